@@ -60,7 +60,10 @@ class Claims:
             return ours
         if owner := self._present_owner(task, highest):
             return ClaimedByOther(owner, self._output.claim(task, highest))
-        if not self._made(task, highest + 1):
+        claim = self._output.claim(task, highest + 1)
+        if not highest:
+            os.makedirs(claim.parent, exist_ok=True)  # noqa: PTH103 - of thousands of tasks
+        if not create_once(self._mine.path, claim):
             now = max(highest_claim(self._output, task), highest + 1)  # a listing may lag behind the name that is taken
             return ClaimedByOther(self.owner(task, now), self._output.claim(task, now))
         # the newest accepted record is read only now: what is decided by it follows it
@@ -119,12 +122,6 @@ class Claims:
         is_torn = not owner.worker and is_released(self._output.claim(task, generation))
         return None if is_torn or self._is_gone(owner) else owner
 
-    def _made(self, task: str, generation: int) -> bool:
-        path = self._output.claim(task, generation)
-        if generation == 1:
-            os.makedirs(path.parent, exist_ok=True)  # noqa: PTH103 - of thousands of tasks
-        return create_once(self._mine.path, path)
-
 
 def done_with(output: OutputFolder, task: str) -> int:
     """Return the highest finished generation of a task, with any outcome; 0 if there is none."""
@@ -176,14 +173,12 @@ class AtWork(WorkerRecord):
         """Return who works on what; whether one on another host still lives is not to be told by one look."""
         job = f", job {self.job}" if self.job else ""
         known = "" if self.is_quiet or self.is_alive_here else f", if it lives: it has counted to {self.sequence}"
-        known += f"; {self._silence()}" if self.is_quiet else ""
+        if self.is_frozen:
+            here = f"`kill -CONT {self.pid}` lets it go on, `kill -9 {self.pid}` ends it"
+            known += f"; silent for {self.silent_s:.0f} s, its tasks are free for others: {here}"
+        elif self.is_quiet:
+            known += f"; {describe_silence(self.silent_s)}"
         return f"{title(self)}{job}: {', '.join(self.tasks) or 'nothing at the moment'}{known}"
-
-    def _silence(self) -> str:
-        if not self.is_frozen:
-            return describe_silence(self.silent_s)
-        here = f": `kill -CONT {self.pid}` lets it go on, `kill -9 {self.pid}` ends it"
-        return f"silent for {self.silent_s:.0f} s, its tasks are free for others{here}"
 
 
 def describe_silence(silent_s: float) -> str:

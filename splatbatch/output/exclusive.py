@@ -36,7 +36,11 @@ def hold(output: OutputFolder, terms: str, say: Callable[[str], None]) -> Iterat
         claims, say_at = Claims(output, mine, watcher.is_over), 0.0
         while other := _holder_beside(output, watcher, claims):
             if other.is_alive_here or watcher.lives(other):
-                raise _busy(output, other)
+                raise BusyError(
+                    f"{output.path}: {_who(other)} is training into this folder",
+                    "Wait for it, end it with `splatbatch cancel`, or name another output.folder."
+                    " See `splatbatch status`.",
+                )
             if time.monotonic() >= say_at:
                 left_s = max(0.0, limits.SILENCE_S - watcher.silent_s(other))
                 say(f"waiting for up to {left_s:.0f} s to see whether {_who(other)} is still training")
@@ -75,13 +79,6 @@ def _holders_without_claim(output: OutputFolder) -> Iterator[WorkerRecord]:
         yield named
     if (locked := WorkerRecord.read(output.lock)) and not locked.token:
         yield replace(locked, worker=LOCAL, token=f"lock {locked.pid}", space=pid_space())
-
-
-def _busy(output: OutputFolder, other: WorkerRecord) -> BusyError:
-    return BusyError(
-        f"{output.path}: {_who(other)} is training into this folder",
-        "Wait for it, end it with `splatbatch cancel`, or name another output.folder. See `splatbatch status`.",
-    )
 
 
 def _who(run: WorkerRecord) -> str:

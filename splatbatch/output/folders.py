@@ -62,15 +62,12 @@ class PatchFolder(SplatFolder):
     """Its manifest; written after the splat, so that a manifest never stands without its product."""
     preview = FileIn(PREVIEW)
     """The report: a few MB of the splat, to look at in the page."""
+    damage = FileIn(f"{ACCEPTED}/damage.json")
+    """Which state of the splat was found not to be what was accepted, though its size and time are."""
 
     def accepted(self, number: int) -> Path:
         """Return where an accepted record is made: which attempt's splat is the product; the newest counts."""
         return Path(f"{self.path}/{ACCEPTED}/{number}.json")
-
-    @property
-    def damage(self) -> Path:
-        """Which state of the splat was found not to be what was accepted, though its size and time are."""
-        return Path(f"{self.path}/{ACCEPTED}/damage.json")
 
     def newest_accepted(self) -> int:
         """Return the number of the newest accepted record; 0 if there is none."""

@@ -30,13 +30,13 @@ def is_same(source: Path, target: Path) -> bool:
         return False
 
 
-def numbers_in(folder: str | Path, prefix: str = "", suffix: str = "") -> Iterator[int]:
-    """Yield the numbers that stand between prefix and suffix in the names of a folder; none if there is no folder."""
+def numbers_in(folder: str | Path, suffix: str = "") -> Iterator[int]:
+    """Yield the numbers that stand before a suffix in the names of a folder; none if there is no folder."""
     with contextlib.suppress(OSError):
         for name in os.listdir(folder):  # noqa: PTH208 - asked for each of thousands of tasks
-            middle = name[len(prefix) : len(name) - len(suffix)]
-            if name.startswith(prefix) and name.endswith(suffix) and middle.isdecimal():
-                yield int(middle)
+            number = name.removesuffix(suffix)
+            if name == f"{number}{suffix}" and number.isdecimal():
+                yield int(number)
 
 
 def _copied_once(source: Path, target: Path) -> bool:

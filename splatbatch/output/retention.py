@@ -12,7 +12,7 @@ from statistics import fmean
 
 from splatbatch.hashing import FileFacts, difference
 from splatbatch.output.records.fingerprint import is_content
-from splatbatch.output.records.metrics import BY_ITSELF, QualityFigures, spell_figures
+from splatbatch.output.records.metrics import BY_ITSELF, QualityFigures, deciding, spell_figures
 from splatbatch.output.records.result import Result
 from splatbatch.text import list_some
 
@@ -112,7 +112,7 @@ def compare(one: Result, other: Result, differ: Sequence[str] = ()) -> tuple[flo
 
 def is_measured(one: Result) -> bool:
     """Return whether a splat has a hold-out PSNR."""
-    return one.metrics.final.deciding is not None
+    return deciding(one.metrics.final) is not None
 
 
 def _choose(
@@ -158,7 +158,7 @@ def _attempts_to_keep(
     names = {*spared, *({product.attempt} if product else ())}
     staying = [one for one in splats if one.attempt in names]
     staying += [product] if product and product not in staying else []
-    left = [(psnr, one.number, one) for one in splats if (psnr := one.metrics.final.deciding) is not None]
+    left = [(psnr, one.number, one) for one in splats if (psnr := deciding(one.metrics.final)) is not None]
     ranked = [one for _, _, one in sorted(left, key=itemgetter(0, 1), reverse=True) if one not in staying]
     for one in (*ranked, *filter(is_measured, damaged)):
         if product and other_files(one, product):

@@ -43,7 +43,16 @@ class WorkerFile:
             name: of the worker; else a unique one.
             terms: a hash of what the worker trains by: all workers of a batch must train by the same.
         """
-        self.record = _new_record(name, terms)
+        me, token = WorkerRecord.of_self(), uuid.uuid4().hex
+        self.record = replace(
+            me,
+            worker=name or f"{me.host}-{me.pid}-{token[:6]}",
+            token=token,
+            beaten_at=time.monotonic(),
+            since=time.strftime("%Y-%m-%d %H:%M:%S"),
+            terms=terms,
+            job=os.environ.get("SPLATBATCH_JOB") or os.environ.get("SLURM_JOB_ID", ""),
+        )
         self._shown_at = output.worker(self.record.worker)
         aside = path_beside(self._shown_at.with_name(f"{name}.{self.record.token}"))
         self.path = aside if name == LOCAL else self._shown_at
@@ -100,19 +109,6 @@ class WorkerFile:
 
     def _text(self) -> str:
         return json.dumps(self.record.to_record()).ljust(RECORD_BYTES)
-
-
-def _new_record(name: str, terms: str) -> WorkerRecord:
-    me, token = WorkerRecord.of_self(), uuid.uuid4().hex
-    return replace(
-        me,
-        worker=name or f"{me.host}-{me.pid}-{token[:6]}",
-        token=token,
-        beaten_at=time.monotonic(),
-        since=time.strftime("%Y-%m-%d %H:%M:%S"),
-        terms=terms,
-        job=os.environ.get("SPLATBATCH_JOB") or os.environ.get("SLURM_JOB_ID", ""),
-    )
 
 
 @dataclass

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from splatbatch.files import read_record
 from splatbatch.hashing import FileFacts
 from splatbatch.output.attempt_folder import PICTURES
 from splatbatch.output.folders import SplatFolder
-from splatbatch.output.records.quality import Inspection, LeaveOutResult, QualityFigure, read_certificate
+from splatbatch.output.records.quality import Inspection, LeaveOutResult, QualityFigure
 from splatbatch.report.facts import SplatQuality
 from splatbatch.text import plural
 
@@ -25,7 +26,7 @@ def quality_of(folder: SplatFolder, sha256: str | None = None) -> SplatQuality |
         return None
     if found.splat != (FileFacts().sha256(str(folder.splat)) if sha256 is None else sha256):
         return None
-    certificate = read_certificate(folder.certificate) or {}
+    certificate = read_record(folder.certificate) or {}
     named = found.attempt if Path(found.attempt).name == found.attempt else ""
     return SplatQuality(
         grade=found.grade,
@@ -45,8 +46,8 @@ def quality_of(folder: SplatFolder, sha256: str | None = None) -> SplatQuality |
 
 def _mean_psnr(found: Inspection, *, in_one_piece: bool) -> float | None:
     """Return the mean PSNR of the photographs that were held out side by side, or of the others."""
-    held_out = [one for one in found.photos.values() if "psnr" in one]
-    psnrs = [one["psnr"] for one in held_out if bool(one.get("piece")) == in_one_piece]
+    every = found.photos.values()
+    psnrs = [one["psnr"] for one in every if "psnr" in one and bool(one.get("piece")) == in_one_piece]
     return sum(psnrs) / len(psnrs) if psnrs else None
 
 

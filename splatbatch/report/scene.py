@@ -16,6 +16,7 @@ from splatbatch.hashing import FileFacts
 from splatbatch.output.layout import OutputFolder
 from splatbatch.output.records.evaluation import SceneEvaluation, SeamMeasurement
 from splatbatch.output.records.merge import Merge
+from splatbatch.output.records.metrics import deciding
 from splatbatch.output.records.result import Result
 from splatbatch.report.facts import CameraPosition, CoreBox, Grade, ReportedPartition, ReportedSeam, SceneMap
 from splatbatch.report.quality import quality_of
@@ -105,7 +106,7 @@ def _cameras(partition: Partition, found: SceneEvaluation, output: OutputFolder)
     for image, place in zip(images, places.tolist(), strict=True):
         if np.isfinite(place).all():
             name = image.name if image.name in held_out else ""
-            psnr = found.photos[name].deciding if name in found.photos else None
+            psnr = deciding(found.photos[name]) if name in found.photos else None
             cameras.append(CameraPosition(place_from_above(place), name, psnr))
     return tuple(cameras)
 
@@ -240,7 +241,7 @@ def _box(patch: str, places: Places, least: float) -> CoreBox:
 
 def _held_out(output: OutputFolder, patch: str) -> Mapping[str, float | None]:
     result = output.patch(patch).read_result() or Result()
-    return {name: figures.deciding for name, figures in result.metrics.photos().items()}
+    return {name: deciding(figures) for name, figures in result.metrics.photos().items()}
 
 
 def _cameras_of_patches(

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from splatbatch.errors import OutputError
-from splatbatch.files import write_json
+from splatbatch.files import read_record, write_json
 from splatbatch.hashing import sha256_of
 from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.output.folders import MERGE, RESULT, PatchFolder, SceneFolder
@@ -19,7 +19,6 @@ from splatbatch.output.records.quality import (
     Inspection,
     InspectionSettings,
     grade,
-    read_certificate,
     seal_of,
 )
 from splatbatch.output.records.result import Result
@@ -139,7 +138,7 @@ def is_certified(batch: Batch, task: Task | None) -> bool:
 
     Of a file whose hash is not recorded, the hash in the certificate counts.
     """
-    record = read_certificate(_folder(batch.output, task).certificate)
+    record = read_record(_folder(batch.output, task).certificate)
     return record is not None and record == _made(batch, task, Certificate.from_record(record).inputs).to_record()
 
 
@@ -149,7 +148,7 @@ def problems_of_file(file: Path) -> list[str]:
     Raises:
         OutputError: the file is none.
     """
-    record = read_certificate(file)
+    record = read_record(file)
     if record is None:
         raise OutputError(f"{file}: not a certificate: it holds no JSON object", "Name a certificate.json.")
     broken = _why_not_genuine(record, sha256_of(file.with_name("splat.ply")))
@@ -177,7 +176,7 @@ def problems_of_batch(config: Path | None, names: Sequence[str]) -> dict[str, li
 def _problems(output: OutputFolder, task: Task | None) -> list[str]:
     """Return what does not hold of a certificate: of a task, None: of the merged scene's."""
     folder = _folder(output, task)
-    if (record := read_certificate(folder.certificate)) is None:
+    if (record := read_record(folder.certificate)) is None:
         return [INSPECT]
     splat = folder.accepted_splat()[0] if isinstance(folder, PatchFolder) else folder.splat
     if broken := _why_not_genuine(record, sha256_of(splat)):

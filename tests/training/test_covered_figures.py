@@ -13,7 +13,7 @@ from test_evaluate import with_evaluation
 
 from splatbatch.config import Recipe
 from splatbatch.files import read_json, write_json
-from splatbatch.output.records.metrics import Metrics
+from splatbatch.output.records.metrics import Metrics, deciding
 from splatbatch.scene.coverage_mask import CoverageMask
 from splatbatch.scene.patches import Patch
 from splatbatch.trainers.builtin import settings_for
@@ -109,7 +109,7 @@ def test_where_nothing_is_covered_it_is_said_and_all_pixels_decide(
     folder, _ = trained(patch, recipe(max_steps=3))
     metrics = Metrics.from_record(read_json(folder.metrics))
     assert (metrics.covered.why, metrics.final.psnr_covered) == ("no point names its photographs", None)
-    assert metrics.final.deciding == metrics.final.psnr
+    assert deciding(metrics.final) == metrics.final.psnr
     warnings = [line.warning for line in folder.read_progress() if line.warning]
     assert any("no point names its photographs: the PSNR of all pixels decides" in one for one in warnings)
 

@@ -68,11 +68,6 @@ class QualityFigures(TypedRecord):
     covered_share: float | None = None
     """Of the pixels; of photographs of which next to nothing is covered too, which `psnr_covered` leaves out."""
 
-    @property
-    def deciding(self) -> float | None:
-        """Return the PSNR by which splats are ranked and compared."""
-        return deciding(self)
-
     def of_all_pixels(self) -> Self:
         """Return it without what is of covered pixels alone."""
         return replace(self, psnr_covered=None, ssim_covered=None, covered_share=None)

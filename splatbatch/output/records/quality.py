@@ -6,10 +6,8 @@ import hashlib
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from splatbatch.files import read_record
 from splatbatch.output.records.fingerprint import ORIGIN, FilePlace
 from splatbatch.output.records.metrics import TrainingSettings
 from splatbatch.output.records.record import TypedRecord
@@ -204,15 +202,6 @@ class Certificate(TypedRecord):
     def sealed(self) -> Certificate:
         """Return it with its seal."""
         return replace(self, seal=seal_of(self.to_record()))
-
-
-def read_certificate(file: Path) -> dict[str, Any] | None:
-    """Return all that a file holds but its format: it is checked as a whole; None if that is no JSON object.
-
-    Raises:
-        LaterFormatError: a later version wrote it.
-    """
-    return read_record(file)
 
 
 def seal_of(record: dict[str, Any]) -> str:
