@@ -22,7 +22,7 @@ from typing import Any, BinaryIO
 
 from splatbatch.errors import LaterFormatError
 from splatbatch.json_text import parse, pieces
-from splatbatch.processes import start_ticks
+from splatbatch.processes import kernel_file, start_ticks
 
 Record = dict[str, Any]
 FORMAT = 1
@@ -130,10 +130,7 @@ def read_regular(path: str | Path, most_bytes: int) -> bytes:
 
 def is_on_local_disk(path: Path) -> bool:
     """Return whether a path is known to lie on a disk of this machine, not on one that machines share."""
-    try:
-        mounts = [line.split() for line in Path("/proc/self/mountinfo").read_text(errors="replace").splitlines()]
-    except OSError:
-        return False
+    mounts = [line.split() for line in kernel_file("/proc/self/mountinfo").splitlines()]
     real, deepest, kind = f"{os.path.realpath(path)}/", -1, ""
     for fields in mounts:  # proc(5): …, the mount point with its blanks in octal, …, "-", type
         place = re.sub(r"\\(\d{3})", lambda code: chr(int(code[1], 8)), fields[4]).rstrip("/") + "/"

@@ -31,7 +31,7 @@ from splatbatch.errors import NotMadeError, SplatbatchError
 from splatbatch.files import MIB
 from splatbatch.json_text import parse
 from splatbatch.outcome import COLLECT, HANGS, INTERNAL_FAULT, NOT_MADE, UNWRITABLE, Diagnosis
-from splatbatch.processes import die_with_parent
+from splatbatch.processes import die_with_parent, kernel_file, stat_of
 
 Item = TypeVar("Item")
 Call = Callable[[Item], Any]
@@ -369,12 +369,8 @@ def num_stuck_readers() -> int:
 
 def _marks(pid: int) -> tuple[object, ...]:
     """Return what moves while a process reads or computes: bytes read, CPU time; proc(5)."""
-    found = []
-    with contextlib.suppress(OSError):
-        found += Path(f"/proc/{pid}/io").read_text().split()[1:4:2]  # rchar, wchar
-    with contextlib.suppress(OSError):
-        found += Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
-    return tuple(found)
+    rchar_and_wchar = kernel_file(f"/proc/{pid}/io").split()[1:4:2]
+    return (*rchar_and_wchar, *stat_of(pid)[11:13])
 
 
 def _serve(call: Call[Item], items: Iterable[Item], page: mmap.mmap, step_aside: Callable[[], None]) -> NoReturn:

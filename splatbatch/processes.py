@@ -60,6 +60,21 @@ def descendants(pid: int) -> list[int]:
     return _below(pid, _stats())
 
 
+def kernel_file(path: str) -> str:
+    """Return what a file of the kernel's says, as in /proc; empty where there is none, or it is not for us."""
+    try:
+        with open(path, errors="surrogateescape", newline="") as file:  # noqa: PTH123 - of thousands of processes
+            return file.read()
+    except OSError:
+        return ""
+
+
+def stat_of(pid: int) -> list[str]:
+    """Return the fields of /proc/<pid>/stat, counted behind the command's name; none of a process that is gone."""
+    # that name, in parentheses, may itself hold blanks and parentheses: fields start after the last one
+    return kernel_file(f"/proc/{pid}/stat").rpartition(")")[2].split()
+
+
 def with_descendants(pids: Iterable[int]) -> list[int]:
     """Return processes with all that is below them."""
     return [one for pid in pids for one in (pid, *descendants(pid))]
@@ -69,11 +84,10 @@ def descendants_at_a_glance(pid: int) -> list[int]:
     """Return the processes below `pid` without a look at all others; one that is born just now may be missing."""
     found, front = [], [pid]
     while front:
-        one, born = front.pop(), []
+        one, born = front.pop(), list[int]()
         try:
             for task in Path(f"/proc/{one}/task").iterdir():
-                with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-                    born += [int(child) for child in (task / "children").read_text().split()]
+                born += map(int, kernel_file(f"{task}/children").split())
         except OSError:
             continue
         found += born
@@ -99,13 +113,9 @@ def cpu_s(pid: int) -> float:
 
 
 def _stats() -> dict[int, list[str]]:
-    """Return the fields of /proc/<pid>/stat behind the command's name, of every process."""
-    stats = {}
-    for pid in filter(str.isdecimal, os.listdir("/proc")):  # noqa: PTH208 - thousands of Paths take longer than the reading
-        with contextlib.suppress(OSError), open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123
-            # the command name in parentheses may itself hold blanks and parentheses: fields start after the last one
-            stats[int(pid)] = file.read().rpartition(b")")[2].decode().split()
-    return {pid: fields for pid, fields in stats.items() if fields}
+    """Return `stat_of` every process."""
+    pids = map(int, filter(str.isdecimal, os.listdir("/proc")))  # noqa: PTH208
+    return {pid: fields for pid in pids if (fields := stat_of(pid))}
 
 
 def _below(pid: int, stats: dict[int, list[str]]) -> list[int]:
@@ -193,19 +203,13 @@ def _adopted(spared: Container[int], since_ticks: int) -> list[int]:
 
 
 def _marker(pid: int, marker: str = MARKER) -> str:
-    with contextlib.suppress(OSError):
-        for variable in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
-            if variable.startswith(f"{marker}=".encode()):
-                return os.fsdecode(variable).partition("=")[2]
-    return ""
+    variables = kernel_file(f"/proc/{pid}/environ").split("\0")
+    return next((one.partition("=")[2] for one in variables if one.startswith(f"{marker}=")), "")
 
 
 def boot_id() -> str:
     """Return what tells this boot of this machine from any other; empty where the kernel does not say."""
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        return ""
+    return kernel_file("/proc/sys/kernel/random/boot_id").strip()
 
 
 def pid_space() -> str:
@@ -239,12 +243,9 @@ def parent(pid: int) -> int:
 
 
 def _of_living(pid: int, field: int) -> int:
-    """Return a field of /proc/<pid>/stat, counted behind the command's name; 0 of a process that has ended."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        return 0 if fields[0] == "Z" else int(fields[field])
-    except (OSError, IndexError, ValueError):
-        return 0
+    """Return a field of `stat_of` a process; 0 of one that has ended."""
+    fields = stat_of(pid)
+    return 0 if not fields or fields[0] == "Z" else int(fields[field])
 
 
 def _prctl(option: int, value: int) -> None:

@@ -83,11 +83,8 @@ def _sweep(own: Path) -> None:
 
 def _own() -> Path | None:
     """Return the folder of the group that we are in."""
-    try:
-        mounts = [line.split() for line in Path("/proc/self/mountinfo").read_text().splitlines()]
-        ours = [line for line in Path("/proc/self/cgroup").read_text().splitlines() if line.startswith("0::")]
-    except OSError:
-        return None
+    mounts = [line.split() for line in processes.kernel_file("/proc/self/mountinfo").splitlines()]
+    ours = [line for line in processes.kernel_file("/proc/self/cgroup").splitlines() if line.startswith("0::")]
     # proc(5): root of the mount, mount point, …, "-", type
     places = [Path(fields[4]) for fields in mounts if fields[fields.index("-") + 1] == "cgroup2" and fields[3] == "/"]
     return places[0] / ours[0].removeprefix("0::").lstrip("/") if places and ours else None

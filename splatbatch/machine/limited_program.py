@@ -16,7 +16,15 @@ from pathlib import Path
 from typing import IO, Literal
 
 from splatbatch.files import MIB
-from splatbatch.processes import MARKER, descendants, descendants_at_a_glance, die_with_parent, send, send_group
+from splatbatch.processes import (
+    MARKER,
+    descendants,
+    descendants_at_a_glance,
+    die_with_parent,
+    kernel_file,
+    send,
+    send_group,
+)
 
 POLL_S = 0.05
 MOST_SAID = 4096
@@ -211,8 +219,5 @@ class Hook(LimitedProgram):
 
 def memory_mib(pid: int) -> int:
     """Return what a process and all below it hold in memory."""
-    pages = 0
-    for one in (pid, *descendants_at_a_glance(pid)):
-        with contextlib.suppress(OSError, IndexError, ValueError):
-            pages += int(Path(f"/proc/{one}/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE") // MIB
+    resident = (kernel_file(f"/proc/{one}/statm").split()[1:2] for one in (pid, *descendants_at_a_glance(pid)))
+    return sum(int(pages) for found in resident for pages in found) * os.sysconf("SC_PAGE_SIZE") // MIB

@@ -5,12 +5,10 @@ A supervisor that stands still is woken, and ended if that does not help.
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -64,7 +62,7 @@ class SupervisorWatchdog:
             self._signs, self.silent_s, self.woken_s = signs, 0.0, -1.0
             return ""
         self.silent_s += min(passed_s, LONGEST_STEP_S)
-        usual_s = DEVICE_SILENCE_S if _state(self.process.pid) == "D" else SILENCE_S
+        usual_s = DEVICE_SILENCE_S if processes.stat_of(self.process.pid)[:1] == ["D"] else SILENCE_S
         if self.woken_s < 0 and self.silent_s > (self.limit_s or usual_s):
             self.woken_s = self.silent_s
             self.wakings += 1
@@ -88,17 +86,8 @@ class SupervisorWatchdog:
 
 def _turns(pid: int) -> str:
     """Return how often a process has gone to sleep by itself: a loop that turns does so all the time, proc(5)."""
-    with suppress(OSError):
-        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-            if line.startswith("voluntary_ctxt_switches"):
-                return line
-    return ""
-
-
-def _state(pid: int) -> str:
-    with suppress(OSError, IndexError):
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    return ""
+    lines = processes.kernel_file(f"/proc/{pid}/status").splitlines()
+    return next((line for line in lines if line.startswith("voluntary_ctxt_switches")), "")
 
 
 class LocalExecutor:
@@ -219,10 +208,5 @@ def _supervisors_here() -> dict[int, AttemptFolder]:
 
 
 def _supervised_folder(pid: int) -> AttemptFolder | None:
-    try:
-        argv = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-    except OSError:
-        return None
-    if SUPERVISOR.encode() not in argv[:-1]:
-        return None
-    return AttemptFolder(Path(os.fsdecode(argv[argv.index(SUPERVISOR.encode()) + 1])))
+    argv = processes.kernel_file(f"/proc/{pid}/cmdline").split("\0")
+    return AttemptFolder(Path(argv[argv.index(SUPERVISOR) + 1])) if SUPERVISOR in argv[:-1] else None

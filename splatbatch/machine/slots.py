@@ -20,6 +20,7 @@ from splatbatch.machine import gpu
 from splatbatch.machine.protocol import Key, Slot
 from splatbatch.outcome import Diagnosis
 from splatbatch.output.records.attempt import GpuSample
+from splatbatch.processes import kernel_file
 from splatbatch.scene.memory_estimate import MemoryEstimate
 
 CORES = "cpu"
@@ -32,7 +33,6 @@ UNKNOWN_HOST_MIB = 4000
 """Host memory to be free for an attempt whose needs are unknown."""
 HOST_RESERVE_MIB = 2000
 """Host memory that a standby leaves to all other programs."""
-_MEMINFO = Path("/proc/meminfo")
 _GROUPS = (  # limit and use: cgroup v2, then v1
     (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")),
     (Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"), Path("/sys/fs/cgroup/memory/memory.usage_in_bytes")),
@@ -332,11 +332,8 @@ def available_mib() -> int:
 
 
 def _of_machine() -> int:
-    try:
-        fields = dict(line.split(":") for line in _MEMINFO.read_text().splitlines())
-        return int(fields["MemAvailable"].split()[0]) // 1024
-    except (OSError, ValueError, KeyError, IndexError):
-        return sys.maxsize
+    fields = dict(line.split(":") for line in kernel_file("/proc/meminfo").splitlines())
+    return int(fields["MemAvailable"].split()[0]) // 1024 if "MemAvailable" in fields else sys.maxsize
 
 
 def _of_group(limit: Path, used: Path) -> int:

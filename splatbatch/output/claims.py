@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from splatbatch.files import names_in
 from splatbatch.output import workers as limits
 from splatbatch.output.generations import create_once, numbers_in
 from splatbatch.output.layout import OutputFolder
@@ -142,7 +143,7 @@ def open_claim(output: OutputFolder, task: str) -> WorkerRecord | None:
 def open_claims(output: OutputFolder) -> dict[str, str]:
     """Return the tasks that are claimed and not finished, each with the name of its worker."""
     found = {}
-    for task in sorted(os.listdir(output.claims)) if output.claims.is_dir() else ():  # noqa: PTH208
+    for task in sorted(names_in(str(output.claims))):
         if task[0] != "." and (owner := open_claim(output, task)):
             found[task] = owner.worker
     return found

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from splatbatch.files import MOST_JSON_BYTES, read_regular
+from splatbatch.files import MOST_JSON_BYTES, names_in, read_regular
 
 
 def create_once(source: Path, target: Path) -> bool:
@@ -32,11 +31,10 @@ def is_same(source: Path, target: Path) -> bool:
 
 def numbers_in(folder: str | Path, suffix: str = "") -> Iterator[int]:
     """Yield the numbers that stand before a suffix in the names of a folder; none if there is no folder."""
-    with contextlib.suppress(OSError):
-        for name in os.listdir(folder):  # noqa: PTH208 - asked for each of thousands of tasks
-            number = name.removesuffix(suffix)
-            if name == f"{number}{suffix}" and number.isdecimal():
-                yield int(number)
+    for name in names_in(str(folder)):
+        number = name.removesuffix(suffix)
+        if name == f"{number}{suffix}" and number.isdecimal():
+            yield int(number)
 
 
 def _copied_once(source: Path, target: Path) -> bool:

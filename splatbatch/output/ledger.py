@@ -24,6 +24,7 @@ from splatbatch.files import (
     open_regular,
     read_lines,
 )
+from splatbatch.hashing import file_fact
 from splatbatch.output.events import KINDS, AttemptEnded, Event, Notice, event_of
 from splatbatch.output.layout import OutputFolder
 from splatbatch.output.workers import LOCAL
@@ -174,10 +175,7 @@ class Tail:
 
 
 def _size(path: Path) -> int:
-    try:
-        return os.stat(path).st_size  # noqa: PTH116 - asked for each of thousands of patches
-    except OSError:
-        return 0
+    return max(0, file_fact(path).num_bytes)
 
 
 def judged_attempts(output: OutputFolder) -> dict[tuple[str, int], AttemptEnded]:

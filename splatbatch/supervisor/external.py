@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import re
 import signal
 import time
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from splatbatch.files import MOST_FILES, Record, TooManyFiles, append_line, find_files, open_regular
+from splatbatch.hashing import file_fact
 from splatbatch.outcome import Cancelled, Exit, NotStarted
 from splatbatch.output.records.attempt import RECORDS_PER_RUN, Finish, ProgressLine, WatchSettings
 from splatbatch.supervisor.job import Job
@@ -298,7 +298,7 @@ class Artifacts:
         """
 
         def key(one: SplatCandidate) -> tuple[object, ...]:
-            return (_may_be_splat(one.path), self._rank(one), size_and_time(one.path)[1], one.step is not None)
+            return (_may_be_splat(one.path), self._rank(one), file_fact(one.path).mtime_ns, one.step is not None)
 
         return max(self._products(self.products), key=key, default=None)
 
@@ -339,7 +339,7 @@ class Artifacts:
         return self.last_step if product.step is None else product.step
 
     def _not_empty(self, globs: Iterable[str]) -> list[SplatCandidate]:
-        return [one for one in self._products(globs) if size_and_time(one.path)[0]]
+        return [one for one in self._products(globs) if file_fact(one.path).num_bytes > 0]
 
     def _products(self, globs: Iterable[str]) -> list[SplatCandidate]:
         paths = find_files(self.folder, globs, MOST_FILES)
@@ -395,7 +395,7 @@ class FinishWatch:
         except (TooSlow, TooManyFiles):
             self.is_given_up, self._traces = True, ()
             return
-        traces = tuple((path, *size_and_time(path)) for path in there)
+        traces = tuple((path, file_fact(path)) for path in there)
         if not traces or traces != self._traces:
             self._whole_since = self._silent_since = now
         if said != self._said:
@@ -417,12 +417,3 @@ def _may_be_splat(path: Path) -> bool:
     except OSError:
         return False
     return OF_SPLATS in start if start.startswith(b"ply") else bool(start)
-
-
-def size_and_time(path: Path) -> tuple[int, int]:
-    """Return what tells that a file has changed; zeros if it is not there."""
-    try:
-        stat = os.stat(path)  # noqa: PTH116 - one call for both
-    except OSError:
-        return 0, 0
-    return stat.st_size, stat.st_mtime_ns

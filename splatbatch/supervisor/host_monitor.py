@@ -182,15 +182,8 @@ def concerns(line: str, gpu_bus: str, pids: Container[int]) -> bool:
 
 def oom_kills() -> int:
     """Return how many processes the OOM killer has ended in our control groups, as far as these say it."""
-    lines = _lines_of(Path("/proc/self/cgroup"))
+    lines = processes.kernel_file("/proc/self/cgroup").splitlines()
     names = [line.split(":", 2)[2].lstrip("/") for line in lines if line.startswith("0::")]
     own = [Path("/sys/fs/cgroup") / name / "memory.events" for name in names if name]
-    counts = [line.split() for path in (*own, *_COUNTERS) for line in _lines_of(path)]
+    counts = [line.split() for path in (*own, *_COUNTERS) for line in processes.kernel_file(str(path)).splitlines()]
     return sum(int(words[1]) for words in counts if len(words) == 2 and words[0] == "oom_kill" and words[1].isdecimal())
-
-
-def _lines_of(path: Path) -> list[str]:
-    try:
-        return path.read_text().splitlines()
-    except OSError:
-        return []

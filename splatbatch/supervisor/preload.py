@@ -138,10 +138,10 @@ def _become(argv: list[str], env: dict[str, str], output: int) -> None:
 def entitle(words: Sequence[str], first_field: int = 45) -> bool:
     """Put words where /proc shows our command line, or from field 47 our environment; return whether there is room.
 
-    Fields of /proc/<pid>/stat, counted behind the command's name: arg_start, arg_end, env_start, env_end in proc(5).
+    Fields of `processes.stat_of`: arg_start, arg_end, env_start, env_end in proc(5).
     """
     title = b"\0".join(map(os.fsencode, words)) + b"\0"
-    fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+    fields = processes.stat_of(os.getpid())
     start, end = int(fields[first_field]), int(fields[first_field + 1])
     if not start or end - start < len(title):
         return False

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from splatbatch import processes
 from splatbatch.files import write_json
+from splatbatch.hashing import file_fact
 from splatbatch.machine import control_group
 from splatbatch.outcome import Cancelled, Exit, Exited, Killed, NotStarted, TimedOut
 from splatbatch.output.attempt_folder import AttemptFolder
@@ -336,7 +337,7 @@ class Watchdog:
             gpu_percent: the highest utilisation of its GPU since the last look; None: it has none, so that the
                 CPU time of the process and all below it counts.
         """
-        traces = (log_bytes, *external.size_and_time(self.progress))
+        traces = (log_bytes, *file_fact(self.progress)[:2])
         if traces != self._traces or self._works(gpu_percent, now - self._looked_at):
             self.moved_at = now
         self._traces, self._looked_at = traces, now

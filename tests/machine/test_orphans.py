@@ -248,7 +248,7 @@ def test_time_in_which_we_stood_still_ourselves_does_not_count_as_silence(tmp_pa
 
 
 def test_a_supervisor_that_waits_for_a_disk_is_given_longer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local, "_state", lambda _: "D")
+    monkeypatch.setattr(processes, "stat_of", lambda _: ["D"])
     watch = SupervisorWatchdog(ForkedChild(1 << 30), AttemptFolder(tmp_path))
     orders = [watch.look(1000.0 + second) for second in range(1, 651)]
     assert 595 < orders.index("wake") < orders.index("end") - 4 < 605
