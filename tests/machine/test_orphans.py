@@ -19,7 +19,7 @@ from supervised import Attempts, wait_for
 from splatbatch import processes
 from splatbatch.config import Executor as ExecutorConfig
 from splatbatch.files import read_json, write_json
-from splatbatch.machine import control_group, local, orphans
+from splatbatch.machine import control_group, orphans
 from splatbatch.machine.local import LocalExecutor, SupervisorWatchdog
 from splatbatch.machine.supervisors import ForkedChild
 from splatbatch.output.attempt_folder import AttemptFolder
