@@ -39,7 +39,7 @@ from splatbatch.tasks.patch_state import STATES, GivenUp, PatchState, Stale, UpT
 from splatbatch.tasks.shared_decisions.decide import STEPS, Step
 from splatbatch.tasks.shared_decisions.decisions import SharedDecisions
 from splatbatch.tasks.shared_decisions.frame import read_spans, spans_of
-from splatbatch.tasks.task import TRAINING, Task, of_patches, patches_of
+from splatbatch.tasks.task import Task, TrainTask, of_patches, patches_of
 
 if TYPE_CHECKING:
     from splatbatch.scene.frame import ModelExtent
@@ -156,7 +156,7 @@ def make_shared_decisions(looked: Decisions, patience: WaitHooks = ENDLESS) -> D
         SceneError: it cannot be decided.
     """
     for what, step in STEPS.items():
-        if not any(task.kind is TRAINING for task in looked.todo.tasks):
+        if not any(isinstance(task, TrainTask) for task in looked.todo.tasks):
             break
         try:
             said = answer(partial(_decide_one, looked), step, patience).result("settle")

@@ -20,6 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeVar
 
+from splatbatch.config import TaskId
 from splatbatch.errors import Interrupted, SplatbatchError, in_full
 from splatbatch.files import write_json, write_text
 from splatbatch.isolated import StopRequested, WaitHooks, answer
@@ -41,7 +42,7 @@ from splatbatch.scheduler.run_hooks import RunHooks
 from splatbatch.scheduler.work.exclusive_output import in_turn, lock_output_alone
 from splatbatch.tasks.batch import Batch, open_batch
 from splatbatch.tasks.scene.candidates import merge_candidates, partition_for
-from splatbatch.tasks.task import Task, TaskKind
+from splatbatch.tasks.task import Task, untrained
 from splatbatch.text import list_some, one_line, plural
 
 MOST_NAMED = 12
@@ -56,9 +57,9 @@ Alone = Callable[[], AbstractContextManager[Callable[[], None]]]
 """Holds the output folder so that no training starts; gives the heartbeat that keeps it."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class FollowUpTasks(TaskKind):
-    """Tasks whose program is a public command of ours; what that calls has limits of its own."""
+@dataclass(frozen=True, eq=False, kw_only=True)
+class FollowUpTask(Task):
+    """Its program is a public command of ours; what that calls has limits of its own."""
 
     words: tuple[str, ...]
     """The command, and what is typed behind it."""
@@ -70,7 +71,7 @@ class FollowUpTasks(TaskKind):
         """Return the command as a user types it."""
         return (sys.executable, "-m", "splatbatch", *self.words)
 
-    def keep(self, task: Task, folder: AttemptFolder) -> None:
+    def keep(self, folder: AttemptFolder) -> None:
         """Remove earlier attempts, but for those that still run."""
         for one in folder.earlier():
             if one.has_exited():
@@ -163,12 +164,9 @@ class FinishedBatch:
         takes: Literal["any", "cpu"] = "any" if what == "publish" else "cpu"
         words, scene = (what, "--config", str(self.batch.file), "--json", *words), self.batch.config.scene
         home = home or self.batch.output.following(what)
-        kind = FollowUpTasks(attempts=home, words=words, takes=takes)
-        task = kind.task(
-            self.batch.config,
-            f"afterwards/{what}",  # as no patch can be called
-            Patch(what, scene.patches, scene.images or scene.patches),
-        )
+        name = TaskId(f"afterwards/{what}")  # as no patch can be called
+        subject = Patch(what, scene.patches, scene.images or scene.patches)
+        task = FollowUpTask(name, subject, *untrained(self.batch.config), attempts=home, words=words, takes=takes)
         forward = log_forwarder(home, self.say)
         return printed.read(self.make(task, forward, alone=what == "merge").metrics) or printed()
 

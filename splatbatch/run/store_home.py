@@ -34,7 +34,7 @@ from splatbatch.scheduler.work.adopt import adopt_task
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.fingerprint import PLACES
 from splatbatch.tasks.shared_decisions.decisions import is_trained_otherwise
-from splatbatch.tasks.task import TRAINING, Task
+from splatbatch.tasks.task import Task, TrainTask
 from splatbatch.text import list_some, plural
 from splatbatch.transfer import blobs, courier, exchange
 from splatbatch.transfer.blobs import FileRef, NewFile
@@ -111,7 +111,7 @@ class HomeSide:
             TaskHistory(output),
             StoreWatch(),
         )
-        self.waiting = {task.name: task for task in self.batch.tasks if task.kind is TRAINING}
+        self.waiting = {task.name: task for task in self.batch.tasks if isinstance(task, TrainTask)}
         self._others, self._packed, self._shown = set[str](), set[str](), ""
         for path in output.path.glob(f"patches/*/{ATTEMPT_PREFIX}*/brought.json"):
             if arrival := Arrival.read(path):
@@ -211,7 +211,7 @@ class HomeSide:
     def _pack_ready(self) -> None:
         """Pack what has not travelled yet, and whose needs have come home."""
         todo = [task for name, task in self.waiting.items() if name not in self._packed]
-        ready = [task for task in todo if not self.waiting.keys() & set(task.kind.needs(task))]
+        ready = [task for task in todo if not self.waiting.keys() & set(task.required)]
         if ready:
             self._packed |= self.pack(ready).keys()
             self.ledger.write(Notice("workers_seen", f"{plural(len(ready), 'task')} packed for {self.url}"))

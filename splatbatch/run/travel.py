@@ -25,7 +25,7 @@ from splatbatch.run.store_home import HomeSide
 from splatbatch.scheduler.work.adopt import adopt as adopt_left
 from splatbatch.scheduler.work.exclusive_output import lock_output
 from splatbatch.tasks.batch import Batch
-from splatbatch.tasks.task import TRAINING
+from splatbatch.tasks.task import TrainTask
 from splatbatch.transfer import blobs, courier, exchange
 from splatbatch.transfer.exchange import CLOSED, StoreListing, StoreWatch
 from splatbatch.transfer.schemes import absolute_url
@@ -63,9 +63,9 @@ def pack(batch: Batch, url: str, *, verify: bool) -> PackOutput:
         restore_missing_products(batch, ledger, patience)
         looked = make_shared_decisions(assess_and_audit(batch, TrainOptions(verify=verify), patience), patience)
         refused = record_rejections(looked, ledger, verify=verify) if looked.todo.tasks else {}
-        todo = [task for task in looked.todo.tasks if task.name not in refused and task.kind is TRAINING]
+        todo = [task for task in looked.todo.tasks if task.name not in refused and isinstance(task, TrainTask)]
         names = {task.name for task in todo}
-        ready = [task for task in todo if not names.intersection(task.kind.needs(task))]
+        ready = [task for task in todo if not names.intersection(task.required)]
         home = HomeSide(looked.batch, url, ledger, patience)
         with contextlib.closing(home.courier):
             packed = home.pack(ready)

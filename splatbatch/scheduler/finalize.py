@@ -21,7 +21,7 @@ from splatbatch.output.ledger import Ledger, events
 from splatbatch.output.records.attempt import AttemptFacts
 from splatbatch.output.records.record import object_of, read_as
 from splatbatch.scheduler import judge
-from splatbatch.tasks.task import TRAINING, Task
+from splatbatch.tasks.task import Task, TrainTask
 
 
 @dataclass(frozen=True)
@@ -47,12 +47,12 @@ def collect(attempt: Attempt, end: Exit, task: Task, counts: Callable[[], bool] 
     """
     folder = attempt.folder
     own_signatures = site_signatures(task.next_settings.config.failures)
-    outcome = judge.judge(folder, task.maker, end, partial(_background, attempt, task), own_signatures)
+    outcome = judge.judge(folder, task.program, end, partial(_background, attempt, task), own_signatures)
     facts = judge.facts(folder)
     judge.remove_leftovers(folder)
     said = _keep_and_choose(attempt, task, outcome, facts, counts) if isinstance(outcome, Trained) else {}
     if isinstance(outcome, Made):
-        task.kind.keep(task, folder)
+        task.keep(folder)
     elif isinstance(outcome, Trained):
         outcome = replace(outcome, splat=replace(outcome.splat, metrics={}))  # of which result.json tells
     return object_of(CollectResult(outcome, said | facts.to_record()))
@@ -61,11 +61,11 @@ def collect(attempt: Attempt, end: Exit, task: Task, counts: Callable[[], bool] 
 def _background(attempt: Attempt, task: Task) -> PatchContext:
     """Return what is known of a patch whose attempt has failed: what its program reads, and how it failed before."""
     name = attempt.folder.task
-    if task.kind is not TRAINING:
+    if not isinstance(task, TrainTask):
         return PatchContext(name)
     recipe, past = task.next_settings.recipe, tuple(_failures_before(attempt))
     differences = task.next_settings.differences
-    return PatchContext(name, recipe.training.trainer, recipe.reads(), task.kind.settings(task), differences, past)
+    return PatchContext(name, recipe.training.trainer, recipe.reads(), task.settings(), differences, past)
 
 
 def _failures_before(attempt: Attempt) -> Iterator[EarlierFailure]:

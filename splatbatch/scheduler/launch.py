@@ -36,12 +36,12 @@ def prepare(limits: Limits, audited: str, running: RunningAttempt) -> Record:
         running: the attempt, not begun.
     """
     task, attempt = running.task, running.attempt
-    depends_on = task.kind.depends_on(task)
+    depends_on = task.depends_on()
     state = state_of(depends_on.files)
-    if audited not in ("", state) and (reason := task.kind.why_unfit(task)):
+    if audited not in ("", state) and (reason := task.why_unfit()):
         return {"refused": reason, "inputs": state}
     running.note_inputs(depends_on)
-    judge.write_job(running, task.maker.command(task.patch, attempt.folder), limits)
+    judge.write_job(running, task.program.command(task.patch, attempt.folder), limits)
     return {"depends_on": depends_on.to_record()}
 
 
@@ -80,7 +80,7 @@ def start(loop: LoopState, task: Task, slot: Slot, *, stands_by: bool = False) -
     )
     slot = replace(slot, environment=()) if stands_by else slot  # which slot it will be, go.json says
     running = RunningAttempt(task, Attempt(name, folder, job), slot, Standby() if stands_by else Execution())
-    limits = loop.config.limits.model_copy(update=dict(task.kind.limits))
+    limits = loop.config.limits.model_copy(update=dict(task.limits))
     running.read_by(isolated.start(partial(prepare, limits, loop.hooks.audited.get(name, "")), [running]))
     if pacer:
         pacer.newest.append(running)

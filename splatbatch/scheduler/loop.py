@@ -202,7 +202,7 @@ class Loop(LoopState):
             return False
         if (task := next(self.queue.due(now, beside=True), None)) is None:
             return False
-        if slot := self.slots.offer_cores(now, or_gpu=task.kind.takes == "any"):
+        if slot := self.slots.offer_cores(now, or_gpu=task.takes == "any"):
             self._start(task, slot)
         return slot is not None
 

@@ -31,7 +31,7 @@ class Queue:
         self._tasks = OrderedDict((task.id, task) for task in ordered)
         self._not_before: dict[TaskId, float] = {}
         self._attempts, self._hooks, self._has_cores = attempts, hooks, slots.has_cores
-        self._needed = {name for task in tasks for name in task.kind.needs(task)}
+        self._needed = {name for task in tasks for name in task.required}
 
     def __len__(self) -> int:
         return len(self._tasks)
@@ -41,7 +41,7 @@ class Queue:
 
     def starts_beside(self, task: Task) -> bool:
         """Return whether a task starts whatever the GPUs do."""
-        return task.kind.takes != "gpu" and self._has_cores
+        return task.takes != "gpu" and self._has_cores
 
     def due(self, now: float, *, beside: bool = False) -> Iterator[Task]:
         """Yield what may start now and is ours, in turn; what is made from the product of another task waits.
@@ -55,7 +55,7 @@ class Queue:
         }
         for task in tuple(self._tasks.values()):
             waits = self.starts_beside(task) != beside or self._not_before.get(task.id, 0.0) > now
-            if waits or (needed and needed.intersection(task.kind.needs(task))):
+            if waits or (needed and needed.intersection(task.required)):
                 continue
             match self._hooks.claim(task):
                 case Task() as ours:

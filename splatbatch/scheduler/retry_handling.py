@@ -17,7 +17,7 @@ from splatbatch.output.events import AttemptEnded, GaveUp, Notice, RetrySchedule
 from splatbatch.scheduler.loop_state import LoopState
 from splatbatch.scheduler.running_attempt import RunningAttempt
 from splatbatch.tasks import given_up
-from splatbatch.tasks.task import TRAINING, Task
+from splatbatch.tasks.task import Task, TrainTask
 
 GPU_FAULT = "gpu_hardware_fault"
 OF_COMPANY = frozenset(
@@ -139,9 +139,9 @@ class RetryHandling:
         failures = (*past.failures, retry.Failure(diagnosis, past.rungs))
         witnesses = tuple(self._trained[past.num_trained_before :]) if past.failures else ()
         self._learn(task, failures=failures, num_trained_before=len(self._trained))
-        current = {**task.kind.settings(task), "slots": len(loop.slots)}
-        config, jitter = task.kind.retry(task, loop.config), self._random.random()
-        decision = retry.decide(failures, config, jitter, current, waits=task.kind.waits)
+        current = {**task.settings(), "slots": len(loop.slots)}
+        config, jitter = task.retry(loop.config), self._random.random()
+        decision = retry.decide(failures, config, jitter, current, waits=task.waits)
         if reason := self._why_stop():
             loop.ledger.write(GaveUp(name, reason))
             self.hopeless = reason
@@ -150,7 +150,7 @@ class RetryHandling:
             case retry.RetryAfter(wait_s=wait_s, ladder=ladder, rung=rung, taken=taken):
                 try:
                     changes = retry.resolve(rung, current) if ladder else {}
-                    task = task.kind.changed(task, {key: value for key, value in changes.items() if key != "slots"})
+                    task = task.changed({key: value for key, value in changes.items() if key != "slots"})
                     _ = task.next_settings.recipe  # for its errors
                 except ConfigError as error:  # of a patch with settings of its own: those of the YAML were checked
                     loop.ledger.write(GaveUp(name, error.message, witnesses))
@@ -162,7 +162,7 @@ class RetryHandling:
                 loop.queue.put_last(task, now + wait_s)
                 loop.ledger.write(RetryScheduled(name, round(wait_s, 1), ladder, changes, witnesses))
             case retry.GiveUp(reason=reason) if (
-                attempt and task.kind is TRAINING and diagnosis.cause not in given_up.OF_MACHINE
+                attempt and isinstance(task, TrainTask) and diagnosis.cause not in given_up.OF_MACHINE
             ):
                 key = given_up.key_of(task.requested_settings, attempt.job.depends_on.files)
                 loop.ledger.write(GaveUp(name, reason, witnesses, key, diagnosis.cause))

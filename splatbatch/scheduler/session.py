@@ -32,7 +32,7 @@ from splatbatch.tasks import estimates
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.deadline import decision_in_words
 from splatbatch.tasks.estimates import check_place, forecast
-from splatbatch.tasks.task import TRAINING, patches_of
+from splatbatch.tasks.task import TrainTask, patches_of
 from splatbatch.trainers.availability import check_usable
 
 
@@ -42,7 +42,7 @@ def run(batch: Batch, ledger: Ledger, rounds: RunHooks, *, is_retry: bool = Fals
     Raises:
         TrainerError, ExecutorError: nothing can be trained on this machine.
     """
-    recipes = batch.only(task.name for task in batch.tasks if task.kind is TRAINING).recipes()
+    recipes = batch.only(task.name for task in batch.tasks if isinstance(task, TrainTask)).recipes()
     check_usable(recipes.values())
     expected = _footprints(batch, rounds)
     outlook = forecast(batch, batch.names, expected)

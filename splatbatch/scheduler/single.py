@@ -20,7 +20,7 @@ from splatbatch.output.ledger import Ledger
 from splatbatch.scheduler.disk_guard import DISK_FULL, when_there_is_room
 from splatbatch.scheduler.loop import Loop
 from splatbatch.scheduler.run_hooks import RunHooks
-from splatbatch.tasks.task import Task, TaskKind
+from splatbatch.tasks.task import Task
 from splatbatch.text import one_line
 
 SAYS = "splatbatch: "
@@ -84,7 +84,7 @@ def make_all(
     at_once = max(1, min(MOST_AT_ONCE, (os.cpu_count() or 1) // CORES_EACH))
     # the loop alone packs: an executor would start MPS first, which takes as long as two inspections
     packed = config.executor.model_copy(update={"patches_per_gpu": at_once})
-    with contextlib.closing(_executor(config, tasks[0].kind)) as executor:
+    with contextlib.closing(_executor(config, tasks[0])) as executor:
         packing, outcomes = config.model_copy(update={"limits": limits, "executor": packed}), dict[str, Outcome]()
 
         def make_left() -> None:
@@ -110,17 +110,17 @@ def make_all(
     return found
 
 
-def _executor(config: Config, kind: TaskKind) -> LocalExecutor:
-    """Return an executor with the slots that tasks of a kind take.
+def _executor(config: Config, task: Task) -> LocalExecutor:
+    """Return an executor with the slots that a task takes.
 
     Raises:
         ExecutorError: there is no GPU here, and it takes one.
     """
-    if kind.takes != "cpu":
+    if task.takes != "cpu":
         try:
             return LocalExecutor(config.executor, config.training.device)
         except ExecutorError:
-            if kind.takes == "gpu":
+            if task.takes == "gpu":
                 raise
     return LocalExecutor(config.executor, "cpu")
 

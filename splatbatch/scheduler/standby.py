@@ -46,7 +46,7 @@ def top_up(loop: LoopState, now: float) -> None:
     meant = [one.slot.name for one in loop.ready()]
     lacking = [slot for slot in busy if slot.name not in meant]
     for slot in lacking[: len(busy) - len(meant)]:
-        due = (one for one in loop.queue.due(now) if one.id not in loop.in_their_turn and one.maker.stands_by)
+        due = (one for one in loop.queue.due(now) if one.id not in loop.in_their_turn and one.program.stands_by)
         task = next(due, None)
         if task is None or isinstance(loop.slots.offer_standby(slot, task.memory_estimate, now), ClosedGate):
             return

@@ -84,7 +84,7 @@ class Batch:
         """Return a hash of what all workers of the batch must agree on."""
         by = [f"by {self.config.deadline}"] if self.config.deadline else []
         recipes = sorted({task.yaml_settings.without_deadline.recipe_hash for task in self.every})
-        own = (task.kind.inputs for task in self.every if task.kind.inputs)
+        own = (task.inputs for task in self.every if task.inputs)
         return short_hash(" ".join([__version__, *recipes, *by, *own]))
 
     @property
@@ -95,7 +95,7 @@ class Batch:
     @property
     def noun(self) -> TaskUnit:
         """Return what its tasks are counted in: they are of one kind."""
-        return next((task.kind.noun for task in self.tasks), "patch")
+        return next((task.noun for task in self.tasks), "patch")
 
     @property
     def output(self) -> OutputFolder:
@@ -126,7 +126,7 @@ class Batch:
 
     def needed_first(self) -> Batch:
         """Return the batch with what its tasks need first, where that is not made, or stale."""
-        needed = {name for task in self.tasks for name in task.kind.needs(task)}.difference(self.names)
+        needed = {name for task in self.tasks for name in task.required}.difference(self.names)
         lacking = replace(self, tasks=tuple(task for task in self.every if task.name in needed))
         first = lacking.only(due(lacking.states({}))).tasks if lacking.tasks else ()
         return replace(self, tasks=(*first, *self.tasks)) if first else self
@@ -134,7 +134,7 @@ class Batch:
     def with_dependents(self, names: Iterable[str]) -> Batch:
         """Return the batch with the named tasks, and those that are made from their products, directly or not."""
         wanted = set(names)
-        while more := {task.name for task in self.tasks if wanted.intersection(task.kind.needs(task))} - wanted:
+        while more := {task.name for task in self.tasks if wanted.intersection(task.required)} - wanted:
             wanted |= more
         return self.only(wanted)
 

@@ -125,7 +125,7 @@ class RemainingWork:
 
     def ends_at(self, budget: StepBudget) -> float:
         """Return when the last task ends, in seconds from now; what others need goes before all others."""
-        names, busy = {name for task in self.tasks for name in task.kind.needs(task)}, self.busy
+        names, busy = {name for task in self.tasks for name in task.required}, self.busy
         needed = [self.speeds.seconds(task, budget) for task in self.tasks if task.name in names]
         others = [self.speeds.seconds(task, budget) for task in self.tasks if task.name not in names]
         if needed:

@@ -162,7 +162,7 @@ class Forecast:
 
 def forecast(batch: Batch, names: Sequence[str], footprints: Mapping[str, MemoryEstimate]) -> Forecast:
     """Return how long the training of these patches will take, which are some of the batch."""
-    own = [task.kind.expected for task in batch.only(names).tasks if task.kind.expected]
+    own = [task.expected for task in batch.only(names).tasks if task.expected]
     if own and len(own) == len(names):
         most = max(host_mib for _, host_mib in own)
         basis = f"each needs at most {most:,.0f} MiB, based on benchmarks on one server core"

@@ -30,7 +30,7 @@ from splatbatch.tasks.given_up import key_of
 from splatbatch.tasks.input_files import state_of
 from splatbatch.tasks.patch_state import UNCOMPARED, Damaged, Missing, PatchState, Stale, UpToDate, assess, is_due
 from splatbatch.tasks.shared_decisions.decisions import SharedDecisions, stamps_of
-from splatbatch.tasks.task import TRAINING, Task
+from splatbatch.tasks.task import Task, TrainTask
 from splatbatch.text import list_some
 
 LOOK_S = 0.05
@@ -103,7 +103,7 @@ class FreshnessChecker:
     def observe(self, name: str) -> Observation:
         """Ask the files of its scene how a patch stands."""
         return self._observed(
-            name, self._output.patch(name).read_result() if self.tasks[name].kind is TRAINING else None
+            name, self._output.patch(name).read_result() if isinstance(self.tasks[name], TrainTask) else None
         )
 
     def close_scene(self, found: Mapping[str, Observation]) -> None:
@@ -169,7 +169,7 @@ class FreshnessChecker:
     def _product(self, name: str) -> PatchState:
         """Return how the product of a task stands; asked every second while a batch runs."""
         task = self.tasks[name]
-        if (product := task.kind.product(task, self._output)) is not None:
+        if (product := task.product(self._output)) is not None:
             return product
         place = f"{self._output.path}/patches/{name}"
         stamps = [stamp_of(f"{place}/{file}") for file in (RESULT, SPLAT, ACCEPTED)]
@@ -249,7 +249,7 @@ class FreshnessChecker:
 
     def noun(self, name: str) -> TaskUnit:
         """Return what a task is counted in; what does not belong to the batch is a patch."""
-        return self.tasks[name].kind.noun if name in self.tasks else "patch"
+        return self.tasks[name].noun if name in self.tasks else "patch"
 
     def _why_other_settings(self, result: Result, task: Task) -> str:
         held, recipe = result.held_against, task.recipe

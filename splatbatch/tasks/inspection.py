@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from splatbatch.config import TaskId
 from splatbatch.errors import SceneError
 from splatbatch.files import MIB
 from splatbatch.hashing import FileFacts
@@ -17,15 +18,15 @@ from splatbatch.output.results import why_not_the_splat
 from splatbatch.scene.colmap.reconstruction import read_cameras
 from splatbatch.scene.memory_estimate import GPU_CONTEXT_MIB, MemoryEstimate
 from splatbatch.scene.partition.record import read_partition
-from splatbatch.scene.patches import MODEL_FILE_NAMES
+from splatbatch.scene.patches import MODEL_FILE_NAMES, Patch
 from splatbatch.splats import read_header
 from splatbatch.tasks.batch import Batch, open_batch
 from splatbatch.tasks.patch_state import PatchState
 from splatbatch.tasks.product import compare_product, key_of
 from splatbatch.tasks.scene import evaluation
-from splatbatch.tasks.scene.evaluation import MeasureTasks
+from splatbatch.tasks.scene.evaluation import MeasureTask
 from splatbatch.tasks.shared_decisions.holdout import contiguous_holdout, photographs_of, recipe_of
-from splatbatch.tasks.task import Task
+from splatbatch.tasks.task import Task, untrained
 from splatbatch.trainers.builtin import settings_for
 
 SCENE = "scene"
@@ -124,16 +125,16 @@ def order_scene(batch: Batch) -> InspectionSettings:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class InspectTasks(MeasureTasks):
-    """Tasks that inspect a splat."""
+@dataclass(frozen=True, eq=False, kw_only=True)
+class InspectTask(MeasureTask):
+    """Inspects a splat."""
 
     told: InspectionSettings
     module = "splatbatch.training.inspection"
     tries = 2
     stands_by = True
 
-    def product(self, task: Task, output: OutputFolder) -> PatchState:
+    def product(self, output: OutputFolder) -> PatchState:
         """Return how good the splat would be found now, beside the inspection that there is."""
         found = Inspection.read(self.record)
         is_whole = found is not None and found.grade and not (self.told.measures_drop and found.dropped is None)
@@ -142,10 +143,15 @@ class InspectTasks(MeasureTasks):
 
 def inspection_task(batch: Batch, told: InspectionSettings, folder: SplatFolder) -> Task:
     """Return the task that inspects a splat: it is drawn, and a photograph at full size with what is made of it."""
-    task = InspectTasks(attempts=folder.inspecting, told=told, record=folder.inspection).of(
-        batch.config, f"{told.patch}/inspection"
-    )
     num = read_header(Path(told.splat)).num_gaussians
     largest = max((one.width * one.height for one in read_cameras(Path(told.sparse)).values()), default=0)
     gpu_mib = GPU_CONTEXT_MIB + ROOM_MIB + (num * GAUSSIAN_BYTES + largest * PIXEL_BYTES) // MIB
-    return replace(task, memory_estimate=MemoryEstimate(gpu_mib, HOST_MIB, num, "host", 0))
+    return InspectTask(
+        TaskId(f"{told.patch}/inspection"),
+        Patch(told.patch, Path(told.sparse), Path(told.images)),
+        *untrained(batch.config),
+        MemoryEstimate(gpu_mib, HOST_MIB, num, "host", 0),
+        told=told,
+        attempts=folder.inspecting,
+        record=folder.inspection,
+    )

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from importlib.metadata import distributions
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
-from splatbatch.config import Config, Rung
+from splatbatch.config import Config, Rung, TaskId
 from splatbatch.errors import NotMadeError
 from splatbatch.files import write_json
 from splatbatch.hashing import FileFacts, Stamps
@@ -31,7 +31,7 @@ from splatbatch.reconstruction.plan import (
 from splatbatch.scene.patches import Patch
 from splatbatch.tasks.patch_state import Missing, PatchState, UpToDate
 from splatbatch.tasks.product import compare_product, damaged_state
-from splatbatch.tasks.task import Task, TaskKind
+from splatbatch.tasks.task import Task, untrained
 
 STAMPS = Stamps()
 """Of all products: asked for every second while a table is shown, and read from the disk once."""
@@ -45,9 +45,9 @@ LADDERS: Mapping[str, dict[str, tuple[Rung, ...]]] = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
-class ReconstructTasks(TaskKind):
-    """Tasks that make a stage of a reconstruction."""
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ReconstructTask(Task):
+    """Makes a stage of a reconstruction."""
 
     told: StageSettings
     needed: Mapping[str, str]
@@ -59,10 +59,10 @@ class ReconstructTasks(TaskKind):
     noun: ClassVar[TaskUnit] = "stage"
     limits: ClassVar = {"wall_s": 1e9}
 
-    def product(self, task: Task, output: OutputFolder) -> PatchState:
+    def product(self, output: OutputFolder) -> PatchState:
         """Return what would be made now, beside what was."""
         products = output.path / "patches"
-        made, place = StageMetrics.read(record_of(products, task.name)), product_of(products, task.name)
+        made, place = StageMetrics.read(record_of(products, self.name)), product_of(products, self.name)
         if made is None:
             return Missing()
         out = Path(self.told.out)
@@ -70,8 +70,9 @@ class ReconstructTasks(TaskKind):
         is_gone = self.told.what == "model" and not all((out / one).exists() for one in ("sparse/0", "images", OURS))
         return damaged_state(f"{out}: the model is incomplete") if is_gone and isinstance(state, UpToDate) else state
 
-    def needs(self, task: Task) -> tuple[str, ...]:
-        """Return the stages that come first."""
+    @property
+    def required(self) -> tuple[str, ...]:
+        """The stages that come first."""
         return tuple(self.needed)
 
     def command(self, patch: Patch, folder: AttemptFolder) -> tuple[str, ...]:
@@ -87,12 +88,12 @@ class ReconstructTasks(TaskKind):
                 raise NotMadeError(f"{patch.name} needs the result of {name}, which has not been made")
         return super().command(patch, folder)
 
-    def keep(self, task: Task, folder: AttemptFolder) -> None:
+    def keep(self, folder: AttemptFolder) -> None:
         """Put the product in place, then the record of it, and remove earlier attempts' halves."""
         made, products = StageMetrics.read(folder.metrics), folder.path.parent.parent
         if made is None or not (folder.path / "product").is_dir():
             return
-        place, record = product_of(products, task.name), record_of(products, task.name)
+        place, record = product_of(products, self.name), record_of(products, self.name)
         record.unlink(missing_ok=True)
         shutil.rmtree(place, ignore_errors=True)
         (folder.path / "product").rename(place)
@@ -105,16 +106,16 @@ class ReconstructTasks(TaskKind):
         """The ladders of its stage."""
         return LADDERS.get(self.told.what, {})
 
-    def settings(self, task: Task) -> Mapping[str, Any]:
+    def settings(self) -> Mapping[str, Any]:
         """Return what rungs may change."""
         features = self.told.changes.get("features", 0)
         return {"features": features, "leave_out": 0, "relaxed": 0, "threads": self.told.threads, **self.told.changes}
 
-    def changed(self, task: Task, changes: Mapping[str, Any]) -> Task:
+    def changed(self, changes: Mapping[str, Any]) -> Self:
         """Return the task with fewer features, another start or fewer threads."""
         every = {**self.told.changes, **changes}
-        told = replace(self.told, changes=every, threads=int(every.get("threads", self.told.threads)))
-        return replace(task, kind=replace(self, told=told))
+        threads = int(every.get("threads", self.told.threads))
+        return replace(self, told=replace(self.told, changes=every, threads=threads))
 
 
 def has_cuda() -> bool:
@@ -142,10 +143,17 @@ def reconstruction_tasks(
             expected_of(plan, one, threads),
         )
         takes: Literal["gpu", "cpu"] = "gpu" if on_gpu and one.what in ("features", "matching") else "cpu"
-        kind = ReconstructTasks(
-            told=told, needed={name: keys[name] for name in one.needs}, takes=takes, expected=told.expected
+        found.append(
+            ReconstructTask(
+                TaskId(one.name),
+                Patch(one.name, out, Path(plan.images)),
+                *untrained(config),
+                told=told,
+                takes=takes,
+                expected=told.expected,
+                needed={name: keys[name] for name in one.needs},
+            )
         )
-        found.append(kind.task(config, one.name, Patch(one.name, out, Path(plan.images))))
     return tuple(found)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self
 
 from splatbatch.config import Config, Recipe, Retry, Rung, TaskId, Variant, no_such_patch
 from splatbatch.config.load import RECIPE_SECTIONS
@@ -129,36 +129,54 @@ class TaskProgram(Protocol):
         ...
 
 
-@dataclass(frozen=True, kw_only=True)
-class TaskKind:
-    """A kind of task: everything that plan, loop, retry and acceptance ask of it.
+@dataclass(frozen=True, eq=False)
+class Task:
+    """One product to be made: all that plan, loop, retry and acceptance ask. A rung of a ladder makes another task.
 
-    What is not said otherwise is that of a small product, which a process of ours makes: nothing is needed first, and
+    What is not said otherwise is that of a small product, which a process of ours makes: nothing is required first, and
     no setting changes it. settings.json of its attempt says what is wanted, metrics.json what was found or made.
     """
 
-    module: ClassVar[str] = ""
-    """Makes the product, run with the folder of the attempt."""
+    id: TaskId
+    patch: Patch
+    """That it is of, or what stands in its place."""
+    yaml_settings: TaskSettings
+    """By the YAML: what results are held against."""
+    requested_settings: TaskSettings
+    """By the YAML and --set."""
+    next_settings: TaskSettings
+    """What the next attempt trains by: what was asked for, and the rungs that were taken."""
+    memory_estimate: MemoryEstimate | None = None
+    """What it is expected to take, as far as its model can be read."""
+    claim: Claim | None = None
+    """Under which claim it is ours; None as long as it is not."""
     told: InspectionSettings | EvaluationSettings | StageSettings | None = None
     """What settings.json says; None: the command says it."""
     attempts: PatchFolder | None = None
-    """Where attempts lie; None: in the folder of the task."""
+    """Where its attempts lie; None: in the folder of the task."""
     takes: Literal["gpu", "any", "cpu"] = "gpu"
     """A slot as the batch has them; "cpu": never one of a GPU; "any": a GPU that is ready, else one of the CPU.
 
     Only what takes a GPU, or trains on a CPU, waits until one is free and cool.
     """
+    expected: tuple[float, float] | None = None
+    """Seconds, and MiB of the host at their highest, that it is expected to take; None: its recipe says that."""
+    module: ClassVar[str] = ""
+    """Makes the product, run with the folder of the attempt."""
     limits: ClassVar[Mapping[str, float]] = {}
     """Those of the YAML that are others for it."""
     noun: ClassVar[TaskUnit] = "patch"
-    """What people count its tasks in."""
+    """What people count tasks of its class in."""
     tries: ClassVar[int] = 1
     """How often an attempt is made; what may pass is tried again."""
     waits: ClassVar[bool] = False
     """What may pass by itself is waited for; else it is tried again at once."""
     stands_by: ClassVar[bool] = False
-    expected: tuple[float, float] | None = None
-    """Seconds, and MiB of the host at their highest, that a task is expected to take; None: its recipe says that."""
+
+    @property
+    def name(self) -> str:
+        """Its name in messages and records, and that of its folder: "p0@base"."""
+        return str(self.id)
 
     @property
     def inputs(self) -> str:
@@ -170,9 +188,19 @@ class TaskKind:
         """What is changed, rung by rung, for causes that an unchanged attempt cannot mend."""
         return {}
 
-    def maker(self, task: Task) -> TaskProgram:
-        """Return the program that makes the product."""
+    @property
+    def program(self) -> TaskProgram:
+        """The program that makes the product."""
         return self
+
+    @property
+    def required(self) -> tuple[str, ...]:
+        """The tasks whose products it is made from: where they are made now, it waits."""
+        return ()
+
+    def home(self, output: OutputFolder) -> PatchFolder:
+        """Return where its attempts lie."""
+        return self.attempts or output.patch(self.name)
 
     def command(self, patch: Patch, folder: AttemptFolder) -> tuple[str, ...]:
         """Prepare an attempt and return the command of its process."""
@@ -185,133 +213,39 @@ class TaskKind:
         found = MeasurementRecord.read(folder.metrics)
         return Made(folder.metrics) if found and found.inputs == self.inputs else Rejected("")
 
-    def product(self, task: Task, output: OutputFolder) -> PatchState | None:
+    def product(self, output: OutputFolder) -> PatchState | None:
         """Return how the product stands that lies there; None: a splat, see `freshness.FreshnessChecker`.
 
         Missing, where none is recorded: the program itself compares part by part, and leaves what is there.
         """
         return Missing()
 
-    def keep(self, task: Task, folder: AttemptFolder) -> None:
+    def is_fresh(self, output: OutputFolder) -> bool:
+        """Return whether its product is what would be made now; of a splat `freshness.FreshnessChecker` says it."""
+        return isinstance(self.product(output), UpToDate)
+
+    def keep(self, folder: AttemptFolder) -> None:
         """Put what an attempt has made where it belongs, unless that is a splat, which is accepted."""
 
-    def needs(self, task: Task) -> tuple[str, ...]:
-        """Return the tasks whose products it is made from: where they are made now, it waits."""
-        return ()
-
-    def depends_on(self, task: Task) -> Fingerprint:
+    def depends_on(self) -> Fingerprint:
         """Return what its product depends on; read by a reader, just before it is made."""
         return Fingerprint()
 
-    def why_unfit(self, task: Task) -> str:
+    def why_unfit(self) -> str:
         """Look anew whether it can be made; return why not, empty if it can."""
         return ""
 
-    def retry(self, task: Task, config: Config) -> Retry:
+    def retry(self, config: Config) -> Retry:
         """Return when it is tried again, and by which ladders."""
         return Retry(max_attempts=self.tries).model_copy(update={"ladders": self.ladders})
 
-    def settings(self, task: Task) -> Mapping[str, Any]:
+    def settings(self) -> Mapping[str, Any]:
         """Return the settings that it reads, by the names that rungs have for them."""
         return {}
 
-    def changed(self, task: Task, changes: Mapping[str, Any]) -> Task:
+    def changed(self, changes: Mapping[str, Any]) -> Self:
         """Return the task under other settings."""
-        return task
-
-    def task(self, config: Config, name: str, subject: Patch) -> Task:
-        """Return the task of such a name, which trains nothing."""
-        setup = TaskSettings(config, "")
-        return Task(TaskId(name), subject, setup, setup, setup, kind=self)
-
-
-class TrainTasks(TaskKind):
-    """Tasks that train the splat of a patch, each by its recipe."""
-
-    waits = True
-
-    def maker(self, task: Task) -> TaskProgram:
-        """Return its trainer."""
-        return task.next_settings.trainer
-
-    def product(self, task: Task, output: OutputFolder) -> None:
-        """Return None."""
-
-    def needs(self, task: Task) -> tuple[str, ...]:
-        """Return the whole scene, where its splat is drawn behind the patch."""
-        behind = task.patch.behind
-        return (behind.name,) if behind and is_drawn_behind(task.patch, task.recipe) else ()
-
-    def depends_on(self, task: Task) -> Fingerprint:
-        """Return the settings of the YAML, those really in force, and the inputs."""
-        return replace(fingerprint(task.patch, task.recipe), effective=task.next_settings.recipe_hash)
-
-    def why_unfit(self, task: Task) -> str:
-        """Audit the patch anew, by itself."""
-        from splatbatch.scene.audit.audit import AuditExtent, audit_patches
-        from splatbatch.trainers import rules_of
-
-        recipe = task.next_settings.recipe
-        extent = AuditExtent(evaluations={task.patch.name: recipe.evaluation})
-        audit = audit_patches([task.patch], None, rules_of([recipe]), extent)
-        return next((finding.in_words() for finding in audit.errors()), "")
-
-    def retry(self, task: Task, config: Config) -> Retry:
-        """Return what the YAML says; external trainers have ladders of their own."""
-        return config.retry_of(task.next_settings.recipe)
-
-    def settings(self, task: Task) -> Mapping[str, Any]:
-        """Return those of its recipe, and what has been changed; of a program what it reads."""
-        recipe = task.next_settings.recipe
-        settings = {**task.next_settings.changes, **recipe.settings()}
-        return {key: value for key, value in settings.items() if key in recipe.reads()}
-
-    def changed(self, task: Task, changes: Mapping[str, Any]) -> Task:
-        """Return the task under other settings; its recipe says whether there are such."""
-        return replace(task, next_settings=task.next_settings.changed(changes))
-
-
-TRAINING = TrainTasks()
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class Task:
-    """A patch under a variant, and what trains it. A rung of a ladder makes another one of the same name.
-
-    Of another kind it is what else is made, of that patch or of something that stands in its place.
-    """
-
-    id: TaskId
-    patch: Patch
-    yaml_settings: TaskSettings
-    """By the YAML: what results are held against."""
-    requested_settings: TaskSettings
-    """By the YAML and --set."""
-    next_settings: TaskSettings
-    """What the next attempt trains by: what was asked for, and the rungs that were taken."""
-    memory_estimate: MemoryEstimate | None = None
-    """What it is expected to take, as far as its model can be read."""
-    claim: Claim | None = None
-    """Under which claim it is ours; None as long as it is not."""
-    kind: TaskKind = TRAINING
-
-    @property
-    def name(self) -> str:
-        """Its name in messages and records, and that of its folder: "p0@base"."""
-        return str(self.id)
-
-    @property
-    def maker(self) -> TaskProgram:
-        """The program that makes its product."""
-        return self.kind.maker(self)
-
-    def home(self, output: OutputFolder) -> PatchFolder:
-        """Return where its attempts lie."""
-        return self.kind.attempts or output.patch(self.name)
-
-    def is_fresh(self, output: OutputFolder) -> bool:
-        """Return whether its product is what would be made now; of a splat `freshness.FreshnessChecker` says it."""
-        return isinstance(self.kind.product(self, output), UpToDate)
+        return self
 
     @property
     def recipe(self) -> Recipe:
@@ -332,6 +266,60 @@ class Task:
         )
 
 
+class TrainTask(Task):
+    """Trains the splat of a patch, by its recipe; in a sweep under one of its variants."""
+
+    waits = True
+
+    @property
+    def program(self) -> TaskProgram:
+        """Its trainer."""
+        return self.next_settings.trainer
+
+    @property
+    def required(self) -> tuple[str, ...]:
+        """The whole scene, where its splat is drawn behind the patch."""
+        behind = self.patch.behind
+        return (behind.name,) if behind and is_drawn_behind(self.patch, self.recipe) else ()
+
+    def product(self, output: OutputFolder) -> None:
+        """Return None."""
+
+    def depends_on(self) -> Fingerprint:
+        """Return the settings of the YAML, those really in force, and the inputs."""
+        return replace(fingerprint(self.patch, self.recipe), effective=self.next_settings.recipe_hash)
+
+    def why_unfit(self) -> str:
+        """Audit the patch anew, by itself."""
+        from splatbatch.scene.audit.audit import AuditExtent, audit_patches
+        from splatbatch.trainers import rules_of
+
+        recipe = self.next_settings.recipe
+        extent = AuditExtent(evaluations={self.patch.name: recipe.evaluation})
+        audit = audit_patches([self.patch], None, rules_of([recipe]), extent)
+        return next((finding.in_words() for finding in audit.errors()), "")
+
+    def retry(self, config: Config) -> Retry:
+        """Return what the YAML says; external trainers have ladders of their own."""
+        return config.retry_of(self.next_settings.recipe)
+
+    def settings(self) -> Mapping[str, Any]:
+        """Return those of its recipe, and what has been changed; of a program what it reads."""
+        recipe = self.next_settings.recipe
+        settings = {**self.next_settings.changes, **recipe.settings()}
+        return {key: value for key, value in settings.items() if key in recipe.reads()}
+
+    def changed(self, changes: Mapping[str, Any]) -> Self:
+        """Return the task under other settings; its recipe says whether there are such."""
+        return replace(self, next_settings=self.next_settings.changed(changes))
+
+
+def untrained(config: Config) -> tuple[TaskSettings, TaskSettings, TaskSettings]:
+    """Return the settings of a task that trains nothing."""
+    settings = TaskSettings(config, "")
+    return settings, settings, settings
+
+
 def tasks_of(config: Config, patches: Iterable[Patch]) -> tuple[Task, ...]:
     """Return a task for every patch or, in a sweep, for each under each variant; a patch's variants stand together.
 
@@ -345,7 +333,7 @@ def tasks_of(config: Config, patches: Iterable[Patch]) -> tuple[Task, ...]:
             task_id = TaskId(patch.name, variant.name if variant else "")
             alike = task_id if patch.name in config.patches else TaskId("", task_id.variant)
             setup = shared.get(alike) or shared.setdefault(alike, TaskSettings(config, patch.name, variant))
-            found.append(Task(task_id, patch, setup, setup, setup))
+            found.append(TrainTask(task_id, patch, setup, setup, setup))
     is_drawn = any(task.patch.behind and task.recipe.program is None for task in found)
     return tuple(task for task in found if is_drawn or not task.patch.is_whole)
 
@@ -378,7 +366,7 @@ def with_step_budget(tasks: Sequence[Task], paces: tuple[StepBudget, ...]) -> tu
 
 def patches_of(tasks: Iterable[Task]) -> tuple[Patch, ...]:
     """Return the patches that tasks train, each once."""
-    return tuple({task.patch.name: task.patch for task in tasks if task.kind is TRAINING}.values())
+    return tuple({task.patch.name: task.patch for task in tasks if isinstance(task, TrainTask)}.values())
 
 
 def of_patches(tasks: Iterable[Task]) -> tuple[Task, ...]:

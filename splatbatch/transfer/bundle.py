@@ -30,7 +30,7 @@ from splatbatch.scene.photos.folders import see_name
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.fingerprint import is_drawn_behind
 from splatbatch.tasks.input_files import InputFiles
-from splatbatch.tasks.task import Task, TaskSettings
+from splatbatch.tasks.task import Task, TaskSettings, TrainTask
 from splatbatch.text import seconds_of
 from splatbatch.transfer.blobs import FileRef
 
@@ -93,7 +93,7 @@ def bundle_of(task: Task, home: str, follows: int, *, is_retry: bool) -> tuple[B
         SceneError: a file cannot be read.
         ConfigError: the task cannot travel.
     """
-    depends_on, facts = task.kind.depends_on(task), FileFacts()
+    depends_on, facts = task.depends_on(), FileFacts()
     paths = dict(_files_of(task, depends_on))
     for name in paths:
         see_name(name, task.name)
@@ -211,7 +211,7 @@ def open_bundle(bundle: Bundle, scene: Path, output: Path) -> Batch:
         by_name=not bundle.depends_on.holdout,
     )
     setup = _setup_of(bundle, scene, output)
-    task = Task(TaskId(bundle.patch, bundle.variant), patch, setup, setup, setup)
+    task = TrainTask(TaskId(bundle.patch, bundle.variant), patch, setup, setup, setup)
     return Batch(setup.config, (task,), path=output / "bundle.yml", every=(task,))
 
 

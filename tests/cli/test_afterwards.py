@@ -18,7 +18,7 @@ from turns import CLOCK, Program
 
 from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.run import products
-from splatbatch.run.follow_ups import FollowUpTasks
+from splatbatch.run.follow_ups import FollowUpTask
 from splatbatch.scene.patches import Patch
 
 KEEP = "import sys; open(sys.argv[1], 'a').write(sys.stdin.read() + chr(10))"
@@ -53,10 +53,10 @@ def asked(batch: FakeBatch, **publish: Any) -> FakeBatch:
 def does(monkeypatch: pytest.MonkeyPatch, program: str) -> None:
     """Have the program that merges and publishes do something else."""
 
-    def command(self: FollowUpTasks, patch: Patch, folder: AttemptFolder) -> tuple[str, ...]:
+    def command(self: FollowUpTask, patch: Patch, folder: AttemptFolder) -> tuple[str, ...]:
         return (sys.executable, "-c", program, *self.words)
 
-    monkeypatch.setattr(FollowUpTasks, "command", command)
+    monkeypatch.setattr(FollowUpTask, "command", command)
 
 
 def events_of(batch: FakeBatch, task: str) -> list[tuple[str, str | None]]:

@@ -202,7 +202,7 @@ def test_a_process_that_fails_is_diagnosed_with_the_place_of_its_log(
 ) -> None:
     (tmp_path / "fails_at_once.py").write_text(program)
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}")
-    monkeypatch.setattr(evaluation.EvaluateTasks, "module", "fails_at_once")
+    monkeypatch.setattr(evaluation.EvaluateTask, "module", "fails_at_once")
     ended = evaluate(quarry)
     assert ended.code == 1, ended.err
     for word in (*words, "scene/evaluating/attempt-0", "train.log"):
@@ -215,7 +215,7 @@ def sleeps_on(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Have the process that measures sleep for ever."""
     (tmp_path / "sleeps_on.py").write_text("import time; time.sleep(600)")
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}")
-    monkeypatch.setattr(evaluation.EvaluateTasks, "module", "sleeps_on")
+    monkeypatch.setattr(evaluation.EvaluateTask, "module", "sleeps_on")
 
 
 @pytest.mark.usefixtures("sleeps_on")

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from fake_trainer import splat_of
 
-from splatbatch.config import Recipe, Retry, Training
+from splatbatch.config import Recipe, Retry, TaskId, Training
 from splatbatch.errors import ConfigError
 from splatbatch.files import write_json
 from splatbatch.hashing import FileFact, sha256_of
@@ -30,7 +30,7 @@ from splatbatch.run.accept import _manifest
 from splatbatch.scene.patches import Patch
 from splatbatch.scheduler.finalize import collect
 from splatbatch.splats import write_splat
-from splatbatch.tasks.task import TRAINING
+from splatbatch.tasks.task import TrainTask
 from splatbatch.trainers.builtin import BuiltinTrainer
 
 NAMES = tuple("abcdefgh")
@@ -90,13 +90,10 @@ class History:
         figure = {"unmeasured": None, "nan": float("nan"), "not plausible": 99_999.0}.get(event, psnr)
         attempt = self.attempt(held_out, figure)
         recipe = Recipe(training=Training(max_steps=20))
-        task: Any = SimpleNamespace(
-            maker=BuiltinTrainer(recipe),
-            next_settings=SimpleNamespace(config=SimpleNamespace(failures=None, retry=Retry(keep="better"))),
-            kind=TRAINING,
-            patch=Patch("p0", self.folder.path / "sparse", self.folder.path / "images"),
-            recipe=recipe,
-        )
+        config = SimpleNamespace(failures=None, retry=Retry(keep="better"))
+        settings: Any = SimpleNamespace(config=config, recipe=recipe, trainer=BuiltinTrainer(recipe))
+        patch = Patch("p0", self.folder.path / "sparse", self.folder.path / "images")
+        task = TrainTask(TaskId("p0"), patch, settings, settings, settings)
         collect(attempt, Exited(0), task)
         believed = None if figure is None or not 0 <= figure <= 100 or not held_out else figure
         name = attempt.folder.path.name

@@ -14,7 +14,7 @@ from fake_batch import FakeBatch
 
 from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.output.layout import OutputFolder
-from splatbatch.run.follow_ups import FollowUpTasks
+from splatbatch.run.follow_ups import FollowUpTask
 from splatbatch.scene.patches import Patch
 
 
@@ -65,10 +65,10 @@ def test_of_a_folder_that_is_only_read_may_be_published(cut: FakeBatch, monkeypa
 
 
 def test_it_is_interrupted_at_once(cut: FakeBatch, monkeypatch: pytest.MonkeyPatch) -> None:
-    def hangs(self: FollowUpTasks, patch: Patch, folder: AttemptFolder) -> tuple[str, ...]:
+    def hangs(self: FollowUpTask, patch: Patch, folder: AttemptFolder) -> tuple[str, ...]:
         return (sys.executable, "-c", "import time; time.sleep(600)")
 
-    monkeypatch.setattr(FollowUpTasks, "command", hangs)
+    monkeypatch.setattr(FollowUpTask, "command", hangs)
     attempt = cut.output / "afterwards/merge/attempt-01"
     merge = cut.beside("merge").until((attempt / "start.json").exists)
     merge.send(signal.SIGTERM)

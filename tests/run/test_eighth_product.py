@@ -34,8 +34,7 @@ def night(batch: FakeBatch) -> None:
 
 def state(batch: FakeBatch) -> Any:
     opened = open_batch(batch.config)
-    task = eighth_product.counting(opened)
-    return task.kind.product(task, opened.output)
+    return eighth_product.counting(opened).product(opened.output)
 
 
 def ends(batch: FakeBatch) -> list[str]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
 import pytest
 from fake_batch import FakeBatch
@@ -14,7 +15,7 @@ from splatbatch.machine import gpu
 from splatbatch.outcome import Failed, Trained
 from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.scheduler import judge
-from splatbatch.tasks.task import TrainTasks
+from splatbatch.tasks.task import Task, TrainTask
 
 XID = "NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus."
 
@@ -198,10 +199,14 @@ def test_a_standby_that_had_died_when_it_was_told_to_go_counts_for_nothing(simul
     assert sorted(world.order()) == ["p0", "p1", "p2"]
 
 
-class Briefly(TrainTasks):
+class Briefly(TrainTask):
     """What is trained so has a limit of its own."""
 
     limits = {"wall_s": 77.0}
+
+
+def briefly_on_cpu(task: Task) -> Task:
+    return Briefly(task.id, task.patch, task.yaml_settings, task.requested_settings, task.next_settings, takes="cpu")
 
 
 def given(simulation: Simulation, name: str) -> tuple[str, float]:
@@ -213,7 +218,7 @@ def given(simulation: Simulation, name: str) -> tuple[str, float]:
 
 def test_what_takes_no_gpu_waits_for_none_and_has_the_limits_of_its_kind(simulation: Simulation) -> None:
     world = simulation.patches(p0=Script(50), p1=Script(5), p2=Script(5))
-    simulation.kinds = {"p1": Briefly(takes="cpu"), "p2": Briefly(takes="cpu")}
+    simulation.others = {"p1": briefly_on_cpu, "p2": briefly_on_cpu}
     simulation.run(limits={"wall_s": 900, "free_disk_mib": 0})
     assert world.at("begins", "p1") < 1 and 5 < world.at("begins", "p2") < 7
     assert [given(simulation, name) for name in ("p0", "p1", "p2")] == [("gpu0", 900), ("cpu", 77), ("cpu", 77)]
@@ -221,7 +226,7 @@ def test_what_takes_no_gpu_waits_for_none_and_has_the_limits_of_its_kind(simulat
 
 def test_what_takes_any_slot_has_the_gpu_that_is_ready_and_otherwise_the_cpu(simulation: Simulation) -> None:
     world = simulation.patches(p0=Script(5), p1=Script(5))
-    simulation.kinds = {"p0": TrainTasks(takes="any"), "p1": TrainTasks(takes="any")}
+    simulation.others = dict.fromkeys(("p0", "p1"), partial(replace, takes="any"))
     world.squatter_mib = lambda time, _: 5000 if time > 2 else 0
     simulation.run()
     assert world.time < 12 and (given(simulation, "p0")[0], given(simulation, "p1")[0]) == ("gpu0", "cpu")
@@ -229,7 +234,7 @@ def test_what_takes_any_slot_has_the_gpu_that_is_ready_and_otherwise_the_cpu(sim
 
 def test_a_gpu_that_is_given_up_takes_nothing_from_what_takes_none(simulation: Simulation) -> None:
     world = simulation.patches(p0=Script(5), p1=Script(50), p2=Script(50), p3=Script(5))
-    simulation.kinds = {"p1": Briefly(takes="cpu"), "p2": Briefly(takes="cpu")}
+    simulation.others = {"p1": briefly_on_cpu, "p2": briefly_on_cpu}
     world.squatter_mib = lambda time, _: 5000 if time else 0
     outcomes = simulation.run(cooldown={"longest_s": 10})
     assert [isinstance(outcomes[name], Trained) for name in ("p0", "p1", "p2", "p3")] == [True, True, True, False]

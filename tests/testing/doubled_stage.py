@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from splatbatch.config import Config, Retry
+from splatbatch.config import Config, Retry, TaskId
 from splatbatch.files import read_json, write_json
 from splatbatch.hashing import sha256_of
 from splatbatch.outcome import Made, Rejected
@@ -18,7 +18,7 @@ from splatbatch.scene.patches import Patch
 from splatbatch.tasks import batch
 from splatbatch.tasks.patch_state import PatchState
 from splatbatch.tasks.product import compare_product, hashes_in, key_of
-from splatbatch.tasks.task import Task, TaskKind, tasks_of
+from splatbatch.tasks.task import Task, tasks_of, untrained
 
 VERSION = 1
 FILE = "doubled.txt"
@@ -31,8 +31,8 @@ if does == "hang": time.sleep(600)
 """
 
 
-@dataclass(frozen=True, kw_only=True)
-class Doubling(TaskKind):
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Doubling(Task):
     """Makes doubled.txt in the folder of its task."""
 
     output: OutputFolder
@@ -40,14 +40,15 @@ class Doubling(TaskKind):
     source: Path
     """Of p0, or of another stage."""
 
-    def retry(self, task: Task, config: Config) -> Retry:
+    def retry(self, config: Config) -> Retry:
         return config.retry.model_copy(update={"ladders": {}})
 
-    def needs(self, task: Task) -> tuple[str, ...]:
+    @property
+    def required(self) -> tuple[str, ...]:
         return (self.source.parent.name,)
 
-    def product(self, task: Task, output: OutputFolder) -> PatchState:
-        home = output.patch(task.name)
+    def product(self, output: OutputFolder) -> PatchState:
+        home = output.patch(self.name)
         record = read_json(home.result) or {}
         return compare_product(self.key, record.get("key"), place=home.path / FILE, parts=record.get("parts", {}))
 
@@ -64,11 +65,11 @@ class Doubling(TaskKind):
         made = folder.path / FILE
         return Made(made) if made.exists() and made.read_text().isdecimal() else Rejected("")
 
-    def keep(self, task: Task, folder: AttemptFolder) -> None:
-        home = self.output.patch(task.name)
+    def keep(self, folder: AttemptFolder) -> None:
+        home = self.output.patch(self.name)
         (home.path / FILE).write_bytes((folder.path / FILE).read_bytes())
         parts = hashes_in(home.path / FILE)
-        write_json(home.result, {"patch": task.name, "attempt": folder.path.name, "key": self.key, "parts": parts})
+        write_json(home.result, {"patch": self.name, "attempt": folder.path.name, "key": self.key, "parts": parts})
 
 
 def with_stage(config: Config, patches: Iterable[Patch]) -> tuple[Task, ...]:
@@ -76,8 +77,8 @@ def with_stage(config: Config, patches: Iterable[Patch]) -> tuple[Task, ...]:
     output, script = OutputFolder(config.output.folder), Path(os.environ["FAKE_TRAINER_SCRIPT"])
     stages, source = list[Task](), output.patch("p0").splat
     for name in os.environ["FAKE_STAGE"].split():
-        kind = Doubling(output=output, script=script, source=source)
-        stages.insert(0, kind.task(config, name, Patch(name, source.parent, source.parent)))
+        patch = Patch(name, source.parent, source.parent)
+        stages.insert(0, Doubling(TaskId(name), patch, *untrained(config), output=output, script=script, source=source))
         source = output.patch(name).path / FILE
     return (*stages, *tasks_of(config, patches))
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from splatbatch.config import TaskId
 from splatbatch.files import read_json, write_json
 from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.output.layout import OutputFolder
@@ -19,8 +20,8 @@ from splatbatch.splats import read_header
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.patch_state import PatchState, UpToDate
 from splatbatch.tasks.product import compare_product, damaged_state, key_of
-from splatbatch.tasks.scene.evaluation import MeasureTasks
-from splatbatch.tasks.task import Task
+from splatbatch.tasks.scene.evaluation import MeasureTask
+from splatbatch.tasks.task import Task, untrained
 
 VERSION = 1
 
@@ -34,18 +35,18 @@ class Told:
         return {"splats": self.splats, "inputs": self.inputs}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Counting(MeasureTasks):
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Counting(MeasureTask):
     module = "eighth_product"
     tries = 2
     takes: Literal["gpu", "any", "cpu"] = "cpu"
 
-    def product(self, task: Task, output: OutputFolder) -> PatchState:
+    def product(self, output: OutputFolder) -> PatchState:
         found = read_json(self.record) or {}
         state = compare_product(self.told.inputs, found.get("inputs"))
         return damaged_state(self.record.name) if isinstance(state, UpToDate) and "num" not in found else state
 
-    def keep(self, task: Task, folder: AttemptFolder) -> None:
+    def keep(self, folder: AttemptFolder) -> None:
         write_json(self.record, read_json(folder.metrics) or {})
 
 
@@ -55,8 +56,14 @@ def counting(batch: Batch) -> Task:
     results = {name: folder.read_result() for name, folder in folders.items()}
     hashes = {name: one.sha256 for name, one in results.items() if one}
     told = Told({name: str(folders[name].splat) for name in hashes}, key_of(VERSION, hashes))
-    kind = Counting(attempts=batch.output.following("count"), told=told, record=batch.output.path / "count.json")
-    return kind.task(batch.config, "count", Patch("count", batch.output.path, batch.output.path))
+    return Counting(
+        TaskId("count"),
+        Patch("count", batch.output.path, batch.output.path),
+        *untrained(batch.config),
+        told=told,
+        attempts=batch.output.following("count"),
+        record=batch.output.path / "count.json",
+    )
 
 
 def count_after(trained: FinishedBatch) -> Sequence[FollowUpResult]:

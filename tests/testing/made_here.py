@@ -14,7 +14,7 @@ from splatbatch.errors import SplatbatchError
 from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.output.layout import OutputFolder
 from splatbatch.processes import MARKER
-from splatbatch.run.follow_ups import FollowUpTasks
+from splatbatch.run.follow_ups import FollowUpTask
 from splatbatch.scheduler import single
 from splatbatch.tasks.task import Task
 
@@ -23,15 +23,14 @@ USUAL = single.make
 
 def make_here(config: Config, task: Task, *others: Any) -> AttemptFolder:
     """Make the product of a task, here if its program is a command of ours."""
-    kind = task.kind
-    if not isinstance(kind, FollowUpTasks):
+    if not isinstance(task, FollowUpTask):
         return USUAL(config, task, *others)
     folder = AttemptFolder(task.home(OutputFolder(config.output.folder)).path / "attempt-01")
     folder.path.mkdir(parents=True, exist_ok=True)
     usual = signal.getsignal(signal.SIGTERM)
     try:
         with contextlib.chdir(folder.path), mock.patch.dict(os.environ, {MARKER: f"batch.{task.name}.a1"}):
-            cli.app([*kind.words], standalone_mode=False)
+            cli.app([*task.words], standalone_mode=False)
     except SplatbatchError as error:
         error.hint = f"See the log of its process: {folder.log}"
         raise

@@ -18,7 +18,7 @@ from splatbatch.reconstruction.plan import (
     record_of,
 )
 from splatbatch.tasks.batch import Batch
-from splatbatch.tasks.reconstruction import ReconstructTasks, plan_file, reconstruction_tasks
+from splatbatch.tasks.reconstruction import ReconstructTask, plan_file, reconstruction_tasks
 
 PLAN = ReconstructionPlan(
     "photos", tuple(Photograph(f"{one}.jpg", 1) for one in range(3)), (CameraGroup(),), pairing="all"
@@ -41,12 +41,12 @@ def batch_in(folder: Path, *done: str) -> Batch:
     file.parent.mkdir(parents=True)
     write_json(file, PLAN.to_record())
     for task in tasks:
-        if isinstance(task.kind, ReconstructTasks) and task.name in done:
+        if isinstance(task, ReconstructTask) and task.name in done:
             products = folder / "reconstruction/patches"
             (place := product_of(products, task.name)).mkdir(parents=True)
             (place / "part").write_bytes(b"made")
             if task.name == "model":
                 write_json(place / OURS, TOLD.to_record())
             parts = {"part": sha256(b"made").hexdigest()}
-            write_json(record_of(products, task.name), StageMetrics(task.kind.inputs, parts).to_record())
+            write_json(record_of(products, task.name), StageMetrics(task.inputs, parts).to_record())
     return Batch(config, tasks, every=tasks)

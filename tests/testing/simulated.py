@@ -23,7 +23,7 @@ from splatbatch.scheduler.loop import Loop
 from splatbatch.scheduler.run_hooks import RunHooks
 from splatbatch.splats import write_splat
 from splatbatch.tasks.batch import open_batch
-from splatbatch.tasks.task import TaskKind
+from splatbatch.tasks.task import Task
 
 TOTAL_MIB = 100_000
 CONTEXT_MIB = 600
@@ -224,8 +224,8 @@ class Simulation:
         patch.setattr("splatbatch.machine.slots.available_mib", lambda: 1 << 20)
         patch.setattr("splatbatch.failures.retry.FIRST_WAIT_S", 0.1)
         patch.setattr(isolated, "DEFAULT_BACKEND", isolated.InProcessCalls)  # their time is that of the world
-        self.kinds: dict[str, TaskKind] = {}
-        """Of tasks that are not just trained."""
+        self.others: dict[str, Callable[[Task], Task]] = {}
+        """Return a task of the batch as it is to be."""
 
     def patches(self, **scripts: Script | list[Script]) -> World:
         self.batch.make(*scripts, training={"device": "auto"}, limits={"free_disk_mib": 0})
@@ -237,8 +237,8 @@ class Simulation:
         self.batch.change(**sections)
         opened = open_batch(self.batch.config)
         opened.output.create()
-        kinds = {task.name: self.kinds.get(task.name, task.kind) for task in opened.tasks}
-        tasks = [replace(task, memory_estimate=self.need(task.name), kind=kinds[task.name]) for task in opened.tasks]
+        every = [self.others[task.name](task) if task.name in self.others else task for task in opened.tasks]
+        tasks = [replace(task, memory_estimate=self.need(task.name)) for task in every]
         rounds = RunHooks(stop=lambda: "", tick=lambda: None)
         return Loop(opened.config, self.world, Ledger(opened.output.ledger), tasks, rounds, self.world).run()
 

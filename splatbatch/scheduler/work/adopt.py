@@ -117,9 +117,9 @@ def _collect(batch: Batch, left: tuple[Task, Attempt, Exit]) -> Record:
     """Collect an attempt that an earlier run has made."""
     task, attempt, end = left
     task = replace(task, next_settings=task.yaml_settings)
-    then, tried = attempt.job.depends_on, task.kind.changed(task, attempt.job.changes)
+    then, tried = attempt.job.depends_on, task.changed(attempt.job.changes)
     try:
-        _ = tried.maker
+        _ = tried.program
     except ConfigError:  # settings of another version, or broken ones: their splat is not what would be trained today
         then, tried = Fingerprint(), task
     product = task.home(batch.output)

@@ -85,7 +85,7 @@ class TaskClaimer(RunHooks):
         if done_with(self.batch.output, name) > self.before.done.get(name, 0):
             self._closed(task)
             return None
-        if self._unheld.intersection(task.kind.needs(task)) or (self.time_left and not self.time_left.holds(task)):
+        if self._unheld.intersection(task.required) or (self.time_left and not self.time_left.holds(task)):
             if task.patch.is_whole and self.is_elsewhere(name):
                 return LOOK_S  # behind a scene that another worker trains there may be time
             self.is_over = True
@@ -111,7 +111,7 @@ class TaskClaimer(RunHooks):
     def outdated(self, fresh: Iterable[str]) -> tuple[str, ...]:
         """Return what was fresh, or made elsewhere since, and is stale by a product that it needs and that is new."""
         tasks = [self.standing.tasks[name] for name in (*fresh, *self.trained_elsewhere)]
-        needs = {task.name: task.kind.needs(task) for task in tasks}
+        needs = {task.name: task.required for task in tasks}
         moved = {name for name in set().union(*needs.values()) if self.before.has_moved(name)}
         touched = (name for name, needed in needs.items() if moved.intersection(needed))
         return tuple(name for name in touched if self.standing.is_due(name))
@@ -138,7 +138,7 @@ class TaskClaimer(RunHooks):
             self._closed(task)
             return None
         changes = self.past.history(task.name).changes if self.past else {}
-        return replace(task.kind.changed(task, changes), claim=claim)
+        return replace(task.changed(changes), claim=claim)
 
     def _closed(self, task: Task) -> None:
         """Drop a task that another worker has finished."""

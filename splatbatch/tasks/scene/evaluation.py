@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
-from splatbatch.config import NO_OFFSET, Config, Offset, Rung
+from splatbatch.config import NO_OFFSET, Offset, Rung, TaskId
 from splatbatch.errors import SceneError
 from splatbatch.files import write_json
 from splatbatch.hashing import FileFacts
@@ -33,7 +33,7 @@ from splatbatch.tasks.product import compare_product, key_of
 from splatbatch.tasks.scene.candidates import offset_of, partition_for
 from splatbatch.tasks.scene.merge import check_whole
 from splatbatch.tasks.shared_decisions.holdout import held_out
-from splatbatch.tasks.task import Task, TaskKind, patches_of
+from splatbatch.tasks.task import Task, patches_of, untrained
 from splatbatch.text import spell_place
 
 VERSION = 4
@@ -142,32 +142,28 @@ def _splats(batch: Batch, partition: Partition, offset: Offset) -> tuple[Evaluat
     return replace(found, backdrop=str(place), before_backdrop=tuple(before)), hashes
 
 
-@dataclass(frozen=True, kw_only=True)
-class MeasureTasks(TaskKind):
-    """Tasks that measure a splat, as settings.json says; what was found is kept beside it."""
+@dataclass(frozen=True, eq=False, kw_only=True)
+class MeasureTask(Task):
+    """Measures a splat, as settings.json says; what was found is kept beside it."""
 
     told: InspectionSettings | EvaluationSettings
     record: Path
     """Where what was found is kept."""
 
-    def product(self, task: Task, output: OutputFolder) -> PatchState:
+    def product(self, output: OutputFolder) -> PatchState:
         """Return what would be found now beside what was."""
         found = MeasurementRecord.read(self.record)
         return compare_product(self.inputs, found.inputs if found else None)
 
-    def keep(self, task: Task, folder: AttemptFolder) -> None:
+    def keep(self, folder: AttemptFolder) -> None:
         """Keep what was found beside the splat."""
         if found := MeasurementRecord.read(folder.metrics):
             write_json(self.record, found.to_record())
 
-    def of(self, config: Config, name: str) -> Task:
-        """Return the task of such a name."""
-        return self.task(config, name, Patch(self.told.patch, Path(self.told.sparse), Path(self.told.images)))
 
-
-@dataclass(frozen=True, kw_only=True)
-class EvaluateTasks(MeasureTasks):
-    """Tasks that measure a splat of the scene."""
+@dataclass(frozen=True, eq=False, kw_only=True)
+class EvaluateTask(MeasureTask):
+    """Measures a splat of the scene."""
 
     told: EvaluationSettings
     module = "splatbatch.training.scene"
@@ -178,18 +174,23 @@ class EvaluateTasks(MeasureTasks):
         """Return how less memory is taken after an attempt that ran out of it."""
         return {"gpu_memory": LESS_MEMORY, "host_memory": LESS_MEMORY}
 
-    def settings(self, task: Task) -> Mapping[str, Any]:
+    def settings(self) -> Mapping[str, Any]:
         """Return the share of the memory that Gaussians may take."""
         return {HELD_SHARE: self.told.held_share}
 
-    def changed(self, task: Task, changes: Mapping[str, Any]) -> Task:
+    def changed(self, changes: Mapping[str, Any]) -> Self:
         """Return the task with another share."""
-        told = replace(self.told, held_share=changes.get(HELD_SHARE, self.told.held_share))
-        return replace(task, kind=replace(self, told=told))
+        return replace(self, told=replace(self.told, held_share=changes.get(HELD_SHARE, self.told.held_share)))
 
 
 def evaluation_task(batch: Batch, told: EvaluationSettings) -> Task:
     """Return the task that measures a splat of the scene."""
-    scene = batch.output.scene
-    kind = EvaluateTasks(attempts=scene.evaluating, told=told, record=scene.evaluation_of(Path(told.splat)))
-    return kind.of(batch.config, "scene/evaluation")
+    scene, subject = batch.output.scene, Patch(told.patch, Path(told.sparse), Path(told.images))
+    return EvaluateTask(
+        TaskId("scene/evaluation"),
+        subject,
+        *untrained(batch.config),
+        told=told,
+        attempts=scene.evaluating,
+        record=scene.evaluation_of(Path(told.splat)),
+    )

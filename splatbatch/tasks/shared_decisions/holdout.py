@@ -27,7 +27,7 @@ from splatbatch.output.layout import OutputFolder
 from splatbatch.output.records.result import Result, UsedPhotographs
 from splatbatch.scene.patches import Patch, list_names
 from splatbatch.tasks.batch import Batch
-from splatbatch.tasks.task import TRAINING, Task
+from splatbatch.tasks.task import Task, TrainTask
 
 DIFFERS = "its hold-out differs"
 FEW = 3
@@ -38,7 +38,9 @@ def frames_in_words(tasks: Iterable[Task]) -> tuple[str, ...]:
     """Return how many photographs are held out, of how many frames, where photographs were taken together."""
     from splatbatch.scene.holdout import scene_in_words
 
-    evaluations = {task.patch: task.requested_settings.recipe.evaluation for task in tasks if task.kind is TRAINING}
+    evaluations = {
+        task.patch: task.requested_settings.recipe.evaluation for task in tasks if isinstance(task, TrainTask)
+    }
     scenes = {patch.partition or patch.source or patch.sparse: patch for patch in evaluations}
     said = (scene_in_words(patch, evaluations[patch]) for patch in islice(scenes.values(), FEW))
     return tuple(filter(None, dict.fromkeys(said)))
