@@ -34,7 +34,8 @@ from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.output.log_ends import read_ends
 from splatbatch.output.records.attempt import AttemptFacts, ExitFacts, Go, TimeLimits
 from splatbatch.scheduler.running_attempt import RunningAttempt, Standby
-from splatbatch.tasks.task import TaskProgram
+from splatbatch.tasks.task import Task
+from splatbatch.trainers import Trainer
 
 FULL_MIB = 2
 STANDING_BY, TRAINING = "standby", "train"
@@ -83,7 +84,7 @@ def _visible_gpus(slot: Slot) -> dict[str, str]:
 
 def judge(
     folder: AttemptFolder,
-    maker: TaskProgram,
+    program: Trainer | Task,
     end: Exit,
     background: Callable[[], PatchContext] = PatchContext,
     own: Sequence[Signature] = (),
@@ -92,12 +93,12 @@ def judge(
 
     Args:
         folder: of the attempt.
-        maker: whose product is looked for.
+        program: whose product is looked for.
         end: how the process ended.
         background: what is known of the patch besides; asked for where the attempt has failed.
         own: signatures of failures that a site has added.
     """
-    product = maker.collect(folder)
+    product = program.collect(folder)
     health = tuple(line.warning for line in folder.read_progress() if line.warning)
     match product, end:
         case Made() as made, _:

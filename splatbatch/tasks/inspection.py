@@ -10,10 +10,9 @@ from splatbatch.config import TaskId
 from splatbatch.errors import SceneError
 from splatbatch.files import MIB
 from splatbatch.hashing import FileFacts
-from splatbatch.output.folders import PatchFolder, SplatFolder
+from splatbatch.output.folders import SplatFolder
 from splatbatch.output.layout import OutputFolder
 from splatbatch.output.records.quality import Inspection, InspectionSettings, health_rules
-from splatbatch.output.records.result import Result
 from splatbatch.output.results import why_not_the_splat
 from splatbatch.scene.colmap.reconstruction import read_cameras
 from splatbatch.scene.memory_estimate import GPU_CONTEXT_MIB, MemoryEstimate
@@ -41,19 +40,6 @@ VERSION = 6
 """Raise it when a figure is made otherwise: splats are then inspected again."""
 
 
-def accepted_result(folder: PatchFolder) -> Result:
-    """Return the manifest of a patch's product.
-
-    Raises:
-        SceneError: there is none, or the splat is not the one that it speaks of.
-    """
-    result = folder.read_result()
-    why = "not trained yet" if result is None else why_not_the_splat(folder, result, "content")
-    if why or result is None:
-        raise SceneError(f"{folder.path.name}: {why}: there is no splat to inspect", "Train it: `splatbatch train`.")
-    return result
-
-
 def open_named(config: Path | None, names: Sequence[str]) -> tuple[Batch, bool]:
     """Return a batch with the patches that are named, and whether the merged scene is; a patch of that name is one.
 
@@ -76,7 +62,10 @@ def order(batch: Batch, task: Task, *, measures_drop: bool = False) -> Inspectio
         SceneError: there is no accepted splat, or the model cannot be read.
     """
     folder = batch.output.patch(task.name)
-    result = accepted_result(folder)
+    result = folder.read_result()
+    why = "not trained yet" if result is None else why_not_the_splat(folder, result, "content")
+    if why or result is None:
+        raise SceneError(f"{task.name}: {why}: there is no splat to inspect", "Train it: `splatbatch train`.")
     recipe, photographs = recipe_of(task, result), photographs_of(task, folder, result)
     patch = replace(task.patch, offset=result.trained_from.offset)
     told = replace(settings_for(recipe, patch, task.name), holdout=photographs.held_out)

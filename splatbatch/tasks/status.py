@@ -199,9 +199,14 @@ def _status(
         if not stands_by:
             running = _running(name, attempt)
             return replace(running, state="stopped", cause="lost", advice=LOST) if died else running
+    last = endings.last(name)
     if standing and name in standing.tasks:
-        return _assess(standing, name, endings.last(name))
-    return PatchStatus(name, "trained") if folder.is_accepted(files) else _without_product(name, endings)
+        return _assess(standing, name, last)
+    if folder.is_accepted(files):
+        return PatchStatus(name, "trained")
+    if isinstance(last, PatchRejected):
+        return PatchStatus(name, "refused", cause="audit", advice=last.reason)
+    return _ended(name, last) if last else PatchStatus(name, "waiting")
 
 
 def _assess(standing: FreshnessChecker, name: str, last: AttemptEnded | PatchRejected | None) -> PatchStatus:
@@ -243,15 +248,6 @@ def _since(result: Result, last: AttemptEnded | PatchRejected | None) -> tuple[s
 
 def _of_an_earlier_splat(result: Result | None, reason: str) -> tuple[str, ...]:
     return (f"the splat of {result.attempt} is kept, though stale: {reason}",) if result else ()
-
-
-def _without_product(name: str, endings: TaskHistory) -> PatchStatus:
-    ended = endings.last(name)
-    if ended is None:
-        return PatchStatus(name, "waiting")
-    if isinstance(ended, PatchRejected):
-        return PatchStatus(name, "refused", cause="audit", advice=ended.reason)
-    return _ended(name, ended)
 
 
 def _running(name: str, attempt: AttemptFolder) -> PatchStatus:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from splatbatch.config import Config, Recipe, Retry, Rung, TaskId, Variant, no_such_patch
 from splatbatch.config.load import RECIPE_SECTIONS
@@ -112,23 +113,6 @@ class TaskSettings:
         return replace(self, changes={**self.changes, **changes}) if changes else self
 
 
-class TaskProgram(Protocol):
-    """A program that makes a product: it names a command, and judges what is left. A trainer is one."""
-
-    @property
-    def stands_by(self) -> bool:
-        """Whether its process may be started ahead of its turn: until `go` it then prepares without touching a GPU."""
-        ...
-
-    def command(self, patch: Patch, folder: AttemptFolder) -> tuple[str, ...]:
-        """Prepare `folder` and return the argv that makes the product there."""
-        ...
-
-    def collect(self, folder: AttemptFolder) -> Splat | Made | Rejected:
-        """Return what a finished process left in `folder`, or why nothing there counts."""
-        ...
-
-
 @dataclass(frozen=True, eq=False)
 class Task:
     """One product to be made: all that plan, loop, retry and acceptance ask. A rung of a ladder makes another task.
@@ -172,6 +156,7 @@ class Task:
     waits: ClassVar[bool] = False
     """What may pass by itself is waited for; else it is tried again at once."""
     stands_by: ClassVar[bool] = False
+    """Its process may be started ahead of its turn: until `go` it then prepares without touching a GPU."""
 
     @property
     def name(self) -> str:
@@ -189,8 +174,8 @@ class Task:
         return {}
 
     @property
-    def program(self) -> TaskProgram:
-        """The program that makes the product."""
+    def program(self) -> Trainer | Task:
+        """What names the command that makes the product, and judges what is left."""
         return self
 
     @property
@@ -272,7 +257,7 @@ class TrainTask(Task):
     waits = True
 
     @property
-    def program(self) -> TaskProgram:
+    def program(self) -> Trainer:
         """Its trainer."""
         return self.next_settings.trainer
 
@@ -418,7 +403,7 @@ def only(tasks: Sequence[Task], conditions: Sequence[str]) -> tuple[Task, ...]:
     """
     if not conditions:
         return tuple(tasks)
-    wanted: dict[str, list[str]] = {kind: [] for kind in KINDS}
+    wanted = defaultdict[str, list[str]](list)
     for condition in conditions:
         kind, equals, pattern = (part.strip() for part in condition.partition("="))
         if not equals or kind not in KINDS:
@@ -430,14 +415,14 @@ def only(tasks: Sequence[Task], conditions: Sequence[str]) -> tuple[Task, ...]:
             there = list_names([name for name in known if name]) or "none, since the YAML has no sweep"
             raise ConfigError(f"--only {kind}={pattern}: there is none", f"Known: {there}.")
         wanted[kind].append(pattern)
-    kept = tasks
-    for kind, patterns in wanted.items():
-        kept = [
-            task for task in kept if not patterns or any(fnmatchcase(getattr(task.id, kind), one) for one in patterns)
-        ]
+
+    def fulfils(task: Task, kind: str) -> bool:
+        return any(fnmatchcase(getattr(task.id, kind), pattern) for pattern in wanted[kind])
+
+    kept = tuple(task for task in tasks if all(fulfils(task, kind) for kind in wanted))
     if not kept:
         raise ConfigError(f"--only {', '.join(conditions)}: no patch matches all conditions")
-    return tuple(kept)
+    return kept
 
 
 def single_task(tasks: Sequence[Task], name: str) -> Task:

@@ -88,11 +88,7 @@ class MergeCandidate:
     """What its splat was trained on; None where it has none that counts."""
 
 
-Found = tuple[tuple[MergeCandidate, ...], tuple[str, ...]]
-"""How all stands, and what is odd about it as a whole."""
-
-
-def merge_candidates(batch: Batch, partition: Partition) -> Found:
+def merge_candidates(batch: Batch, partition: Partition) -> tuple[tuple[MergeCandidate, ...], tuple[str, ...]]:
     """Return how all that a scene is merged from stands, in the order of the partition, and what is odd about it all.
 
     Whether a patch is trained and fresh is what plan and status say of it: one in another frame is not.

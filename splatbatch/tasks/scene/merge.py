@@ -47,12 +47,9 @@ class SceneParts:
     usable: tuple[MergeCandidate, ...]
     """In the order of the partition, the whole scene behind them last."""
     lacking: tuple[MergeCandidate, ...]
-    warnings: tuple[str, ...] = ()
-
-    @property
-    def offset(self) -> Offset:
-        """Return what was taken off the coordinates of all of them: one in another frame is stale."""
-        return offset_of(self.batch, self.partition)
+    warnings: tuple[str, ...]
+    offset: Offset
+    """That was taken off the coordinates of all of them: one in another frame is stale."""
 
     def with_cameras(self) -> tuple[Patch, ...]:
         """Return all patches, merged or not, but for those that are missing and whose model cannot be read."""
@@ -90,7 +87,7 @@ def gather(batch: Batch, *, allow_missing: bool) -> SceneParts:
         reasons = list_some((f"{one.name}: {one.lacking}" for one in lacking), MOST_REASONS, "; ")
         hint = "Train the missing patches: `splatbatch train`. Or merge with --allow-missing, which leaves holes."
         raise OutputError(f"{len(lacking)} of {len(candidates)} patches cannot be merged: {reasons}", hint)
-    return SceneParts(batch, partition, usable, lacking, warnings)
+    return SceneParts(batch, partition, usable, lacking, warnings, offset_of(batch, partition))
 
 
 def check_whole(files: MergedFiles) -> Merge | None:
