@@ -222,7 +222,7 @@ DEFAULT_BACKEND: type[CallQueue[Any]] = CallQueue
 """What calls are made by, but where a test makes them itself."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class WaitHooks:
     """What is done while a reader is waited for."""
 

@@ -24,7 +24,7 @@ from splatbatch.output.claims import Claims
 from splatbatch.output.exclusive import hold
 from splatbatch.output.index import SETTLED_S
 from splatbatch.output.ledger import Ledger
-from splatbatch.output.workers import LOCAL, Watcher
+from splatbatch.output.workers import Watcher
 from splatbatch.report import write_report
 from splatbatch.scene.patches import Patch
 from splatbatch.scheduler import session
@@ -141,9 +141,7 @@ def report(num: int, folder: str) -> None:
         claims = Claims(opened.output, presence, Watcher(opened.output).is_dead)
         ledger = Ledger(opened.output.ledger, generation_of=claims.generation)
         claimer = TaskClaimer(
-            str,
             presence.heartbeat,
-            worker=LOCAL,
             batch=opened,
             claims=claims,
             ledger=ledger,

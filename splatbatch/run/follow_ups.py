@@ -146,7 +146,7 @@ class FinishedBatch:
                 for one in beats:
                     one()
 
-            return single.make(self.batch.config, task, RunHooks(stop, live), verb, self.ledger)
+            return single.make(self.batch.config, task, RunHooks(live, stop, self.ledger.tell_wait), verb, self.ledger)
 
     def run(self, what: str, words: Sequence[str], printed: type[Printed], home: PatchFolder | None = None) -> Printed:
         """Merge the scene, or publish; return what the command prints with --json.

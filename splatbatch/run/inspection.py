@@ -50,7 +50,7 @@ def inspect(batch: Batch, how: InspectOptions) -> tuple[Found, Mapping[str, str]
         Interrupted: a signal has ended it.
     """
     with by_hand(batch, alone=True) as finished:
-        found, failed = inspect_tasks(batch, RunHooks(finished.interruption.reason, finished.tick), how)
+        found, failed = inspect_tasks(batch, RunHooks(finished.tick, finished.interruption.reason), how)
         if finished.interruption.signal:
             raise Interrupted(finished.interruption.exit_code)
     if patches_to_inspect(batch.whole()):  # what a night has left out is made good

@@ -175,7 +175,8 @@ class StoreWorker:
                 self._fetches.begin(_fetch_ahead, following, self.scratch / blobs.BLOBS, self.only_builtin)
             batch.output.create()
             batch.output.ledger.parent.mkdir(exist_ok=True)
-            ledger, hooks = Ledger(batch.output.ledger), RunHooks(self._stop_of_bundle, self._beat)
+            ledger = Ledger(batch.output.ledger)
+            hooks = RunHooks(self._beat, self._stop_of_bundle, ledger.tell_wait)
             outcomes = session.run(batch, ledger, hooks, is_retry=bundle.is_retry)
             result = self._judged(result, outcomes.get(bundle.task))
             self._took[bundle.max_steps] = time.monotonic() - began

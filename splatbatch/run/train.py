@@ -89,7 +89,9 @@ def _train_here(batch: Batch, options: TrainOptions, show: Show, after: After) -
             except SplatbatchError as error:  # as for a GPU that is gone: who waits to be told hears that, too
                 night.tell_the_end(BatchOutcome(f"ended with an error: {error.message}"))
                 raise
-            inspected = inspect_as_configured(batch, RunHooks(worker.stop, night.tick), night.ledger)
+            inspected = inspect_as_configured(
+                batch, RunHooks(night.tick, worker.stop, night.ledger.tell_wait), night.ledger
+            )
             if not run.stopped:
                 night.finish_contents(WaitHooks(night.tick, worker.stop, print_err))
             refresh_states_if_possible(batch.whole(), night.shown)
@@ -192,8 +194,9 @@ class BatchWorker:
             rejected = record_rejections(looked, ledger, verify=self.options.verify)
             todo = todo.only(name for name in todo.names if name not in rejected)
         claimer = TaskClaimer(
-            self.stop,
             night.tick,
+            self.stop,
+            ledger.tell_wait,
             requests=self.requests,
             is_alone=self.is_alone,
             audited=looked.audited,

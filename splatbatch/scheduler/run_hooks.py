@@ -7,19 +7,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from splatbatch.isolated import WaitHooks
-from splatbatch.output.ledger import Ledger
 from splatbatch.scheduler.step_budget import DeadlineBudget
 from splatbatch.scheduler.work.other_workers_history import OtherWorkersHistory
 from splatbatch.tasks.task import Task
 
 
 @dataclass
-class RunHooks:
+class RunHooks(WaitHooks):
     """What is asked and called in every round of a batch. By itself it claims nothing: there are no other workers."""
 
-    stop: Callable[[], str]
-    """Its reason ends what runs and starts nothing more."""
-    tick: Callable[[], None]
     refused: Callable[[], Mapping[str, str]] = dict
     """Tasks that were found unfit since it was asked last, by name with the reasons."""
     requests: Callable[[], list[Path]] | None = None
@@ -51,7 +47,3 @@ class RunHooks:
     def lost(self) -> Mapping[str, str]:
         """Return what others have taken over from us since we were asked last, each with who has."""
         return {}
-
-    def patience(self, ledger: Ledger) -> WaitHooks:
-        """Return what room is awaited with; the ledger hears of it."""
-        return WaitHooks(self.tick, self.stop, ledger.tell_wait)

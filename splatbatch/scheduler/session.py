@@ -50,8 +50,8 @@ def run(batch: Batch, ledger: Ledger, rounds: RunHooks, *, is_retry: bool = Fals
     unwell = preflight(batch.config, recipes, expected)
     with contextlib.closing(LocalExecutor(batch.config.executor, batch.config.training.device)) as executor:
         with contextlib.suppress(StopRequested):  # the first round stops
-            text, patience = configuration.to_yaml(batch.config), rounds.patience(ledger)
-            when_there_is_room(partial(write_text, batch.output.config, text), batch.output.path, patience)
+            text = configuration.to_yaml(batch.config)
+            when_there_is_room(partial(write_text, batch.output.config, text), batch.output.path, rounds)
         slots = tuple(slot.name for slot in executor.slots())
         ledger.write(BatchStarted(tuple(batch.names), slots, dict(batch.changes), batch.noun))
         choice = batch.shared.deadline

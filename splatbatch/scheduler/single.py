@@ -95,7 +95,7 @@ def make_all(
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(output.path))
 
         with contextlib.suppress(StopRequested, OSError):  # the outcomes say so
-            when_there_is_room(make_left, output.path, rounds.patience(ledger))
+            when_there_is_room(make_left, output.path, rounds)
     found = dict[str, AttemptFolder | SplatbatchError]()
     for task in tasks:
         name, made, begins = task.name, task.home(output).attempts(), f"{verb}: " if (verb := verbs[task.name]) else ""

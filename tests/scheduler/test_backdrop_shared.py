@@ -59,9 +59,6 @@ def new_backdrop(batch: FakeBatch, hash_: str = "another") -> None:
 
 def claiming(batch: Batch, presence: WorkerFile) -> TaskClaimer:
     return TaskClaimer(
-        str,
-        lambda: None,
-        worker=presence.record.worker,
         batch=batch,
         claims=Claims(batch.output, presence, lambda _: False),
         ledger=Ledger(None),
