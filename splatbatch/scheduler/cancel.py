@@ -80,10 +80,9 @@ class Cancellations:
             self.retries.leave([task])
         self._unwanted |= lost
         if self._unwanted:
-            running = loop.running().items()
-            asked = {key: one for key, one in running if one.task.name in self._unwanted and key not in self._asked}
-            self._asked |= asked.keys()
-            ask_to_end(loop.executor, asked)
+            unwanted = [one for one in loop.running() if one.task.name in self._unwanted and one.key not in self._asked]
+            self._asked |= {one.key for one in unwanted}
+            ask_to_end(loop.executor, unwanted)
         for request in requests:  # only now: who asked waits for that
             request.unlink(missing_ok=True)
 

@@ -61,7 +61,7 @@ class Loop(LoopState):
                 self._look_at_attempts()
                 has_news = len(self.attempts) < num_before
                 self._say_what_waits()
-                self._sharing.look(self.clock.now(), self.running().values())
+                self._sharing.look(self.clock.now(), self.running())
                 self._start_due()
                 if not self._disk.reason:
                     standby.top_up(self, self.clock.now())
@@ -78,7 +78,7 @@ class Loop(LoopState):
 
     def _look_at_attempts(self) -> None:
         """Begin what is prepared, collect what has ended, take in what is collected."""
-        seen = self.executor.poll(handles_of(self.attempts))
+        seen = self.executor.poll(handles_of(self.attempts.values()))
         for key, one in list(self.attempts.items()):
             is_on_slot = isinstance(one.stage, Execution)
             if isinstance(one.stage, Collection):
@@ -231,11 +231,10 @@ class Loop(LoopState):
         """Let the deadline choose again for all that has not begun; standbys under an earlier choice end."""
         if (pacer := self.hooks.pacer) is None:
             return False
-        running, num_slots = self.running(), len(self.slots) * self.slots.seats
         ready = [one.task for one in self.attempts.values() if not isinstance(one.stage, Execution | Collection)]
         waiting = list({task.id: task for task in (*ready, *self.queue)}.values())
-        is_other = pacer.choose_again(self.clock.now(), waiting, running.values(), num_slots)
-        if is_other:
+        num_slots = len(self.slots) * self.slots.seats
+        if is_other := pacer.choose_again(self.clock.now(), waiting, self.running(), num_slots):
             standby.retire(self)
         return is_other
 
@@ -323,8 +322,8 @@ class Loop(LoopState):
         """End what runs, and wait until it has ended; nothing is written down."""
         for reading in self._readings():
             reading.end()
-        ask_to_end(self.executor, {k: one for k, one in self.attempts.items() if not isinstance(one.stage, Collection)})
-        handles, give_up_at = handles_of(self.attempts), self.clock.now() + self._patience_s
+        ask_to_end(self.executor, [one for one in self.attempts.values() if not isinstance(one.stage, Collection)])
+        handles, give_up_at = handles_of(self.attempts.values()), self.clock.now() + self._patience_s
         while handles and self.clock.now() < give_up_at:
             self.clock.sleep(POLL_S)
             seen = self.executor.poll(handles)

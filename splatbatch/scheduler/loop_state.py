@@ -46,9 +46,9 @@ class LoopState:
         """Look after an attempt from now on."""
         self.attempts[one.key] = one
 
-    def running(self) -> dict[Key, RunningAttempt]:
+    def running(self) -> list[RunningAttempt]:
         """Return the attempts that have a slot, and are prepared or run."""
-        return {key: one for key, one in self.attempts.items() if isinstance(one.stage, Execution)}
+        return [one for one in self.attempts.values() if isinstance(one.stage, Execution)]
 
     def ready(self) -> list[RunningAttempt]:
         """Return the attempts that stand by, in turn."""

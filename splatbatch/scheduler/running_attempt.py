@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -127,14 +127,14 @@ class RunningAttempt:
         return Cancelled("stopped before the training began") if is_cancelled else end
 
 
-def ask_to_end(executor: AttemptExecutor, attempts: Mapping[Key, RunningAttempt], reason: str = "") -> None:
+def ask_to_end(executor: AttemptExecutor, attempts: Sequence[RunningAttempt], reason: str = "") -> None:
     """Ask attempts to end; the reason is what their records will say, instead of our signal's name."""
-    for one in attempts.values():
+    for one in attempts:
         with contextlib.suppress(OSError):  # a full disk: the signal below says the same
             one.attempt.folder.cancel.write_text(reason, encoding="utf-8")
     executor.cancel(handles_of(attempts))
 
 
-def handles_of(attempts: Mapping[Key, RunningAttempt]) -> dict[Key, Handle]:
+def handles_of(attempts: Iterable[RunningAttempt]) -> dict[Key, Handle]:
     """Return the handles of those whose process was started, and has not ended."""
-    return {key: one.handle for key, one in attempts.items() if one.handle and not isinstance(one.stage, Collection)}
+    return {one.key: one.handle for one in attempts if one.handle and not isinstance(one.stage, Collection)}

@@ -67,7 +67,7 @@ def open_contexts(loop: LoopState) -> None:
     for one in loop.ready():
         folder, slot = one.attempt.folder, one.slot
         if slot.gpu and slot not in [other.context for other in loop.attempts.values()]:
-            beside = (each.attempt.folder for each in loop.running().values() if each.slot.name == slot.name)
+            beside = (each.attempt.folder for each in loop.running() if each.slot.name == slot.name)
             if (
                 folder.last_progress().phase == judge.STANDING_BY
                 and any(each.last_progress().phase == judge.TRAINING for each in beside)
@@ -89,14 +89,14 @@ def discard_contexts(loop: LoopState, slots: Collection[str]) -> None:
 
 def dismiss(loop: LoopState, standby: RunningAttempt, *, task_waits: bool) -> None:
     """End one that cannot, or may not, be told to begin."""
-    loop.executor.cancel(handles_of({standby.key: standby}))
+    loop.executor.cancel(handles_of([standby]))
     standby.dismiss(task_waits=task_waits)
 
 
 def retire(loop: LoopState) -> None:
     """End all of them, and put the tasks they were to do back into the queue."""
     ready = loop.ready()
-    ask_to_end(loop.executor, {one.key: one for one in ready})
+    ask_to_end(loop.executor, ready)
     for one in reversed(ready):
         one.dismiss(task_waits=False)
         loop.queue.put_back(one.task)
