@@ -84,7 +84,7 @@ def test_each_fault_at_each_door_costs_one_patch(
 NIGHTS = (
     ("decide", "splatbatch.tasks.freshness:why_not_the_splat", "exception"),
     ("decide", "splatbatch.tasks.freshness:border_hash", "memory"),
-    ("decide", "splatbatch.tasks.freshness:list_changed_files", "recursion"),
+    ("decide", "splatbatch.tasks.input_files:InputFiles.list_moved", "recursion"),
     ("audit", "splatbatch.scene.audit.audit:measure", "recursion"),
     ("audit", "splatbatch.scene.audit.audit:check_geometry", "memory"),
     ("audit", "splatbatch.scene.audit.photographs:check_sizes", "hang"),

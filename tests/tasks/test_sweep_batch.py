@@ -147,7 +147,7 @@ def test_settings_of_a_foreign_program_are_compared_like_ours(batch: FakeBatch) 
 def test_no_model_is_read_to_decide_on_what_was_never_trained(
     batch: FakeBatch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("splatbatch.tasks.freshness.inputs_of", lambda *_: pytest.fail("read"))
+    monkeypatch.setattr("splatbatch.tasks.input_files.InputFiles.now", lambda *_: pytest.fail("read"))
     assert len(open_batch(batch.make("p0", "p1", sweep=SEEDS).config).states({})) == 4
 
 
