@@ -9,12 +9,12 @@ import numpy as np
 
 from splatbatch.errors import SceneError
 from splatbatch.scene.colmap.reconstruction import read_reconstruction
+from splatbatch.scene.colmap.types import Floats
 from splatbatch.scene.next_flight import (
     Convert,
     CoverageSurvey,
     Flight,
     FlightCamera,
-    Floats,
     placed_cameras,
     suggest,
     up_of,
@@ -49,7 +49,7 @@ def flight_of(batch: Batch, *, is_whole: bool = False) -> Flight:
         from splatbatch.publish.tiles.geodesy import to_degrees  # which loads pyproj
 
         to_globe = to_degrees(crs, places.mean(axis=0) + offset)
-    return Flight(plan, ", ".join(dict.fromkeys(task.patch.name for task in tasks)), offset, crs, to_globe)
+    return Flight(plan, ", ".join(dict.fromkeys(task.patch.name for task in tasks)), offset, to_globe)
 
 
 def _cells(batch: Batch, tasks: Sequence[Task], *, is_whole: bool) -> tuple[Floats, Floats, list[str]]:

@@ -22,6 +22,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -34,11 +35,10 @@ from scipy.spatial import Delaunay, QhullError
 from splatbatch.errors import SceneError
 from splatbatch.scene.colmap.reconstruction import Reconstruction
 from splatbatch.scene.colmap.rigs import Rigs
-from splatbatch.scene.colmap.types import Camera, Floats, Ints
+from splatbatch.scene.colmap.types import Camera, Floats, Ints, Mask
 from splatbatch.scene.partition.border import Border
 from splatbatch.scene.photos.undistort import undistorted_camera
 
-Mask = NDArray[np.bool_]
 VERSION = 1
 """Raise it when pixels are chosen otherwise: figures are then of another set."""
 MIN_VIEWS = 3
@@ -230,7 +230,9 @@ class _View:
         Either of these is NaN: a triangle that spans a step says no depth.
         """
         places = self.in_cells(self.points)
-        triangles = _triangles(places)
+        triangles = np.zeros((0, 3), np.int64)
+        with suppress(QhullError, ValueError):  # all lie on a line
+            triangles = np.asarray(Delaunay(places).simplices, dtype=np.int64)
         of, cell, weights = _filled(places[triangles], self.shape)
         corners = self.points[triangles]  # [t, 3, 3]
         z, is_step = corners[..., 2], _is_step(corners)[of]
@@ -308,14 +310,6 @@ def _in_front(points: Floats, camera: Camera) -> Floats:
         inside = (points[:, 2] > 0) & (pixels >= 0).all(axis=1) & (pixels < (camera.width, camera.height)).all(axis=1)
     kept = points[inside & np.isfinite(points).all(axis=1)]
     return kept[:: max(1, -(-len(kept) // MOST_POINTS))]
-
-
-def _triangles(places: Floats) -> Ints:
-    """Return which of some places [n, 2] are the corners of each triangle, [t, 3]; none where all lie on a line."""
-    try:
-        return np.asarray(Delaunay(places).simplices, dtype=np.int64)
-    except (QhullError, ValueError):
-        return np.zeros((0, 3), np.int64)
 
 
 def _is_step(corners: Floats) -> Mask:

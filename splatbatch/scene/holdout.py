@@ -18,10 +18,10 @@ import numpy as np
 from splatbatch.config import Evaluation
 from splatbatch.errors import SceneError
 from splatbatch.files import MIB, read_regular
-from splatbatch.scene.colmap.indexed_model import IndexedModel, Mask
+from splatbatch.scene.colmap.indexed_model import IndexedModel
 from splatbatch.scene.colmap.reconstruction import read_images
 from splatbatch.scene.colmap.rigs import rigs_of
-from splatbatch.scene.colmap.types import Floats, Image, centers_of
+from splatbatch.scene.colmap.types import Floats, Image, Mask, centers_of
 from splatbatch.scene.moments import Frames, frames_of
 from splatbatch.scene.partition.record import Partition, read_partition
 from splatbatch.scene.patches import Patch, model_folder

@@ -22,11 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial import Delaunay, QhullError, cKDTree
 
-from splatbatch.scene.colmap.types import Camera, Image
+from splatbatch.scene.colmap.types import Camera, Floats, Image, Mask
 from splatbatch.text import plural
 
-Floats = NDArray[np.float64]
-Mask = NDArray[np.bool_]
 FEW = 3
 """Photographs below which a place is badly known: as the inspection has it."""
 NARROW_DEG = 20.0
@@ -99,8 +97,6 @@ class WeakRegion:
     angle_deg: float
     why: str
     """few photographs, narrow, coarse, or nothing there."""
-    is_nadir: bool
-    """All that see it look straight down."""
     patch: str = ""
 
 
@@ -158,12 +154,8 @@ class CoverageSurvey:
         num, angle = int(self.seen[index].sum()), self.angle_deg(index)
         why = "few photographs" if num < FEW else "narrow" if angle < NARROW_DEG else ""
         why = why or ("coarse" if nearest > usual / COARSE else "")
-        rays = self.rays[index][self.seen[index]]
-        is_nadir = bool(len(rays) and (rays @ self.up > np.cos(np.radians(20))).all())
         patch = self.patches[index] if self.patches else ""
-        return (
-            WeakRegion(self.places[index], float(self.sizes[index]), num, angle, why, is_nadir, patch) if why else None
-        )
+        return WeakRegion(self.places[index], float(self.sizes[index]), num, angle, why, patch) if why else None
 
     def _empty(self) -> list[WeakRegion]:
         """Return the cells between others in which there is no surface at all, as high as their neighbours."""
@@ -186,9 +178,7 @@ class CoverageSurvey:
 
     def _seen_anew(self, place: Floats, side: float) -> WeakRegion:
         alone = CoverageSurvey(place[None], np.array([side]), self.cameras, self.up)
-        rays = alone.rays[0][alone.seen[0]]
-        is_nadir = bool(len(rays) and (rays @ self.up > np.cos(np.radians(20))).all())
-        return WeakRegion(place, side, int(alone.seen.sum()), alone.angle_deg(0), "nothing there", is_nadir)
+        return WeakRegion(place, side, int(alone.seen.sum()), alone.angle_deg(0), "nothing there")
 
 
 def up_of(places: Floats, cameras: Sequence[FlightCamera], *, is_mapped: bool = False) -> Floats:
@@ -416,7 +406,6 @@ class Flight:
     plan: FlightPlan
     name: str
     offset: Floats  # [3], to be added for the coordinates of the model
-    crs: str = ""
     to_globe: Convert | None = None
 
     def facts(self) -> CapturePlan:
@@ -445,11 +434,15 @@ class Flight:
 
     def to_geojson(self) -> str:
         """Return a FeatureCollection: a point for each view, a polygon for each weak cell."""
-        views = [_feature(self._places([view.position])[0], view) for view in self.views()]
+        views = [self._view_feature(view) for view in self.views()]
         cells = [self._cell_feature(number, cell) for number, cell in enumerate(self.plan.cells, start=1)]
         known = {"type": "FeatureCollection", "name": f"next flight: {self.name}"}
         where = {"coordinates_are": "longitude, latitude, height above the ellipsoid" if self.to_globe else LOCAL}
         return json.dumps({**known, **where, "features": [*views, *cells]}, indent=1, allow_nan=False) + "\n"
+
+    def _view_feature(self, view: FlightView) -> dict[str, Any]:
+        geometry = {"type": "Point", "coordinates": _rounded(self._places([view.position])[0], 9)}
+        return {"type": "Feature", "geometry": geometry, "properties": asdict(view)}
 
     def _cell_feature(self, number: int, cell: WeakRegion) -> dict[str, Any]:
         ring = self._places(_corners(cell, self.plan.up) + self.offset)
@@ -489,11 +482,6 @@ def _corners(cell: WeakRegion, up: Floats) -> Floats:
     east, north, _ = axes_of(up)
     half = cell.size / 2
     return np.array([cell.place + half * (x * east + y * north) for x, y in ((-1, -1), (1, -1), (1, 1), (-1, 1))])
-
-
-def _feature(place: Floats, view: FlightView) -> dict[str, Any]:
-    geometry = {"type": "Point", "coordinates": _rounded(place, 9)}
-    return {"type": "Feature", "geometry": geometry, "properties": asdict(view)}
 
 
 def _rounded(place: Floats, digits: int = 4) -> tuple[float, float, float]:

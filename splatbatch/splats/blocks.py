@@ -111,9 +111,11 @@ def index_blocks(path: Path, most: int = MOST_PER_BLOCK) -> Blocks:
 
 
 def read_rows(
-    path: Path, header: SplatHeader, columns: Sequence[str], between: tuple[int, int] | None = None
+    path: Path, header: SplatHeader, columns: Sequence[str] = (), between: tuple[int, int] | None = None
 ) -> Iterator[tuple[int, FloatArray]]:
     """Yield the rows of a splat file, a few thousand at a time: the first one's number, and [n, columns].
+
+    Without names of columns a row has all of them.
 
     Raises:
         ValueError: a property is missing, or the file ends before its last row.
@@ -130,7 +132,8 @@ def read_rows(
             data = file.read(4 * width * num)
             if len(data) < 4 * width * num:
                 raise ValueError(f"cut: it ends before Gaussian {start + num} of {header.num_gaussians}")
-            yield start, np.frombuffer(data, dtype="<f4").reshape(num, width)[:, picked]
+            rows = np.frombuffer(data, dtype="<f4").reshape(num, width)
+            yield start, rows[:, picked] if columns else rows
 
 
 def reach_of(scales: FloatArray) -> FloatArray:

@@ -8,18 +8,17 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from splatbatch.files import open_regular
 from splatbatch.outcome import Rejected, Splat
+from splatbatch.splats.blocks import read_rows
 from splatbatch.splats.ply import (
     HIGHEST_DEGREE,
     LARGEST_COORDINATE,
     SplatHeader,
     degree_of,
-    property_names,
+    names_at,
     read_header,
 )
 
-ROWS_AT_ONCE = 1 << 16
 QUATS = tuple(f"rot_{i}" for i in range(4))
 MEANS = ("x", "y", "z")
 SCALES = tuple(f"scale_{i}" for i in range(3))
@@ -96,16 +95,10 @@ def count_flaws(path: Path, header: SplatHeader) -> Flaws | None:
     Raises:
         OSError: it cannot be read.
     """
-    width, found = len(header.properties), Flaws()
-    with open_regular(path) as file:
-        file.seek(header.header_bytes)
-        for start in range(0, header.num_gaussians, ROWS_AT_ONCE):
-            num = min(ROWS_AT_ONCE, header.num_gaussians - start)
-            data = file.read(4 * width * num)
-            if len(data) < 4 * width * num:
-                return None
-            found += flaws_of(np.frombuffer(data, dtype="<f4").reshape(num, width), header)
-    return found
+    try:
+        return sum((flaws_of(rows, header) for _, rows in read_rows(path, header)), Flaws())
+    except ValueError:
+        return None
 
 
 def flaws_of(rows: npt.NDArray[np.float32], header: SplatHeader) -> Flaws:
@@ -113,7 +106,7 @@ def flaws_of(rows: npt.NDArray[np.float32], header: SplatHeader) -> Flaws:
     means, scales, quats = (rows[:, [header.properties.index(name) for name in of]] for of in (MEANS, SCALES, QUATS))
     finite, huge, turned = np.isfinite(rows), scales > LARGEST_LOG_SCALE, quats != 0
     if not finite.all():  # what is not drawn, as the normals that some programs leave empty, may be anything
-        finite = finite[:, np.isin(header.properties, property_names(3 * (HIGHEST_DEGREE + 1) ** 2 - 3))]
+        finite = finite[:, np.isin(header.properties, names_at(HIGHEST_DEGREE))]
     not_finite = 0 if finite.all() and not huge.any() else int((~finite.all(axis=1) | huge.any(axis=1)).sum())
     beyond = (np.abs(means) > np.float32(LARGEST_COORDINATE)) & np.isfinite(means)
     return Flaws(not_finite, int((~turned.any(axis=1)).sum()), int(beyond.any(axis=1).sum()))

@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 
 from splatbatch.config import Offset
 from splatbatch.errors import SceneError
-from splatbatch.scene.colmap.types import Camera, Floats, Image
+from splatbatch.scene.colmap.types import Camera, Floats, Image, Mask
 from splatbatch.scene.frame import shifted_image
-from splatbatch.splats.merge import Mask
 from splatbatch.splats.ply import FloatArray, names_at
 
 BITS = 20
@@ -68,7 +67,7 @@ class PointProximity:
         self._voxels_known = np.unique(keys[known])
         self._tree: Any = None
 
-    def are_far(self, places: Floats) -> NDArray[np.bool_]:
+    def are_far(self, places: Floats) -> Mask:
         """Return which places [N, 3] have no point within the distance."""
         keys, known = self._voxels(places)
         at = np.searchsorted(self._voxels_known, keys)
@@ -87,7 +86,7 @@ class PointProximity:
             self._tree = cKDTree(self._points, balanced_tree=False, compact_nodes=False)
         return self._tree.query(places, distance_upper_bound=np.nextafter(self._within, np.inf))[0]
 
-    def _voxels(self, places: Floats) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    def _voxels(self, places: Floats) -> tuple[NDArray[np.int64], Mask]:
         """Return the number of the voxel of each place, and whether it has one."""
         cells = np.floor((places - self._low) / self._side)
         known = ((cells >= 0) & (cells < 1 << BITS)).all(axis=1)
@@ -117,7 +116,7 @@ class CleaningViews:
         """Return where the cameras stand, [C, 3]."""
         return -np.einsum("cba,cb->ca", self.turns, self.shifts)
 
-    def seen_by_fewer(self, places: Floats, least: int) -> NDArray[np.bool_]:
+    def seen_by_fewer(self, places: Floats, least: int) -> Mask:
         """Return which places [N, 3] lie in the pictures of fewer than `least` cameras.
 
         Asked are groups of neighbours: of the cameras that may see a group the nearest first, until enough have.
@@ -127,7 +126,7 @@ class CleaningViews:
             fewer[group] = self._of_group(places[group], least)
         return fewer
 
-    def _of_group(self, places: Floats, least: int) -> NDArray[np.bool_]:
+    def _of_group(self, places: Floats, least: int) -> Mask:
         middle = (places.min(axis=0) + places.max(axis=0)) / 2
         radius = float(np.linalg.norm(places - middle, axis=1).max())
         cameras = np.flatnonzero(self._may_see(middle, radius))
@@ -141,20 +140,20 @@ class CleaningViews:
             asked += len(some)
         return counts < least
 
-    def _may_see(self, middle: Floats, radius: float) -> NDArray[np.bool_]:
+    def _may_see(self, middle: Floats, radius: float) -> Mask:
         """Return which cameras have some of a ball in their pictures, as far as each side of these tells, [C]."""
         x, y, z = (self.turns @ middle + self.shifts).T
         left, right, top, bottom = self.reaches.T
-        may: NDArray[np.bool_] = z > -radius
+        may: Mask = z > -radius
         for across, inwards, side in ((x, 1, left), (x, -1, right), (y, 1, top), (y, -1, bottom)):
             may &= inwards * (across - side * z) >= -radius * np.hypot(1, side)
         return may
 
-    def _looked(self, chosen: NDArray[np.intp], places: Floats) -> tuple[NDArray[np.bool_], Floats]:
+    def _looked(self, chosen: NDArray[np.intp], places: Floats) -> tuple[Mask, Floats]:
         """Return which of the chosen cameras sees which place, and in what depth, [c, n] each."""
         x, y, z = (self.turns[chosen, row] @ places.T + self.shifts[chosen, row, None] for row in range(3))
         left, right, top, bottom = (self.reaches[chosen, side, None] for side in range(4))
-        seen: NDArray[np.bool_] = (z > 0) & (x >= left * z) & (x <= right * z) & (y >= top * z) & (y <= bottom * z)
+        seen: Mask = (z > 0) & (x >= left * z) & (x <= right * z) & (y >= top * z) & (y <= bottom * z)
         return seen, z
 
     def median_depth(self, places: Floats) -> float:

@@ -141,7 +141,7 @@ def apply(cut: ExportOptions, gaussians: ply.Gaussians) -> ply.Gaussians:
         kept = gaussians.opacities >= math.log(cut.min_opacity / (1 - cut.min_opacity))  # logits
     if not kept.any():
         raise ValueError(f"no Gaussian has an opacity of {cut.min_opacity:g}")
-    num_rest = gaussians.shN.shape[1] if cut.sh_degree is None else (cut.sh_degree + 1) ** 2 - 1
+    num_rest = gaussians.shN.shape[1] if cut.sh_degree is None else ply.num_coefficients(cut.sh_degree)
     return ply.Gaussians(
         means=gaussians.means[kept],
         scales=gaussians.scales[kept],
@@ -174,7 +174,5 @@ def _may_be_replaced(target: Path, product: Path) -> bool:
     if not target.exists():
         return True
     with suppress(OSError):
-        with open_regular(target) as file:
-            header = file.read(ply.MOST_HEADER_BYTES).partition(b"end_header\n")[0]
-        return f"\ncomment {EXPORTED} ".encode() in header or filecmp.cmp(target, product, shallow=False)
+        return ply.has_comment(target, EXPORTED) or filecmp.cmp(target, product, shallow=False)
     return False

@@ -5,18 +5,17 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from io import BufferedReader
 from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
-from numpy.typing import NDArray
 
 from splatbatch.config import NO_OFFSET, Offset
 from splatbatch.errors import ConfigError, OutputError
 from splatbatch.files import MIB, open_regular, write_whole
+from splatbatch.scene.colmap.types import Mask
 from splatbatch.scene.partition.boxes import Box
 from splatbatch.scene.partition.record import Partition
 from splatbatch.splats import ply
@@ -28,7 +27,6 @@ from splatbatch.text import list_some, plural, spell_place
 ROWS_AT_ONCE = 1 << 15
 """Of 8 MB at most: a merge needs no more memory for ten thousand patches than for two."""
 AGAIN = "Train it again: splatbatch train {name}."
-Mask = NDArray[np.bool_]
 MERGED = "splatbatch merge of"
 """Begins the comment in the header of a splat that was merged."""
 MOST_DIGITS = 20
@@ -333,12 +331,5 @@ def check_place(target: Path, output: Path) -> None:
     if target.parent.resolve().is_relative_to(output.resolve()):
         hint = "Name a place elsewhere, or leave --out out."
         raise OutputError(f"--out {target}: lies in the output folder, among what the batch has written", hint)
-    if target.is_symlink() or (target.exists() and not _is_merged(target)):
+    if target.is_symlink() or (target.exists() and not ply.has_comment(target, MERGED)):
         raise OutputError(f"--out {target}: exists and was not written by merge", "Name another, or remove it.")
-
-
-def _is_merged(path: Path) -> bool:
-    """Return whether a file is a splat that a merge has written."""
-    with suppress(OSError), open_regular(path) as file:
-        return f"\ncomment {MERGED} ".encode() in file.read(ply.MOST_HEADER_BYTES).partition(b"end_header\n")[0]
-    return False

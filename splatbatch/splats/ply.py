@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -18,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from splatbatch.files import open_regular, write_whole
+from splatbatch.scene.colmap.types import from_quats
 
 FloatArray = npt.NDArray[np.float32]
 MOST_HEADER_BYTES = 65536
@@ -140,7 +142,7 @@ def write_splat(
     said = [*([] if step is None else [f"splatbatch step {step}{early}"]), *comments]
 
     def write(file: BinaryIO) -> None:
-        file.write(encode_header(len(gaussians), property_names(3 * gaussians.shN.shape[1]), said))
+        file.write(encode_header(len(gaussians), property_names(CHANNELS * gaussians.shN.shape[1]), said))
         file.write(table.data)
 
     write_whole(path, write)
@@ -152,7 +154,7 @@ def write_pieces(path: Path, num_gaussians: int, sh_degree: int, pieces: Iterabl
     Raises:
         ValueError: the pieces have another number of Gaussians, or another degree.
     """
-    names = property_names(3 * ((sh_degree + 1) ** 2 - 1))
+    names = names_at(sh_degree)
 
     def write(file: BinaryIO) -> None:
         file.write(encode_header(num_gaussians, names))
@@ -197,6 +199,14 @@ def offset_comments(offset: Sequence[float]) -> tuple[str, ...]:
 def mode_comments(antialiased: bool | None) -> tuple[str, ...]:
     """Return the header's line that says how a splat is drawn, as Brush writes and splat-transform reads it."""
     return () if antialiased is None else (f"SplatRenderMode: {'mip' if antialiased else 'default'}",)
+
+
+def has_comment(path: Path, words: str) -> bool:
+    """Return whether a comment in the header of a file begins with these words; not of one that cannot be read."""
+    with suppress(OSError), open_regular(path) as file:
+        header = file.read(MOST_HEADER_BYTES).partition(b"end_header\n")[0]
+        return f"\ncomment {words} ".encode() in header
+    return False
 
 
 def read_header(path: Path) -> SplatHeader:
@@ -302,11 +312,5 @@ def covariances(scales: FloatArray, quats: FloatArray) -> FloatArray:
         scales: [N, 3], logarithms.
         quats: [N, 4], w x y z, any length but 0.
     """
-    w, x, y, z = (quats / np.maximum(np.linalg.norm(quats, axis=1, keepdims=True), 1e-12)).T
-    rows = [
-        [1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)],
-        [2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)],
-        [2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)],
-    ]
-    stretched = np.array(rows, dtype=np.float32).transpose(2, 0, 1) * np.exp(scales)[:, None, :]
+    stretched = from_quats(quats) * np.exp(scales)[:, None, :]
     return stretched @ stretched.transpose(0, 2, 1)

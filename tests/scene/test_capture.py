@@ -112,7 +112,7 @@ def globe(places: Floats) -> Floats:
 
 
 def test_the_geojson_is_a_valid_rfc_7946_file(hole: FlightPlan) -> None:
-    text = Flight(hole, "p0", np.zeros(3), "EPSG:32632", globe).to_geojson()
+    text = Flight(hole, "p0", np.zeros(3), globe).to_geojson()
     found = json.loads(text)
     assert found["type"] == "FeatureCollection"
     assert "crs" not in found
@@ -129,7 +129,7 @@ def test_the_geojson_is_a_valid_rfc_7946_file(hole: FlightPlan) -> None:
 
 
 def test_the_kml_has_a_camera_for_each_view_and_escapes_names(hole: FlightPlan) -> None:
-    root = ElementTree.fromstring(Flight(hole, "p0 <&>", np.zeros(3), "", None).to_kml())
+    root = ElementTree.fromstring(Flight(hole, "p0 <&>", np.zeros(3), None).to_kml())
     assert root.find(f".//{{{KML}}}name").text == "next flight: p0 <&>"
     cameras = root.findall(f".//{{{KML}}}Camera")
     assert len(cameras) == len(hole.views)

@@ -22,9 +22,10 @@ from published_shapes import checked
 from splatbatch.config import Evaluation, Scene
 from splatbatch.errors import SceneError
 from splatbatch.scene.colmap.copies import Subset
-from splatbatch.scene.colmap.indexed_model import NONE, IndexedModel, read_sightings
+from splatbatch.scene.colmap.indexed_model import IndexedModel, read_sightings
 from splatbatch.scene.colmap.reconstruction import read_images
 from splatbatch.scene.colmap.rigs import read_rigs
+from splatbatch.scene.colmap.types import NONE
 from splatbatch.scene.holdout import choose_holdout, in_one_piece
 from splatbatch.scene.partition import split as split_folder
 from splatbatch.scene.partition.files import SPLIT_READY

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -81,12 +81,20 @@ def read_points2d(path: Path) -> dict[int, Points2D]:
     Raises:
         ModelError: the file is cut, too long or garbage.
     """
+    return dict(walk_points2d(path))
+
+
+def walk_points2d(path: Path, wanted: Collection[int] | None = None) -> Iterator[tuple[int, Points2D]]:
+    """Yield the keypoints of each image, or of the wanted ones, with its id; one image is in memory at a time.
+
+    Raises:
+        ModelError: the file is cut, too long or garbage.
+    """
     with opened(path) as (file, size):
-        keypoints = {}
         for image, start, end in walk_images(path, file, size):
-            record = np.frombuffer(os.pread(file.fileno(), end - start, start), KEYPOINT)
-            keypoints[image.id] = Points2D(record["xy"].copy(), record["point3d"].copy())
-        return keypoints
+            if wanted is None or image.id in wanted:
+                record = np.frombuffer(os.pread(file.fileno(), end - start, start), KEYPOINT)
+                yield image.id, Points2D(record["xy"].copy(), record["point3d"].copy())
 
 
 def walk_images(path: Path, file: BinaryIO, size: int) -> Iterator[tuple[Image, int, int]]:

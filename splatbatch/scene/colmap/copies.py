@@ -23,10 +23,12 @@ import hashlib
 import os
 import shutil
 import struct
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -34,9 +36,9 @@ from splatbatch.files import open_regular, write_whole
 from splatbatch.scene.colmap import binary, text
 from splatbatch.scene.colmap.binary import ELEMENT, KEYPOINT, POINT, walk_images
 from splatbatch.scene.colmap.files import choose_format, opened
-from splatbatch.scene.colmap.indexed_model import IndexedModel, Mask
+from splatbatch.scene.colmap.indexed_model import IndexedModel
 from splatbatch.scene.colmap.rigs import Rigs, frames_bytes, rigs_bytes
-from splatbatch.scene.colmap.types import CAMERA_MODELS, NO_POINT3D, NONE, Camera, Floats, Image, elements_of
+from splatbatch.scene.colmap.types import CAMERA_MODELS, NO_POINT3D, NONE, Camera, Floats, Image, Mask, elements_of
 
 _COUNT = struct.Struct("<Q")
 _AT_ONCE = 1 << 16  # points
@@ -66,15 +68,8 @@ class Subset:
             OSError: one cannot be written.
         """
         digest = hashlib.sha256()
-        for name, pieces in self.files():
-            digest.update(name.encode() + b"\0")
-
-            def fill(file: object, pieces: Pieces = pieces) -> None:
-                for piece in pieces:
-                    digest.update(piece)
-                    file.write(piece)  # type: ignore[attr-defined]
-
-            write_whole(folder / name, fill)
+        for name, pieces in _hashed(self.files(), digest):
+            _write_all({name: pieces}, folder)
         return digest.hexdigest()
 
     def hash(self) -> str:
@@ -169,11 +164,22 @@ def _pieces(path: Path) -> Pieces:
 
 def _hash_of(files: Iterable[tuple[str, Pieces]]) -> str:
     digest = hashlib.sha256()
-    for name, pieces in files:
-        digest.update(name.encode() + b"\0")
+    for _, pieces in _hashed(files, digest):
+        deque(pieces, maxlen=0)
+    return digest.hexdigest()
+
+
+def _hashed(files: Iterable[tuple[str, Pieces]], digest: Any) -> Iterator[tuple[str, Pieces]]:
+    """Yield files whose names and pieces go into a hash as they are taken."""
+
+    def taken(pieces: Pieces) -> Pieces:
         for piece in pieces:
             digest.update(piece)
-    return digest.hexdigest()
+            yield piece
+
+    for name, pieces in files:
+        digest.update(name.encode() + b"\0")
+        yield name, taken(pieces)
 
 
 @dataclass(frozen=True)
@@ -273,7 +279,7 @@ def _changed(changes: Mapping[int, CameraFix], image: Image, record: bytearray, 
 
 
 def _text_images(path: Path, changes: Mapping[int, CameraFix]) -> Iterator[bytes]:
-    for image, keypoints, line in text.walk_lines(path):
+    for image, keypoints, line, _ in text.walk_images(path):
         if not (change := changes.get(image.id)):
             yield line + keypoints
             continue
@@ -337,7 +343,7 @@ def _binary_points(path: Path, by: Floats) -> Iterator[bytes]:
 
 
 def _moved_text_images(path: Path, by: Floats) -> Iterator[bytes]:
-    for image, keypoints, _ in text.walk_images(path):
+    for image, keypoints, *_ in text.walk_images(path):
         values = (image.id, *image.quat, *moved(image, by), image.camera_id, image.name)
         yield (" ".join(map(str, values)) + "\n").encode() + keypoints
 

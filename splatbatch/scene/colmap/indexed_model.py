@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,10 +9,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from splatbatch.scene.colmap import text
-from splatbatch.scene.colmap.binary import KEYPOINT, walk_images
-from splatbatch.scene.colmap.files import ModelError, choose_format, opened
-from splatbatch.scene.colmap.reconstruction import Reconstruction, read_points2d, read_reconstruction
+from splatbatch.scene.colmap.files import ModelError
+from splatbatch.scene.colmap.reconstruction import Reconstruction, read_points2d, read_reconstruction, walk_points2d
 from splatbatch.scene.colmap.types import (
     NO_POINT3D,
     NONE,
@@ -21,6 +18,7 @@ from splatbatch.scene.colmap.types import (
     Floats,
     Image,
     Ints,
+    Mask,
     Points,
     Tracks,
     centers_of,
@@ -30,7 +28,6 @@ from splatbatch.scene.colmap.types import (
 )
 
 Indices = NDArray[np.int32]
-Mask = NDArray[np.bool_]
 Ids = NDArray[np.uint64]
 
 
@@ -189,36 +186,9 @@ def sample_keypoints(
     Raises:
         ModelError: images.bin (or .txt) is missing, unreadable, cut or garbage.
     """
-    for image_id, xy, ids in walk_keypoints(sparse, wanted):
-        observed = _some(np.flatnonzero(ids != np.uint64(NO_POINT3D)), sizes.observed)
+    for image_id, seen in walk_points2d(sparse, wanted):
+        xy, ids = seen.xy, seen.point3d_ids
+        observed = np.flatnonzero(ids != np.uint64(NO_POINT3D))
+        if len(observed) > sizes.observed:
+            observed = observed[np.arange(sizes.observed) * len(observed) // sizes.observed]
         yield KeypointSample(image_id, xy[observed], ids[observed], xy[:: len(xy) // sizes.reach or 1].copy())
-
-
-def walk_keypoints(sparse: Path, wanted: Collection[int] | None = None) -> Iterator[tuple[int, Floats, Ids]]:
-    """Yield the keypoints of each image, or of the wanted ones, with the ids of their points: of a binary one by one.
-
-    Raises:
-        ModelError: images.bin (or .txt) is missing, unreadable, cut or garbage.
-    """
-    suffix = choose_format(sparse)
-    return (_binary if suffix == "bin" else _text)(sparse / f"images.{suffix}", wanted)
-
-
-def _binary(path: Path, wanted: Collection[int] | None) -> Iterator[tuple[int, Floats, Ids]]:
-    with opened(path) as (file, size):
-        for image, start, end in walk_images(path, file, size):
-            if wanted is None or image.id in wanted:
-                record = np.frombuffer(os.pread(file.fileno(), end - start, start), KEYPOINT)
-                yield image.id, record["xy"], record["point3d"]
-
-
-def _text(path: Path, wanted: Collection[int] | None) -> Iterator[tuple[int, Floats, Ids]]:
-    for image_id, points in text.read_points2d(path).items():
-        if wanted is None or image_id in wanted:
-            yield image_id, points.xy, points.point3d_ids
-
-
-def _some(indices: NDArray[np.int64], most: int) -> NDArray[np.int64]:
-    if len(indices) <= most:
-        return indices
-    return indices[np.arange(most) * len(indices) // most]

@@ -7,9 +7,11 @@ and distortion are pycolmap's (`scene.reprojection`), once a camera is known to 
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from types import ModuleType
 
 from splatbatch.scene.colmap import binary, text
 from splatbatch.scene.colmap.files import ModelError, choose_format, shown, unique_ids, unreadable
@@ -32,6 +34,16 @@ class Reconstruction:
     points: Points
 
 
+def reader_of(sparse: Path, part: str) -> tuple[ModuleType, Path]:
+    """Return what reads a part of the model in a folder, and the file that holds it.
+
+    Raises:
+        ModelError: the folder cannot be read, or holds no whole model.
+    """
+    suffix = choose_format(sparse)
+    return binary if suffix == "bin" else text, sparse / f"{part}.{suffix}"
+
+
 def read_reconstruction(sparse: Path, *, tracks: bool = False) -> Reconstruction:
     """Read the model in a folder: the .bin files when all three are there, else the .txt files.
 
@@ -41,17 +53,16 @@ def read_reconstruction(sparse: Path, *, tracks: bool = False) -> Reconstruction
     Raises:
         ModelError: a file is missing, unreadable, cut or garbage; it is named.
     """
-    suffix = choose_format(sparse)
-    files = binary if suffix == "bin" else text
-    cameras_path, images_path = sparse / f"cameras.{suffix}", sparse / f"images.{suffix}"
-    cameras = unique_ids(cameras_path, files.read_cameras(cameras_path), lambda camera: camera.id)
-    images = files.read_images(images_path)
+    files, images_path = reader_of(sparse, "images")
+    cameras, images = read_cameras(sparse), files.read_images(images_path)
     unique_ids(images_path, images, lambda image: image.id)
     for image in images:
         if image.camera_id not in cameras:
-            lack = f"image '{shown(image.name)}' is of camera {image.camera_id}, which {cameras_path.name} lacks"
+            lack = (
+                f"image '{shown(image.name)}' is of camera {image.camera_id}, which cameras{images_path.suffix} lacks"
+            )
             raise ModelError(images_path, lack)
-    points = files.read_points(sparse / f"points3D.{suffix}", tracks=tracks)
+    points = files.read_points(sparse / f"points3D{images_path.suffix}", tracks=tracks)
     return Reconstruction(sparse, cameras, tuple(sorted(images, key=lambda image: image.name)), points)
 
 
@@ -61,8 +72,7 @@ def read_cameras(sparse: Path) -> dict[int, Camera]:
     Raises:
         ModelError: cameras.bin (or .txt) is missing, unreadable, cut or garbage.
     """
-    suffix = choose_format(sparse)
-    files, path = binary if suffix == "bin" else text, sparse / f"cameras.{suffix}"
+    files, path = reader_of(sparse, "cameras")
     return unique_ids(path, files.read_cameras(path), lambda camera: camera.id)
 
 
@@ -72,17 +82,15 @@ def count_points(sparse: Path) -> int:
     Raises:
         ModelError: points3D.bin (or .txt) is missing or unreadable.
     """
-    suffix = choose_format(sparse)
-    count = binary.count_points if suffix == "bin" else text.count_points
-    return count(sparse / f"points3D.{suffix}")
+    files, path = reader_of(sparse, "points3D")
+    return files.count_points(path)
 
 
 def count_images(sparse: Path) -> int:
     """Return how many images a model says it has; 0 where they cannot be read."""
     try:
-        suffix = choose_format(sparse)
-        path = sparse / f"images.{suffix}"
-        return binary.count_images(path) if suffix == "bin" else len(text.read_images(path))
+        files, path = reader_of(sparse, "images")
+        return binary.count_images(path) if files is binary else len(text.read_images(path))
     except ModelError:
         return 0
 
@@ -93,20 +101,18 @@ def read_images(sparse: Path) -> list[Image]:
     Raises:
         ModelError: images.bin (or .txt) is missing, unreadable, cut or garbage.
     """
-    suffix = choose_format(sparse)
-    path = sparse / f"images.{suffix}"
+    files, path = reader_of(sparse, "images")
     try:
         status = path.stat()
     except OSError as error:
         raise unreadable(path, error) from error
-    return list(_read_images(path, status.st_mtime_ns, status.st_size))
+    return list(_read_images(files, path, status.st_mtime_ns, status.st_size))
 
 
 @lru_cache(maxsize=4)
-def _read_images(path: Path, mtime_ns: int, size: int) -> tuple[Image, ...]:
+def _read_images(files: ModuleType, path: Path, mtime_ns: int, size: int) -> tuple[Image, ...]:
     """Return the images of a file as it is at this time: its hold-out, hash and settings are asked for in a row."""
-    read = binary.read_images if path.suffix == ".bin" else text.read_images
-    return tuple(read(path))
+    return tuple(files.read_images(path))
 
 
 def read_points2d(sparse: Path) -> dict[int, Points2D]:
@@ -115,6 +121,15 @@ def read_points2d(sparse: Path) -> dict[int, Points2D]:
     Raises:
         ModelError: images.bin (or .txt) is missing, unreadable, cut or garbage.
     """
-    suffix = choose_format(sparse)
-    read = binary.read_points2d if suffix == "bin" else text.read_points2d
-    return read(sparse / f"images.{suffix}")
+    return dict(walk_points2d(sparse))
+
+
+def walk_points2d(sparse: Path, wanted: Collection[int] | None = None) -> Iterator[tuple[int, Points2D]]:
+    """Yield the keypoints of each image, or of the wanted ones, with its id.
+
+    Raises:
+        ModelError: images.bin (or .txt) is missing, unreadable, cut or garbage.
+    """
+    files, path = reader_of(sparse, "images")
+    found: Iterator[tuple[int, Points2D]] = files.walk_points2d(path, wanted)
+    return found

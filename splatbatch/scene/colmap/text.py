@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -44,7 +44,7 @@ def read_images(path: Path) -> list[Image]:
     Raises:
         ModelError: a line is no image, or a line of keypoints is cut.
     """
-    return [image for image, _, _ in walk_images(path)]
+    return [image for image, *_ in walk_images(path)]
 
 
 def read_points2d(path: Path) -> dict[int, Points2D]:
@@ -53,37 +53,33 @@ def read_points2d(path: Path) -> dict[int, Points2D]:
     Raises:
         ModelError: a line is no image or no keypoints.
     """
-    keypoints = {}
-    for image, line, number in walk_images(path):
+    return dict(walk_points2d(path))
+
+
+def walk_points2d(path: Path, wanted: Collection[int] | None = None) -> Iterator[tuple[int, Points2D]]:
+    """Yield the keypoints of each image, or of the wanted ones, with its id.
+
+    Raises:
+        ModelError: a line is no image or no keypoints.
+    """
+    for image, line, _, number in walk_images(path):
+        if wanted is not None and image.id not in wanted:
+            continue
         fields = line.split()
         try:
             xy = np.array([fields[0::3], fields[1::3]], dtype=np.float64).T.reshape(-1, 2)
             ids = [NO_POINT3D if field == b"-1" else int(field) for field in fields[2::3]]
-            keypoints[image.id] = Points2D(xy, np.array(ids, dtype=np.uint64))
+            yield image.id, Points2D(xy, np.array(ids, dtype=np.uint64))
         except _BAD_NUMBER as error:
-            raise ModelError(path, f"line {number} holds no keypoints ({error})") from error
-    return keypoints
+            raise ModelError(path, f"line {number + 1} holds no keypoints ({error})") from error
 
 
-def walk_images(path: Path) -> Iterator[tuple[Image, bytes, int]]:
-    """Yield every image with its line of keypoints and that line's number.
-
-    Raises:
-        ModelError: a line is no image, or a line of keypoints is cut.
-    """
-    return ((image, keypoints, number + 1) for image, keypoints, _, number in _walk_pairs(path))
-
-
-def walk_lines(path: Path) -> Iterator[tuple[Image, bytes, bytes]]:
-    """Yield every image with its line of keypoints and its own line.
+def walk_images(path: Path) -> Iterator[tuple[Image, bytes, bytes, int]]:
+    """Yield every image with its line of keypoints, its own line, and the number of that.
 
     Raises:
         ModelError: a line is no image, or a line of keypoints is cut.
     """
-    return ((image, keypoints, line) for image, keypoints, line, _ in _walk_pairs(path))
-
-
-def _walk_pairs(path: Path) -> Iterator[tuple[Image, bytes, bytes, int]]:
     lines, before = _lines(path), -1
     for number, line in lines:
         if not line.strip() or line.startswith(b"#"):

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from splatbatch.errors import SceneError
 
+F = TypeVar("F", np.float32, np.float64)
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+Mask = NDArray[np.bool_]
 PINHOLE_MODELS = frozenset({"PINHOLE", "SIMPLE_PINHOLE"})
 NO_POINT3D = 2**64 - 1
 
@@ -169,7 +171,7 @@ def centers_of(images: Sequence[Image]) -> Floats:
         return -np.einsum("iba,ib->ia", rotations_of(images), places)
 
 
-def from_quats(quats: Floats) -> Floats:
+def from_quats(quats: NDArray[F]) -> NDArray[F]:
     """Return rotations [I, 3, 3] of quaternions [I, 4], w first; pycolmap's Rotation3d is the reference of its test."""
     with np.errstate(all="ignore"):
         lengths = np.linalg.norm(quats, axis=1, keepdims=True)  # infinite where the squares overflow
@@ -228,7 +230,7 @@ class Points:
     tracks: Tracks | None = None
     """Only where the reader was asked for them."""
 
-    def only(self, kept: NDArray[np.bool_] | Ints) -> Points:
+    def only(self, kept: Mask | Ints) -> Points:
         """Return some of them, without their tracks."""
         return Points(self.xyz[kept], self.rgb[kept], self.errors[kept], self.track_lengths[kept], self.ids[kept])
 

@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 
 from splatbatch.files import open_regular, write_whole
 from splatbatch.scene.colmap.files import ModelError
-from splatbatch.scene.colmap.indexed_model import Ids, walk_keypoints
-from splatbatch.scene.colmap.reconstruction import read_cameras, read_images
+from splatbatch.scene.colmap.indexed_model import Ids
+from splatbatch.scene.colmap.reconstruction import read_cameras, read_images, walk_points2d
 from splatbatch.scene.colmap.types import NO_POINT3D, Camera, Floats, Image, Ints
 from splatbatch.scene.colors.solve import ColorObservations
 from splatbatch.scene.patches import Patch
@@ -72,15 +72,6 @@ class TrackedPhoto:
     """Why nothing can be told of it, whatever is seen."""
 
 
-@dataclass(frozen=True)
-class PatchCameras:
-    """Cameras and photographs of a patch."""
-
-    patch: Patch
-    cameras: Mapping[int, Camera]
-    images: Sequence[Image]
-
-
 def shots_of(patches: Iterable[Patch]) -> dict[str, TrackedPhoto]:
     """Return the photographs of patches by name; what several patches see of one is put together.
 
@@ -91,17 +82,18 @@ def shots_of(patches: Iterable[Patch]) -> dict[str, TrackedPhoto]:
     """
     found: dict[str, TrackedPhoto] = {}
     num_points = 0
-    patches, models, errors = tuple(patches), list[PatchCameras](), list[ModelError]()
+    patches, errors = tuple(patches), list[ModelError]()
+    models = list[tuple[Patch, Mapping[int, Camera], Sequence[Image]]]()
     for patch in patches:
         try:
-            models.append(PatchCameras(patch, read_cameras(patch.sparse), read_images(patch.sparse)))
+            models.append((patch, read_cameras(patch.sparse), read_images(patch.sparse)))
         except ModelError as error:  # the audit's to report: the others are solved without it
             errors.append(error)
-    names = [image.name for model in models for image in model.images]
+    names = [image.name for _, _, images in models for image in images]
     most_each = min(MOST, MOST_EACH * len(set(names))) / max(1, len(names))
-    for model in models:
+    for patch, cameras, images in models:
         try:
-            shots = _shots_of(model, round(max(most_each, LEAST_EACH) * len(model.images)))
+            shots = _shots_of(patch, cameras, images, round(max(most_each, LEAST_EACH) * len(images)))
         except ModelError as error:
             errors.append(error)
             continue
@@ -114,11 +106,13 @@ def shots_of(patches: Iterable[Patch]) -> dict[str, TrackedPhoto]:
     if not found:
         return {}
     counts = np.bincount(np.concatenate([np.unique(shot.points) for shot in found.values()]))
-    return {name: _only(shot, counts[shot.points] > 1) for name, shot in found.items()}
+    shared = {name: counts[shot.points] > 1 for name, shot in found.items()}
+    return {
+        name: replace(shot, xy=shot.xy[shared[name]], points=shot.points[shared[name]]) for name, shot in found.items()
+    }
 
 
-def _shots_of(model: PatchCameras, most: int) -> list[TrackedPhoto]:
-    patch, cameras, images = model.patch, model.cameras, model.images
+def _shots_of(patch: Patch, cameras: Mapping[int, Camera], images: Sequence[Image], most: int) -> list[TrackedPhoto]:
     keypoints = _keypoints(patch.sparse, most)
     folder, _ = stored_photographs(patch.images)
     masks = find_masks(patch.masks, [image.name for image in images])
@@ -141,13 +135,14 @@ def _keypoints(sparse: Path, most: int) -> dict[int, tuple[Floats, Any]]:
     Where there are more, every second track is left out, and again: never are all keypoints in memory.
     """
     kept, total, halvings = dict[int, tuple[Floats, Ids]](), 0, 0
-    for image_id, xy, ids in walk_keypoints(sparse):
+    for image_id, seen in walk_points2d(sparse):
+        xy, ids = seen.xy, seen.point3d_ids
         has_point = (ids != NO_POINT3D) & np.isfinite(xy).all(axis=1)
         kept[image_id] = _thinned((xy[has_point], ids[has_point]), halvings)
         total += len(kept[image_id][1])
         while total > most:
             halvings += 1
-            kept = {one: _thinned(seen, halvings) for one, seen in kept.items()}
+            kept = {one: _thinned(pair, halvings) for one, pair in kept.items()}
             total = sum(len(ids) for _, ids in kept.values())
     return kept
 
@@ -175,11 +170,6 @@ def _is_same_file(first: Path, second: Path) -> bool:
         return True
 
 
-def _only(shot: TrackedPhoto, which: object) -> TrackedPhoto:
-    chosen = np.asarray(which, dtype=bool)
-    return replace(shot, xy=shot.xy[chosen], points=shot.points[chosen])
-
-
 @dataclass(frozen=True, eq=False)
 class LinkedObservations:
     """Observations that hang together, and what was left out for that."""
@@ -201,7 +191,9 @@ def link(seen: ColorObservations) -> LinkedObservations:
         groups = connected_components(shared >= LEAST_SHARED, directed=False)[1].astype(np.int64)
         kept = _seen_by_two(_split(seen.only(enough[seen.photo]), groups))
         if len(kept.photo) == len(seen.photo):
-            return LinkedObservations(kept, _renumbered(groups, enough), shared)
+            group = np.full(num, -1, np.int64)
+            group[enough] = np.unique(groups[enough], return_inverse=True)[1]
+            return LinkedObservations(kept, group, shared)
         seen = kept
 
 
@@ -226,12 +218,6 @@ def _incidence(seen: ColorObservations) -> Any:
     matrix = csr_matrix((np.ones(len(seen.photo), np.float32), (seen.photo, seen.point)), shape)
     matrix.data[:] = 1  # entries for the same place are added up
     return matrix
-
-
-def _renumbered(groups: Ints, is_in: NDArray[np.bool_]) -> Ints:
-    found = np.full(len(groups), -1, np.int64)
-    found[is_in] = np.unique(groups[is_in], return_inverse=True)[1]
-    return found
 
 
 def neighbours_mean(values: Floats, shared: Any, is_in: NDArray[np.bool_]) -> Floats:

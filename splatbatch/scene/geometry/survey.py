@@ -14,9 +14,9 @@ from typing import Literal
 
 import numpy as np
 
-from splatbatch.scene.colmap.indexed_model import Ids, KeypointSample, Mask, SampleSizes, sample_keypoints
+from splatbatch.scene.colmap.indexed_model import Ids, KeypointSample, SampleSizes, sample_keypoints
 from splatbatch.scene.colmap.reconstruction import Reconstruction
-from splatbatch.scene.colmap.types import NONE, Camera, Floats, Image, Ints, places_in, rotations_of, starts_of
+from splatbatch.scene.colmap.types import NONE, Camera, Floats, Image, Ints, Mask, places_in, rotations_of, starts_of
 from splatbatch.scene.geometry import limits
 from splatbatch.scene.photos.sizes import NearSize, SameSize, ScaledSize, Size, relate, size_text
 from splatbatch.scene.reprojection import project

@@ -34,19 +34,17 @@ class Box:
 
     def with_overlap(self, by: Corner) -> Box:
         """Return the box with its finite sides moved outwards, by so much along each axis."""
-        lower = tuple(side - step for side, step in zip(self.lower, by, strict=True))
-        upper = tuple(side + step for side, step in zip(self.upper, by, strict=True))
-        return Box(_corner(lower), _corner(upper))
+        return Box(corner(np.subtract(self.lower, by)), corner(np.add(self.upper, by)))
 
     def clipped(self, to: Box) -> Box:
         """Return the part of it that lies within another."""
-        return Box(_corner(map(max, self.lower, to.lower)), _corner(map(min, self.upper, to.upper)))
+        return Box(corner(map(max, self.lower, to.lower)), corner(map(min, self.upper, to.upper)))
 
     def cut(self, axis: int, at: float) -> tuple[Box, Box]:
         """Return the parts below and above a place on one axis."""
         below, above = list(self.upper), list(self.lower)
         below[axis] = above[axis] = at
-        return Box(self.lower, _corner(below)), Box(_corner(above), self.upper)
+        return Box(self.lower, corner(below)), Box(corner(above), self.upper)
 
     def meets(self, other: Box) -> bool:
         """Return whether some place lies in both."""
@@ -99,7 +97,7 @@ def box_between(lower: Sequence[float | None], upper: Sequence[float | None]) ->
     """Return the box between corners as files have them."""
     low = (-math.inf if side is None else side for side in lower)
     high = (math.inf if side is None else side for side in upper)
-    return Box(_corner(low), _corner(high))
+    return Box(corner(low), corner(high))
 
 
 def _ranks(boxes: Sequence[Box], axis: int) -> dict[float, int]:
@@ -107,6 +105,7 @@ def _ranks(boxes: Sequence[Box], axis: int) -> dict[float, int]:
     return {side: rank for rank, side in enumerate(sorted(sides))}
 
 
-def _corner(values: object) -> Corner:
+def corner(values: object) -> Corner:
+    """Return three numbers as a corner."""
     x, y, z = (float(value) for value in values)  # type: ignore[attr-defined]
     return (x, y, z)

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from splatbatch.errors import ConfigError
-from splatbatch.scene.colmap.indexed_model import IndexedModel, Indices, Mask
-from splatbatch.scene.colmap.types import Floats
+from splatbatch.scene.colmap.indexed_model import IndexedModel, Indices
+from splatbatch.scene.colmap.types import Floats, Mask
 from splatbatch.scene.partition.boxes import EVERYWHERE, Box, owners
 from splatbatch.scene.partition.record import Axes
 from splatbatch.text import plural

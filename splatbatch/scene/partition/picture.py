@@ -104,7 +104,10 @@ def _shapes(plan: PartitionPlan) -> _Shapes:
     sound = np.isfinite(places).all(axis=1)
     cameras = partition.in_axes(plan.observations.centers())[:, :2]
     sheet = _sheet([core.bounds for core in partition.cores], cameras[np.isfinite(cameras).all(axis=1)])
-    colors = [_color(index) for index in range(len(partition.cores))]
+    colors = []
+    for index in range(len(partition.cores)):
+        red, green, blue = colorsys.hls_to_rgb((index * GOLDEN) % 1, 0.42, 0.6)
+        colors.append((round(red * 255), round(green * 255), round(blue * 255)))
     step = max(1, int(sound.sum()) // POINTS_DRAWN)
     boxes = []
     for core, color in zip(partition.cores, colors, strict=True):
@@ -175,11 +178,6 @@ def _bar(sheet: _Sheet) -> tuple[float, float, float]:
     length = next(step * power for step in (5, 2, 1) if step * power <= longest)
     y = sheet.size[1] - EDGE_PX / 2
     return EDGE_PX, y, round(EDGE_PX + length * sheet.scale, 1)
-
-
-def _color(index: int) -> Color:
-    red, green, blue = colorsys.hls_to_rgb((index * GOLDEN) % 1, 0.42, 0.6)
-    return round(red * 255), round(green * 255), round(blue * 255)
 
 
 def _svg(shapes: _Shapes) -> str:

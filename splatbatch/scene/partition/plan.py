@@ -22,7 +22,7 @@ from splatbatch.scene.colmap.indexed_model import IndexedModel, read_sightings
 from splatbatch.scene.frame import offset_for, span_between
 from splatbatch.scene.holdout import hold_out
 from splatbatch.scene.partition import cuts, record
-from splatbatch.scene.partition.boxes import EVERYWHERE, Box, first_meeting, tile
+from splatbatch.scene.partition.boxes import Box, corner, first_meeting, tile
 from splatbatch.scene.partition.files import PARTITION
 from splatbatch.text import plural
 
@@ -155,19 +155,10 @@ def _checked(path: Path, form: Any) -> DrawnBoxes:
 
 def _opened(boxes: list[Box]) -> list[Box]:
     """Return boxes whose outer sides are infinite: a rectangle drawn by hand means all of the scene."""
-    lows = [min(box.lower[axis] for box in boxes) for axis in range(3)]
-    highs = [max(box.upper[axis] for box in boxes) for axis in range(3)]
-
-    def side(value: float, outer: float, far: float) -> float:
-        return far if value == outer else value
-
-    return [
-        Box(
-            tuple(side(box.lower[axis], lows[axis], EVERYWHERE.lower[axis]) for axis in range(3)),  # type: ignore[arg-type]
-            tuple(side(box.upper[axis], highs[axis], EVERYWHERE.upper[axis]) for axis in range(3)),  # type: ignore[arg-type]
-        )
-        for box in boxes
-    ]
+    lower, upper = np.array([box.lower for box in boxes]), np.array([box.upper for box in boxes])
+    lower = np.where(lower == lower.min(axis=0), -np.inf, lower)
+    upper = np.where(upper == upper.max(axis=0), np.inf, upper)
+    return [Box(corner(low), corner(high)) for low, high in zip(lower, upper, strict=True)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,7 +199,19 @@ def plan_split(source: Path, out: Path, options: SplitOptions) -> PartitionPlan:
         for one in (sightings.some(POINTS_TRIED), sightings)
     )
     named, layout = _laid_out(tried, ground, options, before)
-    cores = tuple(_core(name, index, layout) for index, name in enumerate(named))
+    parts = dict(zip(named, layout.parts, strict=True))
+    boxes = zip(layout.cores, layout.overlap, layout.bounds, strict=True)
+    cores = tuple(
+        record.Core(
+            name,
+            *sides,
+            num_images=part.num_photos,
+            num_points=int(part.points.sum()),
+            num_core_points=int((part.points & part.in_core).sum()),
+            cost=round(part.cost, 6),
+        )
+        for (name, part), sides in zip(parts.items(), boxes, strict=True)
+    )
     offset = before.offset if before else _offset(sightings)
     path = record.absolute(out) / PARTITION
     partition = record.Partition(
@@ -223,7 +226,6 @@ def plan_split(source: Path, out: Path, options: SplitOptions) -> PartitionPlan:
         held.train,
         _grid(options, before, len(cores)),
     )
-    parts = dict(zip(named, layout.parts, strict=True))
     return PartitionPlan(
         sightings, partition, parts, before, tuple(_notes(sightings, layout, parts, before)), held.words
     )
@@ -243,18 +245,34 @@ def _axes(sightings: IndexedModel, options: SplitOptions, before: record.Partiti
 def _laid_out(
     tried: cuts.CutContext, ground: cuts.CutContext, options: SplitOptions, before: record.Partition | None
 ) -> tuple[list[str], cuts.CutLayout]:
-    """Return the names of the patches, and where they lie."""
+    """Return the names of the patches, and where they lie: trainable, and within --max-images.
+
+    Raises:
+        ConfigError: there is no such layout.
+    """
+    layout = None
     if options.boxes:
-        names, layout = list(options.boxes.cores), ground.lay_out(list(options.boxes.cores.values()))
-        return names, _asked_for(ground, names, layout, options)
-    if before and _keeps(options, before):
+        cores = options.boxes.cores
+    elif before and _keeps(options, before):
         most = options.max_images or (len(ground.seen.totals) if before.grid else MAX_IMAGES)
         cores = _kept(tried, ground, {core.name: core.core for core in before.cores}, most)
-        return list(cores), _asked_for(ground, list(cores), ground.lay_out(list(cores.values())), options)
-    most = options.max_images or MAX_IMAGES
-    layout = cuts.by_grid(tried, ground, options.grid) if options.grid else cuts.by_size(tried, ground, most)
-    names = [f"p{index}" for index in range(len(layout.cores))]
-    return names, _asked_for(ground, names, layout, options)
+    else:
+        most = options.max_images or MAX_IMAGES
+        layout = cuts.by_grid(tried, ground, options.grid) if options.grid else cuts.by_size(tried, ground, most)
+        cores = {f"p{index}": core for index, core in enumerate(layout.cores)}
+    names, layout = list(cores), layout or ground.lay_out(list(cores.values()))
+    if (lacking := ground.lacks(layout)) is not None:
+        part = layout.parts[lacking]
+        few = f"{plural(part.num_photos, 'photograph')} and {plural(int(part.in_core.sum()), 'point')}"
+        raise ConfigError(
+            f"patch {names[lacking]} would have {few}: too few to train ({cuts.LEAST_PHOTOS} that are not held out, "
+            f"{cuts.LEAST_POINTS})",
+            "Draw its box larger, or join it to a neighbour; a scene so small needs no split.",
+        )
+    if options.max_images and layout.most() > options.max_images:
+        asked = f"--max-images {options.max_images}: a patch would have {layout.most()}"
+        raise ConfigError(asked, f"Nearest possible with these boxes: --max-images {layout.most()}.")
+    return names, layout
 
 
 def _grid(options: SplitOptions, before: record.Partition | None, num_cores: int) -> tuple[int, int] | None:
@@ -276,28 +294,6 @@ def _keeps(options: SplitOptions, before: record.Partition) -> bool:
     return options.boxes is None and options.grid in (None, before.grid) and _keeps_up(options, before)
 
 
-def _asked_for(
-    ground: cuts.CutContext, names: list[str], layout: cuts.CutLayout, options: SplitOptions
-) -> cuts.CutLayout:
-    """Return a layout that can be trained and keeps to --max-images.
-
-    Raises:
-        ConfigError: it is none.
-    """
-    if (lacking := ground.lacks(layout)) is not None:
-        part = layout.parts[lacking]
-        few = f"{plural(part.num_photos, 'photograph')} and {plural(int(part.in_core.sum()), 'point')}"
-        raise ConfigError(
-            f"patch {names[lacking]} would have {few}: too few to train ({cuts.LEAST_PHOTOS} that are not held out, "
-            f"{cuts.LEAST_POINTS})",
-            "Draw its box larger, or join it to a neighbour; a scene so small needs no split.",
-        )
-    if options.max_images and layout.most() > options.max_images:
-        asked = f"--max-images {options.max_images}: a patch would have {layout.most()}"
-        raise ConfigError(asked, f"Nearest possible with these boxes: --max-images {layout.most()}.")
-    return layout
-
-
 def _kept(tried: cuts.CutContext, ground: cuts.CutContext, cores: dict[str, Box], most: int) -> dict[str, Box]:
     """Return the cores of an earlier split; one that has become too large is cut, and keeps its name for one half.
 
@@ -314,7 +310,8 @@ def _kept(tried: cuts.CutContext, ground: cuts.CutContext, cores: dict[str, Box]
             below, above, *_ = tried.balanced(partial(cuts.halves, num_parts=2, box=box), box, others).cores
         except cuts.UncuttableBox as error:
             raise ConfigError(f"--max-images {most}: {large[0]} cannot be cut any more") from error
-        trial = cores | {large[0]: below, _next_name(cores): above}
+        name = next(name for index in range(len(cores) + 1) if (name := f"p{index}") not in cores)
+        trial = cores | {large[0]: below, name: above}
         halved = ground.lay_out(list(trial.values()))
         if ground.lacks(halved) is not None or len(trial) > len(ground.seen.totals):
             raise ConfigError(
@@ -322,17 +319,6 @@ def _kept(tried: cuts.CutContext, ground: cuts.CutContext, cores: dict[str, Box]
                 f"Nearest possible: --max-images {layout.most()}.",
             )
         cores = trial
-
-
-def _next_name(names: Mapping[str, Box]) -> str:
-    return next(name for index in range(len(names) + 1) if (name := f"p{index}") not in names)
-
-
-def _core(name: str, index: int, layout: cuts.CutLayout) -> record.Core:
-    part = layout.parts[index]
-    num_core_points = int((part.points & part.in_core).sum())
-    counts = (part.num_photos, int(part.points.sum()), num_core_points, round(part.cost, 6))
-    return record.Core(name, layout.cores[index], layout.overlap[index], layout.bounds[index], *counts)
 
 
 def _offset(sightings: IndexedModel) -> tuple[float, float, float]:

@@ -163,7 +163,18 @@ def write_partition(partition: Partition, home: Path | None = None) -> None:
     Raises:
         OSError: it cannot be written.
     """
-    write_json(partition.path, _to_record(partition, home or partition.path.parent))
+    record = {
+        "source": relative(partition.source, home or partition.path.parent),
+        "axes": [list(axis) for axis in partition.axes],
+        "offset": list(partition.offset),
+        "overlap": partition.overlap,
+        "grid": list(partition.grid) if partition.grid else None,
+        "patches": [{**vars(core), **_boxes_record(core)} for core in partition.cores],
+        "test": sorted(partition.test),
+        "contiguous": sorted(partition.contiguous),
+        "train": sorted(partition.train),
+    }
+    write_json(partition.path, record)
 
 
 @lru_cache(maxsize=8)
@@ -194,28 +205,13 @@ def _read(path: Path, mtime_ns: int, size: int) -> Partition:
     return found
 
 
-def _to_record(partition: Partition, home: Path) -> dict[str, Any]:
-    return {
-        "source": relative(partition.source, home),
-        "axes": [list(axis) for axis in partition.axes],
-        "offset": list(partition.offset),
-        "overlap": partition.overlap,
-        "grid": list(partition.grid) if partition.grid else None,
-        "patches": [_core_record(core) for core in partition.cores],
-        "test": sorted(partition.test),
-        "contiguous": sorted(partition.contiguous),
-        "train": sorted(partition.train),
-    }
-
-
 def patch_record(partition: Partition, name: str, photographs: set[str]) -> dict[str, Any]:
     """Return what patch.json says: all of partition.json that matters to one patch, so that a change is seen there."""
     core = next(core for core in partition.cores if core.name == name)
-    boxes = {"core": core.core, "grown": core.grown, "bounds": core.bounds}
     return {
         "format": 1,
         "name": name,
-        **{key: _box_record(box) for key, box in boxes.items()},
+        **_boxes_record(core),
         "axes": [list(axis) for axis in partition.axes],
         "offset": list(partition.offset),
         "test": sorted(partition.test & photographs),
@@ -223,13 +219,9 @@ def patch_record(partition: Partition, name: str, photographs: set[str]) -> dict
     }
 
 
-def _core_record(core: Core) -> dict[str, Any]:
+def _boxes_record(core: Core) -> dict[str, Any]:
     boxes = {"core": core.core, "grown": core.grown, "bounds": core.bounds}
-    return {**vars(core), **{key: _box_record(box) for key, box in boxes.items()}}
-
-
-def _box_record(box: Box) -> dict[str, Any]:
-    return {"lower": [*open_sides(box.lower)], "upper": [*open_sides(box.upper)]}
+    return {key: {"lower": [*open_sides(box.lower)], "upper": [*open_sides(box.upper)]} for key, box in boxes.items()}
 
 
 def relative(path: Path, base: Path) -> str:

@@ -35,6 +35,7 @@ from splatbatch.scene.colmap.reconstruction import read_images
 from splatbatch.scene.colmap.rigs import Rigs, read_rigs
 from splatbatch.scene.colmap.types import CAMERA_MODELS, misspelt
 from splatbatch.scene.finder import why_no_scene
+from splatbatch.scene.partition.boxes import Box
 from splatbatch.scene.partition.cuts import evenness
 from splatbatch.scene.partition.files import PARTITION, PATCH, SPLIT_READY, is_of_split
 from splatbatch.scene.partition.picture import draw
@@ -54,13 +55,6 @@ State = Literal["new", "stays", "changes"]
 
 Shared = Mapping[str, Path]
 """Folders of the scene by the name of the link that each patch has."""
-
-
-def links_of(shared: Shared, patch: Path) -> dict[str, str]:
-    """Return where the links in a patch's folder point: relative, unless nothing but the root is in common."""
-    base = Path(os.path.realpath(patch.parent)) / patch.name
-    real = {name: Path(os.path.realpath(folder.parent)) / folder.name for name, folder in shared.items()}
-    return {name: relative(folder, base) for name, folder in real.items()}
 
 
 def find_source(given: Path) -> Path:
@@ -119,6 +113,7 @@ class PatchContents:
     record: str
     """patch.json."""
     links: Mapping[str, str]
+    """Where they point: relative, unless nothing but the root is in common."""
 
     def write(self, folder: Path) -> str:
         """Write all of it into a new folder; return its hash."""
@@ -150,7 +145,10 @@ def content_of(partition: Partition, name: str, subset: Subset, shared: Shared) 
     """Return what the folder of a patch is to hold."""
     chosen = {image.name for image, is_in in zip(subset.observations.images, subset.photos, strict=True) if is_in}
     record = json.dumps(patch_record(partition, name, chosen), indent=1) + "\n"
-    return PatchContents(subset, record, links_of(shared, partition.path.parent / name))
+    out = Path(os.path.realpath(partition.path.parent))
+    real = {link: Path(os.path.realpath(folder.parent)) / folder.name for link, folder in shared.items()}
+    links = {link: relative(folder, out / name) for link, folder in real.items()}
+    return PatchContents(subset, record, links)
 
 
 def check_out(out: Path) -> None:
@@ -272,14 +270,6 @@ class SplitRequest:
 
 
 @dataclass(frozen=True)
-class SplitBounds:
-    """A core as far as the scene reaches, in the axes of partition.json."""
-
-    lower: Offset
-    upper: Offset
-
-
-@dataclass(frozen=True)
 class CutPatch:
     """A patch that was cut."""
 
@@ -291,7 +281,8 @@ class CutPatch:
     num_core_points: int
     cost: float
     """Its share of the scene's work."""
-    bounds: SplitBounds
+    bounds: Box
+    """The core as far as the scene reaches, in the axes of partition.json."""
 
 
 @dataclass(frozen=True)
@@ -344,9 +335,7 @@ class SplitFiles:
     def _cut(self, core: Core) -> CutPatch:
         num_test = sum(name in self.plan.partition.test for name in self.photographs(core.name))
         counts = (core.num_images, num_test, core.num_points, core.num_core_points)
-        return CutPatch(
-            core.name, self.states[core.name], *counts, core.cost, SplitBounds(core.bounds.lower, core.bounds.upper)
-        )
+        return CutPatch(core.name, self.states[core.name], *counts, core.cost, core.bounds)
 
     def photographs(self, patch: str) -> tuple[str, ...]:
         """Return the names of a patch's photographs, sorted."""
@@ -372,8 +361,11 @@ def split(request: SplitRequest, *, dry_run: bool = False, advance: Advance = un
         finish(request.out)
     shared = find_shared(source, request.images)
     plan = plan_split(source, request.out, request.options)
-    if not dry_run:
-        _see_none_lost(request, plan)
+    lost = sorted(request.trained - {core.name for core in plan.partition.cores}, key=natural_key)
+    if lost and not dry_run:
+        message = f"--out {request.out}: {list_names(lost, 5)}: trained, and no patch of the new cut"
+        hint = "`splatbatch split --drop` removes it all the same; or cut into a new folder, with another --out."
+        raise SceneError(message, hint)
     _check_cameras(plan.observations)
     rigs, why_not = _rigs(plan.observations)
     elsewhere = "" if request.images or shared["images"].name == "images" else f"photographs: {shared['images']}"
@@ -383,18 +375,6 @@ def split(request: SplitRequest, *, dry_run: bool = False, advance: Advance = un
     if dry_run:
         return _described(plan, {name: _state(plan, name, content) for name, content in contents.items()}, notes)
     return _written(plan, contents, notes, advance)
-
-
-def _see_none_lost(request: SplitRequest, plan: PartitionPlan) -> None:
-    """See that no patch is lost that is trained.
-
-    Raises:
-        SceneError: some would be.
-    """
-    if lost := sorted(request.trained - {core.name for core in plan.partition.cores}, key=natural_key):
-        message = f"--out {request.out}: {list_names(lost, 5)}: trained, and no patch of the new cut"
-        hint = "`splatbatch split --drop` removes it all the same; or cut into a new folder, with another --out."
-        raise SceneError(message, hint)
 
 
 def _written(

@@ -11,11 +11,11 @@ import numpy as np
 from splatbatch.config import Offset
 from splatbatch.hashing import FileFacts, short_hash
 from splatbatch.scene.colmap.reconstruction import read_cameras, read_images, read_reconstruction
-from splatbatch.scene.colmap.types import Floats
+from splatbatch.scene.colmap.types import Floats, Mask
 from splatbatch.scene.partition.record import Partition
 from splatbatch.scene.patches import MODEL_FILE_NAMES, Patch
 from splatbatch.splats.clean import IN_WORDS, CleaningViews, PatchRules, faint, views_of
-from splatbatch.splats.merge import Mask, Removed
+from splatbatch.splats.merge import Removed
 from splatbatch.splats.ply import FloatArray
 
 
