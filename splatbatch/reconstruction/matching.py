@@ -52,8 +52,8 @@ def make(work: StageAttempt) -> dict[str, Any]:
             listed.write_text("".join(f"{plan.numbers[a]} {plan.numbers[b]}\n" for a, b in block))
             pycolmap.match_image_pairs(path, options, pairing, verification, device(options))
             work.tell("matching", start + len(block), len(pairs))
-        verified = len([*two_views(path)])
         with pycolmap.Database.open(path) as database:
+            verified = len([*two_views(database)])
             database.clear_descriptors()
             database.clear_keypoints()
         _compact(path)
@@ -103,15 +103,14 @@ def descriptors(work: StageAttempt) -> Iterator[NDArray[np.float32]]:
                     yield np.zeros((0, 128), np.float32) if data is None else data.reshape(-1, 128) / np.float32(512)
 
 
-def two_views(path: Path) -> Iterator[tuple[Pair, int]]:
+def two_views(database: Any) -> Iterator[tuple[Pair, int]]:
     """Yield the pairs of a database that fit together, with the number of their matches."""
     import pycolmap
 
-    with pycolmap.Database.open(path) as database:
-        for pair_id, number in zip(*database.read_two_view_geometry_num_inliers(), strict=True):
-            a, b = pycolmap.pair_id_to_image_pair(pair_id)
-            if number:
-                yield (a - 1, b - 1), number
+    for pair_id, number in zip(*database.read_two_view_geometry_num_inliers(), strict=True):
+        a, b = pycolmap.pair_id_to_image_pair(pair_id)
+        if number:
+            yield (a - 1, b - 1), number
 
 
 def _compact(path: Path) -> None:

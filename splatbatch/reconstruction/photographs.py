@@ -90,7 +90,9 @@ def survey(images: Path, wanted: ReconstructionOptions) -> ReconstructionPlan:
         for one, number, place in zip(headers, numbers, places, strict=True)
     )
     pairing, why = _pairing(photographs, wanted)
-    mapper, why_mapper = _mapper(wanted)
+    mapper, why_mapper = wanted.mapper, "as asked for"
+    if mapper == "auto":
+        mapper, why_mapper = "incremental", "incremental: it can be resumed, and takes as long as global"
     return ReconstructionPlan(
         str(images.resolve()),
         photographs,
@@ -301,9 +303,3 @@ def _pairing(photographs: Sequence[Photograph], wanted: ReconstructionOptions) -
     if placed >= 0.8 * n:
         return "gps", f"with the nearest by GPS: {placed} of {n} have a position"
     return "sequence", f"with those that follow and that look alike: {placed} of {n} have a GPS position"
-
-
-def _mapper(wanted: ReconstructionOptions) -> tuple[str, str]:
-    if wanted.mapper != "auto":
-        return wanted.mapper, "as asked for"
-    return "incremental", "incremental: it can be resumed, and takes as long as global"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from splatbatch.reconstruction.facts import MOST_NAMED, GpsFit, OtherComponent, ReconstructionRecord, RegisteredImage
-from splatbatch.reconstruction.matching import two_views
+from splatbatch.reconstruction.matching import readable, two_views
 from splatbatch.reconstruction.stage import DATABASE, StageAttempt
 from splatbatch.text import list_some
 
@@ -90,11 +89,10 @@ def matches_of(work: StageAttempt, scratch: Path) -> Matches:
     """Return how many matches each photograph has with each other one."""
     names, found = [one.name for one in work.plan.photographs], dict[str, Counter[str]]()
     for stage, _ in work.made("matching"):
-        copy = scratch / "read.db"
-        shutil.copyfile(work.of(stage) / DATABASE, copy)  # SQLite writes beside what it reads
-        for (a, b), number in two_views(copy):
-            found.setdefault(names[a], Counter())[names[b]] = number
-            found.setdefault(names[b], Counter())[names[a]] = number
+        with readable(work.of(stage) / DATABASE, scratch) as database:
+            for (a, b), number in two_views(database):
+                found.setdefault(names[a], Counter())[names[b]] = number
+                found.setdefault(names[b], Counter())[names[a]] = number
     return found
 
 

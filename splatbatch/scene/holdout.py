@@ -227,12 +227,11 @@ def check_lists(trained: Iterable[tuple[Patch, Evaluation]]) -> None:
     """
     for patch, evaluation in {(patch.partition, one): (patch, one) for patch, one in trained}.values():
         _listed(evaluation)
-        if evaluation.holdout_list is None and _needs_a_block(patch, evaluation):
+        wants_block = evaluation.holdout == "contiguous" or (
+            evaluation.holdout == "both" and patch.partition is not None
+        )
+        if evaluation.holdout_list is None and wants_block:
             _of_partition(patch, evaluation)
-
-
-def _needs_a_block(patch: Patch, evaluation: Evaluation) -> bool:
-    return evaluation.holdout == "contiguous" or (evaluation.holdout == "both" and patch.partition is not None)
 
 
 def _listed(evaluation: Evaluation) -> frozenset[str]:

@@ -455,15 +455,18 @@ class Flight:
         """Return a document with a placemark, and its camera, for each view, and a polygon for each weak cell."""
         ElementTree.register_namespace("", KML)
         root = ElementTree.Element(f"{{{KML}}}kml")
-        document = _add(root, "Document")
-        _add(document, "name", f"next flight: {self.name}")
+        document = ElementTree.SubElement(root, f"{{{KML}}}Document")
+        _add(document, {"name": f"next flight: {self.name}"})
         if self.to_globe is None:
-            _add(document, "description", f"At the equator instead, a unit as a metre: {LOCAL}")
+            _add(document, {"description": f"At the equator instead, a unit as a metre: {LOCAL}"})
         for view in self.views():
-            _placemark(document, self._on_globe(np.array([view.position]))[0], view)
+            _add(document, {"Placemark": _placemark(self._on_globe(np.array([view.position]))[0], view)})
         for number, cell in enumerate(self.plan.cells, start=1):
             ring = self._on_globe(_corners(cell, self.plan.up) + self.offset)
-            _polygon(document, f"cell {number}: {cell.why}, {plural(cell.num_photos, 'photograph')}", ring)
+            path = " ".join(",".join(map(str, _rounded(one, 9))) for one in (*ring, ring[0]))
+            edge = {"outerBoundaryIs": {"LinearRing": {"coordinates": path}}}
+            name = f"cell {number}: {cell.why}, {plural(cell.num_photos, 'photograph')}"
+            _add(document, {"Placemark": {"name": name, "Polygon": {"altitudeMode": "absolute", **edge}}})
         return ElementTree.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
 
     def _places(self, places: Any) -> Floats:
@@ -489,32 +492,25 @@ def _rounded(place: Floats, digits: int = 4) -> tuple[float, float, float]:
     return x, y, z
 
 
-def _add(parent: ElementTree.Element, tag: str, text: str = "") -> ElementTree.Element:
-    child = ElementTree.SubElement(parent, f"{{{KML}}}{tag}")
-    child.text = text or None
-    return child
+def _add(parent: ElementTree.Element, fields: Mapping[str, object]) -> None:
+    """Add elements to another, in order: each a text, or what is in it."""
+    for tag, value in fields.items():
+        child = ElementTree.SubElement(parent, f"{{{KML}}}{tag}")
+        if isinstance(value, Mapping):
+            _add(child, value)
+        else:
+            child.text = str(value)
 
 
-def _placemark(parent: ElementTree.Element, place: Floats, view: FlightView) -> None:
-    mark = _add(parent, "Placemark")
-    _add(mark, "name", view.name)
-    camera = _add(mark, "Camera")
-    told = dict(zip(("longitude", "latitude", "altitude"), _rounded(place, 9), strict=True))
+def _placemark(place: Floats, view: FlightView) -> dict[str, object]:
+    """Return a view as KML has it, with its camera."""
+    longitude, latitude, altitude = _rounded(place, 9)
     # a tilt of 0 looks straight down, one of 90 to the horizon
-    told |= {"heading": view.heading_deg, "tilt": round(view.pitch_deg + 90, 1), "roll": 0}
-    for name, value in told.items():
-        _add(camera, name, str(value))
-    _add(camera, "altitudeMode", "absolute")
-    _add(mark, "description", f"heading {view.heading_deg}, pitch {view.pitch_deg}; {', '.join(view.covers)}")
-    point = _add(mark, "Point")
-    _add(point, "altitudeMode", "absolute")
-    _add(point, "coordinates", ",".join(map(str, _rounded(place, 9))))
-
-
-def _polygon(parent: ElementTree.Element, name: str, ring: Floats) -> None:
-    mark = _add(parent, "Placemark")
-    _add(mark, "name", name)
-    polygon = _add(mark, "Polygon")
-    _add(polygon, "altitudeMode", "absolute")
-    line = _add(_add(polygon, "outerBoundaryIs"), "LinearRing")
-    _add(line, "coordinates", " ".join(",".join(map(str, _rounded(one, 9))) for one in (*ring, ring[0])))
+    turned = {"heading": view.heading_deg, "tilt": round(view.pitch_deg + 90, 1), "roll": 0}
+    where = {"longitude": longitude, "latitude": latitude, "altitude": altitude}
+    return {
+        "name": view.name,
+        "Camera": {**where, **turned, "altitudeMode": "absolute"},
+        "description": f"heading {view.heading_deg}, pitch {view.pitch_deg}; {', '.join(view.covers)}",
+        "Point": {"altitudeMode": "absolute", "coordinates": f"{longitude},{latitude},{altitude}"},
+    }

@@ -103,9 +103,13 @@ class ColumnMap:
         own = ply.degree_of(header)
         self._names = ply.names_at(degree)
         self._is_as_wanted = header.properties == self._names
-        place = {name: index for index, name in enumerate(header.properties)}
-        pairs = [(index, place[source]) for index, source in enumerate(_sources(own, degree)) if source]
-        self._to, self._from = (np.array(side, dtype=np.intp) for side in zip(*pairs, strict=True))
+        few, many = ply.num_coefficients(own), ply.num_coefficients(degree)
+        # harmonics lie channel by channel: more of them in each channel move those of the next
+        places = [(channel, index) for channel in range(ply.CHANNELS) for index in range(few)]
+        rest = {f"f_rest_{channel * many + index}": f"f_rest_{channel * few + index}" for channel, index in places}
+        named = {name: name for name in ply.names_at(0)} | rest
+        self._to = np.array([self._names.index(name) for name in named], dtype=np.intp)
+        self._from = np.array([header.properties.index(name) for name in named.values()], dtype=np.intp)
 
     def of(self, rows: ply.FloatArray) -> ply.FloatArray:
         """Return rows [N, properties of the file] as rows [N, properties of ours]: themselves if they are alike."""
@@ -114,23 +118,6 @@ class ColumnMap:
         wanted = np.zeros((len(rows), len(self._names)), dtype=np.float32)
         wanted[:, self._to] = rows[:, self._from]
         return wanted
-
-
-def _sources(own: int, degree: int) -> list[str]:
-    """Return which property of a file of degree `own` each of ours is; empty where it has none.
-
-    Harmonics lie channel by channel: more of them in each channel move those of the next.
-    """
-    few, many = ply.num_coefficients(own), ply.num_coefficients(degree)
-    rest = [
-        f"f_rest_{channel * few + index}" if index < few else ""
-        for channel in range(ply.CHANNELS)
-        for index in range(many)
-    ]
-    names = list(ply.names_at(degree))
-    first = names.index("f_rest_0") if rest else 0
-    names[first : first + len(rest)] = rest
-    return names
 
 
 Region = Callable[[ply.FloatArray], Mask]

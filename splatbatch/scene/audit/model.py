@@ -63,7 +63,7 @@ _SAME_IN_TEXT = 1e-6  # relative: text may hold six digits only
 
 
 def check_model(
-    model: Reconstruction, scribe: FindingWriter, evaluation: Evaluation = NOTHING, num_held_out: int = 0
+    model: Reconstruction, scribe: FindingWriter, evaluation: Evaluation, num_held_out: int
 ) -> Iterator[AuditFinding]:
     """Yield what is wrong with the images and points of a model that was read with its tracks.
 

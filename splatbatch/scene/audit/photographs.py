@@ -57,6 +57,7 @@ _PIXELS_PER_BYTE, _HEAD = 250, 400
 """A PNG of one colour has a byte for 1000 pixels of 8 bits; a mask with fewer bytes than this is decoded."""
 _MOST_DECODED, _SOME_DECODED = 64, 8  # of those that may be of one colour; of all, evenly taken
 _MOST_IGNORED = 0.98  # share of a photograph
+_NO_PARTNER = "the last ones have no partner"
 FIX = "splatbatch verify-dims --fix {} --out DIR"
 _SCALE = f"If they were resized: {FIX.format('scale')}."
 _CROP = f"If they were cropped: {FIX.format('crop')}."
@@ -177,16 +178,10 @@ def _check_shift(
     message = (
         f"{len(copies)} files beside {len(originals)} in {images.name}/: {_spell(lacks, 'lacks')}{_spell(extra, 'has')}"
     )
-    message += _first_pair(originals, copies)
+    unlike = next((pair for pair in zip(originals, copies, strict=False) if _stem(pair[0]) != _stem(pair[1])), None)
+    message += "by position, {} is paired with {}".format(*map(shown, unlike)) if unlike else _NO_PARTNER
     remedy = f"Make {sibling.name}/ again from {images.name}/, or remove it; pair by name, never by position."
     yield scribe.note("shifted_pairing", f"{sibling.name}/", message, remedy)
-
-
-def _first_pair(originals: list[str], copies: list[str]) -> str:
-    for original, copy in zip(originals, copies, strict=False):
-        if _stem(original) != _stem(copy):
-            return f"by position, {shown(original)} is paired with {shown(copy)}"
-    return "the last ones have no partner"
 
 
 def _spell(stems: list[str], verb: str) -> str:
@@ -320,7 +315,9 @@ def check_sizes(
             if pair not in relations:
                 relations[pair] = relate(*pair)
             if relations[pair] not in {SameSize(), as_meant}:
-                yield _deviation(shot, shot.header, relations[pair], scribe)
+                kind, what, remedy = _describe(relations[pair], shot.header)
+                sizes = f"{size_text(shot.header.size)}, but camera {shot.camera.id} says {size_text(camera)}"
+                yield scribe.note(kind, shown(shot.image.name), f"{sizes}: {what}", remedy)
 
 
 def _row(patch: str, shots: list[AuditedImage]) -> CameraRow:
@@ -364,13 +361,6 @@ def _differ(one: CameraRow, other: CameraRow, axis: int) -> bool:
 def _camera_named(row: CameraRow) -> str:
     folders = ", ".join(f"{shown(prefix)}/" for prefix in row.prefixes if prefix)
     return f"camera {row.camera_id}" + (f" ({folders})" if folders else "")
-
-
-def _deviation(shot: AuditedImage, photo: ImageHeader, relation: Relation, scribe: FindingWriter) -> AuditFinding:
-    camera = shot.camera
-    kind, what, remedy = _describe(relation, photo)
-    message = f"{size_text(photo.size)}, but camera {camera.id} says {size_text((camera.width, camera.height))}: {what}"
-    return scribe.note(kind, shown(shot.image.name), message, remedy)
 
 
 def _describe(relation: Relation, photo: ImageHeader) -> tuple[str, str, str]:

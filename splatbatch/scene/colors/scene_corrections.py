@@ -39,6 +39,7 @@ LEAST_SHARING = 4
 """Photographs that a lens needs, in the mean, before each has a vignetting of its own."""
 FIELD_DIGITS = 3
 """A field is right within some percent: a tenth of one is rounding."""
+_COUNTING = "tracks that are neither dark, clipped nor masked"
 OUTLIER = 1.2
 """Times brighter, or darker, than its neighbours: such a photograph is named."""
 
@@ -126,9 +127,9 @@ def _solved(
     linked = link(everything.only(~is_held[everything.photo]))
     is_in = linked.group >= 0
     if is_in.sum() < 2:
-        return SceneCorrections(
-            left_alone=alone | _unusable(shots, everything, is_in), problem=_why_unusable(everything)
-        )
+        most = int(np.bincount(everything.photo).max(initial=0))
+        problem = f"no two photographs have {LEAST} observations in {_COUNTING} ({most})"
+        return SceneCorrections(left_alone=alone | _unusable(shots, everything, is_in), problem=problem)
     found = _by_group(linked)
     if is_held.any():
         found, is_in = settle_later(everything, found, is_in, LEAST)
@@ -228,18 +229,12 @@ def _coefficients(values: Floats) -> tuple[float, ...]:
 
 def _unusable(shots: list[TrackedPhoto], seen: ColorObservations, is_in: NDArray[np.bool_]) -> dict[str, str]:
     counts = np.bincount(seen.photo, minlength=len(shots))
-    told = "tracks that are neither dark, clipped nor masked"
     why = "shares too few points with the others"
     return {
-        shot.name: _too_few(int(count), told) if count < LEAST else why
+        shot.name: _too_few(int(count), _COUNTING) if count < LEAST else why
         for shot, count, has_tone in zip(shots, counts, is_in, strict=True)
         if not has_tone
     }
-
-
-def _why_unusable(seen: ColorObservations) -> str:
-    most = int(np.bincount(seen.photo).max(initial=0))
-    return f"no two photographs have {LEAST} observations in tracks that are neither dark, clipped nor masked ({most})"
 
 
 def _outliers(

@@ -46,7 +46,6 @@ _OFF = 0.004  # of the longer side: epipolar distance that passes
 _LEAST_BASELINE = 1e-6
 _NEAR = 0.03  # of the longer side: a point's pixel counts as that of a match
 _SAME_DEPTH = (0.5, 2.0)
-Posed = Callable[[PosedPhoto], PosedPhoto]
 _CHECKED, _NEIGHBOURS, _EACH = 6, 3, 12
 """Photographs whose pairs are matched as a check, pairs of each; and pairs of each where points are wanted."""
 _CHECK_S = 300.0
@@ -281,7 +280,9 @@ def judge(shots: Sequence[PosedPhoto], matched: Sequence[PhotographMatch]) -> Po
     if agreement >= AGREES:
         return PoseVerdict(len(shares), agreement)
     for words, change in _CAUSES.items():
-        changed = {index: change(shots[index]) for one in telling for index in (one.first, one.second)}
+        used = {index: shots[index] for one in telling for index in (one.first, one.second)}
+        poses = {index: change(shot.rotation, shot.center) for index, shot in used.items()}
+        changed = {index: replace(used[index], rotation=pose[0], center=pose[1]) for index, pose in poses.items()}
         tried = [share for one in telling if (share := _share(one, changed)) is not None]
         if tried and float(np.median(tried)) >= AGREES:
             return PoseVerdict(len(shares), agreement, words)
@@ -293,34 +294,26 @@ def _is_telling(one: PhotographMatch, shots: Sequence[PosedPhoto]) -> bool:
     return len(one.here) >= LEAST_MATCHES and all(shots[at].camera.has_center for at in (one.first, one.second))
 
 
-def _turned(change: Callable[[Floats, Floats], tuple[Floats, Floats]]) -> Posed:
-    def changed(shot: PosedPhoto) -> PosedPhoto:
-        rotation, center = change(shot.rotation, shot.center)
-        return replace(shot, rotation=rotation, center=center)
-
-    return changed
-
-
-_CAUSES: dict[str, Posed] = {
-    "the camera axes are OpenCV's (y down, looking along z), OpenGL's are meant (y up, looking along -z)": _turned(
+_CAUSES: dict[str, Callable[[Floats, Floats], tuple[Floats, Floats]]] = {
+    "the camera axes are OpenCV's (y down, looking along z), OpenGL's are meant (y up, looking along -z)": (
         lambda rotation, center: (OPENGL @ rotation, center)
     ),
-    "the matrices lead from the world to the camera, the inverse is meant": _turned(
+    "the matrices lead from the world to the camera, the inverse is meant": (
         lambda rotation, center: (rotation.T, -rotation @ center)
     ),
-    "the matrices lead from the world to the camera, with OpenCV's axes; the inverse is meant, with OpenGL's": _turned(
+    "the matrices lead from the world to the camera, with OpenCV's axes; the inverse is meant, with OpenGL's": (
         lambda rotation, center: (rotation.T @ OPENGL, -OPENGL @ rotation @ center)
     ),
-    "the matrices lead from the world to the camera, with OpenGL's axes; the inverse is meant": _turned(
+    "the matrices lead from the world to the camera, with OpenGL's axes; the inverse is meant": (
         lambda rotation, center: (OPENGL @ rotation.T @ OPENGL, -OPENGL @ rotation @ center)
     ),
-    "the world is mirrored along x: places are, rotations are not": _turned(
+    "the world is mirrored along x: places are, rotations are not": (
         lambda rotation, center: (rotation, center * (-1, 1, 1))
     ),
-    "the world is mirrored along y: places are, rotations are not": _turned(
+    "the world is mirrored along y: places are, rotations are not": (
         lambda rotation, center: (rotation, center * (1, -1, 1))
     ),
-    "the world is mirrored along z: places are, rotations are not": _turned(
+    "the world is mirrored along z: places are, rotations are not": (
         lambda rotation, center: (rotation, center * (1, 1, -1))
     ),
 }
@@ -396,11 +389,6 @@ def _beside(shot: PosedPhoto, points: Floats, pixels: Floats, depths: Floats) ->
     return theirs[is_seen][index[close]] / depths[close]
 
 
-def is_same_depth(ratio: float) -> bool:
-    """Return whether points and photographs agree in depth."""
-    return _SAME_DEPTH[0] <= ratio <= _SAME_DEPTH[1]
-
-
 def check_poses(capture: SourceCapture, folder: Path, log: ImportLog) -> None:
     """Match a few pairs of photographs and see that they fit poses and points."""
     try:
@@ -412,7 +400,7 @@ def check_poses(capture: SourceCapture, folder: Path, log: ImportLog) -> None:
     if capture.cloud is None or log.num_mistakes:
         return
     ratio = depth_ratio(capture.shots, capture.cloud, matched)
-    if ratio is not None and not is_same_depth(ratio):
+    if ratio is not None and not _SAME_DEPTH[0] <= ratio <= _SAME_DEPTH[1]:
         what = f"its points lie {ratio:.3g} times as far from the cameras as the photographs show"
         log.mistake(capture.cloud.origin, what, "Points and poses are in different units: export both in the same.")
 

@@ -176,6 +176,12 @@ class ImportLog:
         if what not in self.left_out:
             self.left_out.append(what)
 
+    def leave_out_unused(self, poses: Sequence[str], photographs: Sequence[str]) -> None:
+        """Note poses without a photograph, and photographs without a pose, if there are any."""
+        for names, noun, lacking in ((poses, "pose", "photograph"), (photographs, "photograph", "a pose")):
+            if names:
+                self.leave_out(f"{plural(len(names), noun)} without {lacking}: {some(names)}")
+
     @property
     def num_mistakes(self) -> int:
         """Return how many mistakes there are."""

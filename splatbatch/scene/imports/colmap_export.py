@@ -85,23 +85,19 @@ def _images(path: Path, log: ImportLog) -> tuple[list[Image], dict[int, Points2D
         return binary.read_images(path), binary.read_points2d(path)
     try:
         images, keypoints = text.read_images(path), text.read_points2d(path)
-        if not _lacks_lines(path, len(images)):
+        # if every line is an image, every other image passed for a line of keypoints
+        are_images = [_is_image(line) for _, line in text.entries(path)]
+        if len(are_images) <= len(images) or not all(are_images):
             return images, keypoints
     except ModelError as error:
         try:
-            images = _one_line_each(path)
+            images = [text.read_image(path, number, line) for number, line in text.entries(path)]
         except ModelError:
             raise error from None
     else:
-        images = _one_line_each(path)
+        images = [text.read_image(path, number, line) for number, line in text.entries(path)]
     log.convert(f"{path.name} has one line for each image instead of two: there are no keypoints")
     return images, {}
-
-
-def _lacks_lines(path: Path, num_images: int) -> bool:
-    """Return whether every line is an image, so that every other image passed for a line of keypoints."""
-    are_images = [_is_image(line) for _, line in text.entries(path)]
-    return len(are_images) > num_images and all(are_images)
 
 
 def _is_image(line: bytes) -> bool:
@@ -114,10 +110,6 @@ def _is_image(line: bytes) -> bool:
     except ValueError:  # a name is no number
         return len(fields) == 10 and abs(sum(value * value for value in quat) - 1) < 0.01
     return False
-
-
-def _one_line_each(path: Path) -> list[Image]:
-    return [text.read_image(path, number, line) for number, line in text.entries(path)]
 
 
 def _points(path: Path, log: ImportLog) -> Points | None:
@@ -191,8 +183,7 @@ def read(folder: Path, options: ImportOptions, log: ImportLog) -> SourceCapture 
         return None
     posed = {shot.name for shot in shots}
     others = [name for name in photographs_below(place) if name not in posed] if place.is_dir() else []
-    if others:
-        log.leave_out(f"{plural(len(others), 'photograph')} without a pose: {some(others)}")
+    log.leave_out_unused((), others)
     reference, crs = _georeference(folder, log)
     world = "the world of the export"
     return SourceCapture("COLMAP export", shots, _cloud(export, folder, log), world, crs, reference)
@@ -253,12 +244,12 @@ def _shots(
         elif options.skips_missing:
             missing.append(image.name)
         else:
-            log.mistake(where, _lack(place, folder), _MISSING)
+            similar = f"; there is {place.similar}" if isinstance(place, MissingPhotograph) and place.similar else ""
+            log.mistake(where, f"no such photograph below {folder}{similar}", _MISSING)
     renamed = [image.name for image, own in found if image.name != own]
     if renamed:
         log.convert(f"{plural(len(renamed), 'photograph')} found under another name: {some(renamed)}")
-    if missing:
-        log.leave_out(f"{plural(len(missing), 'pose')} without photograph: {some(missing)}")
+    log.leave_out_unused(missing, ())
     shots = (_shot(image, folder / own, own, cameras.get(image.camera_id), export) for image, own in found)
     return tuple(shot for shot in shots if shot)
 
@@ -280,11 +271,6 @@ def _own_name(place: Location, name: str) -> str:
             return place.actual
         case MissingPhotograph():  # a name without suffix is what it begins with
             return place.elsewhere or (place.similar if not PurePosixPath(name).suffix else "")
-
-
-def _lack(place: Location, folder: Path) -> str:
-    similar = f"; there is {place.similar}" if isinstance(place, MissingPhotograph) and place.similar else ""
-    return f"no such photograph below {folder}{similar}"
 
 
 def _cloud(export: Export, folder: Path, log: ImportLog) -> PointCloud | None:

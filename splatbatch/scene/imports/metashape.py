@@ -277,12 +277,6 @@ class PhotographIndex:
         return sorted(found)
 
 
-def folder_beside(path: Path) -> Path:
-    """Return where photographs of an export are looked for: images/ or photos/ beside it, else its own folder."""
-    beside = (path.parent / name for name in ("images", "Images", "photos", "Photos"))
-    return next((folder for folder in beside if folder.is_dir()), path.parent)
-
-
 def _photographs(folder: Path) -> Iterator[str]:
     seen = 0
     for parent, folders, files in os.walk(folder):
@@ -386,14 +380,10 @@ def _lens(terms: Mapping[str, float], bend: str, size: Size) -> Lens | None:
 
 def _terms(calibration: Element) -> tuple[dict[str, float], list[str]]:
     """Return the terms of a calibration, those that are not written 0, and the keys of those that are no numbers."""
-    terms, broken = dict.fromkeys(_TERMS, 0.0), []
-    for key in _TERMS:
-        element = calibration.find(key)
-        if element is not None:
-            values = numbers(element, 1)
-            terms[key] = float(values[0]) if values is not None else 0.0
-            broken += [] if values is not None else [key]
-    return terms, broken
+    written = {key: numbers(one, 1) for key in _TERMS if (one := calibration.find(key)) is not None}
+    terms = {key: float(values[0]) for key, values in written.items() if values is not None}
+    broken = [key for key, values in written.items() if values is None]
+    return dict.fromkeys(_TERMS, 0.0) | terms, broken
 
 
 def _size(element: Element | None) -> Size | None:
@@ -449,7 +439,9 @@ def read(path: Path, options: ImportOptions, log: ImportLog) -> SourceCapture | 
     """Return what the file says; None where mistakes leave nothing to go on with."""
     try:
         document = read_document(path)
-        photographs = PhotographIndex(options.images or folder_beside(path))
+        beside = (path.parent / name for name in ("images", "Images", "photos", "Photos"))
+        usual = next((folder for folder in beside if folder.is_dir()), path.parent)
+        photographs = PhotographIndex(options.images or usual)
     except SceneError as error:
         log.mistake(path.name, error.message.removeprefix(f"{path}: "), error.hint)
         return None
@@ -606,8 +598,5 @@ class _PoseFinder:
 
     def tell_others(self) -> None:
         """Say which photographs have no pose, and which poses no photograph."""
-        if self._missing:
-            self._log.leave_out(f"{plural(len(self._missing), 'pose')} without photograph: {some(self._missing)}")
         others = [name for name in self._photographs.names if name not in self._taken]
-        if others:
-            self._log.leave_out(f"{plural(len(others), 'photograph')} without a pose: {some(others)}")
+        self._log.leave_out_unused(self._missing, others)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -59,7 +58,9 @@ def find_sources(path: Path) -> list[ImportSource]:
     found = []
     if documents := find_documents(path):
         found.append(ImportSource("transforms", tuple(documents)))
-    found += [ImportSource("metashape", (file,)) for file in _metashape_files(path)]
+    files = [path] if path.is_file() else sorted(path.glob("*.xml"))
+    xml = (file for file in files if file.suffix.lower() == ".xml" and (path.is_file() or _is_metashape(file)))
+    found += [ImportSource("metashape", (file,)) for file in xml]
     folder = path if path.is_dir() else path.parent
     is_model_file = (
         path.is_file() and path.stem in ("cameras", "images", "points3D") and path.suffix in (".txt", ".bin")
@@ -68,13 +69,6 @@ def find_sources(path: Path) -> list[ImportSource]:
         exports = (folder / name for name in (_EXPORTS if path.is_dir() else (".",)))
         found += [ImportSource("colmap", (export,)) for export in exports if suffix_of(export)][:1]
     return found
-
-
-def _metashape_files(path: Path) -> Iterator[Path]:
-    files = [path] if path.is_file() else sorted(path.glob("*.xml"))
-    for file in files:
-        if file.suffix.lower() == ".xml" and (path.is_file() or _is_metashape(file)):
-            yield file
 
 
 def _is_metashape(file: Path) -> bool:

@@ -578,8 +578,7 @@ def read(paths: list[Path], options: ImportOptions, log: ImportLog) -> SourceCap
     reader = FrameReader(options.images, log, skips_missing=options.skips_missing)
     undone = [_undone(each, log) for each in found]
     frames = [frame for each in found for frame in reader.read(each)]
-    if reader.missing:
-        log.leave_out(f"{plural(len(reader.missing), 'pose')} without photograph: {some(reader.missing)}")
+    log.leave_out_unused(reader.missing, ())
     shots = _shots(frames, dict(zip(map(id, found), undone, strict=True)), log)
     for each in found:
         _tell_keys(each, log)
@@ -691,5 +690,4 @@ def _tell_unposed(found: Sequence[TransformsFile], frames: Sequence[TransformsFr
     others = []
     for folder in sorted(folders):
         others += [name for name in photographs_below(folder) if (folder / name).absolute() not in posed]
-    if others:
-        log.leave_out(f"{plural(len(others), 'photograph')} without a pose: {some(sorted(set(others)))}")
+    log.leave_out_unused((), sorted(set(others)))
