@@ -6,13 +6,16 @@ import shutil
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from splatbatch.reconstruction.pairs import Pair, needs_likeness, pairs_of
 from splatbatch.reconstruction.stage import DATABASE, StageAttempt, device, gpu_options, open_database
+
+if TYPE_CHECKING:
+    import pycolmap
 
 PAIRS = "pairs.npy"
 AT_ONCE = 64
@@ -103,7 +106,7 @@ def descriptors(work: StageAttempt) -> Iterator[NDArray[np.float32]]:
                     yield np.zeros((0, 128), np.float32) if data is None else data.reshape(-1, 128) / np.float32(512)
 
 
-def two_views(database: Any) -> Iterator[tuple[Pair, int]]:
+def two_views(database: pycolmap.Database) -> Iterator[tuple[Pair, int]]:
     """Yield the pairs of a database that fit together, with the number of their matches."""
     import pycolmap
 
