@@ -20,8 +20,7 @@ from splatbatch.output.ledger import Tail
 from splatbatch.output.records.run import WorkerRecord
 from splatbatch.output.submissions import Submission
 from splatbatch.output.workers import LOCAL, Watcher
-from splatbatch.run import context as nights
-from splatbatch.run.context import RunContext, RunResult, metrics, people
+from splatbatch.run.context import RunContext, RunResult, RunSummary
 from splatbatch.run.detach import work_command
 from splatbatch.run.follow_ups import After, Show
 from splatbatch.run.inspection import not_inspected
@@ -43,7 +42,7 @@ MOST_IDLE = 2
 """So often in a row workers may end without having ended an attempt; then it makes no sense to ask for more."""
 
 
-def train_elsewhere(batch: Batch, show: Show, after: After, *, verify: bool) -> nights.RunSummary:
+def train_elsewhere(batch: Batch, show: Show, after: After, *, verify: bool) -> RunSummary:
     """Have workers train what is not trained, follow them, and do what follows.
 
     Args:
@@ -60,7 +59,7 @@ def train_elsewhere(batch: Batch, show: Show, after: After, *, verify: bool) -> 
     if said := training.start():
         print_err(said)
     with Interruption() as interruption:
-        with RunContext.open(batch, interruption, show, (metrics, people)) as night:
+        with RunContext.open(batch, interruption, show) as night:
             if said:
                 training.follow(night)
             night.shown.forget()

@@ -6,7 +6,7 @@ import contextlib
 import errno
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -128,10 +128,10 @@ class RunContext:
         batch: Batch,
         interruption: Interruption,
         show: Show,
-        told: Sequence[Callable[[Batch, FreshnessChecker], Sink]],
         claims: Claims | None = None,
         *,
         worker: str = LOCAL,
+        tracks: bool = False,
     ) -> Iterator[RunContext]:
         """Show a batch to its end; all of it, whatever of it is trained.
 
@@ -139,13 +139,15 @@ class RunContext:
             batch: that is trained.
             interruption: what may end it.
             show: hears of what is made.
-            told: make what else hears of it.
             claims: ours; None: others train it.
-            worker: our name.
+            worker: our name; `train` notifies people, each writes metrics.prom.
+            tracks: attempts are written into MLflow, if the YAML asks for it.
         """
         whole = batch.whole()
         shown = whole.standing()
-        sinks, contents = Sinks([make(batch, shown) for make in told]), ContentHasher(batch)
+        people = [Notifier(batch.config.notify, batch.output, whole.names, shown)] if worker == LOCAL else []
+        metrics = MetricsFile(batch.output, whole.names, shown, "" if worker == LOCAL else worker)
+        sinks, contents = Sinks([metrics, *([tracking(batch)] if tracks else []), *people]), ContentHasher(batch)
         with ConsoleListener(batch.output, whole.names, shown) as console:
             night = cls(batch, interruption, show, shown, console, sinks, contents, claims)
             if claims:
@@ -218,19 +220,8 @@ def status(batch: Batch, standing: FreshnessChecker | None = None) -> tuple[Patc
     return read_status(batch.output, batch.names, standing=standing or batch.standing())
 
 
-def metrics(batch: Batch, shown: FreshnessChecker, worker: str = "") -> Sink:
-    """Return what writes metrics.prom."""
-    return MetricsFile(batch.output, batch.whole().names, shown, worker)
-
-
-def people(batch: Batch, shown: FreshnessChecker) -> Sink:
-    """Return what notifies people."""
-    return Notifier(batch.config.notify, batch.output, batch.whole().names, shown)
-
-
-def tracking(batch: Batch, _: FreshnessChecker) -> Sink:
+def tracking(batch: Batch) -> Sink:
     """Return what writes attempts into MLflow, if that is asked for."""
-
     if not (wanted := batch.config.tracking).mlflow:
         return Sink()
     from splatbatch.monitor.mlflow_runs import MlflowSink

@@ -18,7 +18,7 @@ from splatbatch.outcome import Failed, Outcome
 from splatbatch.output.claims import Claims
 from splatbatch.output.events import Notice
 from splatbatch.output.workers import LOCAL, Watcher
-from splatbatch.run.context import RunContext, RunResult, RunSummary, metrics, people, tracking
+from splatbatch.run.context import RunContext, RunResult, RunSummary
 from splatbatch.run.decide import (
     Decisions,
     TrainOptions,
@@ -81,7 +81,7 @@ def _train_here(batch: Batch, options: TrainOptions, show: Show, after: After) -
         hold = partial(lock_output, batch.output, batch.plan_hash, print_err)
         with (
             create_and_lock(batch, interruption, hold) as ours,
-            RunContext.open(batch, interruption, show, (metrics, tracking, people), ours) as night,
+            RunContext.open(batch, interruption, show, ours, tracks=True) as night,
         ):
             worker = BatchWorker(night, options, ours, Watcher(batch.output))
             try:

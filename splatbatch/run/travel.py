@@ -11,7 +11,7 @@ from splatbatch.errors import StoreError
 from splatbatch.isolated import WaitHooks
 from splatbatch.monitor.messages import log_line, print_err
 from splatbatch.output.ledger import Ledger
-from splatbatch.run.context import RunContext, RunResult, RunSummary, metrics, people, status
+from splatbatch.run.context import RunContext, RunResult, RunSummary, status
 from splatbatch.run.decide import (
     TrainOptions,
     assess_and_audit,
@@ -88,7 +88,7 @@ def adopt(batch: Batch, url: str, show: Show, *, watch: bool) -> RunSummary:
     with Interruption() as interruption:
         with (
             lock_output(batch.output, batch.plan_hash, print_err) as ours,
-            RunContext.open(batch, interruption, show, (metrics, people), ours) as night,
+            RunContext.open(batch, interruption, show, ours) as night,
         ):
             hooks = WaitHooks(night.tick, interruption.reason, log_line)
             HomeSide(batch, url, night.ledger, hooks).follow(packs=False, watch=watch)

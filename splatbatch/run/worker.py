@@ -25,7 +25,7 @@ from splatbatch.output.records.attempt import Claim
 from splatbatch.output.submissions import open_submissions
 from splatbatch.output.workers import Watcher, WorkerFile
 from splatbatch.run.cluster_workers import AGAIN
-from splatbatch.run.context import RunContext, RunSummary, metrics, status, write_the_report
+from splatbatch.run.context import RunContext, RunSummary, status, write_the_report
 from splatbatch.run.decide import TrainOptions, refresh_states_if_possible, restore_missing_products
 from splatbatch.run.follow_ups import FinishedBatch, Show, publish_as_configured, run_follow_ups
 from splatbatch.run.inspection import not_inspected, patches_to_inspect
@@ -68,8 +68,7 @@ def work(
             require_same_plan(watcher, presence.record, presence.heartbeat, log_line)
             name, before = presence.record.worker, done_before(batch)
             claims = Claims(batch.output, presence, watcher.is_dead)
-            told = (partial(metrics, worker=name),)
-            with RunContext.open(batch, interruption, show, told, claims, worker=name) as night:
+            with RunContext.open(batch, interruption, show, claims, worker=name) as night:
                 times = TimeLeft.of(batch, for_s)
                 worker = JoinedWorker(night, options, claims, watcher, name, times, reopen=reopen)
                 run = worker.rounds(batch)
