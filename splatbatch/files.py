@@ -246,6 +246,16 @@ def read_record(path: Path) -> Record | None:
     return record
 
 
+@contextlib.contextmanager
+def opened(path: Path, flags: int, mode: int = 0o644) -> Iterator[int]:
+    """Give the descriptor of a file that is opened by open(2), and close it."""
+    descriptor = os.open(path, flags, mode)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
 def append_line(path: Path, record: Mapping[str, Any], *, durable: bool = True) -> None:
     """Append one JSON line by a single write; `durable` waits until the disk has it.
 
@@ -253,8 +263,7 @@ def append_line(path: Path, record: Mapping[str, Any], *, durable: bool = True) 
     A line that does not fit on a full disk is taken back and is an OSError.
     """
     line = json.dumps(record, allow_nan=False).encode() + b"\n"
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
-    try:
+    with opened(path, os.O_RDWR | os.O_CREAT | os.O_APPEND) as descriptor:
         size = os.fstat(descriptor).st_size
         if size and os.pread(descriptor, 1, size - 1) != b"\n":
             line = b"\n" + line
@@ -263,8 +272,6 @@ def append_line(path: Path, record: Mapping[str, Any], *, durable: bool = True) 
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
         if durable:
             os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def read_lines(path: Path, mentions: Sequence[str] = ()) -> Iterator[Record]:
@@ -388,9 +395,5 @@ def abandoned_files(path: Path) -> list[Path]:
 
 def sync_folder(folder: Path) -> None:
     """Make a rename durable; file systems that cannot sync a folder are left alone."""
-    with contextlib.suppress(OSError):
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+    with contextlib.suppress(OSError), opened(folder, os.O_RDONLY) as descriptor:
+        os.fsync(descriptor)

@@ -31,7 +31,7 @@ from splatbatch.errors import NotMadeError, SplatbatchError
 from splatbatch.files import MIB
 from splatbatch.json_text import parse
 from splatbatch.outcome import COLLECT, HANGS, INTERNAL_FAULT, NOT_MADE, UNWRITABLE, Diagnosis
-from splatbatch.processes import die_with_parent, kernel_file, stat_of
+from splatbatch.processes import die_with_parent, kernel_file, redirect_to_null, stat_of
 
 Item = TypeVar("Item")
 Call = Callable[[Item], Any]
@@ -395,9 +395,7 @@ def _step_aside(there: int, parent: int, *, is_low: bool, orders: int | None) ->
     for default in (signal.SIGTERM, signal.SIGHUP, signal.SIGALRM):
         signal.signal(default, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to hear
-    nowhere = os.open(os.devnull, os.O_RDWR)
-    for number in (0, 1, 2):
-        os.dup2(nowhere, number)
+    redirect_to_null(0, 1, 2)
     if orders is not None:
         orders = fcntl.fcntl(orders, fcntl.F_DUPFD, ORDERS)  # out of the way of the pipe
     os.dup2(there, _PIPE)

@@ -41,6 +41,14 @@ def die_with_parent(sig: int, parent: int) -> None:
         os._exit(1)
 
 
+def redirect_to_null(*descriptors: int) -> None:
+    """Lead descriptors of ours to /dev/null."""
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for one in descriptors:
+        os.dup2(nowhere, one)
+    os.close(nowhere)
+
+
 def adopt_orphans() -> None:
     """Become the parent of every orphaned descendant, so that a grandchild in its own session cannot escape."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)

@@ -17,6 +17,8 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
+from splatbatch.processes import redirect_to_null
+
 OWN_DESCRIPTOR = "/proc/self/fd/{}"
 """Opened anew, a pipe or a terminal has flags of its own: O_NONBLOCK set there changes nothing for who shares it."""
 MOST_PENDING_BYTES = 1 << 16
@@ -189,8 +191,5 @@ def is_of_dead_terminal(error: OSError) -> bool:
 
 def discard_output() -> None:
     """Let what is still to be written to stdout and stderr be discarded: its reader is gone."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    for descriptor in (1, 2):
-        with suppress(OSError):
-            os.dup2(nowhere, descriptor)
-    os.close(nowhere)
+    with suppress(OSError):
+        redirect_to_null(1, 2)

@@ -142,11 +142,8 @@ def open_claim(output: OutputFolder, task: str) -> WorkerRecord | None:
 
 def open_claims(output: OutputFolder) -> dict[str, str]:
     """Return the tasks that are claimed and not finished, each with the name of its worker."""
-    found = {}
-    for task in sorted(names_in(str(output.claims))):
-        if task[0] != "." and (owner := open_claim(output, task)):
-            found[task] = owner.worker
-    return found
+    tasks = [name for name in sorted(names_in(str(output.claims))) if name[0] != "."]
+    return {task: owner.worker for task in tasks if (owner := open_claim(output, task))}
 
 
 MOST_LINES = 8

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from splatbatch.files import MOST_JSON_BYTES, names_in, read_regular
+from splatbatch.files import MOST_JSON_BYTES, names_in, opened, read_regular
 
 
 def create_once(source: Path, target: Path) -> bool:
@@ -40,12 +40,9 @@ def numbers_in(folder: str | Path, suffix: str = "") -> Iterator[int]:
 def _copied_once(source: Path, target: Path) -> bool:
     content = read_regular(source, MOST_JSON_BYTES)
     try:
-        descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+        with opened(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL) as descriptor:
+            os.write(descriptor, content)
+            os.fsync(descriptor)
+        return True
     except FileExistsError:
         return False
-    try:
-        os.write(descriptor, content)
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-    return True

@@ -230,11 +230,10 @@ def record_rejections(looked: Decisions, ledger: Ledger, *, verify: bool) -> Map
 
 def record_unreadable_tasks(looked: Decisions, ledger: Ledger) -> Mapping[str, Outcome]:
     """Write the tasks that could not be examined into the ledger; return their outcomes."""
-    found = {}
+    failed = {name: Failed(fault.diagnosis) for name, fault in looked.faults.items()}
     for name, fault in looked.faults.items():
-        found[name] = failed = Failed(fault.diagnosis)
-        ledger.write(AttemptEnded.of(name, 0, failed, phase=fault.diagnosis.phase, traceback=fault.traceback))
-    return found
+        ledger.write(AttemptEnded.of(name, 0, failed[name], phase=fault.diagnosis.phase, traceback=fault.traceback))
+    return failed
 
 
 def restore_missing_products(batch: Batch, ledger: Ledger, patience: WaitHooks) -> None:

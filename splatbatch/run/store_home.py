@@ -37,7 +37,7 @@ from splatbatch.tasks.shared_decisions.decisions import is_trained_otherwise
 from splatbatch.tasks.task import Task, TrainTask
 from splatbatch.text import list_some, plural
 from splatbatch.transfer import blobs, courier, exchange
-from splatbatch.transfer.blobs import FileRef, NewFile
+from splatbatch.transfer.blobs import FileRef
 from splatbatch.transfer.bundle import Bundle, bundle_of
 from splatbatch.transfer.exchange import (
     BUNDLES,
@@ -186,7 +186,7 @@ class HomeSide:
             packed[task.name] = next((name for name in live if replace(ours[name], number=bundle.number) == bundle), "")
             if not packed[task.name]:
                 name, manifest = exchange.bundle_file(bundle)
-                self._put([manifest])
+                self.courier.ask(blobs.put, [manifest])
                 packed[task.name], self.bundles[name] = name, bundle
             self._close(
                 (name for name in ours if name != packed[task.name] and seen.state(name).is_open), "packed anew"
@@ -273,10 +273,7 @@ class HomeSide:
 
     def _close(self, names: Iterable[str], why: str) -> None:
         """Tell workers that bundles are not wanted any more: none takes them, and one that trains them stops."""
-        self._put([(f"{CLOSED}/{name}", why.encode()) for name in names])
-
-    def _put(self, files: list[NewFile]) -> None:
-        self.courier.ask(blobs.put, files)
+        self.courier.ask(blobs.put, [(f"{CLOSED}/{name}", why.encode()) for name in names])
 
     def _put_bundles(self, tasks: Sequence[Task], there: set[str]) -> Iterator[tuple[Task, Bundle]]:
         """Put what bundles of tasks need into the store, but for the blobs that are there; yield the bundles."""
@@ -284,7 +281,9 @@ class HomeSide:
         call = partial(_packed, self.name, self.is_retry)
         for (task, _), found in answers(isolated.start(call, follows), self.hooks):
             record, paths = found.result("pack")
-            self._put([(blobs.blob(sha256), Path(path)) for sha256, path in paths.items() if sha256 not in there])
+            self.courier.ask(
+                blobs.put, [(blobs.blob(sha256), Path(path)) for sha256, path in paths.items() if sha256 not in there]
+            )
             there |= paths.keys()
             yield task, Bundle.from_record(record)
 
@@ -316,7 +315,7 @@ class HomeSide:
                     ours = self._adopt_attempt(name, one, bundle, returned, task)
         except StoreError as error:  # it counts for nothing, so that its task is trained again
             self.hooks.tell(f"{bundle.task}: a result in the store is refused: {name}: {error.message}")
-            self._put([(f"{RESULTS}/{name}{REFUSED}", error.message.encode())])
+            self.courier.ask(blobs.put, [(f"{RESULTS}/{name}{REFUSED}", error.message.encode())])
             return False
         self.whole.add(name)
         adopt_task(self.batch, task, self.ledger, self.endings, self.hooks.tick)

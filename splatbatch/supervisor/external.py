@@ -209,7 +209,7 @@ class TooSlow(Exception):
 
 
 @contextmanager
-def time_limit(seconds: float = BUDGET_S) -> Iterator[None]:
+def time_limit() -> Iterator[None]:
     """Raise `TooSlow` within a block that takes too long; the re module looks for signals while it searches.
 
     In the main thread only, where Python runs handlers of signals: the parent and the supervisor have no other.
@@ -219,7 +219,7 @@ def time_limit(seconds: float = BUDGET_S) -> Iterator[None]:
         raise TooSlow
 
     before = signal.signal(signal.SIGALRM, ring)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    signal.setitimer(signal.ITIMER_REAL, BUDGET_S)
     try:
         yield
     finally:

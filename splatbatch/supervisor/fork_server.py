@@ -75,9 +75,7 @@ def _introduced(path: str, parent: int) -> bool:
         return False
     processes.die_with_parent(signal.SIGTERM, parent)
     os.write(CHANNEL, str(os.getpid()).encode())
-    nowhere = os.open(os.devnull, os.O_RDWR)
-    os.dup2(nowhere, CHANNEL)
-    os.close(nowhere)
+    processes.redirect_to_null(CHANNEL)
     return True
 
 
