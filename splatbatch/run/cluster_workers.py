@@ -59,21 +59,21 @@ def train_elsewhere(batch: Batch, show: Show, after: After, *, verify: bool) -> 
     if said := training.start():
         print_err(said)
     with Interruption() as interruption:
-        with RunContext.open(batch, interruption, show) as night:
+        with RunContext.open(batch, interruption, show) as context:
             if said:
-                training.follow(night)
-            night.shown.forget()
+                training.follow(context)
+            context.shown.forget()
             ended = None
             if not interruption.signal:
                 inspected = not_inspected(batch.whole(), "workers do not inspect")
                 alone = partial(lock_output_alone, batch.output, batch.plan_hash, print_err)
-                ended = night.follow(RunResult(tuple(batch.names)), inspected, after, alone)
+                ended = context.follow(RunResult(tuple(batch.names)), inspected, after, alone)
         if ended is None:
             print_err(
                 "the workers keep running: follow them with `splatbatch status --watch`, end with `splatbatch cancel`"
             )
             raise Interrupted(interruption.exit_code)
-        return night.end(ended)
+        return context.end(ended)
 
 
 class ClusterTraining:
@@ -114,7 +114,7 @@ class ClusterTraining:
         jobs = handles[0] if len(handles) == 1 else f"{handles[0]} to {handles[-1]}"
         return f"{asked.record.engine}: requested {num_workers}: {jobs}; logs: {asked.path}"
 
-    def follow(self, night: RunContext) -> None:
+    def follow(self, context: RunContext) -> None:
         """Follow workers until no task is left, no worker is left, or a stop is requested.
 
         Raises:
@@ -123,23 +123,23 @@ class ClusterTraining:
         tail, outcomes = Tail(self.batch.output), Counter[str]()
         num_idle, next_look, shown = 0, 0.0, ""
         tail.skip()
-        while not night.interruption.reason():
-            outcomes += _heard(tail, night)
+        while not context.interruption.reason():
+            outcomes += _heard(tail, context)
             if time.monotonic() >= next_look:
                 self.workers.look()
                 next_look = time.monotonic() + LOOK_S
                 if (words := "; ".join(self.workers.in_words())) != shown:
-                    night.hear(Notice("workers_seen", words))
+                    context.hear(Notice("workers_seen", words))
                     shown = words
                 if not self._living() and not (self.workers.lives() and self._left()):
-                    outcomes += _heard(tail, night)
+                    outcomes += _heard(tail, context)
                     num_idle = 0 if outcomes["trained"] or outcomes["stopped"] else num_idle + 1
-                    if not self._goes_on(night, num_idle, outcomes["failed"]):
+                    if not self._goes_on(context, num_idle, outcomes["failed"]):
                         return
                     outcomes.clear()
             time.sleep(BEAT_S)
 
-    def _goes_on(self, night: RunContext, num_idle: int, num_failed: int) -> bool:
+    def _goes_on(self, context: RunContext, num_idle: int, num_failed: int) -> bool:
         """Ask for more workers if those that have ended have left something that more can do; return whether it did.
 
         Raises:
@@ -159,7 +159,7 @@ class ClusterTraining:
         if num_idle >= MOST_IDLE or (num_idle and is_for_good):
             raise ExecutorError(f"all workers ended without training a patch: {words}", hint)
         told = f"all workers ended before the batch was done; starting new ones: {words}"
-        night.hear(Notice("workers_seen", told))
+        context.hear(Notice("workers_seen", told))
         return bool(self.start())
 
     def _living(self) -> list[WorkerRecord]:
@@ -212,12 +212,12 @@ class ClusterTraining:
         return words, hint, _weight((submission, one))[0]
 
 
-def _heard(tail: Tail, night: RunContext) -> Counter[str]:
+def _heard(tail: Tail, context: RunContext) -> Counter[str]:
     """Show what workers have written down since; return the outcomes of attempts that have ended."""
     events = [event for _, event in tail.read()]
     for event in events:
-        night.hear(event)
-    night.tick()
+        context.hear(event)
+    context.tick()
     return Counter(event.outcome for event in events if isinstance(event, AttemptEnded))
 
 

@@ -149,14 +149,14 @@ class RunContext:
         metrics = MetricsFile(batch.output, whole.names, shown, "" if worker == LOCAL else worker)
         sinks, contents = Sinks([metrics, *([tracking(batch)] if tracks else []), *people]), ContentHasher(batch)
         with ConsoleListener(batch.output, whole.names, shown) as console:
-            night = cls(batch, interruption, show, shown, console, sinks, contents, claims)
+            context = cls(batch, interruption, show, shown, console, sinks, contents, claims)
             if claims:
                 listeners = (console.tell, contents.tell, sinks.tell)
-                night.ledger = Ledger(batch.output.ledger_of(worker), *listeners, generation_of=claims.generation)
-            yield night
+                context.ledger = Ledger(batch.output.ledger_of(worker), *listeners, generation_of=claims.generation)
+            yield context
             with contextlib.suppress(StopRequested, OSError):  # what a full disk did not take
-                patience = WaitHooks(night.keep, interruption.reason, print_err)
-                when_there_is_room(night.ledger.finish, batch.output.path, patience)
+                patience = WaitHooks(context.keep, interruption.reason, print_err)
+                when_there_is_room(context.ledger.finish, batch.output.path, patience)
 
     def hear(self, event: Event) -> None:
         """Hear what others have written down."""

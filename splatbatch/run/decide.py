@@ -107,8 +107,8 @@ class Decisions:
 
 def assess_and_audit(batch: Batch, options: TrainOptions, patience: WaitHooks = ENDLESS) -> Decisions:
     """Decide on the patches, and audit those that are to be trained."""
-    looked = decide(batch, options, patience)
-    return audit(looked, patience) if options.verify and looked.todo.tasks else looked
+    decisions = decide(batch, options, patience)
+    return audit(decisions, patience) if options.verify and decisions.todo.tasks else decisions
 
 
 def decide(batch: Batch, options: TrainOptions, patience: WaitHooks = ENDLESS) -> Decisions:
@@ -126,11 +126,11 @@ def decide(batch: Batch, options: TrainOptions, patience: WaitHooks = ENDLESS) -
     return Decisions(batch, options, states, faults=faults)
 
 
-def audit(looked: Decisions, patience: WaitHooks = ENDLESS) -> Decisions:
+def audit(decisions: Decisions, patience: WaitHooks = ENDLESS) -> Decisions:
     """Audit what is to be trained, by the rules of each trainer; patch by patch where that fails or hangs."""
-    call = partial(_audit, looked.todo)
+    call = partial(_audit, decisions.todo)
     audits, states, faults = list[tuple[Audit, tuple[Task, ...]]](), dict[str, str](), dict[str, TaskFault]()
-    for group in groups_of(looked.todo):
+    for group in groups_of(decisions.todo):
         found = [(group, answer(call, group, patience))]
         if not isinstance(found[0][1], Returned):
             found = [*answers(isolated.start(call, group.each(), AGAIN_S), patience)]
@@ -146,37 +146,37 @@ def audit(looked: Decisions, patience: WaitHooks = ENDLESS) -> Decisions:
             if finding := of_patch.get(task.patch.name):
                 faults[task.name] = Crashed(finding.message, finding.traceback).fault("audit")
         audits.append((merged, group.tasks))
-    return replace(looked, audits=tuple(audits), audited=states).with_faults(faults)
+    return replace(decisions, audits=tuple(audits), audited=states).with_faults(faults)
 
 
-def make_shared_decisions(looked: Decisions, patience: WaitHooks = ENDLESS) -> Decisions:
+def make_shared_decisions(decisions: Decisions, patience: WaitHooks = ENDLESS) -> Decisions:
     """Decide what the batch shares, one thing after the other; where that changes, look anew: results are stale.
 
     Raises:
         SceneError: it cannot be decided.
     """
     for what, step in STEPS.items():
-        if not any(isinstance(task, TrainTask) for task in looked.todo.tasks):
+        if not any(isinstance(task, TrainTask) for task in decisions.todo.tasks):
             break
         try:
-            said = answer(partial(_decide_one, looked), step, patience).result("settle")
+            said = answer(partial(_decide_one, decisions), step, patience).result("settle")
         except (OSError, TaskFault) as error:
             words = error.diagnosis.evidence[0] if isinstance(error, TaskFault) else str(error)
             hint = "Check each patch with `splatbatch verify-dims`, and leave out those with errors."
             raise SceneError(f"{what} could not be determined: {words}", hint) from error
         for line in said:
             log_line(line)
-        before = looked.batch
+        before = decisions.batch
         now = before.with_shared(SharedDecisions.known(before.config, before.output))
         if not now.shared.is_other(before.shared):
-            looked = replace(looked, batch=now)
+            decisions = replace(decisions, batch=now)
             continue
-        again = decide(now, looked.options, patience).with_faults(looked.faults)
-        if again.todo.names == looked.todo.names:  # what has been audited is not audited again
-            looked = replace(again, audits=looked.audits, audited=looked.audited)
+        again = decide(now, decisions.options, patience).with_faults(decisions.faults)
+        if again.todo.names == decisions.todo.names:  # what has been audited is not audited again
+            decisions = replace(again, audits=decisions.audits, audited=decisions.audited)
         else:
-            looked = assess_and_audit(now, looked.options, patience).with_faults(looked.faults)
-    return looked
+            decisions = assess_and_audit(now, decisions.options, patience).with_faults(decisions.faults)
+    return decisions
 
 
 AGAIN_S = 20.0
@@ -196,31 +196,33 @@ def _audit(batch: Batch, group: TaskGroup) -> Record:
     return {"audit": object_of(replace(audit_of(batch, group), rows=())), "states": states}
 
 
-def _decide_one(looked: Decisions, step: Step) -> list[str]:
+def _decide_one(decisions: Decisions, step: Step) -> list[str]:
     """Decide something for what is to be trained, and write it down; return what there is to say."""
-    batch, todo, said = looked.batch, looked.todo, list[str]()
+    batch, todo, said = decisions.batch, decisions.todo, list[str]()
 
     def spans() -> Mapping[str, ModelExtent]:
-        if looked.options.verify and looked.audits:
-            return spans_of(audit for audit, _ in looked.audits)
+        if decisions.options.verify and decisions.audits:
+            return spans_of(audit for audit, _ in decisions.audits)
         return read_spans(patches_of(todo.tasks))
 
     def names_in(other: Batch) -> list[str]:
-        return todo.names if other is batch else decide(other, looked.options).todo.names
+        return todo.names if other is batch else decide(other, decisions.options).todo.names
 
     step(batch, PendingTasks(todo.tasks, spans, names_in, said.append)).write(batch.output)
     return said
 
 
-def record_rejections(looked: Decisions, ledger: Ledger, *, verify: bool) -> Mapping[str, str]:
+def record_rejections(decisions: Decisions, ledger: Ledger, *, verify: bool) -> Mapping[str, str]:
     """Write down what the audits found; return the patches that must not be trained, each with the reason."""
-    todo = looked.todo
-    refused = {name: why for name, why in refusals(looked.audits).items() if name not in looked.faults}
-    warnings = [f"{one.patch}: {one.subject}: {one.message}" for audit, _ in looked.audits for one in audit.warnings()]
+    todo = decisions.todo
+    refused = {name: why for name, why in refusals(decisions.audits).items() if name not in decisions.faults}
+    warnings = [
+        f"{one.patch}: {one.subject}: {one.message}" for audit, _ in decisions.audits for one in audit.warnings()
+    ]
     ledger.write(PatchesAudited(verified=verify, refused=refused, warnings=tuple(dict.fromkeys(warnings))))
     for name in todo.names:
         if reason := refused.get(name):
-            ledger.write(PatchRejected(name, reason, looked.audited.get(name)))
+            ledger.write(PatchRejected(name, reason, decisions.audited.get(name)))
     if todo.tasks and refused.keys() >= set(todo.names):
         others = [task.name for task in of_patches(todo.every) if task.name not in refused]
         said = f"{list_names([*refused])}: refused by the audit; no other patch needs training" if others else ""
@@ -228,10 +230,10 @@ def record_rejections(looked: Decisions, ledger: Ledger, *, verify: bool) -> Map
     return refused
 
 
-def record_unreadable_tasks(looked: Decisions, ledger: Ledger) -> Mapping[str, Outcome]:
+def record_unreadable_tasks(decisions: Decisions, ledger: Ledger) -> Mapping[str, Outcome]:
     """Write the tasks that could not be examined into the ledger; return their outcomes."""
-    failed = {name: Failed(fault.diagnosis) for name, fault in looked.faults.items()}
-    for name, fault in looked.faults.items():
+    failed = {name: Failed(fault.diagnosis) for name, fault in decisions.faults.items()}
+    for name, fault in decisions.faults.items():
         ledger.write(AttemptEnded.of(name, 0, failed[name], phase=fault.diagnosis.phase, traceback=fault.traceback))
     return failed
 
@@ -243,10 +245,10 @@ def restore_missing_products(batch: Batch, ledger: Ledger, patience: WaitHooks) 
             ledger.write(Restored(name, *found.value))
 
 
-def refresh_file_facts(looked: Decisions, patience: WaitHooks) -> list[str]:
+def refresh_file_facts(decisions: Decisions, patience: WaitHooks) -> list[str]:
     """Write down what fresh results do not know of their files; return their patches."""
-    outdated = [name for name, state in looked.up_to_date.items() if state.is_outdated]
-    reading = isolated.start(partial(upkeep.update_fingerprint, looked.batch), outdated)
+    outdated = [name for name, state in decisions.up_to_date.items() if state.is_outdated]
+    reading = isolated.start(partial(upkeep.update_fingerprint, decisions.batch), outdated)
     return [name for name, _ in answers(reading, patience)]  # what could not be written the next run tries
 
 

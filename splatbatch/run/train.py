@@ -81,22 +81,22 @@ def _train_here(batch: Batch, options: TrainOptions, show: Show, after: After) -
         hold = partial(lock_output, batch.output, batch.plan_hash, print_err)
         with (
             create_and_lock(batch, interruption, hold) as ours,
-            RunContext.open(batch, interruption, show, ours, tracks=True) as night,
+            RunContext.open(batch, interruption, show, ours, tracks=True) as context,
         ):
-            worker = BatchWorker(night, options, ours, Watcher(batch.output))
+            worker = BatchWorker(context, options, ours, Watcher(batch.output))
             try:
                 run = worker.train()
             except SplatbatchError as error:  # as for a GPU that is gone: who waits to be told hears that, too
-                night.tell_the_end(BatchOutcome(f"ended with an error: {error.message}"))
+                context.tell_the_end(BatchOutcome(f"ended with an error: {error.message}"))
                 raise
             inspected = inspect_as_configured(
-                batch, RunHooks(night.tick, worker.stop, night.ledger.tell_wait), night.ledger
+                batch, RunHooks(context.tick, worker.stop, context.ledger.tell_wait), context.ledger
             )
             if not run.stopped:
-                night.finish_contents(WaitHooks(night.tick, worker.stop, print_err))
-            refresh_states_if_possible(batch.whole(), night.shown)
-            ended = night.follow(run, inspected, after, partial(pause_workers, batch.output, ours, print_err))
-        return night.end(ended)
+                context.finish_contents(WaitHooks(context.tick, worker.stop, print_err))
+            refresh_states_if_possible(batch.whole(), context.shown)
+            ended = context.follow(run, inspected, after, partial(pause_workers, batch.output, ours, print_err))
+        return context.end(ended)
 
 
 @contextmanager
@@ -122,7 +122,7 @@ def create_and_lock(
 class BatchWorker:
     """A worker of a batch, from its first look to its last; this class is the one that `train` is."""
 
-    night: RunContext
+    context: RunContext
     options: TrainOptions
     claims: Claims
     watcher: Watcher
@@ -137,12 +137,12 @@ class BatchWorker:
 
     def train(self) -> RunResult:
         """Settle what an earlier run has left, and train; what could not be collected trains nothing anew."""
-        batch, ledger = self.night.batch, self.night.ledger
+        batch, ledger = self.context.batch, self.context.ledger
         try:
             faults = self._when_there_is_room(partial(adopt, batch, ledger, self.patience))
             restore_missing_products(batch, ledger, self.patience)
-        except StopRequested as told:
-            return RunResult(stopped=str(told))
+        except StopRequested as stop:
+            return RunResult(stopped=str(stop))
         kept = {name: Failed(fault) for name, fault in faults.items() if not self.options.is_retry}
         run = self.rounds(batch.only(name for name in batch.names if name not in kept))
         return replace(run, outcomes={**kept, **run.outcomes})
@@ -158,19 +158,19 @@ class BatchWorker:
     def stop(self) -> str:
         """Return why to stop; empty to go on."""
         is_up = self.time_left is not None and self.time_left.is_up()
-        return self.night.interruption.reason() or ("the time of this worker is up" if is_up else "")
+        return self.context.interruption.reason() or ("the time of this worker is up" if is_up else "")
 
     def requests(self) -> list[Path]:
         """Return the requests to us to end, or to leave some patches."""
-        return self.night.batch.output.cancels()
+        return self.context.batch.output.cancels()
 
     @property
     def patience(self) -> WaitHooks:
         """Return what readers are awaited with before anything is shown."""
-        return WaitHooks(self.night.keep, self.stop, self.say)
+        return WaitHooks(self.context.keep, self.stop, self.say)
 
     def _when_there_is_room(self, write: Callable[[], Written]) -> Written:
-        return when_there_is_room(write, self.night.batch.output.path, self.patience)
+        return when_there_is_room(write, self.context.batch.output.path, self.patience)
 
     @contextmanager
     def prepared(self, batch: Batch) -> Iterator[Batch]:
@@ -179,33 +179,33 @@ class BatchWorker:
 
     def _round(self, batch: Batch) -> RunResult:
         """Decide, and train what is to be trained."""
-        night, ledger = self.night, self.night.ledger
+        context, ledger = self.context, self.context.ledger
         try:
-            looked, before, outdated = self._when_there_is_room(partial(self._decide, batch))
-        except StopRequested as told:
-            return RunResult(stopped=str(told))
+            decisions, before, outdated = self._when_there_is_room(partial(self._decide, batch))
+        except StopRequested as stop:
+            return RunResult(stopped=str(stop))
         if self.is_alone:  # of several workers each would
             for name in outdated:
-                night.contents.want(name)
-            for name, reason in looked.given_up.items():
+                context.contents.want(name)
+            for name, reason in decisions.given_up.items():
                 ledger.write(Notice("still_given_up", reason, patch=name))
-        outcomes, todo = dict(record_unreadable_tasks(looked, ledger)), looked.todo
+        outcomes, todo = dict(record_unreadable_tasks(decisions, ledger)), decisions.todo
         if todo.tasks:
-            rejected = record_rejections(looked, ledger, verify=self.options.verify)
+            rejected = record_rejections(decisions, ledger, verify=self.options.verify)
             todo = todo.only(name for name in todo.names if name not in rejected)
         claimer = TaskClaimer(
-            night.tick,
+            context.tick,
             self.stop,
             ledger.tell_wait,
             requests=self.requests,
             is_alone=self.is_alone,
-            audited=looked.audited,
+            audited=decisions.audited,
             past=None if self.is_alone else OtherWorkersHistory(batch.output, batch.output.ledger_of(self.name)),
-            batch=looked.batch,
+            batch=decisions.batch,
             claims=self.claims,
             ledger=ledger,
             before=before,
-            standing=looked.standing,
+            standing=decisions.standing,
             waits=WaitReporter(self.watcher, ledger.tell_wait),
             time_left=self.time_left,
         )
@@ -219,23 +219,23 @@ class BatchWorker:
             finally:
                 decoding.end()
         self.is_over |= claimer.is_over
-        fresh = tuple(looked.up_to_date)
+        fresh = tuple(decisions.up_to_date)
         return RunResult((*fresh, *claimer.trained_elsewhere), outcomes, self.stop(), claimer.outdated(fresh))
 
     def _decide(self, batch: Batch) -> tuple[Decisions, ProgressBefore, list[str]]:
         """Decide what is to be trained; return also how far it was before, and what was fresh and is stale now."""
-        night, patience = self.night, self.patience
+        context, patience = self.context, self.patience
         with self.prepared(batch) as opened:
             before = ProgressBefore.of(opened)
-            looked = make_shared_decisions(assess_and_audit(opened, self.options, patience), patience)
-            outdated = refresh_file_facts(looked, patience)
-            refresh_states(night.batch.whole(), night.shown, patience)  # what is shown goes by what is found now
-            refresh_states(looked.batch, looked.standing, patience)
-        return looked, before, outdated
+            decisions = make_shared_decisions(assess_and_audit(opened, self.options, patience), patience)
+            outdated = refresh_file_facts(decisions, patience)
+            refresh_states(context.batch.whole(), context.shown, patience)  # what is shown goes by what is found now
+            refresh_states(decisions.batch, decisions.standing, patience)
+        return decisions, before, outdated
 
     def _run_tasks(self, todo: Batch, claimer: TaskClaimer) -> Mapping[str, Outcome]:
         """Train what was decided on, or send it to a store; return the outcome of each task tried here."""
-        ledger, is_retry, store = self.night.ledger, self.options.is_retry, todo.config.executor.store
+        ledger, is_retry, store = self.context.ledger, self.options.is_retry, todo.config.executor.store
         if not (store and self.is_alone):
             return session.run(todo, ledger, claimer, is_retry=is_retry)
         from splatbatch.run.store_home import HomeSide

@@ -61,12 +61,12 @@ def pack(batch: Batch, url: str, *, verify: bool) -> PackOutput:
         ledger = Ledger(batch.output.ledger, generation_of=ours.generation)
         adopt_left(batch, ledger, patience)
         restore_missing_products(batch, ledger, patience)
-        looked = make_shared_decisions(assess_and_audit(batch, TrainOptions(verify=verify), patience), patience)
-        refused = record_rejections(looked, ledger, verify=verify) if looked.todo.tasks else {}
-        todo = [task for task in looked.todo.tasks if task.name not in refused and isinstance(task, TrainTask)]
+        decisions = make_shared_decisions(assess_and_audit(batch, TrainOptions(verify=verify), patience), patience)
+        refused = record_rejections(decisions, ledger, verify=verify) if decisions.todo.tasks else {}
+        todo = [task for task in decisions.todo.tasks if task.name not in refused and isinstance(task, TrainTask)]
         names = {task.name for task in todo}
         ready = [task for task in todo if not names.intersection(task.required)]
-        home = HomeSide(looked.batch, url, ledger, patience)
+        home = HomeSide(decisions.batch, url, ledger, patience)
         with contextlib.closing(home.courier):
             packed = home.pack(ready)
             seen = home.look() if packed else StoreListing()
@@ -88,14 +88,14 @@ def adopt(batch: Batch, url: str, show: Show, *, watch: bool) -> RunSummary:
     with Interruption() as interruption:
         with (
             lock_output(batch.output, batch.plan_hash, print_err) as ours,
-            RunContext.open(batch, interruption, show, ours) as night,
+            RunContext.open(batch, interruption, show, ours) as context,
         ):
-            hooks = WaitHooks(night.tick, interruption.reason, log_line)
-            HomeSide(batch, url, night.ledger, hooks).follow(packs=False, watch=watch)
-            night.finish_contents(WaitHooks(night.tick, interruption.reason, print_err))
-            night.shown.forget()
-            ended = RunSummary(batch, RunResult(tuple(batch.names)), status(batch.whole(), night.shown))
-        return night.end(ended)
+            hooks = WaitHooks(context.tick, interruption.reason, log_line)
+            HomeSide(batch, url, context.ledger, hooks).follow(packs=False, watch=watch)
+            context.finish_contents(WaitHooks(context.tick, interruption.reason, print_err))
+            context.shown.forget()
+            ended = RunSummary(batch, RunResult(tuple(batch.names)), status(batch.whole(), context.shown))
+        return context.end(ended)
 
 
 @dataclass(frozen=True)

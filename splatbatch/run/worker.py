@@ -68,19 +68,19 @@ def work(
             require_same_plan(watcher, presence.record, presence.heartbeat, log_line)
             name, before = presence.record.worker, done_before(batch)
             claims = Claims(batch.output, presence, watcher.is_dead)
-            with RunContext.open(batch, interruption, show, claims, worker=name) as night:
+            with RunContext.open(batch, interruption, show, claims, worker=name) as context:
                 times = TimeLeft.of(batch, for_s)
-                worker = JoinedWorker(night, options, claims, watcher, name, times, reopen=reopen)
+                worker = JoinedWorker(context, options, claims, watcher, name, times, reopen=reopen)
                 run = worker.rounds(batch)
                 if not (is_stopped := bool(worker.stop())):
-                    night.finish_contents(WaitHooks(night.tick, worker.stop, log_line))
-            refresh_states_if_possible(batch.whole(), night.shown)
+                    context.finish_contents(WaitHooks(context.tick, worker.stop, log_line))
+            refresh_states_if_possible(batch.whole(), context.shown)
             if is_stopped:
-                night.tell_the_end(BatchOutcome(""))
+                context.tell_the_end(BatchOutcome(""))
                 return CANCELLED if worker.is_cancelled() else AGAIN
             by_all = replace(run, fresh=tuple(batch.names))  # whichever worker trained them
-            code = night.end(RunSummary(batch, by_all, status(batch.whole(), night.shown))).code
-            if not left_over(batch, before, night.shown):
+            code = context.end(RunSummary(batch, by_all, status(batch.whole(), context.shown))).code
+            if not left_over(batch, before, context.shown):
                 _cancel_waiting_jobs(batch, os.environ.get(JOB, ""))
         if code and worker.is_over:
             return AGAIN
@@ -122,15 +122,15 @@ class JoinedWorker(BatchWorker):
     @contextmanager
     def prepared(self, batch: Batch) -> Iterator[Batch]:
         """Give a batch with what others have settled by now; one worker after the other prepares."""
-        night, waits = self.night, WaitReporter(self.watcher, self.night.ledger.tell_wait)
-        with preparation(self.claims, waits, WaitHooks(night.tick, self.stop).tick_or_stop):
+        context, waits = self.context, WaitReporter(self.watcher, self.context.ledger.tell_wait)
+        with preparation(self.claims, waits, WaitHooks(context.tick, self.stop).tick_or_stop):
             batch = self.reopen() if self.reopen else open_as_worker(batch.path, batch.names)
             endings = batch.standing().endings
             for task in batch.tasks:  # what workers that are gone have left
                 sweep(batch.output.patch(task.name).path, spares_living=True)
                 if left_of(batch, task, endings) and isinstance(self.claims.take(task.name), Claim):
-                    adopt_task(batch, task, night.ledger, endings, night.keep)
-            restore_missing_products(batch, night.ledger, self.patience)
+                    adopt_task(batch, task, context.ledger, endings, context.keep)
+            restore_missing_products(batch, context.ledger, self.patience)
             yield batch
 
     def is_cancelled(self) -> bool:
@@ -140,7 +140,7 @@ class JoinedWorker(BatchWorker):
 
     def requests(self) -> list[Path]:
         """Return the requests to us; note whether one is to end."""
-        output = self.night.batch.output
+        output = self.context.batch.output
         requests = output.cancels(self.name)
         self.was_cancelled |= any(not output.read_cancel(one).patches for one in requests)
         return requests

@@ -29,7 +29,7 @@ class FolderStore:
 
     def read(self, name: str, start: int = 0) -> Iterator[bytes]:
         """Yield what a file holds, from a byte on."""
-        with _told(self._folder), open_regular(self._folder / name) as file:
+        with _store_errors(self._folder), open_regular(self._folder / name) as file:
             file.seek(start)
             while piece := file.read(PIECE_BYTES):
                 yield piece
@@ -38,7 +38,7 @@ class FolderStore:
         """Write a file, whole or not at all; `once`: unless there is one of that name."""
         place = self._folder / name
         target = place.with_name(f".{place.name}.{uuid.uuid4().hex}") if once else place
-        with _told(self._folder):
+        with _store_errors(self._folder):
             place.parent.mkdir(parents=True, exist_ok=True)
             with io.BytesIO(content) if isinstance(content, bytes) else open_regular(content) as source:
                 write_whole(target, partial(shutil.copyfileobj, source, length=PIECE_BYTES))
@@ -51,13 +51,17 @@ class FolderStore:
 
     def names(self, folder: str) -> set[str]:
         """Return the names of the files in a folder."""
-        with _told(self._folder), contextlib.suppress(FileNotFoundError), os.scandir(self._folder / folder) as entries:
+        with (
+            _store_errors(self._folder),
+            contextlib.suppress(FileNotFoundError),
+            os.scandir(self._folder / folder) as entries,
+        ):
             return {entry.name for entry in entries if entry.name[0] != "." and entry.is_file()}
         return set()
 
 
 @contextlib.contextmanager
-def _told(folder: Path) -> Iterator[None]:
+def _store_errors(folder: Path) -> Iterator[None]:
     """Say of an error what it means for the store."""
     try:
         yield

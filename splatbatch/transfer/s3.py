@@ -61,14 +61,14 @@ class S3Store:
 
     def read(self, name: str, start: int = 0) -> Iterator[bytes]:
         """Yield what an object holds, from a byte on."""
-        with self._told():
+        with self._store_errors():
             found = obstore.get(self._bucket, name, options={"range": {"offset": start}} if start else {})
             for piece in found.stream(min_chunk_size=PIECE_BYTES):
                 yield bytes(piece)
 
     def write(self, name: str, content: Path | bytes, *, once: bool = False) -> bool:
         """Write an object, whole or not at all; `once`: by If-None-Match, a header that a store may not know."""
-        with self._told():
+        with self._store_errors():
             try:
                 obstore.put(self._bucket, name, content, chunk_size=PART_BYTES, mode="create" if once else "overwrite")
             except (exceptions.AlreadyExistsError, exceptions.PreconditionError):
@@ -77,12 +77,12 @@ class S3Store:
 
     def names(self, folder: str) -> set[str]:
         """Return the names of the objects in a folder."""
-        with self._told():
+        with self._store_errors():
             pages = obstore.list(self._bucket, prefix=f"{folder}/")
             return {one["path"].rpartition("/")[2] for page in pages for one in page}
 
     @contextlib.contextmanager
-    def _told(self) -> Iterator[None]:
+    def _store_errors(self) -> Iterator[None]:
         """Say of an error what it means for the store, in words of ours."""
         try:
             yield
