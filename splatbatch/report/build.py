@@ -20,7 +20,7 @@ from splatbatch.output.folders import PatchFolder
 from splatbatch.output.layout import OutputFolder
 from splatbatch.output.ledger import lines
 from splatbatch.output.records.attempt import ExitFacts, Go, JobSpec, ProgressLine
-from splatbatch.output.records.deadline.choice import DeadlineDecision
+from splatbatch.output.records.deadline import DeadlineDecision
 from splatbatch.output.records.frame import Frame
 from splatbatch.output.records.metrics import Metrics
 from splatbatch.output.records.result import Result

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
-from splatbatch.output.records.deadline.choice import DeadlineDecision
+from splatbatch.output.records.deadline import DeadlineDecision
 from splatbatch.output.records.evaluation import SceneEvaluation, SeamMeasurement
 from splatbatch.output.records.frame import Frame
 from splatbatch.output.records.metrics import Resolution

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from splatbatch.config.schedule import Schedule, schedule
-from splatbatch.output.records.deadline.choice import DeadlineDecision
+from splatbatch.output.records.deadline import DeadlineDecision
 from splatbatch.output.records.frame import Frame
 from splatbatch.scene.memory_estimate import MemoryEstimate
 from splatbatch.tasks.audits import audits_of, refusals

@@ -16,7 +16,7 @@ from dataclasses import replace
 from splatbatch.files import write_json
 from splatbatch.output.events import Notice
 from splatbatch.output.ledger import Ledger
-from splatbatch.output.records.deadline.choice import Adjustment, DeadlineDecision, StepBudget
+from splatbatch.output.records.deadline import Adjustment, DeadlineDecision, StepBudget
 from splatbatch.scheduler.running_attempt import RunningAttempt
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.deadline import RemainingWork, correction_in_words, speeds_of

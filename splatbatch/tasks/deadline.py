@@ -22,7 +22,7 @@ from splatbatch.config.deadline import in_words as time_in_words
 from splatbatch.errors import ConfigError
 from splatbatch.hashing import short_hash
 from splatbatch.machine.slots import is_on_cpu
-from splatbatch.output.records.deadline.choice import FULL, Adjustment, DeadlineDecision, StepBudget
+from splatbatch.output.records.deadline import FULL, Adjustment, DeadlineDecision, StepBudget
 from splatbatch.scene import memory_estimate
 from splatbatch.scene.memory_estimate import MemoryEstimate, TrainingSpeed
 from splatbatch.tasks.batch import Batch, PendingTasks

@@ -6,7 +6,7 @@ from typing import Any
 
 from splatbatch.config import Recipe
 from splatbatch.config.trainers.programs import names_in
-from splatbatch.output.records.deadline.choice import StepBudget
+from splatbatch.output.records.deadline import StepBudget
 
 FEWEST_SHARE = 1 / 30
 """Of the steps; 1,000 of 30,000, with which a splat begins to show its scene."""

@@ -21,7 +21,7 @@ from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.output.events import TaskUnit
 from splatbatch.output.folders import PatchFolder
 from splatbatch.output.layout import OutputFolder
-from splatbatch.output.records.deadline.choice import StepBudget
+from splatbatch.output.records.deadline import StepBudget
 from splatbatch.output.records.fingerprint import Fingerprint
 from splatbatch.output.records.metrics import MeasurementRecord
 from splatbatch.scene.patches import Patch, list_names

@@ -18,7 +18,7 @@ from splatbatch.machine import gpu
 from splatbatch.machine.protocol import Key
 from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.output.ledger import Ledger
-from splatbatch.output.records.deadline.choice import DeadlineDecision, StepBudget
+from splatbatch.output.records.deadline import DeadlineDecision, StepBudget
 from splatbatch.scheduler.loop import Loop
 from splatbatch.scheduler.run_hooks import RunHooks
 from splatbatch.scheduler.step_budget import DeadlineBudget

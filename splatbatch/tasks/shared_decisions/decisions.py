@@ -15,7 +15,7 @@ from splatbatch.files import names_in, write_json
 from splatbatch.hashing import Stamp, stamp_of
 from splatbatch.output.layout import OutputFolder
 from splatbatch.output.records.colors import Colors, tone_to_record
-from splatbatch.output.records.deadline.choice import DeadlineDecision
+from splatbatch.output.records.deadline import DeadlineDecision
 from splatbatch.output.records.fingerprint import Fingerprint
 from splatbatch.output.records.frame import Frame
 from splatbatch.output.records.result import Result
