@@ -53,22 +53,23 @@ class Stamp(NamedTuple):
 
 def stamp_of(path: str) -> Stamp:
     """Return size, time and number of a file as they are now."""
-    files.note_reading(path)
-    try:
-        stat = os.stat(path)  # noqa: PTH116 - of thousands of patches
-    except (OSError, ValueError):
-        return Stamp(-1)
-    return Stamp(stat.st_size, stat.st_mtime_ns, stat.st_ino)
+    stat = _stat(path)
+    return Stamp(stat.st_size, stat.st_mtime_ns, stat.st_ino) if stat else Stamp(-1)
 
 
 def file_fact(path: str | Path) -> FileFact:
     """Return size and time of a file as they are now; a folder has no size."""
+    stat = _stat(path)
+    return FileFact(0 if S_ISDIR(stat.st_mode) else stat.st_size, stat.st_mtime_ns) if stat else FileFact(-1)
+
+
+def _stat(path: str | Path) -> os.stat_result | None:
+    """Return what the file system says of a file now; None if it is not there."""
     files.note_reading(str(path))
     try:
-        stat = os.stat(path)  # noqa: PTH116 - of thousands of photographs
+        return os.stat(path)  # noqa: PTH116 - of thousands of photographs
     except (OSError, ValueError):
-        return FileFact(-1)
-    return FileFact(0 if S_ISDIR(stat.st_mode) else stat.st_size, stat.st_mtime_ns)
+        return None
 
 
 def sha256_of(path: str | Path) -> str:
@@ -126,8 +127,7 @@ class Stamps:
             if file_fact(self._path).num_bytes > MOST_BYTES:
                 newest = _read(self._path)[-MOST_BYTES // 2 :]
                 write_whole(self._path, lambda file: file.write(newest), PRIVATE)
-            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK
-            with opened(self._path, flags, PRIVATE) as descriptor:
+            with opened(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK, PRIVATE) as descriptor:
                 os.write(descriptor, b"\n" + line + b"\n")  # after a torn line, on one of its own
 
 
@@ -178,10 +178,8 @@ class FileFacts:
 
     def known(self, path: str) -> str:
         """Return the SHA-256 of a file as it was read in just this state; empty if it was not; nothing is read."""
-        try:
-            return self._stamps.get(path, os.stat(path))  # noqa: PTH116
-        except (OSError, ValueError):
-            return ""
+        stat = _stat(path)
+        return self._stamps.get(path, stat) if stat else ""
 
     def read_anew(self, path: str) -> str:
         """Return the SHA-256 of a file, every byte of it read now, whatever is known of it; empty if that fails."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import uuid
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -75,8 +74,7 @@ def new_submission(output: OutputFolder, engine: str, num_workers: int, terms: s
     """Return a submission of workers that are about to be asked for; nothing is written yet."""
     number = 1 + max((int(path.name.split("-")[1]) for path in output.jobs.glob(FOLDERS)), default=0)
     name = f"splatbatch-{number:03d}-{uuid.uuid4().hex[:8]}"
-    record = SubmissionRecord(name, engine, num_workers, time.strftime("%Y-%m-%d %H:%M:%S"), terms)
-    return Submission(output.jobs / name, record)
+    return Submission(output.jobs / name, SubmissionRecord(engine, num_workers, terms))
 
 
 def open_submissions(output: OutputFolder) -> list[Submission]:

@@ -159,7 +159,7 @@ class StoreWorker:
         folder, began, error = self.scratch / name, time.monotonic(), None
         self.sign, self._closed, self._next_beat = replace(self.sign, bundle=name, task=bundle.task), "", 0.0
         log_line(f"{bundle.task}: claimed, fetching its files")
-        result = TransferResult(name, bundle.task, self.sign.worker, self.sign.host, __version__, "stopped")
+        result = TransferResult(name, bundle.task, self.sign.worker, __version__, "stopped")
         try:
             self._fetches.end()
             for piece in self._fetch(bundle.pieces, bundle.task):

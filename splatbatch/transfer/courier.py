@@ -63,7 +63,6 @@ class Courier(CallQueue[Order]):
     @property
     def wait(self) -> None:
         """Nothing: `look` itself says that the store does not answer."""
-        return
 
     def begin(self, call: Call, *arguments: object) -> None:
         """Have a call made, after those that are left."""

@@ -78,7 +78,6 @@ class TransferResult(TypedRecord):
     bundle: str = ""
     task: str = ""
     worker: str = ""
-    host: str = ""
     version: str = ""
     outcome: str = ""
     """"trained", "failed", "stopped" (to be gone on with), "unfit" (this machine, or this program, cannot)."""

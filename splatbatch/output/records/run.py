@@ -34,12 +34,9 @@ class WorkerRecord(ProcessIdentity):
 class SubmissionRecord(TypedRecord):
     """workers/jobs/<name>/submission.json: workers that an engine was asked to start."""
 
-    name: str = ""
-    """Of its jobs; never used before."""
     engine: str = ""
     num_workers: int = 0
     """At once; there may be more handles, one after another."""
-    since: str = ""
     terms: str = ""
     """What they are to train by: see WorkerRecord."""
     handles: tuple[str, ...] = ()
