@@ -64,6 +64,7 @@ settings.load_profile("quick")
 collect_ignore = [] if gpus() else ["gpu"]
 
 ONE_WORKER = {
+    "tests/report/test_external_night.py": "external night",
     "tests/splats/test_ply.py": "gsply",
     "tests/splats/test_preview.py": "gsply",
     **{f"tests/training/test_{name}_kernels.py": "kernels" for name in ("blend", "list", "loss", "project", "step")},

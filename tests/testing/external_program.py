@@ -242,7 +242,17 @@ def by_hand(output: Path, steps: int, rest: str) -> int:
     return 0
 
 
+def as_scripted(output: Path, steps: int, rest: str) -> int:
+    """Do what a file says of the patch that the output is of, attempt by attempt; train where it says nothing more."""
+    attempt, patch = output.parent.name, output.parents[1].name
+    script = [*json.loads(Path(rest).read_text()).get(patch, []), "train"]
+    number = min(int(attempt.rpartition("-")[2]), len(script))
+    verb, _, words = script[number - 1].partition(" ")
+    return BEHAVIOURS[verb](output, steps, words)
+
+
 BEHAVIOURS = {
+    "as-scripted": as_scripted,
     "by-hand": by_hand,
     "melt": melt,
     "leak": leak,
