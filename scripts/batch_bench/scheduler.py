@@ -131,7 +131,7 @@ def report(num: int, folder: str) -> None:
     config = make_scene(root, num)
     trainers.TRAINERS["gsplat"] = InstantTrainer
     executor = InstantExecutor(make_splat(root))
-    session.LocalExecutor = lambda *_: executor  # type: ignore[assignment, misc, attr-defined]
+    session.LocalExecutor = lambda *_, **__: executor  # type: ignore[assignment, misc, attr-defined]
     watch, laps = Stopwatch(), {}
     opened = open_batch(config)
     opened.output.create()

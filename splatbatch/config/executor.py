@@ -61,8 +61,9 @@ class Executor(Section):
     """GPU indices as nvidia-smi shows them; `auto`: all; []: none, train on the CPU."""
     cpu_slots: Annotated[int, Field(ge=1, le=1024)] = 1
     """Patches trained at once when no GPU is used."""
-    patches_per_gpu: Literal["auto"] | Annotated[int, Field(ge=1, le=8)] = 1
-    """Patches trained on a GPU at once, if their memory fits; auto: as many as make all together faster."""
+    patches_per_gpu: Literal["auto"] | Annotated[int, Field(ge=1, le=8)] = "auto"
+    """Patches trained on a GPU at once, if their memory fits; auto: up to four where they need at most 60 % of free
+    memory, and fewer if fewer prove faster."""
     engine: Literal["local", "slurm"] = "local"
     """Who starts the workers that train: this machine, or a cluster's Slurm."""
     workers: Annotated[int, Field(ge=1, le=1000)] = 1

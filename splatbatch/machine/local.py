@@ -93,8 +93,10 @@ def _turns(pid: int) -> str:
 class LocalExecutor:
     """Starts supervisors as processes of this machine; they stop their attempt when this parent dies."""
 
-    def __init__(self, config: ExecutorConfig, device: str) -> None:
+    def __init__(self, config: ExecutorConfig, device: str, *, shares_gpus: bool = False) -> None:
         """Take the GPUs, or the share of the CPU, that a config names for a device (`auto`, `cuda`, `cpu`).
+
+        Attempts that share a GPU do so by CUDA MPS, where it is there.
 
         Raises:
             ExecutorError: a GPU is wanted that is not here, or one is here that cannot be used.
@@ -102,8 +104,7 @@ class LocalExecutor:
         cards = chosen_cards(config, device)
         slots = tuple(Slot(f"gpu{card.index}", card.uuid) for card in cards)
         slots = slots or tuple(Slot(f"cpu{index}") for index in range(config.cpu_slots))
-        packs = bool(cards) and config.patches_per_gpu != 1
-        self._mps = Mps.start() if packs else None
+        self._mps = Mps.start() if cards and shares_gpus else None
         self._slots = tuple(replace(slot, environment=self._mps.environment) for slot in slots) if self._mps else slots
         self.shared_mib = SERVER_MIB if self._mps else 0.0
         self._starts = Supervisors()

@@ -88,6 +88,11 @@ class SlotGate:
         self.shut: ClosedGate | None = None
         """Since when, and for what, a patch that was due has waited here; None if it did not."""
 
+    @property
+    def free_mib(self) -> float:
+        """Return what was free of the GPU before the batch; 0 where that is not known."""
+        return (self._before.total_mib or 0.0) - (self._before.used_mib or 0.0)
+
     def take(self, key: Key, footprint_mib: float | None = None, *, alone: bool = False) -> None:
         """An attempt runs here now."""
         self.tenants[key] = Occupant(footprint_mib, alone)
@@ -106,6 +111,10 @@ class SlotGate:
         """An attempt has ended."""
         del self.tenants[key]
         self._released_at = now
+
+    def num_tenants(self) -> int:
+        """Return how many attempts are here."""
+        return len(self.tenants)
 
     def has_seat(self, *, alone: bool = False) -> bool:
         """Return whether another attempt may start here as far as we ourselves decide it."""
@@ -232,8 +241,8 @@ class Slots:
             on: the only slot that will do; None: any.
         """
         refused = []
-        for name, gate in self._gates.items():
-            if gate.has_seat(alone=alone) and (on is None or on.name == name):
+        for gate in sorted(self._gates.values(), key=SlotGate.num_tenants):  # the emptiest GPU first
+            if gate.has_seat(alone=alone) and (on is None or on.name == gate.slot.name):
                 if gate.is_open(now, footprint.gpu_mib if footprint else None):
                     return gate.slot
                 refused.append(gate)
@@ -310,6 +319,10 @@ class Slots:
         """Let so many train on each GPU at once; on the CPU one."""
         for gate in self._gates.values():
             gate.seats = seats if gate.slot.gpu else 1
+
+    def free_mib(self) -> float:
+        """Return what was free before the batch on the GPU that had the least; 0 where that is not known."""
+        return min((gate.free_mib for gate in self._gates.values()), default=0.0)
 
     def full_gpus(self) -> list[tuple[Key, ...]]:
         """Return the attempts on each GPU that trains as many as it may."""

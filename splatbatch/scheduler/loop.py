@@ -45,7 +45,7 @@ class Loop(LoopState):
         super().__post_init__()
         self._patience_s = self.config.limits.grace_s + PATIENCE_S
         self._disk = DiskGuard(self.output.path, self.config.limits, self.ledger)
-        self._sharing = GpuSharing(self.slots, self.config.executor, self.ledger)
+        self._sharing = GpuSharing(self.slots, self.config, self.ledger, self.queue)
         self._retries = RetryHandling(self)
         self._cancellations = Cancellations(self, self._retries)
 

@@ -6,28 +6,27 @@ import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
-from splatbatch.config import Executor as ExecutorConfig
+from splatbatch.config import Config
 from splatbatch.machine.protocol import Key
 from splatbatch.machine.slots import CONTEXT_MIB, Slots
 from splatbatch.output.events import Packing
 from splatbatch.output.ledger import Ledger
-from splatbatch.output.records.attempt import ProgressLine
-from splatbatch.scene.memory_estimate import GPU_CONTEXT_MIB, MemoryEstimate
+from splatbatch.scene.memory_estimate import GPU_CONTEXT_MIB, H200, MemoryEstimate, stepping_s
 from splatbatch.scheduler import judge
+from splatbatch.scheduler.queue import Queue
 from splatbatch.scheduler.running_attempt import RunningAttempt
+from splatbatch.tasks.estimates import seats_per_gpu
 from splatbatch.tasks.task import Task
 
 LOOK_S = 2.0
-MOST_AT_ONCE = 8
 SLACK = 1.15
 """What torch's allocator keeps beyond what was in use at the peak, and what a sample now and then misses of it."""
 LEAST_SHARE = 0.25
 """No correction goes below this share of an estimate."""
-GAIN = 1.05
-"""One more must make all together faster by this, or it is not tried again."""
-LOSS = 1.02
-"""One fewer if all together are not faster by this than one fewer were: packing costs memory, and must pay."""
+LOSS = 1.03
+"""One fewer if all together were faster by this with one fewer; looks differ by as much."""
 FEWEST_LOOKS = 3
 MOST_LOOKS = 30
 """Later looks count, earlier ones are forgotten: Gaussians become more, and steps slower."""
@@ -41,32 +40,32 @@ class GpuSharing:
     """
 
     slots: Slots
-    config: ExecutorConfig
+    config: Config
     ledger: Ledger
-    _looks: list[SeatThroughput] = field(default_factory=list)
-    _lines: dict[Key, ProgressLine] = field(default_factory=dict)
-    """What each attempt that trained had told last when it was looked at."""
+    queue: Queue
+    """What waits: its memory decides how many share a GPU at first."""
+    _looks: list[GpuSpeed] = field(default_factory=list)
+    _done: dict[Key, WorkDone] = field(default_factory=dict)
+    """Of each attempt that trained when it was looked at last."""
     _look_at: float = float("-inf")
-    _most: int = MOST_AT_ONCE
+    _most: int = 1
     _shares: list[float] = field(default_factory=list)
     """What attempts took of their estimates; these are from above, so the largest share of one counts."""
 
     def __post_init__(self) -> None:
-        wanted = self.config.patches_per_gpu
-        if wanted != "auto":
-            self._most = wanted
-            self._set(wanted)
+        needs = [task.memory_estimate for task in self.queue if task.memory_estimate]
+        self._most = seats_per_gpu(self.config, needs, self.slots.free_mib())
+        self._set(self._most)
 
     def look(self, now: float, running: Iterable[RunningAttempt]) -> None:
         """Measure, now and then, and set the seats by what was measured."""
-        if self.config.patches_per_gpu != "auto" or now < self._look_at:
+        if self.config.executor.patches_per_gpu != "auto" or now < self._look_at or not self.queue:
             return
         self._look_at = now + LOOK_S
-        told = ((one.key, one.attempt.folder.last_progress()) for one in running)
-        lines = {key: line for key, line in told if line.phase == judge.TRAINING and line.step is not None}
-        looks = (_measure_throughput(keys, self._lines, lines) for keys in self.slots.full_gpus())
+        done = {one.key: done for one in running if (done := _work_done(one))}
+        looks = (_measure_speed(keys, self._done, done) for keys in self.slots.full_gpus())
         self._looks += [look for look in looks if look]
-        self._lines = lines
+        self._done = done
         self._set(how_many(self.slots.seats, self._looks, self._most, is_tight=self.slots.is_tight()))
 
     def ran_out_of_memory(self, at_once: int) -> None:
@@ -110,44 +109,58 @@ class GpuSharing:
         self.slots.set_seats(seats)
 
 
-def _measure_throughput(
-    keys: Sequence[Key], before: Mapping[Key, ProgressLine], now: Mapping[Key, ProgressLine]
-) -> SeatThroughput | None:
-    """Return the throughput of all that train on a GPU; None unless all of them did so since the last look."""
-    steps_per_s = 0.0
+class WorkDone(NamedTuple):
+    """How far an attempt is: patches and stages differ in what a step takes, so the model of its time tells that."""
+
+    at: float
+    """By its own clock, s."""
+    work_s: float
+    """That its steps up to now take by the model."""
+
+
+def _work_done(one: RunningAttempt) -> WorkDone | None:
+    line, need = one.attempt.folder.last_progress(), one.task.memory_estimate
+    if line.phase != judge.TRAINING or line.step is None or line.t is None or need is None:
+        return None
+    return WorkDone(line.t, stepping_s(one.task.next_settings.recipe, need, H200, line.step))
+
+
+def _measure_speed(keys: Sequence[Key], before: Mapping[Key, WorkDone], now: Mapping[Key, WorkDone]) -> GpuSpeed | None:
+    """Return the speed of all that train on a GPU; None unless all of them did so since the last look."""
+    speed = 0.0
     for first, last in ((before.get(key), now.get(key)) for key in keys):
-        if first is None or last is None or first.t is None or last.t is None or last.t <= first.t:
+        if first is None or last is None or last.at <= first.at:
             return None
-        steps_per_s += ((last.step or 0) - (first.step or 0)) / (last.t - first.t)
-    return SeatThroughput(len(keys), steps_per_s)
+        speed += (last.work_s - first.work_s) / (last.at - first.at)
+    return GpuSpeed(len(keys), speed)
 
 
 @dataclass(frozen=True)
-class SeatThroughput:
+class GpuSpeed:
     """What was measured while the number of patches in training did not change."""
 
     at_once: int
-    steps_per_s: float
-    """Of all together on one GPU."""
+    speed: float
+    """Of all together on one GPU: seconds of work, by the model, in a second."""
 
 
-def how_many(now: int, looks: Sequence[SeatThroughput], most: int, *, is_tight: bool = False) -> int:
-    """Return how many patches are to train on a GPU at once.
+def how_many(now: int, looks: Sequence[GpuSpeed], most: int, *, is_tight: bool = False) -> int:
+    """Return how many patches are to train on a GPU at once: as many as may, unless fewer were faster.
 
     Not more than `most`, whatever was measured; where memory is tight one fewer than now.
     """
     if is_tight or now > most:
         return max(1, min(most, now - 1))
 
-    def pace(number: int) -> float | None:
-        found = [look.steps_per_s for look in looks if look.at_once == number]
+    def speed(number: int) -> float | None:
+        found = [look.speed for look in looks if look.at_once == number]
         return statistics.median(found[-MOST_LOOKS:]) if len(found) >= FEWEST_LOOKS else None
 
-    here, fewer, more = pace(now), pace(now - 1), pace(now + 1)
+    here, fewer, more = speed(now), speed(now - 1), speed(now + 1)
     if here is None:
         return now
-    if fewer is not None and here < LOSS * fewer:
-        return now - 1
-    if now < most and (more is None or more > GAIN * here):
+    if now < most and more is not None and here <= LOSS * more:
         return now + 1
+    if now > 1 and (fewer is None or fewer > LOSS * here):  # one fewer is tried once
+        return now - 1
     return now

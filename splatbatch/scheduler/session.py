@@ -31,7 +31,7 @@ from splatbatch.scheduler.step_budget import DeadlineBudget
 from splatbatch.tasks import estimates
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.deadline import decision_in_words
-from splatbatch.tasks.estimates import check_place, forecast
+from splatbatch.tasks.estimates import check_place, forecast, seats_per_gpu
 from splatbatch.tasks.task import TrainTask, patches_of
 from splatbatch.trainers.availability import check_usable
 
@@ -48,7 +48,9 @@ def run(batch: Batch, ledger: Ledger, rounds: RunHooks, *, is_retry: bool = Fals
     outlook = forecast(batch, batch.names, expected)
     check_place(batch, outlook)
     unwell = preflight(batch.config, recipes, expected)
-    with contextlib.closing(LocalExecutor(batch.config.executor, batch.config.training.device)) as executor:
+    seats = seats_per_gpu(batch.config, expected.values(), estimates.smallest_mib(batch.config) or 0)
+    shares_gpus, device = min(seats, len(batch.tasks)) > 1, batch.config.training.device
+    with contextlib.closing(LocalExecutor(batch.config.executor, device, shares_gpus=shares_gpus)) as executor:
         with contextlib.suppress(StopRequested):  # the first round stops
             text = configuration.to_yaml(batch.config)
             when_there_is_room(partial(write_text, batch.output.config, text), batch.output.path, rounds)

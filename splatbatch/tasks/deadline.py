@@ -26,7 +26,7 @@ from splatbatch.output.records.deadline import FULL, Adjustment, DeadlineDecisio
 from splatbatch.scene import memory_estimate
 from splatbatch.scene.memory_estimate import MemoryEstimate, TrainingSpeed
 from splatbatch.tasks.batch import Batch, PendingTasks
-from splatbatch.tasks.estimates import footprints_of, makespan_s, num_slots, past_trainings
+from splatbatch.tasks.estimates import footprints_of, makespan_s, num_slots, packed_slowdown, past_trainings
 from splatbatch.tasks.step_budget import FEWEST_SHARE, changes_of, follows, photograph_divisor, steps_at
 from splatbatch.tasks.task import Task
 from splatbatch.text import clock, moment, plural
@@ -212,7 +212,10 @@ def _chosen(
     speeds, num_done = speeds_of(batch)
     time_s, executor = (asked.ends_at or 0.0) - (asked.chosen_at or 0.0), batch.config.executor
     left_s = time_s * (AIM if num_done or executor.workers > 1 else FIRST_AIM)  # several workers keep to it as it is
-    slots = num_slots(batch.config) * executor.workers
+    slots = num_slots(batch.config, speeds.needs.values())
+    if not num_done:
+        left_s /= packed_slowdown(batch.config, slots)
+    slots *= executor.workers
     wanted = set(todo.names_in(bare))
     work = RemainingWork([task for task in bare.tasks if task.name in wanted], speeds, slots)
     pace = work.choose(left_s)

@@ -133,9 +133,9 @@ def test_when_the_only_gpu_never_becomes_free_what_waits_fails(simulation: Simul
 def test_what_comes_back_from_a_gpu_that_was_given_up_does_not_wait_for_ever(simulation: Simulation) -> None:
     world = simulation.patches(p0=Script(log=XID, fails_after_s=5), p1=Script(60, log="it broke", fails_after_s=30))
     world.num_gpus = 2
-    world.squatter_mib = lambda time, uuid: 5000 if time and uuid == "GPU-1" else 0
+    world.squatter_mib = lambda time, uuid: 5000 if time and uuid == "GPU-0" else 0
     outcomes = simulation.run(cooldown={"longest_s": 5}, executor={"patches_per_gpu": 2})
-    assert [event["slot"] for event in simulation.batch.events("slot_given_up")] == ["gpu0", "gpu1"]
+    assert [event["slot"] for event in simulation.batch.events("slot_given_up")] == ["gpu1", "gpu0"]
     assert {outcomes[name].diagnosis.cause for name in ("p0", "p1")} == {"cuda_busy_or_unavailable"}
 
 

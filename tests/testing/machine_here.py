@@ -139,8 +139,8 @@ class AttemptHere:
 class MachineHere(LocalExecutor):
     """Attempts of the fake trainer run here, others in processes."""
 
-    def __init__(self, *of_machine: Any) -> None:
-        super().__init__(*of_machine)
+    def __init__(self, *of_machine: Any, **options: Any) -> None:
+        super().__init__(*of_machine, **options)
         self._here: dict[Key, AttemptHere] = {}
 
     def submit(self, key: Key, folder: AttemptFolder) -> Handle:

@@ -18,7 +18,7 @@ from splatbatch.outcome import Outcome
 from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.output.ledger import Ledger
 from splatbatch.output.records.attempt import GpuSample
-from splatbatch.scene.memory_estimate import MemoryEstimate
+from splatbatch.scene.memory_estimate import H200, MemoryEstimate
 from splatbatch.scheduler.loop import Loop
 from splatbatch.scheduler.run_hooks import RunHooks
 from splatbatch.splats import write_splat
@@ -29,6 +29,7 @@ TOTAL_MIB = 100_000
 CONTEXT_MIB = 600
 STEPS = 20
 MOST_S = 5000
+OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has 1.00 GiB free"
 
 
 @dataclass
@@ -80,6 +81,8 @@ class World:
     slowdown: Callable[[int], float] = lambda at_once: 1.0
     squatter_mib: Callable[[float, str], float] = lambda time, uuid: 0.0
     """What a stranger holds of a GPU at a time."""
+    runs_out: bool = False
+    """An attempt ends with CUDA's error where all together hold more than a GPU has; the last one that began."""
     shared_mib: float = 0.0
     attempts: dict[Key, Attempt] = field(default_factory=dict)
     time: float = 0.0
@@ -94,7 +97,7 @@ class World:
     def sleep(self, seconds: float, readings: Sequence[object] = ()) -> None:
         self.time += seconds
         assert self.time < MOST_S, "it waits for what cannot come"
-        for attempt in self.attempts.values():
+        for attempt in reversed(self.attempts.values()):
             if not attempt.ended:
                 self._advance(attempt)
 
@@ -160,7 +163,10 @@ class World:
             return
         attempt.phase = "train" if attempt.phase == "load" else attempt.phase
         age_s = self._work(attempt)
-        if attempt.script.log and age_s >= attempt.script.fails_after_s:
+        if self.runs_out and attempt.gpu and (self.sample(attempt.gpu).used_mib or 0) > TOTAL_MIB:
+            attempt.folder.log.write_text(OOM)
+            self._end(attempt, {"kind": "exited", "code": 1})
+        elif attempt.script.log and age_s >= attempt.script.fails_after_s:
             attempt.folder.log.write_text(attempt.script.log)
             self._end(attempt, {"kind": "exited", "code": 1})
         elif age_s >= attempt.script.train_s + attempt.script.eval_s:
@@ -221,14 +227,17 @@ class Simulation:
         self.batch, self.world = batch, World()
         patch.setitem(trainers.TRAINERS, "gsplat", FakeTrainer)
         patch.setattr(gpu, "sample", self.world.sample)
-        patch.setattr("splatbatch.machine.slots.available_mib", lambda: 1 << 20)
+        for place in ("machine.slots", "tasks.estimates"):
+            patch.setattr(f"splatbatch.{place}.available_mib", lambda: 1 << 20)
+        patch.setattr("splatbatch.tasks.estimates.num_cores", lambda: 64)
         patch.setattr("splatbatch.failures.retry.FIRST_WAIT_S", 0.1)
         patch.setattr(isolated, "DEFAULT_BACKEND", isolated.InProcessCalls)  # their time is that of the world
         self.others: dict[str, Callable[[Task], Task]] = {}
         """Return a task of the batch as it is to be."""
 
     def patches(self, **scripts: Script | list[Script]) -> World:
-        self.batch.make(*scripts, training={"device": "auto"}, limits={"free_disk_mib": 0})
+        serial = {"patches_per_gpu": 1}
+        self.batch.make(*scripts, training={"device": "auto"}, limits={"free_disk_mib": 0}, executor=serial)
         for name, script in scripts.items():
             self.world.scripts[name] = script if isinstance(script, list) else [script]
         return self.world
@@ -244,4 +253,5 @@ class Simulation:
 
     def need(self, name: str) -> MemoryEstimate:
         script = self.world.scripts[name][0]
-        return MemoryEstimate(round(script.peak_mib * 1.3), 1000, 10, "gpu", round(script.train_s))
+        pixels = round(script.train_s / script.steps / H200.pixel)
+        return MemoryEstimate(round(script.peak_mib * 1.3), 1000, 10, "gpu", round(script.train_s), mean_px=pixels)

@@ -87,7 +87,7 @@ def night(
     patch.setattr(gpu, "sample", world.sample)
     patch.setattr("splatbatch.machine.slots.available_mib", lambda: 1 << 20)
     patch.setattr(isolated, "DEFAULT_BACKEND", isolated.InProcessCalls)
-    patch.setattr("splatbatch.tasks.deadline.num_slots", lambda _: world.num_gpus)
+    patch.setattr("splatbatch.tasks.deadline.num_slots", lambda *_: world.num_gpus)
     fake.make(*names, training={"max_steps": 20_000, "cap_max": 300, "device": "auto"}, limits={"free_disk_mib": 0})
     fake.settings["deadline"] = f"{deadline_s}s"
     fake.change()

@@ -46,7 +46,7 @@ class InstantExecutor:
 
     shared_mib = 0.0
 
-    def __init__(self, *_: object) -> None:
+    def __init__(self, *_: object, **__: object) -> None:
         self._keys: set[str] = set()
 
     def slots(self) -> Any:
