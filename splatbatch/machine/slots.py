@@ -409,9 +409,8 @@ def given_cards(told: str | None) -> tuple[int, ...] | None:
 
 
 def _card(index: int, present: tuple[gpu.Gpu, ...]) -> gpu.Gpu:
-    for card in present:
-        if card.index == index:
-            return card
+    if found := next((card for card in present if card.index == index), None):
+        return found
     have = ", ".join(f"{card.index} ({card.name})" for card in present) or "none"
     raise ExecutorError(
         f"executor.gpus: [{index}]: no such GPU; NVML sees {have}",

@@ -155,10 +155,7 @@ class AttemptEnded(Event, AttemptFacts, event="attempt_ended"):
 
     def to_record(self) -> Record:
         """Return it as a line of the ledger."""
-        record = super().to_record()
-        if self.exit is not None:
-            record["exit"] = exit_to_record(self.exit)
-        return record
+        return super().to_record() | ({"exit": exit_to_record(self.exit)} if self.exit else {})
 
     def _says(self, name: str) -> bool:
         return super()._says(name) or (self.exit is not None and name in AttemptFacts.__dataclass_fields__)

@@ -105,9 +105,8 @@ class PatchFolder(SplatFolder):
 
     def latest(self, files: Collection[str]) -> AttemptFolder | None:
         """Return the folder of the last attempt among `files`, if there is one."""
-        number = latest_number(files)
-        name = next((name for name in files if attempt_number(name) == number), "") if number else ""
-        return AttemptFolder(self.path / name) if name else None
+        name = max(files, key=attempt_number, default="")
+        return AttemptFolder(self.path / name) if attempt_number(name) else None
 
     def is_accepted(self, files: Container[str]) -> bool:
         """Return whether a product and its manifest are among `files`."""
@@ -150,10 +149,9 @@ class MergedFiles:
         from splatbatch.output.records.merge import Merge  # of which `status` knows nothing
 
         found, now = Merge.read(self.record), file_fact(self.splat)
-        if found is None or found.bytes != now.num_bytes:
-            return None
-        is_told_apart = found.mtime_ns == now.mtime_ns or found.sha256  # by its time, or by `damage`
-        return found if is_told_apart else None
+        # told apart by its size and its time or, where that has moved, by `damage`
+        is_of_now = found and found.bytes == now.num_bytes and (found.mtime_ns == now.mtime_ns or found.sha256)
+        return found if is_of_now else None
 
     def damage(self, merged: Merge, facts: FileFacts | None = None) -> str:
         """Say what of the splat is not as it was merged, every byte considered; empty if all is.

@@ -94,8 +94,7 @@ class SceneColors(TypedRecord):
 
     def to_record(self) -> dict[str, Any]:
         """Return it as colors.json holds it."""
-        record = super().to_record()
-        return record | {"tones": tones_to_record(self.tones)}
+        return super().to_record() | {"tones": tones_to_record(self.tones)}
 
     @property
     def fall(self) -> float:
