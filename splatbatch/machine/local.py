@@ -8,20 +8,26 @@ from __future__ import annotations
 import signal
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 from splatbatch import processes
 from splatbatch.config import Executor as ExecutorConfig
+from splatbatch.errors import SplatbatchError
 from splatbatch.machine import orphans
 from splatbatch.machine.mps import SERVER_MIB, Mps
 from splatbatch.machine.protocol import Handle, Key, ProcessState, Slot
 from splatbatch.machine.slots import chosen_cards
 from splatbatch.machine.supervisors import SUPERVISOR, Child, Supervisors
 from splatbatch.output.attempt_folder import AttemptFolder
+from splatbatch.output.events import OrphansStopped
+from splatbatch.output.folders import PatchFolder
+from splatbatch.output.layout import OutputFolder
+from splatbatch.output.ledger import Ledger
 from splatbatch.output.records.attempt import JobSpec
+from splatbatch.output.results import batch_name
 
 SILENCE_S = 60.0
 """A supervisor turns its loop twenty times a second and beats every second; so long without either, it is frozen."""
@@ -30,6 +36,9 @@ DEVICE_SILENCE_S = 600.0
 WAKING_S = 5.0
 MOST_WAKINGS = 3
 """One that is stopped again and again is ended at last: its own limits do not count while it stands."""
+PATIENCE_S = 10.0
+"""Beside the grace, until what was asked to end is killed; and so long again."""
+ROUND_S = 0.1
 LOOK_S = 1.0
 LONGEST_STEP_S = 3 * LOOK_S
 """No more than that counts between two looks: when more has passed, we stood still ourselves (a laptop asleep)."""
@@ -91,7 +100,10 @@ def _turns(pid: int) -> str:
 
 
 class LocalExecutor:
-    """Starts supervisors as processes of this machine; they stop their attempt when this parent dies."""
+    """Starts supervisors as processes of this machine; they stop their attempt when this parent dies.
+
+    All that a scheduler asks of a machine; made up where a test or a benchmark simulates one.
+    """
 
     def __init__(self, config: ExecutorConfig, device: str, *, shares_gpus: bool = False) -> None:
         """Take the GPUs, or the share of the CPU, that a config names for a device (`auto`, `cuda`, `cpu`).
@@ -107,6 +119,7 @@ class LocalExecutor:
         self._mps = Mps.start() if cards and shares_gpus else None
         self._slots = tuple(replace(slot, environment=self._mps.environment) for slot in slots) if self._mps else slots
         self.shared_mib = SERVER_MIB if self._mps else 0.0
+        """GPU memory that CUDA MPS may take for all attempts on a GPU together."""
         self._starts = Supervisors()
         self._supervisors: dict[Key, SupervisorWatchdog] = {}
         self._unended: dict[Key, AttemptFolder] = {}
@@ -118,7 +131,10 @@ class LocalExecutor:
         return self._slots
 
     def submit(self, key: Key, folder: AttemptFolder) -> Handle:
-        """Start the supervisor of an attempt; from the main thread, since its death signal follows the thread."""
+        """Start the supervisor of an attempt, to which job.json in its folder says the rest; idempotent by key.
+
+        From the main thread, since its death signal follows the thread.
+        """
         if key not in self._supervisors:
             process = self._starts.start(folder)
             self._supervisors[key] = SupervisorWatchdog(process, folder, processes.start_ticks(process.pid))
@@ -129,7 +145,10 @@ class LocalExecutor:
         return {key: self._seen(key, handle) for key, handle in handles.items()}
 
     def cancel(self, handles: Mapping[Key, Handle]) -> None:
-        """Ask supervisors to stop their attempts; what is left without a supervisor is ended by SIGKILL."""
+        """Ask supervisors to stop their attempts: their files tell how they end.
+
+        What is left without a supervisor is ended by SIGKILL.
+        """
         for key, handle in handles.items():
             pid = _living(handle)
             if pid and _supervised_folder(pid):
@@ -156,7 +175,12 @@ class LocalExecutor:
             self._mps.stop()
 
     def find(self, batch: str, unended: Sequence[AttemptFolder] = ()) -> Mapping[Key, Handle]:
-        """Return what still runs of a batch on this machine: supervisors, and what a killed one has left behind."""
+        """Return what still runs of a batch on this machine: supervisors, and what a killed one has left behind.
+
+        Args:
+            batch: that the attempts belong to.
+            unended: attempts that have not told their end: whatever their files name counts, too.
+        """
         found = {key: _handle(pid) for pid, key in processes.with_marker(f"{batch}.").items()}
         for attempt in unended:
             if left := orphans.find(attempt):
@@ -188,6 +212,57 @@ class LocalExecutor:
             processes.end_adopted(key, started_by_us, supervisor.ticks)
         elif key in self._unended:
             orphans.end(self._unended[key])
+
+
+def stop_orphans(  # noqa: PLR0913 - whose, by what, and what happens meanwhile
+    executor: LocalExecutor,
+    output: OutputFolder,
+    ledger: Ledger,
+    grace_s: float,
+    beat: Callable[[], None],
+    *,
+    task: str = "",
+) -> None:
+    """Stop attempts that still run although the run that started them is gone, and wait until they have ended.
+
+    Args:
+        executor: finds and ends them, by SIGKILL what does not listen.
+        output: that they train into.
+        ledger: hears of them.
+        grace_s: so long they may take to end.
+        beat: called meanwhile.
+        task: whose they are; empty: of the whole batch, which no other run trains.
+
+    Raises:
+        SplatbatchError: something does not end.
+    """
+    batch = batch_name(output)
+    prefix = f"{batch}.{task}" if task else batch
+    places = [output.patch(task).path] if task else (output.path / "patches").glob("*")
+    attempts = (one for place in places for one in PatchFolder(place).attempts())
+    unended = [one for one in attempts if one.start.exists() and not one.has_exited()]
+
+    def find() -> Mapping[Key, Handle]:
+        """Return what runs of them: a task whose name another begins with has only its own."""
+        found = executor.find(prefix, unended)
+        others = [key for key in found if task and key.startswith(f"{prefix}.") and key.rpartition(".a")[0] != prefix]
+        return {key: handle for key, handle in found.items() if key not in others}
+
+    if not (running := find()):
+        return
+    ledger.write(OrphansStopped(tuple(sorted(running))))
+    for end, patience_s in ((executor.cancel, grace_s + PATIENCE_S), (executor.kill, PATIENCE_S)):
+        give_up_at = time.monotonic() + patience_s
+        while running and time.monotonic() < give_up_at:
+            end(running)
+            beat()
+            time.sleep(ROUND_S)
+            running = find()
+    if running:
+        raise SplatbatchError(
+            f"attempts of an earlier run do not end, not even by SIGKILL: {', '.join(sorted(running))}",
+            "They wait for a device: a disk, a share or a GPU driver. When it answers, or after a restart, run again.",
+        )
 
 
 def _handle(pid: int) -> Handle:

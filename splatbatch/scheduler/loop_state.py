@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from splatbatch.config import Config, TaskId
-from splatbatch.machine.protocol import AttemptExecutor, Key
+from splatbatch.machine.local import LocalExecutor
+from splatbatch.machine.protocol import Key
 from splatbatch.machine.slots import Slots
 from splatbatch.output import results
 from splatbatch.output.layout import OutputFolder
@@ -23,7 +24,7 @@ class LoopState:
     """A batch while it is trained by this process; what starts, stands by, ends and is cancelled is written into it."""
 
     config: Config
-    executor: AttemptExecutor
+    executor: LocalExecutor
     ledger: Ledger
     tasks: Sequence[Task]
     hooks: RunHooks

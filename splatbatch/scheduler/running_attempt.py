@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from splatbatch.isolated import CallQueue, wait_for_any
-from splatbatch.machine.protocol import AttemptExecutor, Handle, Key, ProcessState, Slot, verdict
+from splatbatch.machine.local import LocalExecutor
+from splatbatch.machine.protocol import Handle, Key, ProcessState, Slot, verdict
 from splatbatch.outcome import Cancelled, Exit, Lost
 from splatbatch.output.attempt_folder import Attempt, CachedAttemptDir
 from splatbatch.output.records.fingerprint import Fingerprint
@@ -127,7 +128,7 @@ class RunningAttempt:
         return Cancelled("stopped before the training began") if is_cancelled else end
 
 
-def ask_to_end(executor: AttemptExecutor, attempts: Sequence[RunningAttempt], reason: str = "") -> None:
+def ask_to_end(executor: LocalExecutor, attempts: Sequence[RunningAttempt], reason: str = "") -> None:
     """Ask attempts to end; the reason is what their records will say, instead of our signal's name."""
     for one in attempts:
         with contextlib.suppress(OSError):  # a full disk: the signal below says the same

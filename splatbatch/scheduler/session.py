@@ -15,8 +15,7 @@ from splatbatch.doctor.preflight import preflight
 from splatbatch.errors import SceneError
 from splatbatch.files import Record, write_text
 from splatbatch.isolated import Returned, StopRequested, WaitHooks, answers
-from splatbatch.machine.local import LocalExecutor
-from splatbatch.machine.orphans import Orphans, stop_orphans
+from splatbatch.machine.local import LocalExecutor, stop_orphans
 from splatbatch.outcome import Made, Outcome, Trained
 from splatbatch.output.events import BatchEnded, BatchStarted, Notice
 from splatbatch.output.ledger import Ledger
@@ -64,8 +63,7 @@ def run(batch: Batch, ledger: Ledger, rounds: RunHooks, *, is_retry: bool = Fals
             ledger.write(Notice("unwell", finding.message, facts={"check": finding.check}))
         estimates.record(expected, batch.config, ledger)
         if rounds.is_alone:
-            grace_s, orphans = batch.config.limits.grace_s, Orphans(batch.output)
-            stop_orphans(orphans, executor, ledger, grace_s, rounds.tick)
+            stop_orphans(executor, batch.output, ledger, batch.config.limits.grace_s, rounds.tick)
         tasks = [replace(task, memory_estimate=expected.get(task.name)) for task in batch.tasks]
         left_s = (choice.ends_at or 0.0) - time.time() if choice else 0.0
         if choice and left_s > 0 and rounds.is_alone:  # of several workers none knows what the others will have done

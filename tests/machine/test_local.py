@@ -19,7 +19,7 @@ from splatbatch.errors import ExecutorError
 from splatbatch.files import read_json
 from splatbatch.machine import gpu
 from splatbatch.machine.local import LocalExecutor
-from splatbatch.machine.protocol import AttemptExecutor, ProcessState
+from splatbatch.machine.protocol import ProcessState
 from splatbatch.machine.slots import given_cards
 from splatbatch.output.attempt_folder import AttemptFolder
 
@@ -49,7 +49,7 @@ class Engine:
         self.executor = self.open()
         self.jobs: list[AttemptFolder] = []
 
-    def open(self) -> AttemptExecutor:
+    def open(self) -> LocalExecutor:
         return LocalExecutor(ExecutorConfig(**MANY), "cpu")
 
     def job(self, code: str, *shown: str) -> AttemptFolder:

@@ -13,8 +13,7 @@ from splatbatch.errors import ConfigError, SplatbatchError
 from splatbatch.files import Record, is_out_of_space, sweep
 from splatbatch.hashing import FileDifference
 from splatbatch.isolated import ENDLESS, WaitHooks, answers
-from splatbatch.machine.local import LocalExecutor
-from splatbatch.machine.orphans import Orphans, stop_orphans
+from splatbatch.machine.local import LocalExecutor, stop_orphans
 from splatbatch.machine.protocol import ProcessState, verdict
 from splatbatch.outcome import COLLECT, Diagnosis, Exit, Failed
 from splatbatch.output.attempt_folder import Attempt, AttemptFolder, CachedAttemptDir
@@ -48,7 +47,7 @@ def adopt(batch: Batch, ledger: Ledger, patience: WaitHooks = ENDLESS) -> dict[s
     with (endings := TaskHistory(batch.output)).as_of_now():
         left = [(task, folder) for task in batch.tasks for folder in left_of(batch, task, endings)]
     if any(not folder.exit.exists() for _, folder in left):
-        _stop(batch, Orphans(batch.output), batch.config.training.device, ledger, patience.tick)
+        _stop(batch, "", batch.config.training.device, ledger, patience.tick)
     return _adopt_all(batch, left, ledger, patience)
 
 
@@ -61,7 +60,7 @@ def adopt_task(batch: Batch, task: Task, ledger: Ledger, endings: TaskHistory, b
     sweep(task.home(batch.output).path, spares_living=True)
     left = left_of(batch, task, endings)
     if any(one.start.exists() and not one.has_exited() for one in left):
-        _stop(batch, Orphans(batch.output, task.name), "cpu", ledger, beat)
+        _stop(batch, task.name, "cpu", ledger, beat)
     for folder in left:
         if folder.start.exists() and not folder.has_exited():
             folder.cancel.touch()
@@ -74,9 +73,9 @@ def left_of(batch: Batch, task: Task, endings: TaskHistory) -> list[AttemptFolde
     return [one for one in open_ones if one.start.exists() or not one.cancel.exists()]
 
 
-def _stop(batch: Batch, orphans: Orphans, device: str, ledger: Ledger, beat: Callable[[], None]) -> None:
+def _stop(batch: Batch, task: str, device: str, ledger: Ledger, beat: Callable[[], None]) -> None:
     with contextlib.closing(LocalExecutor(batch.config.executor, device)) as executor:
-        stop_orphans(orphans, executor, ledger, batch.config.limits.grace_s, beat)
+        stop_orphans(executor, batch.output, ledger, batch.config.limits.grace_s, beat, task=task)
 
 
 def _adopt_all(
