@@ -142,7 +142,6 @@ def report(num: int, folder: str) -> None:
         ledger = Ledger(opened.output.ledger, generation_of=claims.generation)
         claimer = TaskClaimer(
             presence.heartbeat,
-            batch=opened,
             claims=claims,
             ledger=ledger,
             before=ProgressBefore.of(opened),

@@ -108,7 +108,7 @@ def evaluate(batch: Batch, splat: Path | None = None) -> SceneEvaluation:
     """
     splat = splat or batch.output.scene.splat
     task = evaluation_task(batch, order(batch, splat))
-    progress = ProgressPrinter("evaluate", task.home(batch.output), PipeWriter(print_err))
+    progress = ProgressPrinter("evaluate", task.home, PipeWriter(print_err))
     with by_hand(batch, alone=True) as finished:
         finished.make(task, progress.look, "evaluate")
     found = batch.output.scene.read_evaluation(splat) or SceneEvaluation()

@@ -77,7 +77,7 @@ def inspect_tasks(
             made[name] = inspection_task(batch, told, _folder(batch, task))
         except Exception as error:  # noqa: BLE001 - a fault of ours over one splat keeps the others from nothing
             failed[name] = _why(name, error)
-    stale = {name: one for name, one in made.items() if how.is_again or not one.is_fresh(batch.output)}
+    stale = {name: one for name, one in made.items() if how.is_again or not one.is_fresh()}
     for name, outcome in _made(batch, stale, rounds, ledger).items():
         if isinstance(outcome, Exception):
             del made[name]
@@ -105,8 +105,7 @@ def _made(
 ) -> Mapping[str, AttemptFolder | Exception]:
     """Inspect; return by subject the attempt that has done it, or why there is none."""
     watched = {
-        name: ProgressPrinter(f"inspect {name}", task.home(batch.output), PipeWriter(print_err))
-        for name, task in stale.items()
+        name: ProgressPrinter(f"inspect {name}", task.home, PipeWriter(print_err)) for name, task in stale.items()
     }
 
     def beat() -> None:

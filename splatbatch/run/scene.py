@@ -115,7 +115,7 @@ def _evaluate(options: SceneOptions, trained: FinishedBatch) -> FollowUpResult:
     trained.say("evaluate: 4 of 4")
     batch = open_batch(options.config)
     task = evaluation.evaluation_task(batch, evaluation.order(batch, batch.output.scene.splat))
-    if task.is_fresh(batch.output):
+    if task.is_fresh():
         trained.say("already evaluated: nothing has changed")
     else:
         trained.make(task)

@@ -277,7 +277,7 @@ class HomeSide:
 
     def _put_bundles(self, tasks: Sequence[Task], there: set[str]) -> Iterator[tuple[Task, Bundle]]:
         """Put what bundles of tasks need into the store, but for the blobs that are there; yield the bundles."""
-        follows = [(task, task.home(self.batch.output).newest_accepted()) for task in tasks]
+        follows = [(task, task.home.newest_accepted()) for task in tasks]
         call = partial(_packed, self.name, self.is_retry)
         for (task, _), found in answers(isolated.start(call, follows), self.hooks):
             record, paths = found.result("pack")
@@ -318,7 +318,7 @@ class HomeSide:
             self.courier.ask(blobs.put, [(f"{RESULTS}/{name}{REFUSED}", error.message.encode())])
             return False
         self.whole.add(name)
-        adopt_task(self.batch, task, self.ledger, self.endings, self.hooks.tick)
+        adopt_task(task, self.ledger, self.endings, self.hooks.tick)
         if returned.outcome == "failed" and not returned.attempts:
             self.hooks.tell(f"{task.name}: worker {returned.worker} could not train this task: {returned.why}")
         match self.endings.last(task.name):
@@ -343,7 +343,7 @@ class HomeSide:
         has_all = len(pieces) == len(one.pieces)
         arrival = Arrival(name, one.number, len(returned.attempts), has_all)
         write_json(folder.brought, arrival.to_record())
-        attempt = task.home(self.batch.output).new_attempt()
+        attempt = task.home.new_attempt()
         folder.path.rename(attempt.path)
         self._note(attempt, arrival)
         self.new.add(name)

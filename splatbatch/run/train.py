@@ -201,7 +201,6 @@ class BatchWorker:
             is_alone=self.is_alone,
             audited=decisions.audited,
             past=None if self.is_alone else OtherWorkersHistory(batch.output, batch.output.ledger_of(self.name)),
-            batch=decisions.batch,
             claims=self.claims,
             ledger=ledger,
             before=before,

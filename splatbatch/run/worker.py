@@ -128,8 +128,8 @@ class JoinedWorker(BatchWorker):
             endings = batch.standing().endings
             for task in batch.tasks:  # what workers that are gone have left
                 sweep(batch.output.patch(task.name).path, spares_living=True)
-                if left_of(batch, task, endings) and isinstance(self.claims.take(task.name), Claim):
-                    adopt_task(batch, task, context.ledger, endings, context.keep)
+                if left_of(task, endings) and isinstance(self.claims.take(task.name), Claim):
+                    adopt_task(task, context.ledger, endings, context.keep)
             restore_missing_products(batch, context.ledger, self.patience)
             yield batch
 

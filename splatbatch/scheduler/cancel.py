@@ -16,12 +16,13 @@ from splatbatch.files import write_json
 from splatbatch.machine.protocol import Key
 from splatbatch.outcome import Stopped
 from splatbatch.output.events import AttemptEnded, CancelRequested, PatchRejected
+from splatbatch.output.folders import latest_number
 from splatbatch.output.layout import OutputFolder
 from splatbatch.output.records.run import CancelRequest, WorkerRecord
 from splatbatch.output.workers import LOCAL
 from splatbatch.scheduler import standby
 from splatbatch.scheduler.loop_state import LoopState
-from splatbatch.scheduler.retry_handling import RetryHandling, newest_attempt
+from splatbatch.scheduler.retry_handling import RetryHandling
 from splatbatch.scheduler.running_attempt import ask_to_end
 
 LOOK_S = 0.3
@@ -72,7 +73,7 @@ class Cancellations:
             stopped = Stopped(f"cancelled by {self._unwanted[task.name]}")
             self.retries.note(task, stopped)
             if hooks.is_alone or task.claim is not None:  # else its attempts are another worker's to tell of
-                loop.ledger.write(AttemptEnded.of(task.name, newest_attempt(loop, task), stopped))
+                loop.ledger.write(AttemptEnded.of(task.name, latest_number(task.home.files()), stopped))
         lost, refused = hooks.lost(), hooks.refused()
         self.retries.leave(standby.withdraw(loop, lost))
         for task in standby.withdraw(loop, refused):

@@ -59,7 +59,7 @@ def start(loop: LoopState, task: Task, slot: Slot, *, stands_by: bool = False) -
     """
     pacer = loop.hooks.pacer
     (task,) = with_step_budget([task], pacer.choice.paces) if pacer else (task,)
-    home, name = task.home(loop.output), task.name
+    home, name = task.home, task.name
     for path in (home.splat, home.result):
         if path.is_dir():
             raise IsADirectoryError(errno.EISDIR, "Is a directory", str(path))

@@ -181,7 +181,7 @@ class Loop(LoopState):
             return
         if isinstance(error, OutputError):
             raise error
-        diagnosis, traceback = isolated.diagnose(error, task.home(self.output).path, phase)
+        diagnosis, traceback = isolated.diagnose(error, task.home.path, phase)
         self._retries.could_not(task, diagnosis, self.clock.now(), traceback)
 
     def _start_due(self) -> None:

@@ -14,6 +14,7 @@ from splatbatch.failures.causes import title
 from splatbatch.outcome import COLLECT, INTERNAL_FAULT, Diagnosis, Failed, Made, Outcome, Trained
 from splatbatch.output.attempt_folder import Attempt
 from splatbatch.output.events import AttemptEnded, GaveUp, Notice, RetryScheduled
+from splatbatch.output.folders import latest_number
 from splatbatch.scheduler.loop_state import LoopState
 from splatbatch.scheduler.running_attempt import RunningAttempt
 from splatbatch.tasks import given_up
@@ -119,8 +120,8 @@ class RetryHandling:
     def _not_started(self, task: Task, diagnosis: Diagnosis, traceback: str = "") -> None:
         """Record the failure of a task that no attempt could be made at."""
         self.note(task, Failed(diagnosis))
-        said = {"phase": diagnosis.phase or "start", "traceback": traceback}
-        self.loop.ledger.write(AttemptEnded.of(task.name, newest_attempt(self.loop, task), Failed(diagnosis), **said))
+        said, number = {"phase": diagnosis.phase or "start", "traceback": traceback}, latest_number(task.home.files())
+        self.loop.ledger.write(AttemptEnded.of(task.name, number, Failed(diagnosis), **said))
 
     def _history(self, task: Task) -> retry.RetryHistory:
         past = self.loop.hooks.past
@@ -140,7 +141,7 @@ class RetryHandling:
         witnesses = tuple(self._trained[past.num_trained_before :]) if past.failures else ()
         self._learn(task, failures=failures, num_trained_before=len(self._trained))
         current = {**task.settings(), "slots": len(loop.slots)}
-        config, jitter = task.retry(loop.config), self._random.random()
+        config, jitter = task.retry(), self._random.random()
         decision = retry.decide(failures, config, jitter, current, waits=task.waits)
         if reason := self._why_stop():
             loop.ledger.write(GaveUp(name, reason))
@@ -168,8 +169,3 @@ class RetryHandling:
                 loop.ledger.write(GaveUp(name, reason, witnesses, key, diagnosis.cause))
             case retry.GiveUp(reason=reason):  # another night may do
                 loop.ledger.write(GaveUp(name, reason, witnesses))
-
-
-def newest_attempt(loop: LoopState, task: Task) -> int:
-    """Return the number of the latest attempt at a task; 0 if there is none."""
-    return max((folder.number for folder in task.home(loop.output).attempts()), default=0)

@@ -79,7 +79,7 @@ def make_all(
     if not tasks:
         return {}
     output = OutputFolder(config.output.folder)
-    before = {task.name: len(task.home(output).attempts()) for task in tasks}
+    before = {task.name: len(task.home.attempts()) for task in tasks}
     limits = config.limits.model_copy(update={"free_disk_mib": 0})
     at_once = max(1, min(MOST_AT_ONCE, (os.cpu_count() or 1) // CORES_EACH))
     # the loop alone packs: an executor would start MPS first, which takes as long as two inspections
@@ -98,7 +98,7 @@ def make_all(
             when_there_is_room(make_left, output.path, rounds)
     found = dict[str, AttemptFolder | SplatbatchError]()
     for task in tasks:
-        name, made, begins = task.name, task.home(output).attempts(), f"{verb}: " if (verb := verbs[task.name]) else ""
+        name, made, begins = task.name, task.home.attempts(), f"{verb}: " if (verb := verbs[task.name]) else ""
         match outcomes.get(name, Stopped(rounds.stop())):
             case Failed(diagnosis=why):
                 found[name] = _failure(begins, made[before[name] :], why)

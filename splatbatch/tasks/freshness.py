@@ -169,7 +169,7 @@ class FreshnessChecker:
     def _product(self, name: str) -> PatchState:
         """Return how the product of a task stands; asked every second while a batch runs."""
         task = self.tasks[name]
-        if (product := task.product(self._output)) is not None:
+        if (product := task.product()) is not None:
             return product
         place = f"{self._output.path}/patches/{name}"
         stamps = [stamp_of(f"{place}/{file}") for file in (RESULT, SPLAT, ACCEPTED)]

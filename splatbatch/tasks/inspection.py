@@ -11,7 +11,6 @@ from splatbatch.errors import SceneError
 from splatbatch.files import MIB
 from splatbatch.hashing import FileFacts
 from splatbatch.output.folders import SplatFolder
-from splatbatch.output.layout import OutputFolder
 from splatbatch.output.records.quality import Inspection, InspectionSettings, health_rules
 from splatbatch.output.results import why_not_the_splat
 from splatbatch.scene.colmap.reconstruction import read_cameras
@@ -123,7 +122,7 @@ class InspectTask(MeasureTask):
     tries = 2
     stands_by = True
 
-    def product(self, output: OutputFolder) -> PatchState:
+    def product(self) -> PatchState:
         """Return how good the splat would be found now, beside the inspection that there is."""
         found = Inspection.read(self.record)
         is_whole = found is not None and found.grade and not (self.told.measures_drop and found.dropped is None)

@@ -59,9 +59,9 @@ class ReconstructTask(Task):
     noun: ClassVar[TaskUnit] = "stage"
     limits: ClassVar = {"wall_s": 1e9}
 
-    def product(self, output: OutputFolder) -> PatchState:
+    def product(self) -> PatchState:
         """Return what would be made now, beside what was."""
-        products = output.path / "patches"
+        products = self.output.path / "patches"
         made, place = StageMetrics.read(record_of(products, self.name)), product_of(products, self.name)
         if made is None:
             return Missing()

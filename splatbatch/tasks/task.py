@@ -164,6 +164,16 @@ class Task:
         return str(self.id)
 
     @property
+    def output(self) -> OutputFolder:
+        """The output folder of its batch."""
+        return OutputFolder(self.yaml_settings.config.output.folder)
+
+    @property
+    def home(self) -> PatchFolder:
+        """Where its attempts lie."""
+        return self.attempts or self.output.patch(self.name)
+
+    @property
     def inputs(self) -> str:
         """The key of the product, on which all workers must agree; empty: none is compared."""
         return self.told.inputs if self.told else ""
@@ -183,10 +193,6 @@ class Task:
         """The tasks whose products it is made from: where they are made now, it waits."""
         return ()
 
-    def home(self, output: OutputFolder) -> PatchFolder:
-        """Return where its attempts lie."""
-        return self.attempts or output.patch(self.name)
-
     def command(self, patch: Patch, folder: AttemptFolder) -> tuple[str, ...]:
         """Prepare an attempt and return the command of its process."""
         if self.told:
@@ -198,16 +204,16 @@ class Task:
         found = MeasurementRecord.read(folder.metrics)
         return Made(folder.metrics) if found and found.inputs == self.inputs else Rejected("")
 
-    def product(self, output: OutputFolder) -> PatchState | None:
+    def product(self) -> PatchState | None:
         """Return how the product stands that lies there; None: a splat, see `freshness.FreshnessChecker`.
 
         Missing, where none is recorded: the program itself compares part by part, and leaves what is there.
         """
         return Missing()
 
-    def is_fresh(self, output: OutputFolder) -> bool:
+    def is_fresh(self) -> bool:
         """Return whether its product is what would be made now; of a splat `freshness.FreshnessChecker` says it."""
-        return isinstance(self.product(output), UpToDate)
+        return isinstance(self.product(), UpToDate)
 
     def keep(self, folder: AttemptFolder) -> None:
         """Put what an attempt has made where it belongs, unless that is a splat, which is accepted."""
@@ -220,7 +226,7 @@ class Task:
         """Look anew whether it can be made; return why not, empty if it can."""
         return ""
 
-    def retry(self, config: Config) -> Retry:
+    def retry(self) -> Retry:
         """Return when it is tried again, and by which ladders."""
         return Retry(max_attempts=self.tries).model_copy(update={"ladders": self.ladders})
 
@@ -267,7 +273,7 @@ class TrainTask(Task):
         behind = self.patch.behind
         return (behind.name,) if behind and is_drawn_behind(self.patch, self.recipe) else ()
 
-    def product(self, output: OutputFolder) -> None:
+    def product(self) -> None:
         """Return None."""
 
     def depends_on(self) -> Fingerprint:
@@ -284,9 +290,9 @@ class TrainTask(Task):
         audit = audit_patches([self.patch], None, rules_of([recipe]), extent)
         return next((finding.in_words() for finding in audit.errors()), "")
 
-    def retry(self, config: Config) -> Retry:
+    def retry(self) -> Retry:
         """Return what the YAML says; external trainers have ladders of their own."""
-        return config.retry_of(self.next_settings.recipe)
+        return self.next_settings.config.retry_of(self.next_settings.recipe)
 
     def settings(self) -> Mapping[str, Any]:
         """Return those of its recipe, and what has been changed; of a program what it reads."""

@@ -34,7 +34,7 @@ def night(batch: FakeBatch) -> None:
 
 def state(batch: FakeBatch) -> Any:
     opened = open_batch(batch.config)
-    return eighth_product.counting(opened).product(opened.output)
+    return eighth_product.counting(opened).product()
 
 
 def ends(batch: FakeBatch) -> list[str]:

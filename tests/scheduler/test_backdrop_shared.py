@@ -59,7 +59,6 @@ def new_backdrop(batch: FakeBatch, hash_: str = "another") -> None:
 
 def claiming(batch: Batch, presence: WorkerFile) -> TaskClaimer:
     return TaskClaimer(
-        batch=batch,
         claims=Claims(batch.output, presence, lambda _: False),
         ledger=Ledger(None),
         before=ProgressBefore.of(batch),

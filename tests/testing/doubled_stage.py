@@ -35,20 +35,19 @@ if does == "hang": time.sleep(600)
 class Doubling(Task):
     """Makes doubled.txt in the folder of its task."""
 
-    output: OutputFolder
     script: Path
     source: Path
     """Of p0, or of another stage."""
 
-    def retry(self, config: Config) -> Retry:
-        return config.retry.model_copy(update={"ladders": {}})
+    def retry(self) -> Retry:
+        return self.next_settings.config.retry.model_copy(update={"ladders": {}})
 
     @property
     def required(self) -> tuple[str, ...]:
         return (self.source.parent.name,)
 
-    def product(self, output: OutputFolder) -> PatchState:
-        home = output.patch(self.name)
+    def product(self) -> PatchState:
+        home = self.output.patch(self.name)
         record = read_json(home.result) or {}
         return compare_product(self.key, record.get("key"), place=home.path / FILE, parts=record.get("parts", {}))
 
@@ -78,7 +77,7 @@ def with_stage(config: Config, patches: Iterable[Patch]) -> tuple[Task, ...]:
     stages, source = list[Task](), output.patch("p0").splat
     for name in os.environ["FAKE_STAGE"].split():
         patch = Patch(name, source.parent, source.parent)
-        stages.insert(0, Doubling(TaskId(name), patch, *untrained(config), output=output, script=script, source=source))
+        stages.insert(0, Doubling(TaskId(name), patch, *untrained(config), script=script, source=source))
         source = output.patch(name).path / FILE
     return (*stages, *tasks_of(config, patches))
 

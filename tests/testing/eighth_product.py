@@ -12,7 +12,6 @@ from typing import Any, Literal
 from splatbatch.config import TaskId
 from splatbatch.files import read_json, write_json
 from splatbatch.output.attempt_folder import AttemptFolder
-from splatbatch.output.layout import OutputFolder
 from splatbatch.output.records.run import DONE, FollowUpResult
 from splatbatch.run.follow_ups import FinishedBatch
 from splatbatch.scene.patches import Patch
@@ -41,7 +40,7 @@ class Counting(MeasureTask):
     tries = 2
     takes: Literal["gpu", "any", "cpu"] = "cpu"
 
-    def product(self, output: OutputFolder) -> PatchState:
+    def product(self) -> PatchState:
         found = read_json(self.record) or {}
         state = compare_product(self.told.inputs, found.get("inputs"))
         return damaged_state(self.record.name) if isinstance(state, UpToDate) and "num" not in found else state
@@ -69,7 +68,7 @@ def counting(batch: Batch) -> Task:
 def count_after(trained: FinishedBatch) -> Sequence[FollowUpResult]:
     """Count what was trained, unless that is known."""
     task = counting(trained.batch)
-    if not task.is_fresh(trained.batch.output):
+    if not task.is_fresh():
         trained.make(task)
     return (FollowUpResult("count", DONE, "counted", "", time.time()),)
 

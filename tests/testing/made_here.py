@@ -12,7 +12,6 @@ from splatbatch import cli
 from splatbatch.config import Config
 from splatbatch.errors import SplatbatchError
 from splatbatch.output.attempt_folder import AttemptFolder
-from splatbatch.output.layout import OutputFolder
 from splatbatch.processes import MARKER
 from splatbatch.run.follow_ups import FollowUpTask
 from splatbatch.scheduler import single
@@ -25,7 +24,7 @@ def make_here(config: Config, task: Task, *others: Any) -> AttemptFolder:
     """Make the product of a task, here if its program is a command of ours."""
     if not isinstance(task, FollowUpTask):
         return USUAL(config, task, *others)
-    folder = AttemptFolder(task.home(OutputFolder(config.output.folder)).path / "attempt-01")
+    folder = AttemptFolder(task.home.path / "attempt-01")
     folder.path.mkdir(parents=True, exist_ok=True)
     usual = signal.getsignal(signal.SIGTERM)
     try:

@@ -6,9 +6,9 @@ import contextlib
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 
 from splatbatch import isolated
+from splatbatch.config import Config
 from splatbatch.errors import ConfigError, SplatbatchError
 from splatbatch.files import Record, is_out_of_space, sweep
 from splatbatch.hashing import FileDifference
@@ -20,6 +20,7 @@ from splatbatch.output.attempt_folder import Attempt, AttemptFolder, CachedAttem
 from splatbatch.output.endings import TaskHistory
 from splatbatch.output.events import AttemptEnded
 from splatbatch.output.folders import is_standby_only
+from splatbatch.output.layout import OutputFolder
 from splatbatch.output.ledger import Ledger
 from splatbatch.output.records.attempt import JobSpec
 from splatbatch.output.records.fingerprint import Fingerprint
@@ -43,44 +44,43 @@ def adopt(batch: Batch, ledger: Ledger, patience: WaitHooks = ENDLESS) -> dict[s
         StopRequested: a stop was requested.
     """
     for task in batch.tasks:  # also of what was settled: its result is written again when more is known of it
-        sweep(task.home(batch.output).path)
+        sweep(task.home.path)
     with (endings := TaskHistory(batch.output)).as_of_now():
-        left = [(task, folder) for task in batch.tasks for folder in left_of(batch, task, endings)]
+        left = [(task, folder) for task in batch.tasks for folder in left_of(task, endings)]
     if any(not folder.exit.exists() for _, folder in left):
-        _stop(batch, "", batch.config.training.device, ledger, patience.tick)
-    return _adopt_all(batch, left, ledger, patience)
+        _stop(batch.config, "", batch.config.training.device, ledger, patience.tick)
+    return _adopt_all(left, ledger, patience)
 
 
-def adopt_task(batch: Batch, task: Task, ledger: Ledger, endings: TaskHistory, beat: Callable[[], None]) -> None:
+def adopt_task(task: Task, ledger: Ledger, endings: TaskHistory, beat: Callable[[], None]) -> None:
     """Judge what is left of the attempts at a task that is ours now.
 
     What runs on this machine is ended first. On another it is asked to end by its cancel file, and whatever it still
     makes can follow no record that is accepted by then.
     """
-    sweep(task.home(batch.output).path, spares_living=True)
-    left = left_of(batch, task, endings)
+    sweep(task.home.path, spares_living=True)
+    left = left_of(task, endings)
     if any(one.start.exists() and not one.has_exited() for one in left):
-        _stop(batch, task.name, "cpu", ledger, beat)
+        _stop(task.yaml_settings.config, task.name, "cpu", ledger, beat)
     for folder in left:
         if folder.start.exists() and not folder.has_exited():
             folder.cancel.touch()
-    _adopt_all(batch, [(task, folder) for folder in left], ledger, WaitHooks(beat))
+    _adopt_all([(task, folder) for folder in left], ledger, WaitHooks(beat))
 
 
-def left_of(batch: Batch, task: Task, endings: TaskHistory) -> list[AttemptFolder]:
+def left_of(task: Task, endings: TaskHistory) -> list[AttemptFolder]:
     """Return the attempts at a task that may have begun and have no recorded end."""
-    open_ones = (one for one in task.home(batch.output).attempts() if not endings.is_judged(task.name, one.number))
+    open_ones = (one for one in task.home.attempts() if not endings.is_judged(task.name, one.number))
     return [one for one in open_ones if one.start.exists() or not one.cancel.exists()]
 
 
-def _stop(batch: Batch, task: str, device: str, ledger: Ledger, beat: Callable[[], None]) -> None:
-    with contextlib.closing(LocalExecutor(batch.config.executor, device)) as executor:
-        stop_orphans(executor, batch.output, ledger, batch.config.limits.grace_s, beat, task=task)
+def _stop(config: Config, task: str, device: str, ledger: Ledger, beat: Callable[[], None]) -> None:
+    with contextlib.closing(LocalExecutor(config.executor, device)) as executor:
+        output = OutputFolder(config.output.folder)
+        stop_orphans(executor, output, ledger, config.limits.grace_s, beat, task=task)
 
 
-def _adopt_all(
-    batch: Batch, left: Sequence[tuple[Task, AttemptFolder]], ledger: Ledger, patience: WaitHooks
-) -> dict[str, Diagnosis]:
+def _adopt_all(left: Sequence[tuple[Task, AttemptFolder]], ledger: Ledger, patience: WaitHooks) -> dict[str, Diagnosis]:
     """Collect what attempts have left, each by itself; return what is wrong with those that could not be."""
     ended, faults = [], {}
     for task, folder in left:
@@ -88,13 +88,13 @@ def _adopt_all(
             if (end := _end_of(folder)) is not None:
                 attempt = Attempt(task.name, CachedAttemptDir(folder.path), folder.read_job() or JobSpec())
                 ended.append((task, attempt, end))
-    for (task, attempt, end), found in answers(isolated.start(partial(_collect, batch), ended), patience):
+    for (task, attempt, end), found in answers(isolated.start(_collect, ended), patience):
         try:
             write_down(attempt, end, found.result(COLLECT), ledger, adopted=True)
         except (OSError, SplatbatchError, isolated.TaskFault) as error:
             if is_out_of_space(error):
                 raise
-            faults[task.name], traceback = isolated.diagnose(error, task.home(batch.output).path, COLLECT)
+            faults[task.name], traceback = isolated.diagnose(error, task.home.path, COLLECT)
             said = {"phase": COLLECT, "traceback": traceback, "adopted": True}
             ledger.write(AttemptEnded.of(task.name, attempt.folder.number, Failed(faults[task.name]), **said))
     return faults
@@ -112,7 +112,7 @@ def _end_of(folder: AttemptFolder) -> Exit | None:
     return None
 
 
-def _collect(batch: Batch, left: tuple[Task, Attempt, Exit]) -> Record:
+def _collect(left: tuple[Task, Attempt, Exit]) -> Record:
     """Collect an attempt that an earlier run has made."""
     task, attempt, end = left
     task = replace(task, next_settings=task.yaml_settings)
@@ -121,7 +121,7 @@ def _collect(batch: Batch, left: tuple[Task, Attempt, Exit]) -> Record:
         _ = tried.program
     except ConfigError:  # settings of another version, or broken ones: their splat is not what would be trained today
         then, tried = Fingerprint(), task
-    product = task.home(batch.output)
+    product = task.home
 
     def counts() -> bool:
         """Return whether what it trained is what would be trained today, and no later attempt is accepted.

@@ -57,8 +57,6 @@ class ProgressBefore:
 class TaskClaimer(RunHooks):
     """Claims tasks for the loop of a worker, in one round of its batch."""
 
-    batch: Batch
-    """As it was decided on."""
     claims: Claims
     ledger: Ledger
     before: ProgressBefore
@@ -82,7 +80,7 @@ class TaskClaimer(RunHooks):
         name = task.name
         if task.claim is not None:
             return task
-        if done_with(self.batch.output, name) > self.before.done.get(name, 0):
+        if done_with(task.output, name) > self.before.done.get(name, 0):
             self._closed(task)
             return None
         if self._unheld.intersection(task.required) or (self.time_left and not self.time_left.holds(task)):
@@ -130,7 +128,7 @@ class TaskClaimer(RunHooks):
     def _begun(self, task: Task, claim: Claim) -> Task | None:
         """See that what was decided on a task still holds now that it is ours."""
         if claim.generation > 1:  # what a worker that is gone has left of it
-            adopt_task(self.batch, task, self.ledger, self.standing.endings, self.tick)
+            adopt_task(task, self.ledger, self.standing.endings, self.tick)
             claim = self.claims.renew(task.name)
         has_moved = claim.follows != self.before.accepted.get(task.name, 0)
         if has_moved and not self.standing.is_due(task.name):

@@ -16,7 +16,6 @@ from splatbatch.hashing import FileFacts
 from splatbatch.outcome import Rejected
 from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.output.folders import BACKDROP, MergedFiles
-from splatbatch.output.layout import OutputFolder
 from splatbatch.output.records.colors import as_photographed
 from splatbatch.output.records.evaluation import EvaluationSettings
 from splatbatch.output.records.metrics import MeasurementRecord
@@ -150,7 +149,7 @@ class MeasureTask(Task):
     record: Path
     """Where what was found is kept."""
 
-    def product(self, output: OutputFolder) -> PatchState:
+    def product(self) -> PatchState:
         """Return what would be found now beside what was."""
         found = MeasurementRecord.read(self.record)
         return compare_product(self.inputs, found.inputs if found else None)
