@@ -46,7 +46,7 @@ def accept(
     accepted = run(batch, task.name, attempt).metrics.final
     told = ", ".join(filter(None, (f"attempt {attempt} accepted", spell_figures(accepted))))
     print_line(f"{task.name}: {told}; `train` keeps it until settings or inputs change")
-    print_attempts(attempts_at(batch, task))
+    print_attempts(attempts_at(task))
 
 
 @app.command()

@@ -268,7 +268,7 @@ def print_history(batch: Batch, task: Task, *, as_json: bool) -> None:
         print_line(f"{task.name}: settings that differ from the batch: {in_words(own)}")
     for line in tell_history(batch.output, current_states(batch)[0]):
         print_text(plain_text(line).replace("\n", " "))
-    if (found := attempts_at(batch, task)).attempts:
+    if (found := attempts_at(task)).attempts:
         print_attempts(found)
 
 
@@ -306,7 +306,7 @@ def compare(patch: OnePatchArgument = [], config: ConfigOption = None, json_: Js
     """Compare the attempts at a patch."""
     from splatbatch.tasks.attempt_table import attempts_at
 
-    print_facts(attempts_at(*open_one(config, patch)), print_attempts, as_json=json_)
+    print_facts(attempts_at(open_one(config, patch)[1]), print_attempts, as_json=json_)
 
 
 def print_attempts(found: AttemptComparison) -> None:

@@ -391,7 +391,7 @@ def print_retried(ended: RunSummary, *, save: bool) -> None:
     tried = [task for task in batch.tasks if task.name in ended.run.outcomes]
     for task in tried[:MOST_TABLES]:
         print_line(f"{task.name}:")
-        print_attempts(attempts_at(batch, task))
+        print_attempts(attempts_at(task))
     if not save:
         return print_unsaved(batch, kept_with_changes(ended))
     kept = ", ".join(save_kept(ended))

@@ -160,7 +160,7 @@ def _patch(batch: Batch, task: Task) -> PublishedSplat:
         recipe=recipe_of(task, result).model_dump(mode="json", exclude={"program"}),
         sparse=str(task.patch.sparse),
         offset=offset,
-        holdout=photographs_of(task, folder, result).held_out,
+        holdout=photographs_of(task, result).held_out,
         **as_photographed([task.patch]),
     )
     part = SourcePart(task.name, path, 0, header.num_gaussians, digest)

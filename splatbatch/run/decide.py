@@ -240,16 +240,16 @@ def record_unreadable_tasks(decisions: Decisions, ledger: Ledger) -> Mapping[str
 
 def restore_missing_products(batch: Batch, ledger: Ledger, patience: WaitHooks) -> None:
     """Bring back accepted products that are gone or were replaced, from the attempts that made them."""
-    for name, found in answers(isolated.start(partial(upkeep.restore, batch), batch.names), patience):
+    for task, found in answers(isolated.start(upkeep.restore, batch.tasks), patience):
         if isinstance(found, Returned) and found.value[0]:  # else it stays stale, and is told of when its turn comes
-            ledger.write(Restored(name, *found.value))
+            ledger.write(Restored(task.name, *found.value))
 
 
 def refresh_file_facts(decisions: Decisions, patience: WaitHooks) -> list[str]:
     """Write down what fresh results do not know of their files; return their patches."""
-    outdated = [name for name, state in decisions.up_to_date.items() if state.is_outdated]
-    reading = isolated.start(partial(upkeep.update_fingerprint, decisions.batch), outdated)
-    return [name for name, _ in answers(reading, patience)]  # what could not be written the next run tries
+    outdated = decisions.batch.only(name for name, state in decisions.up_to_date.items() if state.is_outdated)
+    reading = isolated.start(upkeep.update_fingerprint, outdated.tasks)
+    return [task.name for task, _ in answers(reading, patience)]  # what could not be written the next run tries
 
 
 def refresh_states(batch: Batch, standing: FreshnessChecker, patience: WaitHooks) -> None:

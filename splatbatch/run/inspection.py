@@ -73,7 +73,7 @@ def inspect_tasks(
             break
         rounds.tick()
         try:
-            told = order(batch, task, measures_drop=how.measures_drop) if task else order_scene(batch)
+            told = order(task, measures_drop=how.measures_drop) if task else order_scene(batch)
             made[name] = inspection_task(batch, told, _folder(batch, task))
         except Exception as error:  # noqa: BLE001 - a fault of ours over one splat keeps the others from nothing
             failed[name] = _why(name, error)

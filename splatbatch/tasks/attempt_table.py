@@ -13,7 +13,6 @@ from splatbatch.output.ledger import judged_attempts
 from splatbatch.output.records.attempt import JobSpec
 from splatbatch.output.records.metrics import Metrics
 from splatbatch.output.records.result import Result
-from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.fingerprint import leaves, settings_of
 from splatbatch.tasks.task import Task
 
@@ -51,11 +50,10 @@ class AttemptComparison:
     attempts: tuple[AttemptRow, ...]
 
 
-def attempts_at(batch: Batch, task: Task) -> AttemptComparison:
-    """Return the attempts at a task of a batch, first to last; what is changed is held against the YAML of today."""
-    folder, today = batch.output.patch(task.name), settings_of(task.recipe)
-    product, ends = folder.read_result() or Result(), judged_attempts(batch.output)
-    rows = [_row(one, ends.get((task.name, one.number)), product, today) for one in folder.attempts()]
+def attempts_at(task: Task) -> AttemptComparison:
+    """Return the attempts at a task, first to last; what is changed is held against the YAML of today."""
+    product, ends, today = task.home.read_result() or Result(), judged_attempts(task.output), settings_of(task.recipe)
+    rows = [_row(one, ends.get((task.name, one.number)), product, today) for one in task.home.attempts()]
     return AttemptComparison(task.name, tuple(rows))
 
 

@@ -54,18 +54,17 @@ def open_named(config: Path | None, names: Sequence[str]) -> tuple[Batch, bool]:
     return batch if wanted else batch.only([]), True
 
 
-def order(batch: Batch, task: Task, *, measures_drop: bool = False) -> InspectionSettings:
+def order(task: Task, *, measures_drop: bool = False) -> InspectionSettings:
     """Return what the process is told that inspects a patch's splat.
 
     Raises:
         SceneError: there is no accepted splat, or the model cannot be read.
     """
-    folder = batch.output.patch(task.name)
-    result = folder.read_result()
-    why = "not trained yet" if result is None else why_not_the_splat(folder, result, "content")
+    result = task.home.read_result()
+    why = "not trained yet" if result is None else why_not_the_splat(task.home, result, "content")
     if why or result is None:
         raise SceneError(f"{task.name}: {why}: there is no splat to inspect", "Train it: `splatbatch train`.")
-    recipe, photographs = recipe_of(task, result), photographs_of(task, folder, result)
+    recipe, photographs = recipe_of(task, result), photographs_of(task, result)
     patch = replace(task.patch, offset=result.trained_from.offset)
     told = replace(settings_for(recipe, patch, task.name), holdout=photographs.held_out)
     piece = contiguous_holdout(patch, recipe.evaluation, photographs)
@@ -74,7 +73,7 @@ def order(batch: Batch, task: Task, *, measures_drop: bool = False) -> Inspectio
     depends += [rules] if (rules := health_rules(result.warnings)) else []
     return InspectionSettings(
         **{**vars(told), "recipe": recipe.model_dump(mode="json", exclude={"program"})},
-        splat=str(folder.splat_of(result)),
+        splat=str(task.home.splat_of(result)),
         sha256=result.sha256,
         inputs=key_of(VERSION, *depends),
         warnings=result.warnings,

@@ -6,7 +6,6 @@ Contents of photographs and masks are hashed while patches train: so that a copy
 from __future__ import annotations
 
 import contextlib
-from collections import deque
 from functools import partial
 
 from splatbatch import isolated
@@ -18,22 +17,21 @@ from splatbatch.output.events import AttemptEnded, Event
 from splatbatch.output.records.fingerprint import is_content
 from splatbatch.output.records.result import Result
 from splatbatch.tasks.batch import Batch
+from splatbatch.tasks.task import Task
 
 
-def restore(batch: Batch, name: str) -> tuple[str, str]:
+def restore(task: Task) -> tuple[str, str]:
     """Bring back an accepted product that is gone or was replaced; return its attempt and, if another, that of before.
 
     Both are empty where nothing was to be done, or nothing fits.
     """
-    folder = batch.output.patch(name)
-    before, found = (folder.read_result() or Result()).attempt, results.restore(folder)
+    before, found = (task.home.read_result() or Result()).attempt, results.restore(task.home)
     return found, before if found and found != before else ""
 
 
-def update_fingerprint(batch: Batch, name: str) -> None:
+def update_fingerprint(task: Task) -> None:
     """Write down what a fresh result does not know of its files: those of a folder that was copied have other times."""
-    task = next(task for task in batch.tasks if task.name == name)
-    folder = batch.output.patch(name)
+    folder = task.home
     result = folder.read_result() or Result()
     inputs, then = task.input_files(), result.held_against.files
     now = inputs.now().files
@@ -48,9 +46,9 @@ class ContentHasher:
     """Fills in what result.json does not know yet of the files its splat was trained from; a reader hashes them."""
 
     def __init__(self, batch: Batch) -> None:
-        self._batch = batch
-        self._waiting: deque[str] = deque()
-        self._reading: CallQueue[str] | None = None
+        self._tasks = {task.name: task for task in batch.tasks}
+        self._waiting: list[Task] = []
+        self._reading: CallQueue[Task] | None = None
 
     def tell(self, event: Event) -> None:
         """Hear an event of the ledger: a patch that has been trained is next."""
@@ -59,15 +57,15 @@ class ContentHasher:
 
     def want(self, name: str) -> None:
         """Take a patch in."""
-        self._waiting.append(name)
+        self._waiting.append(self._tasks[name])
 
     def tick(self) -> None:
         """Take in what was hashed, and go on; called many times a second."""
         if self._reading is None and self._waiting:
             self._reading = self._next()
         if self._reading is not None:
-            for name, found in self._reading.look():
-                self._take(name, found)
+            for task, found in self._reading.look():
+                self._take(task, found)
             self._reading = None if self._reading.is_over else self._reading
 
     def finish(self, patience: WaitHooks) -> None:
@@ -78,30 +76,27 @@ class ContentHasher:
         """
         while self._reading or self._waiting:
             reading, self._reading = self._reading or self._next(), None
-            for name, found in answers(reading, patience):
-                self._take(name, found)
+            for task, found in answers(reading, patience):
+                self._take(task, found)
 
-    def _next(self) -> CallQueue[str]:
-        names = list(dict.fromkeys(self._waiting))
-        self._waiting.clear()
-        return isolated.start(partial(_hash_accepted, self._batch, FileFacts()), names, is_low=True)
+    def _next(self) -> CallQueue[Task]:
+        waiting, self._waiting = [*dict.fromkeys(self._waiting)], []
+        return isolated.start(partial(_hash_accepted, FileFacts()), waiting, is_low=True)
 
-    def _take(self, name: str, found: isolated.Answer) -> None:
+    def _take(self, task: Task, found: isolated.Answer) -> None:
         """Write down the contents of the files of a patch, unless another splat was accepted meanwhile."""
-        folder = self._batch.output.patch(name)
-        if not isinstance(found, Returned) or (result := folder.read_result()) is None or result.is_ahead:
+        if not isinstance(found, Returned) or (result := task.home.read_result()) is None or result.is_ahead:
             return
         files, (attempt, contents) = result.held_against.files, found.value
         known = {key: files[key]._replace(sha256=digest) for key, digest in contents.items() if key in files}
         if known and attempt == result.attempt:
             with contextlib.suppress(OSError):  # a full disk, or a folder that cannot be written: the next run tries
-                write_json(folder.result, result.with_files({**files, **known}).to_record())
+                write_json(task.home.result, result.with_files({**files, **known}).to_record())
 
 
-def _hash_accepted(batch: Batch, facts: FileFacts, name: str) -> tuple[str, dict[str, str]]:
+def _hash_accepted(facts: FileFacts, task: Task) -> tuple[str, dict[str, str]]:
     """Return the attempt whose splat is accepted, and what its files hold that are as they were when it was trained."""
-    task = next(task for task in batch.tasks if task.name == name)
-    result, place = batch.output.patch(name).read_result() or Result(), task.input_files().place
+    result, place = task.home.read_result() or Result(), task.input_files().place
     files = result.held_against.files.items()
     unhashed = {key: fact for key, fact in files if not fact.sha256 and fact.num_bytes >= 0 and is_content(key)}
     same = [key for key, fact in unhashed.items() if facts.of(place(key))[:2] == fact[:2]]

@@ -32,7 +32,7 @@ def recorded(batch: FakeBatch, **changes: Any) -> UsedPhotographs:
     known = {**json.loads(folder.result.read_text()), **changes}
     folder.result.write_text(json.dumps({key: value for key, value in known.items() if value is not None}))
     (task,) = open_batch(batch.config, ["p0"]).tasks
-    return photographs_of(task, folder, folder.read_result() or Result())
+    return photographs_of(task, folder.read_result() or Result())
 
 
 def test_result_json_names_what_was_trained_on_and_what_was_held_out(trained: FakeBatch) -> None:

@@ -72,8 +72,7 @@ def test_a_patch_may_hold_out_its_own_and_its_record_counts_from_then_on(batch: 
     invoke("train", batch=batch)
     batch.change(patches={"p1": {"evaluation": {"holdout_every": 3}}})
     opened = open_batch(batch.config)
-    folders = [(task, opened.output.patch(task.name)) for task in opened.every]
-    recorded = [photographs_of(task, folder, folder.read_result() or Result()) for task, folder in folders]
+    recorded = [photographs_of(task, task.home.read_result() or Result()) for task in opened.every]
     assert [len(one.held_out) for one in recorded] == [2, 5]
     assert [len(choose_holdout(task.patch, task.recipe.evaluation)) for task in opened.every] == [2, 3]
     assert "p1: train: settings have changed: evaluation.holdout_every 2 -> 3" in invoke("plan", batch=batch).out

@@ -93,15 +93,15 @@ class MovedBatch:
     def train(self) -> dict[str, str]:
         """Do what `train` does before it trains; return what it would train."""
         batch = self.batch
-        for name in batch.names:
-            upkeep.restore(batch, name)
+        for task in batch.tasks:
+            upkeep.restore(task)
         standing = batch.standing("content")
         states = {name: standing.state(name) for name in batch.names}
         filled = ContentHasher(batch)
-        for name, state in states.items():
-            if isinstance(state, UpToDate) and state.is_outdated:
-                upkeep.update_fingerprint(batch, name)
-                filled.want(name)
+        for task in batch.tasks:
+            if isinstance(state := states[task.name], UpToDate) and state.is_outdated:
+                upkeep.update_fingerprint(task)
+                filled.want(task.name)
         filled.finish(ENDLESS)
         return {name: state.reason for name, state in states.items() if is_due(state)}
 

@@ -101,7 +101,7 @@ def merge_candidates(batch: Batch, partition: Partition) -> tuple[tuple[MergeCan
     tasks = {task.name: task for task in batch.every}
     behind = [name for name, task in tasks.items() if task.patch.is_whole]
     found = [
-        _candidate(batch, MergeCandidate(name, cores.get(name), task, standing.state(name).result), statuses[name])
+        _candidate(MergeCandidate(name, cores.get(name), task, standing.state(name).result), statuses[name])
         if (task := tasks.get(name))
         else MergeCandidate(name, cores.get(name), lacking=f"no such patch in {batch.config.scene.patches}")
         for name in (*cores, *behind)
@@ -117,11 +117,11 @@ def merge_candidates(batch: Batch, partition: Partition) -> tuple[tuple[MergeCan
     return tuple(replace(one, lacking=one.lacking or odd.get(one.name, "")) for one in found), tuple(warnings)
 
 
-def _candidate(batch: Batch, one: MergeCandidate, status: PatchStatus) -> MergeCandidate:
+def _candidate(one: MergeCandidate, status: PatchStatus) -> MergeCandidate:
     """Return a candidate with what its status and its record say of it."""
     if status.state == "trained" and one.result is not None and one.task is not None:
         try:
-            photographs = photographs_of(one.task, batch.output.patch(one.name), one.result)
+            photographs = photographs_of(one.task, one.result)
         except SceneError as error:  # of a version that did not record it
             return replace(one, lacking=f"its hold-out is not recorded: {error.message}")
         return replace(one, warnings=status.warnings, photographs=photographs)

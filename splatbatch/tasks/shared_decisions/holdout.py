@@ -22,7 +22,7 @@ from pydantic import ValidationError
 from splatbatch.config import Evaluation, Recipe
 from splatbatch.errors import ConfigError, SceneError
 from splatbatch.output.attempt_folder import AttemptFolder
-from splatbatch.output.folders import MergedFiles, PatchFolder
+from splatbatch.output.folders import MergedFiles
 from splatbatch.output.layout import OutputFolder
 from splatbatch.output.records.result import Result, UsedPhotographs
 from splatbatch.scene.patches import Patch, list_names
@@ -46,7 +46,7 @@ def frames_in_words(tasks: Iterable[Task]) -> tuple[str, ...]:
     return tuple(filter(None, dict.fromkeys(said)))
 
 
-def photographs_of(task: Task, folder: PatchFolder, result: Result) -> UsedPhotographs:
+def photographs_of(task: Task, result: Result) -> UsedPhotographs:
     """Return what a patch's splat was trained on, and what was held out of that.
 
     Versions up to 0.2.0 did not record it. Then what the attempt was told counts, else which photographs it measured,
@@ -57,7 +57,7 @@ def photographs_of(task: Task, folder: PatchFolder, result: Result) -> UsedPhoto
     """
     if result.photographs is not None:
         return result.photographs
-    told = AttemptFolder(folder.path / result.attempt).read_settings()
+    told = AttemptFolder(task.home.path / result.attempt).read_settings()
     measured = result.metrics.photos()
     if told.sparse:  # ours: an external program is told by its argv instead
         held_out = frozenset(told.holdout)
@@ -122,11 +122,8 @@ def held_out(batch: Batch, splat: Path) -> tuple[tuple[str, ...], tuple[str, ...
     """
     scene = batch.output.scene
     files = scene.merged if splat.resolve() == scene.splat.resolve() else MergedFiles.at(splat)
-    merged, parts = files.read(), []
-    for task in batch.every:
-        folder = batch.output.patch(task.name)
-        if (result := folder.read_result()) is not None:
-            parts.append((task, photographs_of(task, folder, result)))
+    known = ((task, task.home.read_result()) for task in batch.every)
+    merged, parts = files.read(), [(task, photographs_of(task, result)) for task, result in known if result]
     if merged is not None and merged.held_out is not None:
         names = merged.held_out
     else:
