@@ -73,8 +73,8 @@ def inspect_tasks(
             break
         rounds.tick()
         try:
-            told = order(task, measures_drop=how.measures_drop) if task else order_scene(batch)
-            made[name] = inspection_task(batch, told, _folder(batch, task))
+            orders = order(task, measures_drop=how.measures_drop) if task else order_scene(batch)
+            made[name] = inspection_task(batch, orders, _folder(batch, task))
         except Exception as error:  # noqa: BLE001 - a fault of ours over one splat keeps the others from nothing
             failed[name] = _why(name, error)
     stale = {name: one for name, one in made.items() if how.is_again or not one.is_fresh()}

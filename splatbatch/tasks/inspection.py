@@ -66,13 +66,13 @@ def order(task: Task, *, measures_drop: bool = False) -> InspectionSettings:
         raise SceneError(f"{task.name}: {why}: there is no splat to inspect", "Train it: `splatbatch train`.")
     recipe, photographs = recipe_of(task, result), photographs_of(task, result)
     patch = replace(task.patch, offset=result.trained_from.offset)
-    told = replace(settings_for(recipe, patch, task.name), holdout=photographs.held_out)
+    orders = replace(settings_for(recipe, patch, task.name), holdout=photographs.held_out)
     piece = contiguous_holdout(patch, recipe.evaluation, photographs)
-    settings = told.to_record() | dict.fromkeys(evaluation.PLACES)
+    settings = orders.to_record() | dict.fromkeys(evaluation.PLACES)
     depends = [result.sha256, result.trained_from.inputs, settings, [*piece]]
     depends += [rules] if (rules := health_rules(result.warnings)) else []
     return InspectionSettings(
-        **{**vars(told), "recipe": recipe.model_dump(mode="json", exclude={"program"})},
+        **{**vars(orders), "recipe": recipe.model_dump(mode="json", exclude={"program"})},
         splat=str(task.home.splat_of(result)),
         sha256=result.sha256,
         inputs=key_of(VERSION, *depends),
@@ -89,24 +89,24 @@ def order_scene(batch: Batch) -> InspectionSettings:
         SceneError: there is no merged splat, partition or photograph, or one that does not fit the others.
         ConfigError: the batch is none that makes one scene.
     """
-    told = evaluation.order(batch, batch.output.scene.splat)
-    source = read_partition(Path(told.partition)).source
+    orders = evaluation.order(batch, batch.output.scene.splat)
+    source = read_partition(Path(orders.partition)).source
     merged = batch.output.scene.merged.read()
     warnings = tuple(words for part in (merged.parts if merged else ()) for words in part.warnings)
     rules = health_rules(warnings)
-    facts, sha256 = FileFacts(), told.splat_sha256
+    facts, sha256 = FileFacts(), orders.splat_sha256
     models = [facts.sha256(f"{source}/{name}") for name in MODEL_FILE_NAMES]
     return InspectionSettings(
         patch=SCENE,
-        recipe=told.recipe,
+        recipe=orders.recipe,
         sparse=str(source),
-        offset=told.offset,
-        **told.photographs,
-        splat=told.splat,
+        offset=orders.offset,
+        **orders.photographs,
+        splat=orders.splat,
         sha256=sha256,
         warnings=warnings,
         inputs=key_of(
-            VERSION, sha256, models, told.recipe.get("training"), told.holdout, told.photographs["tones"], *rules
+            VERSION, sha256, models, orders.recipe.get("training"), orders.holdout, orders.photographs["tones"], *rules
         ),
         most_photos=MOST_PHOTOS,
     )
@@ -116,7 +116,7 @@ def order_scene(batch: Batch) -> InspectionSettings:
 class InspectTask(MeasureTask):
     """Inspects a splat."""
 
-    told: InspectionSettings
+    orders: InspectionSettings
     module = "splatbatch.training.inspection"
     tries = 2
     stands_by = True
@@ -124,21 +124,21 @@ class InspectTask(MeasureTask):
     def product(self) -> PatchState:
         """Return how good the splat would be found now, beside the inspection that there is."""
         found = Inspection.read(self.record)
-        is_whole = found is not None and found.grade and not (self.told.measures_drop and found.dropped is None)
+        is_whole = found is not None and found.grade and not (self.orders.measures_drop and found.dropped is None)
         return compare_product(self.inputs, found.inputs if found and is_whole else None)
 
 
-def inspection_task(batch: Batch, told: InspectionSettings, folder: SplatFolder) -> Task:
+def inspection_task(batch: Batch, orders: InspectionSettings, folder: SplatFolder) -> Task:
     """Return the task that inspects a splat: it is drawn, and a photograph at full size with what is made of it."""
-    num = read_header(Path(told.splat)).num_gaussians
-    largest = max((one.width * one.height for one in read_cameras(Path(told.sparse)).values()), default=0)
+    num = read_header(Path(orders.splat)).num_gaussians
+    largest = max((one.width * one.height for one in read_cameras(Path(orders.sparse)).values()), default=0)
     gpu_mib = GPU_CONTEXT_MIB + ROOM_MIB + (num * GAUSSIAN_BYTES + largest * PIXEL_BYTES) // MIB
     return InspectTask(
-        TaskId(f"{told.patch}/inspection"),
-        Patch(told.patch, Path(told.sparse), Path(told.images)),
+        TaskId(f"{orders.patch}/inspection"),
+        Patch(orders.patch, Path(orders.sparse), Path(orders.images)),
         *untrained(batch.config),
         MemoryEstimate(gpu_mib, HOST_MIB, num, "host", 0),
-        told=told,
+        orders=orders,
         attempts=folder.inspecting,
         record=folder.inspection,
     )

@@ -49,7 +49,7 @@ LADDERS: Mapping[str, dict[str, tuple[Rung, ...]]] = {
 class ReconstructTask(Task):
     """Makes a stage of a reconstruction."""
 
-    told: StageSettings
+    orders: StageSettings
     needed: Mapping[str, str]
     """Stages whose products it reads, with the key of each."""
     takes: Literal["gpu", "any", "cpu"] = "cpu"
@@ -65,9 +65,9 @@ class ReconstructTask(Task):
         made, place = StageMetrics.read(record_of(products, self.name)), product_of(products, self.name)
         if made is None:
             return Missing()
-        out = Path(self.told.out)
+        out = Path(self.orders.out)
         state = compare_product(self.inputs, made.inputs, place, made.parts, FileFacts(STAMPS))
-        is_gone = self.told.what == "model" and not all((out / one).exists() for one in ("sparse/0", "images", OURS))
+        is_gone = self.orders.what == "model" and not all((out / one).exists() for one in ("sparse/0", "images", OURS))
         return damaged_state(f"{out}: the model is incomplete") if is_gone and isinstance(state, UpToDate) else state
 
     @property
@@ -104,18 +104,24 @@ class ReconstructTask(Task):
     @property
     def ladders(self) -> Mapping[str, tuple[Rung, ...]]:
         """The ladders of its stage."""
-        return LADDERS.get(self.told.what, {})
+        return LADDERS.get(self.orders.what, {})
 
     def settings(self) -> Mapping[str, Any]:
         """Return what rungs may change."""
-        features = self.told.changes.get("features", 0)
-        return {"features": features, "leave_out": 0, "relaxed": 0, "threads": self.told.threads, **self.told.changes}
+        features = self.orders.changes.get("features", 0)
+        return {
+            "features": features,
+            "leave_out": 0,
+            "relaxed": 0,
+            "threads": self.orders.threads,
+            **self.orders.changes,
+        }
 
     def changed(self, changes: Mapping[str, Any]) -> Self:
         """Return the task with fewer features, another start or fewer threads."""
-        every = {**self.told.changes, **changes}
-        threads = int(every.get("threads", self.told.threads))
-        return replace(self, told=replace(self.told, changes=every, threads=threads))
+        every = {**self.orders.changes, **changes}
+        threads = int(every.get("threads", self.orders.threads))
+        return replace(self, orders=replace(self.orders, changes=every, threads=threads))
 
 
 def has_cuda() -> bool:
@@ -131,7 +137,7 @@ def reconstruction_tasks(
     every = stages(plan)
     keys = {one.name: one.key for one in every}
     for one in every:
-        told = StageSettings(
+        orders = StageSettings(
             one.what,
             one.number,
             str(plan_file(output, plan)),
@@ -148,9 +154,9 @@ def reconstruction_tasks(
                 TaskId(one.name),
                 Patch(one.name, out, Path(plan.images)),
                 *untrained(config),
-                told=told,
+                orders=orders,
                 takes=takes,
-                expected=told.expected,
+                expected=orders.expected,
                 needed={name: keys[name] for name in one.needs},
             )
         )

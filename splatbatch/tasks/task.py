@@ -134,7 +134,7 @@ class Task:
     """What it is expected to take, as far as its model can be read."""
     claim: Claim | None = None
     """Under which claim it is ours; None as long as it is not."""
-    told: InspectionSettings | EvaluationSettings | StageSettings | None = None
+    orders: InspectionSettings | EvaluationSettings | StageSettings | None = None
     """What settings.json says; None: the command says it."""
     attempts: PatchFolder | None = None
     """Where its attempts lie; None: in the folder of the task."""
@@ -176,7 +176,7 @@ class Task:
     @property
     def inputs(self) -> str:
         """The key of the product, on which all workers must agree; empty: none is compared."""
-        return self.told.inputs if self.told else ""
+        return self.orders.inputs if self.orders else ""
 
     @property
     def ladders(self) -> Mapping[str, tuple[Rung, ...]]:
@@ -195,8 +195,8 @@ class Task:
 
     def command(self, patch: Patch, folder: AttemptFolder) -> tuple[str, ...]:
         """Prepare an attempt and return the command of its process."""
-        if self.told:
-            write_json(folder.settings, self.told.to_record())
+        if self.orders:
+            write_json(folder.settings, self.orders.to_record())
         return (sys.executable, "-m", self.module, str(folder.path))
 
     def collect(self, folder: AttemptFolder) -> Splat | Made | Rejected:

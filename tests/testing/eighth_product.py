@@ -42,7 +42,7 @@ class Counting(MeasureTask):
 
     def product(self) -> PatchState:
         found = read_json(self.record) or {}
-        state = compare_product(self.told.inputs, found.get("inputs"))
+        state = compare_product(self.orders.inputs, found.get("inputs"))
         return damaged_state(self.record.name) if isinstance(state, UpToDate) and "num" not in found else state
 
     def keep(self, folder: AttemptFolder) -> None:
@@ -59,7 +59,7 @@ def counting(batch: Batch) -> Task:
         TaskId("count"),
         Patch("count", batch.output.path, batch.output.path),
         *untrained(batch.config),
-        told=told,
+        orders=told,
         attempts=batch.output.following("count"),
         record=batch.output.path / "count.json",
     )

@@ -86,11 +86,11 @@ def order(batch: Batch, splat: Path) -> EvaluationSettings:
     )
     facts = FileFacts()
     models = [facts.sha256(f"{partition.source}/{name}") for name in MODEL_FILE_NAMES]
-    told = settings.to_record() | {"recipe": settings.recipe.get("training")} | dict.fromkeys(PLACES)
+    decisive = settings.to_record() | {"recipe": settings.recipe.get("training")} | dict.fromkeys(PLACES)
     contents = [facts.sha256(str(path)) for path in (partition.path, *(f"{folder}/{name}" for name in holdout))]
     masks = find_masks(Path(settings.masks) if settings.masks else None, holdout)
     of_masks = [facts.sha256(str(mask)) for mask in masks.values()]
-    return replace(settings, inputs=key_of(VERSION, contents, of_masks, models, dict(hashes), told))
+    return replace(settings, inputs=key_of(VERSION, contents, of_masks, models, dict(hashes), decisive))
 
 
 def check_place(splat: Path, partition: Partition, offset: Offset) -> None:
@@ -145,7 +145,7 @@ def _splats(batch: Batch, partition: Partition, offset: Offset) -> tuple[Evaluat
 class MeasureTask(Task):
     """Measures a splat, as settings.json says; what was found is kept beside it."""
 
-    told: InspectionSettings | EvaluationSettings
+    orders: InspectionSettings | EvaluationSettings
     record: Path
     """Where what was found is kept."""
 
@@ -164,7 +164,7 @@ class MeasureTask(Task):
 class EvaluateTask(MeasureTask):
     """Measures a splat of the scene."""
 
-    told: EvaluationSettings
+    orders: EvaluationSettings
     module = "splatbatch.training.scene"
     tries = 3
 
@@ -175,21 +175,21 @@ class EvaluateTask(MeasureTask):
 
     def settings(self) -> Mapping[str, Any]:
         """Return the share of the memory that Gaussians may take."""
-        return {HELD_SHARE: self.told.held_share}
+        return {HELD_SHARE: self.orders.held_share}
 
     def changed(self, changes: Mapping[str, Any]) -> Self:
         """Return the task with another share."""
-        return replace(self, told=replace(self.told, held_share=changes.get(HELD_SHARE, self.told.held_share)))
+        return replace(self, orders=replace(self.orders, held_share=changes.get(HELD_SHARE, self.orders.held_share)))
 
 
-def evaluation_task(batch: Batch, told: EvaluationSettings) -> Task:
+def evaluation_task(batch: Batch, orders: EvaluationSettings) -> Task:
     """Return the task that measures a splat of the scene."""
-    scene, subject = batch.output.scene, Patch(told.patch, Path(told.sparse), Path(told.images))
+    scene, subject = batch.output.scene, Patch(orders.patch, Path(orders.sparse), Path(orders.images))
     return EvaluateTask(
         TaskId("scene/evaluation"),
         subject,
         *untrained(batch.config),
-        told=told,
+        orders=orders,
         attempts=scene.evaluating,
-        record=scene.evaluation_of(Path(told.splat)),
+        record=scene.evaluation_of(Path(orders.splat)),
     )
