@@ -73,7 +73,7 @@ def train(
         from splatbatch.run.cluster_workers import train_elsewhere
 
         return train_elsewhere(batch, show, after, verify=options.verify)
-    return _train_here(batch.needed_first(), options, show, after)
+    return _train_here(batch.with_required(), options, show, after)
 
 
 def _train_here(batch: Batch, options: TrainOptions, show: Show, after: After) -> RunSummary:

@@ -54,7 +54,7 @@ def pack(batch: Batch, url: str, *, verify: bool) -> PackOutput:
     Raises:
         SplatbatchError: another run trains into the folder, a file cannot be read, or the store refuses access.
     """
-    batch = batch.needed_first()
+    batch = batch.with_required()
     batch.output.create()
     with Interruption() as interruption, lock_output(batch.output, batch.plan_hash, print_err) as ours:
         patience = WaitHooks(ours.heartbeat, interruption.reason, print_err)

@@ -148,7 +148,7 @@ class JoinedWorker(BatchWorker):
 
 def open_as_worker(config: Path | None, names: Sequence[str]) -> Batch:
     """Open the batch, to be trained on the GPUs that were given to us where the YAML leaves that open."""
-    return use_given_gpus(open_batch(config, names).needed_first())
+    return use_given_gpus(open_batch(config, names).with_required())
 
 
 def use_given_gpus(batch: Batch) -> Batch:

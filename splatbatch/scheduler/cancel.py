@@ -75,10 +75,10 @@ class Cancellations:
             if hooks.is_alone or task.claim is not None:  # else its attempts are another worker's to tell of
                 loop.ledger.write(AttemptEnded.of(task.name, latest_number(task.home.files()), stopped))
         lost, refused = hooks.lost(), hooks.refused()
-        self.retries.leave(standby.withdraw(loop, lost))
+        self.retries.drop(standby.withdraw(loop, lost))
         for task in standby.withdraw(loop, refused):
             loop.ledger.write(PatchRejected(task.name, refused[task.name], hooks.audited.get(task.name)))
-            self.retries.leave([task])
+            self.retries.drop([task])
         self._unwanted |= lost
         if self._unwanted:
             unwanted = [one for one in loop.running() if one.task.name in self._unwanted and one.key not in self._asked]

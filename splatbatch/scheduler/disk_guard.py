@@ -100,13 +100,13 @@ def takes_writes(folder: Path) -> bool:
     return True
 
 
-def when_there_is_room(write: Callable[[], Written], folder: Path, patience: WaitHooks) -> Written:
+def when_there_is_room(write: Callable[[], Written], folder: Path, hooks: WaitHooks) -> Written:
     """Return what a call returns that writes; on a full disk it is made again once there is room, for an hour at most.
 
     Args:
         write: may be made again, however far it came.
         folder: on the disk that may be full.
-        patience: what is done meanwhile.
+        hooks: what is done meanwhile.
 
     Raises:
         StopRequested: a stop was requested meanwhile.
@@ -121,11 +121,11 @@ def when_there_is_room(write: Callable[[], Written], folder: Path, patience: Wai
             give_up_at = give_up_at or now + PAUSE_S
             if not is_out_of_space(error) or now > give_up_at:
                 raise
-            patience.tick_or_stop()
-            patience.tell(f"paused until there is room on the disk of {folder} ({error})")
+            hooks.tick_or_stop()
+            hooks.tell(f"paused until there is room on the disk of {folder} ({error})")
         time.sleep(LOOK_S)
         while not takes_writes(folder) and time.monotonic() <= give_up_at:
-            patience.tick_or_stop()
+            hooks.tick_or_stop()
             time.sleep(LOOK_S)
 
 

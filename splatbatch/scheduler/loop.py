@@ -66,7 +66,7 @@ class Loop(LoopState):
                 if not self._disk.reason:
                     standby.top_up(self, self.clock.now())
                     standby.open_contexts(self)
-                self._retries.let_go()
+                self._retries.release_finished()
                 self.ledger.flush()
                 self.hooks.tick()
                 if not has_news:
@@ -78,19 +78,19 @@ class Loop(LoopState):
 
     def _look_at_attempts(self) -> None:
         """Begin what is prepared, collect what has ended, take in what is collected."""
-        seen = self.executor.poll(handles_of(self.attempts.values()))
+        states = self.executor.poll(handles_of(self.attempts.values()))
         for key, one in list(self.attempts.items()):
             is_on_slot = isinstance(one.stage, Execution)
             if isinstance(one.stage, Collection):
                 self._collect(one, one.stage)
             elif one.reading is not None:
                 self._begin(one, one.reading)
-            elif (end := one.how_it_ended(seen[key])) is not None:
+            elif (end := one.how_it_ended(states[key])) is not None:
                 self._end(one, end)
             elif is_on_slot and not self.slots.gate_of(key).has_seat() and standby.first(self) and one.is_finalizing():
                 self.slots.gate_of(key).finalizes(key, self._sharing.holds(one))  # the next may start beside it
-        for task in self._waiting() if self._retries.hopeless else ():  # what failed twice lies in the machine
-            self.ledger.write(GaveUp(task.name, self._retries.hopeless))
+        for task in self._waiting() if self._retries.why_stopped else ():  # what failed twice lies in the machine
+            self.ledger.write(GaveUp(task.name, self._retries.why_stopped))
 
     def _begin(self, one: RunningAttempt, reading: CallQueue[Any]) -> None:
         """Start the process of an attempt once it is prepared; one that will not begin leaves its slot."""
@@ -107,12 +107,12 @@ class Loop(LoopState):
                 self.ledger.write(AttemptEnded.of(one.task.name, one.attempt.folder.number, why))
             case PatchRejected():
                 launch.discard(self, one)
-                self._retries.leave([one.task])
+                self._retries.drop([one.task])
                 self.ledger.write(why)
             case Exception():
                 if is_out_of_space(why):
                     launch.discard(self, one)
-                self._could_not(one.task, why)
+                self._handle_error(one.task, why)
 
     def _end(self, one: RunningAttempt, end: Exit) -> None:
         """Have an attempt collected that has ended; a standby that has died counts for nothing, also if told to go."""
@@ -145,9 +145,9 @@ class Loop(LoopState):
             if found := reading.look():
                 self._record(one, end, found[0][1].result(COLLECT))
             return bool(found)
-        except Exception as error:  # noqa: BLE001 - the wall: see `_could_not`
+        except Exception as error:  # noqa: BLE001 - the wall: see `_handle_error`
             if not is_out_of_space(error):
-                self._could_not(one.task, error, COLLECT)
+                self._handle_error(one.task, error, COLLECT)
                 return True
             now = self.clock.now()
             self._disk.shut(now, str(error))
@@ -170,7 +170,7 @@ class Loop(LoopState):
                 self._sharing.ran_out_of_memory(1 + one.num_company)
             self._retries.failed(one, outcome.diagnosis, self.clock.now())
 
-    def _could_not(self, task: Task, error: Exception, phase: str = "start") -> None:
+    def _handle_error(self, task: Task, error: Exception, phase: str = "start") -> None:
         """Put a task back that a full disk does not let begin; record any other error as its own: the others go on.
 
         A failed ledger is no task's: without it nothing goes on.
@@ -182,14 +182,14 @@ class Loop(LoopState):
         if isinstance(error, OutputError):
             raise error
         diagnosis, traceback = isolated.diagnose(error, task.home.path, phase)
-        self._retries.could_not(task, diagnosis, self.clock.now(), traceback)
+        self._retries.handle_fault(task, diagnosis, self.clock.now(), traceback)
 
     def _start_due(self) -> None:
         while self._start_beside():
             pass
         if not len(self.slots) and next(self.queue.due(self.clock.now(), beside=True), None) is None:
             # whatever waits, also what comes back from a GPU that was given up
-            self._retries.none_started(self._waiting(), self.slots.diagnosis())
+            self._retries.give_up_waiting(self._waiting(), self.slots.diagnosis())
         while self._start_next():
             pass
 
@@ -247,7 +247,7 @@ class Loop(LoopState):
                 self._disk.shut(self.clock.now(), str(error))
             else:
                 standby.dismiss(self, ready, task_waits=False)
-                self._could_not(ready.task, error)
+                self._handle_error(ready.task, error)
             return False
         self._take_slot(ready, slot)
         return True
@@ -257,8 +257,8 @@ class Loop(LoopState):
         self.queue.take(task)
         try:
             one = launch.start(self, task, slot)
-        except Exception as error:  # noqa: BLE001 - the wall: see `_could_not`
-            self._could_not(task, error)
+        except Exception as error:  # noqa: BLE001 - the wall: see `_handle_error`
+            self._handle_error(task, error)
             return
         self.add(one)
         self._take_slot(one, slot)
@@ -276,7 +276,7 @@ class Loop(LoopState):
 
     def _has_room(self) -> bool:
         if not (is_open := self._disk.is_open(now := self.clock.now())) and self._disk.given_up(now):
-            self._retries.none_started(self._waiting(), self._disk.diagnosis())
+            self._retries.give_up_waiting(self._waiting(), self._disk.diagnosis())
         return is_open
 
     def _say_what_waits(self) -> None:
@@ -326,5 +326,5 @@ class Loop(LoopState):
         handles, give_up_at = handles_of(self.attempts.values()), self.clock.now() + self._patience_s
         while handles and self.clock.now() < give_up_at:
             self.clock.sleep(POLL_S)
-            seen = self.executor.poll(handles)
-            handles = {key: handle for key, handle in handles.items() if seen[key].is_running}
+            states = self.executor.poll(handles)
+            handles = {key: handle for key, handle in handles.items() if states[key].is_running}

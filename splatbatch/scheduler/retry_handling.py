@@ -42,7 +42,7 @@ class RetryHandling:
 
     loop: LoopState
     outcomes: dict[str, Outcome] = field(default_factory=dict)
-    hopeless: str = ""
+    why_stopped: str = ""
     """Why nothing more is to be started; empty as long as it is."""
     _histories: dict[TaskId, retry.RetryHistory] = field(default_factory=dict)
     _noted: list[Task] = field(default_factory=list)
@@ -58,11 +58,11 @@ class RetryHandling:
         if isinstance(outcome, Trained | Made):
             self._trained.append(task.name)
 
-    def leave(self, tasks: Iterable[Task]) -> None:
+    def drop(self, tasks: Iterable[Task]) -> None:
         """Count tasks as finished that gave no result."""
         self._noted += tasks
 
-    def let_go(self) -> None:
+    def release_finished(self) -> None:
         """Tell other workers which tasks we are done with: they neither wait nor run any more."""
         for task in self._noted:
             if not self.loop.queue.is_open(task.id):
@@ -99,7 +99,7 @@ class RetryHandling:
         else:
             self._count(task, diagnosis, now, running.attempt)
 
-    def could_not(self, task: Task, diagnosis: Diagnosis, now: float, traceback: str = "") -> None:
+    def handle_fault(self, task: Task, diagnosis: Diagnosis, now: float, traceback: str = "") -> None:
         """Decide on a task that could not be started, or whose result could not be kept; the others go on.
 
         What an attempt has left is not trained anew: the next run collects it once more.
@@ -109,9 +109,9 @@ class RetryHandling:
             self._count(task, diagnosis, now)
         elif diagnosis.cause == INTERNAL_FAULT:
             self._learn(task, failures=(*self._history(task).failures, retry.Failure(diagnosis)))
-            self.hopeless = self.hopeless or self._why_stop()
+            self.why_stopped = self.why_stopped or self._why_stop()
 
-    def none_started(self, tasks: Iterable[Task], diagnosis: Diagnosis) -> None:
+    def give_up_waiting(self, tasks: Iterable[Task], diagnosis: Diagnosis) -> None:
         """Give up tasks that waited for what is not to be had."""
         for task in tasks:
             self._not_started(task, diagnosis)
@@ -145,7 +145,7 @@ class RetryHandling:
         decision = retry.decide(failures, config, jitter, current, waits=task.waits)
         if reason := self._why_stop():
             loop.ledger.write(GaveUp(name, reason))
-            self.hopeless = reason
+            self.why_stopped = reason
             return
         match decision:
             case retry.RetryAfter(wait_s=wait_s, ladder=ladder, rung=rung, taken=taken):

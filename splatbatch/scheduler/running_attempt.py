@@ -112,15 +112,15 @@ class RunningAttempt:
         """Return whether it has made its last step, and only evaluates and exports."""
         return self.attempt.folder.last_progress().phase in FINALIZING
 
-    def how_it_ended(self, seen: ProcessState) -> Exit | None:
+    def how_it_ended(self, state: ProcessState) -> Exit | None:
         """Return how it ended, or None while it may still run.
 
         Of one that has ended, the records change no more: from here on each is read once.
         """
-        if seen.is_running and not self.attempt.folder.has_exited():
+        if state.is_running and not self.attempt.folder.has_exited():
             return None
         folder = CachedAttemptDir(self.attempt.folder.path)
-        end = verdict(folder.read_exit(), seen)
+        end = verdict(folder.read_exit(), state)
         if end is not None:
             self.attempt = replace(self.attempt, folder=folder)
         # a supervisor that is asked to stop in its first moments dies before it can write its record

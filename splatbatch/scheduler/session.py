@@ -35,7 +35,7 @@ from splatbatch.tasks.task import TrainTask, patches_of
 from splatbatch.trainers.availability import check_usable
 
 
-def run(batch: Batch, ledger: Ledger, rounds: RunHooks, *, is_retry: bool = False) -> Mapping[str, Outcome]:
+def run(batch: Batch, ledger: Ledger, hooks: RunHooks, *, is_retry: bool = False) -> Mapping[str, Outcome]:
     """Train the patches of a batch; the output lock must be held.
 
     Raises:
@@ -43,7 +43,7 @@ def run(batch: Batch, ledger: Ledger, rounds: RunHooks, *, is_retry: bool = Fals
     """
     recipes = batch.only(task.name for task in batch.tasks if isinstance(task, TrainTask)).recipes()
     check_usable(recipes.values())
-    expected = _footprints(batch, rounds)
+    expected = _footprints(batch, hooks)
     outlook = forecast(batch, batch.names, expected)
     check_place(batch, outlook)
     unwell = preflight(batch.config, recipes, expected)
@@ -52,7 +52,7 @@ def run(batch: Batch, ledger: Ledger, rounds: RunHooks, *, is_retry: bool = Fals
     with contextlib.closing(LocalExecutor(batch.config.executor, device, shares_gpus=shares_gpus)) as executor:
         with contextlib.suppress(StopRequested):  # the first round stops
             text = configuration.to_yaml(batch.config)
-            when_there_is_room(partial(write_text, batch.output.config, text), batch.output.path, rounds)
+            when_there_is_room(partial(write_text, batch.output.config, text), batch.output.path, hooks)
         slots = tuple(slot.name for slot in executor.slots())
         ledger.write(BatchStarted(tuple(batch.names), slots, dict(batch.changes), batch.noun))
         choice = batch.shared.deadline
@@ -62,26 +62,26 @@ def run(batch: Batch, ledger: Ledger, rounds: RunHooks, *, is_retry: bool = Fals
         for finding in unwell:
             ledger.write(Notice("unwell", finding.message, facts={"check": finding.check}))
         estimates.record(expected, batch.config, ledger)
-        if rounds.is_alone:
-            stop_orphans(executor, batch.output, ledger, batch.config.limits.grace_s, rounds.tick)
+        if hooks.is_alone:
+            stop_orphans(executor, batch.output, ledger, batch.config.limits.grace_s, hooks.tick)
         tasks = [replace(task, memory_estimate=expected.get(task.name)) for task in batch.tasks]
         left_s = (choice.ends_at or 0.0) - time.time() if choice else 0.0
-        if choice and left_s > 0 and rounds.is_alone:  # of several workers none knows what the others will have done
-            rounds.pacer = DeadlineBudget(batch, choice, ledger, time.monotonic() + left_s)
-        outcomes = Loop(batch.config, executor, ledger, tasks, rounds, is_retry=is_retry).run()
+        if choice and left_s > 0 and hooks.is_alone:  # of several workers none knows what the others will have done
+            hooks.pacer = DeadlineBudget(batch, choice, ledger, time.monotonic() + left_s)
+        outcomes = Loop(batch.config, executor, ledger, tasks, hooks, is_retry=is_retry).run()
     trained = sum(isinstance(outcome, Trained | Made) for outcome in outcomes.values())
-    ledger.write(BatchEnded(trained, len(batch.tasks), rounds.stop()))
+    ledger.write(BatchEnded(trained, len(batch.tasks), hooks.stop()))
     return outcomes
 
 
-def _footprints(batch: Batch, rounds: RunHooks) -> dict[str, MemoryEstimate]:
+def _footprints(batch: Batch, hooks: RunHooks) -> dict[str, MemoryEstimate]:
     """Return what each task is expected to need; nothing of one whose model cannot be read in time.
 
     A batch that is told to stop meanwhile goes on without: it stops in its first round.
     """
     patches, extents = patches_of(batch.tasks), dict[Path, PatchSize]()
     with contextlib.suppress(StopRequested):
-        for patch, answer in answers(isolated.start(_measured, patches), WaitHooks(rounds.tick, rounds.stop)):
+        for patch, answer in answers(isolated.start(_measured, patches), WaitHooks(hooks.tick, hooks.stop)):
             if isinstance(answer, Returned):
                 extents[patch.sparse] = read_as(PatchSize, answer.value)
 

@@ -36,13 +36,13 @@ UNWRITTEN = Ledger(None)
 """Of what is made at the word of a command."""
 
 
-def make(config: Config, task: Task, rounds: RunHooks, verb: str, ledger: Ledger = UNWRITTEN) -> AttemptFolder:
+def make(config: Config, task: Task, hooks: RunHooks, verb: str, ledger: Ledger = UNWRITTEN) -> AttemptFolder:
     """Make the product of a task, which is no splat; return the attempt that has made it.
 
     Args:
         config: of the batch.
         task: whose product is small, or whose program looks for room: it is begun however little there is here.
-        rounds: what is asked and called meanwhile.
+        hooks: what is asked and called meanwhile.
         verb: begins the message of an error; empty where that says it by itself.
         ledger: hears of its attempts.
 
@@ -50,14 +50,14 @@ def make(config: Config, task: Task, rounds: RunHooks, verb: str, ledger: Ledger
         SplatbatchError: it could not be made: why, and where the log of its process lies.
         ExecutorError: there is no slot for it here.
     """
-    found = make_all(config, [task], rounds, {task.name: verb}, ledger)[task.name]
+    found = make_all(config, [task], hooks, {task.name: verb}, ledger)[task.name]
     if isinstance(found, SplatbatchError):
         raise found
     return found
 
 
 def make_all(
-    config: Config, tasks: Sequence[Task], rounds: RunHooks, verbs: Mapping[str, str], ledger: Ledger = UNWRITTEN
+    config: Config, tasks: Sequence[Task], hooks: RunHooks, verbs: Mapping[str, str], ledger: Ledger = UNWRITTEN
 ) -> Mapping[str, AttemptFolder | SplatbatchError]:
     """Make the products of tasks of a kind, as `make` does.
 
@@ -66,7 +66,7 @@ def make_all(
     Args:
         config: of the batch.
         tasks: each with a home of its own.
-        rounds: what is asked and called meanwhile.
+        hooks: what is asked and called meanwhile.
         verbs: by task, what begins the message of its error.
         ledger: hears of the attempts.
 
@@ -89,17 +89,17 @@ def make_all(
 
         def make_left() -> None:
             left = [task for task in tasks if not isinstance(outcomes.get(task.name), Made)]
-            outcomes.update(Loop(packing, executor, ledger, left, rounds).run())
+            outcomes.update(Loop(packing, executor, ledger, left, hooks).run())
             ends = (one.diagnosis for one in outcomes.values() if isinstance(one, Failed))
             if ledger is not UNWRITTEN and any(why.cause == DISK_FULL for why in ends):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(output.path))
 
         with contextlib.suppress(StopRequested, OSError):  # the outcomes say so
-            when_there_is_room(make_left, output.path, rounds)
+            when_there_is_room(make_left, output.path, hooks)
     found = dict[str, AttemptFolder | SplatbatchError]()
     for task in tasks:
         name, made, begins = task.name, task.home.attempts(), f"{verb}: " if (verb := verbs[task.name]) else ""
-        match outcomes.get(name, Stopped(rounds.stop())):
+        match outcomes.get(name, Stopped(hooks.stop())):
             case Failed(diagnosis=why):
                 found[name] = _failure(begins, made[before[name] :], why)
             case Stopped(reason=by):

@@ -124,7 +124,7 @@ class Batch:
         standing = self.standing("content")
         return {name: standing.state(name, rejections.get(name, "")) for name in self.names}
 
-    def needed_first(self) -> Batch:
+    def with_required(self) -> Batch:
         """Return the batch with what its tasks need first, where that is not made, or stale."""
         needed = {name for task in self.tasks for name in task.required}.difference(self.names)
         lacking = replace(self, tasks=tuple(task for task in self.every if task.name in needed))

@@ -37,14 +37,14 @@ class Speeds:
     """Estimates how long attempts take, and learns from finished ones."""
 
     model: TrainingSpeed
-    needs: Mapping[str, MemoryEstimate]
+    estimates: Mapping[str, MemoryEstimate]
     """By task, as it would be trained without a deadline; none of what an external trainer trains."""
     factors: Mapping[str, float] = field(default_factory=dict)
     """Of each trainer that was measured: on what the model says of its steps."""
 
     def factor(self, task: Task) -> float | None:
         """Return the factor of the trainer of a task; None: it has no model, and was not measured."""
-        return self.factors.get(_trainer(task), 1.0 if task.name in self.needs else None)
+        return self.factors.get(_trainer(task), 1.0 if task.name in self.estimates else None)
 
     def seconds(self, task: Task, budget: StepBudget, made: float = 0.0) -> float:
         """Return how long an attempt takes, or still takes after so many steps; 0 where that is not known."""
@@ -58,7 +58,7 @@ class Speeds:
 
     def stepping_s(self, task: Task, budget: StepBudget, until: float | None = None) -> float:
         """Return what the model says of the steps of an attempt, or of so many of the first; unscaled."""
-        recipe, need = with_budget(task, budget), self.needs.get(task.name)
+        recipe, need = with_budget(task, budget), self.estimates.get(task.name)
         if need is None:
             return float(recipe.training.max_steps if until is None else until)
         need = replace(need, mean_px=need.mean_px // photograph_divisor(full_recipe(task), budget) ** 2)
@@ -75,7 +75,7 @@ class Speeds:
         return sum(map(len, found.values()))
 
     def _start_s(self, task: Task) -> float:
-        return self.model.start if task.name in self.needs else 0.0
+        return self.model.start if task.name in self.estimates else 0.0
 
 
 def full_recipe(task: Task) -> Recipe:
@@ -145,7 +145,7 @@ class RemainingWork:
         """Return whether photographs may become so much smaller: of all patches alike, if those of one show enough."""
         smaller = StepBudget(1.0, divisor)
         known = (
-            self.speeds.needs.get(task.name)
+            self.speeds.estimates.get(task.name)
             for task in self.tasks
             if photograph_divisor(full_recipe(task), smaller) == divisor
         )

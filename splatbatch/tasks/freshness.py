@@ -173,9 +173,9 @@ class FreshnessChecker:
             return product
         place = f"{self._output.path}/patches/{name}"
         stamps = [stamp_of(f"{place}/{file}") for file in (RESULT, SPLAT, ACCEPTED)]
-        seen = (*stamps, *_backdrop_stamps(task.patch.behind))
-        if name not in self._products or self._products[name][0] != seen:
-            self._products[name] = (seen, self._indexed(name, *stamps) or self._compared(name, *stamps))
+        stamps_now = (*stamps, *_backdrop_stamps(task.patch.behind))
+        if name not in self._products or self._products[name][0] != stamps_now:
+            self._products[name] = (stamps_now, self._indexed(name, *stamps) or self._compared(name, *stamps))
         return self._products[name][1]
 
     def _indexed(self, name: str, manifest: Stamp, splat: Stamp, accepted: Stamp) -> UpToDate | None:
@@ -295,8 +295,8 @@ class FreshnessChecker:
         """Return the hash of the splat behind a task, which is that behind all; empty where none is drawn."""
         if not is_drawn_behind(task.patch, task.recipe):
             return ""
-        if (seen := _backdrop_stamps(task.patch.behind)) != self._backdrop[0]:
-            self._backdrop = (seen, backdrop_hash(task.patch, task.recipe))
+        if (stamps_now := _backdrop_stamps(task.patch.behind)) != self._backdrop[0]:
+            self._backdrop = (stamps_now, backdrop_hash(task.patch, task.recipe))
         return self._backdrop[1]
 
     def _read_inputs(self, task: Task) -> Fingerprint:

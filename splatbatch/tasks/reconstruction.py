@@ -50,7 +50,7 @@ class ReconstructTask(Task):
     """Makes a stage of a reconstruction."""
 
     orders: StageSettings
-    needed: Mapping[str, str]
+    required_keys: Mapping[str, str]
     """Stages whose products it reads, with the key of each."""
     takes: Literal["gpu", "any", "cpu"] = "cpu"
     """A GPU, where features are found or matched and pycolmap has CUDA."""
@@ -73,7 +73,7 @@ class ReconstructTask(Task):
     @property
     def required(self) -> tuple[str, ...]:
         """The stages that come first."""
-        return tuple(self.needed)
+        return tuple(self.required_keys)
 
     def command(self, patch: Patch, folder: AttemptFolder) -> tuple[str, ...]:
         """Write settings.json and return the command of the process.
@@ -82,7 +82,7 @@ class ReconstructTask(Task):
             NotMadeError: a stage that it needs has not been made.
         """
         products = folder.path.parent.parent
-        for name, key in self.needed.items():
+        for name, key in self.required_keys.items():
             made = StageMetrics.read(record_of(products, name))
             if made is None or made.inputs != key:
                 raise NotMadeError(f"{patch.name} needs the result of {name}, which has not been made")
@@ -157,7 +157,7 @@ def reconstruction_tasks(
                 orders=orders,
                 takes=takes,
                 expected=orders.expected,
-                needed={name: keys[name] for name in one.needs},
+                required_keys={name: keys[name] for name in one.needs},
             )
         )
     return tuple(found)

@@ -68,7 +68,7 @@ class ContentHasher:
                 self._take(task, found)
             self._reading = None if self._reading.is_over else self._reading
 
-    def finish(self, patience: WaitHooks) -> None:
+    def finish(self, hooks: WaitHooks) -> None:
         """Hash what is left; what does not answer is left to the next run.
 
         Raises:
@@ -76,7 +76,7 @@ class ContentHasher:
         """
         while self._reading or self._waiting:
             reading, self._reading = self._reading or self._next(), None
-            for task, found in answers(reading, patience):
+            for task, found in answers(reading, hooks):
                 self._take(task, found)
 
     def _next(self) -> CallQueue[Task]:

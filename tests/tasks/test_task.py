@@ -131,7 +131,7 @@ def changing_fields() -> set[str]:
         for one in changing
         for node in one.body
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.target.id[0] != "_"
-    } | {"outcomes", "hopeless"}
+    } | {"outcomes", "why_stopped"}
 
 
 def assigned(path: Path) -> set[str]:

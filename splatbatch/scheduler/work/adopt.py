@@ -33,7 +33,7 @@ from splatbatch.tasks.shared_decisions.decisions import is_trained_otherwise
 from splatbatch.tasks.task import Task
 
 
-def adopt(batch: Batch, ledger: Ledger, patience: WaitHooks = ENDLESS) -> dict[str, Diagnosis]:
+def adopt(batch: Batch, ledger: Ledger, hooks: WaitHooks = ENDLESS) -> dict[str, Diagnosis]:
     """Settle attempts whose parent died before it could, and accept what they trained; nothing is trained twice.
 
     Those that still run are stopped first; those that never started are barred from starting late. Returned are the
@@ -48,8 +48,8 @@ def adopt(batch: Batch, ledger: Ledger, patience: WaitHooks = ENDLESS) -> dict[s
     with (endings := TaskHistory(batch.output)).as_of_now():
         left = [(task, folder) for task in batch.tasks for folder in left_of(task, endings)]
     if any(not folder.exit.exists() for _, folder in left):
-        _stop(batch.config, "", batch.config.training.device, ledger, patience.tick)
-    return _adopt_all(left, ledger, patience)
+        _stop(batch.config, "", batch.config.training.device, ledger, hooks.tick)
+    return _adopt_all(left, ledger, hooks)
 
 
 def adopt_task(task: Task, ledger: Ledger, endings: TaskHistory, beat: Callable[[], None]) -> None:
@@ -80,7 +80,7 @@ def _stop(config: Config, task: str, device: str, ledger: Ledger, beat: Callable
         stop_orphans(executor, output, ledger, config.limits.grace_s, beat, task=task)
 
 
-def _adopt_all(left: Sequence[tuple[Task, AttemptFolder]], ledger: Ledger, patience: WaitHooks) -> dict[str, Diagnosis]:
+def _adopt_all(left: Sequence[tuple[Task, AttemptFolder]], ledger: Ledger, hooks: WaitHooks) -> dict[str, Diagnosis]:
     """Collect what attempts have left, each by itself; return what is wrong with those that could not be."""
     ended, faults = [], {}
     for task, folder in left:
@@ -88,7 +88,7 @@ def _adopt_all(left: Sequence[tuple[Task, AttemptFolder]], ledger: Ledger, patie
             if (end := _end_of(folder)) is not None:
                 attempt = Attempt(task.name, CachedAttemptDir(folder.path), folder.read_job() or JobSpec())
                 ended.append((task, attempt, end))
-    for (task, attempt, end), found in answers(isolated.start(_collect, ended), patience):
+    for (task, attempt, end), found in answers(isolated.start(_collect, ended), hooks):
         try:
             write_down(attempt, end, found.result(COLLECT), ledger, adopted=True)
         except (OSError, SplatbatchError, isolated.TaskFault) as error:

@@ -95,7 +95,7 @@ class TaskClaimer(RunHooks):
             return task
         if isinstance(found, Claim):
             return self._begun(task, found)
-        self.waits.on(found, name)
+        self.waits.report(found, name)
         return LOOK_S
 
     def is_elsewhere(self, name: str) -> bool:

@@ -75,7 +75,7 @@ def preparation(claims: Claims, waits: WaitReporter, meanwhile: Callable[[], Non
     began = time.monotonic()
     try:
         while not isinstance(found := claims.take(PREPARING), Claim):
-            waits.on(found, PREPARATION, though_well=time.monotonic() - began > PATIENCE_S)
+            waits.report(found, PREPARATION, though_well=time.monotonic() - began > PATIENCE_S)
             meanwhile()
             time.sleep(LOOK_S)
         yield

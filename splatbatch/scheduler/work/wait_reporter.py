@@ -27,7 +27,7 @@ class WaitReporter:
     _next: dict[str, float] = field(default_factory=dict)
     """When each wait is told again."""
 
-    def on(self, held: ClaimedByOther, task: str, *, though_well: bool = False) -> None:
+    def report(self, held: ClaimedByOther, task: str, *, though_well: bool = False) -> None:
         """Note that a task, or what is named so, waits for another worker.
 
         Args:
