@@ -198,13 +198,11 @@ class Loop(LoopState):
         now = self.clock.now()
         if not any(map(self.queue.starts_beside, self.queue)) or not self._has_room():
             return False
-        if self.slots.offer_cores(now, or_gpu=False) is None:  # nothing is claimed that others could start sooner
+        cores = self.slots.offer_cores(now, or_gpu=False)  # before: nothing is claimed that others could start sooner
+        if cores is None or (task := next(self.queue.due(now, beside=True), None)) is None:
             return False
-        if (task := next(self.queue.due(now, beside=True), None)) is None:
-            return False
-        if slot := self.slots.offer_cores(now, or_gpu=task.takes == "any"):
-            self._start(task, slot)
-        return slot is not None
+        self._start(task, self.slots.offer_cores(now, or_gpu=task.takes == "any") or cores)
+        return True
 
     def _start_next(self) -> bool:
         """Start whatever is next, if there is a slot for it; return whether there was."""

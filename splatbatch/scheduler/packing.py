@@ -13,6 +13,7 @@ from splatbatch.machine.protocol import Key
 from splatbatch.machine.slots import CONTEXT_MIB, Slots
 from splatbatch.output.events import Packing
 from splatbatch.output.ledger import Ledger
+from splatbatch.output.records.attempt import ExitFacts
 from splatbatch.scene.memory_estimate import GPU_CONTEXT_MIB, H200, MemoryEstimate, stepping_s
 from splatbatch.scheduler import judge
 from splatbatch.scheduler.queue import Queue
@@ -78,8 +79,7 @@ class GpuSharing:
         footprint = running.task.memory_estimate
         if footprint is None or not footprint.gpu_mib:
             return
-        told = running.attempt.folder.read_exit()
-        own = told.own_gpu_peak_mib if told else None
+        own = (running.attempt.folder.read_exit() or ExitFacts()).own_gpu_peak_mib
         measured = self.holds(running) if own is None else SLACK * own
         if measured is not None:
             self._shares.append(measured / footprint.gpu_mib)

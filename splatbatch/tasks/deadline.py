@@ -212,7 +212,7 @@ def _chosen(
     speeds, num_done = speeds_of(batch)
     time_s, executor = (asked.ends_at or 0.0) - (asked.chosen_at or 0.0), batch.config.executor
     left_s = time_s * (AIM if num_done or executor.workers > 1 else FIRST_AIM)  # several workers keep to it as it is
-    slots = num_slots(batch.config, speeds.needs.values())
+    slots = num_slots(batch.config, speeds.estimates.values())
     if not num_done:
         left_s /= packed_slowdown(batch.config, slots)
     slots *= executor.workers

@@ -104,7 +104,7 @@ def check_place(splat: Path, partition: Partition, offset: Offset) -> None:
         hint = "Merge the patches first: `splatbatch merge`." if found.reason == "missing" else "Write the splat again."
         raise SceneError(f"{splat}: {found.reason}", hint)
     there = read_header(splat).offset
-    if _is_elsewhere(there, offset):
+    if there not in (NO_OFFSET, offset):  # other programs write no offset, whatever frame they were given
         message = f"{splat}: its offset differs: {spell_place(there)}, of the patches {spell_place(offset)}"
         raise SceneError(message, "Name a splat with the offset of the patches.")
     low = np.min([core.bounds.lower for core in partition.cores], axis=0)
@@ -116,11 +116,6 @@ def check_place(splat: Path, partition: Partition, offset: Offset) -> None:
         raise SceneError(f"{splat}: lies in another frame: {said}", "Name a splat of this scene, in its coordinates.")
 
 
-def _is_elsewhere(there: Offset, offset: Offset) -> bool:
-    """Return whether a header says so; other programs write no offset, whatever frame they were given."""
-    return there not in (NO_OFFSET, offset)
-
-
 def _splats(batch: Batch, partition: Partition, offset: Offset) -> tuple[EvaluationSettings, Mapping[str, str]]:
     """Return what settings say of the splats of the patches, and the SHA-256 of each that counts."""
     found, hashes, before = EvaluationSettings(), dict[str, str](), []
@@ -130,7 +125,7 @@ def _splats(batch: Batch, partition: Partition, offset: Offset) -> tuple[Evaluat
         result = folder.read_result()
         why = "not trained yet" if result is None else why_not_the_splat(folder, result, "time")
         splat = folder.splat_of(result) if result else folder.splat
-        if not why and _is_elsewhere(read_header(splat).offset, offset):
+        if not why and read_header(splat).offset not in (NO_OFFSET, offset):
             why = "its splat has another offset"
         if why or result is None:
             found.lacking[core.name] = why

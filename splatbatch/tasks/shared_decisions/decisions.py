@@ -84,7 +84,7 @@ class SharedDecisions:
         patch = task.patch
         offset = self.frame.of(patch.name) if self.frame else patch.offset
         by_name = patch.by_name if self.by_frames is None else not self.by_frames
-        tones = tones_of(self.colors, patch.name, task.requested_settings.recipe) if self.colors else {}
+        tones = tones_of(self.colors, patch.name, task.requested_settings.recipe)
         if (patch.offset, patch.by_name, patch.tones) == (offset, by_name, tones):
             return task
         return replace(task, patch=replace(patch, offset=offset, by_name=by_name, tones=tones))
