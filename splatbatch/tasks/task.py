@@ -71,24 +71,20 @@ class TaskSettings:
         return replace(self, paces=()) if self.paces else self
 
     @cached_property
-    def acceptable_recipes(self) -> tuple[Recipe, ...]:
-        """The recipes whose splats are fresh: of a deadline also those with more steps, none at all given up first.
-
-        A splat that made all its steps is fresh where it might have ended early, unless that number was set.
-        """
-        others = (self.recipe, self.without_deadline.recipe) if self.paces else (self.recipe,)
-        every = (*others, *(replace(self, paces=(pace,)).recipe for pace in self.paces[1:]))
-        return (*every, *(one.in_full() for one in every if one.evaluation.stop_after == "auto" and one.stops_after()))
-
-    @cached_property
     def recipe_hash(self) -> str:
         """The hash of the recipe."""
         return recipe_hash(self.recipe)
 
     @cached_property
     def acceptable_hashes(self) -> frozenset[str]:
-        """The hashes of the recipes whose splats are fresh."""
-        return frozenset(map(recipe_hash, self.acceptable_recipes))
+        """The hashes of the recipes whose splats are fresh: of a deadline also of those with more steps.
+
+        A splat that made all its steps is fresh where it might have ended early, unless that number was set.
+        """
+        others = (replace(self, paces=(pace,)).recipe for pace in self.paces[1:])
+        recipes = (self.recipe, self.without_deadline.recipe, *others)
+        full = (one.in_full() for one in recipes if one.evaluation.stop_after == "auto" and one.stops_after())
+        return frozenset(map(recipe_hash, (*recipes, *full)))
 
     @cached_property
     def trainer(self) -> Trainer:

@@ -43,7 +43,7 @@ def decide_colors(batch: Batch, todo: PendingTasks) -> SharedDecisions:
         return batch.shared
     colors, solved = solve(batch, todo.tasks, before)
     for name in solved:
-        for line in in_words(colors.of(name) if name else colors.together):
+        for line in in_words(colors.of(name)):
             todo.say(f"colours{f' of {name}' if name else ''}: {line}")
     return replace(batch.shared, colors=colors) if solved else batch.shared
 
@@ -63,13 +63,11 @@ def solve(batch: Batch, todo: Sequence[Task], kept: Colors | None) -> tuple[Colo
     What is kept counts as long as models, photographs and masks are as they were.
     """
     known = kept or Colors()
-    wanted = batch.every if not batch.config.scene.scenes else todo
-    groups = _groups(batch, [task for task in wanted if wants_tones(task.requested_settings.recipe)])
-    before = {name: known.of(name) if name else known.together for name in groups}
-    found = {name: _keep_or_solve(batch, group, before[name]) for name, group in groups.items()}
-    scenes = {name: one for name, one in found.items() if name}
-    colors = Colors(found.get("", known.together), {**known.scenes, **scenes})
-    return colors, tuple(name for name in found if found[name] is not before[name])
+    groups = _groups(batch, [task for task in todo if wants_tones(task.requested_settings.recipe)])
+    found = {name: _keep_or_solve(batch, group, known.of(name)) for name, group in groups.items()}
+    solved = tuple(name for name, one in found.items() if one is not known.of(name))
+    together = found.pop("", known.together)
+    return Colors(together, {**known.scenes, **found}), solved
 
 
 def solve_all_colors(batch: Batch) -> Mapping[str, SceneColors]:
