@@ -85,7 +85,7 @@ def status(
     batch = open_batch(config, patches)
     found = standings(batch, verify=verify, in_full=None if json_ else num_shown(len(batch.tasks)))
     if json_:
-        return print_json(found.facts())
+        return print_json(found.status)
     show_status(found)
 
 
@@ -102,19 +102,17 @@ def show_store(found: StoreFacts) -> None:
 
 def show_status(found: BatchStatus) -> None:
     """Print the patches as a table; what failed and why, who works on them, and what is left to do."""
-    from splatbatch.monitor.table import batch_eta_s, num_shown, status_view
+    from splatbatch.monitor.table import num_shown, status_view
     from splatbatch.run.status import describe_workers
-    from splatbatch.tasks.status import summary
 
-    console, statuses = open_console(), found.statuses
+    console, statuses, workers = open_console(), found.status.patches, found.status.workers
     console.print(status_view(statuses, console.width, num_shown(len(statuses))))
     lines = alike((one.patch, one.in_words()) for one in statuses if one.state in ADVISED)
     lines += alike((one.patch, warning) for one in statuses for warning in one.warnings)
-    lines += [one.in_words() for one in found.present if one in found.workers or one.is_quiet]
-    crew = describe_workers(found.running, [one for one in found.workers if not one.is_frozen])
-    eta = batch_eta_s(statuses) if crew else None
-    to_go = f" About {clock(eta)} to go." if eta is not None else ""
-    last = f"{summary(statuses)}. Running: {' and '.join(crew) or 'none'}.{to_go}"
+    lines += [one.in_words() for one in found.present if one in workers or one.is_quiet]
+    crew = describe_workers(found.status.run, [one for one in workers if not one.is_frozen])
+    to_go = f" About {clock(found.status.eta_s)} to go." if crew and found.status.eta_s is not None else ""
+    last = f"{found.status.summary}. Running: {' and '.join(crew) or 'none'}.{to_go}"
     for line in (*lines, *found.crew.in_words(), last):
         console.print(one_line(line), markup=False)
 

@@ -35,22 +35,10 @@ class Status:
 class BatchStatus:
     """A batch as it stands now."""
 
-    statuses: tuple[PatchStatus, ...]
-    running: WorkerRecord | None
-    """The `train` that holds its output folder."""
+    status: Status
     present: tuple[AtWork, ...]
     """Who works on it, the worker that `train` is included."""
     crew: RequestedWorkers
-
-    @property
-    def workers(self) -> tuple[AtWork, ...]:
-        """Return the workers of their own."""
-        return tuple(one for one in self.present if one.worker != LOCAL)
-
-    def facts(self) -> Status:
-        """Return what to tell of it."""
-        told, jobs = summary(self.statuses), tuple(self.crew.jobs.values())
-        return Status(told, self.running, batch_eta_s(self.statuses), self.workers, jobs, self.statuses)
 
 
 def describe_workers(running: WorkerRecord | None, workers: Sequence[AtWork]) -> list[str]:
@@ -92,4 +80,6 @@ def standings(batch: Batch, *, verify: bool, in_full: int | None) -> BatchStatus
     running = holder(batch.output)
     statuses = statuses if running else with_refusals(batch, statuses)
     present = tuple(one for one in at_work(Watcher(batch.output)) if not crew.is_dead(one.job))
-    return BatchStatus(statuses, running, present, crew)
+    workers, jobs = tuple(one for one in present if one.worker != LOCAL), tuple(crew.jobs.values())
+    status = Status(summary(statuses), running, batch_eta_s(statuses), workers, jobs, statuses)
+    return BatchStatus(status, present, crew)
