@@ -35,7 +35,7 @@ PATIENCE_S = 90.0
 
 
 @dataclass(frozen=True)
-class CancelledAttempt:
+class CancelResult:
     """Result of `cancel`."""
 
     output: OutputFolder
@@ -46,7 +46,7 @@ class CancelledAttempt:
     """How the patches stand that it was about."""
 
 
-def cancel(config: Path | str | None, wanted: Names = ()) -> CancelledAttempt:
+def cancel(config: Path | str | None, wanted: Names = ()) -> CancelResult:
     """End what runs, and wait until it has ended.
 
     Raises:
@@ -63,7 +63,7 @@ def cancel(config: Path | str | None, wanted: Names = ()) -> CancelledAttempt:
     workers = [one for one in watcher.present(but=LOCAL) if not crew.is_dead(one.job)]  # frozen ones may thaw
     asked = ([run] if run else []) + workers
     if not asked and not crew.lives():
-        return CancelledAttempt(output, was_running=False)
+        return CancelResult(output, was_running=False)
     if not patches:
         crew.cancel()
     requests = [cancelling.ask(output, each, patches) for each in asked]
@@ -78,7 +78,7 @@ def cancel(config: Path | str | None, wanted: Names = ()) -> CancelledAttempt:
         _end(crew)
     names = patches or _patches_of(output)
     statuses = read_status(output, names, standing=_standing(config))
-    return CancelledAttempt(output, tuple(patches), statuses=tuple(one for one in statuses if one.patch in names))
+    return CancelResult(output, tuple(patches), statuses=tuple(one for one in statuses if one.patch in names))
 
 
 def _end(crew: RequestedWorkers) -> None:
