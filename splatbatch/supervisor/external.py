@@ -268,23 +268,20 @@ class SplatCandidate:
 
 @dataclass(frozen=True)
 class Artifacts:
-    """What should lie below a folder in the end."""
+    """What should lie below a folder in the end; further files from an earlier step do not count."""
 
     folder: Path
-    products: tuple[str, ...] = ()
-    """Globs of the splat; empty if there is none yet."""
-    step: str = ""
-    """Regular expression of the step in a product's path; empty: none has one."""
-    last_step: int = 0
-    """The step that the final product is named after."""
-    files: tuple[str, ...] = ()
-    """Globs of further files; those from an earlier step do not count."""
+    finish: Finish
 
     @staticmethod
     def of(folder: AttemptFolder, finish: Finish) -> Artifacts | None:
         """Return what watch.json says should be left in an attempt; None if it does not say from which step."""
-        last = finish.last_step
-        return None if last is None else Artifacts(folder.output, finish.products, finish.step, last, finish.files)
+        return None if finish.last_step is None else Artifacts(folder.output, finish)
+
+    @property
+    def last_step(self) -> int:
+        """Return the step that the final product is named after."""
+        return self.finish.last_step or 0
 
     def newest(self) -> SplatCandidate | None:
         """Return the product of the highest step; one that names none is the end's. Equal steps: the newest file.
@@ -300,7 +297,7 @@ class Artifacts:
         def key(one: SplatCandidate) -> tuple[object, ...]:
             return (_may_be_splat(one.path), self._rank(one), file_fact(one.path).mtime_ns, one.step is not None)
 
-        return max(self._products(self.products), key=key, default=None)
+        return max(self._products(self.finish.products), key=key, default=None)
 
     def real_file(self, product: SplatCandidate) -> Path:
         """Return the file behind a link that the program left, if it lies in the folder; else the product's own path.
@@ -318,9 +315,9 @@ class Artifacts:
             TooManyFiles: there are more than `MOST_FILES`.
         """
         product = self.newest()
-        if self.products and (product is None or not self.is_last(product) or not _may_be_splat(product.path)):
+        if self.finish.products and (product is None or not self.is_last(product) or not _may_be_splat(product.path)):
             return ()
-        others = [[one.path for one in self._not_empty([glob]) if self.is_last(one)] for glob in self.files]
+        others = [[one.path for one in self._not_empty([glob]) if self.is_last(one)] for glob in self.finish.files]
         if not all(others):
             return ()
         return (*([product.path] if product else ()), *(path for paths in others for path in paths))
@@ -332,7 +329,7 @@ class Artifacts:
     def name_last_step(self) -> bool:
         """Return whether the last step stands in the name of the product, or of a file that must lie beside it."""
         product = self.newest()
-        named = (*self._not_empty(self.files), *([product] if product else []))
+        named = (*self._not_empty(self.finish.files), *([product] if product else []))
         return any((one.step or 0) >= self.last_step for one in named)
 
     def _rank(self, product: SplatCandidate) -> int:
@@ -356,7 +353,7 @@ class Artifacts:
 
     def _step_in(self, path: Path) -> int | None:
         try:
-            steps = re.findall(self.step, path.as_posix()) if self.step else []
+            steps = re.findall(self.finish.step, path.as_posix()) if self.finish.step else []
         except re.error:  # of a file that was edited by hand: the YAML's was checked
             return None
         digits = steps[-1] if steps and isinstance(steps[-1], str) else ""

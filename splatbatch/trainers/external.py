@@ -136,7 +136,7 @@ class ExternalTrainer:
 
     def _why_not_trusted(self, folder: AttemptFolder, artifacts: Artifacts) -> str:
         if not artifacts.all_there():
-            return f"beside the splat something is missing or empty: {', '.join(artifacts.files)}"
+            return f"beside the splat something is missing or empty: {', '.join(artifacts.finish.files)}"
         if not self._program.artifact.trusted_after_crash and exit_of(folder) != Exited(0):
             return "whole, but the program ended badly, and is not trusted then"
         return ""
@@ -271,7 +271,8 @@ def read_measures(
     """Return {"final": {"psnr": …}} as our own trainer's metrics have it; what is not there is left out."""
     told = ((name, line.figure(name)) for line in lines for name in measures.log)
     figures = {name: value for name, value in told if value is not None}  # the last that the supervisor read
-    newest = Artifacts(artifacts.folder, tuple(globs), artifacts.step, artifacts.last_step).newest()
+    figures_file = dataclasses.replace(artifacts.finish, products=tuple(globs))
+    newest = Artifacts(artifacts.folder, figures_file).newest()
     if newest is not None:
         tree = _tree(newest.path)
         found = {name: _figure(_at(tree, keys.split("."))) for name, keys in measures.keys.items()}

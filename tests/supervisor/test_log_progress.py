@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from splatbatch.files import read_lines
-from splatbatch.output.records.attempt import WatchSettings
+from splatbatch.output.records.attempt import Finish, WatchSettings
 from splatbatch.supervisor.external import MOST_BYTES, Artifacts, FinishWatch, LogProgress
 
 PATTERNS = {"step": r"(\d[\d,]*)/\d", "loss": r"loss=(\S+)", "num_gaussians": r"(\d+) GSs", "psnr": r"PSNR (\S+)"}
@@ -84,7 +84,7 @@ def test_the_last_words_count_without_an_end_of_line(listener: Listener) -> None
 
 
 def test_a_program_is_not_done_before_its_figures_are_there(tmp_path: Path) -> None:
-    watch = FinishWatch(Artifacts(tmp_path, ("*.ply",), files=("stats.json",)), after_s=1.0)
+    watch = FinishWatch(Artifacts(tmp_path, Finish(("*.ply",), files=("stats.json",))), after_s=1.0)
     (tmp_path / "splat.ply").write_bytes(b"ply\nproperty float f_dc_0\nend_header\n")
     watch.look(1.0, said=0)
     assert not watch.is_over(100.0)
@@ -94,7 +94,7 @@ def test_a_program_is_not_done_before_its_figures_are_there(tmp_path: Path) -> N
 
 
 def test_a_program_that_goes_on_talking_has_ten_times_as_long(tmp_path: Path) -> None:
-    watch = FinishWatch(Artifacts(tmp_path, ("*.ply",)), after_s=1.0)
+    watch = FinishWatch(Artifacts(tmp_path, Finish(("*.ply",))), after_s=1.0)
     (tmp_path / "splat.ply").write_bytes(b"ply\nproperty float f_dc_0\nend_header\n")
     for second in range(13):
         watch.look(second, said=second)

@@ -18,7 +18,7 @@ from splatbatch.config.trainers.programs import Measures, Program
 from splatbatch.files import read_json
 from splatbatch.outcome import Failed, Rejected, Trained
 from splatbatch.output.attempt_folder import AttemptFolder
-from splatbatch.output.records.attempt import ProgressLine
+from splatbatch.output.records.attempt import Finish, ProgressLine
 from splatbatch.scene.patches import Patch
 from splatbatch.supervisor.external import Artifacts
 from splatbatch.trainers import open_trainer, rules_of
@@ -119,7 +119,7 @@ def test_a_pattern_of_the_step_that_would_search_for_ever_ends_the_search_not_th
     began = time.monotonic()
     assert "artifact.step" in str(attempt.outcome())
     assert time.monotonic() - began < 10
-    assert Artifacts(attempt.folder.output, ("*.ply",), r"(\d", 10).newest() is not None
+    assert Artifacts(attempt.folder.output, Finish(("*.ply",), r"(\d", 10)).newest() is not None
 
 
 def test_figures_are_read_from_json_and_from_the_log(tmp_path: Path) -> None:
@@ -127,7 +127,7 @@ def test_figures_are_read_from_json_and_from_the_log(tmp_path: Path) -> None:
     keys = {"psnr": "results.*.PSNR", "ssim": "SSIM"}
     measures = Measures(file="val*.json", keys=keys, log={"lpips": "lpips (.*)"})  # type: ignore[arg-type]
     found = read_measures(
-        measures, Artifacts(tmp_path), ["val*.json"], [ProgressLine(lpips=0.3), ProgressLine(lpips=0.2)]
+        measures, Artifacts(tmp_path, Finish()), ["val*.json"], [ProgressLine(lpips=0.3), ProgressLine(lpips=0.2)]
     )
     assert found["final"] == {"psnr": 21.5, "lpips": 0.2}
 

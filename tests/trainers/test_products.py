@@ -12,6 +12,7 @@ from sampled import each
 
 from splatbatch.config.trainers.programs import Artifact
 from splatbatch.outcome import Failed, Rejected, Stopped, Trained
+from splatbatch.output.records.attempt import Finish
 from splatbatch.supervisor.external import Artifacts
 
 
@@ -132,7 +133,7 @@ def test_of_a_link_the_file_behind_it_is_the_product(run: Run, ply: list[str]) -
 def test_the_splat_of_the_highest_step_is_the_newest(tmp_path: Path) -> None:
     for step in (900, 7000, 30000):
         external_program.write_ply(tmp_path / f"iteration_{step}" / "splat.ply")
-    artifacts = Artifacts(tmp_path, ("*/splat.ply",), Artifact().step, 30000)
+    artifacts = Artifacts(tmp_path, Finish(("*/splat.ply",), Artifact().step, 30000))
     newest = artifacts.newest()
     assert newest is not None
     assert newest.path == tmp_path / "iteration_30000" / "splat.ply"
@@ -143,7 +144,7 @@ def test_the_splat_of_the_highest_step_is_the_newest(tmp_path: Path) -> None:
 def test_points_are_not_taken_for_the_splat_however_new_they_are(tmp_path: Path) -> None:
     external_program.write_ply(tmp_path / "splat_10.ply")
     external_program.write_points(tmp_path / "points3D.ply")
-    artifacts = Artifacts(tmp_path, Artifact().ply, Artifact().step, 10)
+    artifacts = Artifacts(tmp_path, Finish(Artifact().ply, Artifact().step, 10))
     assert artifacts.all_there() == (tmp_path / "splat_10.ply",)
     (tmp_path / "splat_10.ply").unlink()
     assert artifacts.all_there() == ()
