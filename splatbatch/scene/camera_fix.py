@@ -105,7 +105,7 @@ def change_camera(camera: Camera, photo: Size, how: How) -> CameraFix | FixRefus
     `scale` multiplies each axis by its own ratio; `crop` takes the photograph for the centre of the calibrated image
     (after the uniform resize that is seen; where a few pixels are off at another resolution).
     """
-    size = (camera.width, camera.height)
+    size = camera.size
     relation = relate(size, photo)
     if isinstance(relation, SameSize):
         return CameraFix(camera, camera)
@@ -122,7 +122,7 @@ def change_camera(camera: Camera, photo: Size, how: How) -> CameraFix | FixRefus
 
 def rescaled(camera: Camera, size: Size, scale: tuple[float, float]) -> Camera:
     """Return the camera of photographs of `size` whose axes were scaled by `scale`; distortion carries over."""
-    return camera if size == (camera.width, camera.height) else _apply(camera, size, scale, (0.0, 0.0)).after
+    return camera if size == camera.size else _apply(camera, size, scale, (0.0, 0.0)).after
 
 
 def _refuse(relation: Relation, where: str, how: How) -> FixRefusal | None:
@@ -175,7 +175,7 @@ def choose_change(survey: GeometrySurvey, rows: list[int], photo: Size, how: How
     misfit = find_misfit(camera, photo, survey.reach_of(camera, ids))
     if misfit and misfit.kind == "size_alone":
         return CameraFix(camera, replace(camera, width=photo[0], height=photo[1]), has_keypoints=False)
-    if misfit and misfit.meant and photo == (camera.width, camera.height):
+    if misfit and misfit.meant and photo == camera.size:
         meant = change_camera(replace(camera, width=misfit.meant[0], height=misfit.meant[1]), photo, how)
         return replace(meant, before=camera) if isinstance(meant, CameraFix) else meant
     change = change_camera(camera, photo, how)

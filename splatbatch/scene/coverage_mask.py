@@ -281,8 +281,11 @@ def _views(model: Reconstruction, rigs: Rigs | None, source: Reconstruction | No
 
 def _points_of(source: Reconstruction, model: Reconstruction | None = None) -> dict[str, Floats]:
     """Return the points [n, 3] that each image sees, by its name; of those alone that have the poses of a model."""
-    seen = _seen(source)
-    found = {image.name: source.points.xyz[seen[image.id]] for image in source.images if image.id in seen}
+    tracks = source.points.tracks
+    if tracks is None:
+        return {}
+    point, seen = tracks.points, tracks.by_image()
+    found = {image.name: source.points.xyz[point[seen[image.id]]] for image in source.images if image.id in seen}
     if model is None:
         return found
     theirs = {image.name: image.world_to_camera() for image in source.images}
@@ -292,22 +295,11 @@ def _points_of(source: Reconstruction, model: Reconstruction | None = None) -> d
     return {name: found[name] for name, (ours, other) in pairs.items() if (np.abs(ours - other) <= allowed).all()}
 
 
-def _seen(model: Reconstruction) -> dict[int, Ints]:
-    """Return the points that each image sees, by image id, by their places in the model."""
-    tracks = model.points.tracks
-    if tracks is None or not len(tracks.image_ids):
-        return {}
-    order = np.argsort(tracks.image_ids, kind="stable")
-    point = np.repeat(np.arange(len(model.points)), np.diff(tracks.starts))[order]
-    ids, starts = np.unique(tracks.image_ids[order], return_index=True)
-    return dict(zip(ids.tolist(), np.split(point, starts[1:]), strict=True))
-
-
 def _in_front(points: Floats, camera: Camera) -> Floats:
     """Return the points, in a camera's coordinates, that lie in its photograph; of many, some."""
     with np.errstate(all="ignore"):
         pixels = points[:, :2] / points[:, 2:] * (camera.fx, camera.fy) + (camera.cx, camera.cy)
-        inside = (points[:, 2] > 0) & (pixels >= 0).all(axis=1) & (pixels < (camera.width, camera.height)).all(axis=1)
+        inside = (points[:, 2] > 0) & (pixels >= 0).all(axis=1) & (pixels < camera.size).all(axis=1)
     kept = points[inside & np.isfinite(points).all(axis=1)]
     return kept[:: max(1, -(-len(kept) // MOST_POINTS))]
 

@@ -6,7 +6,7 @@ staircase. The offset is subtracted from float64, when a model is read, and neve
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from splatbatch.config import NO_OFFSET, Offset
 from splatbatch.scene.colmap.copies import moved, write_moved
 from splatbatch.scene.colmap.reconstruction import Reconstruction
-from splatbatch.scene.colmap.types import Floats, Image, centers_of
+from splatbatch.scene.colmap.types import Floats, Image, centers_of, finite
 
 FINEST = 100
 """Steps of float32 that the distance between neighbouring points should have at least."""
@@ -63,8 +63,8 @@ class ModelExtent:
 
 def span_of(model: Reconstruction) -> ModelExtent | None:
     """Return where a model lies; None if nothing in it has a finite place."""
-    points = model.points.xyz[np.isfinite(model.points.xyz).all(axis=1)]
-    return span_between(points, _centers(model.images))
+    points = finite(model.points.xyz)
+    return span_between(points, finite(centers_of(model.images)))
 
 
 def span_between(points: Floats, centers: Floats) -> ModelExtent | None:
@@ -139,12 +139,6 @@ def write_shifted(sparse: Path, offset: Offset, target: Path) -> None:
 def _reach(span: ModelExtent, offset: Offset) -> float:
     """Return the largest coordinate there is once the offset is taken off."""
     return float(np.abs(np.subtract((span.low, span.high), offset)).max())
-
-
-def _centers(images: Sequence[Image]) -> Floats:
-    """Return where the cameras stand, [n, 3]; those whose pose is none are left out."""
-    centers = centers_of(images)
-    return centers[np.isfinite(centers).all(axis=1)]
 
 
 def _median_distance(points: Floats) -> float | None:

@@ -118,7 +118,7 @@ def measure(patch: Patch) -> PatchSize:
 def extent_of(num_points: int, images: Iterable[Image], cameras: Mapping[int, Camera]) -> PatchSize:
     """Return the extent of a model that was read."""
     used = (cameras.get(image.camera_id) for image in images)
-    return PatchSize(num_points, tuple((camera.width, camera.height) for camera in used if camera))
+    return PatchSize(num_points, tuple(camera.size for camera in used if camera))
 
 
 def thinned(extent: PatchSize, most_points: int) -> PatchSize:

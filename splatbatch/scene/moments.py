@@ -28,7 +28,7 @@ from itertools import chain, combinations
 import numpy as np
 
 from splatbatch.scene.colmap.rigs import CAMERA, Rigs
-from splatbatch.scene.colmap.types import Floats, Image, centers_of, rotations_of
+from splatbatch.scene.colmap.types import Floats, Image, centers_of, finite, rotations_of
 from splatbatch.scene.patches import natural_key
 
 Frames = tuple[tuple[str, ...], ...]
@@ -95,8 +95,8 @@ def _of_names(images: Sequence[Image], chosen: Collection[int]) -> Iterator[tupl
 
 
 def _median(lengths: Floats) -> float:
-    finite = lengths[np.isfinite(lengths)]
-    return float(np.median(finite)) if len(finite) else np.inf
+    known = finite(lengths)
+    return float(np.median(known)) if len(known) else np.inf
 
 
 def _are_stiff(centers: Floats, rotations: Floats, twins: Floats, way: float) -> bool:

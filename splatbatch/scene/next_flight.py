@@ -80,7 +80,7 @@ def placed_cameras(images: Iterable[Image], cameras: Mapping[int, Camera]) -> li
     """Return the cameras of a model; lenses are taken to be free of distortion, and centred."""
     pairs = ((image, cameras.get(image.camera_id)) for image in images)
     found = [
-        FlightCamera(image.world_to_camera(), (camera.fx, camera.fy), (camera.width, camera.height))
+        FlightCamera(image.world_to_camera(), (camera.fx, camera.fy), camera.size)
         for image, camera in pairs
         if camera is not None
     ]
@@ -239,10 +239,18 @@ class _Candidates:
 
     cameras: list[FlightCamera]
     targets: list[Floats]
-    sees: Mask  # [v, c]
+    sees: Mask  # [v, c], and help it
     rays: Floats  # [v, c, 3], from cells to views
+    gaps: Floats  # [v, c], degrees from the nearest direction from which a cell is seen
     taken: list[list[int]] = field(default_factory=list)
     """For each cell the views that were chosen for it."""
+
+    def see(self, cell: int, rays: Floats) -> None:
+        """Note directions from which a cell is seen: views close to them help it no more."""
+        if len(rays):
+            apart = np.degrees(np.arccos(np.clip(self.rays[:, cell] @ rays.T, -1, 1))).min(axis=1)
+            self.gaps[:, cell] = np.minimum(self.gaps[:, cell], apart)
+            self.sees[:, cell] &= self.gaps[:, cell] >= APART_DEG
 
 
 def suggest(survey: CoverageSurvey, obstacles: Floats) -> FlightPlan:
@@ -280,12 +288,14 @@ def _candidates(survey: CoverageSurvey, cells: Sequence[WeakRegion], distance: f
     targets = [target for target, is_free in zip(targets, free, strict=True) if is_free]
     places = np.array([cell.place for cell in cells]).reshape(-1, 3)
     if not cameras:
-        return _Candidates([], [], np.zeros((0, len(cells)), bool), np.zeros((0, len(cells), 3)))
+        none = np.zeros((0, len(cells)))
+        return _Candidates([], [], none > 0, np.zeros((0, len(cells), 3)), none)
     rays = np.array([camera.center for camera in cameras])[:, None] - places[None]
     far = np.linalg.norm(rays, axis=2)
     sees = np.stack([camera.sees(places, MARGIN) for camera in cameras])
     sees &= (far >= REACH[0] * distance) & (far <= REACH[1] * distance)
-    return _Candidates(cameras, targets, sees, rays / np.maximum(far[..., None], 1e-12), [[] for _ in cells])
+    rays /= np.maximum(far[..., None], 1e-12)
+    return _Candidates(cameras, targets, sees, rays, np.full(sees.shape, 180.0), [[] for _ in cells])
 
 
 def _cover(
@@ -293,14 +303,13 @@ def _cover(
 ) -> tuple[list[int], NDArray[np.int64]]:
     """Take the view that helps most cells, again and again; return the views, and what cells lack after that."""
     needs = np.array([max(FEW - cell.num_photos, 1) for cell in cells], np.int64)
-    helps, gaps = found.sees.copy(), np.full(found.sees.shape, 180.0)
     for at, rays in enumerate(known):
-        _see(found, (helps, gaps), at, rays)
+        found.see(at, rays)
     chosen: list[int] = []
     while len(chosen) < MOST_VIEWS:
-        wanted = helps & (needs > 0)
+        wanted = found.sees & (needs > 0)
         # of views that help as many cells, the one whose directions lie furthest from those that there are
-        score = wanted.sum(axis=1) + (wanted * gaps).sum(axis=1) / (181.0 * len(cells))
+        score = wanted.sum(axis=1) + (wanted * found.gaps).sum(axis=1) / (181.0 * len(cells))
         best = int(score.argmax())
         if not wanted[best].any():
             break
@@ -308,17 +317,8 @@ def _cover(
         for at in map(int, np.flatnonzero(wanted[best])):
             needs[at] -= 1
             found.taken[at].append(best)
-            _see(found, (helps, gaps), at, found.rays[best, at][None])
+            found.see(at, found.rays[best, at][None])
     return chosen, needs
-
-
-def _see(found: _Candidates, held: tuple[Mask, Floats], cell: int, rays: Floats) -> None:
-    """Note directions from which a cell is seen: views close to them help it no more."""
-    helps, gaps = held
-    if len(rays):
-        apart = np.degrees(np.arccos(np.clip(found.rays[:, cell] @ rays.T, -1, 1))).min(axis=1)
-        gaps[:, cell] = np.minimum(gaps[:, cell], apart)
-        helps[:, cell] &= gaps[:, cell] >= APART_DEG
 
 
 def _directions(survey: CoverageSurvey, cells: Sequence[WeakRegion]) -> list[Floats]:

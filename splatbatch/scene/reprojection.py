@@ -10,7 +10,7 @@ import numpy as np
 
 from splatbatch.scene.colmap.files import load_pycolmap
 from splatbatch.scene.colmap.reconstruction import Reconstruction, read_points2d
-from splatbatch.scene.colmap.types import CAMERA_MODELS, NONE, PINHOLE_MODELS, Camera, Floats, places_in
+from splatbatch.scene.colmap.types import CAMERA_MODELS, NONE, PINHOLE_MODELS, Camera, Floats, Mask, finite, places_in
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ def reprojection_error(model: Reconstruction) -> ReprojectionError | None:
         is_ahead = points[:, 2] > 0
         pixels = project(model.cameras[image.camera_id], points[is_ahead])
         distances = np.linalg.norm(pixels - seen.xy[is_known][is_ahead], axis=1)
-        distances = distances[np.isfinite(distances)]
+        distances = finite(distances)
         total, count = total + float(distances.sum()), count + len(distances)
     return ReprojectionError(total / count, count) if count else None
 
@@ -60,6 +60,14 @@ def project(camera: Camera, points: Floats) -> Floats:
     with np.errstate(all="ignore"):
         pixels: Floats = theirs.img_from_cam(np.ascontiguousarray(points, np.float64))
     return pixels
+
+
+def in_picture(camera: Camera, local: Floats) -> tuple[Mask, Floats]:
+    """Return which points [N, 3] in camera coordinates a photograph shows, and their pixels [N, 2]."""
+    pixels = project(camera, local)
+    with np.errstate(invalid="ignore"):
+        inside = ((pixels >= 0) & (pixels < camera.size)).all(axis=1) & (local[:, 2] > 0)
+    return np.asarray(inside), pixels
 
 
 def _through_pinhole(camera: Camera, points: Floats) -> Floats:

@@ -101,7 +101,7 @@ def _is_sound(camera: Camera) -> bool:
     is_whole = model is not None and len(model.params) == len(camera.params) and np.isfinite(camera.params).all()
     if not (is_whole and 0 < min(camera.width, camera.height) <= limits.LONGEST_PX):
         return False
-    values = (camera.fx, camera.fy, camera.cx, camera.cy) if camera.has_center else (1.0,)
+    values = camera.pinhole if camera.has_center else (1.0,)
     return min(values[:2]) > 0 and max(map(abs, values)) < limits.LONGEST_PX
 
 

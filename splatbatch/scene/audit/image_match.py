@@ -94,7 +94,7 @@ class ImageMatchFindings:
         compared, odd = self.compared, 0
         for row, size in compared.sizes.items():
             camera = compared.cameras[compared.images[row].camera_id]
-            odd += not isinstance(relate((camera.width, camera.height), size), SameSize | ScaledSize)
+            odd += not isinstance(relate(camera.size, size), SameSize | ScaledSize)
         return odd >= limits.HALF * max(1, len(compared.sizes))
 
     def _blank_ones(self) -> Iterator[AuditFinding]:

@@ -25,6 +25,7 @@ from splatbatch.scene.colmap.types import (
     Image,
     Points,
     centers_of,
+    finite,
     from_quats,
     misspelt,
     starts_of,
@@ -188,10 +189,7 @@ def _check_distortion(camera: Camera, scribe: FindingWriter) -> AuditFinding:
         straight = undistorted_camera(camera)
     except SceneError as error:
         return scribe.note("unsupported_model", subject, error.message.removeprefix(f"{subject}: "), remedy)
-    message = (
-        f"{camera.model}, {size_text((camera.width, camera.height))} px "
-        f"become {size_text((straight.width, straight.height))}"
-    )
+    message = f"{camera.model}, {size_text(camera.size)} px become {size_text(straight.size)}"
     return scribe.note("distorted", subject, message, f"None is needed; for COLMAP's own resampling: {UNDISTORT}")
 
 
@@ -245,7 +243,7 @@ def _moved_by_rigs(rigs: Rigs, images: tuple[Image, ...]) -> dict[str, tuple[flo
     """Return by how many degrees, and by what share of the scene, images lie elsewhere by their frames, if they do."""
     of_id, sensors = {image.id: image for image in images}, {rig.id: dict(rig.sensors) for rig in rigs.rigs}
     centers = centers_of(images)
-    extent = float(np.linalg.norm(np.ptp(centers[np.isfinite(centers).all(axis=1)], axis=0))) or 1.0
+    extent = float(np.linalg.norm(np.ptp(finite(centers), axis=0))) or 1.0
     found = {}
     for frame in rigs.frames:
         turn, move = _posed(frame.pose)
@@ -287,7 +285,7 @@ class SourceModel:
 def as_source(images: tuple[Image, ...], cameras: Mapping[int, Camera]) -> SourceModel:
     """Return the images and cameras of the source, ready for comparing patches with them."""
     centers = centers_of(images)
-    centers = centers[np.isfinite(centers).all(axis=1)]
+    centers = finite(centers)
     extent = float(np.linalg.norm(np.ptp(centers, axis=0))) if len(centers) else 0.0
     return SourceModel({image.name: image for image in images}, cameras, extent)
 

@@ -11,11 +11,11 @@ import numpy as np
 
 from splatbatch.scene.audit.findings import AuditFinding, FindingWriter
 from splatbatch.scene.colmap.reconstruction import Reconstruction
-from splatbatch.scene.colmap.types import Camera, Floats, rotations_of
+from splatbatch.scene.colmap.types import Camera, Floats, finite, rotations_of
 from splatbatch.scene.geometry import hypotheses
 from splatbatch.scene.imports.agreement import CONTRADICTS, MatchingSkipped, depth_ratio, judge, matched_few
 from splatbatch.scene.imports.capture import PointCloud, PosedPhoto
-from splatbatch.scene.reprojection import project
+from splatbatch.scene.reprojection import in_picture
 
 _PROJECTIONS, _LEAST_POINTS = 4_000_000, 200  # in all; points sampled at least
 _WRONG, _SUSPECT = 0.7, 0.95
@@ -32,7 +32,7 @@ def has_tracks(model: Reconstruction) -> bool:
 
 def check_in_view(model: Reconstruction, scribe: FindingWriter) -> Iterator[AuditFinding]:
     """Yield that points lie behind or beside the cameras: poses, or K, are not those of the points."""
-    images, points = model.images, model.points.xyz[np.isfinite(model.points.xyz).all(axis=1)]
+    images, points = model.images, finite(model.points.xyz)
     if len(images) < 2 or not len(points):
         return
     points = points[:: len(points) // max(_LEAST_POINTS, _PROJECTIONS // len(images)) or 1]
@@ -62,8 +62,7 @@ def _in_view(points: Floats, cameras: Sequence[Camera], poses: hypotheses.Poses)
     for camera, turn, move in zip(cameras, *poses, strict=True):
         with np.errstate(all="ignore"):
             local = points @ turn.T + move
-            pixels = project(camera, local)
-            inside = ((pixels >= 0) & (pixels < (camera.width, camera.height))).all(axis=1) & (local[:, 2] > 0)
+        inside, _ = in_picture(camera, local)
         counts += inside
         behind.append(float((local[:, 2] <= 0).mean()))
     return float((counts > 1).mean()), float(np.mean(behind))

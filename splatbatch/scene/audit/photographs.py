@@ -135,7 +135,7 @@ def _check_photo(shot: AuditedImage, photo: ImageHeader, scribe: FindingWriter) 
     for trait in photo.traits:
         kind, message = _TRAITS[trait]
         yield scribe.note(kind, subject, message, _TO_RGB)
-    if photo.orientation != 1 and photo.size == (shot.camera.width, shot.camera.height):
+    if photo.orientation != 1 and photo.size == shot.camera.size:
         message = f"EXIF orientation {photo.orientation}, but the camera fits the stored {size_text(photo.size)} px"
         yield scribe.note("exif_orientation", subject, message, "Reset the tag: exiftool -Orientation=1 -n FILE")
 
@@ -288,7 +288,13 @@ def camera_rows(patch: str, shots: list[AuditedImage]) -> tuple[CameraRow, ...]:
     of_camera: dict[int, list[AuditedImage]] = defaultdict(list)
     for shot in shots:
         of_camera[shot.camera.id].append(shot)
-    return tuple(_row(patch, of_camera[number]) for number in sorted(of_camera))
+    rows = []
+    for _, own in sorted(of_camera.items()):
+        camera, names = own[0].camera, {shot.image.name.rpartition("/")[0] for shot in own}
+        sizes = Counter(shot.header.size for shot in own if isinstance(shot.header, ImageHeader))
+        ordered = tuple(sorted(sizes.items(), key=lambda item: (-item[1], item[0])))
+        rows.append(CameraRow(patch, camera.id, tuple(sorted(names)), camera.model, camera.size, len(own), ordered))
+    return tuple(rows)
 
 
 def check_sizes(
@@ -309,7 +315,7 @@ def check_sizes(
     yield from _check_ratios([row for row in sound if len(row.sizes) == 1], scribe)
     relations = {}
     for shot in shots:
-        camera = (shot.camera.width, shot.camera.height)
+        camera = shot.camera.size
         if isinstance(shot.header, ImageHeader) and min(camera) > 0:
             pair = (camera, shot.header.size)
             if pair not in relations:
@@ -318,15 +324,6 @@ def check_sizes(
                 kind, what, remedy = _describe(relations[pair], shot.header)
                 sizes = f"{size_text(shot.header.size)}, but camera {shot.camera.id} says {size_text(camera)}"
                 yield scribe.note(kind, shown(shot.image.name), f"{sizes}: {what}", remedy)
-
-
-def _row(patch: str, shots: list[AuditedImage]) -> CameraRow:
-    camera = shots[0].camera
-    sizes = Counter(shot.header.size for shot in shots if isinstance(shot.header, ImageHeader))
-    prefixes = sorted({shot.image.name.rpartition("/")[0] for shot in shots})
-    ordered = tuple(sorted(sizes.items(), key=lambda item: (-item[1], item[0])))
-    size = (camera.width, camera.height)
-    return CameraRow(patch, camera.id, tuple(prefixes), camera.model, size, len(shots), ordered)
 
 
 def _check_mixed(row: CameraRow, scribe: FindingWriter) -> Iterator[AuditFinding]:

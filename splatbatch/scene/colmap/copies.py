@@ -245,7 +245,7 @@ def write_changed(sparse: Path, cameras: Mapping[int, Camera], changes: Mapping[
 def _binary_cameras(cameras: list[Camera]) -> bytes:
     parts = [struct.pack("<Q", len(cameras))]
     for camera in cameras:
-        number, sizes = CAMERA_MODELS[camera.model].id, (camera.width, camera.height)
+        number, sizes = CAMERA_MODELS[camera.model].id, camera.size
         parts.append(struct.pack(f"<IiQQ{len(camera.params)}d", camera.id, number, *sizes, *camera.params))
     return b"".join(parts)
 

@@ -128,8 +128,7 @@ def _placed(points: Points, tracks: Tracks) -> Points:
 
 def _indexed(model: Reconstruction, tracks: Tracks, first: Ints, xy: Floats) -> IndexedModel:
     photo = places_in(np.array([image.id for image in model.images], dtype=np.int64), tracks.image_ids)
-    lengths = np.diff(tracks.starts)
-    point = np.repeat(np.arange(len(lengths), dtype=np.int32), lengths)
+    point = tracks.points.astype(np.int32)
     stands = np.logical_and.reduce(np.isfinite(_centers(model.images)), axis=1)
     is_sound = (photo != NONE) & stands[photo]
     is_sound &= tracks.point2d_idxs < np.diff(first, append=first[-1])[photo]

@@ -116,6 +116,16 @@ class Camera:
         return self.param("cy")
 
     @property
+    def size(self) -> tuple[int, int]:
+        """Width and height."""
+        return self.width, self.height
+
+    @property
+    def pinhole(self) -> tuple[float, float, float, float]:
+        """Focal lengths and principal point: all but the distortion."""
+        return self.fx, self.fy, self.cx, self.cy
+
+    @property
     def has_center(self) -> bool:
         """Whether its model is known and has a principal point: a panorama has none."""
         return self.model in CAMERA_MODELS and "cx" in CAMERA_MODELS[self.model].params
@@ -162,6 +172,11 @@ class Image:
 def rotations_of(images: Iterable[Image]) -> Floats:
     """Return the rotations of images, [I, 3, 3]; NaN where a quaternion is no rotation."""
     return from_quats(np.array([image.quat for image in images], dtype=np.float64).reshape(-1, 4))
+
+
+def finite(rows: Floats) -> Floats:
+    """Return the rows, or numbers, that are finite throughout."""
+    return rows[np.isfinite(rows) if rows.ndim == 1 else np.logical_and.reduce(np.isfinite(rows), axis=1)]
 
 
 def centers_of(images: Sequence[Image]) -> Floats:
@@ -216,6 +231,17 @@ class Tracks:
     starts: Ints  # [P + 1]
     image_ids: NDArray[np.uint32]  # [O]
     point2d_idxs: NDArray[np.uint32]  # [O]
+
+    @property
+    def points(self) -> Ints:
+        """Return the place of the point of each observation, [O]."""
+        return np.repeat(np.arange(len(self.starts) - 1), np.diff(self.starts))
+
+    def by_image(self) -> dict[int, Ints]:
+        """Return the observations of each image, by its id."""
+        order = np.argsort(self.image_ids, kind="stable")
+        ids, starts = np.unique(self.image_ids[order], return_index=True)
+        return dict(zip(ids.tolist(), np.split(order, starts[1:]), strict=True)) if len(ids) else {}
 
 
 @dataclass(frozen=True, eq=False)

@@ -300,7 +300,7 @@ def sample(shot: TrackedPhoto) -> Samples:
     """
     pixels = _decode(shot)
     size = np.array([pixels.shape[1], pixels.shape[0]])
-    places = np.floor(shot.xy * (size / (shot.camera.width, shot.camera.height)))
+    places = np.floor(shot.xy * (size / shot.camera.size))
     is_inside = np.all((places >= 0) & (places < size), axis=1)
     x, y = np.where(is_inside[:, None], places, 0).astype(np.int64).T
     rows, columns = (

@@ -185,7 +185,7 @@ def _lenses(shots: list[TrackedPhoto], exposures: list[Exposure]) -> tuple[Ints,
     """
     cameras = [shot.camera for shot in shots]
     at = [(shot.camera, exposure.f_number) for shot, exposure in zip(shots, exposures, strict=True)]
-    sizes = [(camera.width, camera.height) for camera in cameras]
+    sizes = [camera.size for camera in cameras]
     choices: list[list[Hashable]] = [[*at], [*cameras], [*sizes]]
     keys = next((one for one in choices if len(set(one)) * LEAST_SHARING <= len(shots)), choices[-1])
     numbers = {key: number for number, key in enumerate(dict.fromkeys(keys))}

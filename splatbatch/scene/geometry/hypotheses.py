@@ -129,7 +129,7 @@ def name_change(group: ViewGroup, fitted: tuple[float, float, float, float]) -> 
     """Return kind, words and remedy of a K that is `fitted` and not what the camera says."""
     camera = group.camera
     fx, fy, cx, cy = fitted
-    side = limits.side_px(camera)
+    side = max(camera.size)
     scale = (fx / camera.fx, fy / camera.fy)
     moved = (cx - camera.cx, cy - camera.cy)
     has_scale = any(abs(each - 1) > limits.SAME for each in scale)
@@ -169,10 +169,10 @@ def _name_focal(camera: Camera, scale: tuple[float, float], focal: tuple[float, 
 
 def _name_shift(group: ViewGroup, moved: tuple[float, float], fitted: tuple[float, float]) -> tuple[str, str, str]:
     camera, reach = group.camera, group.reach
-    size = (camera.width, camera.height)
+    size = camera.size
     values = f"({fitted[0]:.6g}, {fitted[1]:.6g})"
     off = f"({-moved[0]:+.4g}, {-moved[1]:+.4g}) px"
-    exchanged = max(abs(fitted[0] - camera.cy), abs(fitted[1] - camera.cx)) < limits.SAME * limits.side_px(camera)
+    exchanged = max(abs(fitted[0] - camera.cy), abs(fitted[1] - camera.cx)) < limits.SAME * max(camera.size)
     if exchanged:
         return "principal_point_off", f"cx and cy are exchanged: the keypoints say {values}", "Exchange them."
     if group.share < 1:
@@ -228,7 +228,7 @@ def other_lenses(group: ViewGroup) -> Iterator[CauseCandidate]:
     camera, views = group.camera, group.views
     if not camera.has_center:
         return
-    pinhole = replace(camera, model="PINHOLE", params=(camera.fx, camera.fy, camera.cx, camera.cy))
+    pinhole = replace(camera, model="PINHOLE", params=camera.pinhole)
     if camera.model not in PINHOLE_MODELS:
         straight = views.errors_with({**views.cameras, camera.id: pinhole})
         what = "the keypoints fit without the distortion: they are undistorted already"

@@ -63,22 +63,17 @@ GARBAGE, LONGEST_PX = 1e12, 1 << 20
 """Coordinates in units of the model and sizes in pixels beyond which a file is garbage, not geometry."""
 
 
-def side_px(camera: Camera) -> int:
-    """Return the longer side of the camera's image."""
-    return max(camera.width, camera.height)
-
-
 def trusted_px(camera: Camera) -> float:
     """Return the median error up to which an image of this camera is beyond suspicion."""
-    return max(TRUSTED_PX, TRUSTED_SHARE * side_px(camera))
+    return max(TRUSTED_PX, TRUSTED_SHARE * max(camera.size))
 
 
 def systematic_px(camera: Camera) -> float:
     """Return the root mean square error that a small fault of the camera itself explains at least."""
-    return max(SYSTEMATIC_PX, SYSTEMATIC_SHARE * side_px(camera))
+    return max(SYSTEMATIC_PX, SYSTEMATIC_SHARE * max(camera.size))
 
 
 def alarm_px(camera: Camera, usual_px: float = float("inf")) -> float:
     """Return the median error beyond which an image is wrong, whatever the reason; less where few miss as far."""
-    most = max(ALARM_PX, ALARM_SHARE * side_px(camera))
+    most = max(ALARM_PX, ALARM_SHARE * max(camera.size))
     return max(trusted_px(camera), min(most, ALARM_TIMES * usual_px))

@@ -294,7 +294,7 @@ def find_misfit(camera: Camera, photo: Size, reach: KeypointReach) -> Misfit | N
     """
     if not camera.has_center or reach.num_keypoints < limits.REACH_KEYPOINTS:
         return None
-    size = (camera.width, camera.height)
+    size = camera.size
     if photo != size and not belongs(camera, size, reach) and belongs(camera, photo, reach):
         what = (
             f"K and keypoints fit its photographs of {size_text(photo)}, width and height of {size_text(size)} do not"
@@ -323,7 +323,7 @@ def belongs(camera: Camera, size: Size, reach: KeypointReach) -> bool:
 
 
 def _left_behind(camera: Camera, why: str) -> Misfit:
-    size, middle = (camera.width, camera.height), (2 * camera.cx, 2 * camera.cy)
+    size, middle = camera.size, (2 * camera.cx, 2 * camera.cy)
     meant = (round(middle[0]), round(middle[1]))
     shares = [size[axis] / middle[axis] for axis in (0, 1)]
     is_exact = max(abs(middle[axis] - meant[axis]) for axis in (0, 1)) < 0.01 and isinstance(

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from splatbatch.scene.colmap.types import Camera, Image
+from splatbatch.scene.colmap.types import Camera, Image, finite
 from splatbatch.scene.image_match.displacement_field import (
     DisplacementEquations,
     DisplacementField,
@@ -111,7 +111,7 @@ class MatchContext:
         picture = self.pictures.of(path) if path and meant else None
         if picture is None or meant is None:
             return None
-        place = reading.place((camera.width, camera.height), self.sizes[row]) if reading.place else None
+        place = reading.place(camera.size, self.sizes[row]) if reading.place else None
         view = MatchView(picture, meant, image.rotation(), np.array(image.translation), place)
         return replace(view, place=reading.displacement.place(view)) if reading.displacement else view
 
@@ -121,7 +121,7 @@ class MatchContext:
         if a is None or b is None:
             return float("nan")
         found = image_match(pair, a, b)
-        found = found[np.isfinite(found)]
+        found = finite(found)
         return float(found.mean()) if len(found) >= LEAST_POINTS else float("nan")
 
     def values(self, readings: Mapping[int, Relabeling] = {}, only: Collection[int] | None = None) -> dict[int, float]:

@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from splatbatch.scene.colmap.types import Camera, Floats, Ints
+from splatbatch.scene.colmap.types import Camera, Floats, Ints, finite
 from splatbatch.scene.image_match.pairs import ImagePair
 from splatbatch.scene.photos.pixels import Greys
 from splatbatch.scene.reprojection import project
@@ -45,7 +45,7 @@ class MatchView:
     def shown(self, local: Floats) -> Floats:
         """Return where the picture shows points [N, 3] in camera coordinates, [N, 2]; NaN behind the camera."""
         with np.errstate(all="ignore"):
-            shares = project(self.camera, local) / (self.camera.width, self.camera.height)
+            shares = project(self.camera, local) / self.camera.size
             shares[~(local[:, 2] > 0)] = np.nan
             height, width = self.picture.shape
             return (self.place(shares) if self.place else shares) * (width, height)
@@ -187,5 +187,5 @@ def sharpness(pair: ImagePair, one: MatchView, other: MatchView) -> float:
         fine.append(np.where(spread >= _LEAST_STD**2, steps, np.nan) / np.where(spread > 0, spread, np.nan))
     with np.errstate(all="ignore"):
         known = fine[0] / fine[1]
-    known = known[np.isfinite(known)]
+    known = finite(known)
     return float(np.median(known)) if len(known) else float("nan")

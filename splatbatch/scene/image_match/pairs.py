@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from splatbatch.scene.colmap.reconstruction import Reconstruction
-from splatbatch.scene.colmap.types import Floats, Image, Ints, elements_of, places_in, rotations_of
+from splatbatch.scene.colmap.types import Floats, Image, Ints, elements_of, finite, places_in, rotations_of
 from splatbatch.scene.reprojection import project
 
 GROUPS = 8
@@ -129,7 +129,7 @@ class _PartnerFinder:
                 local = self._model.points.xyz[points] @ self._rotations[row].T + image.translation
                 pixels.append(project(camera, local) / max(camera.width, camera.height))
         moved = pixels[1] - pixels[0]
-        moved = moved[np.isfinite(moved).all(axis=1)]
+        moved = finite(moved)
         return np.median(moved, axis=0) if len(moved) else np.zeros(2)
 
     def _worth(self, row: int, found: Sequence[int], other: int, apart: Mapping[int, Floats]) -> float:

@@ -130,7 +130,7 @@ def _straight(camera: Camera) -> Camera | None:
 def _unbent(camera: Camera) -> Camera | None:
     if not is_distorted(camera) or _straight(camera) is None:
         return None
-    return replace(camera, model="PINHOLE", params=(camera.fx, camera.fy, camera.cx, camera.cy))
+    return replace(camera, model="PINHOLE", params=camera.pinhole)
 
 
 def models_near(sparse: Path, compared: MatchContext) -> Iterator[tuple[Path, MatchContext]]:

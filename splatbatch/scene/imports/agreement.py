@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from splatbatch.scene.colmap.files import load_pycolmap
-from splatbatch.scene.colmap.types import Floats
+from splatbatch.scene.colmap.types import Floats, Mask
 from splatbatch.scene.imports.capture import (
     OPENGL,
     ImportLog,
@@ -30,7 +30,7 @@ from splatbatch.scene.imports.capture import (
 )
 from splatbatch.scene.imports.write import posed_model
 from splatbatch.scene.photos.numbers import link_numbers
-from splatbatch.scene.reprojection import in_pycolmap, project
+from splatbatch.scene.reprojection import in_picture, in_pycolmap
 from splatbatch.text import plural
 
 THREADS = 2
@@ -49,6 +49,7 @@ _SAME_DEPTH = (0.5, 2.0)
 _CHECKED, _NEIGHBOURS, _EACH = 6, 3, 12
 """Photographs whose pairs are matched as a check, pairs of each; and pairs of each where points are wanted."""
 _CHECK_S = 300.0
+_LATE = "not done in time"
 
 
 class MatchingSkipped(Exception):
@@ -124,7 +125,7 @@ def match(model: Any, pairs: Sequence[tuple[int, int]], place: MatchFolder) -> l
         place: of the photographs and the database.
 
     Raises:
-        Unmatched: it is not done in time, or pycolmap cannot.
+        MatchingSkipped: it is not done in time, or pycolmap cannot.
     """
     if not pairs:
         return []
@@ -143,14 +144,20 @@ def match(model: Any, pairs: Sequence[tuple[int, int]], place: MatchFolder) -> l
     listed.match_list_path = place.work / "pairs.txt"
     text = "".join(f"{place.shots[one].name} {place.shots[other].name}\n" for one, other in pairs)
     (place.work / "pairs.txt").write_text(text, encoding="utf-8")
-    with _until(place.until) as token:
-        shared = {"device": pycolmap.Device.cpu, "cancellation_token": token}
+    device = pycolmap.Device.cpu
+    with _within_time(place) as token:
         pycolmap.extract_features(
-            place.database, place.images, image_names=names, extraction_options=extraction, **shared
+            place.database,
+            place.images,
+            image_names=names,
+            extraction_options=extraction,
+            device=device,
+            cancellation_token=token,
         )
-        _see_time(place)
-        pycolmap.match_image_pairs(place.database, matching_options=matching, pairing_options=listed, **shared)
-    _see_time(place)
+    with _within_time(place) as token:
+        pycolmap.match_image_pairs(
+            place.database, matching_options=matching, pairing_options=listed, device=device, cancellation_token=token
+        )
     return list(_found(place))
 
 
@@ -193,37 +200,34 @@ def _ids(pair: Any) -> tuple[int, int]:
 
 
 @contextmanager
-def _until(moment: float) -> Iterator[Any]:
-    """Give a token that is cancelled at a moment, and keep pycolmap from telling of every photograph."""
+def _within_time(place: MatchFolder) -> Iterator[Any]:
+    """Give a token that is cancelled when the time of a place is over; pycolmap tells nothing of every photograph.
+
+    Raises:
+        MatchingSkipped: the time is over, or pycolmap cannot.
+    """
     pycolmap = load_pycolmap()
     token, before = pycolmap.CancellationToken(), pycolmap.logging.minloglevel
     pycolmap.logging.minloglevel = pycolmap.logging.ERROR
-    timer = threading.Timer(max(0.0, moment - time.monotonic()), token.cancel)
+    timer = threading.Timer(max(0.0, place.until - time.monotonic()), token.cancel)
     timer.daemon = True
     timer.start()
     try:
         yield token
     except (OSError, RuntimeError, ValueError) as error:
-        raise _unmatched(error, is_cancelled=token.is_cancelled) from error
+        raise MatchingSkipped(_LATE if token.is_cancelled else f"pycolmap cannot: {error}") from error
     finally:
         timer.cancel()
         pycolmap.logging.minloglevel = before
-
-
-def _see_time(place: MatchFolder) -> None:
     if time.monotonic() >= place.until:
-        raise _unmatched(TimeoutError(), is_cancelled=True)
-
-
-def _unmatched(error: Exception, *, is_cancelled: bool) -> MatchingSkipped:
-    return MatchingSkipped("not done in time" if is_cancelled else f"pycolmap cannot: {error}")
+        raise MatchingSkipped(_LATE)
 
 
 def triangulate(model: Any, place: MatchFolder) -> Any:
     """Return the model with points triangulated from what was matched; poses and cameras stay as they are.
 
     Raises:
-        Unmatched: it is not done in time, or pycolmap cannot.
+        MatchingSkipped: it is not done in time, or pycolmap cannot.
     """
     pycolmap = load_pycolmap()
     out = place.work / "triangulated"
@@ -232,11 +236,10 @@ def triangulate(model: Any, place: MatchFolder) -> Any:
     # lenses are as their source says: none is bogus
     options.min_focal_length_ratio, options.max_focal_length_ratio, options.max_extra_param = 1e-3, 1e3, 1e6
     options.num_threads = THREADS
-    with _until(place.until) as token:
+    with _within_time(place) as token:
         found = pycolmap.triangulate_points(
             model, place.database, place.images, out, options=options, cancellation_token=token
         )
-    _see_time(place)
     return found
 
 
@@ -247,15 +250,13 @@ def share_that_see(shots: Sequence[PosedPhoto], points: Floats) -> float:
     return float(np.mean(np.array(seen) >= min(_LEAST_SEEN, max(1, len(points))))) if seen else 0.0
 
 
-def in_view(shot: PosedPhoto, points: Floats) -> tuple[np.ndarray[tuple[int], np.dtype[np.bool_]], Floats, Floats]:
+def in_view(shot: PosedPhoto, points: Floats) -> tuple[Mask, Floats, Floats]:
     """Return which points [P, 3] a photograph shows, with their pixels [P, 2] and depths [P]."""
     camera = shot.camera
     local = (points - shot.center) @ shot.rotation.T
     if not camera.has_center:  # a panorama sees all
         return np.ones(len(points), bool), np.zeros((len(points), 2)), np.linalg.norm(local, axis=1)
-    pixels = project(camera, local)
-    with np.errstate(invalid="ignore"):
-        inside = ((pixels >= 0) & (pixels < (camera.width, camera.height))).all(axis=1) & (local[:, 2] > 0)
+    inside, pixels = in_picture(camera, local)
     return inside, pixels, local[:, 2]
 
 
@@ -409,7 +410,7 @@ def matched_few(shots: Sequence[PosedPhoto], folder: Path) -> list[PhotographMat
     """Return what a few pairs of photographs have in common.
 
     Raises:
-        Unmatched: it is not done in time, or pycolmap cannot.
+        MatchingSkipped: it is not done in time, or pycolmap cannot.
     """
     with _workplace(folder, _CHECK_S, shots) as place:
         return match(posed_model(place.shots), _few_pairs(shots), replace(place, effort=GLANCE))

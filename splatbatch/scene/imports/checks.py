@@ -45,9 +45,7 @@ def fit_to_photographs(shots: Sequence[PosedPhoto], log: ImportLog) -> tuple[Pos
     for shot in shots:
         header = headers[shot.photo]
         if shot.camera.model == "EQUIRECTANGULAR" and shot.camera.width != 2 * shot.camera.height:
-            what = (
-                f"a panorama of {size_text((shot.camera.width, shot.camera.height))}: it is not twice as wide as high"
-            )
+            what = f"a panorama of {size_text(shot.camera.size)}: it is not twice as wide as high"
             log.mistake(shot.where, what, "Export whole panoramas, or the camera model that the photographs have.")
         if isinstance(header, ImageHeader):
             one, what = _fitted(shot, header.size, log)
@@ -64,7 +62,7 @@ def fit_to_photographs(shots: Sequence[PosedPhoto], log: ImportLog) -> tuple[Pos
 
 def _fitted(shot: PosedPhoto, size: Size, log: ImportLog) -> tuple[PosedPhoto, str]:
     """Return the shot with a camera of the photograph's size, and what was done for it."""
-    camera, own = shot.camera, (shot.camera.width, shot.camera.height)
+    camera, own = shot.camera, shot.camera.size
     if min(own) <= _NONE:
         return _sized(shot, size, log)
     relation = relate(own, size)
@@ -95,7 +93,7 @@ def _sized(shot: PosedPhoto, size: Size, log: ImportLog) -> tuple[PosedPhoto, st
     """Return the shot with the photograph's size where none was written, if K is in its pixels."""
     camera = shot.camera
     shares = [value / side for value, side in zip(_principal_point(camera), size, strict=True)]
-    own = f"camera size {size_text((camera.width, camera.height))}"
+    own = f"camera size {size_text(camera.size)}"
     if all(_CENTRAL[0] < share < _CENTRAL[1] for share in shares):
         fitted = replace(camera, width=size[0], height=size[1])
         return replace(shot, camera=fitted), f"{own} is none: it is now the photograph's, in whose pixels K is"

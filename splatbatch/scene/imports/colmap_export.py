@@ -149,15 +149,14 @@ def _settle_tracks(keypoints: Mapping[int, Points2D], points: Points | None, log
     """
     if points is None or points.tracks is None:
         return
-    tracks, ids = points.tracks, np.repeat(points.ids, points.track_lengths)
+    tracks, ids = points.tracks, points.ids[points.tracks.points]
     seen = sum(int((one.point3d_ids != np.uint64(NO_POINT3D)).sum()) for one in keypoints.values())
     if not len(tracks.image_ids) and not seen:
         log.convert(f"{plural(len(points), 'point')} without tracks")
         return
-    loose, order = 0, np.argsort(tracks.image_ids, kind="stable")
-    images, starts = np.unique(tracks.image_ids[order], return_index=True)
-    for image, own in zip(images, np.split(order, starts[1:]), strict=True):
-        theirs = keypoints.get(int(image), _EMPTY).point3d_ids
+    loose = 0
+    for image, own in tracks.by_image().items():
+        theirs = keypoints.get(image, _EMPTY).point3d_ids
         places = tracks.point2d_idxs[own].astype(np.int64)
         fits = places < len(theirs)
         fits[fits] = theirs[places[fits]] == ids[own][fits]

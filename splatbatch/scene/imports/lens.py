@@ -12,7 +12,7 @@ from typing import Literal
 
 import numpy as np
 
-from splatbatch.scene.colmap.types import CAMERA_MODELS, Camera, Floats
+from splatbatch.scene.colmap.types import CAMERA_MODELS, Camera, Floats, finite
 from splatbatch.scene.photos.sizes import Size
 from splatbatch.scene.photos.undistort import unbent
 from splatbatch.scene.reprojection import project
@@ -116,7 +116,7 @@ def _start(lens: Lens, size: Size) -> Camera:
 
 def _with(camera: Camera, terms: Floats) -> Camera:
     params = (*camera.params[: _TERMS.start], *map(float, terms))
-    return Camera(camera.id, camera.model, camera.width, camera.height, params)
+    return Camera(camera.id, camera.model, *camera.size, params)
 
 
 def _rays_inside(lens: Lens, size: Size) -> Floats:
@@ -125,7 +125,7 @@ def _rays_inside(lens: Lens, size: Size) -> Floats:
     pixels = np.stack(grid, axis=-1).reshape(-1, 2)
     start = (pixels - (lens.cx, lens.cy)) / (lens.fx, lens.fy)
     bent = unbent(replace(lens, bend="frame").project, start, pixels)
-    bent = bent[np.isfinite(bent).all(axis=1)]
+    bent = finite(bent)
     if lens.bend == "frame":
         return bent
     reach = np.linalg.norm(bent, axis=1)
@@ -139,11 +139,11 @@ def simplified(camera: Camera) -> Camera:
     """Return the same lens as the simplest model: FULL_OPENCV whose last terms are 0 is OPENCV, without any PINHOLE."""
     params = camera.params
     if camera.model == "FULL_OPENCV" and len(params) == 12 and not any(params[8:]):
-        camera = Camera(camera.id, "OPENCV", camera.width, camera.height, params[:8])
+        camera = Camera(camera.id, "OPENCV", *camera.size, params[:8])
     if camera.model == "OPENCV" and len(camera.params) == 8 and not any(camera.params[4:]):
-        return Camera(camera.id, "PINHOLE", camera.width, camera.height, camera.params[:4])
+        return Camera(camera.id, "PINHOLE", *camera.size, camera.params[:4])
     if camera.model in ("SIMPLE_RADIAL", "RADIAL") and len(params) > 3 and not any(params[3:]):
-        return Camera(camera.id, "SIMPLE_PINHOLE", camera.width, camera.height, params[:3])
+        return Camera(camera.id, "SIMPLE_PINHOLE", *camera.size, params[:3])
     return camera
 
 

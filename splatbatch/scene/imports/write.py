@@ -66,7 +66,7 @@ def _numbered(shots: Sequence[PosedPhoto]) -> dict[Camera, int]:
 
 
 def _bare(camera: Camera) -> Camera:
-    return Camera(0, camera.model, camera.width, camera.height, camera.params)
+    return Camera(0, camera.model, *camera.size, camera.params)
 
 
 def add_points(model: Any, shots: Sequence[PosedPhoto], cloud: PointCloud) -> None:

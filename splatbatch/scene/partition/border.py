@@ -122,7 +122,7 @@ def shares_of(partition: Partition, model: Reconstruction) -> Shares:
     counts = {}
     if tracks is not None and len(model.points):
         owner = partition.owner(partition.in_axes(model.points.xyz))
-        of_observation = np.repeat(owner, np.diff(tracks.starts))
+        of_observation = owner[tracks.points]
         ids, place = np.unique(tracks.image_ids, return_inverse=True)
         is_known = of_observation >= 0
         flat = np.bincount(place[is_known] * num + of_observation[is_known], minlength=len(ids) * num)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from splatbatch.errors import ConfigError
 from splatbatch.scene.colmap.indexed_model import IndexedModel, Indices
-from splatbatch.scene.colmap.types import Floats, Mask
+from splatbatch.scene.colmap.types import Floats, Mask, finite
 from splatbatch.scene.partition.boxes import EVERYWHERE, Box, owners
 from splatbatch.scene.partition.record import Axes
 from splatbatch.text import plural
@@ -415,7 +415,7 @@ def principal_axes(centers: Floats, points: Floats, up: tuple[float, float, floa
     Raises:
         ConfigError: the given direction is none.
     """
-    cameras = _near(centers[np.isfinite(centers).all(axis=1)])
+    cameras = _near(finite(centers))
     if up is not None:
         length = float(np.linalg.norm(up))
         if not 0 < length < np.inf:
@@ -450,7 +450,7 @@ def _directions(cameras: Floats, points: Floats, known: Floats) -> Floats:
 def _widest(places: Floats, known: Floats) -> tuple[Floats, float]:
     """Return the direction across known ones in which places vary most, and by how much."""
     across = np.eye(3) - known.T @ known
-    sound = places[np.isfinite(places).all(axis=1)]
+    sound = finite(places)
     spread = np.cov((sound - sound.mean(axis=0)).T) if len(sound) > 1 else np.zeros((3, 3))
     # what is known gets less than nothing, so that it is never the widest
     values, vectors = np.linalg.eigh(across @ spread @ across - known.T @ known)

@@ -6,7 +6,6 @@ import colorsys
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +13,7 @@ from numpy.typing import NDArray
 
 from splatbatch.errors import ConfigError
 from splatbatch.files import open_regular, write_text
-from splatbatch.scene.colmap.types import Floats
+from splatbatch.scene.colmap.types import Floats, finite
 from splatbatch.scene.partition.boxes import Box
 from splatbatch.scene.partition.plan import PartitionPlan
 from splatbatch.text import plural
@@ -25,7 +24,6 @@ TAILS = (0.5, 99.5)
 GOLDEN = 0.618034
 """Of a turn of the colour wheel from patch to patch: neighbours in number are never neighbours in colour."""
 INK, FAINT = (40, 40, 40), (190, 190, 190)
-Color = tuple[int, int, int]
 MARK = "splatbatch split"
 """What tells our pictures from others."""
 
@@ -56,22 +54,6 @@ class _Sheet:
         return left, top, right, bottom
 
 
-@dataclass(frozen=True)
-class _Shapes:
-    """What is drawn, in pixels."""
-
-    size: tuple[int, int]
-    points: Floats  # [N, 2]
-    boxes: list[tuple[tuple[float, float, float, float], Color, bool]]
-    """With colour, and whether it is dashed."""
-    cameras: list[tuple[float, float, Color, bool]]
-    """With colour, and whether it is held out."""
-    words: list[tuple[float, float, int, str]]
-    """With the height of the letters; the first letter stands there."""
-    bar: tuple[float, float, float]
-    """Left, y, right."""
-
-
 def check_picture(path: Path) -> None:
     """See that a picture can be written as a file's name says.
 
@@ -90,7 +72,11 @@ def draw(plan: PartitionPlan, path: Path) -> None:
     Raises:
         OSError: it cannot be written.
     """
-    write_text(path, _svg(_shapes(plan)))
+    from jinja2 import Environment, PackageLoader
+
+    filled = Environment(loader=PackageLoader(__package__ or ""), autoescape=True, trim_blocks=True)
+    template = filled.get_template("partition.svg.j2")
+    write_text(path, template.render(_shapes(plan), mark=MARK, ink=INK, faint=FAINT) + "\n")
 
 
 def _is_ours(path: Path) -> bool:
@@ -98,12 +84,15 @@ def _is_ours(path: Path) -> bool:
         return MARK.encode() in file.read(1024)
 
 
-def _shapes(plan: PartitionPlan) -> _Shapes:
+def _shapes(plan: PartitionPlan) -> dict[str, object]:
+    """Return what is drawn, in pixels: boxes with colour and whether they are dashed, cameras with colour and whether
+    they are held out, words with the height of their letters, and left, y and right of the bar.
+    """
     partition, some = plan.partition, plan.observations.some(POINTS_ASKED)
     places = partition.in_axes(some.points.xyz)
     sound = np.isfinite(places).all(axis=1)
     cameras = partition.in_axes(plan.observations.centers())[:, :2]
-    sheet = _sheet([core.bounds for core in partition.cores], cameras[np.isfinite(cameras).all(axis=1)])
+    sheet = _sheet([core.bounds for core in partition.cores], finite(cameras))
     colors = []
     for index in range(len(partition.cores)):
         red, green, blue = colorsys.hls_to_rgb((index * GOLDEN) % 1, 0.42, 0.6)
@@ -121,7 +110,14 @@ def _shapes(plan: PartitionPlan) -> _Shapes:
         )
         if math.isfinite(x) and math.isfinite(y)
     ]
-    return _Shapes(sheet.size, sheet.at(places[sound][::step, :2]), boxes, dots, _words(plan, sheet), _bar(sheet))
+    return {
+        "size": sheet.size,
+        "points": sheet.at(places[sound][::step, :2]).tolist(),
+        "boxes": boxes,
+        "cameras": dots,
+        "words": _words(plan, sheet),
+        "bar": _bar(sheet),
+    }
 
 
 LETTER = 0.55
@@ -178,30 +174,3 @@ def _bar(sheet: _Sheet) -> tuple[float, float, float]:
     length = next(step * power for step in (5, 2, 1) if step * power <= longest)
     y = sheet.size[1] - EDGE_PX / 2
     return EDGE_PX, y, round(EDGE_PX + length * sheet.scale, 1)
-
-
-def _svg(shapes: _Shapes) -> str:
-    wide, tall = shapes.size
-    dots = "".join(f"M{x:g} {y:g}h1" for x, y in shapes.points.tolist())
-    lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{wide}" height="{tall}" viewBox="0 0 {wide} {tall}">',
-        f"<!-- {MARK} -->",
-        '<rect width="100%" height="100%" fill="white"/>',
-        f'<path d="{dots}" stroke="rgb{FAINT}" fill="none"/>',
-    ]
-    for (left, top, right, bottom), color, is_dashed in shapes.boxes:
-        dash = ' stroke-dasharray="6 5"' if is_dashed else f' stroke-width="2.5" fill="rgb{color}" fill-opacity="0.07"'
-        place = f'x="{left:g}" y="{top:g}" width="{right - left:g}" height="{bottom - top:g}"'
-        lines.append(
-            f'<rect {place} stroke="rgb{color}"{dash}{" fill=" + chr(34) + "none" + chr(34) if is_dashed else ""}/>'
-        )
-    for x, y, color, is_held_out in shapes.cameras:
-        fill = "white" if is_held_out else f"rgb{color}"
-        lines.append(f'<circle cx="{x:g}" cy="{y:g}" r="4" fill="{fill}" stroke="rgb{color}" stroke-width="1.5"/>')
-    for x, y, height, text in shapes.words:
-        style = f'font-family="sans-serif" font-size="{height}" fill="rgb{INK}"'
-        lines.append(f'<text x="{x:g}" y="{y:g}" {style}>{escape(text)}</text>')
-    left, y, right = shapes.bar
-    return "\n".join(
-        [*lines, f'<path d="M{left:g} {y:g}H{right:g}" stroke="rgb{INK}" stroke-width="2"/>', "</svg>", ""]
-    )

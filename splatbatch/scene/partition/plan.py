@@ -19,6 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from splatbatch.errors import ConfigError, SceneError
 from splatbatch.files import MOST_JSON_BYTES, read_regular
 from splatbatch.scene.colmap.indexed_model import IndexedModel, read_sightings
+from splatbatch.scene.colmap.types import finite
 from splatbatch.scene.frame import offset_for, span_between
 from splatbatch.scene.holdout import hold_out
 from splatbatch.scene.partition import cuts, record
@@ -322,8 +323,7 @@ def _kept(tried: cuts.CutContext, ground: cuts.CutContext, cores: dict[str, Box]
 
 
 def _offset(sightings: IndexedModel) -> tuple[float, float, float]:
-    points, centers = sightings.points.xyz, sightings.centers()
-    span = span_between(*(one[np.isfinite(one).all(axis=1)] for one in (points, centers)))
+    span = span_between(finite(sightings.points.xyz), finite(sightings.centers()))
     return offset_for([span] if span else [])
 
 

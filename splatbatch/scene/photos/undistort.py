@@ -55,9 +55,9 @@ def undistorted_camera(camera: Camera) -> Camera:
     """
     if camera.model not in UNDISTORTED_MODELS | PINHOLE_MODELS:
         raise _refused(camera, "is not supported")
-    pinhole = (camera.fx, camera.fy, camera.cx, camera.cy)
+    pinhole = camera.pinhole
     if not is_distorted(camera):
-        return Camera(camera.id, "PINHOLE", camera.width, camera.height, pinhole)
+        return Camera(camera.id, "PINHOLE", *camera.size, pinhole)
     left, top, right, bottom = _box(camera)
     if right - left < _LEAST_LEFT * camera.width or bottom - top < _LEAST_LEFT * camera.height:
         raise _refused(camera, "has too strong a distortion")
@@ -122,7 +122,7 @@ def unbent(bend: Callable[[Floats], Floats], rays: Floats, pixels: Floats) -> Fl
 
 def _box(camera: Camera) -> tuple[int, int, int, int]:
     """Return left, top, right and bottom of the undistorted photograph, in whole pixels of the pinhole."""
-    size, share = (camera.width, camera.height), np.linspace(0, 1, _PER_EDGE)
+    size, share = camera.size, np.linspace(0, 1, _PER_EDGE)
     near, far = np.zeros(_PER_EDGE), np.ones(_PER_EDGE)
     shares = [(near, share), (share, near), (far, share), (share, far)]
     pixels = np.stack([np.stack(edge, axis=1) for edge in shares]) * size  # [4, n, 2]
