@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import resource
 import shutil
 import signal
 import sys
@@ -17,7 +18,7 @@ from splatbatch.files import write_json
 from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.reconstruction import features, mapping, matching, model
 from splatbatch.reconstruction.plan import StageMetrics, StageSettings
-from splatbatch.reconstruction.stage import StageAttempt, cpu_s, peak_mib
+from splatbatch.reconstruction.stage import StageAttempt
 
 STAGES: Mapping[str, Callable[[StageAttempt], dict[str, Any]]] = {
     "features": features.make,
@@ -42,15 +43,14 @@ def main(folder: AttemptFolder) -> int:
     except SplatbatchError as error:
         print(f"splatbatch: {error.message} {error.hint}", file=sys.stderr)  # noqa: T201 - the log of the attempt
         return SceneError.exit_code
-    parts = {one.relative_to(work.product).as_posix(): _sha256(one) for one in _files(work.product)}
+    files = sorted(one for one in work.product.rglob("*") if one.is_file())
+    parts = {one.relative_to(work.product).as_posix(): _sha256(one) for one in files}
     seconds = round(time.monotonic() - began, 2)
-    made = StageMetrics(told.inputs, parts, seconds, round(cpu_s(), 2), round(peak_mib()), facts)
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    cpu_s, peak_mib = round(used.ru_utime + used.ru_stime, 2), round(used.ru_maxrss / 1024)
+    made = StageMetrics(told.inputs, parts, seconds, cpu_s, peak_mib, facts)
     write_json(folder.metrics, made.to_record())
     return 0
-
-
-def _files(folder: Path) -> list[Path]:
-    return sorted(one for one in folder.rglob("*") if one.is_file())
 
 
 def _sha256(path: Path) -> str:

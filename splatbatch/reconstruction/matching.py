@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,7 +40,8 @@ def make(work: StageAttempt) -> dict[str, Any]:
     import pycolmap
 
     plan = work.plan
-    pairs = chunk_of(np.load(work.of("pairs") / PAIRS), work.told.number, plan.num_matchings)
+    every, number, of = np.load(work.of("pairs") / PAIRS), work.told.number, plan.num_matchings
+    pairs = [(int(a), int(b)) for a, b in every[len(every) * number // of : len(every) * (number + 1) // of]]
     options = gpu_options(pycolmap.FeatureMatchingOptions())
     options.num_threads = work.threads
     verification = pycolmap.TwoViewGeometryOptions()
@@ -59,14 +61,10 @@ def make(work: StageAttempt) -> dict[str, Any]:
             verified = len([*two_views(database)])
             database.clear_descriptors()
             database.clear_keypoints()
-        _compact(path)
+        with closing(sqlite3.connect(path)) as connection:
+            connection.execute("VACUUM")  # gives back the room of what was cleared
         shutil.move(path, work.product / DATABASE)
     return {"pairs": len(pairs), "verified": verified}
-
-
-def chunk_of(pairs: NDArray[np.int32], number: int, of: int) -> list[Pair]:
-    """Return the pairs of one of so many chunks."""
-    return [(int(a), int(b)) for a, b in pairs[len(pairs) * number // of : len(pairs) * (number + 1) // of]]
 
 
 def copy_features(work: StageAttempt, path: Path, places: list[int], *, with_descriptors: bool = True) -> None:
@@ -114,10 +112,3 @@ def two_views(database: pycolmap.Database) -> Iterator[tuple[Pair, int]]:
         a, b = pycolmap.pair_id_to_image_pair(pair_id)
         if number:
             yield (a - 1, b - 1), number
-
-
-def _compact(path: Path) -> None:
-    """Give back the room of what was cleared."""
-    with sqlite3.connect(path) as connection:
-        connection.execute("VACUUM")
-    connection.close()

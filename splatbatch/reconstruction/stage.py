@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 import shutil
 import time
 from collections.abc import Iterable, Iterator
@@ -95,17 +94,6 @@ class StageAttempt:
             yield home
         finally:
             shutil.rmtree(home, ignore_errors=True)
-
-
-def peak_mib() -> float:
-    """Return the most memory that this process has had."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-
-
-def cpu_s() -> float:
-    """Return the CPU time of this process."""
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    return used.ru_utime + used.ru_stime
 
 
 def gpu_options(options: Any) -> Any:

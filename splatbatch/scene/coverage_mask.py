@@ -140,7 +140,7 @@ def coverage_mask(
         source: what the model was cut from, with tracks: its points count where its photographs have the same poses.
     """
     views = _views(model, rigs, source)
-    looked_at = [one.share_with_points() for one in views[:: max(1, len(views) // VIEWS)]]
+    looked_at = [float(np.isfinite(one.hides).mean()) for one in views[:: max(1, len(views) // VIEWS)]]
     rim = RIM_CELLS if looked_at and np.median(looked_at) >= PART else None
     held_out = [one for one in views if one.name in holdout]
     training = [one for one in views if one.name not in holdout]
@@ -219,10 +219,6 @@ class _View:
             found[~near.reshape(-1)] = np.nan
         found[cell] = depths
         return found
-
-    def share_with_points(self) -> float:
-        """Return over which share of it triangles of its points lie."""
-        return float(np.isfinite(self.hides).mean())
 
     def _triangulated(self) -> tuple[Ints, Floats, Floats]:
         """Return the cells [n] over which triangles lie, the depth there [n], and the far end of a step in depth [n].

@@ -186,18 +186,15 @@ def _file_of(one: ForeignFormat, place: Path) -> Path | None:
     is_file, looked_into = place.is_file(), 0
     for pattern in one.patterns:
         parts = pattern.split("/")
-        for file in ([place] if _ends_so(place, parts) else []) if is_file else _matches(place, parts):
+        own = place.absolute().parts[-len(parts) :]
+        is_so = len(own) == len(parts) and all(map(_fits, own, parts))
+        for file in ([place] if is_so else []) if is_file else _matches(place, parts):
             looked_into += 1
             if not one.heads or any(head in _head(file) for head in one.heads):
                 return file
             if looked_into >= _MOST_LOOKED_INTO:
                 return None
     return None
-
-
-def _ends_so(file: Path, parts: list[str]) -> bool:
-    own = file.absolute().parts[-len(parts) :]
-    return len(own) == len(parts) and all(map(_fits, own, parts))
 
 
 def _matches(folder: Path, parts: list[str]) -> Iterator[Path]:

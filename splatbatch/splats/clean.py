@@ -232,31 +232,24 @@ class PatchRules:
         """Return by rule which rows [N, properties of ours] go; none by two rules."""
         means, opaque = rows[:, :3].astype(np.float64), opacities(rows)
         found = {"faint": opaque < FAINTEST}
-        sizes = np.exp(_scales(rows).max(axis=1).astype(np.float64))
+        start = rows.shape[1] - len(_NAMES) + _NAMES.index("scale_0")  # harmonics stand before
+        sizes = np.exp(rows[:, start : start + 3].max(axis=1).astype(np.float64))
         away = np.linalg.norm(means - self._middle, axis=1) + self._radius
         found["oversized"] = ~found["faint"] & (sizes > LARGEST * away)
         judged = np.flatnonzero((opaque >= OPAQUE) & ~found["oversized"])
         unseen = judged[self._everyone.seen_by_fewer(means[judged], FEWEST)]
         found["unseen"] = _mask(unseen, len(rows))
-        found["astray"] = _mask(self._astray(np.setdiff1d(judged, unseen, assume_unique=True), means), len(rows))
+        seen = np.setdiff1d(judged, unseen, assume_unique=True)
+        among = seen[((means[seen] >= self._low) & (means[seen] <= self._high)).all(axis=1)]
+        astray = among[self._tracks.are_far(means[among])] if self._tracks else among[:0]
+        found["astray"] = _mask(astray, len(rows))
         return found
-
-    def _astray(self, judged: Rows, means: Floats) -> Rows:
-        if self._tracks is None:
-            return judged[:0]
-        among = judged[((means[judged] >= self._low) & (means[judged] <= self._high)).all(axis=1)]
-        return among[self._tracks.are_far(means[among])]
 
 
 def opacities(rows: FloatArray) -> Floats:
     """Return the opacities of rows of ours, 0 to 1."""
     logits = rows[:, rows.shape[1] - len(_NAMES) + _NAMES.index("opacity")].astype(np.float64)
     return 1 / (1 + np.exp(-np.clip(logits, -30, 30)))
-
-
-def _scales(rows: FloatArray) -> FloatArray:
-    start = rows.shape[1] - len(_NAMES) + _NAMES.index("scale_0")  # harmonics stand before
-    return rows[:, start : start + 3]
 
 
 def _mask(places: Rows, num: int) -> Mask:

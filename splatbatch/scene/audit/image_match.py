@@ -248,7 +248,7 @@ class ImageMatchFindings:
         parts = field.parts(view)
         if max(parts, key=lambda name: parts[name]) == "lens" and (mixed := self._mixed(rows)):
             return mixed
-        far = f"elsewhere, by {self._px(rows, field):.2g} px on average"
+        far = f"elsewhere, by {field.size(view) * max(self.compared.sizes[min(rows)]):.2g} px on average"
         message = f"{self._counted(rows)} their points {far}: they are {list_names(field, view)}"
         if len(rows) == 1:
             message = f"shows its points {far}: it is {list_names(field, view)}"
@@ -319,9 +319,6 @@ class ImageMatchFindings:
         view = self.compared.view(min(rows))
         assert view is not None  # noqa: S101 - it was compared
         return view
-
-    def _px(self, rows: set[int], field: DisplacementField) -> float:
-        return field.size(self._view(rows)) * max(self.compared.sizes[min(rows)])
 
     def _median(self, rows: Collection[int]) -> float:
         return float(np.median([self._values[row] for row in rows]))

@@ -214,8 +214,9 @@ def check_masks(
             yield scribe.note("unreadable_mask", _named(path), message, remedy)
         elif isinstance(mask, ImageHeader):
             yield from _check_shape(shot, mask, path, scribe)
-            is_odd = num_decoded < _MOST_DECODED and _may_be_black(path, mask)
-            if every or is_odd or not at % step:
+            # as thousands of headers are read
+            may_be_black = os.stat(path).st_size < mask.width * mask.height / _PIXELS_PER_BYTE + _HEAD  # noqa: PTH116
+            if every or not at % step or (may_be_black and num_decoded < _MOST_DECODED):
                 num_decoded += 1
                 yield from _check_values(shot, path, scribe)
 
@@ -257,11 +258,6 @@ def _check_shape(shot: AuditedImage, mask: ImageHeader, path: Path, scribe: Find
         message = f"{size_text(mask.size)}, its photograph {shown(shot.image.name)} is {size_text(shot.header.size)}"
         remedy = "Make the mask anew from this photograph; it is stretched over it as it is."
         yield scribe.note("mask_size", _named(path), message, remedy)
-
-
-def _may_be_black(path: Path, mask: ImageHeader) -> bool:
-    num_bytes = os.stat(path).st_size  # noqa: PTH116 - as thousands of headers are read
-    return num_bytes < mask.width * mask.height / _PIXELS_PER_BYTE + _HEAD
 
 
 def _named(path: Path | None) -> str:
@@ -368,7 +364,9 @@ def _describe(relation: Relation, photo: ImageHeader) -> tuple[str, str, str]:
             return "scaled", f"resized ({spell_factor(factor)})", use
         case NearSize(factor, off):
             scaled = "" if factor == 1 else f"resized ({spell_factor(factor)}) and "
-            what = f"{scaled}{_spell_off(off)}, rounding or a crop (ambiguous)"
+            sides = [(pixels, side) for pixels, side in zip(off, ("width", "height"), strict=True) if pixels]
+            parts = [f"{abs(pixels)} px {'more' if pixels > 0 else 'less'} in {side}" for pixels, side in sides]
+            what = f"{scaled}{' and '.join(parts) or 'less than a pixel off'}, rounding or a crop (ambiguous)"
             return "few_pixels_off", what, f"{_SCALE} {_CROP}"
         case TransposedSize():
             why = f"; its EXIF orientation {photo.orientation} was applied when the model was made"
@@ -376,12 +374,3 @@ def _describe(relation: Relation, photo: ImageHeader) -> tuple[str, str, str]:
             return "transposed", what, "Turn the photographs back as COLMAP saw them; no change of K can fix this."
         case ShapeMismatch() | SameSize():
             return "other_size", "another shape (cropped, padded or another camera's)", f"{_CROP} {_SCALE}"
-
-
-def _spell_off(off: Size) -> str:
-    parts = [
-        f"{abs(pixels)} px {'more' if pixels > 0 else 'less'} in {side}"
-        for pixels, side in zip(off, ("width", "height"), strict=True)
-        if pixels
-    ]
-    return " and ".join(parts) or "less than a pixel off"

@@ -66,11 +66,8 @@ def _details(findings: Iterable[AuditFinding]) -> Iterable[RenderableType]:
             yield Text.from_markup(f"  {escape(one_line(f'{finding.subject}: {finding.message}'))}")
         if len(group) > MOST_LINES:
             yield Text(f"  … and {len(group) - MOST_LINES} more")
-        yield from (Text.from_markup(f"  [cyan]→[/] {escape(one_line(remedy))}") for remedy in _remedies(group))
-
-
-def _remedies(group: list[AuditFinding]) -> list[str]:
-    return [remedy for remedy in dict.fromkeys(finding.remedy for finding in group) if remedy]
+        for remedy in filter(None, dict.fromkeys(finding.remedy for finding in group)):
+            yield Text.from_markup(f"  [cyan]→[/] {escape(one_line(remedy))}")
 
 
 def _summary(audit: Audit) -> Text:

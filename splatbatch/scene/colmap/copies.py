@@ -45,7 +45,10 @@ _AT_ONCE = 1 << 16  # points
 Pieces = Iterator[bytes]
 _BEFORE_KEYPOINTS = 4 + 1 + 8  # bytes from the camera's id: itself, the NUL behind the name, the count
 _UNCHANGED = ("points3D", "rigs", "frames")  # none of them holds a pixel coordinate
-_CAMERAS_HEAD = "# Camera list with one line of data per camera:\n#   CAMERA_ID, MODEL, WIDTH, HEIGHT, PARAMS[]\n"
+_CAMERAS_HEAD = (
+    "# Camera list with one line of data per camera:\n#   CAMERA_ID, MODEL, WIDTH, HEIGHT, PARAMS[]\n"
+    "# Number of cameras: {}\n"
+)
 _XYZ_AT = 8  # see colmap/binary.py
 _TRANSLATION_AT = 4 + 4 * 8  # in an image of images.bin: behind its id and its quaternion
 _TRANSLATION = struct.Struct("<3d")
@@ -229,9 +232,11 @@ def write_changed(sparse: Path, cameras: Mapping[int, Camera], changes: Mapping[
     out.mkdir(parents=True)
     replaced = {change.after.id: change.after for change in changes.values()}
     changed = [replaced.pop(number, camera) for number, camera in cameras.items()] + list(replaced.values())
+    rows = [(one.id, one.model, *one.size, *map(repr, one.params)) for one in changed]
+    lines = _CAMERAS_HEAD.format(len(rows)) + "".join(f"{' '.join(map(str, row))}\n" for row in rows)
     images, is_binary = sparse / f"images.{suffix}", suffix == "bin"
     edited = {
-        f"cameras.{suffix}": iter([_binary_cameras(changed) if is_binary else _text_cameras(changed)]),
+        f"cameras.{suffix}": iter([_binary_cameras(changed) if is_binary else lines.encode()]),
         images.name: _binary_images(images, partial(_changed, changes)) if is_binary else _text_images(images, changes),
     }
     _write_all(edited, out)
@@ -248,14 +253,6 @@ def _binary_cameras(cameras: list[Camera]) -> bytes:
         number, sizes = CAMERA_MODELS[camera.model].id, camera.size
         parts.append(struct.pack(f"<IiQQ{len(camera.params)}d", camera.id, number, *sizes, *camera.params))
     return b"".join(parts)
-
-
-def _text_cameras(cameras: list[Camera]) -> bytes:
-    lines = [
-        " ".join([str(camera.id), camera.model, str(camera.width), str(camera.height), *map(repr, camera.params)])
-        for camera in cameras
-    ]
-    return f"{_CAMERAS_HEAD}# Number of cameras: {len(cameras)}\n{chr(10).join(lines)}\n".encode()
 
 
 def _binary_images(path: Path, edit: Callable[[Image, bytearray, int], None]) -> Pieces:

@@ -189,25 +189,16 @@ def link(seen: ColorObservations) -> LinkedObservations:
         shared = (matrix @ matrix.T).tocsr()
         enough = np.bincount(seen.photo, minlength=num) >= LEAST
         groups = connected_components(shared >= LEAST_SHARED, directed=False)[1].astype(np.int64)
-        kept = _seen_by_two(_split(seen.only(enough[seen.photo]), groups))
+        some = seen.only(enough[seen.photo])
+        pairs = some.point * (int(groups.max()) + 1) + groups[some.photo]
+        # a point that two groups see has become two points; those count that two photographs see
+        some = replace(some, point=np.unique(pairs, return_inverse=True)[1].astype(np.int64))
+        kept = some.only(np.asarray(_incidence(some).sum(axis=0)).ravel()[some.point] > 1)
         if len(kept.photo) == len(seen.photo):
             group = np.full(num, -1, np.int64)
             group[enough] = np.unique(groups[enough], return_inverse=True)[1]
             return LinkedObservations(kept, group, shared)
         seen = kept
-
-
-def _split(seen: ColorObservations, groups: Ints) -> ColorObservations:
-    """Return observations in which a point that two groups see has become two points."""
-    pairs = seen.point * (int(groups.max()) + 1) + groups[seen.photo]
-    return replace(seen, point=np.unique(pairs, return_inverse=True)[1].astype(np.int64))
-
-
-def _seen_by_two(seen: ColorObservations) -> ColorObservations:
-    """Return the observations of points that two photographs see."""
-    photos = _incidence(seen)
-    counts = np.asarray(photos.sum(axis=0)).ravel()
-    return seen.only(counts[seen.point] > 1)
 
 
 def _incidence(seen: ColorObservations) -> Any:

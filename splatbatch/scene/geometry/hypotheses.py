@@ -135,7 +135,9 @@ def name_change(group: ViewGroup, fitted: tuple[float, float, float, float]) -> 
     has_scale = any(abs(each - 1) > limits.SAME for each in scale)
     off_if_stays = max(map(abs, moved))
     off_if_follows = max(abs(cx - scale[0] * camera.cx), abs(cy - scale[1] * camera.cy))
-    stays, follows = (off <= _slack(scale) * side for off in (off_if_stays, off_if_follows))
+    # a focal length that is far too long makes a principal point vague
+    slack = limits.SAME * max(1.0, *map(abs, scale)) + 0.02 * min(1.0, abs(abs(scale[0]) - 1))
+    stays, follows = (off <= slack * side for off in (off_if_stays, off_if_follows))
     if stays and follows:  # a small change of scale moves both by less than the principal point is known to
         follows = off_if_follows < off_if_stays and abs(camera.cx) >= 0.1 * side
     values = f"fx {fx:.6g}, fy {fy:.6g}, cx {cx:.6g}, cy {cy:.6g}"
@@ -208,11 +210,6 @@ def _off_centre(camera: Camera, scale: Sequence[float]) -> float:
     """Return how far from the middle a principal point times `scale` lies, as a share of the side."""
     shares = (scale[0] * camera.cx / camera.width, scale[1] * camera.cy / camera.height)
     return max(abs(share - 0.5) for share in shares)
-
-
-def _slack(scale: tuple[float, float]) -> float:
-    """Return how exactly a principal point is known: a focal length that is far too long makes it vague."""
-    return limits.SAME * max(1.0, *(abs(each) for each in scale)) + 0.02 * min(1.0, abs(abs(scale[0]) - 1))
 
 
 def _part(group: ViewGroup) -> str:

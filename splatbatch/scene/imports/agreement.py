@@ -179,17 +179,14 @@ def _found(place: MatchFolder) -> Iterator[PhotographMatch]:
     with load_pycolmap().Database.open(place.database) as database:
         known = {}
         for image in database.read_all_images():
-            known[image.image_id] = _pixels(database.read_keypoints(image.image_id))
+            # scales and angles stand behind
+            known[image.image_id] = np.asarray(database.read_keypoints(image.image_id), np.float64)[:, :2]
         pairs, geometries = database.read_two_view_geometries()
         for pair, geometry in zip(pairs, geometries, strict=True):
             one, other = _ids(pair)
             indices: NDArray[np.uint32] = np.asarray(geometry.inlier_matches).reshape(-1, 2)
             if len(indices):
                 yield PhotographMatch(one - 1, other - 1, known[one][indices[:, 0]], known[other][indices[:, 1]])
-
-
-def _pixels(keypoints: Any) -> Floats:
-    return np.asarray(keypoints, np.float64)[:, :2]  # scales and angles stand behind
 
 
 def _ids(pair: Any) -> tuple[int, int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -146,15 +146,6 @@ class ImportOptions:
     """Longest time for that."""
 
 
-def split_names(shots: tuple[PosedPhoto, ...]) -> Mapping[str, list[str]]:
-    """Return the names of the shots of each split that the source names."""
-    found: dict[str, list[str]] = {}
-    for shot in shots:
-        if shot.split:
-            found.setdefault(shot.split, []).append(shot.name)
-    return found
-
-
 class ImportLog:
     """What is told of an import: what was converted, what was left out, and its mistakes, which are raised together."""
 
@@ -225,8 +216,3 @@ def why_no_number(value: Any) -> str:
 def some(names: Sequence[str], most: int = 3) -> str:
     """Return some names in words: "a, b, c and 12 more"."""
     return list_some(map(shown, names), most)
-
-
-def unknown_keys(given: Mapping[str, Any], known: frozenset[str]) -> list[str]:
-    """Return the keys that nothing is made of, sorted."""
-    return sorted(key for key in given if key not in known)

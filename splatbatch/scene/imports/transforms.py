@@ -36,7 +36,6 @@ from splatbatch.scene.imports.capture import (
     similarity_of,
     some,
     spelt,
-    unknown_keys,
     why_no_number,
 )
 from splatbatch.scene.imports.lens import Lens, camera_of, spell_misfit
@@ -668,12 +667,12 @@ def _tell_keys(document: TransformsFile, log: ImportLog) -> None:
     for key, why in _SAYS_NOTHING.items():
         if key in document.top:
             log.leave_out(f"{key}: {why}")
-    unknown = unknown_keys(document.top, frozenset(_KNOWN | _SAYS_NOTHING.keys()))
+    unknown = sorted(document.top.keys() - _KNOWN - _SAYS_NOTHING.keys())
     if unknown:
         log.leave_out(f"keys of {document.path.name} that are not known: {some(unknown, 8)}")
     of_frames = Counter[str]()
     for frame in document.top["frames"]:
-        of_frames.update(unknown_keys(frame, frozenset(KEYS)) if isinstance(frame, dict) else ())
+        of_frames.update(sorted(frame.keys() - KEYS) if isinstance(frame, dict) else ())
     if of_frames:
         told = [f"{key} ({count})" for key, count in of_frames.most_common()]
         log.leave_out(f"keys of frames that are not known: {some(told, 8)}")

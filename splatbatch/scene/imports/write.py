@@ -14,7 +14,7 @@ from splatbatch.files import write_json, write_text
 from splatbatch.scene.colmap.files import load_pycolmap
 from splatbatch.scene.colmap.types import NO_POINT3D, NONE, Camera, Floats, places_in, starts_of
 from splatbatch.scene.frame import offset_for, span_between
-from splatbatch.scene.imports.capture import ImportLog, PointCloud, PosedPhoto, SourceCapture, split_names
+from splatbatch.scene.imports.capture import ImportLog, PointCloud, PosedPhoto, SourceCapture
 from splatbatch.scene.photos.folders import see_name
 
 MODEL, RECORD, HOLDOUT = "sparse/0", "import.json", "holdout.txt"
@@ -110,8 +110,7 @@ def offset_of(shots: Sequence[PosedPhoto], points: Floats) -> Offset:
 
 def held_out(shots: Sequence[PosedPhoto]) -> list[str]:
     """Return the photographs that the source keeps from training: those of its test and val splits."""
-    splits = split_names(tuple(shots))
-    return sorted([*splits.get("test", []), *splits.get("val", [])])
+    return sorted(shot.name for shot in shots if shot.split in {"test", "val"})
 
 
 def write_record(source: Path, capture: SourceCapture, log: ImportLog, offset: Offset, folder: Path) -> None:

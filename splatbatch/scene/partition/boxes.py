@@ -81,7 +81,8 @@ def tile(boxes: Sequence[Box]) -> bool:
 
     Counted in ranks of their sides, which are whole numbers: the volumes add up to that of all space, exactly.
     """
-    ranks = [_ranks(boxes, axis) for axis in range(3)]
+    sides = [{side for box in boxes for side in (box.lower[axis], box.upper[axis])} for axis in range(3)]
+    ranks = [{side: rank for rank, side in enumerate(sorted(own | {-math.inf, math.inf}))} for own in sides]
     volume = sum(
         math.prod(ranks[axis][box.upper[axis]] - ranks[axis][box.lower[axis]] for axis in range(3)) for box in boxes
     )
@@ -98,11 +99,6 @@ def box_between(lower: Sequence[float | None], upper: Sequence[float | None]) ->
     low = (-math.inf if side is None else side for side in lower)
     high = (math.inf if side is None else side for side in upper)
     return Box(corner(low), corner(high))
-
-
-def _ranks(boxes: Sequence[Box], axis: int) -> dict[float, int]:
-    sides = {-math.inf, math.inf} | {side for box in boxes for side in (box.lower[axis], box.upper[axis])}
-    return {side: rank for rank, side in enumerate(sorted(sides))}
 
 
 def corner(values: object) -> Corner:
