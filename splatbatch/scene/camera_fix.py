@@ -17,7 +17,7 @@ import numpy as np
 from splatbatch.errors import SceneError
 from splatbatch.files import Record
 from splatbatch.scene.audit.audit import SOURCE, USUAL, Audit, AuditExtent, audit_patches, source_patch
-from splatbatch.scene.audit.findings import TrainerRules
+from splatbatch.scene.audit.findings import OF_GEOMETRY, TrainerRules
 from splatbatch.scene.colmap.copies import CameraFix, write_changed
 from splatbatch.scene.colmap.reconstruction import Reconstruction, read_reconstruction
 from splatbatch.scene.colmap.types import CAMERA_MODELS, Camera, Floats
@@ -73,13 +73,7 @@ _OF_SIZE = frozenset(
     {"scaled", "few_pixels_off", "other_size", "mixed_sizes", "k_left_behind", "size_alone", "k_rescaled"}
 )
 """Errors that a repair is there for: a copy that still has them is none."""
-_OF_GEOMETRY = frozenset(
-    {
-        "inverted_poses", "flipped_axes", "quaternion_order", "poses_exchanged", "points_moved", "points_mismatch",
-        "cameras_exchanged", "focal_off", "principal_point_off", "wrong_k", "half_applied", "turned", "mirrored",
-        "distortion_dropped", "distortion_kept", "wrong_lens",
-    }
-)  # fmt: skip
+_OF_GEOMETRY = frozenset(OF_GEOMETRY) - {"wrong_pose", "k_rescaled", "reprojection"}
 BLOCKING = _OF_GEOMETRY | {
     "missing_model", "corrupt_model", "bad_camera_size", "params_count", "bad_params", "transposed", "lens_mix",
 }  # fmt: skip

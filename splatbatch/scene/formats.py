@@ -190,7 +190,7 @@ def _file_of(one: ForeignFormat, place: Path) -> Path | None:
         is_so = len(own) == len(parts) and all(map(_fits, own, parts))
         for file in ([place] if is_so else []) if is_file else _matches(place, parts):
             looked_into += 1
-            if not one.heads or any(head in _head(file) for head in one.heads):
+            if not one.heads or any(head in head_of(file) for head in one.heads):
                 return file
             if looked_into >= _MOST_LOOKED_INTO:
                 return None
@@ -215,7 +215,8 @@ def _fits(name: str, pattern: str) -> bool:
     return fnmatchcase(name.casefold(), pattern.casefold())
 
 
-def _head(file: Path) -> bytes:
+def head_of(file: Path) -> bytes:
+    """Return the beginning of a file; nothing of one that cannot be read."""
     try:
         with open_regular(file) as opened:
             return opened.read(_HEAD)

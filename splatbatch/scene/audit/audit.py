@@ -41,7 +41,6 @@ from splatbatch.scene.patches import Patch, model_folder
 from splatbatch.scene.photos.folders import (
     FolderListings,
     FoundPhotograph,
-    Location,
     find_masks,
     find_photographs,
     is_folder,
@@ -277,7 +276,9 @@ def _opened(patch: Patch, scribe: FindingWriter, evaluation: Evaluation, groups:
     if found and not has_tracks(model):
         findings += check_in_view(model, scribe)
         if groups is None and not is_contradicted(findings):
-            findings += check_pairs(model, _paths(patch, model.images), scribe)
+            lying = paths_of(stored_photographs(patch.images)[0], (image.name for image in model.images))
+            paths = ((row, lying.get(image.name)) for row, image in enumerate(model.images))
+            findings += check_pairs(model, {row: path for row, path in paths if path and Path(path).is_file()}, scribe)
     findings += check_beside(patch, model.images, scribe)
     folder, divisor = stored_photographs(patch.images)
     kept = found.without_points() if found else None
@@ -286,12 +287,6 @@ def _opened(patch: Patch, scribe: FindingWriter, evaluation: Evaluation, groups:
     pairs = tuple(pairs_of(model, groups)) if found and not is_contradicted(findings) else ()
     known = (model.images, model.cameras, span, divisor, masks, kept, pairs)
     return _PatchAudit(there, scribe, tuple(findings), *known)
-
-
-def _paths(patch: Patch, images: Sequence[Image]) -> dict[int, str]:
-    """Return the photographs that are there, by row."""
-    there = paths_of(stored_photographs(patch.images)[0], (image.name for image in images))
-    return {row: path for row, image in enumerate(images) if (path := there.get(image.name)) and Path(path).is_file()}
 
 
 def _photographed(
@@ -306,15 +301,14 @@ def _photographed(
             chain((place.path for group in places for place in group if isinstance(place, FoundPhotograph)), masks)
         )
         for each, group in zip(some, places, strict=True):
-            shots = [_shot(each, *pair, headers) for pair in zip(each.images, group, strict=True)]
+            found = [headers.of(place.path) if isinstance(place, FoundPhotograph) else None for place in group]
+            shots = [
+                photographs.AuditedImage(image, each.cameras[image.camera_id], place, header)
+                for image, place, header in zip(each.images, group, found, strict=True)
+            ]
             of_masks = photographs.check_masks(each.masks, shots, headers, each.scribe, every=every)
             yield replace(each, findings=(*each.findings, *of_masks)), shots
     headers.keep()
-
-
-def _shot(one: _PatchAudit, image: Image, place: Location, headers: Headers) -> photographs.AuditedImage:
-    header = headers.of(place.path) if isinstance(place, FoundPhotograph) else None
-    return photographs.AuditedImage(image, one.cameras[image.camera_id], place, header)
 
 
 def _check_photographs(

@@ -20,7 +20,6 @@ LEAST_POINTS = 16
 _ASKED, _SHORTLIST = 400, 12  # points that partners are counted at; candidates whose displacement is computed
 _FAR = 0.15  # of the side: points displaced by more make a pair no better
 _STILL = 0.05  # what a pair without any displacement is worth
-_INDEXED_FROM = 64  # images asked for: sorting all sightings once is quicker than going through them for each
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,23 +80,16 @@ class _PartnerFinder:
         self._model, self._starts = model, tracks.starts
         self._rotations = rotations_of(model.images)
         self._rows: Ints = places_in(ids, tracks.image_ids)  # of each sighting
-        self._order: Ints | None = None
+        self._of_image = tracks.by_image()
         self._seen: dict[int, Ints] = {}
 
     def seen(self, row: int) -> Ints:
         """Return the points that an image sees, sorted."""
         if row not in self._seen:
-            points = np.unique(np.searchsorted(self._starts, self._sightings(row), side="right") - 1)
+            own = self._of_image.get(self._model.images[row].id, np.zeros(0, np.int64))
+            points = np.unique(np.searchsorted(self._starts, own, side="right") - 1)
             self._seen[row] = points[np.isfinite(self._model.points.xyz[points]).all(axis=1)]
         return self._seen[row]
-
-    def _sightings(self, row: int) -> Ints:
-        if len(self._seen) < _INDEXED_FROM:
-            return np.flatnonzero(self._rows == row)
-        if self._order is None:
-            self._order = np.argsort(self._rows, kind="stable")
-            self._first = np.searchsorted(self._rows[self._order], np.arange(len(self._model.images) + 1))
-        return self._order[self._first[row] : self._first[row + 1]]
 
     def shared(self, one: int, other: int) -> Ints:
         """Return some of the points that two images see."""

@@ -115,8 +115,7 @@ def _start(lens: Lens, size: Size) -> Camera:
 
 
 def _with(camera: Camera, terms: Floats) -> Camera:
-    params = (*camera.params[: _TERMS.start], *map(float, terms))
-    return Camera(camera.id, camera.model, *camera.size, params)
+    return replace(camera, params=(*camera.params[: _TERMS.start], *map(float, terms)))
 
 
 def _rays_inside(lens: Lens, size: Size) -> Floats:
@@ -139,11 +138,11 @@ def simplified(camera: Camera) -> Camera:
     """Return the same lens as the simplest model: FULL_OPENCV whose last terms are 0 is OPENCV, without any PINHOLE."""
     params = camera.params
     if camera.model == "FULL_OPENCV" and len(params) == 12 and not any(params[8:]):
-        camera = Camera(camera.id, "OPENCV", *camera.size, params[:8])
+        camera = replace(camera, model="OPENCV", params=params[:8])
     if camera.model == "OPENCV" and len(camera.params) == 8 and not any(camera.params[4:]):
-        return Camera(camera.id, "PINHOLE", *camera.size, camera.params[:4])
+        return replace(camera, model="PINHOLE", params=camera.params[:4])
     if camera.model in ("SIMPLE_RADIAL", "RADIAL") and len(params) > 3 and not any(params[3:]):
-        return Camera(camera.id, "SIMPLE_PINHOLE", *camera.size, params[:3])
+        return replace(camera, model="SIMPLE_PINHOLE", params=params[:3])
     return camera
 
 

@@ -11,8 +11,8 @@ import numpy as np
 
 from splatbatch.config import Offset, near, no_such
 from splatbatch.errors import ConfigError, OutputError, SceneError
-from splatbatch.files import open_regular, path_beside
-from splatbatch.scene.formats import seen_at
+from splatbatch.files import path_beside
+from splatbatch.scene.formats import head_of, seen_at
 from splatbatch.scene.imports import colmap_export as exports
 from splatbatch.scene.imports import metashape, transforms, write
 from splatbatch.scene.imports.agreement import check_poses, triangulated
@@ -25,7 +25,6 @@ from splatbatch.scene.photos.folders import is_folder
 from splatbatch.text import plural
 
 ImportFormat = Literal["transforms", "metashape", "colmap"]
-_HEAD = 4096  # bytes of an XML file that are looked at
 _EXPORTS = (".", "colmap_export", "opensfm/colmap_export", "colmap", "colmap/sparse/0", "sparse/0", "sparse",
             "dense/sparse", "undistorted/sparse")  # fmt: skip
 _LINKS = "Name a new folder on a disk with free space and symbolic links: photographs are linked, not copied."
@@ -59,8 +58,10 @@ def find_sources(path: Path) -> list[ImportSource]:
     if documents := find_documents(path):
         found.append(ImportSource("transforms", tuple(documents)))
     files = [path] if path.is_file() else sorted(path.glob("*.xml"))
-    xml = (file for file in files if file.suffix.lower() == ".xml" and (path.is_file() or _is_metashape(file)))
-    found += [ImportSource("metashape", (file,)) for file in xml]
+    for file in (one for one in files if one.suffix.lower() == ".xml"):
+        head = head_of(file)
+        if path.is_file() or (b"<document" in head and b"<chunk" in head):
+            found.append(ImportSource("metashape", (file,)))
     folder = path if path.is_dir() else path.parent
     is_model_file = (
         path.is_file() and path.stem in ("cameras", "images", "points3D") and path.suffix in (".txt", ".bin")
@@ -69,15 +70,6 @@ def find_sources(path: Path) -> list[ImportSource]:
         exports = (folder / name for name in (_EXPORTS if path.is_dir() else (".",)))
         found += [ImportSource("colmap", (export,)) for export in exports if suffix_of(export)][:1]
     return found
-
-
-def _is_metashape(file: Path) -> bool:
-    try:
-        with open_regular(file) as opened:
-            head = opened.read(_HEAD)
-    except OSError:
-        return False
-    return b"<document" in head and b"<chunk" in head
 
 
 @dataclass(frozen=True, eq=False)

@@ -353,18 +353,12 @@ def cloud_named(
     except SceneError as error:
         log.mistake(document.path.name, error.message, error.hint)
         return None
-    return _placed(cloud, undone, shots, log, written)
-
-
-def _placed(
-    cloud: PointCloud, undone: Similarity, shots: Sequence[PosedPhoto], log: ImportLog, name: str
-) -> PointCloud:
-    """Return the points moved as the poses were; some programs have left them where they were, which views tell."""
     moved = undone.of_points(cloud.xyz)
+    # some programs have left points where they were, which views tell
     if undone is not IDENTITY and share_that_see(shots, moved) < _SHARE_LOST * share_that_see(shots, cloud.xyz):
-        log.convert(f"{name}: its points lie where the photographs look without applied_transform undone: kept so")
+        log.convert(f"{written}: its points lie where the photographs look without applied_transform undone: kept so")
         moved = cloud.xyz
-    log.convert(f"{plural(len(moved), 'point')} of {name}; they have no tracks")
+    log.convert(f"{plural(len(moved), 'point')} of {written}; they have no tracks")
     return replace(cloud, xyz=moved)
 
 

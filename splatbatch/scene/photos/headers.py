@@ -387,14 +387,12 @@ def _load(cache: Path | None) -> Known:
     record = read_json(cache) if cache else None
     if not record or record.get("version") != _VERSION or not isinstance(record.get("photos"), dict):
         return {}
-    return {path: entry for path, entry in record["photos"].items() if _is_entry(entry)}
-
-
-def _is_entry(entry: Any) -> bool:
-    return (
-        isinstance(entry, list)
+    return {
+        path: entry
+        for path, entry in record["photos"].items()
+        if isinstance(entry, list)
         and len(entry) == 6
         and all(whole_number(number) is not None for number in entry[:5])
         and isinstance(entry[5], list)
         and all(isinstance(trait, str) for trait in entry[5])
-    )
+    }
