@@ -112,6 +112,11 @@ class CoverageSurvey:
     """Of each cell."""
 
     @cached_property
+    def centers(self) -> Floats:
+        """Return where the cameras stand, [s, 3]."""
+        return np.array([camera.center for camera in self.cameras])
+
+    @cached_property
     def seen(self) -> Mask:
         """Return which cells, [c, s], which cameras see."""
         return np.stack([camera.sees(self.places) for camera in self.cameras], axis=1)
@@ -119,14 +124,13 @@ class CoverageSurvey:
     @cached_property
     def rays(self) -> Floats:
         """Return the directions from cells to cameras, [c, s, 3], of length 1."""
-        rays = np.array([camera.center for camera in self.cameras])[None] - self.places[:, None]
+        rays = self.centers[None] - self.places[:, None]
         return rays / np.maximum(np.linalg.norm(rays, axis=2, keepdims=True), 1e-12)
 
     @cached_property
     def distances(self) -> Floats:
         """Return how far each cell is from each camera, [c, s]; NaN where that does not see it."""
-        centers = np.array([camera.center for camera in self.cameras])
-        far = np.linalg.norm(centers[None] - self.places[:, None], axis=2)
+        far = np.linalg.norm(self.centers[None] - self.places[:, None], axis=2)
         return np.where(self.seen, far, np.nan)
 
     def angle_deg(self, cell: int) -> float:
@@ -140,8 +144,7 @@ class CoverageSurvey:
         known = self.distances[good if good.any() else slice(None)]
         if np.isfinite(known).any():
             return float(np.nanmedian(known))
-        centers = np.array([camera.center for camera in self.cameras])
-        return float(np.median(np.linalg.norm(centers - self.places.mean(axis=0), axis=1)))
+        return float(np.median(np.linalg.norm(self.centers - self.places.mean(axis=0), axis=1)))
 
     def weak(self) -> list[WeakRegion]:
         """Return the cells that more photographs would help, those without any surface included."""

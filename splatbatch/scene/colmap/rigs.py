@@ -15,7 +15,9 @@ from splatbatch.scene.colmap.files import ModelError, choose_format, opened
 CAMERA = 0
 MOST_MIB = 512
 """Of rigs or of frames: a million frames of five cameras have 250 MiB."""
-_TYPES = {"CAMERA": CAMERA, "IMU": 1}
+_OF_WORD: dict[str, Callable[[str], Any]] = {
+    **dict.fromkeys("IQB", int), "d": float, "i": {"CAMERA": CAMERA, "IMU": 1}.__getitem__
+}  # fmt: skip
 _COUNT, _PAIR, _SENSOR = struct.Struct("<Q"), struct.Struct("<II"), struct.Struct("<iI")
 _POSE, _DATUM = struct.Struct("<7d"), struct.Struct("<iIQ")
 Sensor = tuple[int, int]
@@ -93,8 +95,8 @@ def read_rigs(sparse: Path) -> Rigs | None:
         return None
     if len(there) == 1:
         raise ModelError(there[0], "rigs and frames: one is there without the other")
-    readers = (_text_rigs, _text_frames) if suffix == "txt" else (_binary_rigs, _binary_frames)
-    return Rigs(*(_whole(path, read) for path, read in zip(paths, readers, strict=True)))
+    form = _TextEntries if suffix == "txt" else _BinaryEntries
+    return Rigs(*(_whole(path, read, form) for path, read in zip(paths, (_rigs, _frames), strict=True)))
 
 
 def rigs_of(sparse: Path) -> Rigs | None:
@@ -104,9 +106,9 @@ def rigs_of(sparse: Path) -> Rigs | None:
     return None
 
 
-def _whole(path: Path, read: Callable[[Path], Iterator[Any]]) -> tuple[Any, ...]:
+def _whole(path: Path, read: Callable[[Entries], Iterator[Any]], form: type[Entries]) -> tuple[Any, ...]:
     try:
-        return tuple(read(path))
+        return tuple(read(form(path)))
     except (struct.error, ValueError, IndexError, KeyError) as error:
         raise ModelError(path, f"cut or garbage ({error})") from error
 
@@ -132,75 +134,64 @@ def frames_bytes(rigs: Rigs) -> bytes:
     return b"".join(parts)
 
 
-class _Bytes:
-    """A file, taken from its beginning."""
+class _BinaryEntries:
+    """The entries of a binary file, one after the other."""
 
     def __init__(self, path: Path) -> None:
         with opened(path, MOST_MIB) as (file, _):
             self._data = file.read()
         self._at, self._path = 0, path
 
-    def take(self, form: struct.Struct) -> tuple[int, ...]:
-        found = form.unpack_from(self._data, self._at)
-        self._at += form.size
+    def take(self, form: str) -> tuple[Any, ...]:
+        """Return the next values, of the types of a `struct`."""
+        found = struct.unpack_from(f"<{form}", self._data, self._at)
+        self._at += struct.calcsize(f"<{form}")
         return found
 
-    def one(self, form: str) -> int:
-        return self.take(struct.Struct(form))[0]
-
-    def end(self) -> None:
+    def __iter__(self) -> Iterator[_BinaryEntries]:
+        for _ in range(self.take("Q")[0]):
+            yield self
         if self._at != len(self._data):
             raise ModelError(self._path, f"its entries take {self._at} bytes, the file has {len(self._data)}")
 
 
-def _binary_rigs(path: Path) -> Iterator[Rig]:
-    file = _Bytes(path)
-    for _ in range(file.one("<Q")):
-        number, num_sensors = file.take(_PAIR)
+class _TextEntries:
+    """The entries of a text file, one a line."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._words: Iterator[str] = iter(())
+
+    def take(self, form: str) -> tuple[Any, ...]:
+        """Return the next values, of the types of a `struct`; the type of a sensor is its name."""
+        types = form[-1] * int(form[:-1] or 1) if form[:-1].isdecimal() or len(form) == 1 else form
+        return tuple(_OF_WORD[one](next(self._words, "")) for one in types)
+
+    def __iter__(self) -> Iterator[_TextEntries]:
+        with opened(self._path, MOST_MIB) as (file, _):
+            for line in file:
+                if line.strip() and not line.startswith(b"#"):
+                    self._words = iter(line.decode().split())
+                    yield self
+
+
+Entries = _BinaryEntries | _TextEntries
+
+
+def _rigs(entries: Entries) -> Iterator[Rig]:
+    for entry in entries:
+        number, num_sensors = entry.take("II")
         sensors = []
         for index in range(num_sensors):
-            kind, sensor = file.take(_SENSOR)
-            has_pose = bool(index) and bool(file.one("<B"))
-            sensors.append(((kind, sensor), tuple(file.take(_POSE)) if has_pose else None))
+            kind, sensor = entry.take("iI")
+            has_pose = bool(index) and bool(entry.take("B")[0])
+            sensors.append(((kind, sensor), entry.take("7d") if has_pose else None))
         yield Rig(number, tuple(sensors))
-    file.end()
 
 
-def _binary_frames(path: Path) -> Iterator[RigFrame]:
-    file = _Bytes(path)
-    for _ in range(file.one("<Q")):
-        number, rig = file.take(_PAIR)
-        pose = tuple(file.take(_POSE))
-        data = tuple(file.take(_DATUM) for _ in range(file.one("<I")))
+def _frames(entries: Entries) -> Iterator[RigFrame]:
+    for entry in entries:
+        number, rig = entry.take("II")
+        pose = entry.take("7d")
+        data = [entry.take("iIQ") for _ in range(entry.take("I")[0])]
         yield RigFrame(number, rig, pose, tuple((kind, sensor, datum) for kind, sensor, datum in data))
-    file.end()
-
-
-def _lines(path: Path) -> Iterator[Iterator[str]]:
-    with opened(path, MOST_MIB) as (file, _):
-        for line in file:
-            if line.strip() and not line.startswith(b"#"):
-                yield iter(line.decode().split())
-
-
-def _text_rigs(path: Path) -> Iterator[Rig]:
-    for words in _lines(path):
-        number, num_sensors = int(next(words, "")), int(next(words, ""))
-        sensors = []
-        for index in range(num_sensors):
-            sensor = (_TYPES[next(words, "")], int(next(words, "")))
-            has_pose = bool(index) and bool(int(next(words, "")))
-            sensors.append((sensor, _pose(words) if has_pose else None))
-        yield Rig(number, tuple(sensors))
-
-
-def _text_frames(path: Path) -> Iterator[RigFrame]:
-    for words in _lines(path):
-        number, rig = int(next(words, "")), int(next(words, ""))
-        pose = _pose(words)
-        data = [(_TYPES[next(words, "")], int(next(words, "")), int(next(words, ""))) for _ in range(int(next(words)))]
-        yield RigFrame(number, rig, pose, tuple(data))
-
-
-def _pose(words: Iterator[str]) -> Pose:
-    return tuple(float(next(words, "")) for _ in range(7))

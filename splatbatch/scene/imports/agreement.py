@@ -321,8 +321,7 @@ def _share(one: PhotographMatch, shots: Sequence[PosedPhoto] | dict[int, PosedPh
     """Return the share of the matches of a pair that fits its poses; None for a pair without a baseline."""
     first, second = shots[one.first], shots[one.second]
     here, there = rays(first, one.here), rays(second, one.there)
-    turn = second.rotation @ first.rotation.T
-    shift = second.rotation @ (first.center - second.center)
+    turn, shift = _between(one, shots)
     if np.linalg.norm(shift) < _LEAST_BASELINE:
         return None
     essential = np.cross(np.eye(3), shift / np.linalg.norm(shift)) @ turn  # [shift]x turn
@@ -334,6 +333,12 @@ def _share(one: PhotographMatch, shots: Sequence[PosedPhoto] | dict[int, PosedPh
     fits = off * focal < _OFF * max(first.camera.width, first.camera.height)
     depths = _depths(here, there, turn, shift)
     return float((fits & (depths > 0).all(axis=1)).mean())
+
+
+def _between(one: PhotographMatch, shots: Sequence[PosedPhoto] | dict[int, PosedPhoto]) -> tuple[Floats, Floats]:
+    """Return rotation and translation from the first camera of a pair to the second."""
+    first, second = shots[one.first], shots[one.second]
+    return second.rotation @ first.rotation.T, second.rotation @ (first.center - second.center)
 
 
 def _reach(shot: PosedPhoto) -> float:
@@ -366,10 +371,8 @@ def depth_ratio(shots: Sequence[PosedPhoto], cloud: PointCloud, matched: Sequenc
     for one in matched:
         if not _is_telling(one, shots) or (_share(one, shots) or 0.0) < AGREES:
             continue
-        first, second = shots[one.first], shots[one.second]
-        turn = second.rotation @ first.rotation.T
-        shift = second.rotation @ (first.center - second.center)
-        depths = _depths(rays(first, one.here), rays(second, one.there), turn, shift)[:, 0]
+        first = shots[one.first]
+        depths = _depths(rays(first, one.here), rays(shots[one.second], one.there), *_between(one, shots))[:, 0]
         ratios.append(_beside(first, cloud.xyz, one.here[depths > 0], depths[depths > 0]))
     every = np.concatenate([np.zeros(0), *ratios])
     return float(np.median(every)) if len(every) >= LEAST_MATCHES else None

@@ -252,10 +252,6 @@ class CutLayout:
         """Return the photographs of the part that has most."""
         return max(part.num_photos for part in self.parts)
 
-    def evenness(self) -> float:
-        """Return how many times the cheapest part the dearest costs."""
-        return evenness([part.cost for part in self.parts])
-
 
 @dataclass(frozen=True, eq=False)
 class CutContext:

@@ -342,7 +342,8 @@ def _notes(
         notes.append(
             f"{plural(sightings.num_nowhere, 'point')} of the source left out: no finite place (NaN, infinity)"
         )
-    if len(layout.cores) > 1 and layout.evenness() > UNEVEN:
+    evenness = cuts.evenness([part.cost for part in layout.parts])
+    if len(layout.cores) > 1 and evenness > UNEVEN:
         remedy = "; to cut anew, split into another folder" if before else ""
-        notes.append(f"largest patch / smallest patch, by cost: {layout.evenness():.1f}{remedy}")
+        notes.append(f"largest patch / smallest patch, by cost: {evenness:.1f}{remedy}")
     return notes

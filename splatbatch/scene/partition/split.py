@@ -311,9 +311,16 @@ class SplitFiles:
     plan: PartitionPlan
     states: dict[str, State]
     """By the name of the patch: whether it is new, or changes an earlier one."""
-    gone: tuple[str, ...]
-    """Patches of the earlier split that are no more."""
     notes: tuple[str, ...]
+
+    @property
+    def gone(self) -> tuple[str, ...]:
+        """Patches of the earlier split that are no more."""
+        return (
+            tuple(sorted({core.name for core in self.plan.before.cores} - self.states.keys()))
+            if self.plan.before
+            else ()
+        )
 
     def facts(self) -> SplitFacts:
         """Return what to tell of it."""
@@ -373,7 +380,7 @@ def split(request: SplitRequest, *, dry_run: bool = False, advance: Advance = un
     subsets = {name: Subset(plan.observations, part.photos, part.points, rigs) for name, part in plan.parts.items()}
     contents = {name: content_of(plan.partition, name, one, shared) for name, one in subsets.items()}
     if dry_run:
-        return _described(plan, {name: _state(plan, name, content) for name, content in contents.items()}, notes)
+        return SplitFiles(plan, {name: _state(plan, name, content) for name, content in contents.items()}, notes)
     return _written(plan, contents, notes, advance)
 
 
@@ -395,15 +402,10 @@ def _written(
             advance(len(done), total)
         cores, states = [core for core, _ in done], {core.name: state for core, state in done}
         partition = replace(plan.partition, cores=tuple(cores))
-        found = _described(replace(plan, partition=partition), states, notes)
+        found = SplitFiles(replace(plan, partition=partition), states, notes)
         draw(found.plan, aside / PICTURE)
         write_partition(replace(partition, path=aside / PARTITION), home=out)
     return found
-
-
-def _described(plan: PartitionPlan, states: dict[str, State], notes: tuple[str, ...]) -> SplitFiles:
-    known = {core.name for core in plan.before.cores} if plan.before else set()
-    return SplitFiles(plan, states, tuple(sorted(known - states.keys())), notes)
 
 
 def _state(plan: PartitionPlan, name: str, content: PatchContents) -> State:
