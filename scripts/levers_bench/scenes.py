@@ -7,6 +7,7 @@ from concurrent.futures import ProcessPoolExecutor
 from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -53,7 +54,7 @@ def patches_of(folder: Path, among: list[str]) -> list[str]:
 def make(name: str, folder: Path) -> None:
     """Write a room that is walked through, or a flight that looks down and a little ahead, by bench_odd_scenes."""
     loader = SourceFileLoader("bench_odd_scenes", str(ROOT / "scripts/bench_odd_scenes"))
-    odd = module_from_spec(spec_from_loader(loader.name, loader))
+    odd: Any = module_from_spec(spec_from_loader(loader.name, loader))
     sys.modules[loader.name] = odd  # its dataclasses look themselves up
     loader.exec_module(odd)
     odd.WIDTH, odd.HEIGHT, odd.FOCAL = 320, 240, 220.0  # twice its own size
