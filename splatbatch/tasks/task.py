@@ -327,8 +327,6 @@ def tasks_of(config: Config, patches: Iterable[Patch]) -> tuple[Task, ...]:
 
 def apply_overrides(changes: Mapping[str, Any], tasks: Sequence[Task]) -> tuple[Task, ...]:
     """Return the tasks as --set asks for them."""
-    if not changes:
-        return tuple(tasks)
     setups = {setup: setup.changed(changes) for setup in {task.yaml_settings for task in tasks}}
     return tuple(
         replace(task, requested_settings=setups[task.yaml_settings], next_settings=setups[task.yaml_settings])

@@ -75,10 +75,7 @@ class SharedDecisions:
 
     def apply(self, tasks: Sequence[Task]) -> tuple[Task, ...]:
         """Return tasks as they are trained under it."""
-        paces = self.deadline.paces if self.deadline else ()
-        if any(task.yaml_settings.paces != paces for task in tasks):
-            tasks = with_step_budget(tasks, paces)
-        return tuple(map(self._shared_by, tasks))
+        return tuple(map(self._shared_by, with_step_budget(tasks, self.deadline.paces if self.deadline else ())))
 
     def _shared_by(self, task: Task) -> Task:
         patch = task.patch
