@@ -57,8 +57,8 @@ def start(loop: LoopState, task: Task, slot: Slot, *, stands_by: bool = False) -
     Raises:
         SplatbatchError, OSError: its folder cannot be made, or something else stands where its splat belongs.
     """
-    pacer = loop.hooks.pacer
-    (task,) = with_step_budget([task], pacer.choice.paces) if pacer else (task,)
+    deadline = loop.hooks.deadline
+    (task,) = with_step_budget([task], deadline.choice.budgets) if deadline else (task,)
     home, name = task.home, task.name
     for path in (home.splat, home.result):
         if path.is_dir():
@@ -82,8 +82,8 @@ def start(loop: LoopState, task: Task, slot: Slot, *, stands_by: bool = False) -
     running = RunningAttempt(task, Attempt(name, folder, job), slot, Standby() if stands_by else Execution())
     limits = loop.config.limits.model_copy(update=dict(task.limits))
     running.read_by(isolated.start(partial(prepare, limits, loop.hooks.audited.get(name, "")), [running]))
-    if pacer:
-        pacer.newest.append(running)
+    if deadline:
+        deadline.newest.append(running)
     return running
 
 

@@ -227,12 +227,12 @@ class Loop(LoopState):
 
     def _choose_budget_again(self) -> bool:
         """Let the deadline choose again for all that has not begun; standbys under an earlier choice end."""
-        if (pacer := self.hooks.pacer) is None:
+        if (deadline := self.hooks.deadline) is None:
             return False
         ready = [one.task for one in self.attempts.values() if not isinstance(one.stage, Execution | Collection)]
         waiting = list({task.id: task for task in (*ready, *self.queue)}.values())
         num_slots = len(self.slots) * self.slots.seats
-        if is_other := pacer.choose_again(self.clock.now(), waiting, self.running(), num_slots):
+        if is_other := deadline.choose_again(self.clock.now(), waiting, self.running(), num_slots):
             standby.retire(self)
         return is_other
 

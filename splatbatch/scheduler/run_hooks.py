@@ -22,7 +22,7 @@ class RunHooks(WaitHooks):
     """Where requests to end are looked for; None: where those to `train` lie."""
     is_alone: bool = True
     """No other run trains into the folder: processes of the batch at its start are of an earlier run."""
-    pacer: DeadlineBudget | None = None
+    deadline: DeadlineBudget | None = None
     """Keeps the batch to its deadline; None: it has none."""
     audited: Mapping[str, str] = field(default_factory=dict)
     """State of the files of each task when they were audited."""

@@ -67,7 +67,7 @@ def run(batch: Batch, ledger: Ledger, hooks: RunHooks, *, is_retry: bool = False
         tasks = [replace(task, memory_estimate=expected.get(task.name)) for task in batch.tasks]
         left_s = (choice.ends_at or 0.0) - time.time() if choice else 0.0
         if choice and left_s > 0 and hooks.is_alone:  # of several workers none knows what the others will have done
-            hooks.pacer = DeadlineBudget(batch, choice, ledger, time.monotonic() + left_s)
+            hooks.deadline = DeadlineBudget(batch, choice, ledger, time.monotonic() + left_s)
         outcomes = Loop(batch.config, executor, ledger, tasks, hooks, is_retry=is_retry).run()
     trained = sum(isinstance(outcome, Trained | Made) for outcome in outcomes.values())
     ledger.write(BatchEnded(trained, len(batch.tasks), hooks.stop()))

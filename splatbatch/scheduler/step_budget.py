@@ -57,10 +57,10 @@ class DeadlineBudget:
         if not self._speeds.learn(self._measured()):
             return False
         steps = ((one.task, one.attempt.folder.last_progress().step or 0) for one in running)
-        busy = [self._speeds.seconds(task, task.yaml_settings.paces[0], step) for task, step in steps]
+        busy = [self._speeds.seconds(task, task.yaml_settings.budgets[0], step) for task, step in steps]
         work, left_s = RemainingWork(waiting, self._speeds, num_slots, busy), self._end - now
         chosen = self._better(work, left_s)
-        if chosen == self.choice.paces[0]:
+        if chosen == self.choice.budgets[0]:
             return False
         why = f"training is faster or slower than expected: {clock(max(0.0, left_s))} left"
         if work.ends_at(chosen) > left_s:
@@ -74,8 +74,8 @@ class DeadlineBudget:
     def _better(self, work: RemainingWork, left_s: float) -> StepBudget:
         """Return the budget of now if it ends in time and leaves little over, else a better one."""
         choice, total_s = self.choice, (self.choice.ends_at or 0.0) - (self.choice.chosen_at or 0.0)
-        now, expected_s = choice.paces[0], work.ends_at(choice.paces[0])
-        most = min(1.0, MOST_MORE * min(budget.steps for budget in choice.paces))
+        now, expected_s = choice.budgets[0], work.ends_at(choice.budgets[0])
+        most = min(1.0, MOST_MORE * min(budget.steps for budget in choice.budgets))
         is_idle = expected_s < left_s - SPARE * total_s and len(work.tasks) > FEW * len(choice.patches)
         if expected_s <= left_s and not (is_idle and now.steps < most):
             return now
@@ -88,4 +88,4 @@ class DeadlineBudget:
         for one in self.newest:
             last = one.attempt.folder.last_progress()
             if last.seconds and last.step and last.max_steps and last.step >= ENOUGH * last.max_steps:
-                yield one.task, one.task.yaml_settings.paces[0], last.seconds, last.step
+                yield one.task, one.task.yaml_settings.budgets[0], last.seconds, last.step

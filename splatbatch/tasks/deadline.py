@@ -182,7 +182,7 @@ def choice_for(batch: Batch, todo: PendingTasks, now: float) -> DeadlineDecision
     if not names or (then and then.settings == settings and set(names) <= set(then.patches)):
         return None
     stored = DeadlineDecision.read(batch.output.deadline)
-    earlier = stored.paces if stored and stored.settings == settings else ()
+    earlier = stored.budgets if stored and stored.settings == settings else ()
     if (end := ends_at(asked, now)) <= now:
         raise ConfigError(
             f"{batch.path}: deadline: {asked} has passed; it is {moment(now)} now",

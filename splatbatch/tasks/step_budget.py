@@ -21,29 +21,29 @@ def follows(recipe: Recipe) -> bool:
     )
 
 
-def changes_of(recipe: Recipe, pace: StepBudget) -> dict[str, Any]:
+def changes_of(recipe: Recipe, budget: StepBudget) -> dict[str, Any]:
     """Return the settings that differ from a recipe under a budget."""
     now = {"training.max_steps": recipe.training.max_steps, "training.resolution": recipe.training.resolution}
-    wanted = {"training.max_steps": steps_at(recipe, pace), "training.resolution": resolution_at(recipe, pace)}
+    wanted = {"training.max_steps": steps_at(recipe, budget), "training.resolution": resolution_at(recipe, budget)}
     return {key: value for key, value in wanted.items() if value != now[key]}
 
 
-def steps_at(recipe: Recipe, pace: StepBudget) -> int:
+def steps_at(recipe: Recipe, budget: StepBudget) -> int:
     """Return the steps under a budget, no fewer than still make sense; all, where they cannot be set."""
     steps = recipe.training.max_steps
     fewest = max(FEWEST_STEPS, round(FEWEST_SHARE * steps)) if follows(recipe) else steps
-    return min(steps, max(fewest, int(pace.steps * steps + 1e-6)))
+    return min(steps, max(fewest, int(budget.steps * steps + 1e-6)))
 
 
-def resolution_at(recipe: Recipe, pace: StepBudget) -> str:
+def resolution_at(recipe: Recipe, budget: StepBudget) -> str:
     """Return the resolution under a budget; `auto` stays, for it differs by patch, and so does that of a program."""
     now = recipe.training.resolution
     if recipe.program is not None or now not in RESOLUTIONS:
         return now
-    wanted = min(8, RESOLUTIONS[now] * pace.divisor)
+    wanted = min(8, RESOLUTIONS[now] * budget.divisor)
     return next(name for name, one in RESOLUTIONS.items() if one == wanted)
 
 
-def photograph_divisor(recipe: Recipe, pace: StepBudget) -> int:
+def photograph_divisor(recipe: Recipe, budget: StepBudget) -> int:
     """Return by how much smaller the photographs of a recipe become under a budget."""
-    return RESOLUTIONS.get(resolution_at(recipe, pace), 1) // RESOLUTIONS.get(recipe.training.resolution, 1) or 1
+    return RESOLUTIONS.get(resolution_at(recipe, budget), 1) // RESOLUTIONS.get(recipe.training.resolution, 1) or 1

@@ -50,7 +50,7 @@ class TaskSettings:
     variant: Variant | None = None
     changes: Mapping[str, Any] = field(default_factory=dict)
     """Of settings, by --set and by rungs."""
-    paces: tuple[StepBudget, ...] = ()
+    budgets: tuple[StepBudget, ...] = ()
     """For a deadline: the one of now, and others whose splats count as well; none: it has none."""
 
     @cached_property
@@ -62,13 +62,15 @@ class TaskSettings:
     def all_changes(self) -> Mapping[str, Any]:
         """All changes, those for a deadline included; changes requested by name take precedence."""
         return (
-            {**changes_of(self.without_deadline.recipe, self.paces[0]), **self.changes} if self.paces else self.changes
+            {**changes_of(self.without_deadline.recipe, self.budgets[0]), **self.changes}
+            if self.budgets
+            else self.changes
         )
 
     @cached_property
     def without_deadline(self) -> TaskSettings:
         """What would train if there were time."""
-        return replace(self, paces=()) if self.paces else self
+        return replace(self, budgets=()) if self.budgets else self
 
     @cached_property
     def recipe_hash(self) -> str:
@@ -81,7 +83,7 @@ class TaskSettings:
 
         A splat that made all its steps is fresh where it might have ended early, unless that number was set.
         """
-        others = (replace(self, paces=(pace,)).recipe for pace in self.paces[1:])
+        others = (replace(self, budgets=(budget,)).recipe for budget in self.budgets[1:])
         recipes = (self.recipe, self.without_deadline.recipe, *others)
         full = (one.in_full() for one in recipes if one.evaluation.stop_after == "auto" and one.stops_after())
         return frozenset(map(recipe_hash, (*recipes, *full)))
@@ -334,10 +336,10 @@ def apply_overrides(changes: Mapping[str, Any], tasks: Sequence[Task]) -> tuple[
     )
 
 
-def with_step_budget(tasks: Sequence[Task], paces: tuple[StepBudget, ...]) -> tuple[Task, ...]:
+def with_step_budget(tasks: Sequence[Task], budgets: tuple[StepBudget, ...]) -> tuple[Task, ...]:
     """Return the tasks as a deadline leaves time for them; patches that are trained alike share their setup still."""
     every = {setup for task in tasks for setup in (task.yaml_settings, task.requested_settings, task.next_settings)}
-    now = {setup: setup if setup.paces == paces else replace(setup, paces=paces) for setup in every}
+    now = {setup: setup if setup.budgets == budgets else replace(setup, budgets=budgets) for setup in every}
     return tuple(
         replace(
             task,

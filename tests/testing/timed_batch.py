@@ -103,7 +103,7 @@ def night(
     world.batch, world.speeds = timed, speeds_of(batch)[0]
     pacer = DeadlineBudget(timed, choice, Ledger(batch.output.ledger), world.time + deadline_s)
     tasks = [replace(task, memory_estimate=needs[task.name]) for task in timed.tasks]
-    rounds = RunHooks(stop=lambda: "", tick=lambda: None, pacer=pacer)
+    rounds = RunHooks(stop=lambda: "", tick=lambda: None, deadline=pacer)
     Loop(timed.config, world, Ledger(batch.output.ledger), tasks, rounds, world).run()
     steps = {name: fake.result(name)["step"] for name in names}
     return Night(fake, world, pacer.choice, steps)

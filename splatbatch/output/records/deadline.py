@@ -69,7 +69,7 @@ class DeadlineDecision(TypedRecord):
     corrections: tuple[Adjustment, ...] = ()
 
     @property
-    def paces(self) -> tuple[StepBudget, ...]:
+    def budgets(self) -> tuple[StepBudget, ...]:
         """Return every pace whose splats count, that of now first."""
         newest = (one.pace for one in reversed(self.corrections))
         return tuple(dict.fromkeys((*newest, self.pace, *self.earlier)))

@@ -75,7 +75,7 @@ class SharedDecisions:
 
     def apply(self, tasks: Sequence[Task]) -> tuple[Task, ...]:
         """Return tasks as they are trained under it."""
-        return tuple(map(self._shared_by, with_step_budget(tasks, self.deadline.paces if self.deadline else ())))
+        return tuple(map(self._shared_by, with_step_budget(tasks, self.deadline.budgets if self.deadline else ())))
 
     def _shared_by(self, task: Task) -> Task:
         patch = task.patch
