@@ -94,15 +94,12 @@ def merge_candidates(batch: Batch, partition: Partition) -> tuple[tuple[MergeCan
     Whether a patch is trained and fresh is what plan and status say of it: one in another frame is not.
     """
     standing = batch.whole().standing("content")
-    statuses = {
-        one.patch: one for one in read_status(batch.output, [task.name for task in batch.every], None, standing)
-    }
+    statuses = {one.patch: one for one in read_status(batch.output, standing.tasks, None, standing)}
     cores = {core.name: core for core in partition.cores}
-    tasks = {task.name: task for task in batch.every}
-    behind = [name for name, task in tasks.items() if task.patch.is_whole]
+    behind = [name for name, task in standing.tasks.items() if task.patch.is_whole]
     found = [
         _candidate(MergeCandidate(name, cores.get(name), task, standing.state(name).result), statuses[name])
-        if (task := tasks.get(name))
+        if (task := standing.tasks.get(name))
         else MergeCandidate(name, cores.get(name), lacking=f"no such patch in {batch.config.scene.patches}")
         for name in (*cores, *behind)
     ]
