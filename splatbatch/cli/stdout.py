@@ -31,9 +31,9 @@ def print_line(words: str, *, err: bool = False) -> None:
     typer.echo(one_line(words), err=err)
 
 
-def print_text(words: str, *, err: bool = False) -> None:
+def print_text(words: str) -> None:
     """Print lines as text alone; what is indented stays so."""
-    typer.echo(plain_text(words), err=err)
+    typer.echo(plain_text(words))
 
 
 def print_warnings(warnings: Iterable[str]) -> None:

@@ -238,8 +238,8 @@ def disk_mib(recipes: Mapping[str, Recipe], footprints: Mapping[str, MemoryEstim
     return total
 
 
-def of_machine(machine: Machine, *, on_cpu: bool = False) -> Iterator[CheckResult]:
-    """Yield what there is to say of a machine; `on_cpu`: the YAML asks for the CPU."""
+def of_machine(machine: Machine, *, on_cpu: bool = False, trains_itself: bool = True) -> Iterator[CheckResult]:
+    """Yield what there is to say of a machine; `on_cpu`: the YAML asks for the CPU; else torch is for our trainer."""
     yield ok("versions", ", ".join(f"{name} {number}" for name, number in machine.versions.items()))
     if on_cpu:
         yield ok("device", "trains on the CPU, as the YAML says")
@@ -248,7 +248,8 @@ def of_machine(machine: Machine, *, on_cpu: bool = False) -> Iterator[CheckResul
         for card in machine.presence.cards:
             capability = f", compute capability {spell(card.capability)}" if card.capability else ""
             yield ok(f"gpu {card.index}", f"{card.name}, {card.total_mib:,} MiB{capability}")
-        yield torch_build(machine)
+        if trains_itself:
+            yield torch_build(machine)
     yield shared_memory(machine.shm_mib)
     yield open_files(machine.open_files)
 

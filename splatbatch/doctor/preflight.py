@@ -6,8 +6,9 @@ from collections.abc import Mapping
 
 from splatbatch.config import Config, Recipe
 from splatbatch.doctor import inventory
-from splatbatch.doctor.checks import OF_TRAINER, CheckResult, driver, of_job, open_files, shared_memory, torch_build
+from splatbatch.doctor.checks import OF_TRAINER, CheckResult, of_job, of_machine
 from splatbatch.errors import ExecutorError, TrainerError
+from splatbatch.machine.slots import is_on_cpu
 from splatbatch.scene.memory_estimate import MemoryEstimate
 
 WAITED_FOR = ("disk", "shared memory")
@@ -22,12 +23,8 @@ def preflight(
     Raises:
         TrainerError, ExecutorError: nothing can be trained here.
     """
-    machine, job = inventory.machine(), inventory.job(config, recipes, footprints)
-    found = [*of_job(job), shared_memory(machine.shm_mib), open_files(machine.open_files)]
-    if config.training.device != "cpu" and config.executor.gpus != ():
-        found.append(driver(machine))
-        if job.trains_itself:
-            found.append(torch_build(machine))
+    job, on_cpu = inventory.job(config, recipes, footprints), is_on_cpu(config.executor, config.training.device)
+    found = [*of_job(job), *of_machine(inventory.machine(), on_cpu=on_cpu, trains_itself=job.trains_itself)]
     for finding in found:
         if finding.state == "problem" and finding.check not in WAITED_FOR:
             error = TrainerError if finding.exit_code == OF_TRAINER else ExecutorError

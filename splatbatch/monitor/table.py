@@ -94,9 +94,9 @@ def status_table(statuses: Sequence[PatchStatus], width: int = 200) -> Table:
     return table
 
 
-def shorten(name: str, longest: int = LONGEST["patch"]) -> str:
+def shorten(name: str) -> str:
     """Return a name as a narrow terminal shows it: variants of a sweep begin alike and differ at their ends."""
-    return name if len(name) <= longest else f"{name[: longest - 7]}…{name[-6:]}"
+    return name if len(name) <= LONGEST["patch"] else f"{name[: LONGEST['patch'] - 7]}…{name[-6:]}"
 
 
 def live_view(statuses: Sequence[PatchStatus], width: int, height: int, workers: Sequence[AtWork] = ()) -> Group:

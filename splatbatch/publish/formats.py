@@ -30,7 +30,6 @@ class SplatFormat:
     reader: FormatReader = "tool"
     """What reads it back."""
     is_folder: bool = False
-    keeps_count: bool = True
     about: str = ""
 
     def place(self, stem: str) -> str:

@@ -191,8 +191,7 @@ def deadline_of(
         late_s = ended_at - choice.ends_at
         how = f"{clock(abs(late_s))} {'after it' if late_s > 0 else 'before it'}"
         words.append(f"the last attempt ended at {moment(ended_at)}, {how}")
-    told = {one.name: getattr(choice, one.name) for one in fields(choice)}
-    return ReportedDeadline(**told, words=tuple(words), ended_at=ended_at)
+    return ReportedDeadline(**vars(choice), words=tuple(words), ended_at=ended_at)
 
 
 def _patches_in_one_world(standing: FreshnessChecker) -> tuple[Patch, ...]:

@@ -28,7 +28,6 @@ HEADINGS = {
     **{"psnr_covered": "covered dB", "psnr": "PSNR dB", "ssim": "SSIM"},
     **{"num_gaussians": "Gaussians", "bytes": "MiB", "seconds": "time"},
 }
-FIGURES = ("psnr_covered", "psnr", "ssim", "num_gaussians", "bytes", "seconds")
 HIGHER = ("psnr_covered", "psnr", "ssim")
 """Figures of which more is better; of the others, less."""
 
@@ -73,7 +72,7 @@ def compare(patches: Sequence[ReportedPatch], variants: Sequence[Variant]) -> Sw
         settings=tuple(variants[0].compared),
         patches=of_patches,
         variants=tuple(rows),
-        best={key: _best({row.variant: row.mean.of(key) for row in comparable}, key) for key in FIGURES},
+        best={key: _best({row.variant: row.mean.of(key) for row in comparable}, key) for key in HEADINGS},
         best_of_patch={
             patch: _best({row.variant: row.patches[patch].of(by) for row in rows}, by)
             for patch in of_patches
@@ -102,7 +101,7 @@ def _row(variant: Variant, tasks: Mapping[str, ReportedPatch | None]) -> Variant
     settings = {
         key: value if isinstance(value, bool | int | float) else spelt(value) for key, value in variant.compared.items()
     }
-    means = SweepFigures(*(_mean([one.of(key) for one in trained]) for key in FIGURES))
+    means = SweepFigures(*(_mean([one.of(key) for one in trained]) for key in HEADINGS))
     return VariantRow(variant.name, settings, len(trained), len(figures), means, figures, label_of(variant))
 
 
@@ -118,8 +117,7 @@ def _figures(task: ReportedPatch | None) -> VariantPatch:
         return VariantPatch()
     if task.state != "trained":
         return VariantPatch(state=task.state, changes=task.changes)
-    figures = (task.psnr_covered, task.psnr, task.ssim, task.num_gaussians, task.bytes, task.seconds)
-    return VariantPatch(*figures, task.state, task.changes)
+    return VariantPatch(*(getattr(task, key) for key in HEADINGS), task.state, task.changes)
 
 
 def _trained(row: VariantRow) -> frozenset[str]:

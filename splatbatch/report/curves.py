@@ -173,13 +173,13 @@ def round_ticks(low: float, high: float, most: int = MOST_TICKS) -> list[float]:
     return _multiples(low, high, step)
 
 
-def time_ticks(low: float, high: float, most: int = MOST_TICKS) -> list[float]:
-    """Return at most so many times of a stretch in seconds: whole minutes, quarters, hours."""
-    rough, day = (high - low) / most, TIMES_S[-1]
+def time_ticks(low: float, high: float) -> list[float]:
+    """Return `MOST_TICKS` times of a stretch in seconds at most: whole minutes, quarters, hours."""
+    rough, day = (high - low) / MOST_TICKS, TIMES_S[-1]
     if rough > day:
-        return [day * number for number in round_ticks(low / day, high / day, most)]
+        return [day * number for number in round_ticks(low / day, high / day)]
     if rough < TIMES_S[0]:
-        return round_ticks(low, high, most)
+        return round_ticks(low, high)
     return _multiples(low, high, next(step for step in TIMES_S if step >= rough))
 
 

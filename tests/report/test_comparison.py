@@ -16,7 +16,7 @@ from splatbatch.config import Recipe, Variant
 from splatbatch.files import read_json
 from splatbatch.output.records.result import Result
 from splatbatch.report import to_markdown, write_report
-from splatbatch.report.comparison import FIGURES, compare, is_best, setting_charts, spelt
+from splatbatch.report.comparison import HEADINGS, compare, is_best, setting_charts, spelt
 from splatbatch.report.facts import ReportedPatch, SweepFacts
 from splatbatch.report.outliers import outliers
 from splatbatch.report.todo import verdict
@@ -191,5 +191,5 @@ def test_values_are_written_as_in_the_yaml(value: Any, words: str) -> None:
 
 def test_every_figure_that_is_compared_is_in_the_status_of_a_patch(output: MadeOutput) -> None:
     report = write_report(output.output, [])
-    assert set(FIGURES) <= {one.name for one in fields(report.patches[0])}
+    assert set(HEADINGS) <= {one.name for one in fields(report.patches[0])}
     assert report.sweep is None

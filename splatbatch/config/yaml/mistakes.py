@@ -131,21 +131,20 @@ def spelt(keys: Keys) -> str:
     return ".".join(map(str, keys))
 
 
-def mistake(model: type[Section], detail: ErrorDetails, source: YamlSource, above: Keys = ()) -> Mistake:
+def mistake(model: type[Section], detail: ErrorDetails, source: YamlSource) -> Mistake:
     """Return where a mistake is and what: its value, what it should be, the nearest known name."""
     # pydantic appends the members of a union to the place; only keys that stand in the YAML are shown
     place = tuple(detail["loc"])
     is_missing = detail["type"] == "missing"
-    while len(place) > 1 and (*above, *place) not in source.lines and source.lines and not is_missing:
+    while len(place) > 1 and place not in source.lines and source.lines and not is_missing:
         place = place[:-1]
     place = place if source.lines else _section_at(model, place)[1]
-    keys = (*above, *place)
     if detail["type"] == "extra_forbidden":
-        return keys, f"unknown key. {_meant(model, place)}"
+        return place, f"unknown key. {_meant(model, place)}"
     if not place:  # several settings together
-        return keys, detail["msg"].removeprefix("Value error, ")
-    shown = "" if _may_be_secret(keys) or is_missing else f"{quoted(detail['input'])}: "
-    return keys, f"{shown}{_words_of(detail)}"
+        return place, detail["msg"].removeprefix("Value error, ")
+    shown = "" if _may_be_secret(place) or is_missing else f"{quoted(detail['input'])}: "
+    return place, f"{shown}{_words_of(detail)}"
 
 
 def _meant(model: type[Section], place: Keys) -> str:
