@@ -59,9 +59,7 @@ def merge(
     allow_missing: Annotated[
         bool, Option("--allow-missing", help="Leave holes where patches are missing, stale or failed.")
     ] = False,
-    clean: Annotated[
-        bool, Option("--clean/--no-clean", help="Remove invisible, oversized and floating Gaussians.")
-    ] = False,
+    clean: Annotated[bool, Option("--clean", help="Remove invisible, oversized and floating Gaussians.")] = False,
     keep_uncleaned: Annotated[
         bool, Option("--keep-uncleaned", help="With --clean: also write the uncleaned scene, to compare.")
     ] = False,

@@ -73,7 +73,7 @@ def write_example(name: str, folder: Path, out: Path | None) -> None:
 @app.command()
 def demo(
     folder: Annotated[Path, Argument(metavar="DIR", help="New folder for the demo scene and its splats.")],
-    trains: Annotated[bool, Option("--train/--no-train", help="Train the demo scene, or only copy it.")] = True,
+    no_train: Annotated[bool, Option("--no-train", help="Only copy the demo scene.")] = False,
 ) -> None:
     """Train the included demo scene, two patches of a quarry, in a minute or two; no GPU is needed."""
     import shutil
@@ -90,9 +90,9 @@ def demo(
         raise ConfigError(f"{folder}: is not empty", "Give a new or an empty folder.")
     if not config.exists():
         shutil.copytree(source, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("output"))
-    following = f"{'running' if trains else 'to train, run'}: splatbatch train --config {shlex.quote(str(config))}"
+    following = f"{'to train, run' if no_train else 'running'}: splatbatch train --config {shlex.quote(str(config))}"
     print_text(f"demo scene with two patches and {DEFAULT_CONFIG}: {folder}; {following}")
-    if trains:
+    if not no_train:
         try:
             train(config=config)
         finally:
