@@ -117,7 +117,7 @@ def _figures(task: ReportedPatch | None) -> VariantPatch:
         return VariantPatch()
     if task.state != "trained":
         return VariantPatch(state=task.state, changes=task.changes)
-    return VariantPatch(*(getattr(task, key) for key in HEADINGS), task.state, task.changes)
+    return VariantPatch(**{key: getattr(task, key) for key in HEADINGS}, state=task.state, changes=task.changes)
 
 
 def _trained(row: VariantRow) -> frozenset[str]:
