@@ -31,7 +31,7 @@ def train(folder: Path, steps: int = 600, cooldown: dict[str, float] | None = No
     settings = {
         "scene": {"patches": str(QUARRY / "patches"), "images": str(QUARRY / "images")},
         "training": {"max_steps": steps, "device": "cuda"},
-        "executor": {"gpus": [0], **executor},
+        "executor": {"gpus": [0], "patches_per_gpu": 1, **executor},
         "cooldown": cooldown or {},
     }
     config = folder / "splat_config.yml"
@@ -88,7 +88,7 @@ def test_a_context_ahead_of_its_turn_takes_no_more_than_the_gate_allows_for(trai
 
 
 def test_a_gpu_that_is_to_rest_is_touched_by_nobody_ahead_of_its_turn(tmp_path: Path) -> None:
-    train(tmp_path, 600, cooldown={"floor_s": 0.5})
+    train(tmp_path, 600, cooldown={"floor_s": 0.5}, patches_per_gpu="auto")
     assert not list(tmp_path.glob("output/patches/*/attempt-01/ahead.json"))
 
 
@@ -96,7 +96,7 @@ def test_a_gpu_that_is_to_rest_is_touched_by_nobody_ahead_of_its_turn(tmp_path: 
 def test_two_patches_share_the_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, daemon: str) -> None:
     if daemon:
         monkeypatch.setenv("FAKE_TRAINER_CONSTANTS", json.dumps({"splatbatch.machine.mps.DAEMON": daemon}))
-    train(tmp_path, 3000, patches_per_gpu=2)
+    train(tmp_path, 3000, patches_per_gpu="auto")
     (began, ended, _), (other_began, other_ended, _) = (times(tmp_path, patch) for patch in ("p0", "p1"))
     assert max(began, other_began) < min(ended, other_ended)
     events = [json.loads(line) for line in (tmp_path / "output/ledger/local.jsonl").read_text().splitlines()]
