@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import IO, Literal
@@ -94,35 +94,35 @@ class ProgramEnd:
                 return f"{how}: {last}"
 
 
-@dataclass(frozen=True)
-class CallContext:
-    """Where a program runs."""
-
-    folder: Path | None = None
-    environment: Mapping[str, str] = field(default_factory=dict)
-    """Added to ours."""
-    tick: Callable[[], None] = lambda: None
-    """Called while it runs; what it raises ends the program."""
-
-
 class LimitedProgram:
     """An external program while it runs, in a session of its own; `poll` ends it at a limit."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what a program is given
         self,
         command: Sequence[str],
         bounds: CallBounds,
-        within: CallContext = CallContext(),
         message: bytes = b"",
         *,
+        folder: Path | None = None,
+        environment: Mapping[str, str] | None = None,
+        tick: Callable[[], None] | None = None,
         kept: Literal["all", "stdout", "nothing"] = "all",
     ) -> None:
-        """Start it, with a message on its stdin; so much of what it prints is kept.
+        """Start it.
+
+        Args:
+            command: of it.
+            bounds: at which it is ended.
+            message: on its stdin.
+            folder: that it runs in; None: ours.
+            environment: added to ours.
+            tick: called while it is waited for; what that raises ends it.
+            kept: so much of what it prints.
 
         Raises:
             OSError: it cannot be started.
         """
-        self._bounds, self._tick, self._began, self._peak_mib = bounds, within.tick, time.monotonic(), 0
+        self._bounds, self._tick, self._began, self._peak_mib = bounds, tick, time.monotonic(), 0
         self._said: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - read at its end
         # a file, not a pipe: a program that never reads must not hold us up
         with tempfile.TemporaryFile() as told:
@@ -130,8 +130,8 @@ class LimitedProgram:
             told.seek(0)
             self._process = subprocess.Popen(
                 command,
-                cwd=within.folder,
-                env={**os.environ, **within.environment},
+                cwd=folder,
+                env={**os.environ, **(environment or {})},
                 stdin=told,
                 stdout=subprocess.DEVNULL if kept == "nothing" else self._said,
                 stderr=subprocess.STDOUT if kept == "all" else subprocess.DEVNULL,
@@ -161,7 +161,8 @@ class LimitedProgram:
         """Return how it ended, once it has; what is raised meanwhile ends it."""
         try:
             while (end := self.poll()) is None:
-                self._tick()
+                if self._tick:
+                    self._tick()
                 time.sleep(POLL_S)
             return end
         except BaseException:
@@ -177,13 +178,19 @@ class LimitedProgram:
             self._process.wait(KILLED_WITHIN_S)
 
 
-def run_bounded(command: Sequence[str], bounds: CallBounds, within: CallContext = CallContext()) -> ProgramEnd:
-    """Run a program to its end, or until it exceeds a limit.
+def run_bounded(
+    command: Sequence[str],
+    bounds: CallBounds,
+    *,
+    folder: Path | None = None,
+    tick: Callable[[], None] | None = None,
+) -> ProgramEnd:
+    """Run a program to its end, or until it exceeds a limit; see `LimitedProgram`.
 
     Raises:
         OSError: it cannot be started.
     """
-    return LimitedProgram(command, bounds, within).wait()
+    return LimitedProgram(command, bounds, folder=folder, tick=tick).wait()
 
 
 class Hook(LimitedProgram):
@@ -201,9 +208,10 @@ class Hook(LimitedProgram):
         Raises:
             OSError: it cannot be started.
         """
-        aside = CallContext(environment={MARKER: HOOK_MARK})  # what it leaves running is not of an attempt
         bounds = CallBounds(timeout_s, sys.maxsize)
-        super().__init__([*SHELL, *argv], bounds, aside, message, kept="stdout" if is_heard else "nothing")
+        kept: Literal["stdout", "nothing"] = "stdout" if is_heard else "nothing"
+        marked = {MARKER: HOOK_MARK}  # what it leaves running is not of an attempt
+        super().__init__([*SHELL, *argv], bounds, message, environment=marked, kept=kept)
 
     def verdict(self) -> str | None:
         """Return None while it runs, "" if it ended well, else why not."""

@@ -13,7 +13,7 @@ from PIL import Image
 
 from splatbatch.errors import ConfigError, OutputError
 from splatbatch.files import MIB, free_mib, open_regular, path_beside, write_json
-from splatbatch.machine.limited_program import USUAL, CallBounds, CallContext, ProgramEnd, run_bounded
+from splatbatch.machine.limited_program import USUAL, CallBounds, ProgramEnd, run_bounded
 from splatbatch.output.records.evaluation import FilmSettings
 from splatbatch.publish.source import PublishedSplat
 from splatbatch.text import plural
@@ -112,7 +112,7 @@ def _encoded(frames: Path, film: Film, work: Path, say: Callable[[str], None]) -
     raw = ("-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{film.width}x{film.height}", "-r", str(film.fps))
     even = ("-vf", "pad=ceil(iw/2)*2:ceil(ih/2)*2", "-pix_fmt", "yuv420p")
     command = [ffmpeg, "-y", "-loglevel", "error", *raw, "-i", str(frames), "-an", *even]
-    ended = run_bounded([*command, *CODECS.get(suffix, H264), str(aside)], film.bounds, CallContext(work))
+    ended = run_bounded([*command, *CODECS.get(suffix, H264), str(aside)], film.bounds, folder=work)
     _must(ended, film.bounds, f"{film.out}: ffmpeg")
     if not aside.is_file() or not aside.stat().st_size:
         raise OutputError(f"{film.out}: ffmpeg reported success but wrote nothing", "Name a .gif.")

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from splatbatch.caches import cache_home
 from splatbatch.errors import OutputError, TrainerError
-from splatbatch.machine.limited_program import USUAL, CallBounds, CallContext, ProgramEnd, run_bounded
+from splatbatch.machine.limited_program import USUAL, CallBounds, ProgramEnd, run_bounded
 
 PACKAGE, VERSION = "@playcanvas/splat-transform", "3.7.0"
 FOLDER = f"splat-transform-{VERSION}"
@@ -48,9 +48,7 @@ class SplatTransform:
         bounds = CallBounds(min(wall_s or self.bounds.wall_s, self.bounds.wall_s), self.bounds.memory_mib)
         heap = f"--max-old-space-size={self.bounds.memory_mib}"
         try:
-            return run_bounded(
-                [self.node, heap, str(self.program), *ON_CPU, *arguments], bounds, CallContext(tick=self.tick)
-            )
+            return run_bounded([self.node, heap, str(self.program), *ON_CPU, *arguments], bounds, tick=self.tick)
         except OSError as error:
             raise OutputError(f"{self.node}: cannot be started ({error.strerror})", HINT) from error
 
@@ -117,7 +115,7 @@ def _install(place: Path) -> None:
             aside.mkdir()
             for name in ("package.json", "package-lock.json"):
                 (aside / name).write_bytes(files("splatbatch.publish").joinpath("npm", name).read_bytes())
-            ended = run_bounded([npm, *INSTALL], INSTALLING, CallContext(aside))
+            ended = run_bounded([npm, *INSTALL], INSTALLING, folder=aside)
             if not ended.is_well or version_in(aside) != VERSION:
                 why = ended.why(INSTALLING) if not ended.is_well else f"it is version {version_in(aside) or 'unknown'}"
                 raise OutputError(

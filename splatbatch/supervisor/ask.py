@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from splatbatch.files import Record, object_in
-from splatbatch.machine.limited_program import CallBounds, CallContext, LimitedProgram
+from splatbatch.machine.limited_program import CallBounds, LimitedProgram
 
 
 @dataclass(frozen=True)
@@ -23,8 +23,8 @@ def ask(modules: Sequence[Sequence[str]], timeout_s: float, environment: Mapping
 
     Whatever is not done in time is ended with everything below it.
     """
-    bounds, within = CallBounds(timeout_s, sys.maxsize), CallContext(environment=environment)
-    started = [LimitedProgram([sys.executable, "-m", *module], bounds, within) for module in modules]
+    bounds = CallBounds(timeout_s, sys.maxsize)
+    started = [LimitedProgram([sys.executable, "-m", *module], bounds, environment=environment) for module in modules]
     try:
         return [_answer(program, timeout_s) for program in started]
     finally:

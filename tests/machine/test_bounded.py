@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from splatbatch.machine.limited_program import CallBounds, CallContext, run_bounded
+from splatbatch.machine.limited_program import CallBounds, LimitedProgram, run_bounded
 
 
 def lives(pid: int) -> bool:
@@ -26,7 +26,8 @@ def until(condition: object, timeout_s: float = 10) -> None:
 
 @pytest.mark.contract
 def test_a_program_that_ends_well_says_so(tmp_path: Path) -> None:
-    ended = run_bounded(["sh", "-c", "pwd; echo $ODD"], CallBounds(10), CallContext(tmp_path, {"ODD": "word"}))
+    command, odd = ["sh", "-c", "pwd; echo $ODD"], {"ODD": "word"}
+    ended = LimitedProgram(command, CallBounds(10), folder=tmp_path, environment=odd).wait()
     assert ended.is_well and ended.said.split() == [str(tmp_path), "word"]
 
 
@@ -54,7 +55,7 @@ def test_a_beat_that_raises_ends_the_program(tmp_path: Path) -> None:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run_bounded(["sh", "-c", f"echo $$ > {tmp_path}/pid; exec sleep 60"], CallBounds(30), CallContext(tick=stop))
+        run_bounded(["sh", "-c", f"echo $$ > {tmp_path}/pid; exec sleep 60"], CallBounds(30), tick=stop)
     assert not lives(int((tmp_path / "pid").read_text()))
 
 

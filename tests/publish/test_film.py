@@ -72,7 +72,7 @@ def encode(tmp_path: Path, ffmpeg: Callable[..., ProgramEnd], monkeypatch: pytes
 
 
 def test_frames_go_to_ffmpeg(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def written(command: list[str], *_: object) -> ProgramEnd:
+    def written(command: list[str], *_: object, **__: object) -> ProgramEnd:
         Path(command[-1]).write_text(" ".join(command[1:]))
         return ProgramEnd(0, "")
 
@@ -91,7 +91,7 @@ def test_an_ffmpeg_that_fails_leaves_no_film(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ended: ProgramEnd, words: str
 ) -> None:
     with pytest.raises(OutputError, match=words):
-        encode(tmp_path, lambda *_: ended, monkeypatch)
+        encode(tmp_path, lambda *_, **__: ended, monkeypatch)
     assert not (tmp_path / "a.mp4").exists()
 
 

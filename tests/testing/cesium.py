@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from splatbatch.machine.limited_program import CallBounds, CallContext, run_bounded
+from splatbatch.machine.limited_program import CallBounds, run_bounded
 from splatbatch.publish.tool import cache_folder
 
 VERSIONS = {"cesium": "1.145.0", "gltf-validator": "2.0.0-dev.3.10"}
@@ -61,7 +61,7 @@ def installed() -> Path:
         place.mkdir(parents=True, exist_ok=True)
         (place / "package.json").write_text(json.dumps({"private": True, "dependencies": VERSIONS}))
         command = [npm, "install", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]
-        ended = run_bounded(command, CallBounds(300, 4096), CallContext(place))
+        ended = run_bounded(command, CallBounds(300, 4096), folder=place)
         if not ended.is_well:
             pytest.skip(f"CesiumJS cannot be installed: {ended.why(CallBounds(300))}")
     return place / "node_modules"
