@@ -17,7 +17,6 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -263,6 +262,7 @@ class SplatPages:
 
     def answer(self, request: Request, name: str) -> None:
         """Answer with what was asked for."""
+        from splatbatch.files import open_regular
         from splatbatch.publish.page import PACKAGE, folder_page
         from splatbatch.report.html import asset
         from splatbatch.report.viewer.viewer import viewer_script
@@ -278,8 +278,10 @@ class SplatPages:
                     request.send(f"text/{kind}; charset=utf-8", asset(name, PACKAGE))
                 case "splat.ply":
                     self._send_splat(request)
-                case _ if name in self._photos:
-                    _send_file(request, self._photos[name])
+                case _ if photo := self._photos.get(name):
+                    with open_regular(photo) as file:
+                        request.begin(mimetypes.guess_type(photo.name)[0] or "image/jpeg", photo.stat().st_size)
+                        shutil.copyfileobj(file, request.wfile)
                 case _:
                     request.say(http.HTTPStatus.NOT_FOUND, "There is no such file.\n")
         except (SplatbatchError, OSError, ValueError):
@@ -290,11 +292,3 @@ class SplatPages:
         request.begin("application/octet-stream", size)
         for piece in pieces:
             request.wfile.write(piece)
-
-
-def _send_file(request: Request, path: Path) -> None:
-    from splatbatch.files import open_regular
-
-    with open_regular(path) as file:
-        request.begin(mimetypes.guess_type(path.name)[0] or "image/jpeg", path.stat().st_size)
-        shutil.copyfileobj(file, request.wfile)

@@ -10,20 +10,13 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from splatbatch.config.section import SPAN, Section, as_list
 
-OF_SLURM = (
-    "array",
-    "comment",
-    "job-name",
-    "output",
-    "error",
-    "parsable",
-    "signal",
-    "test-only",
-    "time",
-    "wrap",
-    "wait",
-)
-"""Options of sbatch that we set, or that would keep it from saying what we wait for."""
+OF_SLURM = {
+    **dict.fromkeys(
+        ("comment", "job-name", "output", "error", "parsable", "signal", "test-only", "wrap", "wait"), "it is set by us"
+    ),
+    **{"time": "worker_time says how long", "array": "workers says how many"},
+}
+"""Options of sbatch that we set, or that would keep it from saying what we wait for; each with the reason."""
 SHORT_OF_SLURM = {"a": "array", "J": "job-name", "o": "output", "e": "error", "t": "time", "W": "wait"}
 
 
@@ -40,10 +33,7 @@ def _as_options(given: Any) -> Any:
             else SHORT_OF_SLURM.get(word[1:2] * word.startswith("-"))
         )
         if name in OF_SLURM:
-            instead = {"time": "worker_time says how long", "array": "workers says how many"}.get(
-                name, "it is set by us"
-            )
-            raise ValueError(f"{word}: {instead}")
+            raise ValueError(f"{word}: {OF_SLURM[name]}")
     return words
 
 

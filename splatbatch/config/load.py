@@ -166,8 +166,7 @@ def load(path: Path, text: str | None = None) -> Config:
 
 def placed(path: Path, message: str) -> str:
     """Return what is wrong with settings of a YAML, a line each as "scene.masks: …", with file and line before it."""
-    source = YamlSource.read(path)
-    return "\n  ".join(f"{source.place(line)}{line}" for line in message.split("\n  "))
+    return "\n  ".join(map(YamlSource.read(path).placed, message.split("\n  ")))
 
 
 def to_yaml(section: Section) -> str:

@@ -65,10 +65,10 @@ class YamlSource:
         """Return the line of a key, or of what it would stand in; 0 where lines are unknown."""
         return next((self.lines[keys[:end]] for end in range(len(keys), 0, -1) if keys[:end] in self.lines), 0)
 
-    def place(self, words: str) -> str:
-        """Return "FILE:12: " for words that begin with a key of the file, as "scene.masks: …"; else nothing."""
+    def placed(self, words: str) -> str:
+        """Return words that begin with a key of the file, as "scene.masks: …", with "FILE:12: " before them."""
         key = tuple(words.partition(":")[0].split(".", 1))
-        return f"{self.name}:{self.lines[key]}: " if key in self.lines else ""
+        return f"{self.name}:{self.lines[key]}: {words}" if key in self.lines else words
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
