@@ -87,7 +87,8 @@ def damaged(work: StageAttempt, names: list[str]) -> dict[str, str]:
     """Return the photographs that cannot be decoded whole, and why: COLMAP takes what is missing for grey."""
     paths = {str(work.images / name): name for name in names}
     again = "copy the photograph again; the original may be whole"
-    return {paths[one.path]: f"cannot be read: {one.what}: {again}" for one in undecodable(paths, work.threads)}
+    faults = undecodable(paths, work.threads)
+    return {paths[path]: f"cannot be read: {what}: {again}" for path, what in faults.items()}
 
 
 def look(work: StageAttempt, name: str) -> dict[str, float]:

@@ -142,14 +142,8 @@ def apply(cut: ExportOptions, gaussians: ply.Gaussians) -> ply.Gaussians:
     if not kept.any():
         raise ValueError(f"no Gaussian has an opacity of {cut.min_opacity:g}")
     num_rest = gaussians.shN.shape[1] if cut.sh_degree is None else ply.num_coefficients(cut.sh_degree)
-    return ply.Gaussians(
-        means=gaussians.means[kept],
-        scales=gaussians.scales[kept],
-        quats=gaussians.quats[kept],
-        opacities=gaussians.opacities[kept],
-        sh0=gaussians.sh0[kept],
-        shN=gaussians.shN[kept, :num_rest],
-    )
+    left = {name: rows[kept] for name, rows in vars(gaussians).items()}
+    return ply.Gaussians(**left | {"shN": left["shN"][:, :num_rest]})
 
 
 def check_place(target: Path, product: Path, output: Path, *, is_forced: bool) -> None:

@@ -171,8 +171,8 @@ def test_undecodable_names_the_files_in_their_order(scene: MadeScene) -> None:
     paths = [scene.photographs / image.name for image in scene.images]
     paths[4].write_bytes(b"no photograph")
     paths[1].unlink()
-    assert [fault.path for fault in undecodable([*paths, paths[4]])] == [str(paths[1]), str(paths[4])]
-    assert undecodable([]) == ()
+    assert [*undecodable([*paths, paths[4]])] == [str(paths[1]), str(paths[4])]
+    assert undecodable([]) == {}
 
 
 def test_a_patch_with_images_2_alone_is_planned_at_their_size(scene: MadeScene) -> None:

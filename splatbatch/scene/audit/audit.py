@@ -377,7 +377,7 @@ def _folder_problem(folder: Path) -> str:
 def decoded_too(audit: Audit, patches: Sequence[Patch], rules: TrainerRules) -> Audit:
     """Return the audit with the photographs and masks that cannot be decoded; a shared file is read once."""
     files = {patch.name: _files(patch) for patch in patches}
-    faults = {fault.path: fault.what for fault in undecodable(path for group in files.values() for path in group)}
+    faults = undecodable(path for group in files.values() for path in group)
     known = {(finding.patch, finding.subject) for finding in audit.findings if finding.kind in _KNOWN}
     found = []
     for name, group in files.items():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from splatbatch.scene.colmap.files import ModelError
-from splatbatch.scene.colmap.reconstruction import Reconstruction, read_points2d, read_reconstruction, walk_points2d
+from splatbatch.scene.colmap.reconstruction import Reconstruction, read_points2d, read_reconstruction
 from splatbatch.scene.colmap.types import (
-    NO_POINT3D,
     NONE,
     Camera,
     Floats,
@@ -157,37 +156,3 @@ def _centers(images: Sequence[Image]) -> Floats:
     centers = centers_of(images)
     centers[~np.isfinite(centers).all(axis=1)] = np.nan  # infinity would spoil what it is multiplied with
     return centers
-
-
-@dataclass(frozen=True, eq=False)
-class KeypointSample:
-    """Keypoints of one image: some that have a 3D point, and some of all."""
-
-    image_id: int
-    xy: Floats  # [n, 2]
-    point3d_ids: Ids  # [n]
-    reach: Floats  # [m, 2], with a point or without
-
-
-@dataclass(frozen=True)
-class SampleSizes:
-    """How many keypoints of each image are taken."""
-
-    observed: int
-    reach: int
-
-
-def sample_keypoints(
-    sparse: Path, sizes: SampleSizes, wanted: Collection[int] | None = None
-) -> Iterator[KeypointSample]:
-    """Yield a sample of the keypoints of each image, or of the wanted ones.
-
-    Raises:
-        ModelError: images.bin (or .txt) is missing, unreadable, cut or garbage.
-    """
-    for image_id, seen in walk_points2d(sparse, wanted):
-        xy, ids = seen.xy, seen.point3d_ids
-        observed = np.flatnonzero(ids != np.uint64(NO_POINT3D))
-        if len(observed) > sizes.observed:
-            observed = observed[np.arange(sizes.observed) * len(observed) // sizes.observed]
-        yield KeypointSample(image_id, xy[observed], ids[observed], xy[:: len(xy) // sizes.reach or 1].copy())

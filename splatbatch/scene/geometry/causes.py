@@ -79,11 +79,8 @@ def _of_camera(survey: GeometrySurvey, number: int, rows: Ints, share: float = 1
     """Return what explains images of one camera by its K, its lens or its being another."""
     group = _group(survey, number, rows, share)
     # a whole camera was exchanged only if the other is wrong, too; else its K is
-    others = [other for other, its in _by_camera(survey.views, survey.views.obs()) if other != number]
-    if share == 1:
-        everyone = dict(_by_camera(survey.views, survey.views.obs()))
-        others = [other for other in others if _is_bad(survey.views, everyone[other])]
-    others = others[:_MOST_CAMERAS]
+    everyone = [(other, its) for other, its in _by_camera(survey.views, survey.views.obs()) if other != number]
+    others = [other for other, its in everyone if share < 1 or _is_bad(survey.views, its)][:_MOST_CAMERAS]
     candidates = chain(
         hypotheses.other_cameras(group.views, number, others),
         hypotheses.refitted(group),

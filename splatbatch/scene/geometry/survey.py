@@ -14,14 +14,22 @@ from typing import Literal
 
 import numpy as np
 
-from splatbatch.scene.colmap.indexed_model import Ids, KeypointSample, SampleSizes, sample_keypoints
-from splatbatch.scene.colmap.reconstruction import Reconstruction
-from splatbatch.scene.colmap.types import NONE, Camera, Floats, Image, Ints, Mask, places_in, rotations_of, starts_of
+from splatbatch.scene.colmap.reconstruction import Reconstruction, walk_points2d
+from splatbatch.scene.colmap.types import (
+    NO_POINT3D,
+    NONE,
+    Camera,
+    Floats,
+    Image,
+    Ints,
+    Mask,
+    places_in,
+    rotations_of,
+    starts_of,
+)
 from splatbatch.scene.geometry import limits
 from splatbatch.scene.photos.sizes import NearSize, SameSize, ScaledSize, Size, relate, size_text
 from splatbatch.scene.reprojection import project
-
-_SIZES = SampleSizes(limits.OBSERVATIONS_PER_IMAGE, limits.EXTENT_PER_IMAGE)
 
 
 @dataclass(frozen=True, eq=False)
@@ -234,30 +242,26 @@ def survey(model: Reconstruction, most_images: int | None = None) -> GeometrySur
     """
     images = _some(model.images, most_images)
     of_id = {image.id: index for index, image in enumerate(images)}
-    # programs that have no keypoints write the same one again and again
-    samples = [
-        sample for sample in sample_keypoints(model.folder, _SIZES, of_id) if (sample.reach != sample.reach[:1]).any()
-    ]
-    order = np.argsort(model.points.ids)
-    places, rows, xy = _placed(samples, model.points.ids[order], of_id)
-    points = model.points.xyz[order]
-    translations = np.array([image.translation for image in images], dtype=np.float64).reshape(-1, 3)
-    views = TrackObservations(
-        images, model.cameras, rotations_of(images), translations, rows, points[places], xy, places, points
-    )
-    return GeometrySurvey(views, {sample.image_id: sample.reach for sample in samples})
-
-
-def _placed(samples: list[KeypointSample], ids: Ids, of_id: dict[int, int]) -> tuple[Ints, Ints, Floats]:
-    """Return the point, the image and the keypoint of every observation whose point is in the model."""
-    seen = np.concatenate([np.zeros(0, np.uint64), *(sample.point3d_ids for sample in samples)])
-    xy = np.concatenate([np.zeros((0, 2)), *(sample.xy for sample in samples)])
-    counts = [len(sample.point3d_ids) for sample in samples]
-    rows = np.repeat(np.array([of_id[sample.image_id] for sample in samples], dtype=np.int64), counts)
-    places = places_in(ids, seen)
+    reach, named = dict[int, Floats](), [np.zeros(0, np.uint64)]
+    rows, pixels = [np.zeros(0, np.int64)], [np.zeros((0, 2))]
+    for image_id, seen in walk_points2d(model.folder, of_id):
+        sample = seen.xy[:: len(seen.xy) // limits.EXTENT_PER_IMAGE or 1].copy()
+        if (sample != sample[:1]).any():  # programs that have no keypoints write the same one again and again
+            reach[image_id] = sample
+            observed = np.flatnonzero(seen.point3d_ids != np.uint64(NO_POINT3D))
+            if len(observed) > (most := limits.OBSERVATIONS_PER_IMAGE):
+                observed = observed[np.arange(most) * len(observed) // most]
+            named.append(seen.point3d_ids[observed])
+            rows.append(np.full(len(observed), of_id[image_id]))
+            pixels.append(seen.xy[observed])
+    order, xy = np.argsort(model.points.ids), np.concatenate(pixels)
+    places = places_in(model.points.ids[order], np.concatenate(named))
     with np.errstate(invalid="ignore"):
         is_known = (places != NONE) & (np.abs(xy) < limits.LONGEST_PX).all(axis=1)
-    return places[is_known], rows[is_known], xy[is_known]
+    places, points = places[is_known], model.points.xyz[order]
+    translations = np.array([image.translation for image in images], dtype=np.float64).reshape(-1, 3)
+    known = np.concatenate(rows)[is_known], points[places], xy[is_known], places, points
+    return GeometrySurvey(TrackObservations(images, model.cameras, rotations_of(images), translations, *known), reach)
 
 
 def _some(images: tuple[Image, ...], most: int | None) -> tuple[Image, ...]:

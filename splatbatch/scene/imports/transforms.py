@@ -114,15 +114,13 @@ class Intrinsics:
         """Return what is written under a key: in the frame, else at the top."""
         return self._frame[key] if key in self._frame else self._top.get(key)
 
-    def number(self, *keys: str) -> float | None:
-        """Return the number under the first key that is written; None where none is; no number is a mistake."""
-        for key in keys:
-            if key in self._frame or key in self._top:
-                value = number(self.get(key))
-                if value is None:
-                    self.fault(f"{key} {spelt(self.get(key))} {why_no_number(self.get(key))}", f"Correct {key}.")
-                return value
-        return None
+    def number(self, key: str) -> float | None:
+        """Return the number under a key; None where there is none; what is no number is a mistake."""
+        if key not in self._frame and key not in self._top:
+            return None
+        if (value := number(self.get(key))) is None:
+            self.fault(f"{key} {spelt(self.get(key))} {why_no_number(self.get(key))}", f"Correct {key}.")
+        return value
 
     def fault(self, what: str, remedy: str) -> None:
         """Note a mistake about this lens; those of keys at the top are noted once."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import chain
@@ -20,16 +20,8 @@ _AT_ONCE = 16  # files per task
 Greys = NDArray[np.uint8]
 
 
-@dataclass(frozen=True)
-class Undecodable:
-    """A photograph whose pixels cannot be decoded, and why."""
-
-    path: str
-    what: str
-
-
-def undecodable(photographs: Iterable[str | Path], threads: int | None = None) -> tuple[Undecodable, ...]:
-    """Return the photographs that cannot be decoded, in their order.
+def undecodable(photographs: Iterable[str | Path], threads: int | None = None) -> dict[str, str]:
+    """Return the photographs that cannot be decoded, in their order, and why.
 
     Pillow lets go of the interpreter's lock while it decodes, so that threads use all cores: 10 to 20 ms per
     megapixel of JPEG and core. A file that is not there counts, too.
@@ -41,13 +33,8 @@ def undecodable(photographs: Iterable[str | Path], threads: int | None = None) -
     paths = list(dict.fromkeys(map(str, photographs)))
     chunks = [paths[start : start + _AT_ONCE] for start in range(0, len(paths), _AT_ONCE)]
     with ThreadPoolExecutor(threads or os.cpu_count() or 1, thread_name_prefix="decoding") as pool:
-        return tuple(chain.from_iterable(pool.map(lambda chunk: list(_faults(chunk)), chunks)))
-
-
-def _faults(paths: list[str]) -> Iterator[Undecodable]:
-    for path in paths:
-        if what := decode_problem(Path(path)):
-            yield Undecodable(path, what)
+        problems = pool.map(lambda chunk: [decode_problem(Path(path)) for path in chunk], chunks)
+        return {path: what for path, what in zip(paths, chain.from_iterable(problems), strict=True) if what}
 
 
 @dataclass(frozen=True)
