@@ -74,9 +74,9 @@ def survey(images: Path, wanted: ReconstructionOptions) -> ReconstructionPlan:
     headers = [one for one in found if isinstance(one, PhotographHeader)]
     left_out |= {name: one for name, one in zip(names, found, strict=True) if isinstance(one, str)}
     if len(headers) < 3:
-        raise SceneError(
-            _too_few(images, len(headers), left_out, said), "At least three photographs that overlap are needed."
-        )
+        why = list_some([*(f"{name}: {one}" for name, one in sorted(left_out.items())), *said], 2, "; ")
+        few = f"{images}: {plural(len(headers), 'photograph')} that can be used"
+        raise SceneError(f"{few}; {why}" if why else few, "At least three photographs that overlap are needed.")
     _see_rig(wanted.rig, headers)
     places, notes = checked_places([one.place for one in headers], [one.name for one in headers])
     cameras, numbers = _cameras(headers, wanted)
@@ -144,11 +144,6 @@ def _why_not(name: str) -> str:
     if suffix in PHOTOGRAPHS and name.encode(errors="ignore").decode() != name:
         return "its name is no UTF-8: rename it"
     return ""
-
-
-def _too_few(images: Path, num: int, left_out: dict[str, str], notes: list[str]) -> str:
-    said = list_some([*(f"{name}: {why}" for name, why in sorted(left_out.items())), *notes], 2, "; ")
-    return f"{images}: {plural(num, 'photograph')} that can be used" + (f"; {said}" if said else "")
 
 
 def _read(images: Path, name: str, facts: FileFacts) -> PhotographHeader | str:

@@ -13,6 +13,7 @@ import numpy as np
 from splatbatch.reconstruction.facts import MOST_NAMED, GpsFit, OtherComponent, ReconstructionRecord, RegisteredImage
 from splatbatch.reconstruction.matching import readable, two_views
 from splatbatch.reconstruction.stage import DATABASE, StageAttempt
+from splatbatch.scene.colmap.types import triple
 from splatbatch.text import list_some
 
 if TYPE_CHECKING:
@@ -157,10 +158,10 @@ def _placed(work: StageAttempt, best: pycolmap.Reconstruction, found: Georeferen
     residuals = iter(found.residuals if found else ())
     for one in images:
         seen = [errors[each.point3D_id] for each in one.points2D if each.has_point3D()]
-        x, y, z = (round(float(each), 3) for each in one.projection_center())
+        place = triple(round(float(each), 3) for each in one.projection_center())
         away = next(residuals) if found and one.name in placed else None
         gps_m = None if away is None else round(float(np.hypot(*away[:2])), 2)
-        yield RegisteredImage(one.name, (x, y, z), round(float(np.mean(seen)), 3) if seen else None, gps_m)
+        yield RegisteredImage(one.name, place, round(float(np.mean(seen)), 3) if seen else None, gps_m)
 
 
 def _gps(found: Georeference | None) -> GpsFit | None:

@@ -218,7 +218,10 @@ def plan_model(patch: Patch, cameras: list[int], how: How, reasons: list[str]) -
     model = read_reconstruction(patch.sparse)
     if not cameras:
         return CameraFixPlan(patch, model, (), {})
-    found, sizes = survey(model), _sizes(patch, model)
+    paths = paths_of(patch.images, (image.name for image in model.images))
+    read = sizes_of(paths.values())
+    sizes = {image.id: read[path] for image in model.images if (path := paths.get(image.name)) in read}
+    found = survey(model)
     groups = [group for number in cameras for group in _groups(found, number, sizes, reasons)]
     chosen = [(choose_change(found, rows, size, how), rows) for size, rows in groups]
     reasons += [f"{patch.name}: {one.what} → {one.remedy}" for one, _ in chosen if isinstance(one, FixRefusal)]
@@ -234,13 +237,6 @@ def plan_model(patch: Patch, cameras: list[int], how: How, reasons: list[str]) -
             changes.append(own)
             of_image |= {found.views.images[row].id: own for row in rows}
     return CameraFixPlan(patch, model, tuple(changes), of_image)
-
-
-def _sizes(patch: Patch, model: Reconstruction) -> dict[int, Size]:
-    """Return the sizes of the photographs that can be read, by image id."""
-    paths = paths_of(patch.images, (image.name for image in model.images))
-    sizes = sizes_of(paths.values())
-    return {image.id: sizes[path] for image in model.images if (path := paths.get(image.name)) in sizes}
 
 
 def _groups(found: GeometrySurvey, camera_id: int, sizes: Mapping[int, Size], reasons: list[str]) -> _Groups:
@@ -336,14 +332,13 @@ def _centre_missed_by(compared: MatchContext, reach_px: Floats) -> tuple[int, in
     best, start = (0, 0), _toned(seen, (0, 0))
     for step in _STEPS_PX:
         reach = np.minimum(reach_px, _MOST_PX) if step == _STEPS_PX[0] else np.array([step, step])
-        across, down = (_places(int(reach[axis]), step, best[axis]) for axis in (0, 1))
+        across, down = (
+            range(best[axis] - int(reach[axis]) // step * step, best[axis] + int(reach[axis]) + 1, step)
+            for axis in (0, 1)
+        )
         best = max(product(across, down), key=lambda offset: _toned(seen, offset))
     is_better = _toned(seen, best) >= max(_AS_TONED, start + _MORE_TONED)
     return best if is_better and best != (0, 0) else None
-
-
-def _places(reach: int, step: int, middle: int) -> list[int]:
-    return [middle + place for place in range(-(reach // step) * step, reach + 1, step)]
 
 
 def _toned(seen: Sequence[tuple[Floats, Greys, Floats]], offset: tuple[int, int]) -> float:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from splatbatch.config import NO_OFFSET, Offset
 from splatbatch.scene.colmap.copies import moved, write_moved
 from splatbatch.scene.colmap.reconstruction import Reconstruction
-from splatbatch.scene.colmap.types import Floats, Image, centers_of, finite
+from splatbatch.scene.colmap.types import Floats, Image, centers_of, finite, triple
 
 FINEST = 100
 """Steps of float32 that the distance between neighbouring points should have at least."""
@@ -54,7 +54,7 @@ class ModelExtent:
 
     def middle(self) -> Offset:
         """Return the middle of its box, in whole units."""
-        return _as_offset(np.round(np.add(self.low, self.high) / 2) + 0.0)  # no -0
+        return triple(np.round(np.add(self.low, self.high) / 2) + 0.0)  # no -0
 
     def _outgrows(self, offset: Offset, spacing: float) -> bool:
         half = max(np.subtract(self.high, self.low)) / 2
@@ -74,7 +74,7 @@ def span_between(points: Floats, centers: Floats) -> ModelExtent | None:
     cut = np.percentile(points, TAILS, axis=0) if len(points) else centers
     places = np.concatenate([cut, centers])
     low, high = places.min(axis=0), places.max(axis=0)
-    span = ModelExtent(_as_offset(low), _as_offset(high))
+    span = ModelExtent(triple(low), triple(high))
     if _reach(span, NO_OFFSET) <= FAR * float((high - low).max()) / 2:
         return span
     return replace(span, spacing=_median_distance(points))
@@ -86,7 +86,7 @@ def offset_for(spans: Collection[ModelExtent]) -> Offset:
         return NO_OFFSET
     low = np.min([span.low for span in spans], axis=0)
     high = np.max([span.high for span in spans], axis=0)
-    return ModelExtent(_as_offset(low), _as_offset(high)).middle()
+    return ModelExtent(triple(low), triple(high)).middle()
 
 
 def shared_offset(spans: Mapping[str, ModelExtent], kept: Offset | None = None) -> tuple[Offset, tuple[str, ...]]:
@@ -103,7 +103,7 @@ def shared_offset(spans: Mapping[str, ModelExtent], kept: Offset | None = None) 
         return whole, ()
     middles = np.array([span.middle() for span in spans.values()])
     center = middles[np.argmin(np.linalg.norm(middles - np.median(middles, axis=0), axis=1))]
-    places = [*([] if kept is None else [kept]), _as_offset(center)]
+    places = [*([] if kept is None else [kept]), triple(center)]
     groups = ((place, [name for name in spans if not spans[name].is_coarse(place)]) for place in places)
     place, near = next(group for group in groups if group[1])
     middle = offset_for([spans[name] for name in near])
@@ -152,8 +152,3 @@ def _median_distance(points: Floats) -> float | None:
     near, _ = tree.query(sample - points.mean(axis=0), k=2)
     apart: NDArray[np.float64] = near[:, 1][near[:, 1] > 0]
     return float(np.median(apart)) if len(apart) else None
-
-
-def _as_offset(values: Floats) -> Offset:
-    x, y, z = (float(value) for value in values)
-    return (x, y, z)

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial import Delaunay, QhullError, cKDTree
 
-from splatbatch.scene.colmap.types import Camera, Floats, Image, Mask
+from splatbatch.scene.colmap.types import Camera, Floats, Image, Mask, triple
 from splatbatch.text import plural
 
 FEW = 3
@@ -491,8 +491,7 @@ def _corners(cell: WeakRegion, up: Floats) -> Floats:
 
 
 def _rounded(place: Floats, digits: int = 4) -> tuple[float, float, float]:
-    x, y, z = (round(float(one), digits) for one in place)
-    return x, y, z
+    return triple(round(float(one), digits) for one in place)
 
 
 def _add(parent: ElementTree.Element, fields: Mapping[str, object]) -> None:

@@ -18,8 +18,9 @@ from typing import BinaryIO
 import numpy as np
 import numpy.typing as npt
 
+from splatbatch.config import NO_OFFSET
 from splatbatch.files import open_regular, write_whole
-from splatbatch.scene.colmap.types import from_quats
+from splatbatch.scene.colmap.types import from_quats, triple
 
 FloatArray = npt.NDArray[np.float32]
 MOST_HEADER_BYTES = 65536
@@ -244,10 +245,9 @@ def _offset(text: str) -> tuple[float, float, float]:
     """Return what the header says was taken off; nothing where that is no number."""
     said = _OFFSET.search(text)
     try:
-        x, y, z = (float(one) for one in said.groups()) if said else (0.0, 0.0, 0.0)
+        return triple(map(float, said.groups())) if said else NO_OFFSET
     except ValueError:
-        return (0.0, 0.0, 0.0)
-    return (x, y, z)
+        return NO_OFFSET
 
 
 def _count(element: list[str]) -> int:

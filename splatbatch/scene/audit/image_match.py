@@ -148,7 +148,8 @@ class ImageMatchFindings:
             return mixed
         if chosen is None and (moved := self._field_of(rows)):
             return self._note_field(rows, moved)
-        seen = f"{self._counted(rows)} nothing of the points of their images (correlation {self._median(rows):.2f})"
+        usual = float(np.median([self._values[row] for row in rows]))
+        seen = f"{self._counted(rows)} nothing of the points of their images (correlation {usual:.2f})"
         if chosen is None:
             fits = "turned, mirrored, shifted or of another folder they fit no better: another scene's, or model's"
             return self.scribe.note("other_pictures", self._subject(rows), f"{seen}; {fits}", _OTHER)
@@ -179,7 +180,8 @@ class ImageMatchFindings:
     def _of_one(self, row: int) -> AuditFinding:
         """Return what a photograph is that shows nothing of its points where others do."""
         name, seen = self._name(row), f"shows nothing of its points (correlation {self._values[row]:.2f}), others do"
-        partners = sorted((self._bad | self._beside(row)) - {row})
+        beside = {row + step for step in (-2, -1, 1, 2) if row + step in self.compared.paths}
+        partners = sorted((self._bad | beside) - {row})
         others = [relabelings.of_image(self.compared, other) for other in partners]
         if chosen := self._best([row], others):
             partner = partners[others.index(chosen[0])]
@@ -195,9 +197,6 @@ class ImageMatchFindings:
             return self._note_field({row}, moved)
         message = f"{seen}: another photograph, or one with something before the lens"
         return self.scribe.note("other_content", name, message, "Look at it; copy it again from where COLMAP saw it.")
-
-    def _beside(self, row: int) -> set[int]:
-        return {row + step for step in (-2, -1, 1, 2) if row + step in self.compared.paths}
 
     def _field_of(self, rows: set[int]) -> DisplacementField | None:
         """Return by what photographs are displaced that show their points then."""
@@ -319,9 +318,6 @@ class ImageMatchFindings:
         view = self.compared.view(min(rows))
         assert view is not None  # noqa: S101 - it was compared
         return view
-
-    def _median(self, rows: Collection[int]) -> float:
-        return float(np.median([self._values[row] for row in rows]))
 
     def _counted(self, rows: Collection[int]) -> str:
         return f"{len(rows)} of {plural(len(self._values), 'photograph')} looked at show"

@@ -38,7 +38,17 @@ from splatbatch.scene.colmap.binary import ELEMENT, KEYPOINT, POINT, walk_images
 from splatbatch.scene.colmap.files import choose_format, opened
 from splatbatch.scene.colmap.indexed_model import IndexedModel
 from splatbatch.scene.colmap.rigs import Rigs, frames_bytes, rigs_bytes
-from splatbatch.scene.colmap.types import CAMERA_MODELS, NO_POINT3D, NONE, Camera, Floats, Image, Mask, elements_of
+from splatbatch.scene.colmap.types import (
+    CAMERA_MODELS,
+    NO_POINT3D,
+    NONE,
+    Camera,
+    Floats,
+    Image,
+    Mask,
+    elements_of,
+    triple,
+)
 
 _COUNT = struct.Struct("<Q")
 _AT_ONCE = 1 << 16  # points
@@ -324,8 +334,7 @@ def _placed(by: Floats, image: Image, record: bytearray, keypoints_at: int) -> N
 
 def moved(image: Image, by: Floats) -> tuple[float, float, float]:
     """Return the translation of an image whose camera was moved: x_camera = R (x - by) + (t + R by) for points x."""
-    x, y, z = np.array(image.translation) - image.rotation() @ by
-    return (float(x), float(y), float(z))
+    return triple(np.array(image.translation) - image.rotation() @ by)
 
 
 def _binary_points(path: Path, by: Floats) -> Iterator[bytes]:

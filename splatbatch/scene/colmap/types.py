@@ -174,6 +174,12 @@ def rotations_of(images: Iterable[Image]) -> Floats:
     return from_quats(np.array([image.quat for image in images], dtype=np.float64).reshape(-1, 4))
 
 
+def triple(values: Iterable[float]) -> tuple[float, float, float]:
+    """Return three numbers as Python has them."""
+    x, y, z = map(float, values)
+    return x, y, z
+
+
 def finite(rows: Floats) -> Floats:
     """Return the rows, or numbers, that are finite throughout."""
     return rows[np.isfinite(rows) if rows.ndim == 1 else np.logical_and.reduce(np.isfinite(rows), axis=1)]

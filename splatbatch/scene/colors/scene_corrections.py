@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from splatbatch.errors import SceneError
-from splatbatch.scene.colmap.types import Floats, Ints
+from splatbatch.scene.colmap.types import Floats, Ints, triple
 from splatbatch.scene.colors.correction import ColorCorrection
 from splatbatch.scene.colors.normalised_copies import middle
 from splatbatch.scene.colors.observations import (
@@ -212,15 +212,13 @@ def _by_group(linked: LinkedObservations) -> Solution:
 
 
 def _tone(found: Solution, number: int, camera: int) -> ColorCorrection:
-    red, green, blue = (float(one) for one in np.exp(found.gains[number]))
     right, down = (float(one) for one in found.tilts[number]) if len(found.tilts) else (0.0, 0.0)
-    tone = ColorCorrection((red, green, blue), _coefficients(found.vignetting[camera]), (right, down))
+    tone = ColorCorrection(triple(np.exp(found.gains[number])), _coefficients(found.vignetting[camera]), (right, down))
     if not (found.fields.any() and found.fields[number].any()):
         return tone
     tint = found.tints[number] if len(found.tints) else np.ones(3)
-    r, g, b = (round(float(one), FIELD_DIGITS) for one in tint)
     own = tuple(round(float(one), FIELD_DIGITS) for one in found.fields[number])
-    return replace(tone, shading_grid=own, shading_color=(r, g, b))
+    return replace(tone, shading_grid=own, shading_color=triple(round(float(one), FIELD_DIGITS) for one in tint))
 
 
 def _coefficients(values: Floats) -> tuple[float, ...]:

@@ -240,7 +240,9 @@ def survey(model: Reconstruction, most_images: int | None = None) -> GeometrySur
     Raises:
         ModelError: the keypoints cannot be read.
     """
-    images = _some(model.images, most_images)
+    images = model.images
+    if most_images is not None and len(images) > most_images:
+        images = tuple(images[at] for at in np.linspace(0, len(images) - 1, most_images).astype(int))
     of_id = {image.id: index for index, image in enumerate(images)}
     reach, named = dict[int, Floats](), [np.zeros(0, np.uint64)]
     rows, pixels = [np.zeros(0, np.int64)], [np.zeros((0, 2))]
@@ -262,12 +264,6 @@ def survey(model: Reconstruction, most_images: int | None = None) -> GeometrySur
     translations = np.array([image.translation for image in images], dtype=np.float64).reshape(-1, 3)
     known = np.concatenate(rows)[is_known], points[places], xy[is_known], places, points
     return GeometrySurvey(TrackObservations(images, model.cameras, rotations_of(images), translations, *known), reach)
-
-
-def _some(images: tuple[Image, ...], most: int | None) -> tuple[Image, ...]:
-    if most is None or len(images) <= most:
-        return images
-    return tuple(images[index] for index in np.linspace(0, len(images) - 1, most).astype(int))
 
 
 def by_camera(images: Sequence[Image]) -> dict[int, list[Image]]:

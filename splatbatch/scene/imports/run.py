@@ -13,6 +13,7 @@ from splatbatch.config import Offset, near, no_such
 from splatbatch.errors import ConfigError, OutputError, SceneError
 from splatbatch.files import path_beside
 from splatbatch.scene.formats import head_of, seen_at
+from splatbatch.scene.frame import offset_for, span_between
 from splatbatch.scene.imports import colmap_export as exports
 from splatbatch.scene.imports import metashape, transforms, write
 from splatbatch.scene.imports.agreement import check_poses, triangulated
@@ -197,8 +198,10 @@ def _written(
         model = write.posed_model([replace(shot, keypoints=None) for shot in shots])
         log.leave_out("points: the source has none, and none were looked for; nothing can be trained without")
     log.stop()
-    write.write_model(model, folder)
+    (folder / write.MODEL).mkdir(parents=True)
+    model.write_binary(folder / write.MODEL)
     points = np.array([point.xyz for point in model.points3D.values()]).reshape(-1, 3)
-    offset = write.offset_of(capture.shots, points)
+    span = span_between(points, np.array([shot.center for shot in capture.shots]).reshape(-1, 3))
+    offset = offset_for([span] if span else [])
     write.write_record(source, capture, log, offset, folder)
     return ImportResult(capture, log, len(points), offset, write.held_out(capture.shots))

@@ -492,12 +492,14 @@ class FrameReader:
         if len(candidates) == 1:
             return candidates[0]
         if candidates:
-            names = ", ".join(sorted(path.name for path in candidates))
-            self._log.mistake(place, f"may be {names}", "Write file_path with the suffix of the right file.")
+            several = ", ".join(sorted(path.name for path in candidates))
+            self._log.mistake(place, f"may be {several}", "Write file_path with the suffix of the right file.")
         elif self._skips:
             self.missing.append(written)
         else:
-            similar = self._similar(document.folder / _plain(written))
+            path = document.folder / _plain(written)
+            names = sorted(self._folders.names(str(path.parent)) or ())
+            similar = next((name for name in names if PurePosixPath(name).stem == path.stem), "")
             what = f"no such photograph{f'; there is {similar}' if similar else ''}"
             remedy = (
                 "Put the photographs where file_path says, name their folder with --images, or leave such poses out "
@@ -524,10 +526,6 @@ class FrameReader:
             return [path]
         known = [name for name in names if PurePosixPath(name).stem == path.name]
         return [path.with_name(name) for name in known if PurePosixPath(name).suffix.lower() in PHOTOGRAPHS]
-
-    def _similar(self, path: Path) -> str:
-        names = self._folders.names(str(path.parent)) or frozenset()
-        return next((name for name in sorted(names) if PurePosixPath(name).stem == path.stem), "")
 
     def _beside(self, document: TransformsFile, keys: Mapping[str, Any], key: str, place: str) -> Path | None:
         written = keys.get(key)

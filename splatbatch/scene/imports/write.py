@@ -9,11 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from splatbatch.config import NO_OFFSET, Offset
+from splatbatch.config import Offset
 from splatbatch.files import write_json, write_text
 from splatbatch.scene.colmap.files import load_pycolmap
-from splatbatch.scene.colmap.types import NO_POINT3D, NONE, Camera, Floats, places_in, starts_of
-from splatbatch.scene.frame import offset_for, span_between
+from splatbatch.scene.colmap.types import NO_POINT3D, NONE, Camera, places_in, starts_of
 from splatbatch.scene.imports.capture import ImportLog, PointCloud, PosedPhoto, SourceCapture
 from splatbatch.scene.photos.folders import see_name
 
@@ -94,18 +93,6 @@ def _tracks(shots: Sequence[PosedPhoto], cloud: PointCloud) -> tuple[list[int], 
     by_point = np.argsort(points, kind="stable")
     starts = starts_of(np.bincount(points, minlength=len(cloud.xyz)))
     return images[by_point].tolist(), places[by_point].tolist(), starts.tolist()
-
-
-def write_model(model: Any, folder: Path) -> None:
-    """Write a model below a folder, as sparse/0."""
-    (folder / MODEL).mkdir(parents=True)
-    model.write_binary(folder / MODEL)
-
-
-def offset_of(shots: Sequence[PosedPhoto], points: Floats) -> Offset:
-    """Return the offset that a batch of this scene takes off, in whole units: none where float32 is fine enough."""
-    span = span_between(points, np.array([shot.center for shot in shots]).reshape(-1, 3))
-    return offset_for([span]) if span else NO_OFFSET
 
 
 def held_out(shots: Sequence[PosedPhoto]) -> list[str]:

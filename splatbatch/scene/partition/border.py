@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from splatbatch.scene.colmap.reconstruction import Reconstruction
+from splatbatch.scene.colmap.types import triple
 from splatbatch.scene.partition.boxes import Box, Corner, box_between, open_sides
 from splatbatch.scene.partition.record import Axes, Core, Partition
 
@@ -63,7 +64,7 @@ class Border:
         """Return what `to_record` wrote; None for an empty record."""
         if not record:
             return None
-        x, y, z = ((float(one[0]), float(one[1]), float(one[2])) for one in record["axes"])
+        x, y, z = map(triple, record["axes"])
         return cls((x, y, z), *(box_between(*record[name]) for name in ("core", "reach")))
 
 

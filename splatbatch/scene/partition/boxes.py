@@ -10,7 +10,7 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from splatbatch.scene.colmap.types import Floats
+from splatbatch.scene.colmap.types import Floats, triple
 
 Corner = tuple[float, float, float]
 NO_BOX = -1
@@ -34,17 +34,17 @@ class Box:
 
     def with_overlap(self, by: Corner) -> Box:
         """Return the box with its finite sides moved outwards, by so much along each axis."""
-        return Box(corner(np.subtract(self.lower, by)), corner(np.add(self.upper, by)))
+        return Box(triple(np.subtract(self.lower, by)), triple(np.add(self.upper, by)))
 
     def clipped(self, to: Box) -> Box:
         """Return the part of it that lies within another."""
-        return Box(corner(map(max, self.lower, to.lower)), corner(map(min, self.upper, to.upper)))
+        return Box(triple(map(max, self.lower, to.lower)), triple(map(min, self.upper, to.upper)))
 
     def cut(self, axis: int, at: float) -> tuple[Box, Box]:
         """Return the parts below and above a place on one axis."""
         below, above = list(self.upper), list(self.lower)
         below[axis] = above[axis] = at
-        return Box(self.lower, corner(below)), Box(corner(above), self.upper)
+        return Box(self.lower, triple(below)), Box(triple(above), self.upper)
 
     def meets(self, other: Box) -> bool:
         """Return whether some place lies in both."""
@@ -98,10 +98,4 @@ def box_between(lower: Sequence[float | None], upper: Sequence[float | None]) ->
     """Return the box between corners as files have them."""
     low = (-math.inf if side is None else side for side in lower)
     high = (math.inf if side is None else side for side in upper)
-    return Box(corner(low), corner(high))
-
-
-def corner(values: object) -> Corner:
-    """Return three numbers as a corner."""
-    x, y, z = (float(value) for value in values)  # type: ignore[attr-defined]
-    return (x, y, z)
+    return Box(triple(low), triple(high))

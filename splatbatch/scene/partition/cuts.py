@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from splatbatch.errors import ConfigError
 from splatbatch.scene.colmap.indexed_model import IndexedModel, Indices
-from splatbatch.scene.colmap.types import Floats, Mask, finite
+from splatbatch.scene.colmap.types import Floats, Mask, finite, triple
 from splatbatch.scene.partition.boxes import EVERYWHERE, Box, owners
 from splatbatch.scene.partition.record import Axes
 from splatbatch.text import plural
@@ -264,7 +264,8 @@ class CutContext:
     def lay_out(self, cores: Sequence[Box]) -> CutLayout:
         """Return what belongs to cores."""
         bounds = [_bounds(core, self.seen.places[core.holds(self.seen.places)]) for core in cores]
-        grown = [core.with_overlap(_steps(bound, self.overlap)) for core, bound in zip(cores, bounds, strict=True)]
+        steps = [_corner(self.overlap * np.subtract(bound.upper, bound.lower)) for bound in bounds]
+        grown = [core.with_overlap(step) for core, step in zip(cores, steps, strict=True)]
         return CutLayout(list(cores), grown, bounds, parts_of(self.seen, cores, grown))
 
     def balanced(self, cut: CutInto, box: Box = EVERYWHERE, others: Sequence[Box] = ()) -> CutLayout:
@@ -394,13 +395,8 @@ def _bounds(core: Box, places: Floats) -> Box:
     return Box(_corner(np.minimum(low, high) - margin), _corner(np.maximum(low, high) + margin)).clipped(core)
 
 
-def _steps(bound: Box, overlap: float) -> tuple[float, float, float]:
-    return _corner(overlap * np.subtract(bound.upper, bound.lower))
-
-
 def _corner(values: Floats) -> tuple[float, float, float]:
-    x, y, z = (float(f"{value:.12g}") for value in values)
-    return (x, y, z)
+    return triple(float(f"{value:.12g}") for value in values)
 
 
 def principal_axes(centers: Floats, points: Floats, up: tuple[float, float, float] | None = None) -> Axes:
@@ -423,7 +419,7 @@ def principal_axes(centers: Floats, points: Floats, up: tuple[float, float, floa
         third = third * _side(third, cameras, points)
     first = first * (1 if first[np.argmax(np.abs(first))] > 0 else -1)
     rows = np.round([first, np.cross(third, first), third], AXIS_DIGITS) + 0.0  # no -0
-    x, y, z = ((float(row[0]), float(row[1]), float(row[2])) for row in rows)
+    x, y, z = map(triple, rows)
     return (x, y, z)
 
 

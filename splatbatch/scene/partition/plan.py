@@ -19,11 +19,11 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from splatbatch.errors import ConfigError, SceneError
 from splatbatch.files import MOST_JSON_BYTES, read_regular
 from splatbatch.scene.colmap.indexed_model import IndexedModel, read_sightings
-from splatbatch.scene.colmap.types import finite
+from splatbatch.scene.colmap.types import finite, triple
 from splatbatch.scene.frame import offset_for, span_between
 from splatbatch.scene.holdout import hold_out
 from splatbatch.scene.partition import cuts, record
-from splatbatch.scene.partition.boxes import Box, corner, first_meeting, tile
+from splatbatch.scene.partition.boxes import Box, first_meeting, tile
 from splatbatch.scene.partition.files import PARTITION
 from splatbatch.text import plural
 
@@ -159,7 +159,7 @@ def _opened(boxes: list[Box]) -> list[Box]:
     lower, upper = np.array([box.lower for box in boxes]), np.array([box.upper for box in boxes])
     lower = np.where(lower == lower.min(axis=0), -np.inf, lower)
     upper = np.where(upper == upper.max(axis=0), np.inf, upper)
-    return [Box(corner(low), corner(high)) for low, high in zip(lower, upper, strict=True)]
+    return [Box(triple(low), triple(high)) for low, high in zip(lower, upper, strict=True)]
 
 
 @dataclass(frozen=True, eq=False)
