@@ -84,7 +84,10 @@ def survey(images: Path, wanted: ReconstructionOptions) -> ReconstructionPlan:
     if len(cameras) > 1:
         spelled = list_some((f"{one.what} ({numbers.count(place + 1)})" for place, one in enumerate(cameras)), 6)
         notes.append(f"{len(cameras)} cameras: {spelled}")
-    notes += [*_copies(headers), *said]
+    first: dict[str, str] = {}
+    copies = [one.name for one in headers if first.setdefault(one.sha256, one.name) != one.name]
+    notes += [f"{plural(len(copies), 'photograph')} the same as another ({list_some(copies)})"] if copies else []
+    notes += said
     photographs = tuple(
         Photograph(one.name, number, one.sha256, place)
         for one, number, place in zip(headers, numbers, places, strict=True)
@@ -242,13 +245,6 @@ def checked_places(
         kept = [None if one else place for place, one in zip(places, far, strict=True)]
         return kept, [f"{plural(sum(far), 'GPS position')} more than 5 km from the others: not used ({named})"]
     return list(places), [f"{sum(far)} photographs were taken more than 5 km from the others ({named}): two places?"]
-
-
-def _copies(headers: Sequence[PhotographHeader]) -> list[str]:
-    """Say which photographs are the same as another: the camera has not moved between them."""
-    first: dict[str, str] = {}
-    copies = [one.name for one in headers if first.setdefault(one.sha256, one.name) != one.name]
-    return [f"{plural(len(copies), 'photograph')} the same as another ({list_some(copies)})"] if copies else []
 
 
 def _cameras(headers: Sequence[PhotographHeader], wanted: ReconstructionOptions) -> tuple[list[CameraGroup], list[int]]:

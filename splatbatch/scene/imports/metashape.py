@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 from xml.parsers import expat
@@ -300,7 +300,7 @@ class SensorProblem(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Sensor:
-    """A sensor of a chunk, and its place on the master of its rig; its lens is read where a pose needs it."""
+    """A sensor of a chunk, and its place on the master of its rig."""
 
     label: str
     element: Element
@@ -421,7 +421,7 @@ def _on_master(element: Element, where: str, log: ImportLog) -> Similarity | Non
     except NoPose as error:
         log.mistake(where, f"rotation on its master {error}", _OPTIMISE)
         return None
-    return Similarity(found.rotation, found.translation, 1.0)
+    return replace(found, scale=1.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -532,8 +532,7 @@ def _slave_poses(
             what = "has no pose of its own, and its sensor does not say where it sits on its master"
             log.mistake(where, what, "Export with the rig's offsets, or disable the slaves.")
         else:
-            placed = master.rotation @ sensor.on_master.translation + master.translation
-            found[camera.get("id")] = Similarity(master.rotation @ sensor.on_master.rotation, placed, 1.0)
+            found[camera.get("id")] = replace(master, scale=1.0).after(sensor.on_master)
     if found:
         log.convert(
             f"{plural(len(found), 'camera')} of a rig stand on their masters, turned and moved as their sensors say, "
