@@ -109,6 +109,8 @@ def _put(model: pycolmap.Reconstruction, images: Mapping[str, Path], out: Path, 
 
 def in_place(plan: ReconstructionPlan, model: pycolmap.Reconstruction) -> Georeference | None:
     """Bring a model into metres, east, north and up, where GPS tells how; return how, None: it does not."""
+    import pycolmap
+
     placed = {one.name: one.place for one in plan.photographs if one.place is not None}
     images = sorted((model.image(one) for one in model.reg_image_ids()), key=lambda one: str(one.name))
     known = [one for one in images if one.name in placed]
