@@ -20,7 +20,6 @@ from splatbatch.supervisor.job import Job
 
 if TYPE_CHECKING:
     from splatbatch.output.attempt_folder import AttemptFolder
-    from splatbatch.output.records.attempt import ProgressLine
 
 INTERVAL_S = 1.0
 SHARE_OF_RUN = 1 / 200
