@@ -9,6 +9,7 @@ import pytest
 from scenes import HEIGHT, WIDTH, MadeScene, pinhole
 
 from splatbatch.scene.camera_fix import plan_models, write_copies
+from splatbatch.scene.colmap.files import ModelError
 from splatbatch.scene.colmap.reconstruction import read_reconstruction
 from splatbatch.scene.colmap.rigs import frames_bytes, read_rigs
 
@@ -95,3 +96,13 @@ def test_frames_of_other_images_are_a_warning(stereo: MadeScene) -> None:
     path.write_bytes(frames_bytes(replace(rigs, frames=rigs.frames[1:])))
     (finding,) = [one for one in stereo.audit().warnings() if one.kind == "broken_rigs"]
     assert "do not name each other" in finding.message
+
+
+@pytest.mark.parametrize("line", ["1 1 1 0 0 0 0 0 0", "1 1 1 0 0 0 0 0 0 2 CAMERA 1 7", "1 1 1 0 0 x 0 0 0 0"])
+def test_a_text_file_of_frames_that_is_cut_or_garbage_is_told(tmp_path: Path, line: str) -> None:
+    for name in ("cameras", "images", "points3D"):
+        (tmp_path / f"{name}.txt").touch()
+    (tmp_path / "rigs.txt").write_text("1 1 CAMERA 1\n")
+    (tmp_path / "frames.txt").write_text(f"{line}\n")
+    with pytest.raises(ModelError, match=r"frames\.txt: cut or garbage"):
+        read_rigs(tmp_path)
