@@ -68,7 +68,7 @@ DOORS: Mapping[str, tuple[str, ...]] = {
         "splatbatch.tasks.input_files:InputFiles.now",
         "splatbatch.tasks.fingerprint:border_hash",
         "splatbatch.scene.holdout:choose_holdout",
-        "splatbatch.tasks.input_files:InputFiles.place",
+        "splatbatch.tasks.input_files:InputFiles._masks",
         "splatbatch.scheduler.judge:write_job",
         "fake_trainer:FakeTrainer.command",
     ),
