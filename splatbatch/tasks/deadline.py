@@ -212,12 +212,10 @@ def _chosen(
     speeds, num_done = speeds_of(batch)
     time_s, executor = (asked.ends_at or 0.0) - (asked.chosen_at or 0.0), batch.config.executor
     left_s = time_s * (AIM if num_done or executor.workers > 1 else FIRST_AIM)  # several workers keep to it as it is
-    slots = num_slots(batch.config, speeds.estimates.values())
+    slots, wanted = num_slots(batch.config, speeds.estimates.values()), set(todo.names_in(bare))
     if not num_done:
-        left_s /= packed_slowdown(batch.config, slots)
-    slots *= executor.workers
-    wanted = set(todo.names_in(bare))
-    work = RemainingWork([task for task in bare.tasks if task.name in wanted], speeds, slots)
+        left_s /= packed_slowdown(batch.config, min(slots, len(wanted)))
+    work = RemainingWork([task for task in bare.tasks if task.name in wanted], speeds, slots * executor.workers)
     pace = work.choose(left_s)
     # what was trained for an earlier deadline is kept, unless there is time to make it better for all
     if earlier := tuple(one for one in earlier if lost_db(one) - lost_db(pace) <= WORTH_IT_DB):

@@ -163,10 +163,10 @@ def seats_per_gpu(config: Config, needs: Iterable[MemoryEstimate], free_mib: flo
     return max(1, int(min(of_gpu, of_host, num_cores() / CORES_EACH, MOST_AT_ONCE)))
 
 
-def packed_slowdown(config: Config, slots: int) -> float:
-    """Return by how much a patch takes longer, as far as is foreseen, because GPUs have several of these slots."""
+def packed_slowdown(config: Config, at_once: int) -> float:
+    """Return by how much each of so many patches takes longer because they share the GPUs, as far as is foreseen."""
     num_gpus = len(cards(config))
-    return max(1.0, PACKED_SHARE * slots / num_gpus) if num_gpus else 1.0
+    return max(1.0, PACKED_SHARE * at_once / num_gpus) if num_gpus else 1.0
 
 
 def smallest_mib(config: Config) -> int | None:
@@ -218,7 +218,7 @@ def forecast(batch: Batch, names: Sequence[str], footprints: Mapping[str, Memory
     if not known:
         return Forecast(None, "no patch is trained yet", spelled)
     at_once = min(len(names), slots, num_cores() if on_cpu else len(names))
-    slowdown = packed_slowdown(batch.config, slots)
+    slowdown = packed_slowdown(batch.config, at_once)
     seconds = [slowdown * one for one in known] + [slowdown * fmean(known)] * (len(names) - len(known))
     basis = "estimated from the speed of an H200; other GPUs differ"
     if on_cpu:

@@ -7,6 +7,11 @@ import json
 import pytest
 from fake_batch import FakeBatch
 
+from splatbatch.config import Config
+from splatbatch.machine.gpu import Gpu
+from splatbatch.scene.memory_estimate import MemoryEstimate
+from splatbatch.tasks import estimates
+from splatbatch.tasks.batch import open_batch
 from splatbatch.tasks.estimates import makespan_s, seconds_per_step
 
 
@@ -38,3 +43,34 @@ def test_variants_train_by_the_pace_of_their_patches_only_where_somebody_knows_i
     program = {"command": ["true"], "artifact": {"ply": "*.ply"}}
     batch.make("p0", training={"device": "cpu", "trainer": "other", "max_steps": 10}, trainers={"other": program})
     assert "no estimate yet: 1 patch of 10 steps" in batch.run("plan").stdout
+
+
+@pytest.mark.parametrize(
+    ("at_once", "num_gpus", "slowdown"), [(1, 1, 1.0), (4, 1, 3.0), (4, 2, 1.5), (2, 2, 1.0), (4, 0, 1.0)]
+)
+def test_patches_that_share_a_gpu_take_longer_each(
+    monkeypatch: pytest.MonkeyPatch, at_once: int, num_gpus: int, slowdown: float
+) -> None:
+    monkeypatch.setattr(estimates, "cards", lambda _: tuple(range(num_gpus)))
+    assert estimates.packed_slowdown(Config(), at_once) == slowdown
+
+
+def test_a_patch_that_is_trained_by_itself_shares_its_gpu_with_none(
+    batch: FakeBatch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batch.make("p0", "p1", "p2", "p3", training={"device": "auto"})
+    need = MemoryEstimate(1000, 1000, 100_000, "gpu", 100, num_points=10_000, mean_px=700_000)
+    monkeypatch.setattr(estimates, "cards", lambda _: (Gpu(0, "GPU-a", "H200", 100_000),))
+    monkeypatch.setattr(estimates, "is_on_cpu", lambda *_: False)
+    monkeypatch.setattr(estimates, "num_cores", lambda: 16)
+    monkeypatch.setattr(estimates, "available_mib", lambda: 1 << 20)
+    opened = open_batch(batch.config)
+
+    def seconds(*names: str) -> float:
+        return estimates.forecast(opened, names, dict.fromkeys(names, need)).seconds or 0.0
+
+    alone = seconds("p0")
+    assert seconds("p0", "p1", "p2", "p3") == pytest.approx(3 * alone)
+    batch.change(executor={"patches_per_gpu": 1})
+    opened = open_batch(batch.config)
+    assert seconds("p0") == alone
