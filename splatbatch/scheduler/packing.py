@@ -60,7 +60,7 @@ class GpuSharing:
 
     def look(self, now: float, running: Iterable[RunningAttempt]) -> None:
         """Measure, now and then, and set the seats by what was measured."""
-        if self.config.executor.patches_per_gpu != "auto" or now < self._look_at or not self.queue:
+        if self._most == 1 or self.config.executor.patches_per_gpu != "auto" or now < self._look_at or not self.queue:
             return
         self._look_at = now + LOOK_S
         done = {one.key: done for one in running if (done := _work_done(one))}
@@ -110,12 +110,12 @@ class GpuSharing:
 
 
 class WorkDone(NamedTuple):
-    """How far an attempt is: patches and stages differ in what a step takes, so the model of its time tells that."""
+    """How much of its work an attempt has done: not in steps, since patches and stages differ in what a step takes."""
 
     at: float
     """By its own clock, s."""
     work_s: float
-    """That its steps up to now take by the model."""
+    """Seconds that its steps up to now take by the model of training time."""
 
 
 def _work_done(one: RunningAttempt) -> WorkDone | None:

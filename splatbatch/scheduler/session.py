@@ -47,9 +47,9 @@ def run(batch: Batch, ledger: Ledger, hooks: RunHooks, *, is_retry: bool = False
     outlook = forecast(batch, batch.names, expected)
     check_place(batch, outlook)
     unwell = preflight(batch.config, recipes, expected)
-    seats = seats_per_gpu(batch.config, expected.values(), estimates.smallest_mib(batch.config) or 0)
-    shares_gpus, device = min(seats, len(batch.tasks)) > 1, batch.config.training.device
-    with contextlib.closing(LocalExecutor(batch.config.executor, device, shares_gpus=shares_gpus)) as executor:
+    shares_gpus = len(batch.tasks) > 1 and seats_per_gpu(batch.config, expected.values()) > 1
+    machine = LocalExecutor(batch.config.executor, batch.config.training.device, shares_gpus=shares_gpus)
+    with contextlib.closing(machine) as executor:
         with contextlib.suppress(StopRequested):  # the first round stops
             text = configuration.to_yaml(batch.config)
             when_there_is_room(partial(write_text, batch.output.config, text), batch.output.path, hooks)

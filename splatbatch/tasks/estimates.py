@@ -129,7 +129,7 @@ def cards(config: Config) -> tuple[Gpu, ...]:
 
 def num_slots(config: Config, needs: Iterable[MemoryEstimate]) -> int:
     """Return how many patches of these needs will be trained at once."""
-    return len(cards(config)) * seats_per_gpu(config, needs, smallest_mib(config) or 0) or config.executor.cpu_slots
+    return len(cards(config)) * seats_per_gpu(config, needs) or config.executor.cpu_slots
 
 
 MOST_AT_ONCE = 4
@@ -143,7 +143,7 @@ CORES_EACH = 2
 """Of the host, for a training on a GPU: one begins its steps, others decode and evaluate."""
 
 
-def seats_per_gpu(config: Config, needs: Iterable[MemoryEstimate], free_mib: float) -> int:
+def seats_per_gpu(config: Config, needs: Iterable[MemoryEstimate], free_mib: float = 0.0) -> int:
     """Return how many patches are to train on each GPU, as far as is foreseen.
 
     Several do not share a GPU that is to rest between them (`cooldown.floor_s`), or if no need is known.
@@ -151,14 +151,14 @@ def seats_per_gpu(config: Config, needs: Iterable[MemoryEstimate], free_mib: flo
     Args:
         config: of the batch.
         needs: of its patches, as far as they are known.
-        free_mib: of the GPU, before the batch.
+        free_mib: of the GPU, before the batch; 0: unknown, all of the smallest.
     """
     if (wanted := config.executor.patches_per_gpu) != "auto":
         return wanted
     on_gpu = [need for need in needs if need.gpu_mib]
     if not on_gpu or config.cooldown.floor_s:
         return 1
-    of_gpu = PLANNED_SHARE * free_mib / max(need.gpu_mib for need in on_gpu)
+    of_gpu = PLANNED_SHARE * (free_mib or smallest_mib(config) or 0) / max(need.gpu_mib for need in on_gpu)
     of_host = PLANNED_SHARE * available_mib() / max(need.host_mib for need in on_gpu)
     return max(1, int(min(of_gpu, of_host, num_cores() / CORES_EACH, MOST_AT_ONCE)))
 
@@ -218,15 +218,14 @@ def forecast(batch: Batch, names: Sequence[str], footprints: Mapping[str, Memory
     if not known:
         return Forecast(None, "no patch is trained yet", spelled)
     at_once = min(len(names), slots, num_cores() if on_cpu else len(names))
-    slowdown = packed_slowdown(batch.config, at_once)
-    seconds = [slowdown * one for one in known] + [slowdown * fmean(known)] * (len(names) - len(known))
+    seconds = known + [fmean(known)] * (len(names) - len(known))
     basis = "estimated from the speed of an H200; other GPUs differ"
     if on_cpu:
         here = f"{at_once} at a time on this machine's {plural(num_cores(), 'core')}"
         basis = f"on the CPU, based on the measured speed of its rasteriser, {here}"
     elif (used := cards(batch.config)) and all("H200" in card.name for card in used):
         basis = "based on the speed of an H200"
-    return Forecast(makespan_s(seconds, at_once), basis, spelled)
+    return Forecast(packed_slowdown(batch.config, at_once) * makespan_s(seconds, at_once), basis, spelled)
 
 
 def check_place(batch: Batch, expected: Forecast) -> None:

@@ -83,10 +83,10 @@ class TaskSettings:
 
         A splat that made all its steps is fresh where it might have ended early, unless that number was set.
         """
-        others = (replace(self, budgets=(budget,)).recipe for budget in self.budgets[1:])
-        recipes = (self.recipe, self.without_deadline.recipe, *others)
+        every = {self, self.without_deadline, *(replace(self, budgets=(one,)) for one in self.budgets[1:])}
+        recipes = (one.recipe for one in every)
         full = (one.in_full() for one in recipes if one.evaluation.stop_after == "auto" and one.stops_after())
-        return frozenset(map(recipe_hash, (*recipes, *full)))
+        return frozenset(map(recipe_hash, full)).union(one.recipe_hash for one in every)
 
     @cached_property
     def trainer(self) -> Trainer:
@@ -272,7 +272,7 @@ class TrainTask(Task):
         return (behind.name,) if behind and is_drawn_behind(self.patch, self.recipe) else ()
 
     def product(self) -> None:
-        """Return None."""
+        """Return None: `freshness.FreshnessChecker` says how a splat stands."""
 
     def depends_on(self) -> Fingerprint:
         """Return the settings of the YAML, those really in force, and the inputs."""
