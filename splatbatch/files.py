@@ -247,7 +247,7 @@ def read_record(path: Path) -> Record | None:
 
 
 @contextlib.contextmanager
-def opened(path: Path, flags: int, mode: int = 0o644) -> Iterator[int]:
+def open_descriptor(path: Path, flags: int, mode: int = 0o644) -> Iterator[int]:
     """Give the descriptor of a file that is opened by open(2), and close it."""
     descriptor = os.open(path, flags, mode)
     try:
@@ -263,7 +263,7 @@ def append_line(path: Path, record: Mapping[str, Any], *, durable: bool = True) 
     A line that does not fit on a full disk is taken back and is an OSError.
     """
     line = json.dumps(record, allow_nan=False).encode() + b"\n"
-    with opened(path, os.O_RDWR | os.O_CREAT | os.O_APPEND) as descriptor:
+    with open_descriptor(path, os.O_RDWR | os.O_CREAT | os.O_APPEND) as descriptor:
         size = os.fstat(descriptor).st_size
         if size and os.pread(descriptor, 1, size - 1) != b"\n":
             line = b"\n" + line
@@ -395,5 +395,5 @@ def abandoned_files(path: Path) -> list[Path]:
 
 def sync_folder(folder: Path) -> None:
     """Make a rename durable; file systems that cannot sync a folder are left alone."""
-    with contextlib.suppress(OSError), opened(folder, os.O_RDONLY) as descriptor:
+    with contextlib.suppress(OSError), open_descriptor(folder, os.O_RDONLY) as descriptor:
         os.fsync(descriptor)

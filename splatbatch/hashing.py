@@ -20,7 +20,7 @@ from typing import Literal, NamedTuple
 
 from splatbatch import files
 from splatbatch.caches import own_cache
-from splatbatch.files import PRIVATE, open_regular, opened, write_whole
+from splatbatch.files import PRIVATE, open_descriptor, open_regular, write_whole
 
 SETTLED_S = 5.0
 """So old a file must be before its stamp tells it from a later state: clocks differ, file systems count in steps."""
@@ -127,7 +127,9 @@ class Stamps:
             if file_fact(self._path).num_bytes > MOST_BYTES:
                 newest = _read(self._path)[-MOST_BYTES // 2 :]
                 write_whole(self._path, lambda file: file.write(newest), PRIVATE)
-            with opened(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK, PRIVATE) as descriptor:
+            with open_descriptor(
+                self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK, PRIVATE
+            ) as descriptor:
                 os.write(descriptor, b"\n" + line + b"\n")  # after a torn line, on one of its own
 
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from splatbatch.files import MOST_JSON_BYTES, names_in, opened, read_regular
+from splatbatch.files import MOST_JSON_BYTES, names_in, open_descriptor, read_regular
 
 
 def create_once(source: Path, target: Path) -> bool:
@@ -40,7 +40,7 @@ def numbers_in(folder: str | Path, suffix: str = "") -> Iterator[int]:
 def _copied_once(source: Path, target: Path) -> bool:
     content = read_regular(source, MOST_JSON_BYTES)
     try:
-        with opened(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL) as descriptor:
+        with open_descriptor(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL) as descriptor:
             os.write(descriptor, content)
             os.fsync(descriptor)
         return True

@@ -18,7 +18,7 @@ from pathlib import Path
 from types import TracebackType
 
 from splatbatch.errors import OutputError
-from splatbatch.files import is_on_local_disk, open_regular, opened, path_beside, sweep, write_text
+from splatbatch.files import is_on_local_disk, open_descriptor, open_regular, path_beside, sweep, write_text
 from splatbatch.output.layout import OutputFolder
 from splatbatch.output.records.run import WorkerRecord
 
@@ -100,7 +100,7 @@ class WorkerFile:
     def _write(self) -> None:
         self._next_beat = time.monotonic() + BEAT_S
         self.record = replace(self.record, sequence=self.record.sequence + 1, beaten_at=time.monotonic())
-        with opened(self.path, os.O_WRONLY) as descriptor:
+        with open_descriptor(self.path, os.O_WRONLY) as descriptor:
             if os.fstat(descriptor).st_ino == self._inode:  # else another has our name by now
                 os.pwrite(descriptor, self._text().encode(), 0)  # in place and of one length: no reader sees it torn
 
