@@ -27,7 +27,7 @@ SLACK = 1.15
 LEAST_SHARE = 0.25
 """No correction goes below this share of an estimate."""
 LOSS = 1.03
-"""One fewer if all together were faster by this with one fewer; looks differ by as much."""
+"""By this factor all together must be faster with one patch fewer, for one fewer to train; looks scatter as much."""
 FEWEST_LOOKS = 3
 MOST_LOOKS = 30
 """Later looks count, earlier ones are forgotten: Gaussians become more, and steps slower."""
