@@ -66,9 +66,7 @@ class Cancellations:
         loop, hooks, requests = self.loop, self.loop.hooks, list[Path]()
         if time.monotonic() >= self._next_look:
             self._next_look = time.monotonic() + LOOK_S
-            requests = (hooks.requests or loop.output.cancels)()
-        for request in requests:
-            self._take_request(request)
+            requests = self.take_requests()
         for task in standby.withdraw(loop, self._unwanted):
             stopped = Stopped(f"cancelled by {self._unwanted[task.name]}")
             self.retries.note(task, stopped)
@@ -86,6 +84,13 @@ class Cancellations:
             ask_to_end(loop.executor, unwanted)
         for request in requests:  # only now: who asked waits for that
             request.unlink(missing_ok=True)
+
+    def take_requests(self) -> list[Path]:
+        """Take in what was asked for since, and tell who asked; a run that ends does so too."""
+        requests = (self.loop.hooks.requests or self.loop.output.cancels)()
+        for request in requests:
+            self._take_request(request)
+        return requests
 
     def _take_request(self, request: Path) -> None:
         """Take in a request; one that was meant for an earlier run is left over, and only removed."""

@@ -55,6 +55,7 @@ class Loop(LoopState):
             while self.queue or self.attempts:
                 self._cancellations.look()
                 if reason := self.hooks.stop():
+                    self._cancellations.take_requests()
                     self._stop_all(reason)
                     break
                 num_before = len(self.attempts)

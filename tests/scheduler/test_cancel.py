@@ -55,6 +55,7 @@ def test_cancel_ends_the_batch_as_sigterm_does_and_says_what_came_of_it(batch: F
     assert (ended.returncode, parent.ended().returncode) == (0, 143)
     assert "cancelled. Batch: 0 of 2 patches trained; stopped: p0; waiting: p1" in ended.stdout
     assert outcomes(batch) == {"p0": "stopped"}
+    assert [event["patches"] for event in batch.events("cancel_requested")] == [[]]  # also where its signal is first
     assert requests(batch) == []
 
 
