@@ -12,7 +12,6 @@ from pathlib import Path
 from splatbatch import config as configuration
 from splatbatch import isolated
 from splatbatch.doctor.preflight import preflight
-from splatbatch.errors import SceneError
 from splatbatch.files import Record, write_text
 from splatbatch.isolated import Returned, StopRequested, WaitHooks, answers
 from splatbatch.machine.local import LocalExecutor, stop_orphans
@@ -79,18 +78,12 @@ def _footprints(batch: Batch, hooks: RunHooks) -> dict[str, MemoryEstimate]:
 
     A batch that is told to stop meanwhile goes on without: it stops in its first round.
     """
-    patches, extents = patches_of(batch.tasks), dict[Path, PatchSize]()
+    reading, extents = isolated.start(_measured, patches_of(batch.tasks)), dict[Path, PatchSize]()
     with contextlib.suppress(StopRequested):
-        for patch, answer in answers(isolated.start(_measured, patches), WaitHooks(hooks.tick, hooks.stop)):
+        for patch, answer in answers(reading, WaitHooks(hooks.tick, hooks.stop)):
             if isinstance(answer, Returned):
                 extents[patch.sparse] = read_as(PatchSize, answer.value)
-
-    def measure(patch: Patch) -> PatchSize:
-        if patch.sparse not in extents:
-            raise SceneError(f"{patch.sparse}: cannot be read")
-        return extents[patch.sparse]
-
-    return estimates.footprints_of(batch.config, batch.tasks, measure)
+    return estimates.footprints_of(batch.config, batch.tasks, extents)
 
 
 def _measured(patch: Patch) -> Record:

@@ -6,7 +6,7 @@ import contextlib
 import heapq
 import os
 import statistics
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
@@ -32,7 +32,7 @@ from splatbatch.scene.memory_estimate import (
 from splatbatch.scene.patches import Patch
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.counts import how_many
-from splatbatch.tasks.task import Task
+from splatbatch.tasks.task import Task, patches_of
 from splatbatch.text import clock, plural
 
 MOST_RESULTS = 200
@@ -60,44 +60,49 @@ def makespan_s(seconds: Iterable[float], num_slots: int, busy: Sequence[float] =
     return max(ends)
 
 
-Measure = Callable[[Patch], PatchSize]
-"""Returns the extent of a patch; raises a SceneError where its model cannot be read."""
+def measured(patches: Iterable[Patch]) -> dict[Path, PatchSize]:
+    """Return the extents of models, as far as they can be read: the audit names what is wrong with others."""
+    found = {}
+    for patch in patches:
+        with contextlib.suppress(SceneError):
+            found[patch.sparse] = measure(patch)
+    return found
 
 
-def footprints_of(config: Config, tasks: Iterable[Task], measure: Measure = measure) -> dict[str, MemoryEstimate]:
+def footprints_of(
+    config: Config, tasks: Sequence[Task], extents: Mapping[Path, PatchSize] | None = None
+) -> dict[str, MemoryEstimate]:
     """Return the footprint of every task, on the smallest GPU of the batch, else on the CPU.
 
     None is known of patches whose model cannot be read, or that an external trainer trains.
+
+    Args:
+        config: of the batch.
+        tasks: of the batch.
+        extents: of their models, as far as they could be read; None: they are read here.
     """
     card_mib = smallest_mib(config)
     is_cpu = config.training.device == "auto" and not cards(config)
-    found, extents, tasks = {}, dict[Path, PatchSize](), tuple(tasks)
-    num_behind = _num_behind(tasks, measure)
-    for task in tasks:
-        recipe, sparse = task.requested_settings.recipe, task.patch.sparse
-        if recipe.program is not None:  # the memory of an external trainer is unknown
-            continue
-        with contextlib.suppress(SceneError):  # the audit names what is wrong with the model
-            if sparse not in extents:  # variants of a sweep share it
-                extents[sparse] = measure(task.patch)
-            extent = extents[sparse]
+    ours = [task for task in tasks if task.requested_settings.recipe.program is None]
+    extents = measured(patches_of(ours)) if extents is None else extents
+    found, num_behind = {}, _num_behind(ours, extents)
+    for task in ours:
+        if (extent := extents.get(task.patch.sparse)) is not None:
+            recipe = task.requested_settings.recipe.settled(extent.num_points)
             if task.patch.is_whole:
-                extent = thinned(extent, recipe.training.cap(extent.num_points))
+                extent = thinned(extent, recipe.training.cap())
             elif task.patch.behind:
                 extent = replace(extent, num_behind=num_behind)
-            recipe = recipe.settled(extents[sparse].num_points)
             found[task.name] = estimate(recipe.with_training({"device": "cpu"}) if is_cpu else recipe, extent, card_mib)
     return found
 
 
-def _num_behind(tasks: Sequence[Task], measure: Measure) -> int:
+def _num_behind(tasks: Sequence[Task], extents: Mapping[Path, PatchSize]) -> int:
     """Return how many Gaussians lie behind patches, or will at most: those of the whole scene; 0 without any."""
     for task in tasks:
-        if task.patch.is_whole:
-            with contextlib.suppress(SceneError):
-                recipe, whole = task.requested_settings.recipe, measure(task.patch)
-                cap = recipe.training.cap(whole.num_points)
-                return expected_gaussians(recipe.settled(whole.num_points), thinned(whole, cap).num_points)
+        if task.patch.is_whole and (whole := extents.get(task.patch.sparse)) is not None:
+            recipe = task.requested_settings.recipe.settled(whole.num_points)
+            return expected_gaussians(recipe, thinned(whole, recipe.training.cap()).num_points)
     folder = next((task.patch.behind for task in tasks if task.patch.behind), None)
     result = PatchFolder(folder).read_result() if folder else None
     return (result.num_gaussians if result else 0) or 0
