@@ -88,19 +88,13 @@ class Cancellations:
     def take_requests(self) -> list[Path]:
         """Take in what was asked for since, and tell who asked; a run that ends does so too."""
         requests = (self.loop.hooks.requests or self.loop.output.cancels)()
-        for request in requests:
-            self._take_request(request)
+        for asked in map(self.loop.output.read_cancel, requests):
+            if asked.run.is_self:  # else it was meant for an earlier run, is left over, and only removed
+                self.loop.ledger.write(CancelRequested(asked.by, asked.patches))
+                self._unwanted |= dict.fromkeys(asked.patches, asked.by)
+                if not asked.patches:
+                    signal.raise_signal(signal.SIGTERM)  # from here on as if it had been sent here
         return requests
-
-    def _take_request(self, request: Path) -> None:
-        """Take in a request; one that was meant for an earlier run is left over, and only removed."""
-        asked = self.loop.output.read_cancel(request)
-        if not asked.run.is_self:
-            return
-        self.loop.ledger.write(CancelRequested(asked.by, asked.patches))
-        if not asked.patches:
-            signal.raise_signal(signal.SIGTERM)  # from here on as if it had been sent here
-        self._unwanted |= dict.fromkeys(asked.patches, asked.by)
 
 
 def _user() -> str:
