@@ -28,7 +28,7 @@ from splatbatch.output.workers import Watcher
 from splatbatch.report import write_report
 from splatbatch.scene.patches import Patch
 from splatbatch.scheduler import session
-from splatbatch.scheduler.work.claimer import ProgressBefore, TaskClaimer
+from splatbatch.scheduler.work.claimer import TaskClaimer, progress_of
 from splatbatch.scheduler.work.wait_reporter import WaitReporter
 from splatbatch.splats import Gaussians, check_splat, write_splat
 from splatbatch.tasks.audits import audits_of, refusals
@@ -144,7 +144,7 @@ def report(num: int, folder: str) -> None:
             presence.heartbeat,
             claims=claims,
             ledger=ledger,
-            before=ProgressBefore.of(opened),
+            before=progress_of(opened),
             standing=opened.standing("content"),
             waits=WaitReporter(Watcher(opened.output), ledger.tell_wait),
         )

@@ -25,7 +25,7 @@ from splatbatch.run.detach import work_command
 from splatbatch.run.follow_ups import After, Show
 from splatbatch.run.inspection import not_inspected
 from splatbatch.run.interruption import Interruption
-from splatbatch.scheduler.work.claimer import done_before, left_over
+from splatbatch.scheduler.work.claimer import left_over, progress_of
 from splatbatch.scheduler.work.exclusive_output import lock_output_alone
 from splatbatch.tasks.batch import Batch
 from splatbatch.text import one_line, plural
@@ -89,7 +89,7 @@ class ClusterTraining:
         self.batch, self.verify = batch, verify
         self.workers = RequestedWorkers(batch.output)
         self.watcher = Watcher(batch.output)
-        self.before = done_before(batch)
+        self.before = progress_of(batch)
 
     def start(self) -> str:
         """Ask for workers unless some are at work or wait; return what was done, in words; empty: nothing is left.

@@ -39,7 +39,7 @@ from splatbatch.scheduler import session
 from splatbatch.scheduler.disk_guard import Written, when_there_is_room
 from splatbatch.scheduler.run_hooks import RunHooks
 from splatbatch.scheduler.work.adopt import adopt
-from splatbatch.scheduler.work.claimer import ProgressBefore, TaskClaimer
+from splatbatch.scheduler.work.claimer import TaskClaimer, TaskProgress, progress_of
 from splatbatch.scheduler.work.exclusive_output import lock_output, pause_workers
 from splatbatch.scheduler.work.other_workers_history import OtherWorkersHistory
 from splatbatch.scheduler.work.time_left import TimeLeft
@@ -221,11 +221,11 @@ class BatchWorker:
         fresh = tuple(decisions.up_to_date)
         return RunResult((*fresh, *claimer.trained_elsewhere), outcomes, self.stop(), claimer.outdated(fresh))
 
-    def _decide(self, batch: Batch) -> tuple[Decisions, ProgressBefore, list[str]]:
+    def _decide(self, batch: Batch) -> tuple[Decisions, Mapping[str, TaskProgress], list[str]]:
         """Decide what is to be trained; return also how far it was before, and what was fresh and is stale now."""
         context, patience = self.context, self.patience
         with self.prepared(batch) as opened:
-            before = ProgressBefore.of(opened)
+            before = progress_of(opened)
             decisions = make_shared_decisions(assess_and_audit(opened, self.options, patience), patience)
             outdated = refresh_file_facts(decisions, patience)
             refresh_states(context.batch.whole(), context.shown, patience)  # what is shown goes by what is found now

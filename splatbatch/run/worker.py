@@ -32,7 +32,7 @@ from splatbatch.run.inspection import not_inspected, patches_to_inspect
 from splatbatch.run.interruption import Interruption
 from splatbatch.run.train import BatchWorker, create_and_lock
 from splatbatch.scheduler.work.adopt import adopt_task, left_of
-from splatbatch.scheduler.work.claimer import done_before, left_over
+from splatbatch.scheduler.work.claimer import left_over, progress_of
 from splatbatch.scheduler.work.exclusive_output import lock_output_alone, preparation
 from splatbatch.scheduler.work.time_left import TimeLeft
 from splatbatch.scheduler.work.wait_reporter import WaitReporter, check_no_workers, require_same_plan
@@ -66,7 +66,7 @@ def work(
     with Interruption() as interruption:
         with create_and_lock(batch, interruption, partial(WorkerFile, batch.output, terms=batch.plan_hash)) as presence:
             require_same_plan(watcher, presence.record, presence.heartbeat, log_line)
-            name, before = presence.record.worker, done_before(batch)
+            name, before = presence.record.worker, progress_of(batch)
             claims = Claims(batch.output, presence, watcher.is_dead)
             with RunContext.open(batch, interruption, show, claims, worker=name) as context:
                 times = TimeLeft.of(batch, for_s)

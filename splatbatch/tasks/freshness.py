@@ -82,14 +82,14 @@ class FreshnessChecker:
             depth: how closely.
             index: of what was read of them before, for a look at sizes and times.
         """
-        self._output = OutputFolder(config.output.folder)
+        self.output = OutputFolder(config.output.folder)
         self.config, self.config_file = config, file
         self.tasks = {task.name: task for task in tasks}
         """By name, each with what would train it today."""
         self._shared = shared
         self._depth = depth
         self._index = index if depth == "time" else None
-        self.endings = TaskHistory(self._output)
+        self.endings = TaskHistory(self.output)
         """What the ledger says of the patches."""
         if self._index:
             self.endings.resume(self._index.ledger)
@@ -103,7 +103,7 @@ class FreshnessChecker:
     def observe(self, name: str) -> Observation:
         """Ask the files of its scene how a patch stands."""
         return self._observed(
-            name, self._output.patch(name).read_result() if isinstance(self.tasks[name], TrainTask) else None
+            name, self.output.patch(name).read_result() if isinstance(self.tasks[name], TrainTask) else None
         )
 
     def close_scene(self, found: Mapping[str, Observation]) -> None:
@@ -120,7 +120,7 @@ class FreshnessChecker:
 
     def _share_anew(self) -> None:
         """Go by what is decided for the batch by now."""
-        self._shared = SharedDecisions.known(self.config, self._output)
+        self._shared = SharedDecisions.known(self.config, self.output)
         self.tasks = {task.name: task for task in self._shared.apply([*self.tasks.values()])}
 
         self._products.clear()
@@ -138,7 +138,7 @@ class FreshnessChecker:
         """Return how a task stands; see `assess`."""
         if (now := time.monotonic()) >= self._next_look:
             self._next_look = now + LOOK_S
-            if stamps_of(self.config, self._output) != self._shared.stamps:
+            if stamps_of(self.config, self.output) != self._shared.stamps:
                 self._share_anew()
         product, event = self._product(name), self.endings.given_up(name)
         if event is None:
@@ -171,7 +171,7 @@ class FreshnessChecker:
         task = self.tasks[name]
         if (product := task.product()) is not None:
             return product
-        place = f"{self._output.path}/patches/{name}"
+        place = f"{self.output.path}/patches/{name}"
         stamps = [stamp_of(f"{place}/{file}") for file in (RESULT, SPLAT, ACCEPTED)]
         stamps_now = (*stamps, *_backdrop_stamps(task.patch.behind))
         if name not in self._products or self._products[name][0] != stamps_now:
@@ -202,10 +202,10 @@ class FreshnessChecker:
     def _compared(self, name: str, manifest: Stamp, splat: Stamp, accepted: Stamp) -> PatchState:
         """Return how a splat stands, by its manifest."""
         if (manifest.num_bytes < 0 and accepted.num_bytes < 0) or (
-            result := self._output.patch(name).read_result()
+            result := self.output.patch(name).read_result()
         ) is None:
             return Missing()
-        task, folder, held = self.tasks[name], self._output.patch(name), result.held_against
+        task, folder, held = self.tasks[name], self.output.patch(name), result.held_against
         facts = FileFacts(self._stamps, reads=self._depth != "time") if self._is_scene_closed else self._facts
         found, other_records = self._observed(name, result), self._shared.why_stale(result, task)
         damage = why_not_the_splat(folder, result, self._depth, facts)

@@ -20,7 +20,7 @@ from splatbatch.output.ledger import Ledger
 from splatbatch.output.workers import Watcher, WorkerFile
 from splatbatch.scheduler.queue import Queue
 from splatbatch.scheduler.run_hooks import RunHooks
-from splatbatch.scheduler.work.claimer import LOOK_S, ProgressBefore, TaskClaimer
+from splatbatch.scheduler.work.claimer import LOOK_S, TaskClaimer, progress_of
 from splatbatch.scheduler.work.time_left import TimeLeft
 from splatbatch.scheduler.work.wait_reporter import WaitReporter
 from splatbatch.tasks.batch import Batch, open_batch
@@ -61,7 +61,7 @@ def claiming(batch: Batch, presence: WorkerFile) -> TaskClaimer:
     return TaskClaimer(
         claims=Claims(batch.output, presence, lambda _: False),
         ledger=Ledger(None),
-        before=ProgressBefore.of(batch),
+        before=progress_of(batch),
         standing=batch.standing("content"),
         waits=WaitReporter(Watcher(batch.output), lambda _: None),
     )
@@ -173,7 +173,7 @@ def test_patches_are_not_trained_where_time_does_not_hold_their_backdrop_unless_
         late = claiming(opened, other)  # of whoever comes once that is done with
         late.time_left = ours.time_left
         theirs.close("backdrop")
-        late.before = ProgressBefore.of(opened)
+        late.before = progress_of(opened)
         assert late.claim(backdrop) is None
         assert late.claim(p0) is None
         assert late.is_over

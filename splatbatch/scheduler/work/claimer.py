@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from splatbatch.hashing import Stamp, stamp_of
 from splatbatch.output.claims import Claims, done_with
@@ -26,31 +27,21 @@ LOST_S = 2.0
 """Between two checks for tasks of ours that another worker took over."""
 
 
-@dataclass(frozen=True)
-class ProgressBefore:
-    """State of tasks before it was decided to train them; what has changed since is examined when one is claimed."""
+class TaskProgress(NamedTuple):
+    """How far a task was before it was decided to train it; what has changed since is examined when it is claimed."""
 
-    done: Mapping[str, int]
-    """The highest finished generation of each task."""
-    accepted: Mapping[str, int]
-    """The newest accepted record of each."""
-    products: Mapping[str, Stamp]
-    """The manifest of each, and that of the scene behind."""
-    output: OutputFolder
+    done: int = 0
+    """Its highest finished generation."""
+    accepted: int = 0
+    """Its newest accepted record."""
+    manifest: Stamp | None = None
+    """Of its product."""
 
     @classmethod
-    def of(cls, batch: Batch) -> ProgressBefore:
-        """Take it."""
-        output, known = batch.output, batch.names
-        accepted = {name: number for name in known if (number := output.patch(name).newest_accepted())}
-        products = {name: stamp_of(str(output.patch(name).result)) for name in {*known, BACKDROP}}
-        return cls(done_before(batch), accepted, products, output)
-
-    def has_moved(self, name: str) -> bool:
-        """Return whether a product is another by now."""
-        folder = self.output.patch(name)
-        is_accepted = folder.newest_accepted() != self.accepted.get(name, 0)
-        return is_accepted or stamp_of(str(folder.result)) != self.products.get(name)
+    def of(cls, output: OutputFolder, name: str) -> TaskProgress:
+        """Return it as it is now."""
+        folder = output.patch(name)
+        return cls(done_with(output, name), folder.newest_accepted(), stamp_of(str(folder.result)))
 
 
 @dataclass(kw_only=True)
@@ -59,7 +50,8 @@ class TaskClaimer(RunHooks):
 
     claims: Claims
     ledger: Ledger
-    before: ProgressBefore
+    before: Mapping[str, TaskProgress]
+    """By task, also of the scene behind."""
     standing: FreshnessChecker
     """What the tasks were decided on by; it looks again where that may have changed."""
     waits: WaitReporter
@@ -80,7 +72,7 @@ class TaskClaimer(RunHooks):
         name = task.name
         if task.claim is not None:
             return task
-        if done_with(task.output, name) > self.before.done.get(name, 0):
+        if done_with(task.output, name) > self.before[name].done:
             self._closed(task)
             return None
         if self._unheld.intersection(task.required) or (self.time_left and not self.time_left.holds(task)):
@@ -110,7 +102,8 @@ class TaskClaimer(RunHooks):
         """Return what was fresh, or made elsewhere since, and is stale by a product that it needs and that is new."""
         tasks = [self.standing.tasks[name] for name in (*fresh, *self.trained_elsewhere)]
         needs = {task.name: task.required for task in tasks}
-        moved = {name for name in set().union(*needs.values()) if self.before.has_moved(name)}
+        now = {name: TaskProgress.of(self.standing.output, name) for name in set().union(*needs.values())}
+        moved = {name for name, one in now.items() if one[1:] != self.before.get(name, TaskProgress())[1:]}
         touched = (name for name, needed in needs.items() if moved.intersection(needed))
         return tuple(name for name in touched if self.standing.is_due(name))
 
@@ -130,7 +123,7 @@ class TaskClaimer(RunHooks):
         if claim.generation > 1:  # what a worker that is gone has left of it
             adopt_task(task, self.ledger, self.standing.endings, self.tick)
             claim = self.claims.renew(task.name)
-        has_moved = claim.follows != self.before.accepted.get(task.name, 0)
+        has_moved = claim.follows != self.before[task.name].accepted
         if has_moved and not self.standing.is_due(task.name):
             self.close(task.name)
             self._closed(task)
@@ -144,12 +137,12 @@ class TaskClaimer(RunHooks):
             self.trained_elsewhere.append(task.name)
 
 
-def done_before(batch: Batch) -> Mapping[str, int]:
-    """Return the highest finished generation of each task that has one."""
-    return {name: number for name in batch.names if (number := done_with(batch.output, name))}
+def progress_of(batch: Batch) -> Mapping[str, TaskProgress]:
+    """Return how far each task of a batch is, and the scene behind it."""
+    return {name: TaskProgress.of(batch.output, name) for name in (*batch.names, BACKDROP)}
 
 
-def left_over(batch: Batch, before: Mapping[str, int], standing: FreshnessChecker) -> list[str]:
+def left_over(batch: Batch, before: Mapping[str, TaskProgress], standing: FreshnessChecker) -> list[str]:
     """Return the tasks to be trained that were not finished since: without those given up or failed for good."""
     due = (name for name in batch.names if standing.is_due(name))
-    return [name for name in due if done_with(batch.output, name) <= before.get(name, 0)]
+    return [name for name in due if done_with(batch.output, name) <= before.get(name, TaskProgress()).done]
