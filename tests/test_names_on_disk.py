@@ -35,7 +35,6 @@ SAMPLE = ROOT / "tests/samples/trained-0.2.0"
 PRINTED = (
     ("plan",),
     ("status",),
-    ("compare", "p0"),
     ("explain", "p0"),
     ("report",),
     ("verify-dims",),

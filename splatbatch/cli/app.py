@@ -17,11 +17,10 @@ if TYPE_CHECKING:
     from splatbatch.tasks.task import Task
 
 GROUPS: Mapping[str, tuple[str, ...]] = {
-    "Every day": ("train", "status", "report", "explain", "retry", "view"),
+    "Every day": ("train", "status", "report", "explain", "retry", "view", "serve"),
     "Get started": ("demo", "init", "import", "reconstruct", "split", "scene", "doctor"),
     "Check before training": ("verify-dims", "plan", "config"),
     "Train": ("work", "cancel", "pack", "adopt"),
-    "Watch and compare": ("serve", "compare"),
     "Measure quality": ("evaluate", "inspect", "plan-capture"),
     "Use the splats": ("accept", "merge", "publish", "clean"),
 }

@@ -74,7 +74,6 @@ BatchArgument = Annotated[
     Argument(metavar="FOLDER", help="Folder of the batch, or its YAML; same as --config.", show_default=False),
 ]
 PatchArguments = Annotated[list[str], named("PATCH", "Only these patches, such as p5 p7.")]
-OnePatchArgument = Annotated[list[str], named("PATCH", "Name of a patch, such as p5.")]
 WorkedArguments = Annotated[
     list[str], named("PATCH|STORE", "Only these patches, such as p5 p7; or a store: ssh://…, s3://… or a folder.")
 ]

@@ -11,7 +11,7 @@ from typer import Option
 
 from splatbatch import terminal
 from splatbatch.cli.app import app, open_folder, open_one, open_splats
-from splatbatch.cli.options import BatchArgument, ConfigOption, JsonOption, OnePatchArgument, formats_in, named
+from splatbatch.cli.options import BatchArgument, ConfigOption, JsonOption, formats_in, named
 from splatbatch.cli.stdout import print_facts, print_line, print_table, print_warnings
 from splatbatch.errors import ConfigError
 from splatbatch.files import MIB
@@ -31,16 +31,16 @@ LARGEST_PX = 8192
 @app.command()
 def accept(
     attempt: Annotated[
-        int, Option("--attempt", "-a", metavar="N", min=1, help="Number of the attempt, as listed by `compare`.")
+        int, Option("--attempt", "-a", metavar="N", min=1, help="Number of the attempt, as listed by `explain`.")
     ],
-    patch: OnePatchArgument = [],
+    patch: Annotated[list[str], named("PATCH", "Name of a patch, such as p5.")] = [],
     config: ConfigOption = None,
 ) -> None:
-    """Accept the splat of another attempt at a patch; `splatbatch compare` lists the attempts."""
+    """Accept the splat of another attempt at a patch; `splatbatch explain` lists the attempts."""
     from splatbatch.cli.status import print_attempts
     from splatbatch.output.records.metrics import spell_figures
     from splatbatch.run.accept import accept as run
-    from splatbatch.tasks.attempt_table import attempts_at
+    from splatbatch.run.explain import attempts_at
 
     batch, task = open_one(config, patch)
     accepted = run(batch, task.name, attempt).metrics.final

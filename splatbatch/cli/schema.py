@@ -35,7 +35,6 @@ def printed() -> dict[str, Any]:
     from splatbatch.run.travel import PackOutput, StoreFacts
     from splatbatch.scene.next_flight import CapturePlan
     from splatbatch.scene.partition.split import SplitFacts
-    from splatbatch.tasks.attempt_table import AttemptComparison
     from splatbatch.tasks.certificate import CertificateCheck
     from splatbatch.trainers.catalog import TrainerList
 
@@ -43,7 +42,6 @@ def printed() -> dict[str, Any]:
         "plan": PlanOutput,
         "status": Status | StoreFacts,
         "verify-dims": VerifyOutput,
-        "compare": AttemptComparison,
         "explain": ExplainOutput | Diagnosis,
         "doctor": DoctorOutput | TrainerList,
         "report": Report,

@@ -1,4 +1,4 @@
-"""How patches stand, and why: `status`, `report`, `explain`, `compare`, and in a browser `serve`, `view`."""
+"""How patches stand, and why: `status`, `report`, `explain`, and in a browser `serve`, `view`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import gc
 import os
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +20,6 @@ from splatbatch.cli.options import (
     BatchArgument,
     ConfigOption,
     JsonOption,
-    OnePatchArgument,
     PortOption,
     WorkedArguments,
     named,
@@ -35,9 +34,9 @@ if TYPE_CHECKING:
     from splatbatch.output.attempt_folder import AttemptFolder
     from splatbatch.output.index import Index
     from splatbatch.output.workers import Watcher
+    from splatbatch.run.explain import ExplainedAttempt
     from splatbatch.run.status import BatchStatus
     from splatbatch.run.travel import StoreFacts
-    from splatbatch.tasks.attempt_table import AttemptComparison
     from splatbatch.tasks.batch import Batch
     from splatbatch.tasks.status import PatchStatus
     from splatbatch.tasks.task import Task
@@ -256,9 +255,8 @@ def print_history(batch: Batch, task: Task, *, as_json: bool) -> None:
     """Print the whole history of a patch: attempts, evidence, changes, advice."""
     from splatbatch.failures.settings import in_words
     from splatbatch.monitor.history import tell_history
-    from splatbatch.run.explain import explain_task
+    from splatbatch.run.explain import attempts_at, explain_task
     from splatbatch.run.status import current_states
-    from splatbatch.tasks.attempt_table import attempts_at
 
     if as_json:
         return print_json(explain_task(batch, task))
@@ -266,8 +264,7 @@ def print_history(batch: Batch, task: Task, *, as_json: bool) -> None:
         print_line(f"{task.name}: settings that differ from the batch: {in_words(own)}")
     for line in tell_history(batch.output, current_states(batch)[0]):
         print_text(plain_text(line).replace("\n", " "))
-    if (found := attempts_at(task)).attempts:
-        print_attempts(found)
+    print_attempts(attempts_at(task))
 
 
 def show_diagnosis(found: Diagnosis) -> None:
@@ -299,31 +296,23 @@ def print_log(name: str, folder: AttemptFolder, *, is_followed: bool) -> None:
         print_line(f"{name}: the log of {folder.path.name} is empty; see `splatbatch explain {name}`", err=True)
 
 
-@app.command()
-def compare(patch: OnePatchArgument = [], config: ConfigOption = None, json_: JsonOption = False) -> None:
-    """Compare the attempts at a patch."""
-    from splatbatch.tasks.attempt_table import attempts_at
-
-    print_facts(attempts_at(open_one(config, patch)[1]), print_attempts, as_json=json_)
-
-
-def print_attempts(found: AttemptComparison) -> None:
-    """Print the attempts at a patch side by side."""
+def print_attempts(attempts: Sequence[ExplainedAttempt]) -> None:
+    """Print the attempts at a patch side by side; nothing where there is none."""
     from splatbatch.failures.causes import in_words
     from splatbatch.monitor.table import figure
 
-    if not found.attempts:
-        return print_line(f"{found.patch}: no attempt yet")
+    if not attempts:
+        return
     headings = ("attempt", "outcome", "changed settings", "covered dB", "PSNR dB", "SSIM", "Gaussians", "time", "")
-    sets = {row.covered_set for row in found.attempts if row.kept}
+    sets = {row.covered_set for row in attempts if row.is_kept}
     rows = []
-    for row in found.attempts:
-        outcome = f"{row.outcome}: {in_words(row.cause)}" if row.cause else row.outcome
-        note = "kept" if row.kept else "" if row.has_splat or row.outcome != "trained" else "splat removed"
+    for row in attempts:
+        outcome = f"{row.outcome}: {in_words(row.cause)}" if row.cause else row.outcome or "running"
+        note = "kept" if row.is_kept else "" if row.has_splat or row.outcome != "trained" else "splat removed"
         note += ", different pixels" if row.psnr_covered is not None and sets and row.covered_set not in sets else ""
         quality = (figure(row.psnr_covered, ".2f"), figure(row.psnr, ".2f"), figure(row.ssim, ".4f"))
         cells = (*quality, figure(row.num_gaussians, ",d"), clock(row.seconds), note.removeprefix(", "))
-        rows.append((str(row.number), outcome, assignments(row.changes), *cells))
+        rows.append((str(row.number), outcome, assignments(row.unlike_yaml), *cells))
     print_table(headings, ("outcome", "changed settings", ""), rows, worths=(10, 7, 6, 9, 8, 2, 3, 4, 5))
 
 

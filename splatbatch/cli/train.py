@@ -384,8 +384,8 @@ def print_retried(ended: RunSummary, *, save: bool) -> None:
         ConfigError: the YAML cannot be written.
     """
     from splatbatch.cli.status import print_attempts
+    from splatbatch.run.explain import attempts_at
     from splatbatch.run.retry import kept_with_changes, save_kept
-    from splatbatch.tasks.attempt_table import attempts_at
 
     batch = ended.batch
     tried = [task for task in batch.tasks if task.name in ended.run.outcomes]

@@ -133,6 +133,7 @@ def _as_its_folder_says(attempt: ReportedAttempt, folder: AttemptFolder, product
     ended_at = told.ended_at or attempt.ended_at
     return replace(
         attempt,
+        outcome=attempt.outcome or ("trained" if is_kept else None),
         node=start.host,
         worker=job.claim.worker,
         slot=attempt.slot or job.slot,
@@ -140,6 +141,7 @@ def _as_its_folder_says(attempt: ReportedAttempt, folder: AttemptFolder, product
         started_at=started_at,
         ended_at=known[-1][1] if ended_at is None and known else ended_at,
         setup_s=None if begun is None or started_at is None else max(0.0, round(begun - started_at, 2)),
+        seconds=own.seconds if attempt.seconds is None else attempt.seconds,
         pace_s=pace_s(lines),
         torch_peak_mib=metrics.torch_peak_mib,
         psnr_covered=final.psnr_covered,

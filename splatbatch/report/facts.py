@@ -76,12 +76,14 @@ class ReportedAttempt:
     torch_peak_mib: float | None = None
     """Of that, what torch had allocated."""
     psnr_covered: float | None = None
+    """On the pixels of held-out photographs that training photographs see, in dB: the figure that decides."""
     psnr: float | None = None
+    """On all their pixels."""
     ssim: float | None = None
     num_gaussians: int | None = None
     """Of its splat."""
     covered_set: str = ""
-    """Hash of the covered pixels."""
+    """Hash of the covered pixels: of another set figures are not compared."""
     pace_s: float | None = None
     """Of a step, but for the first, which compiles kernels."""
     choice: str = ""

@@ -18,7 +18,7 @@ from splatbatch.text import plural
 
 MOST_NAMED = 12
 """Patches in a command; of more, it is about all of the batch."""
-OF_ONE = ("explain", "accept", "compare")
+OF_ONE = ("explain", "accept")
 """Commands that are about one patch: of several, the first."""
 DARK_EDGE_DB = 1.0
 """By which the merged scene falls behind the patches' own splats on photographs that look across no seam.
@@ -121,7 +121,7 @@ def _of_product(patch: ReportedPatch, *, is_running: bool) -> Iterator[TodoItem]
     number = command.partition("--attempt ")[2].partition("`")[0]
     is_done = any(one.is_kept and number == str(one.number) for one in patch.attempts)
     if last and said and not is_done and not (last.is_kept and (is_running or not command)):
-        offered = f"accept PATCH --attempt {number}" if command and not is_running else "compare PATCH"
+        offered = f"accept PATCH --attempt {number}" if command and not is_running else "explain PATCH"
         yield _reason("look", said if last.is_kept else f"attempt {last.number}: {said}", f"splatbatch {offered}")
     if odd := (*patch.outliers, *(one for one in patch.warnings if ACCEPT not in one)):
         yield _reason("look", "; ".join(odd), "splatbatch explain PATCH")

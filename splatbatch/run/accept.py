@@ -51,10 +51,10 @@ def _manifest(folder: PatchFolder, number: int, name: str) -> Result:
     if attempt is None:
         have = ", ".join(str(one.number) for one in attempts) or "none"
         message = f"accept {name}: no attempt {number} (there are: {have})"
-        raise ConfigError(message, f"See `splatbatch compare {name}`.")
+        raise ConfigError(message, f"See `splatbatch explain {name}`.")
     folder.read_result()  # for its errors: what a later version has accepted is not passed over
     left = attempt.read_result()
-    hint = f"See `splatbatch compare {name}`, or train the patch again: `splatbatch retry {name}`."
+    hint = f"See `splatbatch explain {name}`, or train the patch again: `splatbatch retry {name}`."
     which = f"accept {name}: attempt {number}"
     if left is None:
         raise ConfigError(f"{which} has no valid splat: {attempt.result} does not exist", hint)

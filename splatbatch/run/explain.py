@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import codecs
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 from splatbatch.config import find_config, load
 from splatbatch.config.load import has_config
@@ -17,16 +17,19 @@ from splatbatch.failures.causes import title
 from splatbatch.failures.diagnose import diagnose
 from splatbatch.failures.evidence import Evidence
 from splatbatch.failures.signatures import site_signatures
+from splatbatch.fields import mapping
 from splatbatch.files import MIB, open_regular, read_regular
 from splatbatch.machine.orphans import has_died
 from splatbatch.outcome import Diagnosis, Exited
 from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.output.ledger import events
 from splatbatch.output.log_ends import read_ends
+from splatbatch.output.records.attempt import JobSpec
 from splatbatch.report.build import OfAttempt, attempts_of
 from splatbatch.report.facts import ReportedAttempt
 from splatbatch.run.status import current_states
 from splatbatch.tasks.batch import Batch
+from splatbatch.tasks.fingerprint import leaves, settings_of
 from splatbatch.tasks.status import PatchStatus
 from splatbatch.tasks.task import Task, single_task
 from splatbatch.text import plain_text
@@ -48,6 +51,14 @@ class ChangedSetting:
 
 
 @dataclass(frozen=True)
+class ExplainedAttempt(ReportedAttempt):
+    """An attempt as the report has it, beside the YAML of today."""
+
+    unlike_yaml: dict[str, Any] = field(default_factory=dict)
+    """Settings in which it differs from what the YAML says today."""
+
+
+@dataclass(frozen=True)
 class ExplainOutput:
     """`explain PATCH --json`."""
 
@@ -55,16 +66,38 @@ class ExplainOutput:
     status: PatchStatus
     cause_in_words: str
     set_otherwise: tuple[ChangedSetting, ...]
-    attempts: tuple[ReportedAttempt, ...]
+    attempts: tuple[ExplainedAttempt, ...]
 
 
 def explain_task(batch: Batch, task: Task) -> ExplainOutput:
     """Return the whole history of a task of a batch."""
     (status,) = current_states(batch)
-    history = [event for event in events(batch.output, *OF_ATTEMPTS) if event.patch == task.name]
     otherwise = tuple(ChangedSetting(one.key, one.value, one.usual) for one in task.requested_settings.differences)
-    attempts = attempts_of(batch.output.patch(task.name), history)
-    return ExplainOutput(task.name, status, title(status.cause), otherwise, attempts)
+    return ExplainOutput(task.name, status, title(status.cause), otherwise, attempts_at(task))
+
+
+def attempts_at(task: Task) -> tuple[ExplainedAttempt, ...]:
+    """Return the attempts at a task, first to last."""
+    history = [event for event in events(task.output, *OF_ATTEMPTS) if event.patch == task.name]
+    folders = {folder.number: folder for folder in task.home.attempts()}
+    today = settings_of(task.recipe)
+    found = []
+    for attempt in attempts_of(task.home, history):
+        facts = dict(vars(attempt))
+        if folder := folders.get(attempt.number):
+            facts["num_gaussians"] = attempt.num_gaussians or folder.last_progress().num_gaussians
+            facts["unlike_yaml"] = _unlike_yaml(folder, today)
+        found.append(ExplainedAttempt(**facts))
+    return tuple(found)
+
+
+def _unlike_yaml(attempt: AttemptFolder, today: Mapping[str, Any]) -> dict[str, Any]:
+    recipe = attempt.read_settings().recipe
+    if program := mapping(recipe.get("program")):  # of variables only the names are compared, as `today` has them
+        recipe = {**recipe, "program": {**program, "env": sorted(mapping(program.get("env")))}}
+    settings = leaves(recipe)
+    differing = {key: settings[key] for key, value in leaves(today).items() if settings.get(key, value) != value}
+    return differing or (attempt.read_job() or JobSpec()).changes
 
 
 def diagnose_log_file(log: Path, exit_code: int | None, config: Path | None) -> Diagnosis:

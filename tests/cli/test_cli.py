@@ -165,7 +165,6 @@ ASKING_NOTHING = (
     "report",
     "explain p0",
     "retry p0 --force",
-    "compare p0",
     "accept p0 --attempt 1",
     "publish p0 --as ply --to published",
     "clean",

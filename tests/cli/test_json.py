@@ -33,7 +33,6 @@ COMMANDS = [
     ("status", "status"),
     ("status", "status p1"),
     ("verify-dims", "verify-dims --colors"),
-    ("compare", "compare p1"),
     ("explain", "explain p0"),
     ("explain", "explain p1"),
     ("explain", "explain p2"),

@@ -58,7 +58,7 @@ def retry(night: Player) -> None:
     night.run("plan")
     night.run("train")
     night.run("retry", "p0", "--force", "--set", "setting.cap=400", "--save")
-    night.run("compare", "p0", "--json")
+    night.run("explain", "p0", "--json")
     night.run("accept", "p0", "--attempt", "1")
     night.run("clean", "--dry-run", "--json")
     night.look("p0", "p1")

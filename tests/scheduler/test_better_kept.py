@@ -129,10 +129,10 @@ def test_settings_that_came_out_worse_are_not_recommended(trained: FakeBatch) ->
     assert "To keep these settings" in trained.run("retry", "p0", "--set", "training.init_scale=3").stdout
 
 
-def test_compare_shows_attempts(trained: FakeBatch) -> None:
+def test_explain_shows_attempts(trained: FakeBatch) -> None:
     retry(trained, *SET)
-    attempts = json.loads(trained.run("compare", "p0", "--json").stdout)["attempts"]
-    assert [(one["psnr"], one["kept"], one["changes"]) for one in attempts] == [
+    attempts = json.loads(trained.run("explain", "p0", "--json").stdout)["attempts"]
+    assert [(one["psnr"], one["is_kept"], one["unlike_yaml"]) for one in attempts] == [
         (24.6, True, {}),
         (16.5, False, {"training.init_scale": 40}),
     ]

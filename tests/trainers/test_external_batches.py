@@ -95,8 +95,8 @@ def test_trainers_needs_no_config(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 def test_an_attempt_with_the_settings_of_the_yaml_is_not_unlike_it(foreign_batch: FakeBatch) -> None:
     assert foreign_batch.run("train", "p0").returncode == 0
-    attempts = json.loads(invoke("compare", "p0", "--json", batch=foreign_batch).out)["attempts"]
-    assert [one["changes"] for one in attempts] == [{}]
+    attempts = json.loads(invoke("explain", "p0", "--json", batch=foreign_batch).out)["attempts"]
+    assert [one["unlike_yaml"] for one in attempts] == [{}]
 
 
 def test_no_advice_names_a_setting_that_the_program_does_not_read_and_each_says_where_to_look(
