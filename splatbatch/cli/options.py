@@ -95,13 +95,3 @@ PortOption = Annotated[
     int, Option(metavar="N", min=1, max=65535, help="Port to serve on; if it is taken, the next free port.")
 ]
 ImagesOption = Annotated[Optional[Path], Option(metavar="DIR", help="Photographs; default: images beside the model.")]
-MaxImagesOption = Annotated[
-    Optional[int], Option(metavar="N", min=1, help="Maximum number of photographs in a patch; default: 400.")
-]
-OverlapOption = Annotated[
-    float, Option(metavar="X", help="Overlap of patches beyond their core, as a fraction of its width.")
-]
-GridOption = Annotated[
-    str,
-    Option(metavar="AxB", show_default=False, help="Split into A rows along the longest side, B patches each."),
-]

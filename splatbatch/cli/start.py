@@ -10,7 +10,7 @@ from typer import Argument, Exit, Option
 
 from splatbatch import terminal
 from splatbatch.cli.app import app
-from splatbatch.cli.options import GridOption, ImagesOption, JsonOption, MaxImagesOption, OverlapOption
+from splatbatch.cli.options import ImagesOption, JsonOption
 from splatbatch.cli.stdout import print_json, print_line, print_table, print_text, print_warnings
 from splatbatch.errors import ConfigError, OutputError
 from splatbatch.text import one_line, plain_text, plural, spell_place
@@ -220,9 +220,16 @@ def split(
     source: Annotated[Path, Option(metavar="DIR", help="COLMAP model to split, such as sparse/0; binary or text.")],
     out: Annotated[Path, Option(metavar="DIR", help="Folder for the patches: new, or made by an earlier split.")],
     images: ImagesOption = None,
-    max_images: MaxImagesOption = None,
-    overlap: OverlapOption = 0.15,
-    grid: GridOption = "",
+    max_images: Annotated[
+        Optional[int], Option(metavar="N", min=1, help="Maximum number of photographs in a patch; default: 400.")
+    ] = None,
+    overlap: Annotated[
+        float, Option(metavar="X", help="Overlap of patches beyond their core, as a fraction of its width.")
+    ] = 0.15,
+    grid: Annotated[
+        str,
+        Option(metavar="AxB", show_default=False, help="Split into A rows along the longest side, B patches each."),
+    ] = "",
     boxes: Annotated[
         Optional[Path], Option(metavar="FILE", help="JSON file with the boxes of the patches, or a partition.json.")
     ] = None,
@@ -314,13 +321,9 @@ def scene(
         Optional[Path], Option(metavar="DIR", help="COLMAP model, such as sparse/0; default: reconstruct --images.")
     ] = None,
     images: ImagesOption = None,
-    out: Annotated[Path, Option(metavar="DIR", help="Folder for patches, YAML and output.")] = Path("scene"),
-    max_images: MaxImagesOption = None,
-    overlap: OverlapOption = 0.15,
-    grid: GridOption = "",
-    allow_missing: Annotated[
-        bool, Option("--allow-missing", help="Merge even if patches are missing, with holes.")
-    ] = False,
+    out: Annotated[
+        Path, Option(metavar="DIR", help="Folder for patches, YAML and output; DIR/patches may be split already.")
+    ] = Path("scene"),
     clean: Annotated[bool, Option("--clean", help="Remove invisible, oversized and floating Gaussians.")] = False,
     settings: Annotated[
         list[str],
@@ -335,15 +338,12 @@ def scene(
     from splatbatch.run.context import RunSummary
     from splatbatch.run.reconstruct import ReconstructedModel
     from splatbatch.run.scene import SceneOptions, make_scene
-    from splatbatch.scene.partition.plan import SplitOptions, check_shares, parse_grid
     from splatbatch.scene.partition.split import SplitFiles
 
     if named := next((word for word in settings if "=" not in word), ""):
         hint = f"{near(Path(named))} Name the scene with --source or --images; a setting is KEY=VALUE."
         raise ConfigError(f"scene {named}: neither an option nor a setting", hint)
-    check_shares(overlap, 0.0)  # now, not after hours of a reconstruction
-    cuts = SplitOptions(max_images, overlap, parse_grid(grid))
-    options = SceneOptions(source, images, out, cuts, tuple(settings), allow_missing, clean)
+    options = SceneOptions(source, images, out, tuple(settings), clean)
 
     def show_step(made: Any) -> None:
         match made:

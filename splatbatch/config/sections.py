@@ -120,7 +120,8 @@ class Publish(Section):
     folder: FilePath = Path("published")
     """They go there."""
     allow_missing: bool = False
-    """Merge and publish the scene also if patches are missing: it has holes there."""
+    """Merge and publish the scene, as `scene` and a night do at their end, also if patches are missing: it has holes
+    there."""
     measure: bool = True
     """Render what was compressed, on held-out photographs, and write down what that costs in dB."""
 

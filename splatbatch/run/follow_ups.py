@@ -246,19 +246,18 @@ def run_follow_ups(
 
 
 def publish_as_configured(
-    trained: FinishedBatch, *, merges: bool = True, allow_missing: bool = False, why_not: str = ""
+    trained: FinishedBatch, *, merges: bool = True, why_not: str = ""
 ) -> Sequence[FollowUpResult]:
     """Publish if the YAML asks for it; the result is written down, also that nothing was published, and why.
 
     Args:
         trained: what was trained.
         merges: a scene that was cut into patches is merged first.
-        allow_missing: publish the scene with holes, also if the YAML does not say so.
         why_not: what keeps it from being published; empty: nothing.
     """
     output, is_wanted = trained.batch.output, bool(trained.batch.config.publish.formats)
     if is_wanted and not why_not:
-        return (trained.follow("publish", partial(_publish, trained, merges=merges, allow_missing=allow_missing)),)
+        return (trained.follow("publish", partial(_publish, trained, merges=merges)),)
     said = follow_up_result("publish", LEFT_OUT, f"not published: {why_not}", TRAIN) if is_wanted else None
     output.note_afterwards("publish", said)
     return (said,) if said else ()
@@ -272,7 +271,7 @@ def publishable_names(batch: Batch) -> tuple[list[str], dict[str, str]]:
     return [one.name for one in splats], lacking
 
 
-def _publish(trained: FinishedBatch, *, merges: bool, allow_missing: bool) -> FollowUpResult:
+def _publish(trained: FinishedBatch, *, merges: bool) -> FollowUpResult:
     """Publish what may be published.
 
     Raises:
@@ -285,7 +284,7 @@ def _publish(trained: FinishedBatch, *, merges: bool, allow_missing: bool) -> Fo
     patience = WaitHooks(trained.tick, trained.interruption.reason, trained.say)
     if not batch.config.scene.scenes and partition_of(batch.config.scene.patches) is not None:
         lacking, is_empty = answer(_lacking_in_scene, batch, patience).result("start")
-        if lacking and (is_empty or not (allow_missing or batch.config.publish.allow_missing)):
+        if lacking and (is_empty or not batch.config.publish.allow_missing):
             hint = "" if is_empty else "; set `publish.allow_missing: true` to publish the scene with holes"
             return _publish_nothing(batch, lacking, hint)
         if merges:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -47,10 +47,8 @@ class SceneOptions:
     images: Path | None
     out: Path
     """Patches, YAML and output go into this folder."""
-    cuts: SplitOptions = field(default_factory=SplitOptions)
     settings: tuple[str, ...] = ()
     """As "training.max_steps=7000", written into the YAML."""
-    allow_missing: bool = False
     clean: bool = False
 
     @property
@@ -99,15 +97,16 @@ def _follow(options: SceneOptions, errors: list[SplatbatchError], trained: Finis
         if not found.is_done:
             errors += [trained.error] if trained.error else []
             return [*done, *publish_as_configured(trained, why_not=f"the scene is {found.words}")]
-    return [*done, *publish_as_configured(trained, merges=False, allow_missing=options.allow_missing)]
+    return [*done, *publish_as_configured(trained, merges=False)]
 
 
 def _merge(options: SceneOptions, trained: FinishedBatch) -> FollowUpResult:
-    if trained.code not in (0, NOT_WHOLE) or (trained.code and not options.allow_missing):
-        words = "not merged: a patch is missing; --allow-missing merges the others"
+    allow_missing = trained.batch.config.publish.allow_missing
+    if trained.code not in (0, NOT_WHOLE) or (trained.code and not allow_missing):
+        words = "not merged: a patch is missing; set `publish.allow_missing: true` to merge the others"
         return follow_up_result("merge", LEFT_OUT, words, TRAIN)
     trained.say("merge: 3 of 4")
-    trained.show(trained.merge(allow_missing=options.allow_missing, clean=options.clean))
+    trained.show(trained.merge(allow_missing=allow_missing, clean=options.clean))
     return follow_up_result("merge", DONE, f"merged: {trained.batch.output.scene.splat}")
 
 
@@ -141,16 +140,15 @@ def _reconstruct(options: SceneOptions, show: Show) -> int:
 
 
 def _cut(options: SceneOptions, show: Show) -> None:
-    """Cut the scene, unless it is cut already as it was asked for."""
+    """Cut the scene, unless it is cut already."""
     patches = options.patches
     before = partition_of(patches) if patches.is_dir() else None
-    is_as_asked = before is not None and options.cuts == SplitOptions()
-    if before is not None and is_as_asked and before.source.resolve() == find_source(options.model).resolve():
+    if before is not None and before.source.resolve() == find_source(options.model).resolve():
         check_scene(before)
         log_line("split: 1 of 4: the scene is already split")
         return
     log_line("split: 1 of 4")
-    asked = SplitRequest(options.model, options.images, patches, options.cuts, trained_in(patches))
+    asked = SplitRequest(options.model, options.images, patches, SplitOptions(), trained_in(patches))
     show(split(asked, advance=partial(PipeWriter(print_err).advance, "split", unit="patches")))
 
 

@@ -32,7 +32,8 @@ def test_odd_names_work_from_photographs_to_a_published_scene_or_are_refused(
     assert made.code == 0 and told(out)["registered"] == len(USABLE)
     assert all(one.encode(errors="backslashreplace").decode().rstrip() in made.out for one in REFUSED)
     model = (f"{out}/sparse/0", "--images", f"{out}/images")
-    scene = invoke("scene", "--source", *model, "--out=-s", "--max-images", "40", "--", *QUICK)
+    assert invoke("split", "--source", *model, "--out=-s/patches", "--max-images", "40").code == 0
+    scene = invoke("scene", "--source", *model, "--out=-s", "--", *QUICK)
     assert scene.code == 0 and len([*Path("-s/output/patches").glob("p*/splat.ply")]) > 1, scene.err
     for words in (("verify-dims",), ("merge",), ("publish", "--to=-published", "--as", "ply,compressed")):
         assert (ended := invoke(words[0], "-c", "./-s", *words[1:])).code == 0, ended.err
