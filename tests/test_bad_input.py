@@ -185,7 +185,7 @@ def test_a_scene_without_patches_ends_with_3(
         (["work", "store"], ["store: no such patch, file or folder"]),
         (["plan-capture", "views.kml"], ["views.kml: no such patch, file or folder"]),
         (["scene", "imagess"], ["scene imagess: ", "Did you mean images?", "--source or --images"]),
-        (["inspect", "--check", "--file", "c.json"], ["--file c.json: no such file"]),
+        (["inspect", "--check", "c.json"], ["c.json: no such patch, file or folder"]),
         (["evaluate", "--splat", "scene.ply"], ["--splat scene.ply: no such file"]),
         (["evaluate", "--splat", "images"], ["--splat images: a folder, not a file"]),
         (["status", "-c", "/dev/null"], ["/dev/null: a device or a pipe, not a configuration file", "init DIR"]),

@@ -29,9 +29,7 @@ def test_nothing_that_a_terminal_would_obey_is_left(words: str, shown: str) -> N
     assert plain_text(words) == shown
 
 
-@pytest.mark.parametrize(
-    "command", [("explain", "p0", "--log"), ("explain", "p0", "-f"), ("explain", "p0"), ("report",)], ids=" ".join
-)
+@pytest.mark.parametrize("command", [("explain", "p0", "--log"), ("explain", "p0"), ("report",)], ids=" ".join)
 def test_logs_explain_and_report_print_text_alone(batch: FakeBatch, command: tuple[str, ...]) -> None:
     batch.make("p0").script(p0=["exit 1 CUDA error: out of memory"]).change(retry={"max_attempts": 1})
     batch.run("train")

@@ -60,26 +60,19 @@ def merge(
         bool, Option("--allow-missing", help="Leave holes where patches are missing, stale or failed.")
     ] = False,
     clean: Annotated[bool, Option("--clean", help="Remove invisible, oversized and floating Gaussians.")] = False,
-    keep_uncleaned: Annotated[
-        bool, Option("--keep-uncleaned", help="With --clean: also write the uncleaned scene, to compare.")
-    ] = False,
     json_: JsonOption = False,
 ) -> None:
     """Merge the splats of all patches, each cropped to its core, into one; writes only if something changed."""
     from splatbatch.run import api
     from splatbatch.run.follow_ups import deliver, is_follow_up
-    from splatbatch.run.products import merge_here, uncleaned
+    from splatbatch.run.products import merge_here
 
     batch = open_folder(config, folder)
-    how = {"allow_missing": allow_missing, "clean": clean, "keep_uncleaned": keep_uncleaned}
     if is_follow_up("merge"):
-        return deliver(partial(merge_here, batch, out, **how))
-    made = api.merge(batch, out, **how)
+        return deliver(partial(merge_here, batch, out, allow_missing=allow_missing, clean=clean))
+    made = api.merge(batch, out, allow_missing=allow_missing, clean=clean)
     print_warnings(_warnings(made))
     print_facts(made, _show_merged, as_json=json_)
-    if clean and keep_uncleaned and not json_:
-        splat = uncleaned(Path(made.splat))
-        print_line(f"effect of cleaning: run `splatbatch evaluate` with and without --splat {splat}")
 
 
 def show_merge(made: MergeOutput) -> None:

@@ -88,25 +88,20 @@ def figure(value: float | None, form: str = ".2f") -> str:
 @app.command()
 def inspect(
     patches: Annotated[
-        list[str], named("PATCH|scene", "Only these patches, such as p5 p7; or scene for the merged splat.")
+        list[str],
+        named(
+            "PATCH|scene",
+            "Only these patches, such as p5 p7; or scene for the merged splat; with --check also a certificate.json.",
+        ),
     ] = [],
     config: ConfigOption = None,
     json_: JsonOption = False,
-    again: Annotated[
-        bool, Option("--again", help="Inspect again splats that have not changed since their inspection.")
-    ] = False,
     measure_drop: Annotated[
         bool, Option("--measure-drop", help="Train briefly with and without the photographs that hurt.")
     ] = False,
     check: Annotated[
         bool, Option("--check", help="Only check that certificates still match their splats, settings and files.")
     ] = False,
-    file: Annotated[
-        Optional[Path],
-        Option(
-            metavar="FILE", callback=existing_file, help="With --check: a certificate.json, with splat.ply beside it."
-        ),
-    ] = None,
 ) -> None:
     """Measure quality beyond PSNR: haze, floaters, holes, photographs that hurt."""
     from splatbatch.run import api
@@ -116,14 +111,18 @@ def inspect(
     from splatbatch.tasks.inspection import open_named
 
     config, names = named_batch(config, patches)
-    if check or file:
-        problems = {str(file): problems_of_file(file)} if file else problems_of_batch(config, names)
+    if check:
+        files = [name for name in names if name.endswith(".json") and Path(name).is_file()]
+        problems = {name: problems_of_file(Path(name)) for name in files}
+        others = [name for name in names if name not in files]
+        if others or not files:
+            problems |= problems_of_batch(config, others)
         checked = {name: CertificateCheck(tuple(why)) for name, why in problems.items()}
         print_facts(checked, show_certificates, as_json=json_)
         raise Exit(NOT_ALL if any(problems.values()) else 0)
     terminal.never_block()
     batch, is_of_scene = open_named(config, names)
-    found, failed = api.inspect(batch, InspectOptions(again, measure_drop, is_of_scene))
+    found, failed = api.inspect(batch, InspectOptions(measure_drop, is_of_scene))
     print_facts(dict(found), show_inspections, as_json=json_)
     for name, why in failed.items():
         print_line(f"{name}: {why}", err=True)

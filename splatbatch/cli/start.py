@@ -116,16 +116,13 @@ def import_(
     no_triangulation: Annotated[
         bool, Option("--no-triangulation", help="Do not triangulate points if the source has none.")
     ] = False,
-    within_s: Annotated[
-        float, Option(metavar="S", min=1, help="Time limit for triangulating points, in seconds.")
-    ] = 1800.0,
     json_: JsonOption = False,
 ) -> None:
     """Convert another program's reconstruction to a COLMAP scene; photographs are linked, not copied."""
     from splatbatch.run.prepare import Import, import_scene
     from splatbatch.scene.imports.capture import ImportOptions
 
-    options = ImportOptions(images, points, chunk, skip_missing, not no_triangulation, within_s)
+    options = ImportOptions(images, points, chunk, skip_missing, not no_triangulation)
     done, config, audit = import_scene(source, folder, options)
     if json_:
         print_json(Import.of(done, config, audit))
@@ -249,10 +246,6 @@ def split(
             help="Fraction of the photographs to hold out as one block, for evaluation.holdout: contiguous.",
         ),
     ] = 0.0,
-    seed: Annotated[int, Option(metavar="N", min=0, help="Random seed for the place of the held-out block.")] = 0,
-    picture: Annotated[
-        Optional[Path], Option(metavar="FILE", help="Draw the patches as .svg, also in a dry run.")
-    ] = None,
     drop: Annotated[
         bool, Option("--drop", help="Remove patches that no longer exist in the new split, even trained ones.")
     ] = False,
@@ -264,19 +257,14 @@ def split(
 
     from splatbatch.monitor.messages import PipeWriter, print_err
     from splatbatch.run.scene import trained_in
-    from splatbatch.scene.partition.picture import check_picture, draw
     from splatbatch.scene.partition.plan import SplitOptions, parse_axis, parse_grid, read_boxes
     from splatbatch.scene.partition.split import SplitRequest
     from splatbatch.scene.partition.split import split as run
 
     drawn = read_boxes(boxes) if boxes else None
-    how = SplitOptions(max_images, overlap, parse_grid(grid), drawn, parse_axis(axis), holdout_block, seed)
-    if picture:
-        check_picture(picture)
+    how = SplitOptions(max_images, overlap, parse_grid(grid), drawn, parse_axis(axis), holdout_block)
     request = SplitRequest(source, images, out, how, frozenset() if drop else trained_in(out))
     done = run(request, dry_run=dry_run, advance=partial(PipeWriter(print_err).advance, "split", unit="patches"))
-    if picture:
-        draw(done.plan, picture)
     if json_:
         return print_json(done.facts())
     show_split(done)

@@ -230,9 +230,6 @@ def explain(
         int,
         Option("--attempt", "-a", metavar="N", help="Number of the attempt; default: the latest.", show_default=False),
     ] = 0,
-    follow: Annotated[
-        bool, Option("--follow", "-f", help="Print the log, and new lines until the attempt ends.")
-    ] = False,
     exit_code: Annotated[
         Optional[int], Option(metavar="N", help="Exit code of the program; -9 or 137 means killed.")
     ] = None,
@@ -243,8 +240,8 @@ def explain(
 
     config, chosen = named_batch(config, names)
     name = the_one(chosen)
-    if log or follow or attempt:
-        return print_log(name, attempt_of(open_batch(config, [name]), name, attempt), is_followed=follow)
+    if log or attempt:
+        return print_log(name, attempt_of(open_batch(config, [name]), name, attempt))
     path = Path(name)
     if exit_code is not None or ((os.sep in name or path.exists()) and not path.is_dir()):
         return print_facts(diagnose_log_file(path, exit_code, config), show_diagnosis, as_json=json_)
@@ -276,20 +273,14 @@ def show_diagnosis(found: Diagnosis) -> None:
         print_text(f"  | {line}")
 
 
-def print_log(name: str, folder: AttemptFolder, *, is_followed: bool) -> None:
-    """Print the log of an attempt; with `is_followed` also what it says until it ends.
+def print_log(name: str, folder: AttemptFolder) -> None:
+    """Print the log of an attempt.
 
     Raises:
         OutputError: its log cannot be read.
     """
-    from splatbatch.run.explain import follow_log, log_of
+    from splatbatch.run.explain import log_of
 
-    if is_followed:
-        with suppress(KeyboardInterrupt):
-            for said in follow_log(folder):
-                sys.stdout.write(said)
-                sys.stdout.flush()
-        return
     text = log_of(folder)
     sys.stdout.write(text)
     if not text:

@@ -134,7 +134,6 @@ def retry(
     failed: Annotated[bool, Option("--failed", help="Retry all patches that failed.")] = False,
     set_: SetOption = [],
     force: Annotated[bool, Option("--force", help="Train again even patches that are up to date.")] = False,
-    only: OnlyOption = [],
     save: Annotated[bool, Option("--save", help="Write the --set settings of kept splats into the YAML.")] = False,
 ) -> None:
     """Train the given patches again, or all failed ones, optionally with --set; the better splat is kept."""
@@ -145,14 +144,14 @@ def retry(
     from splatbatch.tasks.batch import named_batch, open_batch
 
     config, names = named_batch(config, [*patches, *patch])
-    batch = open_batch(config, names, parse_changes(set_), only)
+    batch = open_batch(config, names, parse_changes(set_))
     if save:
         check_savable(batch)
     if failed:
         batch = failed_only(batch)
         if not batch.tasks:
             return print_line("no failed patch to retry", err=True)
-    elif not names and not only:
+    elif not names:
         raise ConfigError(
             "retry: no patch given", "Run `splatbatch retry p5`, or `splatbatch retry --failed` for all failed patches."
         )

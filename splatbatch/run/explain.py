@@ -1,11 +1,8 @@
-"""What happened to a patch, from its files; what went wrong in any log; the log of an attempt as it grows."""
+"""What happened to a patch, from its files; what went wrong in any log; the log of an attempt."""
 
 from __future__ import annotations
 
-import codecs
-import time
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_args
@@ -19,7 +16,6 @@ from splatbatch.failures.evidence import Evidence
 from splatbatch.failures.signatures import site_signatures
 from splatbatch.fields import mapping
 from splatbatch.files import MIB, open_regular, read_regular
-from splatbatch.machine.orphans import has_died
 from splatbatch.outcome import Diagnosis, Exited
 from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.output.ledger import events
@@ -37,8 +33,6 @@ from splatbatch.text import plain_text
 OF_ATTEMPTS: tuple[type[OfAttempt], ...] = get_args(OfAttempt)
 MOST_LOG_BYTES = 256 * MIB
 """A supervisor keeps 16 MiB of what a program says."""
-FOLLOW_S = 0.3
-CHUNK_BYTES = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -138,26 +132,3 @@ def log_of(folder: AttemptFolder) -> str:
         return plain_text(read_regular(folder.log, MOST_LOG_BYTES).decode(errors="replace"))
     except OSError as error:
         raise OutputError(f"{folder.log}: cannot be read ({error.strerror})") from error
-
-
-def follow_log(folder: AttemptFolder) -> Iterator[str]:
-    """Yield the log of an attempt as it grows, as plain text, until the attempt has ended."""
-    decoder, position, unsaid = codecs.getincrementaldecoder("utf-8")(errors="replace"), 0, ""
-    while True:
-        # asked before the last look at the log, not after: nothing that it said stays unread
-        is_over = folder.exit.exists() or has_died(folder)
-        data = b""
-        with suppress(OSError), open_regular(folder.log) as file:  # the supervisor may have cut its middle out
-            file.seek(min(position, folder.log.stat().st_size))
-            data, position = file.read(CHUNK_BYTES), file.tell()
-        if data:
-            # whole lines only: what a terminal would obey must not slip through in two halves
-            text = unsaid + decoder.decode(data)
-            end = max(text.rfind("\n"), text.rfind("\r", 0, len(text) - 1)) + 1  # as lines of a progress bar end
-            unsaid = text[end:]
-            yield plain_text(text[:end])
-        elif is_over:
-            yield plain_text(unsaid)
-            return
-        else:
-            time.sleep(FOLLOW_S)

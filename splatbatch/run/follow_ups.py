@@ -170,15 +170,13 @@ class FinishedBatch:
         forward = log_forwarder(home, self.say)
         return printed.read(self.make(task, forward, alone=what == "merge").metrics) or printed()
 
-    def merge(
-        self, *, allow_missing: bool, clean: bool = False, keep_uncleaned: bool = False, out: Path | None = None
-    ) -> MergeOutput:
+    def merge(self, *, allow_missing: bool, clean: bool = False, out: Path | None = None) -> MergeOutput:
         """Merge the scene, as `products.merge` says.
 
         Raises:
             SplatbatchError: it could not be merged.
         """
-        options = {"--allow-missing": allow_missing, "--clean": clean, "--keep-uncleaned": keep_uncleaned}
+        options = {"--allow-missing": allow_missing, "--clean": clean}
         words = [option for option, is_wanted in options.items() if is_wanted]
         return self.run("merge", [*words, "--out", str(out.absolute())] if out else words, MergeOutput)
 

@@ -34,8 +34,6 @@ Found = Mapping[str, Inspection]
 class InspectOptions:
     """What is to be inspected, and how closely."""
 
-    is_again: bool = False
-    """Also what has been inspected as it is."""
     measures_drop: bool = False
     """Train twice, shortly, with and without the photographs that figures name."""
     of_scene: bool = False
@@ -77,7 +75,7 @@ def inspect_tasks(
             made[name] = inspection_task(batch, orders, _folder(batch, task))
         except Exception as error:  # noqa: BLE001 - a fault of ours over one splat keeps the others from nothing
             failed[name] = _why(name, error)
-    stale = {name: one for name, one in made.items() if how.is_again or not one.is_fresh()}
+    stale = {name: one for name, one in made.items() if not one.is_fresh()}
     for name, outcome in _made(batch, stale, rounds, ledger).items():
         if isinstance(outcome, Exception):
             del made[name]

@@ -33,7 +33,6 @@ def merge(
     *,
     allow_missing: bool = False,
     clean: bool = False,
-    keep_uncleaned: bool = False,
 ) -> MergeOutput:
     """Merge the splats of all patches into one.
 
@@ -42,7 +41,6 @@ def merge(
         out: the merged splat; None: the output folder's own place for it.
         allow_missing: it may have holes.
         clean: Gaussians that are invisible, oversized or float are left out.
-        keep_uncleaned: it is also written as it is without that.
 
     Raises:
         SplatbatchError: they cannot be merged, or a training runs; nothing was written.
@@ -54,12 +52,10 @@ def merge(
     if not batch.output.path.is_dir():
         gather(batch, allow_missing=allow_missing)  # which says that nothing was ever trained
     with by_hand(batch, alone=True) as finished:
-        return finished.merge(allow_missing=allow_missing, clean=clean, keep_uncleaned=keep_uncleaned, out=out)
+        return finished.merge(allow_missing=allow_missing, clean=clean, out=out)
 
 
-def merge_here(
-    batch: Batch, out: Path | None, *, allow_missing: bool, clean: bool, keep_uncleaned: bool
-) -> MergeOutput:
+def merge_here(batch: Batch, out: Path | None, *, allow_missing: bool, clean: bool) -> MergeOutput:
     """Merge in this process, unless that is done.
 
     Raises:
@@ -68,17 +64,10 @@ def merge_here(
     files = MergedFiles.at(out) if out else batch.output.scene.merged
     parts = gather(batch, allow_missing=allow_missing)
     cleaning = CleaningRules(parts.partition, parts.with_cameras(), parts.offset) if clean else None
-    if cleaning and keep_uncleaned:
-        merge_parts(parts, MergedFiles.at(uncleaned(files.splat)))
     done, damage = merge_parts(parts, files, cleaning, partial(PipeWriter(print_err).advance, "merge"))
     if damage:
         print_err(f"warning: {damage}: merged again")
     return done
-
-
-def uncleaned(splat: Path) -> Path:
-    """Return where a merged splat lies as it was before it was cleaned."""
-    return splat.with_name(f"{splat.stem}-uncleaned.ply")
 
 
 def publish_here(  # noqa: PLR0913 - as `publish` takes them

@@ -55,7 +55,7 @@ class HoldOut:
         return np.array([image.name in out for image in sightings.images], dtype=bool)
 
 
-def hold_out(sightings: IndexedModel, share: float, seed: int, before: Partition | None) -> HoldOut:
+def hold_out(sightings: IndexedModel, share: float, before: Partition | None) -> HoldOut:
     """Return what is held out: every 8th of the frames that no partition knows yet, and a block if asked for.
 
     A photograph that was test stays so, and one that was trained on never becomes test. One that is added to a frame
@@ -70,7 +70,7 @@ def hold_out(sightings: IndexedModel, share: float, seed: int, before: Partition
     if before and (piece := before.contiguous):
         piece |= _with_twins(frames, piece | _joining(names, centers, piece, new)) & new
     else:
-        piece = _with_twins(frames, block(names, centers, share, seed))
+        piece = _with_twins(frames, block(names, centers, share))
     return HoldOut(test, train, piece, in_words(frames, test))
 
 
@@ -119,7 +119,7 @@ def _with_twins(frames: Iterable[Sequence[str]], names: Collection[str]) -> froz
     return frozenset(name for frame in frames if not {*frame}.isdisjoint(names) for name in frame)
 
 
-def block(names: Sequence[str], centers: Floats, share: float, seed: int) -> frozenset[str]:
+def block(names: Sequence[str], centers: Floats, share: float) -> frozenset[str]:
     """Return so many photographs that were taken side by side, around one that is not at the edge of the scene."""
     sound = np.flatnonzero(np.isfinite(centers).all(axis=1))
     count = round(share * len(sound))
@@ -127,7 +127,7 @@ def block(names: Sequence[str], centers: Floats, share: float, seed: int) -> fro
         return frozenset()
     away = np.linalg.norm(centers[sound] - np.median(centers[sound], axis=0), axis=1)
     inner = sound[away <= np.median(away)]
-    middle = centers[inner[np.random.default_rng(seed).integers(len(inner))]]
+    middle = centers[inner[np.random.default_rng(0).integers(len(inner))]]
     order = np.argsort(np.linalg.norm(centers[sound] - middle, axis=1), kind="stable")
     return frozenset(names[index] for index in sound[order[:count]])
 
@@ -185,7 +185,7 @@ def _source_of(patch: Patch) -> Path:
 def _side_by_side(sparse: Path, by_name: bool) -> frozenset[str]:
     """Return a tenth of a scene's photographs, around one that is not at its edge; always the same ones."""
     images = sorted(read_images(sparse), key=lambda image: image.name)
-    piece = block([image.name for image in images], centers_of(images), PIECE, 0)
+    piece = block([image.name for image in images], centers_of(images), PIECE)
     return _with_twins(_frames(sparse, images, by_name), piece)
 
 

@@ -69,7 +69,8 @@ def test_a_photograph_that_is_gone_is_named(quarry: Path, tmp_path: Path) -> Non
     shutil.copytree(quarry, tmp_path / "quarry")
     gone = next((tmp_path / "quarry/images").rglob("*.jpg"))
     gone.unlink()
-    ended = inspect(tmp_path / "quarry", "p0", "--again")
+    OutputFolder(tmp_path / "quarry/output").patch("p0").inspection.unlink()
+    ended = inspect(tmp_path / "quarry", "p0")
     assert ended.code == 1 and gone.name in ended.err and "train.log" in ended.err
 
 
@@ -123,7 +124,7 @@ def test_a_certificate_holds_until_something_changes(quarry: Path) -> None:
     assert (ended.code, ended.out.strip()) == (0, "p0: the certificate holds")
     assert verify(quarry).code == 1 and "p1: no certificate; `splatbatch inspect`" in verify(quarry).out
     file = OutputFolder(quarry / "output").patch("p0").certificate
-    told = checked("inspect", verify(quarry, "--file", str(file), "--json").out)
+    told = checked("inspect", verify(quarry, str(file), "--json").out)
     assert told == {str(file): {"holds": True, "problems": []}}
     told = checked("inspect", verify(quarry, "--json").out)
     assert not told["p1"]["holds"] and told["p1"]["problems"]
@@ -223,7 +224,7 @@ def test_a_certificate_that_was_forged_and_sealed_anew_contradicts_the_records(m
     assert verify(measured, "p0").out.strip() == "p0: the certificate holds"
     for forged, words in FORGED:
         forge(measured, **forged(json.loads(genuine)))
-        for ended in (verify(measured, "p0"), verify(measured, "--file", str(file))):
+        for ended in (verify(measured, "p0"), verify(measured, str(file))):
             assert (ended.code, words in ended.out) == (1, True), (words, ended.out)
         file.write_text(genuine)
 
@@ -247,7 +248,7 @@ def test_a_pipe_is_never_waited_for(tmp_path: Path, name: str) -> None:
     (tmp_path / "certificate.json").write_text("{}")
     (tmp_path / name).unlink(missing_ok=True)
     os.mkfifo(tmp_path / name)
-    ended = in_time("inspect", "--check", "--file", str(tmp_path / "certificate.json"))
+    ended = in_time("inspect", "--check", str(tmp_path / "certificate.json"))
     assert ended.code in (1, 2) and "Traceback" not in ended.err
 
 
@@ -278,7 +279,7 @@ def test_what_a_certificate_no_longer_says_truly_is_told(
 
 def test_a_file_that_is_no_certificate_is_named(tmp_path: Path) -> None:
     (tmp_path / "none.json").touch()
-    ended = invoke("inspect", "--check", "--file", str(tmp_path / "none.json"))
+    ended = invoke("inspect", "--check", str(tmp_path / "none.json"))
     assert ended.code == 6 and "none.json: not a certificate" in ended.err
 
 

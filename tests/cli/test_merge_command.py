@@ -364,7 +364,7 @@ def test_while_a_batch_runs_nothing_is_merged(batch: FakeBatch) -> None:
 @pytest.mark.contract
 def test_a_merge_that_is_killed_while_it_writes_leaves_a_whole_scene_and_nothing_for_long(batch: FakeBatch) -> None:
     invoke("merge", batch=batch)
-    merged = "merge_here(batch, None, allow_missing=False, clean=False, keep_uncleaned=False)"
+    merged = "merge_here(batch, None, allow_missing=False, clean=False)"
     told = f"batch = open_batch({str(batch.config)!r}); {merged}"
     slowly = "import os, time; sync = os.fsync; os.fsync = lambda file: (time.sleep(0.2), sync(file))"  # in memory, too
     row_by_row = f"{slowly}; from splatbatch.splats import merge as rows; rows.ROWS_AT_ONCE = 1"
@@ -412,16 +412,17 @@ def test_on_a_full_disk_the_scene_stays_as_it_was(batch: FakeBatch, monkeypatch:
 # cleaning
 
 
-def test_cleaning_says_what_it_took_by_which_rule_and_may_leave_the_other_beside(batch: FakeBatch) -> None:
+def test_cleaning_says_what_it_took_by_which_rule(batch: FakeBatch) -> None:
     path = place(batch, "p0") / "splat.ply"
     splat = read_splat(path)
     faint = np.arange(400) % 10 == 0
     path.unlink()
     write_splat(path, Gaussians(**{**vars(splat), "opacities": np.where(faint, -9, 1).astype(np.float32)}), 20)
     accept(path.parent)
-    ended = invoke("merge", "--clean", "--keep-uncleaned", batch=batch)
+    ended = invoke("merge", "--clean", batch=batch)
     assert ended.code == 0, ended.err
-    said, uncleaned = record(batch), batch.output / "scene/splat-uncleaned.ply"
+    said, uncleaned = record(batch), batch.folder / "uncleaned.ply"
+    assert invoke("merge", "--out", str(uncleaned), batch=batch).code == 0
     inside = int(np.count_nonzero((splat.means[faint, :2] < 0).all(axis=1)))
     assert (said["parts"][0]["removed"]["faint"], said["cleaned"]["rules"]["faint"]) == (inside, "opacity below 0.005")
     assert len(read_splat(uncleaned)) == said["num_gaussians"] + sum(said["cleaned"]["removed"].values())

@@ -5,9 +5,7 @@ from __future__ import annotations
 import io
 import re
 import signal
-import time
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,11 +15,9 @@ from rich.console import Console
 from splatbatch.cli import status
 from splatbatch.monitor.console import LONGEST_LINE, heartbeat, in_words
 from splatbatch.monitor.table import batch_eta_s, batch_line, live_view, num_left, status_table
-from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.output.claims import AtWork
 from splatbatch.output.events import AttemptEnded
 from splatbatch.output.records.attempt import ProgressLine
-from splatbatch.run import explain
 from splatbatch.tasks.status import PatchStatus, steps_per_s
 
 if TYPE_CHECKING:
@@ -199,63 +195,6 @@ def test_watching_a_terminal_goes_on_until_somebody_has_seen_enough(
     rounds.clear()
     ended = invoke("status", "--watch", batch=batch)
     assert (ended.out.count("waiting"), "\x1b" in ended.out) == (3, False)
-
-
-def test_a_log_is_followed_until_its_attempt_has_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder, waits = AttemptFolder(tmp_path), iter((0, 1, 2))
-    folder.log.write_bytes("one ä".encode()[:-1])
-
-    def go_on(_: float) -> None:
-        if next(waits) == 1:
-            with folder.log.open("ab") as file:
-                file.write("ä".encode()[-1:] + b"\ntwo\n")
-            folder.exit.write_text("{}")
-
-    monkeypatch.setattr(explain.time, "sleep", go_on)
-    assert "".join(explain.follow_log(folder)) == "one ä\ntwo\n"
-
-
-class Writer:
-    """Changes a log each time that who follows it sleeps; then the attempt has ended."""
-
-    def __init__(self, folder: AttemptFolder, *contents: bytes) -> None:
-        self.folder, self.contents = folder, iter(contents)
-
-    def __call__(self, _: float) -> None:
-        if (content := next(self.contents, None)) is None:
-            self.folder.exit.write_text("{}")
-        else:
-            self.folder.log.write_bytes(content)
-
-
-@pytest.mark.parametrize(
-    ("contents", "shown"),
-    [
-        ((b"a\nb\x1b[3", b"a\nb\x1b[31mred\n"), "a\nbred\n"),
-        ((b"10%\r20%\r", b"10%\r20%\r30%\r\n"), "10%\n20%\n30%\n"),
-        ((b"a long beginning\n", b"cut\n", b"cut\nand on\n"), "a long beginning\nand on\n"),
-    ],
-    ids=["a sequence in two halves", "a bar of progress", "the middle cut out"],
-)
-def test_a_log_is_followed_however_it_grows(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, contents: tuple[bytes, ...], shown: str
-) -> None:
-    folder = AttemptFolder(tmp_path)
-    folder.log.touch()
-    monkeypatch.setattr(explain.time, "sleep", Writer(folder, *contents))
-    assert "".join(explain.follow_log(folder)) == shown
-
-
-@pytest.mark.all
-def test_following_a_running_attempt_ends_with_it_and_leaves_it_alone(batch: FakeBatch) -> None:
-    batch.make("p0").script(p0=["train 1.5"])
-    train = batch.start("train")
-    while not list(batch.output.glob("patches/p0/attempt-01/start.json")):
-        time.sleep(0.05)
-    follower = batch.start("explain", "p0", "-f")
-    assert follower.wait(30) == 0
-    train.communicate(timeout=30)
-    assert train.returncode == 0
 
 
 @pytest.mark.all

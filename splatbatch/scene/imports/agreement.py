@@ -450,9 +450,7 @@ def triangulated(capture: SourceCapture, folder: Path, options: ImportOptions, l
             if not log.num_mistakes and match(model, near_pairs(shots, _EACH), place):
                 model = triangulate(model, place)
         except MatchingSkipped as error:
-            log.leave_out(
-                f"points: the source has none; triangulating in {options.within_s:.0f} s (--within-s): {error}"
-            )
+            log.leave_out(f"points: the source has none; triangulating in {options.within_s:.0f} s: {error}")
     for number, shot in enumerate(shots, start=1):
         model.images[number].name = shot.name
     if model.num_points3D():

@@ -11,8 +11,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from splatbatch.errors import ConfigError
-from splatbatch.files import open_regular, write_text
+from splatbatch.files import write_text
 from splatbatch.scene.colmap.types import Floats, finite
 from splatbatch.scene.partition.boxes import Box
 from splatbatch.scene.partition.plan import PartitionPlan
@@ -54,18 +53,6 @@ class _Sheet:
         return left, top, right, bottom
 
 
-def check_picture(path: Path) -> None:
-    """See that a picture can be written as a file's name says.
-
-    Raises:
-        ConfigError: it cannot, or a file of another program lies there.
-    """
-    if path.suffix != ".svg":
-        raise ConfigError(f"--picture {path}: should end in .svg")
-    if path.is_dir() or (path.exists() and not _is_ours(path)):
-        raise ConfigError(f"--picture {path}: something else lies there", "Choose another name.")
-
-
 def draw(plan: PartitionPlan, path: Path) -> None:
     """Write a picture of a plan.
 
@@ -77,11 +64,6 @@ def draw(plan: PartitionPlan, path: Path) -> None:
     filled = Environment(loader=PackageLoader(__package__ or ""), autoescape=True, trim_blocks=True)
     template = filled.get_template("partition.svg.j2")
     write_text(path, template.render(_shapes(plan), mark=MARK, ink=INK, faint=FAINT) + "\n")
-
-
-def _is_ours(path: Path) -> bool:
-    with open_regular(path) as file:
-        return MARK.encode() in file.read(1024)
 
 
 def _shapes(plan: PartitionPlan) -> dict[str, object]:

@@ -61,8 +61,6 @@ class SplitOptions:
     """Direction that is not cut; None: where the cameras vary least."""
     block: float = 0.0
     """Share of the photographs that lie together and may be held out in one piece; 0: none."""
-    seed: int = 0
-    """Decides where the held-out piece lies."""
 
 
 def parse_grid(text: str) -> tuple[int, int] | None:
@@ -193,7 +191,7 @@ def plan_split(source: Path, out: Path, options: SplitOptions) -> PartitionPlan:
     if not sightings.images or not len(sightings.photo):
         lack = f"{plural(len(sightings.images), 'image')} and {plural(len(sightings.points), 'point')}"
         raise SceneError(f"{source}: nothing to cut: {lack}, none of which sees another", "Name a reconstruction.")
-    held = hold_out(sightings, options.block, options.seed, before)
+    held = hold_out(sightings, options.block, before)
     axes = _axes(sightings, options, before)
     tried, ground = (
         cuts.CutContext(cuts.seen_along(one, np.array(axes)), held.is_test(one), options.overlap)
