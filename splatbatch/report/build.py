@@ -129,7 +129,7 @@ def _as_its_folder_says(attempt: ReportedAttempt, folder: AttemptFolder, product
     begun = next((at for phase, at in known if phase not in SETUP), None)
     is_kept = product.attempt == folder.path.name
     own = folder.read_result() or (product if is_kept else Result())
-    final = (own.metrics if own.metrics.written else metrics).final
+    measured = own.metrics if own.metrics.written else metrics
     ended_at = told.ended_at or attempt.ended_at
     return replace(
         attempt,
@@ -144,10 +144,10 @@ def _as_its_folder_says(attempt: ReportedAttempt, folder: AttemptFolder, product
         seconds=own.seconds if attempt.seconds is None else attempt.seconds,
         pace_s=pace_s(lines),
         torch_peak_mib=metrics.torch_peak_mib,
-        psnr_covered=final.psnr_covered,
-        covered_set=(own.metrics if own.metrics.written else metrics).covered.hash,
-        psnr=final.psnr,
-        ssim=final.ssim,
+        psnr_covered=measured.final.psnr_covered,
+        covered_set=measured.covered.hash,
+        psnr=measured.final.psnr,
+        ssim=measured.final.ssim,
         num_gaussians=own.num_gaussians,
         is_kept=is_kept,
         has_splat=folder.splat.exists(),
