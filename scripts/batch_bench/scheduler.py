@@ -17,7 +17,7 @@ import numpy as np
 from splatbatch import trainers
 from splatbatch.config import Recipe
 from splatbatch.files import append_line, write_json
-from splatbatch.machine.protocol import Handle, Key, ProcessState, Slot
+from splatbatch.machine.protocol import GONE, Handle, Key, Slot
 from splatbatch.outcome import Rejected, Splat
 from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.output.claims import Claims
@@ -86,9 +86,9 @@ class InstantExecutor:
         self.own_cpu_s += time.process_time() - cpu
         return key
 
-    def poll(self, handles: Mapping[Key, Handle]) -> Mapping[Key, ProcessState]:
+    def poll(self, handles: Mapping[Key, Handle]) -> Mapping[Key, str]:
         """Say that all have ended."""
-        return dict.fromkeys(handles, ProcessState(is_running=False))
+        return dict.fromkeys(handles, GONE)
 
     def cancel(self, handles: Mapping[Key, Handle]) -> None:
         """Do nothing: nothing runs."""

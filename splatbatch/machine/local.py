@@ -18,7 +18,7 @@ from splatbatch.config import Executor as ExecutorConfig
 from splatbatch.errors import SplatbatchError
 from splatbatch.machine import orphans
 from splatbatch.machine.mps import SERVER_MIB, Mps
-from splatbatch.machine.protocol import Handle, Key, ProcessState, Slot
+from splatbatch.machine.protocol import GONE, Handle, Key, Slot
 from splatbatch.machine.slots import chosen_cards
 from splatbatch.machine.supervisors import SUPERVISOR, Child, Supervisors
 from splatbatch.output.attempt_folder import AttemptFolder
@@ -78,11 +78,6 @@ class SupervisorWatchdog:
             return "wake" if self.wakings <= MOST_WAKINGS else "end"
         return "end" if 0 <= self.woken_s < self.silent_s - WAKING_S else ""
 
-    def wake_or_end(self) -> None:
-        """See to it that one that stands still goes on, or ends: its limits count for nothing as long as it stands."""
-        if what := self.look(time.monotonic()):
-            self.process.send_signal(signal.SIGCONT if what == "wake" else signal.SIGKILL)
-
     def reap(self) -> None:
         """See to it that one that has told its end goes: one that was stopped then would stay for ever."""
         if self.folder.exit.exists() and self.process.poll() is None:
@@ -140,9 +135,9 @@ class LocalExecutor:
             self._supervisors[key] = SupervisorWatchdog(process, folder, processes.start_ticks(process.pid))
         return _handle(self._supervisors[key].process.pid)
 
-    def poll(self, handles: Mapping[Key, Handle]) -> Mapping[Key, ProcessState]:
-        """Say which supervisors still run."""
-        return {key: self._seen(key, handle) for key, handle in handles.items()}
+    def poll(self, handles: Mapping[Key, Handle]) -> Mapping[Key, str]:
+        """Say why each supervisor does not run; empty of one that does. One that stands still is woken, or ended."""
+        return {key: self._why_gone(key, handle) for key, handle in handles.items()}
 
     def cancel(self, handles: Mapping[Key, Handle]) -> None:
         """Ask supervisors to stop their attempts: their files tell how they end.
@@ -186,22 +181,27 @@ class LocalExecutor:
             if left := orphans.find(attempt):
                 key = (attempt.read_job() or JobSpec()).key or str(attempt.path)
                 self._unended[key], found[key] = attempt, _handle(left[0])
-        for pid, folder in _supervisors_here().items():
+        pids = (int(path.name) for path in Path("/proc").glob("[0-9]*"))
+        shown = {pid: folder for pid in pids if (folder := _supervised_folder(pid))}
+        for pid, folder in shown.items():
             job = folder.read_job()
-            if job and job.key.startswith(f"{batch}."):
+            # a process that a supervisor has forked shows its command line too, until it becomes the program it runs
+            is_supervisor = shown.get(processes.parent(pid)) != folder
+            if is_supervisor and job and job.key.startswith(f"{batch}."):
                 found[job.key] = _handle(pid)
         return found
 
-    def _seen(self, key: Key, handle: Handle) -> ProcessState:
+    def _why_gone(self, key: Key, handle: Handle) -> str:
         if supervisor := self._supervisors.get(key):
             code = supervisor.process.poll()
-            if code is None:
-                supervisor.wake_or_end()
-                return ProcessState(is_running=True)
+            if code is None:  # its limits count for nothing as long as it stands still
+                if what := supervisor.look(time.monotonic()):
+                    supervisor.process.send_signal(signal.SIGCONT if what == "wake" else signal.SIGKILL)
+                return ""
             if not supervisor.folder.exit.exists():
                 self._end_leftovers(key)
-            return ProcessState(is_running=False, reason=f"supervisor ended with {code}")
-        return ProcessState(is_running=_living(handle) > 0)
+            return f"supervisor ended with {code}"
+        return "" if _living(handle) else GONE
 
     def _end_leftovers(self, key: Key) -> None:
         """End what is left of an attempt that has no supervisor any more."""
@@ -273,14 +273,6 @@ def _living(handle: Handle) -> int:
     """Return the pid behind a handle if that very process still runs, not another that got its number; else 0."""
     name, _, boot = handle.rpartition(":")
     return processes.living(name) if boot == processes.boot_id() else 0
-
-
-def _supervisors_here() -> dict[int, AttemptFolder]:
-    """Return the supervisors of this machine, each with the attempt that it watches."""
-    pids = (int(path.name) for path in Path("/proc").glob("[0-9]*"))
-    shown = {pid: folder for pid in pids if (folder := _supervised_folder(pid))}
-    # a process that a supervisor has forked shows its command line too, until it becomes the program that it runs
-    return {pid: folder for pid, folder in shown.items() if shown.get(processes.parent(pid)) != folder}
 
 
 def _supervised_folder(pid: int) -> AttemptFolder | None:

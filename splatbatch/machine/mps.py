@@ -42,10 +42,19 @@ class Mps:
         # the path of a socket may have 107 bytes (unix(7)): not in the output folder
         folder = Path(tempfile.mkdtemp(prefix=PREFIX))
         try:
-            mps = Mps(_start_daemon(program, folder), folder)
+            process = subprocess.Popen(
+                [program, "-f"],  # in the foreground: a process that the kernel ends when we die
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                env={**os.environ, **_environment(folder), processes.MARKER: _key(folder)},
+                start_new_session=True,
+                preexec_fn=partial(processes.die_with_parent, signal.SIGTERM, os.getpid()),  # noqa: PLW1509 - one thread
+            )
         except OSError:
             shutil.rmtree(folder, ignore_errors=True)
             return None
+        mps = Mps(process, folder)
         if mps._is_ready():
             return mps
         mps.stop()
@@ -74,18 +83,6 @@ class Mps:
                 return True
             time.sleep(0.02)
         return False
-
-
-def _start_daemon(program: str, folder: Path) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        [program, "-f"],  # in the foreground: a process that the kernel ends when we die
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        env={**os.environ, **_environment(folder), processes.MARKER: _key(folder)},
-        start_new_session=True,
-        preexec_fn=partial(processes.die_with_parent, signal.SIGTERM, os.getpid()),  # noqa: PLW1509 - one thread here
-    )
 
 
 def _environment(folder: Path) -> dict[str, str]:

@@ -24,17 +24,17 @@ class Slot:
     """What attempts on it need besides: where CUDA MPS listens."""
 
 
-@dataclass(frozen=True)
-class ProcessState:
-    """What is seen of an attempt's supervisor."""
-
-    is_running: bool
-    reason: str = "its supervisor is gone"
-    """Why it does not run, where it does not."""
+GONE = "its supervisor is gone"
+"""Why an attempt's supervisor does not run, where no more is known."""
 
 
-def verdict(told: ExitFacts | None, seen: ProcessState) -> Exit | None:
-    """Return how the attempt ended, or None while it may still be running."""
+def verdict(told: ExitFacts | None, gone: str) -> Exit | None:
+    """Return how the attempt ended, or None while it may still be running.
+
+    Args:
+        told: what its supervisor has written down; None: nothing.
+        gone: why its supervisor does not run; empty: it does.
+    """
     if told is not None:
         return told.end
-    return None if seen.is_running else Lost(seen.reason)
+    return Lost(gone) if gone else None

@@ -261,12 +261,6 @@ class Slots:
                     return gate.slot
         return next((gate.slot for gate in self._beside.values() if gate.has_seat()), None)
 
-    def offer_standby(self, slot: Slot, footprint: MemoryEstimate | None, now: float) -> Slot | ClosedGate:
-        """Return a slot that is taken for a process that only prepares, or why the host has no memory for one."""
-        needed = (footprint.host_mib if footprint else UNKNOWN_HOST_MIB) + HOST_RESERVE_MIB
-        free_mib = available_mib()
-        return slot if free_mib >= needed else ClosedGate(now, f"{free_mib} MiB of host memory, wanted {needed}")
-
     def take(self, key: Key, slot: Slot, footprint: MemoryEstimate | None, *, alone: bool = False) -> None:
         """An attempt runs on a slot that was offered."""
         gates = self._gates | self._beside
@@ -339,14 +333,16 @@ class Slots:
         return next(gate for gate in gates if key in gate.tenants)
 
 
+def has_memory_for_standby(footprint: MemoryEstimate | None) -> bool:
+    """Return whether the host has memory for a process that only prepares; None: its needs are unknown."""
+    return available_mib() >= (footprint.host_mib if footprint else UNKNOWN_HOST_MIB) + HOST_RESERVE_MIB
+
+
 def available_mib() -> int:
     """Return the host memory, in MiB, that this machine or our control group can still give; endless if unknown."""
-    return min(_of_machine(), *(_of_group(limit, used) for limit, used in _GROUPS))
-
-
-def _of_machine() -> int:
     fields = dict(line.split(":") for line in kernel_file("/proc/meminfo").splitlines())
-    return int(fields["MemAvailable"].split()[0]) // 1024 if "MemAvailable" in fields else sys.maxsize
+    free_mib = int(fields["MemAvailable"].split()[0]) // 1024 if "MemAvailable" in fields else sys.maxsize
+    return min(free_mib, *(_of_group(limit, used) for limit, used in _GROUPS))
 
 
 def _of_group(limit: Path, used: Path) -> int:

@@ -79,14 +79,14 @@ class Loop(LoopState):
 
     def _look_at_attempts(self) -> None:
         """Begin what is prepared, collect what has ended, take in what is collected."""
-        states = self.executor.poll(handles_of(self.attempts.values()))
+        gone = self.executor.poll(handles_of(self.attempts.values()))
         for key, one in list(self.attempts.items()):
             is_on_slot = isinstance(one.stage, Execution)
             if isinstance(one.stage, Collection):
                 self._collect(one, one.stage)
             elif one.reading is not None:
                 self._begin(one, one.reading)
-            elif (end := one.how_it_ended(states[key])) is not None:
+            elif (end := one.how_it_ended(gone[key])) is not None:
                 self._end(one, end)
             elif is_on_slot and not self.slots.gate_of(key).has_seat() and standby.first(self) and one.is_finalizing():
                 self.slots.gate_of(key).finalizes(key, self._sharing.holds(one))  # the next may start beside it
@@ -325,5 +325,5 @@ class Loop(LoopState):
         handles, give_up_at = handles_of(self.attempts.values()), self.clock.now() + self._patience_s
         while handles and self.clock.now() < give_up_at:
             self.clock.sleep(POLL_S)
-            states = self.executor.poll(handles)
-            handles = {key: handle for key, handle in handles.items() if states[key].is_running}
+            gone = self.executor.poll(handles)
+            handles = {key: handle for key, handle in handles.items() if not gone[key]}

@@ -10,7 +10,7 @@ from typing import Any
 
 from splatbatch.isolated import CallQueue, wait_for_any
 from splatbatch.machine.local import LocalExecutor
-from splatbatch.machine.protocol import Handle, Key, ProcessState, Slot, verdict
+from splatbatch.machine.protocol import Handle, Key, Slot, verdict
 from splatbatch.outcome import Cancelled, Exit, Lost
 from splatbatch.output.attempt_folder import Attempt, CachedAttemptDir
 from splatbatch.output.records.fingerprint import Fingerprint
@@ -112,15 +112,15 @@ class RunningAttempt:
         """Return whether it has made its last step, and only evaluates and exports."""
         return self.attempt.folder.last_progress().phase in FINALIZING
 
-    def how_it_ended(self, state: ProcessState) -> Exit | None:
-        """Return how it ended, or None while it may still run.
+    def how_it_ended(self, gone: str) -> Exit | None:
+        """Return how it ended, or None while it may still run; `gone` says why its supervisor does not.
 
         Of one that has ended, the records change no more: from here on each is read once.
         """
-        if state.is_running and not self.attempt.folder.has_exited():
+        if not gone and not self.attempt.folder.has_exited():
             return None
         folder = CachedAttemptDir(self.attempt.folder.path)
-        end = verdict(folder.read_exit(), state)
+        end = verdict(folder.read_exit(), gone)
         if end is not None:
             self.attempt = replace(self.attempt, folder=folder)
         # a supervisor that is asked to stop in its first moments dies before it can write its record

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Collection, Container
 from contextlib import suppress
 
-from splatbatch.machine.slots import ClosedGate
+from splatbatch.machine.slots import has_memory_for_standby
 from splatbatch.scheduler import judge, launch
 from splatbatch.scheduler.loop_state import LoopState
 from splatbatch.scheduler.running_attempt import Dismissal, RunningAttempt, ask_to_end, handles_of
@@ -48,7 +48,7 @@ def top_up(loop: LoopState, now: float) -> None:
     for slot in lacking[: len(busy) - len(meant)]:
         due = (one for one in loop.queue.due(now) if one.id not in loop.in_their_turn and one.program.stands_by)
         task = next(due, None)
-        if task is None or isinstance(loop.slots.offer_standby(slot, task.memory_estimate, now), ClosedGate):
+        if task is None or not has_memory_for_standby(task.memory_estimate):
             return
         try:
             standby = launch.start(loop, task, slot, stands_by=True)

@@ -173,7 +173,7 @@ def test_a_process_that_nobody_wrote_down_falls_to_the_parent_of_the_batch(
     bystander = subprocess.Popen(["sleep", "600"], env={processes.MARKER: "hook"}, start_new_session=True)
     hidden = processes.descendants(pid_of(handles))
     os.kill(pid_of(handles), signal.SIGKILL)
-    wait_for(lambda: not executor.poll(handles)["b.p0.a1"].is_running)
+    wait_for(lambda: executor.poll(handles)["b.p0.a1"])
     assert [pid for pid in hidden if processes.start_ticks(pid)] == []
     assert bystander.poll() is None
     bystander.kill()

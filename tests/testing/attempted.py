@@ -12,7 +12,7 @@ from program_here import Clock, supervise_here
 
 from splatbatch.config import Limits
 from splatbatch.files import read_lines
-from splatbatch.machine.protocol import ProcessState, Slot, verdict
+from splatbatch.machine.protocol import GONE, Slot, verdict
 from splatbatch.outcome import Outcome, Rejected, Splat
 from splatbatch.output.attempt_folder import Attempt, AttemptFolder
 from splatbatch.output.records.attempt import JobSpec
@@ -52,7 +52,7 @@ class Attempted:
         return self.judged()
 
     def judged(self) -> Outcome:
-        end = verdict(self.folder.read_exit(), ProcessState(is_running=False))
+        end = verdict(self.folder.read_exit(), GONE)
         assert end is not None
         return judge.judge(self.folder, self.trainer, end)
 

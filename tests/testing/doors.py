@@ -17,7 +17,7 @@ from fake_trainer import splat_of
 
 from splatbatch import isolated
 from splatbatch.files import append_line, write_json
-from splatbatch.machine.protocol import Key, ProcessState, Slot
+from splatbatch.machine.protocol import GONE, Key, Slot
 from splatbatch.outcome import Failed
 from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.output.ledger import Ledger
@@ -141,8 +141,8 @@ class AtOnce:
         write_json(folder.exit, {"kind": "exited", "code": 0, "seconds": 0.0})
         return key
 
-    def poll(self, handles: Mapping[Key, str]) -> Mapping[Key, ProcessState]:
-        return dict.fromkeys(handles, ProcessState(is_running=False))
+    def poll(self, handles: Mapping[Key, str]) -> Mapping[Key, str]:
+        return dict.fromkeys(handles, GONE)
 
     def cancel(self, handles: Mapping[Key, str]) -> None: ...
 

@@ -31,7 +31,7 @@ from turns import CLOCK
 from splatbatch import cli, processes
 from splatbatch.files import write_json
 from splatbatch.machine.local import LocalExecutor
-from splatbatch.machine.protocol import Handle, Key, ProcessState
+from splatbatch.machine.protocol import GONE, Handle, Key
 from splatbatch.outcome import Cancelled, Exit, Exited, Killed, TimedOut
 from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.output.records.attempt import Heartbeat, Start
@@ -170,7 +170,7 @@ class MachineHere(LocalExecutor):
             one.tell(Exited(1))
         return key
 
-    def poll(self, handles: Mapping[Key, Handle]) -> Mapping[Key, ProcessState]:
+    def poll(self, handles: Mapping[Key, Handle]) -> Mapping[Key, str]:
         seen = dict(super().poll({key: handle for key, handle in handles.items() if key not in self._here}))
         for key in handles:
             if one := self._here.get(key):
@@ -178,7 +178,7 @@ class MachineHere(LocalExecutor):
                     one.job.begin(go)
                     one.begin()
                 one.look()
-                seen[key] = ProcessState(is_running=not one.folder.exit.exists())
+                seen[key] = GONE if one.folder.exit.exists() else ""
         return seen
 
     def cancel(self, handles: Mapping[Key, Handle]) -> None:

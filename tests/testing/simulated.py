@@ -13,7 +13,7 @@ from fake_trainer import FakeTrainer, splat_of
 from splatbatch import isolated, trainers
 from splatbatch.files import append_line, read_json, write_json
 from splatbatch.machine import gpu
-from splatbatch.machine.protocol import Key, ProcessState, Slot
+from splatbatch.machine.protocol import GONE, Key, Slot
 from splatbatch.outcome import Outcome
 from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.output.ledger import Ledger
@@ -127,8 +127,8 @@ class World:
             append_line(folder.progress, {"phase": "standby", "t": self.time}, durable=False)
         return key
 
-    def poll(self, handles: Mapping[Key, str]) -> Mapping[Key, ProcessState]:
-        return {key: ProcessState(is_running=not self.attempts[key].ended) for key in handles}
+    def poll(self, handles: Mapping[Key, str]) -> Mapping[Key, str]:
+        return {key: GONE if self.attempts[key].ended else "" for key in handles}
 
     def cancel(self, handles: Mapping[Key, str]) -> None:
         for key in handles:

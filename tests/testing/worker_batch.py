@@ -66,9 +66,9 @@ class InstantExecutor:
         return key
 
     def poll(self, handles: Any) -> Any:
-        from splatbatch.machine.protocol import ProcessState
+        from splatbatch.machine.protocol import GONE
 
-        return dict.fromkeys(handles, ProcessState(is_running=False))
+        return dict.fromkeys(handles, GONE)
 
     def find(self, batch: str, unended: Any = ()) -> Any:
         return {}

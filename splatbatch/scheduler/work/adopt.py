@@ -14,7 +14,7 @@ from splatbatch.files import Record, is_out_of_space, sweep
 from splatbatch.hashing import FileDifference
 from splatbatch.isolated import ENDLESS, WaitHooks, answers
 from splatbatch.machine.local import LocalExecutor, stop_orphans
-from splatbatch.machine.protocol import ProcessState, verdict
+from splatbatch.machine.protocol import verdict
 from splatbatch.outcome import COLLECT, Diagnosis, Exit, Failed
 from splatbatch.output.attempt_folder import Attempt, AttemptFolder, CachedAttemptDir
 from splatbatch.output.endings import TaskHistory
@@ -106,7 +106,7 @@ def _end_of(folder: AttemptFolder) -> Exit | None:
     if is_standby_only(folder):
         shutil.rmtree(folder.path, ignore_errors=True)
     elif folder.start.exists():
-        return verdict(folder.read_exit(), ProcessState(is_running=False, reason="the run of this attempt has died"))
+        return verdict(folder.read_exit(), "the run of this attempt has died")
     else:
         folder.cancel.touch()
     return None
