@@ -166,18 +166,15 @@ def link_whole(source: Path, target: Path, *, within: Path, is_ours: bool = Fals
 
 def _link_over(source: Path, target: Path) -> bool:
     """Give a file a second name, once the disk has it; return whether that was possible."""
-    aside = path_beside(target)
-    aside.unlink(missing_ok=True)
     with source.open("rb") as file:  # another process wrote it: its content and its name
         os.fsync(file.fileno())
     sync_folder(source.parent)
     try:
-        os.link(source, aside)
+        with aside(target) as prepared:
+            prepared.unlink(missing_ok=True)
+            os.link(source, prepared)
     except OSError:  # another file system, or one without links
         return False
-    aside.replace(target)
-    aside.unlink(missing_ok=True)  # rename(2) leaves both names of a file that has just got the second one
-    sync_folder(target.parent)
     return True
 
 

@@ -297,12 +297,18 @@ class IsolatedProcess:
     def __init__(self, call: Call[Item], items: Iterable[Item], *, is_low: bool, orders: int | None = None) -> None:
         self.pipe, there = os.pipe2(os.O_CLOEXEC)
         fcntl.fcntl(self.pipe, fcntl.F_SETFL, os.O_NONBLOCK)
-        self._page, parent = mmap.mmap(-1, _NOTE_BYTES), os.getpid()
-        with warnings.catch_warnings():  # threads of numpy's own do not matter: they have nothing that we wait for
-            warnings.simplefilter("ignore", DeprecationWarning)
-            self.pid = os.fork()
-        if self.pid == 0:
-            _serve(call, items, self._page, lambda: _step_aside(there, parent, is_low=is_low, orders=orders))
+
+        def serve() -> int:
+            """Be the reader: make the calls, write a line for each."""
+            _step_aside(there, is_low=is_low, orders=orders)
+            globals()["DEFAULT_BACKEND"] = InProcessCalls  # what reads is apart already
+            for item in items:
+                line = _made(call, item).encode() + b"\n"
+                while line:
+                    line = line[os.write(_PIPE, line) :]
+            return 0
+
+        self.pid, self._page = _fork(serve)
         os.close(there)
         self._rest = b""
         self.idle, self.is_closed = IdleTime(self.pid), False
@@ -373,25 +379,30 @@ def _marks(pid: int) -> tuple[object, ...]:
     return (*rchar_and_wchar, *stat_of(pid)[11:13])
 
 
-def _serve(call: Call[Item], items: Iterable[Item], page: mmap.mmap, step_aside: Callable[[], None]) -> NoReturn:
-    """Be the reader: make the calls, write a line for each, never come back."""
-    code = 1
-    try:
-        step_aside()
-        files.note_reading = partial(_note_reading, page)
-        globals()["DEFAULT_BACKEND"] = InProcessCalls  # what reads is apart already
-        for item in items:
-            line = _made(call, item).encode() + b"\n"
-            while line:
-                line = line[os.write(_PIPE, line) :]
-        code = 0
-    finally:
-        os._exit(code)
+def _fork(command: Callable[[], int]) -> tuple[int, mmap.mmap]:
+    """Fork a process that runs a command, ends with the exit code that it returns, and dies with us.
+
+    Returned are its number, and where it writes down what it reads.
+    """
+    page, parent = mmap.mmap(-1, _NOTE_BYTES), os.getpid()
+    with warnings.catch_warnings():  # threads of numpy's own do not matter: they have nothing that we wait for
+        warnings.simplefilter("ignore", DeprecationWarning)
+        pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            die_with_parent(signal.SIGKILL, parent)
+            files.note_reading = partial(_note_reading, page)
+            code = command()
+        except BaseException:  # noqa: BLE001 - shown as Python would show it
+            sys.excepthook(*sys.exc_info())
+        finally:
+            os._exit(code)
+    return pid, page
 
 
-def _step_aside(there: int, parent: int, *, is_low: bool, orders: int | None) -> None:
+def _step_aside(there: int, *, is_low: bool, orders: int | None) -> None:
     """Leave everything of the parent's behind: its signals, its files (a lock among them), its memory."""
-    die_with_parent(signal.SIGKILL, parent)
     for default in (signal.SIGTERM, signal.SIGHUP, signal.SIGALRM):
         signal.signal(default, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to hear
@@ -466,43 +477,29 @@ def run_watched(command: Callable[[], int], tell: Callable[[str], None]) -> int 
         command: returns its exit code.
         tell: hears what is waited for, now and then.
     """
-    page, parent = mmap.mmap(-1, _NOTE_BYTES), os.getpid()
-    if (pid := os.fork()) == 0:
-        code = 1
-        try:
-            die_with_parent(signal.SIGKILL, parent)
-            files.note_reading = partial(_note_reading, page)
-            code = command()
-        except BaseException:  # noqa: BLE001 - shown as Python would show it
-            sys.excepthook(*sys.exc_info())
-        finally:
-            os._exit(code)
+    pid, page = _fork(command)
     asked = []
+    # Ctrl-C of a terminal reaches it, too; one that was sent to us alone is passed on
     before = signal.signal(signal.SIGINT, lambda *_: asked.append(time.monotonic()))
+    idle, next_word_s, ending = IdleTime(pid), SAYS_S, _pidfd(pid)
     try:
-        return _ended(pid, page, tell, asked)
+        while True:
+            ended, status = os.waitpid(pid, os.WNOHANG)
+            if ended:
+                code = os.waitstatus_to_exitcode(status)
+                return code if code >= 0 else 128 - code
+            if asked and time.monotonic() > asked[0] + PASSED_ON_S:
+                asked.clear()
+                os.kill(pid, signal.SIGINT)
+            if (seconds := idle.seconds()) > HANGS_S:
+                os.kill(pid, signal.SIGKILL)
+                return Hung(_noted(page), seconds)
+            if seconds >= next_word_s:
+                tell(str(Hung(_noted(page), seconds)))
+                next_word_s *= 2
+            select.select(ending, [], [], PASSED_ON_S if ending else POLL_S)
     finally:
         signal.signal(signal.SIGINT, before)
-
-
-def _ended(pid: int, page: mmap.mmap, tell: Callable[[str], None], asked: list[float]) -> int | Hung:
-    """Wait for a command; Ctrl-C of a terminal reaches it, too, and one that was sent to us alone is passed on."""
-    idle, next_word_s, ending = IdleTime(pid), SAYS_S, _pidfd(pid)
-    while True:
-        ended, status = os.waitpid(pid, os.WNOHANG)
-        if ended:
-            code = os.waitstatus_to_exitcode(status)
-            return code if code >= 0 else 128 - code
-        if asked and time.monotonic() > asked[0] + PASSED_ON_S:
-            asked.clear()
-            os.kill(pid, signal.SIGINT)
-        if (seconds := idle.seconds()) > HANGS_S:
-            os.kill(pid, signal.SIGKILL)
-            return Hung(_noted(page), seconds)
-        if seconds >= next_word_s:
-            tell(str(Hung(_noted(page), seconds)))
-            next_word_s *= 2
-        select.select(ending, [], [], PASSED_ON_S if ending else POLL_S)
 
 
 def _pidfd(pid: int) -> list[int]:
