@@ -26,8 +26,6 @@ class TaskHistory:
         self._judged: set[tuple[str, int]] = set()
         self._last: dict[str, AttemptEnded | PatchRejected] = {}
         self._given_up: dict[str, GaveUp] = {}
-        self._trained: dict[str, int] = {}
-        """Last attempts that an index knows as trained, and nothing else of them."""
         self._is_current = False
         self._places: dict[tuple[str, bool], tuple[tuple[int, float], Path | None]] = {}
         """Of what was taken in last of each task, and of whether it was given up: generation, time, ledger."""
@@ -44,19 +42,10 @@ class TaskHistory:
 
     def digest(self) -> Record:
         """Return all that was read, for an index."""
-        told = {
-            name: event
-            for name, event in self._last.items()
-            if isinstance(event, PatchRejected) or event.outcome != "trained" or event.attempt is None
-        }
-        trained = self._trained | {
-            name: one.attempt for name, one in self._last.items() if isinstance(one, AttemptEnded)
-        }
         return {
             "files": [[str(path), size, _end_of(path, size)] for path, size in self._tail.read_bytes.items()],
             "judged": sorted(self._judged),
-            "trained": {name: number for name, number in trained.items() if name not in told},
-            "last": {name: event.to_record() for name, event in told.items()},
+            "last": {name: _in_brief(event).to_record() for name, event in self._last.items()},
             "given_up": {name: event.to_record() for name, event in self._given_up.items()},
         }
 
@@ -70,7 +59,6 @@ class TaskHistory:
             return
         self._tail.read_bytes = {path: known.get(name, (0, ""))[0] for name, path in ledgers.items()}
         self._judged = {(name, number) for name, number in digest["judged"]}
-        self._trained = dict(digest["trained"])
         for record in (*digest["last"].values(), *digest["given_up"].values()):
             self._take(event_of(record))
 
@@ -82,8 +70,7 @@ class TaskHistory:
     def last(self, patch: str) -> AttemptEnded | PatchRejected | None:
         """Return how the last attempt at a patch ended or why it was refused, whichever is later; None if neither."""
         self._follow()
-        known = self._trained.get(patch)  # as an index knows it: what was written since goes before
-        return self._last.get(patch) or (AttemptEnded(patch, known, "trained") if known is not None else None)
+        return self._last.get(patch)
 
     def given_up(self, patch: str) -> GaveUp | None:
         """Return the event by which a patch was given up for good; None if it was not, or was trained since."""
@@ -123,6 +110,13 @@ class TaskHistory:
         if is_latest:
             self._places[key] = order, path
         return is_latest
+
+
+def _in_brief(event: AttemptEnded | PatchRejected) -> AttemptEnded | PatchRejected:
+    """Return an event as an index keeps it: that a splat was trained, and no more; what was written since is later."""
+    if isinstance(event, PatchRejected) or event.outcome != "trained":
+        return event
+    return AttemptEnded(event.patch, event.attempt, "trained")
 
 
 def _end_of(path: Path, size: int) -> str:

@@ -20,7 +20,7 @@ from splatbatch.hashing import Stamp, hash_of
 from splatbatch.output.records.fingerprint import MODEL
 from splatbatch.output.records.result import Result
 
-VERSION = 5
+VERSION = 6
 """Of the index; raise it when its entries, or what is read from manifests, mean something else."""
 LEAST_NEWS = 100
 """So many manifests that were read anew are worth writing the index again."""

@@ -22,7 +22,6 @@ from splatbatch.isolated import (
     WaitHooks,
 )
 from splatbatch.transfer.schemes import open_store
-from splatbatch.transfer.store import Store
 
 HANGS_S = 45.0
 """A call that moves nothing for so long hangs: ssh and S3 notice earlier that their server is silent."""
@@ -140,10 +139,8 @@ class Courier(CallQueue[Order]):
             super().end()
 
 
-@cache
-def store_at(url: str) -> Store:
-    """Return the store of a URL, opened once in each courier."""
-    return open_store(url)
+store_at = cache(open_store)
+"""Returns the store of a URL, opened once in each courier."""
 
 
 def _received() -> Iterator[Order]:
