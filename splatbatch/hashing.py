@@ -20,7 +20,7 @@ from typing import Literal, NamedTuple
 
 from splatbatch import files
 from splatbatch.caches import own_cache
-from splatbatch.files import PRIVATE, open_descriptor, open_regular, write_whole
+from splatbatch.files import PRIVATE, open_descriptor, open_regular, read_regular, write_whole
 
 SETTLED_S = 5.0
 """So old a file must be before its stamp tells it from a later state: clocks differ, file systems count in steps."""
@@ -135,8 +135,7 @@ class Stamps:
 
 def _read(path: Path) -> bytes:
     try:
-        with open_regular(path, 2 * MOST_BYTES) as file:
-            return file.read(2 * MOST_BYTES)
+        return read_regular(path, 2 * MOST_BYTES)
     except OSError:
         return b""
 

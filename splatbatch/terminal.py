@@ -137,27 +137,10 @@ def never_block() -> None:
             atexit.register(writer.part)
 
 
-def _stderr_writer() -> DroppingWriter | None:
+def stderr_writer() -> DroppingWriter | None:
+    """Return what takes what is written to stderr; None where that may block."""
     writer = getattr(sys.stderr, "buffer", None)
     return writer if isinstance(writer, DroppingWriter) else None
-
-
-def is_stuck() -> bool:
-    """Return whether stderr holds lines that are not read."""
-    writer = _stderr_writer()
-    return writer is not None and writer.is_stuck()
-
-
-def take_lost() -> int:
-    """Return how many lines for stderr were left out since this was last asked, once there is room to say so."""
-    writer = _stderr_writer()
-    return writer.take_lost() if writer else 0
-
-
-def drain() -> None:
-    """Give a reader of stderr who still reads the time to take it all: what follows on stdout stands below it."""
-    if writer := _stderr_writer():
-        writer.part()
 
 
 def open_closed_descriptors() -> None:

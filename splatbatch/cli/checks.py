@@ -44,7 +44,7 @@ def verify_dims(
     """Check that photographs and masks match the cameras of every patch, and check the COLMAP models."""
     from functools import partial
 
-    from splatbatch.monitor.messages import PipeWriter, print_err
+    from splatbatch.monitor.messages import PipeWriter
     from splatbatch.run.prepare import audit_report
     from splatbatch.tasks.audits import audit_for_all
     from splatbatch.tasks.batch import PendingTasks, open_batch
@@ -54,7 +54,7 @@ def verify_dims(
     if bool(fix) != bool(out):
         raise ConfigError("--fix and --out belong together", "For example --fix scale --out FOLDER.")
     batch = open_batch(config, patches)
-    advance = partial(PipeWriter(print_err).advance, "verify-dims", unit="models")
+    advance = partial(PipeWriter().advance, "verify-dims", unit="models")
     audit = audit_for_all(batch, deep=deep, advance=advance)
     if fix and out:
         return fix_models(batch, audit, fix, out, as_json=json_)

@@ -255,7 +255,7 @@ def split(
     """Split a COLMAP scene into patches that share its photographs; run again after adding photographs."""
     from functools import partial
 
-    from splatbatch.monitor.messages import PipeWriter, print_err
+    from splatbatch.monitor.messages import PipeWriter
     from splatbatch.run.scene import trained_in
     from splatbatch.scene.partition.plan import SplitOptions, parse_axis, parse_grid, read_boxes
     from splatbatch.scene.partition.split import SplitRequest
@@ -264,7 +264,7 @@ def split(
     drawn = read_boxes(boxes) if boxes else None
     how = SplitOptions(max_images, overlap, parse_grid(grid), drawn, parse_axis(axis), holdout_block)
     request = SplitRequest(source, images, out, how, frozenset() if drop else trained_in(out))
-    done = run(request, dry_run=dry_run, advance=partial(PipeWriter(print_err).advance, "split", unit="patches"))
+    done = run(request, dry_run=dry_run, advance=partial(PipeWriter().advance, "split", unit="patches"))
     if json_:
         return print_json(done.facts())
     show_split(done)

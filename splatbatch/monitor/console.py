@@ -11,7 +11,6 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from splatbatch import terminal
 from splatbatch.failures.causes import title
 from splatbatch.monitor.history import with_changes
 from splatbatch.monitor.table import batch_line, live_view, num_left, num_shown
@@ -23,6 +22,7 @@ from splatbatch.output.workers import Watcher
 from splatbatch.tasks.counts import WORDS, how_many, words_for
 from splatbatch.tasks.freshness import FreshnessChecker
 from splatbatch.tasks.status import PatchStatus, noun_of, read_status
+from splatbatch.terminal import stderr_writer
 from splatbatch.text import clock, one_line, plural
 
 HEARTBEAT_S = 60.0
@@ -63,7 +63,8 @@ class ConsoleListener:
         if self._live:
             self._show()
             self._live.stop()
-            terminal.drain()
+            if writer := stderr_writer():
+                writer.part()  # what follows on stdout stands below it
 
     def tell(self, event: Event) -> None:
         """Show an event of the ledger; above a table only failures and decisions."""
@@ -83,9 +84,10 @@ class ConsoleListener:
 
         A terminal that takes nothing is spared.
         """
-        if lost := terminal.take_lost():
+        writer = stderr_writer()
+        if writer and (lost := writer.take_lost()):
             self.say(f"{plural(lost, 'line')} not shown: the terminal did not take them")
-        if time.monotonic() >= self._due and not (self._live and terminal.is_stuck()):
+        if time.monotonic() >= self._due and not (self._live and writer and writer.is_stuck()):
             self._due = time.monotonic() + (REDRAW_S if self._live else HEARTBEAT_S)
             self._show()
 

@@ -77,7 +77,7 @@ def _end(event: AttemptEnded, output: OutputFolder) -> Iterator[str]:
         yield f"  failed: {title(diagnosis.cause)} {where}, after {seconds:.0f} s"
         yield from (f"    | {line}" for line in diagnosis.evidence)
         yield f"  advice: {diagnosis.advice}"
-        yield f"  log: {output.patch(event.patch).path / f'attempt-{event.attempt or 0:02d}' / 'train.log'}"
+        yield f"  log: {output.patch(event.patch).attempt(event.attempt or 0).log}"
     else:
         yield f"  stopped {where}: {event.reason or ''}"
 

@@ -28,7 +28,7 @@ def log_line(words: str) -> None:
 class PipeWriter:
     """Tells a pipe, line by line."""
 
-    def __init__(self, say: Callable[[str], None] = log_line) -> None:
+    def __init__(self, say: Callable[[str], None] = print_err) -> None:
         self._what, self._began, self._said = "", 0.0, 0.0
         self.say = say
 

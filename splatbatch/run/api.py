@@ -13,7 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from splatbatch.errors import ConfigError, OutputError
-from splatbatch.monitor.messages import PipeWriter, print_err
+from splatbatch.monitor.messages import PipeWriter
 from splatbatch.output.exclusive import holder
 from splatbatch.output.folders import PatchFolder
 from splatbatch.output.records.evaluation import SceneEvaluation
@@ -108,7 +108,7 @@ def evaluate(batch: Batch, splat: Path | None = None) -> SceneEvaluation:
     """
     splat = splat or batch.output.scene.splat
     task = evaluation_task(batch, order(batch, splat))
-    progress = ProgressPrinter("evaluate", task.home, PipeWriter(print_err))
+    progress = ProgressPrinter("evaluate", task.home, PipeWriter())
     with by_hand(batch, alone=True) as finished:
         finished.make(task, progress.look, "evaluate")
     found = batch.output.scene.read_evaluation(splat) or SceneEvaluation()

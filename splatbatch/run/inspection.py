@@ -102,9 +102,7 @@ def _made(
     batch: Batch, stale: Mapping[str, Task], rounds: RunHooks, ledger: Ledger
 ) -> Mapping[str, AttemptFolder | Exception]:
     """Inspect; return by subject the attempt that has done it, or why there is none."""
-    watched = {
-        name: ProgressPrinter(f"inspect {name}", task.home, PipeWriter(print_err)) for name, task in stale.items()
-    }
+    watched = {name: ProgressPrinter(f"inspect {name}", task.home, PipeWriter()) for name, task in stale.items()}
 
     def beat() -> None:
         rounds.tick()

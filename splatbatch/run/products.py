@@ -64,7 +64,7 @@ def merge_here(batch: Batch, out: Path | None, *, allow_missing: bool, clean: bo
     files = MergedFiles.at(out) if out else batch.output.scene.merged
     parts = gather(batch, allow_missing=allow_missing)
     cleaning = CleaningRules(parts.partition, parts.with_cameras(), parts.offset) if clean else None
-    done, damage = merge_parts(parts, files, cleaning, partial(PipeWriter(print_err).advance, "merge"))
+    done, damage = merge_parts(parts, files, cleaning, partial(PipeWriter().advance, "merge"))
     if damage:
         print_err(f"warning: {damage}: merged again")
     return done
@@ -94,7 +94,7 @@ def publish_here(  # noqa: PLR0913 - as `publish` takes them
     splats = published(batch, names)
     for warning in (warning for splat in splats for warning in splat.warnings):
         print_err(f"warning: {warning}")
-    in_turn(partial(write, splats, wish, batch.output.path, PipeWriter(print_err)))
+    in_turn(partial(write, splats, wish, batch.output.path, PipeWriter()))
     folder = wish.target.folder
     return PublishOutput(**vars(Publication.of(folder) or Publication()), folder=str(folder))
 

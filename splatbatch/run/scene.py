@@ -15,7 +15,7 @@ from splatbatch.config.yaml.edit import save_settings
 from splatbatch.errors import ConfigError, SplatbatchError
 from splatbatch.files import MOST_JSON_BYTES, names_in, read_regular, write_text
 from splatbatch.machine.gpu import presence
-from splatbatch.monitor.messages import PipeWriter, log_line, print_err
+from splatbatch.monitor.messages import PipeWriter, log_line
 from splatbatch.output.folders import BACKDROP
 from splatbatch.output.layout import OutputFolder
 from splatbatch.output.records.evaluation import SceneEvaluation
@@ -149,7 +149,7 @@ def _cut(options: SceneOptions, show: Show) -> None:
         return
     log_line("split: 1 of 4")
     asked = SplitRequest(options.model, options.images, patches, SplitOptions(), trained_in(patches))
-    show(split(asked, advance=partial(PipeWriter(print_err).advance, "split", unit="patches")))
+    show(split(asked, advance=partial(PipeWriter().advance, "split", unit="patches")))
 
 
 def _write_config(options: SceneOptions, changes: dict[str, object]) -> None:
