@@ -112,7 +112,9 @@ class Crashed:
         reading = "while it read the files of the attempt; `splatbatch train` reads them again"
         what = reading if phase == COLLECT else "before the training; `splatbatch train` tries again"
         advice = f"splatbatch failed {what}. Please report this with the traceback from `splatbatch explain PATCH`."
-        evidence = (self.words, *_place(self.traceback))
+        # the innermost place of the traceback: the same place on several patches is one fault
+        places = [line.strip() for line in self.traceback.splitlines() if line.startswith('  File "')]
+        evidence = (self.words, *(place.rpartition("/")[2] for place in places[-1:]))
         return TaskFault(Diagnosis(INTERNAL_FAULT, "fail", advice, evidence, phase), self.traceback)
 
     def result(self, phase: str) -> NoReturn:
@@ -373,12 +375,6 @@ def num_stuck_readers() -> int:
     return sum(since < time.monotonic() - DIES_S for since in _ABANDONED.values())
 
 
-def _marks(pid: int) -> tuple[object, ...]:
-    """Return what moves while a process reads or computes: bytes read, CPU time; proc(5)."""
-    rchar_and_wchar = kernel_file(f"/proc/{pid}/io").split()[1:4:2]
-    return (*rchar_and_wchar, *stat_of(pid)[11:13])
-
-
 def _fork(command: Callable[[], int]) -> tuple[int, mmap.mmap]:
     """Fork a process that runs a command, ends with the exit code that it returns, and dies with us.
 
@@ -463,7 +459,9 @@ class IdleTime:
         now = time.monotonic()
         if now >= self._next_look:
             self._next_look = now + LOOK_S
-            if (marks := _marks(self._pid)) != self._marks:
+            # bytes read and written, CPU time: proc(5)
+            marks = (*kernel_file(f"/proc/{self._pid}/io").split()[1:4:2], *stat_of(self._pid)[11:13])
+            if marks != self._marks:
                 self._marks, self._moved_at = marks, now
         return now - self._moved_at
 
@@ -481,7 +479,9 @@ def run_watched(command: Callable[[], int], tell: Callable[[str], None]) -> int 
     asked = []
     # Ctrl-C of a terminal reaches it, too; one that was sent to us alone is passed on
     before = signal.signal(signal.SIGINT, lambda *_: asked.append(time.monotonic()))
-    idle, next_word_s, ending = IdleTime(pid), SAYS_S, _pidfd(pid)
+    idle, next_word_s, ending = IdleTime(pid), SAYS_S, list[int]()
+    with contextlib.suppress(OSError, AttributeError):  # a kernel that knows no such thing
+        ending.append(os.pidfd_open(pid))  # can be read once the process has ended
     try:
         while True:
             ended, status = os.waitpid(pid, os.WNOHANG)
@@ -500,13 +500,6 @@ def run_watched(command: Callable[[], int], tell: Callable[[str], None]) -> int 
             select.select(ending, [], [], PASSED_ON_S if ending else POLL_S)
     finally:
         signal.signal(signal.SIGINT, before)
-
-
-def _pidfd(pid: int) -> list[int]:
-    """Return what can be read once a process has ended; nothing on a kernel that knows no such thing."""
-    with contextlib.suppress(OSError, AttributeError):
-        return [os.pidfd_open(pid)]
-    return []
 
 
 def _made(call: Call[Item], item: Item) -> str:
@@ -561,12 +554,6 @@ def diagnose(error: BaseException, folder: Path, phase: str = "start") -> tuple[
         return Diagnosis("not_started", "fail", advice, (str(error),), phase), ""
     fault = as_fault(error, phase)
     return fault.diagnosis, fault.traceback
-
-
-def _place(traceback: str) -> tuple[str, ...]:
-    """Return the innermost place that a traceback names: the same place on several patches is one fault."""
-    places = [line.strip() for line in traceback.splitlines() if line.startswith('  File "')]
-    return (places[-1].rpartition("/")[2],) if places else ()
 
 
 MOST_TRACEBACK = 8000
