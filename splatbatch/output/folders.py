@@ -103,6 +103,10 @@ class PatchFolder(SplatFolder):
         numbers = [name for name in self.files() if attempt_number(name)]
         return [AttemptFolder(self.path / name) for name in sorted(numbers, key=attempt_number)]
 
+    def attempt(self, number: int) -> AttemptFolder:
+        """Return the folder of an attempt."""
+        return AttemptFolder(self.path / f"{ATTEMPT_PREFIX}{number:02d}")
+
     def latest(self, files: Collection[str]) -> AttemptFolder | None:
         """Return the folder of the last attempt among `files`, if there is one."""
         name = max(files, key=attempt_number, default="")
@@ -117,7 +121,7 @@ class PatchFolder(SplatFolder):
         number = latest_number(self.files())
         while True:
             number += 1
-            folder = AttemptFolder(self.path / f"{ATTEMPT_PREFIX}{number:02d}")
+            folder = self.attempt(number)
             with contextlib.suppress(FileExistsError):
                 folder.path.mkdir(parents=True)
                 return folder

@@ -185,9 +185,10 @@ class HomeSide:
             live = [name for name in ours if seen.state(name).is_open or self.is_trained(name, seen)]
             packed[task.name] = next((name for name in live if replace(ours[name], number=bundle.number) == bundle), "")
             if not packed[task.name]:
-                name, manifest = exchange.bundle_file(bundle)
+                manifest = exchange.bundle_file(bundle)
                 self.courier.ask(blobs.put, [manifest])
-                packed[task.name], self.bundles[name] = name, bundle
+                packed[task.name] = name = PurePath(manifest[0]).name
+                self.bundles[name] = bundle
             self._close(
                 (name for name in ours if name != packed[task.name] and seen.state(name).is_open), "packed anew"
             )

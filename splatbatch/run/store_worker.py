@@ -217,7 +217,7 @@ class StoreWorker:
             for one in told.attempts:
                 wanted = [piece for piece in one.pieces if piece.name in ("checkpoint.pt", "settings.json")]
                 if len(wanted) == 2 and not self._fetch(wanted, bundle.task):
-                    attempt = AttemptFolder(_patch_in(folder, bundle.task).path / _attempt(one.number))
+                    attempt = _patch_in(folder, bundle.task).attempt(one.number)
                     blobs.lay(wanted, self.scratch / blobs.BLOBS, attempt.path)
                     attempt.cancel.touch()  # it was another's, and has ended
                     log_line(f"{bundle.task}: resuming from the checkpoint of worker {told.worker}")
@@ -290,9 +290,9 @@ def _send(store: Store, result: TransferResult, folder: Path, claim: str) -> Non
         folder: of the bundle.
         claim: that is ours.
     """
-    place = _patch_in(folder, result.task)
-    attempts = tuple(_packed(one) for one in place.attempts() if one.start.exists())  # not what another's was laid for
-    pieces = [(place.path / _attempt(one.number), piece) for one in attempts for piece in one.pieces]
+    left = [one for one in _patch_in(folder, result.task).attempts() if one.start.exists()]  # others were laid there
+    attempts = tuple(map(_packed, left))
+    pieces = [(one.path, piece) for one, told in zip(left, attempts, strict=True) for piece in told.pieces]
     blobs.put(store, [(blobs.blob(one.sha256), where / one.name) for where, one in pieces if not is_following(one)])
     blobs.put(store, [exchange.result_file(replace(result, attempts=attempts))])
     if result.outcome not in exchange.FINAL:
@@ -321,10 +321,6 @@ def _packed(folder: AttemptFolder) -> TransferredAttempt:
 def _patch_in(folder: Path, task: str) -> PatchFolder:
     """Return where the attempts at the task of a bundle lie, in the folder that it is trained in."""
     return PatchFolder(folder / "output/patches" / task)
-
-
-def _attempt(number: int) -> str:
-    return f"attempt-{number:02d}"
 
 
 def work_for(

@@ -139,7 +139,7 @@ class BatchWorker:
         """Settle what an earlier run has left, and train; what could not be collected trains nothing anew."""
         batch, ledger = self.context.batch, self.context.ledger
         try:
-            faults = self._when_there_is_room(partial(adopt, batch, ledger, self.patience))
+            faults = when_there_is_room(partial(adopt, batch, ledger, self.patience), batch.output.path, self.patience)
             restore_missing_products(batch, ledger, self.patience)
         except StopRequested as stop:
             return RunResult(stopped=str(stop))
@@ -169,9 +169,6 @@ class BatchWorker:
         """Return what readers are awaited with before anything is shown."""
         return WaitHooks(self.context.keep, self.stop, self.say)
 
-    def _when_there_is_room(self, write: Callable[[], Written]) -> Written:
-        return when_there_is_room(write, self.context.batch.output.path, self.patience)
-
     @contextmanager
     def prepared(self, batch: Batch) -> Iterator[Batch]:
         """Give what is decided on."""
@@ -181,7 +178,8 @@ class BatchWorker:
         """Decide, and train what is to be trained."""
         context, ledger = self.context, self.context.ledger
         try:
-            decisions, before, outdated = self._when_there_is_room(partial(self._decide, batch))
+            decide = partial(self._decide, batch)
+            decisions, before, outdated = when_there_is_room(decide, batch.output.path, self.patience)
         except StopRequested as stop:
             return RunResult(stopped=str(stop))
         if self.is_alone:  # of several workers each would

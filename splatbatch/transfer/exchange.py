@@ -10,7 +10,6 @@ import hashlib
 import json
 import re
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -59,7 +58,6 @@ class WorkerStatus(TypedRecord):
     task: str = ""
     phase: str = ""
     step: int | None = None
-    max_steps: int = 0
 
 
 @dataclass(frozen=True)
@@ -278,19 +276,17 @@ def _digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()[:32]
 
 
-def _sealed(record: Mapping[str, Any]) -> tuple[str, bytes]:
-    """Return the hash that is the name of a record in a store, and the record as it lies there."""
-    content = json.dumps(record, sort_keys=True, allow_nan=False).encode()
-    return _digest(content), content
-
-
-def bundle_file(bundle: Bundle) -> tuple[str, NewFile]:
-    """Return the name of a bundle, and its manifest as it is put into a store, once all its blobs are there."""
-    name, content = _sealed(bundle.to_record())
-    return name, (f"{BUNDLES}/{name}", content)
+def bundle_file(bundle: Bundle) -> NewFile:
+    """Return the manifest of a bundle as it is put into a store, once all its blobs are there."""
+    return _sealed(f"{BUNDLES}/", bundle)
 
 
 def result_file(result: TransferResult) -> NewFile:
     """Return the result of a bundle as it is put into a store, once the blobs of its splats are there."""
-    digest, content = _sealed(result.to_record())
-    return f"{RESULTS}/{result.bundle}.{result.outcome}.{digest}", content
+    return _sealed(f"{RESULTS}/{result.bundle}.{result.outcome}.", result)
+
+
+def _sealed(begins: str, record: TypedRecord) -> NewFile:
+    """Return a record as it lies in a store: its name ends with its hash."""
+    content = json.dumps(record.to_record(), sort_keys=True, allow_nan=False).encode()
+    return begins + _digest(content), content

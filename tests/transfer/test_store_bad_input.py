@@ -133,7 +133,8 @@ def test_a_claim_that_could_not_be_read_at_one_look_holds_its_task(
     store, watch, sign = FolderStore(tmp_path), exchange.StoreWatch(), exchange.WorkerStatus("far", "token")
     now = [0.0]
     monkeypatch.setattr(exchange.time, "monotonic", lambda: now[0])
-    name, manifest = exchange.bundle_file(Bundle(patch="p0", home="h"))
+    manifest = exchange.bundle_file(Bundle(patch="p0", home="h"))
+    name = Path(manifest[0]).name
     blobs.put(store, [manifest, (f"{exchange.CLAIMS}/{name}.1", b'{"worker": "f')])
 
     def is_dead() -> bool:
