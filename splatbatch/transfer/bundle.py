@@ -66,7 +66,6 @@ class Bundle(TypedRecord):
     held_out: tuple[str, ...] = ()
     border: dict[str, Any] = field(default_factory=dict)
     is_whole: bool = False
-    has_masks: bool = False
     pieces: tuple[FileRef, ...] = ()
 
     @property
@@ -119,7 +118,6 @@ def bundle_of(task: Task, home: str, follows: int, *, is_retry: bool) -> tuple[B
         held_out=choose_holdout(patch, task.next_settings.recipe.evaluation),
         border=patch.border.to_record() if patch.border else {},
         is_whole=patch.is_whole,
-        has_masks=patch.masks is not None,
         pieces=tuple(FileRef(name, contents[name], Path(path).stat().st_size) for name, path in sorted(paths.items())),
     ), {contents[name]: path for name, path in paths.items()}
 
@@ -201,7 +199,7 @@ def open_bundle(bundle: Bundle, scene: Path, output: Path) -> Batch:
         scene / "sparse",
         scene / "images",
         source=scene / SOURCE if any(name.startswith(f"{SOURCE}/") for name in pieces) else None,
-        masks=scene / "masks" if bundle.has_masks else None,
+        masks=scene / "masks" if any(key.startswith("masks/") for key in bundle.depends_on.files) else None,
         offset=bundle.depends_on.offset,
         tones=tones_from_record(bundle.depends_on.tones),
         border=Border.from_record(bundle.border),

@@ -58,6 +58,7 @@ class WorkerStatus(TypedRecord):
     task: str = ""
     phase: str = ""
     step: int | None = None
+    max_steps: int = 0
 
 
 @dataclass(frozen=True)
