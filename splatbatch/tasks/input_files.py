@@ -74,7 +74,8 @@ class InputFiles:
             for name, key, mask in self._masks(names):
                 fact = files[key] = facts.of(mask)
                 digest.update(f"{name}\0{fact.num_bytes}\0".encode())
-            files |= {key: facts.of(self.place(key)) for key in self._other_keys(names)}
+            others = self._other_keys(names).values()
+            files |= {key: facts.of(self.place(key)) for keys in others for key in keys}
         return Fingerprint(inputs=digest.hexdigest()[:16], files=files)
 
     def known_now(self, then: Mapping[str, FileFact]) -> Files:
@@ -104,7 +105,7 @@ class InputFiles:
         """Return which photographs, masks and lists have another size or time, came or went: of many patches alike."""
         found = [key for key, fact in files.items() if self.facts.of(self.place(key))[:2] != tuple(fact[:2])]
         kinds = {key.partition("/")[0] for key in files}
-        return found + [kind for kind in self._kinds() if kind not in kinds]
+        return found + [kind for kind in self._other_keys(()) if kind not in kinds]
 
     def compare(self, then: Mapping[str, FileFact], now: Mapping[str, FileFact]) -> FileDifference:
         """Compare the files whose content decides what is trained; for lists and folders the hash of all speaks."""
@@ -118,18 +119,6 @@ class InputFiles:
         for name, mask in sorted(find_masks(self.patch.masks, names).items()):
             yield name, f"masks/{mask.relative_to(self.patch.masks or '/').as_posix()}", str(mask)
 
-    def _kinds(self) -> list[str]:
-        """Return which kinds of files there should be besides model and photographs, in the order of records."""
-        patch = self.patch
-        kinds = {
-            "masks": patch.masks is not None,
-            **dict.fromkeys(self._copies, True),
-            "source": patch.source is not None and patch.partition is None,
-            "patch": patch.partition is not None,
-            "holdout": self.recipe.evaluation.holdout_list is not None,
-        }
-        return [kind for kind, is_there in kinds.items() if is_there]
-
     @cached_property
     def _copies(self) -> tuple[str, ...]:
         """The folders of smaller photographs that may be trained from instead."""
@@ -138,20 +127,21 @@ class InputFiles:
         folders = (f"images_{divisor}" for divisor in COPIES)
         return tuple(kind for kind in folders if os.path.isdir(self._folder(kind)))  # noqa: PTH112
 
-    def _other_keys(self, names: Iterable[str]) -> Iterator[str]:
-        """Yield what decides besides: folders of masks, smaller photographs, source and list of the hold-out."""
-        for kind in self._kinds():
-            match kind:
-                case "masks":
-                    yield from {f"masks/{PurePosixPath(name).parent}/".replace("/./", "/") for name in names}
-                case "source":
-                    yield from ("source/images.bin", "source/images.txt")
-                case "patch":
-                    yield f"patch/{PATCH}"
-                case "holdout":
-                    yield "holdout/list"
-                case _:
-                    yield from (f"{kind}/{name}" for name in names)
+    def _other_keys(self, names: Sequence[str]) -> Mapping[str, Iterable[str]]:
+        """Return what decides besides, by kind: folders of masks, smaller photographs, source and list of the hold-out.
+
+        In the order of records.
+        """
+        patch, is_cut = self.patch, self.patch.partition is not None
+        folders = {f"masks/{PurePosixPath(name).parent}/".replace("/./", "/") for name in names}
+        found: Mapping[str, Iterable[str] | None] = {
+            "masks": folders if patch.masks is not None else None,
+            **{kind: [f"{kind}/{name}" for name in names] for kind in self._copies},
+            "source": ["source/images.bin", "source/images.txt"] if patch.source is not None and not is_cut else None,
+            "patch": [f"patch/{PATCH}"] if is_cut else None,
+            "holdout": ["holdout/list"] if self.recipe.evaluation.holdout_list is not None else None,
+        }
+        return {kind: keys for kind, keys in found.items() if keys is not None}
 
     def _folder(self, kind: str) -> str:
         patch = self.patch
