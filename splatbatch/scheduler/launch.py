@@ -106,22 +106,11 @@ def begin(
         running.note_inputs(Fingerprint.from_record(record["depends_on"]))
         running.read_by(None)
         if isinstance(running.stage, Execution):
-            _tell(loop, running)
+            tell(loop, running)
         running.handle = loop.executor.submit(running.key, running.attempt.folder)
     except Exception as error:  # noqa: BLE001 - one task's: the others go on
         return error
     return None
-
-
-def go(loop: LoopState, running: RunningAttempt, slot: Slot) -> None:
-    """Let an attempt that stands by begin, on a slot that is free now.
-
-    Raises:
-        OSError: it cannot be told; it still stands by.
-    """
-    judge.write_go(running.attempt.folder.go, slot)
-    running.go(slot)
-    _tell(loop, running)
 
 
 def discard(loop: LoopState, running: RunningAttempt) -> None:
@@ -130,6 +119,7 @@ def discard(loop: LoopState, running: RunningAttempt) -> None:
     shutil.rmtree(running.attempt.folder.path, ignore_errors=True)
 
 
-def _tell(loop: LoopState, running: RunningAttempt) -> None:
+def tell(loop: LoopState, running: RunningAttempt) -> None:
+    """Write down that an attempt begins on its slot."""
     task, number, changes = running.task, running.attempt.folder.number, dict(running.attempt.job.changes)
     loop.ledger.write(AttemptStarted(task.name, number, running.key, running.slot.name, changes))

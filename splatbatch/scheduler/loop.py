@@ -240,7 +240,7 @@ class Loop(LoopState):
     def _go(self, ready: RunningAttempt, slot: Slot) -> bool:
         """Let a standby begin; if it cannot be told, it stands by until there is room again."""
         try:
-            launch.go(self, ready, slot)
+            judge.write_go(ready.attempt.folder.go, slot)
         except OSError as error:
             if is_out_of_space(error):
                 self._disk.shut(self.clock.now(), str(error))
@@ -248,6 +248,8 @@ class Loop(LoopState):
                 standby.dismiss(self, ready, task_waits=False)
                 self._handle_error(ready.task, error)
             return False
+        ready.go(slot)
+        launch.tell(self, ready)
         self._take_slot(ready, slot)
         return True
 
