@@ -118,7 +118,7 @@ def with_refusals(batch: Batch, statuses: Sequence[PatchStatus]) -> tuple[PatchS
         return tuple(statuses)
     return tuple(
         replace(one, state="refused", cause="audit", advice=reasons[one.patch], given_up=False)
-        if one.patch in reasons and one.patch in names
+        if one.patch in reasons
         else one
         for one in statuses
     )

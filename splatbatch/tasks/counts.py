@@ -29,7 +29,7 @@ WORDS: Mapping[str, CountWords] = {
 """By noun; "splat" of patches that a sweep trains under several settings."""
 
 
-def count_patches(done: Mapping[str, bool], what: str = "patches") -> str:
+def count_patches(done: Mapping[str, bool], what: str) -> str:
     """Return how many of some patches are done, as "3 of 4 patches", or "4 of 4 patches and the backdrop"."""
     every = counted_tasks(done)
     counts = f"{sum(done[name] for name in every)} of {len(every)} {what}".rstrip()

@@ -11,7 +11,7 @@ from splatbatch import __version__
 from splatbatch.config import Config, Recipe
 from splatbatch.hashing import FileFacts, Stamp, Stamps, stamp_of
 from splatbatch.output.endings import TaskHistory
-from splatbatch.output.events import PatchRejected, TaskUnit
+from splatbatch.output.events import PatchRejected
 from splatbatch.output.folders import ACCEPTED, RESULT, SPLAT
 from splatbatch.output.index import Index
 from splatbatch.output.layout import OutputFolder
@@ -246,10 +246,6 @@ class FreshnessChecker:
             )
             self._observations[name] = found = Observation(*asked, *compared, *reasons)
         return found
-
-    def noun(self, name: str) -> TaskUnit:
-        """Return what a task is counted in; what does not belong to the batch is a patch."""
-        return self.tasks[name].noun if name in self.tasks else "patch"
 
     def _why_other_settings(self, result: Result, task: Task) -> str:
         held, recipe = result.held_against, task.recipe

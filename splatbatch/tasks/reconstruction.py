@@ -108,14 +108,7 @@ class ReconstructTask(Task):
 
     def settings(self) -> Mapping[str, Any]:
         """Return what rungs may change."""
-        features = self.orders.changes.get("features", 0)
-        return {
-            "features": features,
-            "leave_out": 0,
-            "relaxed": 0,
-            "threads": self.orders.threads,
-            **self.orders.changes,
-        }
+        return {"features": 0, "leave_out": 0, "relaxed": 0, "threads": self.orders.threads} | self.orders.changes
 
     def changed(self, changes: Mapping[str, Any]) -> Self:
         """Return the task with fewer features, another start or fewer threads."""

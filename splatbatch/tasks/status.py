@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from splatbatch.errors import LaterFormatError
 from splatbatch.failures.causes import title
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from splatbatch.tasks.freshness import FreshnessChecker
 
 State = Literal["trained", "done", "running", "failed", "stopped", "refused", "stale", "waiting"]
-STATES: tuple[State, ...] = ("trained", "done", "running", "failed", "stopped", "refused", "stale", "waiting")
+STATES: tuple[State, ...] = get_args(State)
 MADE: tuple[State, ...] = ("trained", "done")
 """What the tasks are for is there and fresh: the splat of a patch, the product of a stage."""
 MOST_INTERESTING: tuple[State, ...] = ("running", "failed", "refused", "stopped", "stale", "waiting", *MADE)
@@ -129,7 +129,8 @@ def read_status(
             for name in patches
         ]
     if standing:
-        found = [replace(one, noun=noun) if (noun := standing.noun(one.patch)) != one.noun else one for one in found]
+        nouns = {name: task.noun for name, task in standing.tasks.items() if task.noun != "patch"}
+        found = [replace(one, noun=nouns[one.patch]) if one.patch in nouns else one for one in found]
     chosen = most_interesting(found, len(found) if in_full is None else in_full)
     wanted = [one for one in chosen if one.state in WITH_SPLAT or one.attempt]
     figures = {one.patch: _status_or_fault(one.patch, partial(_with_figures, output, one)) for one in wanted}
@@ -219,7 +220,7 @@ def _assess(standing: FreshnessChecker, name: str, last: AttemptEnded | PatchRej
             result = state.result or Result()
             warnings = _since(result, last)
             warnings += (f"{UNCOMPARED}: run `splatbatch plan` to compare them",) if state.is_uncompared else ()
-            return PatchStatus(name, "trained" if standing.noun(name) == "patch" else "done", warnings=warnings)
+            return PatchStatus(name, "trained" if standing.tasks[name].noun == "patch" else "done", warnings=warnings)
         case RejectedByAudit():
             return PatchStatus(name, "refused", cause="audit", advice=state.reason)
         case GivenUp():

@@ -417,14 +417,11 @@ def only(tasks: Sequence[Task], conditions: Sequence[str]) -> tuple[Task, ...]:
             there = list_names([name for name in known if name]) or "none, since the YAML has no sweep"
             raise ConfigError(f"--only {kind}={pattern}: there is none", f"Known: {there}.")
         wanted[kind].append(pattern)
-
-    def fulfils(task: Task, kind: str) -> bool:
-        return any(fnmatchcase(getattr(task.id, kind), pattern) for pattern in wanted[kind])
-
-    kept = tuple(task for task in tasks if all(fulfils(task, kind) for kind in wanted))
-    if not kept:
+    for kind, patterns in wanted.items():
+        tasks = [task for task in tasks if any(fnmatchcase(getattr(task.id, kind), one) for one in patterns)]
+    if not tasks:
         raise ConfigError(f"--only {', '.join(conditions)}: no patch matches all conditions")
-    return kept
+    return tuple(tasks)
 
 
 def single_task(tasks: Sequence[Task], name: str) -> Task:

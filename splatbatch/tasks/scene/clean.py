@@ -43,10 +43,8 @@ class CleaningRules:
         if self._last is None or self._last[0] != name:
             self._last = None  # before the next are read
             own = self._views([self._patches[name]])
-            removed: Removed = faint
-            if len(own):
-                removed = PatchRules(self._everyone, own, self._points_around(name)).removed
-            self._last = (name, removed)
+            own_rules = PatchRules(self._everyone, own, self._points_around(name)) if len(own) else None
+            self._last = (name, own_rules.removed if own_rules else faint)
         return self._last[1](rows)
 
     @cached_property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -115,12 +116,9 @@ def read_spans(patches: Iterable[Patch]) -> Mapping[str, ModelExtent]:
 
     found = {}
     for patch in patches:
-        try:
-            span = span_of(read_reconstruction(patch.sparse))
-        except SceneError:
-            continue
-        if span is not None:
-            found[patch.name] = span
+        with suppress(SceneError):
+            if (span := span_of(read_reconstruction(patch.sparse))) is not None:
+                found[patch.name] = span
     return found
 
 
