@@ -131,9 +131,8 @@ class Tracking(Section):
 
     mlflow: str = ""
     """Its tracking store (extra `mlflow`): sqlite:///mlflow.db for a file beside the YAML, or a server's URL. Empty:
-    none. A password belongs into $MLFLOW_TRACKING_PASSWORD."""
-    experiment: Annotated[str, Field(min_length=1)] = "splatbatch"
-    """Under which name the runs stand there."""
+    none. The experiment is $MLFLOW_EXPERIMENT_NAME, else splatbatch; a password belongs into
+    $MLFLOW_TRACKING_PASSWORD."""
     splats: bool = False
     """Store the splats, too; else logs, figures and the report."""
 

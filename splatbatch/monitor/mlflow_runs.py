@@ -134,7 +134,7 @@ class MlflowSink(Sink):
             "uri": self._store,
             # where a new experiment keeps its files: beside a database; else its server, or folder, knows
             "artifacts": str(path.parent / "mlartifacts") if self._store.startswith(DATABASE) else None,
-            "experiment": self._settings.experiment,
+            "experiment": os.environ.get("MLFLOW_EXPERIMENT_NAME") or "splatbatch",
             "splats": self._settings.splats,
             "output": str(self._output.path),
             "settings": self._settings_of(),

@@ -49,7 +49,7 @@ def test_without_a_sweep_a_name_is_a_patch(tmp_path: Path) -> None:
 def test_a_name_does_not_depend_on_order_or_on_what_else_is_compared(tmp_path: Path) -> None:
     alone = set(sweep(tmp_path, matrix=STRATEGIES | {"learning_rates.means": [1e-4]}).variants)
     turned = {"learning_rates.means": [3e-4, 1e-4], "training.strategy": ["mcmc", "default"]}
-    among_others = set(sweep(tmp_path, matrix=turned, include=[{"training.seed": 1}]).variants)
+    among_others = set(sweep(tmp_path, matrix=turned, variants=[{"set": {"training.seed": 1}}]).variants)
     assert alone < among_others
     assert len(among_others) == 5
 
@@ -75,10 +75,11 @@ def test_what_changes_nothing_is_called_base(tmp_path: Path) -> None:
     assert "base" in sweep(tmp_path, matrix={"training.seed": [42, 1]}).variants
 
 
-def test_excluded_combinations_are_left_out_and_included_and_named_ones_added(tmp_path: Path) -> None:
+def test_excluded_combinations_are_left_out_and_further_ones_added(tmp_path: Path) -> None:
     exclude = [{"training.strategy": "mcmc", "learning_rates.means": "1e-4"}]
     named = [{"name": "usual", "set": {}}, {"name": "quick", "set": {"training.max_steps": 9}}]
-    config = sweep(tmp_path, matrix=STRATEGIES | MEANS, exclude=exclude, include=[{"training.seed": 1}], variants=named)
+    further = [{"set": {"training.seed": 1}}, *named]
+    config = sweep(tmp_path, matrix=STRATEGIES | MEANS, exclude=exclude, variants=further)
     assert len(config.variants) == 3 + 1 + 2
     assert config.recipe("p1", variant=config.variants["quick"]).training.max_steps == 9
     left_out = {"training.strategy": "mcmc", "learning_rates.means": 1e-4}
@@ -93,7 +94,7 @@ def test_a_variant_is_stronger_than_a_patch_and_leaves_its_other_overrides(tmp_p
 
 
 def test_every_variant_shows_every_setting_that_is_compared(tmp_path: Path) -> None:
-    config = sweep(tmp_path, include=[{"training.seed": 1}, {"training.sh_degree": 0}])
+    config = sweep(tmp_path, variants=[{"set": {"training.seed": 1}}, {"set": {"training.sh_degree": 0}}])
     shown = [dict(variant.compared) for variant in config.variants.values()]
     assert shown == [{"training.seed": 1, "training.sh_degree": 3}, {"training.seed": 42, "training.sh_degree": 0}]
 
@@ -145,7 +146,7 @@ sweep:
         ("{matrix: {training.seed: [1, 2]}, exclude: [{training.seed: 3}]}", "no combination of the matrix"),
         ("{matrix: {training.seed: [1]}, exclude: [{training.seed: 1}]}", "no combination is left"),
         ("{matrix: {training.seed: [1]}, exclude: [{}]}", "should not be empty"),
-        ("{matrix: {training.seed: [1]}, include: [{training.seed: 1}]}", "the same settings as seed-1_"),
+        ("{matrix: {training.seed: [1]}, variants: [{set: {training.seed: 1}}]}", "the same settings as seed-1_"),
         ("{variants: [{name: a, set: {training.seed: 1}}, {name: a}]}", "a: this name is taken"),
         ("{variants: [{name: a}, {name: b}]}", "the same settings as a"),
         ("{variants: [{name: ..}]}", "begin with a letter or digit"),
@@ -177,11 +178,11 @@ def test_settings_of_a_program_are_compared_and_so_are_programs(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("{include: [{training.trainer: theirs, setting.cap: 3}]}", []),
-        ("{include: [{evaluation.stop_after: 0, evaluation.holdout_every: 0}]}", []),
+        ("{variants: [{set: {training.trainer: theirs, setting.cap: 3}}]}", []),
+        ("{variants: [{set: {evaluation.stop_after: 0, evaluation.holdout_every: 0}}]}", []),
         ("{matrix: {training.trainer: [gsplat, their]}}", ["1: 'their': no such trainer. Did you mean theirs?"]),
         ("{matrix: {setting.cup: [3]}}", ["sweep.matrix.setting.cup.0: unknown setting"]),
-        ("{include: [{setting.cap: 3}]}", ["include.0: {'setting.cap': 3}: unknown setting"]),
+        ("{variants: [{set: {setting.cap: 3}}]}", ["variants.0: {'setting.cap': 3}: unknown setting"]),
         (
             "{matrix: {evaluation.stop_after: [0, 1], evaluation.holdout_every: [0]}}",
             ["stop_after needs held-out photographs"],
@@ -196,7 +197,7 @@ def test_a_combination_is_checked_as_a_whole(tmp_path: Path, text: str, words: l
     assert all(one in found[0] for one in words)
 
 
-PARTS = ["matrix", "include", "exclude", "variants", "set", "name", "training.seed", "setting.cap", "a"]
+PARTS = ["matrix", "exclude", "variants", "set", "name", "training.seed", "setting.cap", "a"]
 words = st.sampled_from(PARTS)
 scalars = st.none() | st.booleans() | st.integers(-2, 50) | st.floats() | words | st.dates()
 trees = st.recursive(

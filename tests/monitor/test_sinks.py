@@ -78,8 +78,11 @@ def runs(batch: FakeBatch) -> list[dict[str, Any]]:
 
 @needs_mlflow
 @pytest.mark.all
-def test_mlflows_own_client_reads_a_run_per_attempt_below_one_of_the_batch(batch: FakeBatch, with_client: None) -> None:
-    batch.make("p0", "p1", tracking={"mlflow": "sqlite:///mlflow.db", "experiment": "reef"})
+def test_mlflows_own_client_reads_a_run_per_attempt_below_one_of_the_batch(
+    batch: FakeBatch, with_client: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLFLOW_EXPERIMENT_NAME", "reef")
+    batch.make("p0", "p1", tracking={"mlflow": "sqlite:///mlflow.db"})
     batch.script(
         p0=["exit 1 CUDA error: out of memory", "train"], p1=["exit 1 ModuleNotFoundError: No module named 'x'"]
     )
@@ -142,8 +145,11 @@ def test_a_run_that_was_cut_off_is_removed_by_the_next_night(batch: FakeBatch, w
 @pytest.mark.skipif(
     not SERVER, reason="no MLflow server: name one in SPLATBATCH_MLFLOW_SERVER, as http://127.0.0.1:5000"
 )
-def test_a_server_gets_runs_and_their_files(batch: FakeBatch, with_client: None) -> None:
-    ended = batch.make("p0", tracking={"mlflow": SERVER, "experiment": batch.folder.parent.name}).run("train")
+def test_a_server_gets_runs_and_their_files(
+    batch: FakeBatch, with_client: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLFLOW_EXPERIMENT_NAME", batch.folder.parent.name)
+    ended = batch.make("p0", tracking={"mlflow": SERVER}).run("train")
     assert ended.returncode == 0 and "tracking.mlflow" not in ended.stderr
 
 

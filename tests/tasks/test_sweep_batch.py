@@ -37,7 +37,7 @@ def test_a_value_added_later_trains_only_what_is_new(batch: FakeBatch) -> None:
     batch.make("p0", sweep={"matrix": {"training.seed": [1, 2]}})
     invoke("train", batch=batch)
     before = started(batch)
-    batch.change(sweep={"matrix": {"training.seed": [3, 2, 1]}, "include": [{"training.sh_degree": 0}]})
+    batch.change(sweep={"matrix": {"training.seed": [3, 2, 1]}, "variants": [{"set": {"training.sh_degree": 0}}]})
     assert invoke("train", batch=batch).code == 0
     assert len(before) == 2
     assert [name.rpartition("_")[0] for name in started(batch)[2:]] == ["p0@seed-3", "p0@sh_degree-0"]

@@ -35,16 +35,16 @@ RecipeOf = Callable[[Mapping[str, Any]], Recipe]
 
 
 def _checked_name(value: Any) -> Any:
-    if isinstance(value, str) and not re.fullmatch(r"[A-Za-z0-9][\w.+-]{0,63}", value, re.ASCII):
+    if value and isinstance(value, str) and not re.fullmatch(r"[A-Za-z0-9][\w.+-]{0,63}", value, re.ASCII):
         raise ValueError("should be letters, digits, . _ + and -, at most 64 of them, and begin with a letter or digit")
     return value
 
 
 class NamedVariant(Section):
-    """A combination with a name of your own."""
+    """A combination, with a name of your own or without."""
 
-    name: Annotated[str, BeforeValidator(_checked_name)]
-    """A part of folder names: letters, digits, . _ + and -."""
+    name: Annotated[str, BeforeValidator(_checked_name)] = ""
+    """A part of folder names: letters, digits, . _ + and -. Left out: made from what is set, as for the matrix."""
     set: Settings = {}
     """Settings by full name; {} for the config as it stands."""
 
@@ -56,10 +56,8 @@ class Sweep(Section):
     """Settings by full name, as training.strategy, each with a list of values; all combinations are trained."""
     exclude: tuple[Annotated[Settings, Field(min_length=1)], ...] = ()
     """Combinations of the matrix to leave out: all that have every value of an entry."""
-    include: tuple[Annotated[Settings, Field(min_length=1)], ...] = ()
-    """Further combinations, one by one: settings with their values."""
     variants: tuple[NamedVariant, ...] = ()
-    """Further combinations with names of your own."""
+    """Further combinations, one by one: {name: coarse, set: {training.resolution: 1/2}}; the name may be left out."""
 
     def with_values(self, turn: Callable[[str, Any], Any]) -> Sweep:
         """Return the sweep with every value replaced by turn(setting, value)."""
@@ -70,7 +68,6 @@ class Sweep(Section):
         return Sweep(
             matrix={key: tuple(turn(key, value) for value in values) for key, values in self.matrix.items()},
             exclude=tuple(map(turned, self.exclude)),
-            include=tuple(map(turned, self.include)),
             variants=tuple(NamedVariant(name=one.name, set=turned(one.set)) for one in self.variants),
         )
 
@@ -80,9 +77,8 @@ def assignments(tree: Any) -> Iterator[tuple[Keys, str, Any]]:
     tree = mapping(tree)
     for key, values in mapping(tree.get("matrix")).items():
         yield from ((("matrix", key, index), key, value) for index, value in enumerate(_list(values)))
-    for part in ("exclude", "include"):
-        for index, entry in enumerate(_list(tree.get(part))):
-            yield from (((part, index, key), key, value) for key, value in mapping(entry).items())
+    for index, entry in enumerate(_list(tree.get("exclude"))):
+        yield from ((("exclude", index, key), key, value) for key, value in mapping(entry).items())
     for index, variant in enumerate(_list(tree.get("variants"))):
         settings = mapping(mapping(variant).get("set"))
         yield from ((("variants", index, "set", key), key, value) for key, value in settings.items())
@@ -179,8 +175,6 @@ def combinations(sweep: Sweep) -> Iterator[tuple[Keys, Settings]]:
     for settings in _products(sweep.matrix):
         if not any(_matches(settings, entry) for entry in sweep.exclude):
             yield ("matrix",), settings
-    for index, entry in enumerate(sweep.include):
-        yield ("include", index), entry
     for index, variant in enumerate(sweep.variants):
         yield ("variants", index), variant.set
 
@@ -204,8 +198,8 @@ def _digest(own: list[tuple[str, Any]]) -> str:
 
 def _name(sweep: Sweep, place: Keys, settings: Settings, base: Mapping[str, Any]) -> str:
     """Return the given name, or one to read, "cap_max-400000_strategy-default_5f3a1c", made unique by its hash."""
-    if place[0] == "variants":
-        return sweep.variants[place[1]].name
+    if place[0] == "variants" and (name := sweep.variants[place[1]].name):
+        return name
     own = _own(settings, base)
     slug = "_".join(f"{key.rpartition('.')[2]}-{_spelt(value)}" for key, value in own)
     return f"{slug[:LONGEST_SLUG]}_{_digest(own)}" if own else BASE
