@@ -139,7 +139,7 @@ def coverage_mask(
         rigs: of the model, if there are any.
         source: what the model was cut from, with tracks: its points count where its photographs have the same poses.
     """
-    views = _views(model, rigs, source)
+    views = views_of(model, _points_of(model) | ({} if source is None else _points_of(source, model)), rigs)
     looked_at = [float(np.isfinite(one.hides).mean()) for one in views[:: max(1, len(views) // VIEWS)]]
     rim = RIM_CELLS if looked_at and np.median(looked_at) >= PART else None
     held_out = [one for one in views if one.name in holdout]
@@ -161,7 +161,7 @@ def _why_none(model: Reconstruction, num_held_out: int, num_places: int) -> str:
 
 
 @dataclass(frozen=True, eq=False)
-class _View:
+class CoverageView:
     """A photograph as the pinhole that it is trained as, and the points that it sees, in its own coordinates."""
 
     name: str
@@ -257,9 +257,16 @@ class _View:
         return np.where((depths > z.min() / BEYOND) & (depths < z.max() * BEYOND), depths, np.nan)
 
 
-def _views(model: Reconstruction, rigs: Rigs | None, source: Reconstruction | None = None) -> list[_View]:
-    """Return the photographs that have a pose and a lens that is undistorted here."""
-    known = _points_of(model) | ({} if source is None else _points_of(source, model))
+def views_of(
+    model: Reconstruction, points: Mapping[str, Floats] | None = None, rigs: Rigs | None = None
+) -> list[CoverageView]:
+    """Return the photographs that have a pose and a lens that is undistorted here.
+
+    Args:
+        model: in the coordinates of its files.
+        points: that each of them sees, [n, 3], by its name; of one without any nothing is hidden.
+        rigs: of the model, if there are any.
+    """
     at_once = {number: -1 - frame.id for frame in (rigs.frames if rigs else ()) for number in frame.image_ids()}
     views = []
     for image in model.images:
@@ -269,9 +276,9 @@ def _views(model: Reconstruction, rigs: Rigs | None, source: Reconstruction | No
         except SceneError:  # the audit's to report, and nothing shows it as a pinhole would
             continue
         if np.isfinite(matrix).all() and camera.width > 0 and camera.height > 0:
-            places = known.get(image.name, np.zeros((0, 3)))
-            points = _in_front(places @ matrix[:3, :3].T + matrix[:3, 3], camera)
-            views.append(_View(image.name, at_once.get(image.id, image.id), camera, matrix, points))
+            places = (points or {}).get(image.name, np.zeros((0, 3)))
+            seen = _in_front(places @ matrix[:3, :3].T + matrix[:3, 3], camera)
+            views.append(CoverageView(image.name, at_once.get(image.id, image.id), camera, matrix, seen))
     return views
 
 
@@ -336,7 +343,7 @@ def _filled(corners: Floats, shape: tuple[int, int]) -> tuple[Ints, Ints, Floats
     return of[inside], (y * shape[1] + x)[inside], weights[inside]
 
 
-def _covered_in(view: _View, training: Sequence[_View], border: Border | None, rim: int | None) -> Mask:
+def _covered_in(view: CoverageView, training: Sequence[CoverageView], border: Border | None, rim: int | None) -> Mask:
     """Return which cells of a held-out photograph are covered, [rows, columns]."""
     depths = view.depths(rim)
     known = np.flatnonzero(np.isfinite(depths))
@@ -346,11 +353,11 @@ def _covered_in(view: _View, training: Sequence[_View], border: Border | None, r
         within = ((own >= border.reach.lower) & (own < border.reach.upper)).all(axis=1)
         known, places = known[within], places[within]
     found = np.zeros(view.shape, dtype=bool)
-    found.reshape(-1)[known] = _is_seen(places, training)
+    found.reshape(-1)[known] = is_seen(places, training)
     return found
 
 
-def _looking_at(places: Floats, training: Sequence[_View]) -> list[_View]:
+def _looking_at(places: Floats, training: Sequence[CoverageView]) -> list[CoverageView]:
     """Return the photographs that show some of a sample of places [n, 3], those that show most of it first."""
     sample = places[:: max(1, -(-len(places) // SAMPLES))]
     matrices = np.array([one.matrix for one in training]).reshape(-1, 4, 4)
@@ -364,7 +371,7 @@ def _looking_at(places: Floats, training: Sequence[_View]) -> list[_View]:
     return [training[at] for at in np.argsort(-num, kind="stable") if num[at]]
 
 
-def _is_seen(places: Floats, training: Sequence[_View]) -> Mask:
+def is_seen(places: Floats, training: Sequence[CoverageView]) -> Mask:
     """Return which places [n, 3] training photographs see from so many places that are so far apart."""
     num = np.zeros(len(places), np.int64)
     rays = np.zeros((len(places), MIN_VIEWS, 3))  # to those that were found first
@@ -387,7 +394,7 @@ def _is_seen(places: Floats, training: Sequence[_View]) -> Mask:
     return enough
 
 
-def _sees(view: _View, places: Floats) -> Mask:
+def _sees(view: CoverageView, places: Floats) -> Mask:
     """Return which places [n, 3] lie in a photograph and are not hidden there."""
     local = places @ view.matrix[:3, :3].T + view.matrix[:3, 3]
     rows, columns = view.shape
