@@ -147,6 +147,8 @@ def show_plan(found: BatchPlan) -> None:
 
     for name, state in found.states.items():
         print_line(f"{name}: {UNTIL if isinstance(state, GivenUp) else decision_on(state)}: {state.reason}")
+    for name, words in found.overlap.items():
+        print_line(f"{name}: {words}")
     for name, need in found.footprints.items():
         print_line(f"{name}: expected: {need.in_words()}")
     for name, reason in tight(found.footprints, found.batch.config).items():

@@ -171,7 +171,7 @@ def plan_capture(
     ] = None,
     json_: JsonOption = False,
 ) -> None:
-    """Plan photographs for weakly covered parts of the scene; run `splatbatch inspect` first."""
+    """Plan photographs for weakly covered parts of the scene, before training or after `splatbatch inspect`."""
     from splatbatch.files import write_text
     from splatbatch.run.capture import flight_of
     from splatbatch.tasks.inspection import SCENE

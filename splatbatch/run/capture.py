@@ -1,4 +1,4 @@
-"""What to photograph next, where accepted splats are weak."""
+"""What to photograph next, where splats are weak or, before they are trained, where few photographs see."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from splatbatch.errors import SceneError
 from splatbatch.scene.colmap.reconstruction import read_reconstruction
-from splatbatch.scene.colmap.types import Floats
+from splatbatch.scene.colmap.types import Floats, centers_of, triple
 from splatbatch.scene.next_flight import (
     Convert,
     CoverageSurvey,
@@ -19,6 +19,7 @@ from splatbatch.scene.next_flight import (
     suggest,
     up_of,
 )
+from splatbatch.scene.overlap import surface_cells
 from splatbatch.splats.blocks import sample_means
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.task import Task, of_patches
@@ -30,7 +31,7 @@ def flight_of(batch: Batch, *, is_whole: bool = False) -> Flight:
     """Return what to photograph next of the patches of a batch; `is_whole`: of the merged scene, if it is inspected.
 
     Raises:
-        SceneError: one is not inspected, or they lie in frames of their own.
+        SceneError: they lie in frames of their own, or have neither cameras nor points.
         ConfigError, TrainerError: scene.crs is no CRS, or pyproj is not installed.
     """
     tasks = of_patches(batch.tasks)
@@ -53,22 +54,33 @@ def flight_of(batch: Batch, *, is_whole: bool = False) -> Flight:
 
 
 def _cells(batch: Batch, tasks: Sequence[Task], *, is_whole: bool) -> tuple[Floats, Floats, list[str]]:
-    """Return the cells of patches, as they were inspected, in the splats' coordinates: places, sizes, patches."""
-    found, patches, lacking = [], [], []
+    """Return the cells of patches in the splats' coordinates: places, sizes, patches.
+
+    They are those that were inspected; of a patch that is not inspected those in which its points lie.
+    """
+    found, patches = list[tuple[float, float, float, float]](), list[str]()
     inspections = {task.name: batch.output.patch(task.name).read_inspection() for task in tasks}
     if is_whole and (whole := batch.output.scene.read_inspection()) is not None:
         inspections = {"scene": whole}
+    of_name = {task.name: task for task in tasks}
     for name, inspection in inspections.items():
         cells = [one for one in inspection.cells if {"x", "y", "z", "size"} <= one.keys()] if inspection else []
-        if not cells:
-            lacking.append(name)
-        found += [(one["x"], one["y"], one["z"], one["size"]) for one in cells]
-        patches += [name] * len(cells)
-    if lacking:
-        who, command = ", ".join(lacking[:5]), f"splatbatch inspect {' '.join(lacking[:5])}"
-        raise SceneError(f"{who}: not inspected, but a flight plan needs the weak areas", f"Run `{command}`.")
+        known = [(one["x"], one["y"], one["z"], one["size"]) for one in cells] or _cells_of_points(of_name.get(name))
+        found += known
+        patches += [name] * len(known)
+    if not found:
+        few = "the models have hardly any points, and a flight plan needs them"
+        raise SceneError(few, "Check them: `splatbatch verify-dims --deep`.")
     rows = np.array(found, dtype=np.float64)
     return rows[:, :3], rows[:, 3], patches
+
+
+def _cells_of_points(task: Task | None) -> list[tuple[float, float, float, float]]:
+    if task is None:
+        return []
+    model = read_reconstruction(task.patch.sparse)
+    places, side = surface_cells(model.points.xyz, centers_of(model.images))
+    return [(*triple(place - np.array(task.patch.offset)), side) for place in places]
 
 
 def _models(batch: Batch, tasks: Sequence[Task], offset: Floats) -> tuple[list[FlightCamera], Floats]:

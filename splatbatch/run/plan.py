@@ -10,7 +10,7 @@ from splatbatch.config.schedule import Schedule, schedule
 from splatbatch.output.records.deadline import DeadlineDecision
 from splatbatch.output.records.frame import Frame
 from splatbatch.scene.memory_estimate import MemoryEstimate
-from splatbatch.tasks.audits import audits_of, refusals
+from splatbatch.tasks.audits import audits_of, refusals, words_of
 from splatbatch.tasks.batch import Batch, PendingTasks
 from splatbatch.tasks.deadline import decision_in_words
 from splatbatch.tasks.estimates import Forecast, check_place, footprints_of, forecast
@@ -32,6 +32,8 @@ class PlannedPatch:
     reason: str
     schedule: Schedule | None
     need: MemoryEstimate | None
+    overlap: str = ""
+    """What too few photographs see, and what to do about it; empty where they overlap enough."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,8 @@ class BatchPlan:
     footprints: Mapping[str, MemoryEstimate]
     """What each patch is expected to need, where that can be told."""
     forecast: Forecast
+    overlap: Mapping[str, str]
+    """Patches of which too few photographs see much, with what to do about it."""
 
     @property
     def to_train(self) -> tuple[str, ...]:
@@ -73,8 +77,12 @@ class BatchPlan:
 
     def facts(self) -> PlanOutput:
         """Return what to tell of it."""
+        schedules, footprints, overlap = self.schedules, self.footprints, self.overlap
         patches = tuple(
-            PlannedPatch(name, decision_on(state), state.reason, self.schedules.get(name), self.footprints.get(name))
+            PlannedPatch(
+                *(name, decision_on(state), state.reason),
+                *(schedules.get(name), footprints.get(name), overlap.get(name, "")),
+            )
             for name, state in self.states.items()
         )
         choice = self.batch.shared.deadline
@@ -111,4 +119,5 @@ def plan(batch: Batch) -> BatchPlan:
     states = batch.states(refused)
     schedules = {task.name: schedule(task.recipe) for task in batch.tasks if task.recipe.program is None}
     footprints = footprints_of(batch.config, batch.tasks)
-    return BatchPlan(batch, states, schedules, footprints, forecast(batch, due(states), footprints))
+    expected = forecast(batch, due(states), footprints)
+    return BatchPlan(batch, states, schedules, footprints, expected, words_of(audits, "little_overlap"))

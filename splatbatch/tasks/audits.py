@@ -13,7 +13,7 @@ from splatbatch.terminal import Advance, unheard
 
 if TYPE_CHECKING:
     from splatbatch.scene.audit.audit import Audit
-    from splatbatch.scene.audit.findings import TrainerRules
+    from splatbatch.scene.audit.findings import AuditFinding, TrainerRules
     from splatbatch.tasks.status import PatchStatus
 
 MOST_AUDITED = 64
@@ -97,11 +97,20 @@ def _check_holdout(batch: Batch) -> None:
 
 def refusals(audits: Iterable[tuple[Audit, Iterable[Task]]]) -> dict[str, str]:
     """Return the tasks that their audit refuses, with the first of the reasons for each."""
-    found: dict[str, str] = {}
-    for audit, tasks in audits:
-        reasons = {finding.patch: finding.in_words() for finding in reversed([*audit.errors()])}
-        found |= {task.name: reasons[task.patch.name] for task in tasks if task.patch.name in reasons}
-    return found
+    return _first_words((audit.errors(), tasks) for audit, tasks in audits)
+
+
+def words_of(audits: Iterable[tuple[Audit, Iterable[Task]]], kind: str) -> dict[str, str]:
+    """Return the tasks of whose patches there is a finding of a class, with its words."""
+    return _first_words(([one for one in audit.findings if one.kind == kind], tasks) for audit, tasks in audits)
+
+
+def _first_words(found: Iterable[tuple[Sequence[AuditFinding], Iterable[Task]]]) -> dict[str, str]:
+    words: dict[str, str] = {}
+    for findings, tasks in found:
+        first = {finding.patch: finding.in_words() for finding in reversed(findings)}
+        words |= {task.name: first[task.patch.name] for task in tasks if task.patch.name in first}
+    return words
 
 
 def with_refusals(batch: Batch, statuses: Sequence[PatchStatus]) -> tuple[PatchStatus, ...]:

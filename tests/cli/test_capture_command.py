@@ -10,10 +10,9 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 from command_line import Ended, invoke
-from cut_quarry import QUARRY, lay_out, quarry_splat, trained_p0
+from cut_quarry import QUARRY, lay_out, quarry_splat, thinned_quarry, trained_p0
 from published_shapes import checked
 
-from splatbatch.errors import SceneError
 from splatbatch.files import write_json
 from splatbatch.output.records.quality import Inspection
 from splatbatch.publish.tiles.geodesy import to_degrees
@@ -83,14 +82,26 @@ def test_of_a_scene_the_cells_are_those_of_its_own_inspection(tmp_path: Path) ->
     folder = tmp_path / "quarry"
     lay_out(folder)
     batch = open_batch(folder / "splat_config.yml")
-    with pytest.raises(SceneError, match="p0, p1: not inspected"):
-        flight_of(batch, is_whole=True)
+    untrained = flight_of(batch, is_whole=True).plan
+    assert {cell.patch for cell in untrained.cells} <= {"p0", "p1", ""}
     low, middle, high = np.percentile(quarry_splat().means, (1, 50, 99), axis=0)
     beside = middle + np.array([high[0] - low[0], 0.0, 0.0])  # no photograph sees it
     cells = tuple(dict(zip("xyz", place.tolist(), strict=True)) | {"size": 1.0} for place in (middle, beside))
     write_json(batch.output.scene.inspection, Inspection(grade="A", cells=cells).to_record())
     found = flight_of(batch, is_whole=True).plan
     assert found.cells and {cell.patch for cell in found.cells} == {"scene"}
+
+
+@pytest.mark.all
+def test_before_it_is_trained_a_patch_is_judged_by_its_points(tmp_path: Path) -> None:
+    folder = thinned_quarry(tmp_path / "quarry", 3)
+    found = flight_of(open_batch(folder / "splat_config.yml", ["p1"])).plan
+    few = [cell for cell in found.cells if cell.why == "few photographs"]
+    assert {cell.patch for cell in few} == {"p1"}
+    few_of_all = [cell for cell in flight_of(open_batch(QUARRY, ["p1"])).plan.cells if cell.why == "few photographs"]
+    assert len(few) > 5 * max(1, len(few_of_all))
+    assert len(found.views) >= 2
+    assert plan(folder, "p1").code == 0
 
 
 @pytest.mark.all
@@ -113,8 +124,6 @@ def test_it_is_written_as_geojson_and_kml(holed: tuple[Path, list[FlightCamera]]
 @pytest.mark.all
 def test_bad_wishes_are_told(holed: tuple[Path, list[FlightCamera]], tmp_path: Path) -> None:
     assert "neither GeoJSON nor KML" in plan(holed[0], "p0", "--to", str(tmp_path / "a.txt")).err
-    missing = plan(holed[0], "p1")
-    assert (missing.code, "splatbatch inspect p1" in missing.err) == (3, True)
     nowhere = plan(holed[0], "p0", "--to", str(tmp_path / "none" / "a.kml"))
     assert nowhere.code != 0
     assert "Traceback" not in nowhere.err

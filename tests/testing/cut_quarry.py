@@ -18,6 +18,8 @@ from splatbatch.config import Training
 from splatbatch.files import write_json
 from splatbatch.output.layout import OutputFolder
 from splatbatch.output.results import splat_facts
+from splatbatch.scene.colmap.copies import Subset
+from splatbatch.scene.colmap.indexed_model import read_sightings
 from splatbatch.scene.colmap.reconstruction import read_reconstruction
 from splatbatch.scene.holdout import every_nth_frame
 from splatbatch.scene.moments import frames_of
@@ -61,6 +63,18 @@ def cut_quarry(folder: Path, offset: tuple[float, float, float] = (0.0, 0.0, 0.0
     )
     write_partition(partition)
     return partition
+
+
+def thinned_quarry(folder: Path, every: int) -> Path:
+    """Copy the quarry; of p1 keep each n-th photograph."""
+    shutil.copytree(QUARRY, folder, ignore=shutil.ignore_patterns("output"))
+    sparse = folder / "patches/p1/sparse/0"
+    known = read_sightings(sparse)
+    kept = np.arange(len(known.images)) % every == 0
+    for file in sparse.iterdir():
+        file.unlink()
+    Subset(known, kept, known.seen_by(kept)).write(sparse)
+    return folder
 
 
 def quarry_splat() -> Gaussians:

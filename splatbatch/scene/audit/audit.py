@@ -24,6 +24,7 @@ from splatbatch.scene.audit.model import (
     check_camera,
     check_drift,
     check_model,
+    check_overlap,
     check_rigs,
 )
 from splatbatch.scene.audit.no_tracks import check_in_view, check_pairs, has_tracks
@@ -279,6 +280,8 @@ def _opened(patch: Patch, scribe: FindingWriter, evaluation: Evaluation, groups:
             lying = paths_of(stored_photographs(patch.images)[0], (image.name for image in model.images))
             paths = ((row, lying.get(image.name)) for row, image in enumerate(model.images))
             findings += check_pairs(model, {row: path for row, path in paths if path and Path(path).is_file()}, scribe)
+    if patch.name != SOURCE and not is_contradicted(findings):
+        findings += check_overlap(model, scribe, held_out)
     findings += check_beside(patch, model.images, scribe)
     folder, divisor = stored_photographs(patch.images)
     kept = found.without_points() if found else None

@@ -99,6 +99,7 @@ KINDS: dict[str, FindingKind] = {
     "broken_rigs": FindingKind(
         "warning", "poses are read from images; but COLMAP and programs built on it refuse the model"
     ),
+    "little_overlap": FindingKind("warning", "a place is known where three photographs see it from different places"),
     "far_apart": FindingKind("error", "float32 would move its Gaussians onto steps larger than a millimetre"),
     # cameras
     "bad_params": FindingKind("error", _NO_RAYS),

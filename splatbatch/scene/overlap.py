@@ -1,0 +1,68 @@
+"""Which part of a surface too few places see, told from poses and points before anything is trained.
+
+There a splat is a guess: held-out photographs are shown 5 to 10 dB worse, after 30,000 steps no better than after
+7,000 (docs/benchmarks.md, "Overlap").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import numpy as np
+from scipy.spatial import cKDTree
+
+from splatbatch.scene.colmap.reconstruction import Reconstruction
+from splatbatch.scene.colmap.types import Floats, centers_of, finite
+from splatbatch.scene.coverage_mask import is_seen, views_of
+
+CELLS = 300
+"""Of a flat surface, about: each counts once, however many points lie in it."""
+MOST_POINTS = 20_000
+"""That make cells, evenly taken."""
+EDGE = 2.0
+"""Percent of the points at either end of each axis that make no cells: strays lie there."""
+LEAST_POINTS = 3
+"""Of a cell: fewer are strays."""
+LEAST_CELLS = 50
+"""Below that nothing is said."""
+NOTHING = np.zeros((0, 3)), 0.0
+FAR = 3.0
+"""Times the usual distance of a point from the nearest photograph: beyond it is background."""
+
+
+def surface_cells(points: Floats, centers: Floats) -> tuple[Floats, float]:
+    """Return the middles of the cells [c, 3] of a surface without its background, and the side of a cell.
+
+    Args:
+        points: on the surface, [n, 3].
+        centers: where it was photographed from, [s, 3].
+    """
+    points, centers = finite(points[:: max(1, len(points) // MOST_POINTS)]), finite(centers)
+    if not len(points) or not len(centers):
+        return NOTHING
+    far, _ = cKDTree(centers).query(points)
+    points = points[far <= FAR * np.median(far)]
+    low, high = np.percentile(points, (EDGE, 100 - EDGE), axis=0)
+    _, *longest = np.sort(high - low)
+    side = float(np.sqrt(np.prod(longest) / CELLS))
+    if not side > 0:
+        return NOTHING
+    inner = points[((points >= low) & (points <= high)).all(axis=1)]
+    _, cell, num = np.unique(np.floor((inner - low) / side), axis=0, return_inverse=True, return_counts=True)
+    sums = np.stack([np.bincount(cell.reshape(-1), axis) for axis in inner.T], axis=1)
+    return (sums / num[:, None])[num >= LEAST_POINTS], side
+
+
+def share_seen_by_few(model: Reconstruction, holdout: Collection[str] = ()) -> float | None:
+    """Return which share of its surface training photographs see from fewer than three places; None: unknown.
+
+    Places are at least 2 degrees apart, as for covered pixels. What hides a surface is not looked at, nor is the
+    background.
+
+    Args:
+        model: in the coordinates of its files.
+        holdout: names of photographs that are not trained on.
+    """
+    cells, _ = surface_cells(model.points.xyz, centers_of(model.images))
+    views = [one for one in views_of(model) if one.name not in holdout]
+    return float(1 - is_seen(cells, views).mean()) if len(cells) >= LEAST_CELLS and views else None
