@@ -37,16 +37,16 @@ WARM_S = 1800.0
 def probe(machine: Machine) -> TorchProbe:
     """Ask torch what it can do with the GPUs here."""
     (answer,) = ask([[PROBE]], PROBE_S, _visible(machine))
-    if answer.record is None:
-        return TorchProbe(error=f"torch does not start: {answer.error}")
-    return read_as(TorchProbe, answer.record)
+    if isinstance(answer, str):
+        return TorchProbe(error=f"torch does not start: {answer}")
+    return read_as(TorchProbe, answer)
 
 
 def warm(machine: Machine, wanted: Sequence[str]) -> Iterator[CheckResult]:
     """Build `kernels`, which are ours, or those of `gsplat`, side by side; yield how each build ended."""
     answers = ask([[WARM, name] for name in wanted], WARM_S, _visible(machine))
     for name, answer in zip(wanted, answers, strict=True):
-        record = answer.record or {"error": answer.error}
+        record = {"error": answer} if isinstance(answer, str) else answer
         if error := str(record.get("error") or ""):
             remedy = "Run `splatbatch doctor` without --warm to see what is missing."
             yield problem(f"build {name}", error, remedy, OF_TRAINER)
