@@ -231,8 +231,8 @@ class Slots:
 
     def offer(
         self, footprint: MemoryEstimate | None, now: float, *, alone: bool = False, on: Slot | None = None
-    ) -> Slot | ClosedGate:
-        """Return a slot on which an attempt may start now, or why and since when there is none.
+    ) -> Slot | None:
+        """Return a slot on which an attempt may start now; None: there is none.
 
         Args:
             footprint: what it takes at most; None: unknown.
@@ -240,13 +240,11 @@ class Slots:
             alone: it must have its GPU to itself.
             on: the only slot that will do; None: any.
         """
-        refused = []
         for gate in sorted(self._gates.values(), key=SlotGate.num_tenants):  # the emptiest GPU first
-            if gate.has_seat(alone=alone) and (on is None or on.name == gate.slot.name):
-                if gate.is_open(now, footprint.gpu_mib if footprint else None):
-                    return gate.slot
-                refused.append(gate)
-        return ClosedGate(now, refused[0].reason if refused else "every slot is taken")
+            has_seat = gate.has_seat(alone=alone) and (on is None or on.name == gate.slot.name)
+            if has_seat and gate.is_open(now, footprint.gpu_mib if footprint else None):
+                return gate.slot
+        return None
 
     @property
     def has_cores(self) -> bool:

@@ -15,7 +15,6 @@ from splatbatch.errors import OutputError
 from splatbatch.files import Record, is_out_of_space
 from splatbatch.isolated import CallQueue
 from splatbatch.machine.protocol import Slot
-from splatbatch.machine.slots import ClosedGate
 from splatbatch.outcome import COLLECT, Cancelled, Exit, Exited, Failed, Outcome, Stopped, Trained
 from splatbatch.output.events import AttemptEnded, FileNotAnswering, GaveUp, Notice, PatchRejected, SlotNotReady
 from splatbatch.scheduler import judge, launch, standby
@@ -215,7 +214,7 @@ class Loop(LoopState):
         if task is None or not self.slots.with_seat(alone=alone) or not self._has_room():
             return False
         offer = self.slots.offer(self._sharing.of(task), now, alone=alone, on=ready.context if ready else None)
-        if isinstance(offer, ClosedGate):
+        if offer is None:
             for name, reason in self.slots.give_up_overdue(now).items():
                 self.ledger.write(Notice("slot_given_up", reason, slot=name))
             return False

@@ -197,7 +197,11 @@ class _Watch:
             with suppress(OSError):
                 self.progress.close(time.monotonic())
         self.log.close()
-        return self._verdict(self.process.poll())
+        code = self.process.poll()
+        # our reason counts if we ended it and it did not finish well all the same
+        if self.ending and (code != 0 or (isinstance(self.ending, TimedOut) and self.ending.limit == "finished")):
+            return self.ending
+        return Killed(-code) if code and code < 0 else Exited(code or 0)
 
     def _timers(self) -> list[PeriodicCall]:
         timers = [PeriodicCall(HEARTBEAT_S, self._beat), PeriodicCall(HOST_LOOK_S, self.host.look)]
@@ -261,12 +265,6 @@ class _Watch:
                 self.progress.look(now)
         is_early = self.progress and not finish.is_named and self.progress.steps.falls_short_of(self.progress.max_steps)
         return finish.is_over(now) and not is_early
-
-    def _verdict(self, code: int | None) -> Exit:
-        """Say how it ended: our reason if we ended it and it did not finish well all the same."""
-        if self.ending and (code != 0 or (isinstance(self.ending, TimedOut) and self.ending.limit == "finished")):
-            return self.ending
-        return Killed(-code) if code and code < 0 else Exited(code or 0)
 
     def _drain(self) -> int | None:
         """Move what lies in the pipe to the log; return how much it was, None at the pipe's end."""
