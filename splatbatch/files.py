@@ -12,7 +12,7 @@ import os
 import re
 import shutil
 import socket
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from glob import escape
 from io import BufferedReader
@@ -271,22 +271,16 @@ def append_line(path: Path, record: Mapping[str, Any], *, durable: bool = True) 
             os.fsync(descriptor)
 
 
-def read_lines(path: Path, mentions: Sequence[str] = ()) -> Iterator[Record]:
-    """Yield the JSON objects of a .jsonl file in order; torn and foreign lines are skipped.
+def raw_lines(path: Path, start: int = 0) -> Iterator[bytes]:
+    """Yield the lines of a .jsonl file from a byte on, one by one, however long it is; none if it cannot be read."""
+    with contextlib.suppress(OSError), open_regular(path) as file:
+        file.seek(start)
+        yield from iter(lambda: file.readline(LONGEST_LINE_BYTES), b"")
 
-    Args:
-        path: of the file; it is read line by line, however long it is.
-        mentions: words; lines with none of them in quotes need not be parsed, and are left out. None: all lines.
-    """
-    quoted = [f'"{word}"'.encode() for word in mentions]
-    try:
-        with open_regular(path) as file:
-            for line in iter(lambda: file.readline(LONGEST_LINE_BYTES), b""):
-                is_wanted = not quoted or any(word in line for word in quoted)
-                if is_wanted and (record := object_in(line)) is not None:
-                    yield record
-    except OSError:
-        return
+
+def read_lines(path: Path) -> Iterator[Record]:
+    """Yield the JSON objects of a .jsonl file in order; torn and foreign lines are skipped."""
+    return (record for record in map(object_in, raw_lines(path)) if record is not None)
 
 
 def last_line(path: Path) -> Record | None:

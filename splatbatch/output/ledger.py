@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import time
@@ -21,7 +20,7 @@ from splatbatch.files import (
     is_out_of_space,
     names_in,
     object_in,
-    open_regular,
+    raw_lines,
     read_lines,
 )
 from splatbatch.hashing import file_fact
@@ -121,10 +120,16 @@ def events(output: OutputFolder, *kinds: type[EventKind]) -> Iterator[EventKind]
 
 def events_in(path: Path, kinds: Iterable[type[EventKind]]) -> Iterator[EventKind]:
     """Yield the events of some kinds that stand in a ledger."""
-    wanted = tuple(kinds)
-    names = [name for name, kind in KINDS.items() if issubclass(kind, wanted)]
-    found = (event_of(record) for record in read_lines(path, names))
-    return (event for event in found if isinstance(event, wanted))
+    return _events(raw_lines(path), tuple(kinds))
+
+
+def _events(lines: Iterable[bytes], kinds: tuple[type[EventKind], ...]) -> Iterator[EventKind]:
+    """Yield the events of some kinds among lines of a ledger; lines without the name of any need not be parsed."""
+    names = [f'"{name}"'.encode() for name, kind in KINDS.items() if issubclass(kind, kinds)]
+    for line in lines:
+        is_wanted = any(name in line for name in names)
+        if is_wanted and isinstance(event := event_of(object_in(line) or {}), kinds):
+            yield event
 
 
 class Tail:
@@ -139,7 +144,6 @@ class Tail:
             but: the ledger that is left out.
         """
         self._output, self._kinds, self._but = output, kinds or (Event,), but
-        self._words = [f'"{name}"'.encode() for name, kind in KINDS.items() if issubclass(kind, self._kinds)]
         self._names: list[str] = []
         self.read_bytes: dict[Path, int] = {}
         """How far each ledger was read, to the end of a line."""
@@ -155,23 +159,18 @@ class Tail:
             self.read_bytes = {path: self.read_bytes.get(path, 0) for path in self._output.ledgers()}
         for path, read_bytes in self.read_bytes.items():
             if path != self._but and _size(path) > read_bytes:
-                for line in self._new_lines(path):
-                    is_wanted = any(word in line for word in self._words)
-                    if isinstance(event := event_of(object_in(line) or {}) if is_wanted else None, self._kinds):
-                        yield path, event
+                yield from ((path, event) for event in _events(self._new_lines(path), self._kinds))
 
     def has_another_ledger(self) -> bool:
         """Return whether a ledger is shorter than what was read of it: it is another file by now."""
         return any(_size(path) < read_bytes for path, read_bytes in self.read_bytes.items())
 
     def _new_lines(self, path: Path) -> Iterator[bytes]:
-        with contextlib.suppress(OSError), open_regular(path) as file:
-            file.seek(self.read_bytes[path])
-            for line in iter(lambda: file.readline(LONGEST_LINE_BYTES), b""):
-                if not line.endswith(b"\n") and len(line) < LONGEST_LINE_BYTES:
-                    return
-                self.read_bytes[path] += len(line)
-                yield line
+        for line in raw_lines(path, self.read_bytes[path]):
+            if not line.endswith(b"\n") and len(line) < LONGEST_LINE_BYTES:
+                return
+            self.read_bytes[path] += len(line)
+            yield line
 
 
 def _size(path: Path) -> int:

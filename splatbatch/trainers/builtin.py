@@ -16,7 +16,7 @@ from splatbatch.output import retention
 from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.output.folders import PatchFolder
 from splatbatch.output.records.colors import as_photographed
-from splatbatch.output.records.metrics import EarlierSplat, Metrics, TrainingSettings, surroundings
+from splatbatch.output.records.metrics import EarlierSplat, Metrics, TrainingSettings
 from splatbatch.scene.holdout import choose_holdout
 from splatbatch.scene.patches import Patch, model_folder
 from splatbatch.splats import check_splat
@@ -73,7 +73,7 @@ def earlier_splat(folder: PatchFolder) -> EarlierSplat:
 def settings_for(recipe: Recipe, patch: Patch, task: str) -> TrainingSettings:
     """Return the settings of a patch for its training, and for what judges its splat afterwards."""
     border = patch.border.to_record() if patch.border else {}
-    behind = PatchFolder(patch.behind).accepted_splat() if patch.behind else (Path(), "")
+    behind, sha256 = PatchFolder(patch.behind).accepted_splat() if border and patch.behind else (Path(), "")
     return TrainingSettings(
         patch=task,
         recipe=recipe.model_dump(mode="json"),
@@ -82,7 +82,10 @@ def settings_for(recipe: Recipe, patch: Patch, task: str) -> TrainingSettings:
         offset=patch.offset,
         holdout=choose_holdout(patch, recipe.evaluation),
         **as_photographed([patch]),
-        **surroundings(border, *behind, is_whole=patch.is_whole),
+        border=border,
+        backdrop=str(behind) if sha256 else "",
+        backdrop_sha256=sha256,
+        is_backdrop=patch.is_whole,
     )
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any, Protocol, Self
 
 from splatbatch.fields import mapping, number
@@ -248,17 +247,3 @@ class TrainingSettings(TypedRecord):
     def photographs(self) -> dict[str, Any]:
         """Return the settings that are about photographs, as another process is told of the same ones."""
         return {"images": self.images, "masks": self.masks, "holdout": self.holdout, "tones": self.tones}
-
-
-def surroundings(border: Mapping[str, Any], splat: Path, sha256: str, *, is_whole: bool) -> dict[str, Any]:
-    """Return what settings say of what lies around a patch.
-
-    Args:
-        border: its boxes; empty: it has no core, and nothing lies around it.
-        splat: the one that is drawn behind it.
-        sha256: of that splat; empty: there is none yet.
-        is_whole: it is the whole scene, which is drawn behind others.
-    """
-    behind = {"backdrop": str(splat), "backdrop_sha256": sha256} if sha256 else {}
-    around = {"border": dict(border), **behind} if border else {}
-    return {**around, "is_backdrop": is_whole}
