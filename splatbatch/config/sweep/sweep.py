@@ -40,7 +40,7 @@ def _checked_name(value: Any) -> Any:
     return value
 
 
-class NamedVariant(Section):
+class Combination(Section):
     """A combination, with a name of your own or without."""
 
     name: Annotated[str, BeforeValidator(_checked_name)] = ""
@@ -56,7 +56,7 @@ class Sweep(Section):
     """Settings by full name, as training.strategy, each with a list of values; all combinations are trained."""
     exclude: tuple[Annotated[Settings, Field(min_length=1)], ...] = ()
     """Combinations of the matrix to leave out: all that have every value of an entry."""
-    variants: tuple[NamedVariant, ...] = ()
+    variants: tuple[Combination, ...] = ()
     """Further combinations, one by one: {name: coarse, set: {training.resolution: 1/2}}; the name may be left out."""
 
     def with_values(self, turn: Callable[[str, Any], Any]) -> Sweep:
@@ -68,7 +68,7 @@ class Sweep(Section):
         return Sweep(
             matrix={key: tuple(turn(key, value) for value in values) for key, values in self.matrix.items()},
             exclude=tuple(map(turned, self.exclude)),
-            variants=tuple(NamedVariant(name=one.name, set=turned(one.set)) for one in self.variants),
+            variants=tuple(one.model_copy(update={"set": turned(one.set)}) for one in self.variants),
         )
 
 
