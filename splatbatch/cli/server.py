@@ -205,17 +205,14 @@ class LiveStatus:
 
     def page(self) -> str:
         """Return the report as a page that follows the batch; made anew when a patch or the ledger has changed."""
-        from splatbatch.output.exclusive import holder
-        from splatbatch.report import BatchSnapshot, build, to_live_html
-        from splatbatch.run.status import current_states
+        from splatbatch.report import to_live_html
+        from splatbatch.run.status import report_of
 
         version, batch = self.now()["version"], self._batch
         with self._making:
             if self._page_version != version:
                 self._made_at, spent = time.monotonic(), time.thread_time()
-                standing, variants = batch.standing(), tuple(batch.config.variants.values())
-                now = BatchSnapshot(current_states(batch, standing), holder(batch.output) is not None)
-                facts = build(batch.output, batch.names, variants, standing, now)
+                facts = report_of(batch, batch.standing())
                 self._page, self._page_version = to_live_html(facts, batch.output, version), version
                 self._took_s = time.thread_time() - spent
             return self._page

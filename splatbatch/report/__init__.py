@@ -7,14 +7,14 @@ from splatbatch.config import Variant
 from splatbatch.files import write_json, write_text
 from splatbatch.output.layout import OutputFolder
 from splatbatch.output.records.record import in_json
-from splatbatch.report.build import BatchSnapshot, build
+from splatbatch.report.build import build
 from splatbatch.report.facts import Report
 from splatbatch.report.markdown import to_markdown
 from splatbatch.report.page import to_html, to_live_html
 from splatbatch.scene.photos.folders import stored_photographs
 from splatbatch.tasks.freshness import FreshnessChecker
 
-__all__ = ["BatchSnapshot", "build", "to_live_html", "to_markdown", "write_facts", "write_report"]
+__all__ = ["build", "to_live_html", "to_markdown", "write_facts", "write_report"]
 
 
 def write_report(

@@ -7,7 +7,7 @@ import platform
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -16,6 +16,7 @@ from splatbatch.config import TaskId, Variant
 from splatbatch.files import Record, read_tail
 from splatbatch.output import events
 from splatbatch.output.attempt_folder import ATTEMPT_PREFIX, AttemptFolder
+from splatbatch.output.exclusive import holder
 from splatbatch.output.folders import PatchFolder
 from splatbatch.output.layout import OutputFolder
 from splatbatch.output.ledger import lines
@@ -57,14 +58,6 @@ SETUP = ("start", "load", "init")
 OfAttempt = events.AttemptStarted | events.SlotNotReady | events.AttemptEnded | events.RetryScheduled | events.GaveUp
 MOST_CONFIG_BYTES = 1 << 18
 T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class BatchSnapshot:
-    """How the patches of a batch stand, and whether a run trains it, so that no other command may."""
-
-    statuses: Sequence[PatchStatus]
-    is_at_work: bool = False
 
 
 def attempts_of(folder: PatchFolder, history: Sequence[OfAttempt]) -> tuple[ReportedAttempt, ...]:
@@ -208,11 +201,18 @@ def build(
     names: Sequence[str],
     variants: Sequence[Variant] = (),
     standing: FreshnessChecker | None = None,
-    now: BatchSnapshot | None = None,
+    statuses: Sequence[PatchStatus] = (),
 ) -> Report:
-    """Return the facts of a batch; `now` says how its patches stand, if that is known already."""
-    now = now or BatchSnapshot(read_status(output, names, standing=standing))
-    statuses, said = now.statuses, _said(output)
+    """Return the facts of a batch.
+
+    Args:
+        output: its folder.
+        names: of its patches.
+        variants: of its sweep.
+        standing: tells what is up to date; None: any product counts that is there.
+        statuses: how its patches stand, if that is known already.
+    """
+    statuses, said = statuses or read_status(output, names, standing=standing), _said(output)
     history = [event for record in said if (event := events.event_of(record))]
     runs = _runs(said)
     patches = _patches(output, statuses, history, max(starts_of(runs), default=0.0))
@@ -246,7 +246,7 @@ def build(
         written_at=time.strftime("%Y-%m-%dT%H:%M:%S%z"),
     )
     again = command_of(output) if noun_of(statuses) == "stage" else ""
-    return replace(report, todo=todo(report, is_at_work=now.is_at_work, again=again))
+    return replace(report, todo=todo(report, is_at_work=holder(output) is not None, again=again))
 
 
 def _said(output: OutputFolder) -> list[Record]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_args
 
 from splatbatch.output.records.deadline import DeadlineDecision
 from splatbatch.output.records.evaluation import SceneEvaluation, SeamMeasurement
@@ -22,7 +22,7 @@ from splatbatch.tasks.status import PatchStatus, State
 SCHEMA = 1
 """It rises when a field changes its meaning or goes."""
 Outcome = Literal["trained", "made", "failed", "stopped"]
-OUTCOMES: tuple[Outcome, ...] = ("trained", "made", "failed", "stopped")
+OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 Grade = Literal["even", "slight", "step", "unknown"]
 
 

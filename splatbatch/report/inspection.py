@@ -33,7 +33,7 @@ def _pictures(quality: SplatQuality, named: Mapping[str, str], budget: PictureBu
     """Yield pictures by the words below them; anybody may have changed their names."""
     for words, name in named.items():
         data = read_picture(Path(quality.pictures) / name, b"RIFF") if not fault_of_name(name) else b""
-        if data[8:12] == b"WEBP" and budget.take(len(data) * 4 // 3):
+        if data[8:12] == b"WEBP" and budget.take(data):
             yield data_url(data, "webp"), words
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from splatbatch.output.records.metrics import deciding
 from splatbatch.reconstruction.facts import ReconstructionRecord, RegisteredImage
 from splatbatch.report.facts import CameraPosition, ReportedPatch, ReportedSeam, SceneMap
+from splatbatch.scene.colmap.types import Floats
 from splatbatch.text import plural
 
 WIDTH_PX = 600
@@ -72,7 +73,7 @@ def draw_map(scene: SceneMap | None, patches: Sequence[ReportedPatch], links: Ma
         return None
     low, high = _extent(scene)
     span = [max(end - start, TINY) for start, end in zip(low, high, strict=True)]
-    px = min((WIDTH_PX - 2 * MARGIN_PX) / span[0], (MOST_HEIGHT_PX - 2 * MARGIN_PX) / span[1])
+    px = _pixels_per_unit(span)
     height = max(LEAST_HEIGHT_PX, 2 * MARGIN_PX + px * (high[1] - low[1]))
     left = (WIDTH_PX - px * (high[0] - low[0])) / 2
 
@@ -98,6 +99,11 @@ def draw_map(scene: SceneMap | None, patches: Sequence[ReportedPatch], links: Ma
         seams=tuple((one, place(one.line[0]), place(one.line[1])) for one in scene.seams if one.line),
         grades=frozenset(one.grade for one in scene.seams),
     )
+
+
+def _pixels_per_unit(span: Sequence[float] | Floats) -> float:
+    """Return how large a scene of such sides is drawn."""
+    return float(min((WIDTH_PX - 2 * MARGIN_PX) / span[0], (MOST_HEIGHT_PX - 2 * MARGIN_PX) / span[1]))
 
 
 def _extent(scene: SceneMap) -> tuple[list[float], list[float]]:
@@ -171,7 +177,7 @@ def camera_map(told: ReconstructionRecord) -> Drawing | None:
         places = centered @ np.linalg.svd(centered, full_matrices=False)[2].T
     flat = places[:, :2]
     low, span = flat.min(axis=0), np.maximum(np.ptp(flat, axis=0), 1e-9)
-    px = min((WIDTH_PX - 2 * MARGIN_PX) / span[0], (MOST_HEIGHT_PX - 2 * MARGIN_PX) / span[1])
+    px = _pixels_per_unit(span)
     height = max(LEAST_HEIGHT_PX, 2 * MARGIN_PX + px * span[1])
     values = [(one.error_px if one.gps_m is None else one.gps_m) or 0.0 for one in cameras]
     limits = np.quantile(values, [0.2, 0.4, 0.6, 0.8])

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from splatbatch.files import read_regular
-from splatbatch.output.attempt_folder import ATTEMPT_PREFIX, AttemptFolder
+from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.output.layout import OutputFolder
 from splatbatch.output.records.metrics import EvaluatedView
 from splatbatch.report.facts import ReportedPatch, SweepFacts
@@ -44,8 +44,9 @@ class PictureBudget:
         """Return whether anything was taken."""
         return self.left < self.size
 
-    def take(self, num_bytes: int) -> bool:
-        """Take a share; return whether there was enough."""
+    def take(self, *pictures: bytes) -> bool:
+        """Take the room that pictures need as text of a page; return whether there was enough."""
+        num_bytes = sum(len(one) * 4 // 3 for one in pictures)
         if num_bytes > self.left:
             return False
         self.left -= num_bytes
@@ -77,7 +78,7 @@ def views_of(folder: AttemptFolder | None, budget: PictureBudget) -> Iterator[Pi
         pictures = [read_picture(folder.picture(rank, kind)) for kind in KINDS] if folder else []
         if not folder or not all(pictures):
             continue
-        if not budget.take(sum(len(picture) * 4 // 3 for picture in pictures)):
+        if not budget.take(*pictures):
             yield PicturedView(rank, view, folder.views.parent)
             return
         yield PicturedView(rank, view, folder.views.parent, *map(data_url, pictures))
@@ -94,16 +95,16 @@ def small_picture(folder: AttemptFolder, name: str, kind: str, budget: PictureBu
     """Return a picture of the view of a photograph, small, as a data URL; empty without one, or without room."""
     rank = next((rank for rank, view in folder.read_views().items() if view.name == name), "")
     small = _shrunk(read_picture(folder.picture(rank, kind))) if rank else b""
-    return data_url(small) if small and budget.take(len(small) * 4 // 3) else ""
+    return data_url(small) if small and budget.take(small) else ""
 
 
 def attempts_side_by_side(output: OutputFolder, patch: ReportedPatch, budget: PictureBudget) -> Beside | None:
     """Return the same view of each attempt at a patch that has left pictures; nothing of fewer than two."""
-    path = output.patch(patch.patch).path
+    pictured = {one.number: one for one in patch.attempts if one.is_pictured}
     shown = [
-        (f"attempt {one.number}{', kept' if one.is_kept else ''}", AttemptFolder(path / _name(one.number)))
-        for one in patch.attempts
-        if one.is_pictured
+        (f"attempt {folder.number}{', kept' if pictured[folder.number].is_kept else ''}", folder)
+        for folder in output.patch(patch.patch).attempts()
+        if folder.number in pictured
     ]
     return side_by_side("The same view of each attempt", shown, budget)
 
@@ -146,14 +147,7 @@ def side_by_side(heading: str, shown: Sequence[Pictured], budget: PictureBudget)
 
 def attempt_folder(output: OutputFolder, patch: ReportedPatch) -> AttemptFolder | None:
     """Return the folder of the attempt that a patch's state is about; None if there is none."""
-    name = patch.attempt
-    if not name.startswith(ATTEMPT_PREFIX) or not name.removeprefix(ATTEMPT_PREFIX).isdecimal():
-        return None
-    return AttemptFolder(output.patch(patch.patch).path / name)
-
-
-def _name(number: int) -> str:
-    return f"{ATTEMPT_PREFIX}{number:02d}"
+    return next((one for one in output.patch(patch.patch).attempts() if one.path.name == patch.attempt), None)
 
 
 def _shrunk(jpeg: bytes) -> bytes:

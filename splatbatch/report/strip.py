@@ -41,7 +41,7 @@ def color_strip(scene: ReportedColors, folders: Sequence[Path], budget: PictureB
     strip: Strip = []
     for photo in scene.photographs if folders else ():
         pair = _pair(photo.name, ColorCorrection.of(photo.tone), folders) if time.monotonic() < ends_at else None
-        if pair and budget.take(sum(len(jpeg) * 4 // 3 for jpeg in pair[:2])):
+        if pair and budget.take(*pair[:2]):
             strip.append((photo, [*map(data_url, pair[:2])], {"width": pair[2][0], "height": pair[2][1]}))
     return strip
 

@@ -14,15 +14,13 @@ from tempfile import TemporaryDirectory
 
 from splatbatch.errors import ConfigError, OutputError
 from splatbatch.monitor.messages import PipeWriter
-from splatbatch.output.exclusive import holder
 from splatbatch.output.folders import PatchFolder
 from splatbatch.output.records.evaluation import SceneEvaluation
 from splatbatch.output.records.publication import PublishOutput
 from splatbatch.output.records.result import Result
 from splatbatch.output.records.run import DONE
 from splatbatch.publish.publish import PublishRequest as PublishWish
-from splatbatch.report import BatchSnapshot, write_facts
-from splatbatch.report.build import build
+from splatbatch.report import write_facts
 from splatbatch.report.facts import Report
 from splatbatch.run.accept import accept
 from splatbatch.run.cancel import cancel
@@ -34,7 +32,7 @@ from splatbatch.run.inspection import inspect as inspect_splats
 from splatbatch.run.plan import plan
 from splatbatch.run.products import merge
 from splatbatch.run.progress import ProgressPrinter
-from splatbatch.run.status import current_states
+from splatbatch.run.status import report_of
 from splatbatch.run.train import train
 from splatbatch.splats.export import WHOLE, ExportOptions
 from splatbatch.splats.ply import Gaussians, read_splat
@@ -176,9 +174,5 @@ def write_report(batch: Batch) -> Report:
         OSError: it cannot be written.
     """
     batch.output.create()
-    settings, standing = batch.config, batch.standing()
-    variants, previews_mib = settings.variants.values(), settings.output.previews_mib
-    now = BatchSnapshot(current_states(batch, standing), holder(batch.output) is not None)
-    return write_facts(
-        build(batch.output, batch.names, tuple(variants), standing, now), batch.output, previews_mib, standing
-    )
+    standing = batch.standing()
+    return write_facts(report_of(batch, standing), batch.output, batch.config.output.previews_mib, standing)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from splatbatch.cluster.job import WorkerJob
 from splatbatch.cluster.workers import RequestedWorkers
@@ -17,6 +18,9 @@ from splatbatch.tasks.audits import with_refusals
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.freshness import FreshnessChecker
 from splatbatch.tasks.status import PatchStatus, read_status, summary
+
+if TYPE_CHECKING:
+    from splatbatch.report.facts import Report
 
 
 @dataclass(frozen=True)
@@ -63,6 +67,14 @@ def current_states(batch: Batch, standing: FreshnessChecker | None = None) -> tu
     """Return how every patch stands, with what the audit refuses now, unless a `train` is at it and sees to that."""
     found = read_status(batch.output, batch.names, standing=standing or batch.standing())
     return found if holder(batch.output) else with_refusals(batch, found)
+
+
+def report_of(batch: Batch, standing: FreshnessChecker) -> Report:
+    """Return the facts of a batch as it stands."""
+    from splatbatch.report.build import build
+
+    variants = tuple(batch.config.variants.values())
+    return build(batch.output, batch.names, variants, standing, current_states(batch, standing))
 
 
 def standings(batch: Batch, *, verify: bool, in_full: int | None) -> BatchStatus:

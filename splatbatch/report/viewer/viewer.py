@@ -166,7 +166,7 @@ def stage(name: str, splat: Path, attempt: AttemptFolder | None, budget: Picture
     words = f"in full: splatbatch view {shlex.quote(name)}"
     initial_camera = find_initial_camera(attempt)
     preview = _read(splat, initial_camera.turn if initial_camera else UNTURNED)
-    if not preview or not budget.take(len(preview) * 4 // 3):
+    if not preview or not budget.take(preview):
         return SplatStage(words)
     camera = initial_camera.looking_at(middle_of(preview)) if initial_camera else None
     return SplatStage(words, f"{max(0.1, len(preview) / 1e6):.1f} MB", camera, base64.b64encode(preview).decode())
