@@ -29,7 +29,7 @@ from splatbatch.report import write_report
 from splatbatch.scene.patches import Patch
 from splatbatch.scheduler import session
 from splatbatch.scheduler.work.claimer import TaskClaimer, progress_of
-from splatbatch.scheduler.work.wait_reporter import WaitReporter
+from splatbatch.scheduler.work.other_workers import OtherWorkers
 from splatbatch.splats import Gaussians, check_splat, write_splat
 from splatbatch.tasks.audits import audits_of, refusals
 from splatbatch.tasks.batch import open_batch
@@ -146,7 +146,7 @@ def report(num: int, folder: str) -> None:
             ledger=ledger,
             before=progress_of(opened),
             standing=opened.standing("content"),
-            waits=WaitReporter(Watcher(opened.output), ledger.tell_wait),
+            others=OtherWorkers(Watcher(opened.output), ledger.tell_wait),
         )
         session.run(opened, ledger, claimer)
     wall_s, cpu_s = watch.lap()

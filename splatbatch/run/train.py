@@ -41,9 +41,9 @@ from splatbatch.scheduler.run_hooks import RunHooks
 from splatbatch.scheduler.work.adopt import adopt
 from splatbatch.scheduler.work.claimer import TaskClaimer, TaskProgress, progress_of
 from splatbatch.scheduler.work.exclusive_output import lock_output, pause_workers
+from splatbatch.scheduler.work.other_workers import OtherWorkers
 from splatbatch.scheduler.work.other_workers_history import OtherWorkersHistory
 from splatbatch.scheduler.work.time_left import TimeLeft
-from splatbatch.scheduler.work.wait_reporter import WaitReporter
 from splatbatch.tasks.batch import Batch
 
 USUAL = TrainOptions()
@@ -203,7 +203,7 @@ class BatchWorker:
             ledger=ledger,
             before=before,
             standing=decisions.standing,
-            waits=WaitReporter(self.watcher, ledger.tell_wait),
+            others=OtherWorkers(self.watcher, ledger.tell_wait),
             time_left=self.time_left,
         )
         for name in set(self.claims.mine()) - set(todo.names):  # what the dead had left of it was all it needed

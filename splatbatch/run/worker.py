@@ -34,8 +34,8 @@ from splatbatch.run.train import BatchWorker, create_and_lock
 from splatbatch.scheduler.work.adopt import adopt_task, left_of
 from splatbatch.scheduler.work.claimer import left_over, progress_of
 from splatbatch.scheduler.work.exclusive_output import lock_output_alone, preparation
+from splatbatch.scheduler.work.other_workers import OtherWorkers
 from splatbatch.scheduler.work.time_left import TimeLeft
-from splatbatch.scheduler.work.wait_reporter import WaitReporter, check_no_workers, require_same_plan
 from splatbatch.tasks.batch import Batch, open_batch
 
 CANCELLED = 143
@@ -65,7 +65,7 @@ def work(
         )
     with Interruption() as interruption:
         with create_and_lock(batch, interruption, partial(WorkerFile, batch.output, terms=batch.plan_hash)) as presence:
-            require_same_plan(watcher, presence.record, presence.heartbeat, log_line)
+            OtherWorkers(watcher, log_line).check_same_plan(presence.record, presence.heartbeat)
             name, before = presence.record.worker, progress_of(batch)
             claims = Claims(batch.output, presence, watcher.is_dead)
             with RunContext.open(batch, interruption, show, claims, worker=name) as context:
@@ -97,7 +97,7 @@ def _follow(trained: FinishedBatch) -> None:
     if not (batch.config.publish.formats or patches_to_inspect(whole)):
         return
     try:
-        check_no_workers(Watcher(batch.output), lambda: None, print_err)
+        OtherWorkers(Watcher(batch.output), print_err).check_none(lambda: None)
     except OutputError:
         what = "publishes" if batch.config.publish.formats else "lists in the report which patches are not inspected"
         print_err(f"other workers are still training; the last one {what}")
@@ -122,8 +122,8 @@ class JoinedWorker(BatchWorker):
     @contextmanager
     def prepared(self, batch: Batch) -> Iterator[Batch]:
         """Give a batch with what others have settled by now; one worker after the other prepares."""
-        context, waits = self.context, WaitReporter(self.watcher, self.context.ledger.tell_wait)
-        with preparation(self.claims, waits, WaitHooks(context.tick, self.stop).tick_or_stop):
+        context, others = self.context, OtherWorkers(self.watcher, self.context.ledger.tell_wait)
+        with preparation(self.claims, others, WaitHooks(context.tick, self.stop).tick_or_stop):
             batch = self.reopen() if self.reopen else open_as_worker(batch.path, batch.names)
             endings = batch.standing().endings
             for task in batch.tasks:  # what workers that are gone have left

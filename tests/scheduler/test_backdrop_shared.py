@@ -21,8 +21,8 @@ from splatbatch.output.workers import Watcher, WorkerFile
 from splatbatch.scheduler.queue import Queue
 from splatbatch.scheduler.run_hooks import RunHooks
 from splatbatch.scheduler.work.claimer import LOOK_S, TaskClaimer, progress_of
+from splatbatch.scheduler.work.other_workers import OtherWorkers
 from splatbatch.scheduler.work.time_left import TimeLeft
-from splatbatch.scheduler.work.wait_reporter import WaitReporter
 from splatbatch.tasks.batch import Batch, open_batch
 from splatbatch.tasks.fingerprint import fingerprint
 from splatbatch.tasks.task import Task
@@ -63,7 +63,7 @@ def claiming(batch: Batch, presence: WorkerFile) -> TaskClaimer:
         ledger=Ledger(None),
         before=progress_of(batch),
         standing=batch.standing("content"),
-        waits=WaitReporter(Watcher(batch.output), lambda _: None),
+        others=OtherWorkers(Watcher(batch.output), lambda _: None),
     )
 
 

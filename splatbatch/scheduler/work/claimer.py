@@ -15,8 +15,8 @@ from splatbatch.output.ledger import Ledger
 from splatbatch.output.records.attempt import Claim
 from splatbatch.scheduler.run_hooks import RunHooks
 from splatbatch.scheduler.work.adopt import adopt_task
+from splatbatch.scheduler.work.other_workers import OtherWorkers
 from splatbatch.scheduler.work.time_left import TimeLeft
-from splatbatch.scheduler.work.wait_reporter import WaitReporter
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.freshness import FreshnessChecker
 from splatbatch.tasks.task import Task
@@ -54,8 +54,8 @@ class TaskClaimer(RunHooks):
     """By task, also of the scene behind."""
     standing: FreshnessChecker
     """What the tasks were decided on by; it looks again where that may have changed."""
-    waits: WaitReporter
-    """Hears of a task that another worker has."""
+    others: OtherWorkers
+    """Hear of a task that one of them has."""
     time_left: TimeLeft | None = None
     """None: as long as it takes."""
     is_over: bool = False
@@ -87,7 +87,7 @@ class TaskClaimer(RunHooks):
             return task
         if isinstance(found, Claim):
             return self._begun(task, found)
-        self.waits.report(found, name)
+        self.others.report(found, name)
         return LOOK_S
 
     def is_elsewhere(self, name: str) -> bool:

@@ -15,7 +15,7 @@ from splatbatch.output.exclusive import hold
 from splatbatch.output.layout import OutputFolder
 from splatbatch.output.records.attempt import Claim
 from splatbatch.output.workers import Watcher
-from splatbatch.scheduler.work.wait_reporter import PREPARATION, WaitReporter, check_no_workers
+from splatbatch.scheduler.work.other_workers import PREPARATION, OtherWorkers
 
 LOOK_S, AGAIN_S = 0.2, 0.5
 PATIENCE_S = 5.0
@@ -32,10 +32,10 @@ def lock_output(output: OutputFolder, terms: str, say: Callable[[str], None]) ->
     Raises:
         OutputError: another run holds it, or workers train into it.
     """
-    watcher = Watcher(output)
+    others = OtherWorkers(Watcher(output), say)
     with hold(output, terms, say) as mine:
-        check_no_workers(watcher, mine.heartbeat, say)
-        yield Claims(output, mine, watcher.is_dead)
+        others.check_none(mine.heartbeat)
+        yield Claims(output, mine, others.watcher.is_dead)
 
 
 @contextmanager
@@ -56,17 +56,17 @@ def pause_workers(output: OutputFolder, claims: Claims, say: Callable[[str], Non
     Raises:
         OutputError: one does.
     """
-    watcher = Watcher(output)
-    check = partial(check_no_workers, watcher, claims.heartbeat, say)
+    others = OtherWorkers(Watcher(output), say)
+    check = partial(others.check_none, claims.heartbeat)
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(OSError):  # no claim can be made: what is read is held against its hash all the same
-            stack.enter_context(preparation(claims, WaitReporter(watcher, say), check))
+            stack.enter_context(preparation(claims, others, check))
         check()  # one that had prepared before that
         yield claims.heartbeat
 
 
 @contextmanager
-def preparation(claims: Claims, waits: WaitReporter, meanwhile: Callable[[], None]) -> Iterator[None]:
+def preparation(claims: Claims, others: OtherWorkers, meanwhile: Callable[[], None]) -> Iterator[None]:
     """Prepare the batch while the block runs, which one worker does after the other.
 
     Raises:
@@ -75,7 +75,7 @@ def preparation(claims: Claims, waits: WaitReporter, meanwhile: Callable[[], Non
     began = time.monotonic()
     try:
         while not isinstance(found := claims.take(PREPARING), Claim):
-            waits.report(found, PREPARATION, though_well=time.monotonic() - began > PATIENCE_S)
+            others.report(found, PREPARATION, though_well=time.monotonic() - began > PATIENCE_S)
             meanwhile()
             time.sleep(LOOK_S)
         yield
