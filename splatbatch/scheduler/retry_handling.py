@@ -99,7 +99,7 @@ class RetryHandling:
         else:
             self._count(task, diagnosis, now, running.attempt)
 
-    def handle_fault(self, task: Task, diagnosis: Diagnosis, now: float, traceback: str = "") -> None:
+    def handle_fault(self, task: Task, diagnosis: Diagnosis, now: float, traceback: str) -> None:
         """Decide on a task that could not be started, or whose result could not be kept; the others go on.
 
         What an attempt has left is not trained anew: the next run collects it once more.

@@ -239,7 +239,7 @@ class FreshnessChecker:
         if not self._is_scene_closed and found[:3] != asked:
             task = self.tasks[name]
             compared = self._compare_inputs(result.held_against, task) if result else ("", False, False)
-            files = self._read_inputs(task).files if given_up or rejected else {}
+            files = task.input_files(self._facts).now().files if given_up or rejected else {}
             reasons = (
                 given_up.reason if given_up and given_up.key == key_of(task.yaml_settings, files) else "",
                 rejected.reason if rejected and rejected.inputs in (None, state_of(files)) else "",
@@ -272,7 +272,7 @@ class FreshnessChecker:
             others = (*found.changed, *found.unknown, *cut_anew)
             is_unread = bool(found.unread) or not all(is_content(key.rstrip("/")) for key in elsewhere)
             return f"changed on disk: {list_some(others)}" if others else "", is_unread, True
-        now = self._read_inputs(task)
+        now = inputs.now()
         found = inputs.compare(then, now.files)
         if others := (*found.changed, *found.unknown):
             what = "model or photographs" if any(key.startswith(MODEL) for key in others) else "photographs"
@@ -294,9 +294,6 @@ class FreshnessChecker:
         if (stamps_now := _backdrop_stamps(task.patch.behind)) != self._backdrop[0]:
             self._backdrop = (stamps_now, backdrop_hash(task.patch, task.recipe))
         return self._backdrop[1]
-
-    def _read_inputs(self, task: Task) -> Fingerprint:
-        return task.input_files(self._facts if self._facts.reads else FileFacts(self._stamps)).now()
 
 
 def _backdrop_stamps(place: Path | None) -> tuple[Stamp, ...]:

@@ -19,7 +19,7 @@ from splatbatch.output.records.result import Result
 from splatbatch.output.results import recording_damage
 from splatbatch.scene.colmap.reconstruction import read_reconstruction
 from splatbatch.scene.partition.border import reach_of
-from splatbatch.scene.partition.boxes import Box, open_sides
+from splatbatch.scene.partition.boxes import open_sides
 from splatbatch.scene.partition.record import Partition
 from splatbatch.scene.patches import Patch
 from splatbatch.splats.clean import IN_WORDS
@@ -180,12 +180,8 @@ def _part(parts: SceneParts, one: MergeCandidate, cleaning: CleaningRules | None
         region = out_of_bounds(parts.partition, parts.offset, boxes)
     else:
         boxes, region = (one.core.core,), inside(parts.partition, parts.offset, one.core.core)
-    corners = [_corners(box) for box in boxes]
+    corners = [[open_sides(box.lower), open_sides(box.upper)] for box in boxes]
     removed = partial(cleaning.removed, one.name) if cleaning else None
     key = key_of(VERSION, result.sha256, parts.offset, parts.partition.axes, corners, cleaning.key if cleaning else "")
     source = ExportSource(parts.batch.output.patch(one.name).splat_of(result), one.name, result.sha256)
     return MergePart(source, region, key, removed, may_be_empty=one.core is None)
-
-
-def _corners(box: Box) -> list[list[float | None]]:
-    return [[*open_sides(box.lower)], [*open_sides(box.upper)]]
