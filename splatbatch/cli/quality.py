@@ -18,9 +18,9 @@ from splatbatch.text import plural
 if TYPE_CHECKING:
     from splatbatch.output.records.evaluation import SceneEvaluation, SceneMeasurement, SeamMeasurement
     from splatbatch.output.records.quality import QualityFigure
+    from splatbatch.publish.certificate import CertificateCheck
     from splatbatch.run.inspection import Found
     from splatbatch.scene.next_flight import Flight
-    from splatbatch.tasks.certificate import CertificateCheck
 
 NOT_ALL = 1
 """Exit code where some patch is missing, or cannot be inspected."""
@@ -104,10 +104,10 @@ def inspect(
     ] = False,
 ) -> None:
     """Measure quality beyond PSNR: haze, floaters, holes, photographs that hurt."""
+    from splatbatch.publish.certificate import CertificateCheck, problems_of_batch, problems_of_file
     from splatbatch.run import api
     from splatbatch.run.inspection import InspectOptions
     from splatbatch.tasks.batch import named_batch
-    from splatbatch.tasks.certificate import CertificateCheck, problems_of_batch, problems_of_file
     from splatbatch.tasks.inspection import open_named
 
     config, names = named_batch(config, patches)

@@ -25,6 +25,7 @@ def printed() -> dict[str, Any]:
     from splatbatch.output.records.merge import MergeOutput
     from splatbatch.output.records.publication import PublishOutput
     from splatbatch.output.records.quality import Inspection
+    from splatbatch.publish.certificate import CertificateCheck
     from splatbatch.reconstruction.facts import ReconstructionRecord
     from splatbatch.report.facts import Report
     from splatbatch.run.clean import CleanOutput
@@ -35,7 +36,6 @@ def printed() -> dict[str, Any]:
     from splatbatch.run.travel import PackOutput, StoreFacts
     from splatbatch.scene.next_flight import CapturePlan
     from splatbatch.scene.partition.split import SplitFacts
-    from splatbatch.tasks.certificate import CertificateCheck
     from splatbatch.trainers.catalog import TrainerList
 
     return {

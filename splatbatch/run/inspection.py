@@ -15,12 +15,12 @@ from splatbatch.output.folders import SplatFolder
 from splatbatch.output.ledger import Ledger
 from splatbatch.output.records.quality import Inspection, grade_in_words
 from splatbatch.output.records.run import DONE, LEFT_OUT, PARTLY, FollowUpResult
+from splatbatch.publish import certificate
 from splatbatch.run.follow_ups import by_hand, follow_up_result
 from splatbatch.run.progress import ProgressPrinter
 from splatbatch.scene.patches import list_names
 from splatbatch.scheduler import single
 from splatbatch.scheduler.run_hooks import RunHooks
-from splatbatch.tasks import certificate
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.inspection import SCENE, inspection_task, order, order_scene
 from splatbatch.tasks.task import Task, of_patches
