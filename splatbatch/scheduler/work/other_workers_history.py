@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterable, Mapping
+from bisect import insort
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -29,13 +30,13 @@ class OtherWorkersHistory:
 
     def history(self, name: str) -> RetryHistory:
         """Return what a task has been through since it was trained, or given up, last."""
-        return history_of(event for _, event in self._of(name))
+        return history_of(event for _, event in self._reports().get(name, ()))
 
     def failures(self) -> Mapping[TaskId, tuple[Failure, ...]]:
         """Return the failures of all tasks with other workers that tell of more than the machine they were on."""
-        self._follow()
         told = {
-            name: [event for path, event in self._of(name) if self._concerns_us(path, event)] for name in self._events
+            name: [event for path, event in found if self._concerns_us(path, event)]
+            for name, found in self._reports().items()
         }
         return {TaskId.of_folder(name): history_of(found).failures for name, found in told.items()}
 
@@ -50,16 +51,13 @@ class OtherWorkersHistory:
             self._hosts[worker] = known.host if known else ""
         return self._hosts[worker]
 
-    def _of(self, name: str) -> list[tuple[Path, PastReport]]:
-        self._follow()
-        return sorted(
-            self._events.get(name, ()), key=lambda one: one[1].generation or 0
-        )  # a ledger stands in its order
-
-    def _follow(self) -> None:
+    def _reports(self) -> Mapping[str, Sequence[tuple[Path, PastReport]]]:
+        """Return the reports on each task, each with its ledger: by generation, and as they stand in a ledger."""
         for path, event in self._tail.read():
             if isinstance(event, PastReport):
-                self._events.setdefault(event.patch, []).append((path, event))
+                found = self._events.setdefault(event.patch, [])
+                insort(found, (path, event), key=lambda one: one[1].generation or 0)
+        return self._events
 
 
 def history_of(events: Iterable[PastReport]) -> RetryHistory:
