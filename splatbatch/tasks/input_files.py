@@ -68,11 +68,9 @@ class InputFiles:
         with contextlib.suppress(SceneError):  # a broken model is the audit's to report, and fails when it is trained
             digest.update("\0".join(choose_holdout(patch, self.recipe.evaluation)).encode())
             names = sorted(image.name for image in read_images(patch.sparse))
-            for name in names:
-                fact = files[f"images/{name}"] = facts.of(f"{patch.images}/{name}")
-                digest.update(f"{name}\0{fact.num_bytes}\0".encode())
-            for name, key, mask in self._masks(names):
-                fact = files[key] = facts.of(mask)
+            photographs = [(name, f"images/{name}", f"{patch.images}/{name}") for name in names]
+            for name, key, place in (*photographs, *self._masks(names)):
+                fact = files[key] = facts.of(place)
                 digest.update(f"{name}\0{fact.num_bytes}\0".encode())
             others = self._other_keys(names).values()
             files |= {key: facts.of(self.place(key)) for keys in others for key in keys}
