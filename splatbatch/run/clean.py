@@ -43,7 +43,7 @@ def clean(batch: Batch, *, dry_run: bool) -> CleanOutput:
     Raises:
         OutputError: a run, or a worker, holds the output folder.
     """
-    with nullcontext() if dry_run else lock_output_alone(batch.output, batch.plan_hash, print_err):
+    with nullcontext() if dry_run else lock_output_alone(batch, print_err):
         found = tuple(one for name in batch.names for one in _superfluous(batch.output.patch(name)))
         if not dry_run:
             results.remove(Path(one.path) for one in found)

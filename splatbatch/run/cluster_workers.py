@@ -66,7 +66,7 @@ def train_elsewhere(batch: Batch, show: Show, after: After, *, verify: bool) -> 
             ended = None
             if not interruption.signal:
                 inspected = not_inspected(batch.whole(), "workers do not inspect")
-                alone = partial(lock_output_alone, batch.output, batch.plan_hash, print_err)
+                alone = partial(lock_output_alone, batch, print_err)
                 ended = context.follow(RunResult(tuple(batch.names)), inspected, after, alone)
         if ended is None:
             print_err(

@@ -220,7 +220,7 @@ def by_hand(batch: Batch, *, alone: bool) -> Iterator[FinishedBatch]:
         try:
             finished = FinishedBatch(batch, 0, interruption, print_err, None, print_err)
             if alone:
-                finished.tick = stack.enter_context(lock_output_alone(batch.output, batch.plan_hash, print_err))
+                finished.tick = stack.enter_context(lock_output_alone(batch, print_err))
             yield finished
         except SplatbatchError as error:
             if not interruption.signal:

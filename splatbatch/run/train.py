@@ -78,7 +78,7 @@ def train(
 
 def _train_here(batch: Batch, options: TrainOptions, show: Show, after: After) -> RunSummary:
     with Interruption() as interruption:
-        hold = partial(lock_output, batch.output, batch.plan_hash, print_err)
+        hold = partial(lock_output, batch, print_err)
         with (
             create_and_lock(batch, interruption, hold) as ours,
             RunContext.open(batch, interruption, show, ours, tracks=True) as context,

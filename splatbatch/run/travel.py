@@ -56,7 +56,7 @@ def pack(batch: Batch, url: str, *, verify: bool) -> PackOutput:
     """
     batch = batch.with_required()
     batch.output.create()
-    with Interruption() as interruption, lock_output(batch.output, batch.plan_hash, print_err) as ours:
+    with Interruption() as interruption, lock_output(batch, print_err) as ours:
         patience = WaitHooks(ours.heartbeat, interruption.reason, print_err)
         ledger = Ledger(batch.output.ledger, generation_of=ours.generation)
         adopt_left(batch, ledger, patience)
@@ -87,7 +87,7 @@ def adopt(batch: Batch, url: str, show: Show, *, watch: bool) -> RunSummary:
     batch.output.create()
     with Interruption() as interruption:
         with (
-            lock_output(batch.output, batch.plan_hash, print_err) as ours,
+            lock_output(batch, print_err) as ours,
             RunContext.open(batch, interruption, show, ours) as context,
         ):
             hooks = WaitHooks(context.tick, interruption.reason, log_line)

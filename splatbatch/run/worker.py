@@ -85,7 +85,7 @@ def work(
         if code and worker.is_over:
             return AGAIN
         if code in (0, SplatbatchError.exit_code):
-            alone = partial(lock_output_alone, batch.output, batch.plan_hash, print_err)
+            alone = partial(lock_output_alone, batch, print_err)
             ledger = Ledger(batch.output.ledger_of(name))
             _follow(FinishedBatch(batch, code, interruption, show, alone, log_line, ledger=ledger))
     return code

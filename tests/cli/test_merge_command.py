@@ -475,12 +475,11 @@ def test_while_a_worker_trains_nothing_is_made_of_what_it_may_replace(batch: Fak
 @pytest.mark.all
 def test_a_worker_that_begins_while_a_scene_is_made_waits(batch: FakeBatch) -> None:
     lose(batch)
-    output = OutputFolder(batch.output)
-    terms = open_batch(batch.config).plan_hash
+    opened = open_batch(batch.config)
     before = len(list(place(batch, "p1").glob("attempt-*")))
-    with lock_output_alone(output, terms, print):
+    with lock_output_alone(opened, print):
         worker = batch.start("work")
-        wait_until(lambda: len(output.workers()) == 2)
+        wait_until(lambda: len(opened.output.workers()) == 2)
         time.sleep(1)
         assert worker.poll() is None
         assert len(list(place(batch, "p1").glob("attempt-*"))) == before

@@ -16,6 +16,7 @@ from splatbatch.output.layout import OutputFolder
 from splatbatch.output.records.attempt import Claim
 from splatbatch.output.workers import Watcher
 from splatbatch.scheduler.work.other_workers import PREPARATION, OtherWorkers
+from splatbatch.tasks.batch import Batch
 
 LOOK_S, AGAIN_S = 0.2, 0.5
 PATIENCE_S = 5.0
@@ -26,26 +27,26 @@ T = TypeVar("T")
 
 
 @contextmanager
-def lock_output(output: OutputFolder, terms: str, say: Callable[[str], None]) -> Iterator[Claims]:
-    """Hold an output folder as the worker that `train` is; give its claims. Workers that start later may join.
+def lock_output(batch: Batch, say: Callable[[str], None]) -> Iterator[Claims]:
+    """Hold the output folder of a batch as the worker that `train` is; give its claims. Workers may join later.
 
     Raises:
         OutputError: another run holds it, or workers train into it.
     """
-    others = OtherWorkers(Watcher(output), say)
-    with hold(output, terms, say) as mine:
+    others = OtherWorkers(Watcher(batch.output), say)
+    with hold(batch.output, batch.plan_hash, say) as mine:
         others.check_none(mine.heartbeat)
-        yield Claims(output, mine, others.watcher.is_dead)
+        yield Claims(batch.output, mine, others.watcher.is_dead)
 
 
 @contextmanager
-def lock_output_alone(output: OutputFolder, terms: str, say: Callable[[str], None]) -> Iterator[Callable[[], None]]:
+def lock_output_alone(batch: Batch, say: Callable[[str], None]) -> Iterator[Callable[[], None]]:
     """Lock an output folder so that no worker trains into it: workers that begin wait; give the heartbeat.
 
     Raises:
         OutputError: another run holds it, or workers train into it.
     """
-    with lock_output(output, terms, say) as claims, pause_workers(output, claims, say) as beat:
+    with lock_output(batch, say) as claims, pause_workers(batch.output, claims, say) as beat:
         yield beat
 
 
