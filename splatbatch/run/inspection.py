@@ -15,7 +15,6 @@ from splatbatch.output.folders import SplatFolder
 from splatbatch.output.ledger import Ledger
 from splatbatch.output.records.quality import Inspection, grade_in_words
 from splatbatch.output.records.run import DONE, LEFT_OUT, PARTLY, FollowUpResult
-from splatbatch.publish import certificate
 from splatbatch.run.follow_ups import by_hand, follow_up_result
 from splatbatch.run.progress import ProgressPrinter
 from splatbatch.scene.patches import list_names
@@ -135,6 +134,8 @@ def _tell(name: str, folder: AttemptFolder, watched: dict[str, ProgressPrinter])
 
 def _certify(batch: Batch, subjects: Mapping[str, Task | None], rounds: RunHooks) -> Mapping[str, str]:
     """Certify what was inspected; return why a splat could not be. A reader does it: files of the scene are hashed."""
+    from splatbatch.publish import certificate  # which `train` loads only where splats are inspected
+
     failed = dict[str, str]()
     stale = [name for name, one in subjects.items() if not certificate.is_certified(batch, one)]
 
