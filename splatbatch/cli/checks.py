@@ -10,7 +10,7 @@ import typer
 from typer import Argument, Exit, Option
 
 from splatbatch.cli.app import app, config_app, the_batch, the_one
-from splatbatch.cli.options import BatchArgument, ConfigOption, JsonOption, OnlyOption, PatchArguments, named
+from splatbatch.cli.options import BatchArgument, ConfigOption, JsonOption, PatchArguments, named
 from splatbatch.cli.stdout import open_console, print_facts, print_json, print_line, print_table, print_text
 from splatbatch.errors import ConfigError, SceneError
 
@@ -112,13 +112,11 @@ def fix_models(batch: Batch, audit: Audit, how: Literal["scale", "crop"], out: P
 
 
 @app.command()
-def plan(
-    patches: PatchArguments = [], config: ConfigOption = None, only: OnlyOption = [], json_: JsonOption = False
-) -> None:
+def plan(patches: PatchArguments = [], config: ConfigOption = None, json_: JsonOption = False) -> None:
     """Show which patches would be trained, why, with which schedule, and how long training would take."""
     from splatbatch.tasks.batch import open_batch
 
-    print_plan(open_batch(config, patches, conditions=only), as_json=json_)
+    print_plan(open_batch(config, patches), as_json=json_)
 
 
 def print_plan(batch: Batch, *, as_json: bool = False) -> None:

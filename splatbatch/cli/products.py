@@ -167,8 +167,7 @@ def publish(
         Literal["local", "source"],
         Option(help="For a PLY: local coordinates, as trained, or source coordinates, with the offset added."),
     ] = "local",
-    frames: Annotated[int, Option(metavar="N", min=1, max=36_000, help="Number of frames of a film.")] = 240,
-    fps: Annotated[int, Option(metavar="N", min=1, max=120, help="Frames per second of a film.")] = 30,
+    frames: Annotated[int, Option(metavar="N", min=1, max=36_000, help="Frames of a film, 30 a second.")] = 240,
     size: Annotated[str, Option(metavar="WxH", help="Size of a film in pixels.")] = "960x540",
 ) -> None:
     """Export accepted splats or the merged scene: splat formats, 3D Tiles, an HTML page or a film."""
@@ -188,7 +187,7 @@ def publish(
     if cut != WHOLE and "ply" not in kinds.split(","):
         raise ConfigError("--sh-degree, --min-opacity and --frame need --as ply", "Add --as ply.")
     if f".{kinds}" in SUFFIXES:
-        film = Film(Path(), *_film_size(size), frames, fps, is_forced=force)
+        film = Film(Path(), *_film_size(size), frames, is_forced=force)
         name, file = products.film(batch, chosen, film, kinds, to)
         return print_line(f"{name}: {file}: {file.stat().st_size / 1e6:.1f} MB")
     if to and kinds == "ply" and _is_file(to):

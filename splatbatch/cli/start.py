@@ -31,7 +31,6 @@ def init(
     folder: Annotated[
         Path, Argument(metavar="DIR", help="Folder of patches, a COLMAP scene, or its sparse/0.")
     ] = Path(),
-    out: Annotated[Optional[Path], Option(metavar="FILE", help="File to write; default: DIR/splat_config.yml.")] = None,
     example: Annotated[
         Optional[Literal["night", "cpu", "sweep", "scenes"]],
         Option(metavar="night|cpu|sweep|scenes", help="Write this example; ignore what DIR contains."),
@@ -39,16 +38,16 @@ def init(
 ) -> None:
     """Write a commented splat_config.yml for a folder of patches or a COLMAP scene, or copy an example YAML."""
     if example:
-        return write_example(example, folder, out)
+        return write_example(example, folder)
     from splatbatch.run.prepare import begin
 
-    written, (*notes, last), _ = begin(folder, out)
+    written, (*notes, last), _ = begin(folder)
     for note in notes:
         print_line(note)
     print_line(f"{last}. Next: splatbatch verify-dims --config {shlex.quote(str(written))}" if written else last)
 
 
-def write_example(name: str, folder: Path, out: Path | None) -> None:
+def write_example(name: str, folder: Path) -> None:
     """Write an example as the configuration of a folder; an existing one is never overwritten.
 
     Raises:
@@ -58,9 +57,9 @@ def write_example(name: str, folder: Path, out: Path | None) -> None:
     from splatbatch.config import DEFAULT_CONFIG
     from splatbatch.config.data_files import shipped
 
-    target = out or folder / DEFAULT_CONFIG
+    target = folder / DEFAULT_CONFIG
     if target.exists():
-        raise ConfigError(f"{target} exists already", "Move the file, or give another name with --out.")
+        raise ConfigError(f"{target} exists already", "Move the file.")
     examples = shipped("examples")
     if examples is None:
         raise OutputError("the examples are not installed", "Reinstall splatbatch; its wheel contains the examples.")

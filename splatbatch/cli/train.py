@@ -242,7 +242,6 @@ def pack(
     to: Annotated[str, Option(metavar="STORE", help="Store: a folder, ssh://host/path or s3://bucket/prefix.")],
     patches: PatchArguments = [],
     config: ConfigOption = None,
-    no_verify: NoVerifyOption = False,
     json_: JsonOption = False,
 ) -> None:
     """Pack the patches that need training into a store, for workers that do not share the output folder."""
@@ -254,7 +253,7 @@ def pack(
 
     terminal.never_block()
     url = absolute_url(to, Path.cwd())
-    done = travel.pack(open_batch(config, patches), url, verify=not no_verify)
+    done = travel.pack(open_batch(config, patches), url)
     print_facts(done, partial(show_packed, url=url), as_json=json_)
     raise Exit(1 if done.refused else 0)
 

@@ -23,6 +23,7 @@ GIF = ".gif"
 SUFFIXES = (".mp4", ".mkv", ".webm", GIF)
 CODECS = {".webm": ("-c:v", "libvpx-vp9", "-crf", "32", "-b:v", "0")}
 H264 = ("-c:v", "libx264", "-crf", "20", "-movflags", "+faststart")
+FPS = 30
 NO_FFMPEG = "ffmpeg is not installed: a GIF was written"
 
 
@@ -34,7 +35,6 @@ class Film:
     width: int = 960
     height: int = 540
     num_frames: int = 240
-    fps: int = 30
     is_forced: bool = False
     """A file that is there may be overwritten."""
     bounds: CallBounds = USUAL
@@ -109,7 +109,7 @@ def _encoded(frames: Path, film: Film, work: Path, say: Callable[[str], None]) -
         (work / "film.gif").replace(target)
         return target
     aside = work / f"film{suffix}"
-    raw = ("-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{film.width}x{film.height}", "-r", str(film.fps))
+    raw = ("-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{film.width}x{film.height}", "-r", str(FPS))
     even = ("-vf", "pad=ceil(iw/2)*2:ceil(ih/2)*2", "-pix_fmt", "yuv420p")
     command = [ffmpeg, "-y", "-loglevel", "error", *raw, "-i", str(frames), "-an", *even]
     ended = run_bounded([*command, *CODECS.get(suffix, H264), str(aside)], film.bounds, folder=work)
@@ -123,7 +123,7 @@ def _encoded(frames: Path, film: Film, work: Path, say: Callable[[str], None]) -
 def _write_gif(frames: Path, film: Film, target: Path) -> None:
     pictures = _pictures(frames, film)
     first = next(pictures)
-    first.save(target, save_all=True, append_images=pictures, duration=round(1000 / film.fps), loop=0, format="GIF")
+    first.save(target, save_all=True, append_images=pictures, duration=round(1000 / FPS), loop=0, format="GIF")
 
 
 def _pictures(frames: Path, film: Film) -> Iterator[Image.Image]:

@@ -95,12 +95,11 @@ def import_scene(source: Path, folder: Path, options: ImportOptions) -> tuple[Im
     return done, config, audit_for_all(open_batch(config))
 
 
-def begin(place: Path, out: Path | None, *, writes: bool = True) -> tuple[Path | None, tuple[str, ...], str]:
+def begin(place: Path, *, writes: bool = True) -> tuple[Path | None, tuple[str, ...], str]:
     """Write a commented YAML for the scene in a place, or around it; one that is there stays.
 
     Args:
         place: of the scene.
-        out: the YAML; None: where the scene lies.
         writes: the YAML is written; else it is only returned.
 
     Returns:
@@ -121,9 +120,9 @@ def begin(place: Path, out: Path | None, *, writes: bool = True) -> tuple[Path |
     # nerfstudio keeps the model that its transforms.json was made of in a folder of that name
     if [patch.name for patch in found.patches] == ["colmap"] and (told := _next_command(place)):
         return None, (told,), ""
-    target = out or found.top / configuration.DEFAULT_CONFIG
+    target = found.top / configuration.DEFAULT_CONFIG
     if target.exists():
-        raise ConfigError(f"{target} exists already", "Move it away, or choose another name with --out.")
+        raise ConfigError(f"{target} exists already", "Move it away.")
     text = config_for(found, target.resolve().parent, has_gpu=presence().is_here())
     configuration.load(target, text)  # for its errors
     try:
@@ -157,7 +156,7 @@ def open_or_init(  # noqa: PLR0913 - as `open_batch`
         if config is not None or Path(names[0]) != named.folder:
             raise
         try:
-            target, lines, text = begin(named.folder, None, writes=writes)
+            target, lines, text = begin(named.folder, writes=writes)
         except SceneError as error:
             raise named from error
         if target is None:

@@ -48,7 +48,7 @@ class PackOutput:
     """By the audit; `verify-dims` says why."""
 
 
-def pack(batch: Batch, url: str, *, verify: bool) -> PackOutput:
+def pack(batch: Batch, url: str) -> PackOutput:
     """Put what is to be trained into a store, decided, audited and settled as for a night here.
 
     Raises:
@@ -61,8 +61,8 @@ def pack(batch: Batch, url: str, *, verify: bool) -> PackOutput:
         ledger = Ledger(batch.output.ledger, generation_of=ours.generation)
         adopt_left(batch, ledger, patience)
         restore_missing_products(batch, ledger, patience)
-        decisions = make_shared_decisions(assess_and_audit(batch, TrainOptions(verify=verify), patience), patience)
-        refused = record_rejections(decisions, ledger, verify=verify) if decisions.todo.tasks else {}
+        decisions = make_shared_decisions(assess_and_audit(batch, TrainOptions(), patience), patience)
+        refused = record_rejections(decisions, ledger, verify=True) if decisions.todo.tasks else {}
         todo = [task for task in decisions.todo.tasks if task.name not in refused and isinstance(task, TrainTask)]
         names = {task.name for task in todo}
         ready = [task for task in todo if not names.intersection(task.required)]
