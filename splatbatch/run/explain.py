@@ -13,6 +13,7 @@ from splatbatch.errors import ConfigError, OutputError
 from splatbatch.failures.causes import title
 from splatbatch.failures.diagnose import diagnose
 from splatbatch.failures.evidence import Evidence
+from splatbatch.failures.settings import SettingDifference
 from splatbatch.failures.signatures import site_signatures
 from splatbatch.fields import mapping
 from splatbatch.files import MIB, open_regular, read_regular
@@ -36,15 +37,6 @@ MOST_LOG_BYTES = 256 * MIB
 
 
 @dataclass(frozen=True)
-class ChangedSetting:
-    """A setting of a patch that the rest of the batch has otherwise."""
-
-    key: str
-    value: object
-    usual: object
-
-
-@dataclass(frozen=True)
 class ExplainedAttempt(ReportedAttempt):
     """An attempt as the report has it, beside the YAML of today."""
 
@@ -59,14 +51,14 @@ class ExplainOutput:
     patch: str
     status: PatchStatus
     cause_in_words: str
-    set_otherwise: tuple[ChangedSetting, ...]
+    set_otherwise: tuple[SettingDifference, ...]
     attempts: tuple[ExplainedAttempt, ...]
 
 
 def explain_task(batch: Batch, task: Task) -> ExplainOutput:
     """Return the whole history of a task of a batch."""
     (status,) = current_states(batch)
-    otherwise = tuple(ChangedSetting(one.key, one.value, one.usual) for one in task.requested_settings.differences)
+    otherwise = task.requested_settings.differences
     return ExplainOutput(task.name, status, title(status.cause), otherwise, attempts_at(task))
 
 
