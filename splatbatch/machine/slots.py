@@ -93,10 +93,11 @@ class SlotGate:
         """Return what was free of the GPU before the batch; 0 where that is not known."""
         return (self._before.total_mib or 0.0) - (self._before.used_mib or 0.0)
 
-    def take(self, key: Key, footprint_mib: float | None = None, *, alone: bool = False) -> None:
-        """An attempt runs here now."""
+    def take(self, key: Key, footprint_mib: float | None = None, *, alone: bool = False) -> ClosedGate | None:
+        """An attempt runs here now; return since when, and for what, it has waited here, if it has."""
         self.tenants[key] = Occupant(footprint_mib, alone)
-        self._waiting_since = self.shut = None
+        waited, self.shut, self._waiting_since = self.shut, None, None
+        return waited
 
     def finalizes(self, key: Key, footprint_mib: float | None) -> None:
         """An attempt has made its last step, and never took more memory than this: another may start beside it.
@@ -205,11 +206,9 @@ class Slots:
     def __init__(self, slots: Sequence[Slot], cooldown: Cooldown, shared_mib: float = 0.0) -> None:
         self._gates = {slot.name: SlotGate(slot, cooldown, shared_mib) for slot in slots}
         self._given_up: list[SlotGate] = []
-        self._beside = {CORES: SlotGate(Slot(CORES), cooldown)} if all(slot.gpu for slot in slots) else {}
-        """For what takes no GPU, one at a time, where all slots are GPUs; elsewhere it takes a slot as any other."""
-
-    def __len__(self) -> int:
-        return len(self._gates)
+        self.has_cores = all(slot.gpu for slot in slots)
+        """Whether what takes no GPU has a slot of its own, one at a time; elsewhere it takes a slot as any other."""
+        self._beside = {CORES: SlotGate(Slot(CORES), cooldown)} if self.has_cores else {}
 
     @property
     def names(self) -> frozenset[str]:
@@ -246,11 +245,6 @@ class Slots:
                 return gate.slot
         return None
 
-    @property
-    def has_cores(self) -> bool:
-        """Return whether what takes no GPU has a slot of its own."""
-        return bool(self._beside)
-
     def offer_cores(self, now: float, *, or_gpu: bool) -> Slot | None:
         """Return the slot of what takes no GPU, or a GPU that is ready if that may be; None: all are taken."""
         if or_gpu:
@@ -259,18 +253,14 @@ class Slots:
                     return gate.slot
         return next((gate.slot for gate in self._beside.values() if gate.has_seat()), None)
 
-    def take(self, key: Key, slot: Slot, footprint: MemoryEstimate | None, *, alone: bool = False) -> None:
-        """An attempt runs on a slot that was offered."""
+    def take(self, key: Key, slot: Slot, footprint: MemoryEstimate | None, *, alone: bool = False) -> ClosedGate | None:
+        """An attempt runs on a slot that was offered; return since when, and for what, that was due and stood empty."""
         gates = self._gates | self._beside
-        gates[slot.name].take(key, footprint.gpu_mib if footprint else None, alone=alone)
+        return gates[slot.name].take(key, footprint.gpu_mib if footprint else None, alone=alone)
 
     def release(self, key: Key, now: float) -> None:
         """An attempt has ended."""
         self.gate_of(key).release(key, now)
-
-    def waited(self, slot: Slot) -> ClosedGate | None:
-        """Return since when, and for what, a slot that was due stood empty; None if it did not."""
-        return self._gates[slot.name].shut if slot.name in self._gates else None
 
     def taken(self) -> list[Slot]:
         """Return the slots on which something runs."""
@@ -279,19 +269,16 @@ class Slots:
     def give_up_overdue(self, now: float) -> Mapping[str, str]:
         """Take those out of service that something has kept for too long; return why, by name."""
         overdue = {name: gate.reason for name, gate in self._gates.items() if gate.given_up(now)}
-        self._give_up(overdue)
+        self.give_up(overdue)
         return overdue
 
-    def give_up(self, slot: Slot) -> None:
-        """Take a slot out of service."""
-        self._give_up([slot.name] if slot.name in self._gates else ())
+    def give_up(self, names: Iterable[str]) -> None:
+        """Take slots out of service."""
+        self._given_up += [self._gates.pop(name) for name in names if name in self._gates]
 
     def keep(self, most: int) -> None:
         """Take all but the first so many out of service."""
-        self._give_up([*self._gates][most:])
-
-    def _give_up(self, names: Iterable[str]) -> None:
-        self._given_up += [self._gates.pop(name) for name in names]
+        self.give_up([*self._gates][most:])
 
     def diagnosis(self) -> Diagnosis:
         """Return why nothing can be trained once no slot is left."""

@@ -187,7 +187,7 @@ class Loop(LoopState):
     def _start_due(self) -> None:
         while self._start_beside():
             pass
-        if not len(self.slots) and next(self.queue.due(self.clock.now(), beside=True), None) is None:
+        if not self.slots.names and next(self.queue.due(self.clock.now(), beside=True), None) is None:
             # whatever waits, also what comes back from a GPU that was given up
             self._retries.give_up_waiting(self._waiting(), self.slots.diagnosis())
         while self._start_next():
@@ -231,7 +231,7 @@ class Loop(LoopState):
             return False
         ready = [one.task for one in self.attempts.values() if not isinstance(one.stage, Execution | Collection)]
         waiting = list({task.id: task for task in (*ready, *self.queue)}.values())
-        num_slots = len(self.slots) * self.slots.seats
+        num_slots = len(self.slots.names) * self.slots.seats
         if is_other := deadline.choose_again(self.clock.now(), waiting, self.running(), num_slots):
             standby.retire(self)
         return is_other
@@ -266,10 +266,10 @@ class Loop(LoopState):
             self._begin(one, one.reading)
 
     def _take_slot(self, one: RunningAttempt, slot: Slot) -> None:
-        if wait := self.slots.waited(slot):
+        alone = self._retries.is_alone(one.task)
+        if wait := self.slots.take(one.key, slot, self._sharing.of(one.task), alone=alone):
             waited_s, number = round(self.clock.now() - wait.since, 2), one.attempt.folder.number
             self.ledger.write(SlotNotReady(one.task.name, number, slot.name, waited_s, wait.reason))
-        self.slots.take(one.key, slot, self._sharing.of(one.task), alone=self._retries.is_alone(one.task))
         company = [self.attempts[key] for key in self.slots.gate_of(one.key).tenants]
         for beside in company:
             beside.num_company = max(beside.num_company, len(company) - 1)

@@ -27,7 +27,7 @@ class Queue:
             hooks: say which tasks are ours.
             slots: that they wait for.
         """
-        ordered = sorted(tasks, key=lambda task: -task.length) if len(slots) > 1 else tasks
+        ordered = sorted(tasks, key=lambda task: -task.length) if len(slots.names) > 1 else tasks
         self._tasks = OrderedDict((task.id, task) for task in ordered)
         self._not_before: dict[TaskId, float] = {}
         self._attempts, self._hooks, self._has_cores = attempts, hooks, slots.has_cores

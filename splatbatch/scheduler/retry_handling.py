@@ -82,7 +82,7 @@ class RetryHandling:
         loop, task, slot, cause = self.loop, running.task, running.slot, diagnosis.cause
         past, evidence, is_excused = self._history(task), "; ".join(diagnosis.evidence), True
         if cause == GPU_FAULT and slot.gpu and loop.slots.names - {slot.name}:
-            loop.slots.give_up(slot)
+            loop.slots.give_up([slot.name])
             loop.ledger.write(Notice("slot_given_up", f"{title(GPU_FAULT)}: {evidence}", slot=slot.name))
             self._learn(task, has_moved=True)
             is_excused = not past.has_moved
@@ -140,7 +140,7 @@ class RetryHandling:
         failures = (*past.failures, retry.Failure(diagnosis, past.rungs))
         witnesses = tuple(self._trained[past.num_trained_before :]) if past.failures else ()
         self._learn(task, failures=failures, num_trained_before=len(self._trained))
-        current = {**task.settings(), "slots": len(loop.slots)}
+        current = {**task.settings(), "slots": len(loop.slots.names)}
         config, jitter = task.retry(), self._random.random()
         decision = retry.decide(failures, config, jitter, current, waits=task.waits)
         if reason := self._why_stop():

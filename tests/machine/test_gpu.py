@@ -93,4 +93,4 @@ def test_a_slot_is_given_up_when_its_gpu_is_held_for_too_long(monkeypatch: pytes
 
 
 def test_a_gpu_that_is_named_twice_is_one_slot() -> None:
-    assert len(Slots([Slot("gpu0", "GPU-0"), Slot("gpu0", "GPU-0")], Cooldown())) == 1
+    assert len(Slots([Slot("gpu0", "GPU-0"), Slot("gpu0", "GPU-0")], Cooldown()).names) == 1
