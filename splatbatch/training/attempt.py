@@ -1,4 +1,4 @@
-"""One attempt from settings.json to splat.ply: prepare without a GPU; then train, evaluate and export on one."""
+"""One attempt from settings.json to splat.ply: prepare without a GPU, then train, evaluate and export."""
 
 from __future__ import annotations
 
@@ -52,43 +52,45 @@ from splatbatch.training.standby import rehearse, wait_for_go
 from splatbatch.training.stop_request import StopRequest
 
 STANDBY_VARIABLE = "SPLATBATCH_STANDBY"
-"""Set to 1 for an attempt that is started ahead of its turn."""
+"""Environment variable that is 1 for an attempt on standby: it prepares ahead of its turn, then waits for go.json."""
 
 
 @dataclass(frozen=True)
 class PreparedAttempt:
-    """All that an attempt needs and that takes no GPU to make; it lies in host memory."""
+    """Result of `prepare` and input of `train_prepared`: everything computed without a GPU, in host memory."""
 
     recipe: Recipe
-    """Settled: `cap_max` is a number."""
+    """Recipe of the attempt, in which `cap_max` is a number."""
     views: TrainingImages
     gaussians: Mapping[str, Tensor]
-    """First values, as `init_from_points` makes them."""
+    """Gaussians at initialisation, from `init_from_points`, within the reach and the cap of the patch."""
     extent: PatchSize
     offset: Offset = NO_OFFSET
-    """Was taken off the coordinates of the model."""
+    """Offset that was subtracted from the coordinates of the model."""
     resume: Path | None = None
-    """Checkpoint of an earlier attempt with the same settings."""
+    """Checkpoint of an earlier attempt from which to resume, if its identity is the same; None: train from step 0."""
     earlier: EarlierSplat = field(default_factory=EarlierSplat)
-    """The splat that is accepted now."""
+    """The splat of this patch that is accepted before this attempt, measured again for comparison."""
     identity: str = ""
-    """Of all that the training depends on: of this a checkpoint must be."""
+    """Hash of everything the training depends on; a checkpoint with another hash is not used."""
     compiling: KernelCompilation = field(default_factory=KernelCompilation)
-    """Our kernels, as far as they are not compiled yet."""
+    """Compilation of our CUDA kernels, which may still be running."""
 
 
 def train_attempt(
     folder: AttemptFolder, *, stands_by: bool = False, when_prepared: Callable[[], None] = lambda: None
 ) -> None:
-    """Train the patch of `folder`; splat.ply is written last of all. One that stands by begins when it is told to.
+    """Train the patch of an attempt folder, from its settings to metrics.json, pictures and splat.ply.
+
+    splat.ply is renamed into place last, so that a splat.ply in the folder is complete.
 
     Args:
-        folder: of the attempt; its settings say all.
-        stands_by: it prepares, then waits for go.json.
-        when_prepared: called before the first use of the GPU that is the training's own.
+        folder: of the attempt; its settings.json is the only input.
+        stands_by: whether the attempt, once prepared, waits for go.json before it trains.
+        when_prepared: called after preparation and standby, before training.
 
     Raises:
-        SplatbatchError: a cause known beforehand: no CUDA, no points, unusable photographs, failing health.
+        SplatbatchError: no CUDA, no points, unusable photographs, or a fatal finding of the health rules.
     """
     settings = folder.read_settings()
     recipe = Recipe.model_validate(settings.recipe)
@@ -103,12 +105,13 @@ def train_attempt(
 def prepare(
     settings: TrainingSettings, recipe: Recipe, progress: ProgressRecorder, *, has_gpu: bool = False
 ) -> PreparedAttempt:
-    """Read, decode and compute all that needs no GPU, without touching CUDA: another process may still train on it.
+    """Read the model, decode the photographs and initialise the Gaussians, all in host memory.
 
-    An attempt that has its GPU already opens its CUDA context beside that.
+    With `has_gpu`, the CUDA context is opened in a thread meanwhile. Without it CUDA is not touched, since another
+    process may still train on the GPU.
 
     Raises:
-        SplatbatchError: no points, unusable photographs, or something imported here has touched CUDA.
+        SplatbatchError: no points, unusable photographs, or CUDA was initialised although `has_gpu` is false.
     """
     training, was_touched = recipe.training, torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
     # what is large here has threads of its own; torch's, of several attempts at once, wait for one another: 11 s for 1
@@ -152,7 +155,7 @@ def prepare(
 
 
 def _begin_beside(recipe: Recipe, *, has_gpu: bool) -> tuple[KernelCompilation, Thread]:
-    """Have our kernels compiled, and the CUDA context opened where the GPU is ours, while photographs are read."""
+    """Start compiling our kernels and, with `has_gpu`, open the CUDA context, both while photographs are read."""
     compiling = KernelCompilation()
     if recipe.training.device != "cpu" and torch.version.cuda:
         compiling = for_training(recipe)
@@ -171,7 +174,7 @@ def _begin_beside(recipe: Recipe, *, has_gpu: bool) -> tuple[KernelCompilation, 
 
 
 def _within_reach(first: dict[str, Tensor], views: TrainingImages, settings: TrainingSettings) -> dict[str, Tensor]:
-    """Return the first values that a patch with a core starts from: all of them, for one without."""
+    """Return the initial Gaussians within reach of the core; all of them for a patch without a core."""
     outside = views.border.out_of_bounds(first)
     if outside is None:
         return first
@@ -183,7 +186,7 @@ def _within_reach(first: dict[str, Tensor], views: TrainingImages, settings: Tra
 def _within_cap(
     first: dict[str, Tensor], cover: Mapping[str, Tensor], training: Training, progress: ProgressRecorder
 ) -> dict[str, Tensor]:
-    """Return the first values that the cap has room for, beside what covers the ground; what is left out is said."""
+    """Return the initial Gaussians, thinned to the cap with a warning, and those of `cover` appended."""
     num, cap = len(first["means"]), training.cap()
     room = max(1, cap - num_covering(cover, cap))
     if num > room:
@@ -196,10 +199,12 @@ def _within_cap(
 def train_prepared(  # noqa: PLR0915 - it reads top to bottom
     folder: AttemptFolder, prepared: PreparedAttempt, progress: ProgressRecorder
 ) -> None:
-    """Train what was prepared, on the device of the settings, and write metrics, pictures and, last, the splat.
+    """Train a prepared attempt on the device of its recipe; write metrics, pictures and, last, the splat.
+
+    The final metrics are of the splat as it was read back from its file.
 
     Raises:
-        SplatbatchError: no CUDA, or failing health.
+        SplatbatchError: no CUDA, or a fatal finding of the health rules.
     """
     recipe = prepared.recipe
 
@@ -249,7 +254,7 @@ def train_prepared(  # noqa: PLR0915 - it reads top to bottom
 
 
 def _load_kernels(wanted: str) -> None:
-    """Load what starts kernels, or gsplat's that its wheel has brought."""
+    """Import the modules that launch our kernels, or the CUDA extension of gsplat's wheel where it has one."""
     if wanted == "auto":
         importlib.import_module("splatbatch.training.cuda.rasterization")
     elif importlib.util.find_spec("gsplat.csrc") is not None:
@@ -257,7 +262,7 @@ def _load_kernels(wanted: str) -> None:
 
 
 def versions(device: torch.device) -> dict[str, str]:
-    """Return what the result was made with, for comparisons."""
+    """Return the versions of Python, torch and gsplat and the name of the device, for metrics.json."""
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"
     versions = {"python": platform.python_version(), "torch": str(torch.__version__), "on": name}
     with contextlib.suppress(PackageNotFoundError):  # a source tree on the path
@@ -266,10 +271,12 @@ def versions(device: torch.device) -> dict[str, str]:
 
 
 def open_device(wanted: str) -> torch.device:
-    """Return the device to train on; on the CPU with one thread, since patches in parallel use cores better.
+    """Return the device to train on, and set torch up for it: a stream of its own on CUDA, one thread on the CPU.
+
+    One thread, since patches in parallel use the cores better.
 
     Raises:
-        TrainerError: this process was given a GPU, and torch cannot use it.
+        TrainerError: a GPU is asked for, or assigned to this process, and torch cannot use it.
     """
     if wanted != "cpu" and torch.cuda.is_available():
         torch.backends.cuda.matmul.allow_tf32 = False
@@ -282,7 +289,7 @@ def open_device(wanted: str) -> torch.device:
 
 
 def open_ahead(prepared: PreparedAttempt) -> None:
-    """Open the CUDA context of an attempt that stands by, and load what its training will use."""
+    """Open the CUDA context of an attempt on standby and load its kernels, by a small training (see `rehearse`)."""
     device = open_device(prepared.recipe.training.device)
     prepared.compiling.wait()
     rehearse(prepared.views, prepared.gaussians, prepared.recipe.with_training({"device": device.type}), device)

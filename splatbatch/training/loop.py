@@ -1,4 +1,4 @@
-"""The training loop, top to bottom."""
+"""The training loop of one patch: steps, densification, evaluation, early stopping and checkpoints."""
 
 from __future__ import annotations
 
@@ -28,10 +28,12 @@ from splatbatch.training.strategies.importance import PruningViews
 def train(  # noqa: PLR0915 - it reads top to bottom
     gaussians: Parameters, views: TrainingImages, recipe: Recipe, evaluator: Evaluator, checkpoints: Checkpoints
 ) -> Parameters:
-    """Train Gaussians in place on the photographs of a patch; return them.
+    """Train Gaussians in place on the photographs of a patch, until the last step or early stopping; return them.
+
+    Resumes from a checkpoint if `checkpoints` names one of the same run.
 
     Raises:
-        TrainerError: the health rules found that the run is hopeless.
+        TrainerError: a fatal finding of the health rules.
     """
     training, plan, options = recipe.training, schedule(recipe), RasterOptions.of(recipe)
     progress, early = checkpoints.progress, evaluator.early
@@ -83,7 +85,7 @@ def train(  # noqa: PLR0915 - it reads top to bottom
 
 
 def shuffled(photos: tuple[PosedImage, ...], seed: int) -> Iterator[PosedImage]:
-    """Yield photographs for ever: all of them in a random order, then all again in another."""
+    """Yield photographs endlessly, each once per epoch, in a new random order per epoch that follows from the seed."""
     generator = torch.Generator().manual_seed(seed)
     while True:
         for index in torch.randperm(len(photos), generator=generator).tolist():

@@ -23,11 +23,14 @@ from splatbatch.training.rendering.view import RasterOptions, Rendering
 from splatbatch.training.strategies import Strategy
 
 MARGIN = 1.25
-"""Room for Gaussians that grow until the next look, and for photographs that were not seen since the last one."""
+"""Capacity of the tile lists as a multiple of the longest list seen.
+
+The surplus is for growing Gaussians, and for photographs not rendered since the last check.
+"""
 EMPTY, FULL = 0.5, 0.9
-"""Shares of the capacity: with fewer or more entries than that it changes."""
+"""Shares of the capacity between which the longest tile list lies without a change of the capacity."""
 FEWEST = 1 << 18
-"""Gaussians grow fastest in their first steps, when they are few."""
+"""Smallest capacity of the tile lists, in entries: Gaussians grow fastest in the first steps, when they are few."""
 
 if TYPE_CHECKING:
     from splatbatch.training.cuda.step import GradNorms
@@ -35,16 +38,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class StepResult:
-    """What a step says of itself, where it was made; a recording says it anew in every step."""
+    """Loss and gradient norms of a training step, as tensors on its device.
+
+    A replayed CUDA graph overwrites the tensors in each step.
+    """
 
     loss: Tensor  # []
     norms: Callable[[], Mapping[str, Tensor]]
-    """Of gradients, by parameter, []; none of a step that was not watched."""
+    """Computes the norm of each parameter's gradient, []; may be empty for a step without `is_watched`."""
 
 
 @dataclass
 class Step:
-    """What a step works on, and the step itself."""
+    """One training step: render, compute the loss, backpropagate, update. It never waits for the GPU."""
 
     gaussians: Parameters
     optimizers: Optimizers
@@ -54,10 +60,10 @@ class Step:
     capacity: TileCapacity
     border: PatchBorder = NONE
     means_decay: float | None = None
-    """Factor on the rate of the means; None: the one by which it reaches its last value at the last step."""
+    """Decay per step of the learning rate of the means; None: that which reaches a hundredth at `plan.max_steps`."""
 
     def __call__(self, photo: PosedImage, sh_degree: int, *, is_watched: bool = False) -> StepResult:
-        """Learn from a photo."""
+        """Take one step on a photograph; with `is_watched`, the result has the gradient norms."""
         loss, rendering = self.derive(photo, sh_degree)
         gradients = {
             name: value.grad for name, value in self.gaussians.items() if is_watched and value.grad is not None
@@ -68,7 +74,10 @@ class Step:
         return StepResult(loss.detach(), lambda: {name: gradient.norm() for name, gradient in gradients.items()})
 
     def derive(self, photo: PosedImage, sh_degree: int) -> tuple[Tensor, Rendering]:
-        """Return the loss, [], and the rendering; the gradients lie in the Gaussians."""
+        """Render, and backpropagate the loss; return the loss, [], and the rendering.
+
+        The gradients are in the `.grad` of the Gaussians.
+        """
         options = RasterOptions.of(self.recipe, sh_degree)
         rendering = rasterize(self.border.with_backdrop(self.gaussians), photo.view, options, self.capacity.entries)
         self.capacity.record(rendering)
@@ -80,21 +89,24 @@ class Step:
         return loss, rendering
 
     def update(self, rendering: Rendering) -> GradNorms | None:
-        """Move the Gaussians down their gradients, which are gone then; return what our kernels know of these."""
+        """Take a step of Adam on all parameters and clear the gradients.
+
+        Returns the gradient norms that our kernels have computed; None where they do not serve.
+        """
         squares = move(self.optimizers, rendering.info["radii"][0], self.strategy.regulariser_weights)
         factor = LAST_MEANS_RATE ** (1 / self.plan.max_steps) if self.means_decay is None else self.means_decay
         self.strategy.step_post_backward(rendering, decay(self.optimizers, factor))
         return squares
 
     def refine(self, step: int) -> bool:
-        """Add, move and remove Gaussians if it is time; return whether steps are different from now on."""
+        """Densify and prune if this step is due; return whether recorded steps are invalid from now on."""
         has_changed = self.strategy.refine(step)
         if step % self.plan.refine_every == 0:
             self.border.clamp_scales(self.gaussians)
         return has_changed
 
     def _loss(self, colors: Tensor, photo: PosedImage) -> Tensor:
-        """Return the loss of a rendering against its photograph, evened if that has a tone."""
+        """Return the loss of a rendering against its photograph, with its colour correction divided out."""
         training = self.recipe.training
         if not cuda.serves(colors, training):
             return photometric_loss(*masked(*photo.to_compare(colors), photo.valid()), training.ssim_lambda)
@@ -109,7 +121,11 @@ class Step:
 
 
 class TileCapacity:
-    """The longest tile lists seen, on the GPU, and the capacity that follows from it; none on the CPU."""
+    """Capacity of the tile lists of our CUDA rasteriser, which follows the longest list seen.
+
+    `entries` is None where our kernels do not render, as on the CPU. The longest list is kept on the GPU, so that
+    `record` does not wait for it.
+    """
 
     def __init__(
         self,
@@ -122,18 +138,18 @@ class TileCapacity:
         self._num_behind = border.num_behind
         self._num_drawn = self._count()
         self.overflown = 0
-        """Looks that found a list that had not fitted: its farthest Gaussians were not drawn in that step."""
+        """Number of checks that found a list longer than the capacity: its farthest Gaussians were not rendered."""
         self._why_none = cuda.why_not_here() if gaussians["means"].is_cuda and options.fused else ""
         self._most = longest_lists(border.with_backdrop(gaussians), photos, options)
         self.entries = None if self._most is None else self._room(int(self._most))
 
     def record(self, rendering: Rendering) -> None:
-        """Remember the length of the lists, if it is the longest so far."""
+        """Update the longest length with the tile lists of a rendering, on the GPU."""
         if self._most is not None and "num_entries" in rendering.info:
             torch.maximum(self._most, rendering.info["num_entries"], out=self._most)
 
     def grow(self) -> bool:
-        """Look at the longest lists since the last look, and make room; return whether the capacity has changed.
+        """Adapt the capacity to the longest list since the last check; return whether it has changed.
 
         Waits for the GPU.
         """
@@ -148,7 +164,7 @@ class TileCapacity:
         return self._fit(needed)
 
     def resize(self, gain: float) -> None:
-        """Make room for photographs with `gain` times as many pixels."""
+        """Adapt the capacity to photographs with `gain` times as many pixels."""
         if self._most is not None:
             self._most.copy_((self._most * gain).long())
             self._fit(float(self._most))
@@ -163,7 +179,7 @@ class TileCapacity:
         return len(self._gaussians["means"]) + self._num_behind
 
     def warnings(self) -> tuple[str, ...]:
-        """Return what was not as it should be in a run."""
+        """Return warnings of a run: kernels that do not work or are not cached, and tile lists that were too short."""
         found = []
         if self._why_none:
             found.append(f"our GPU kernels do not work here ({self._why_none}): gsplat's were used, which takes longer")

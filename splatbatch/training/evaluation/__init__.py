@@ -1,1 +1,1 @@
-"""How good the splat is, on photographs it has never seen."""
+"""Evaluation of a splat on held-out photographs: PSNR, SSIM and LPIPS, early stopping, and pictures for the report."""

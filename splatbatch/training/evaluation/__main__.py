@@ -1,4 +1,4 @@
-"""`python -m splatbatch.training.evaluation <attempt folder> <splat>`: measure what an external trainer has made."""
+"""`python -m splatbatch.training.evaluation <attempt folder> <splat>`: evaluate the splat of an external trainer."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ MEASURED_BY = "splatbatch"
 
 
 def measure(folder: AttemptFolder, splat: Path) -> None:
-    """Measure a splat on the photographs that the attempt's settings hold out, into metrics.json.
+    """Evaluate a splat on the held-out photographs of an attempt; write metrics.json, the coverage and pictures.
+
+    The accepted splat of the patch is evaluated on the same pixels where its figures are of others.
 
     Raises:
         SplatbatchError: the splat, the model or a photograph cannot be read, or a rendering is not finite.

@@ -1,7 +1,8 @@
-"""Early stopping: held-out photographs are checked while a run trains, and at their plateau its tail begins.
+"""Early stopping: when the PSNR of held-out photographs reaches a plateau, a run ends with a short tail of steps.
 
-A check renders windows of a few held-out photographs and reads one tensor: it waits for the GPU once, takes forward
-passes of one and a half photographs at most, and no more memory than a step.
+In the tail the learning rate of the means falls to its last value. A check renders windows of a few held-out
+photographs and reads one tensor. It waits for the GPU once, takes forward passes of one and a half photographs at
+most, and no more memory than a step.
 """
 
 from __future__ import annotations
@@ -29,40 +30,48 @@ from splatbatch.training.rendering.rasterize import rasterize
 from splatbatch.training.rendering.view import RasterOptions
 
 MOST_PHOTOS = 6
-"""Of each half; of each a quarter is rendered."""
+"""Largest number of photographs that a check renders from each half, of each a window of about a quarter."""
 WINDOW_PX, SMALLEST_WINDOW_PX = 512, 64
-"""Sides of a window, at most and at least."""
+"""Largest and smallest side of a window, in pixels."""
 
 Record = dict[str, Any]
 
 CHECKS_PER_RUN = 250
-"""Every 120 of 30,000 steps. A check takes 1.1 steps (six photographs of caliterra-small on the CPU): 0.9 % of the time
-while there are checks."""
+"""Checks per run, if all steps had them: one every 120 of 30,000 steps.
+
+A check takes as long as 1.1 steps (six photographs of caliterra-small on the CPU): 0.9 % of the time while there are
+checks.
+"""
 TAIL_SHARE = 1 / 25
 EARLIEST_SHARE = 1 / 3
-"""Of the steps: no tail begins before. Until then the rate of the means is above a fifth of its first one, and what its
-fall will bring cannot be told from what was learned."""
+"""Share of the steps before which no tail begins.
+
+Until then the learning rate of the means is above a fifth of its first value. The gain from its decay cannot be told
+yet from the gain of the steps.
+"""
 FEWEST_CHECKS = 9
-"""As many as three parameters need and noise makes useless, three times."""
+"""Fewest checks to which a curve is fitted: three times the three parameters of the curve."""
 FALL_DB = 0.5
-"""From one check to the next: an opacity reset or a pruning, and no overfitting, which is slow. What was before says
-nothing of what is to come."""
+"""Fall of the PSNR between two checks that starts a new series: earlier checks are not fitted any more.
+
+Such a fall is an opacity reset or a pruning; overfitting is slower.
+"""
 AIC_DIFFERENCE = 4.0
 CURVES = 16
 ROUNDING_DB2 = 1e-12
-"""Of sums of squares: where curves fit exactly, rounding must not choose among them."""
+"""Tolerance of the sums of squares, in dB^2: where curves fit exactly, rounding must not choose among them."""
 
 Series = Sequence[tuple[int, float]]
-"""After which step, and the PSNR in dB."""
+"""PSNR over the run: pairs of the number of steps done and the PSNR in dB, in the order of the steps."""
 
 
 @dataclass(frozen=True)
 class StoppingRule:
-    """When a run of `max_steps` may end early."""
+    """Settings of early stopping for a run of `max_steps`: when it is checked, and which expected gain ends it."""
 
     max_steps: int
     in_a_row: int
-    """Checks by which too little is left to gain; 0: the run never ends early."""
+    """Number of consecutive checks whose expected gain must be below `least_gain_db`; 0: never end early."""
     least_gain_db: float
 
     @classmethod
@@ -72,25 +81,26 @@ class StoppingRule:
 
     @property
     def every(self) -> int:
-        """Return the steps between two checks."""
+        """Return the number of steps between two checks."""
         return max(1, self.max_steps // CHECKS_PER_RUN)
 
     @property
     def tail(self) -> int:
-        """Return the steps of the tail."""
+        """Return the number of steps in the tail."""
         return max(1, round(self.max_steps * TAIL_SHARE))
 
     def is_check(self, step: int) -> bool:
-        """Return whether the splat is looked at after so many steps, once it is refined no more."""
+        """Return whether a check is planned after `step` steps; never so late that the tail would save no step."""
         return self.in_a_row > 0 and step % self.every == 0 and step + self.tail < self.max_steps
 
 
 def is_plateau(series: Series, rule: StoppingRule) -> bool:
     """Return whether the tail may begin after the last check of a series.
 
+    True if by each of the last `rule.in_a_row` checks the expected gain (see `gain_left_db`) is below the least.
+
     Args:
-        series: PSNR over the steps of a run, from where it is refined no more; figures that are not finite do not
-            count, and after one nothing ends.
+        series: PSNR of the checks of a run. Figures that are not finite are left out; none of the last ones may be so.
         rule: of the run.
     """
     if not rule.in_a_row or not series or series[-1][0] < EARLIEST_SHARE * rule.max_steps:
@@ -103,9 +113,10 @@ def is_plateau(series: Series, rule: StoppingRule) -> bool:
 
 
 def gain_left_db(series: Series, rule: StoppingRule) -> float | None:
-    """Return how much PSNR all steps would gain over a tail that begins after the last check, in dB, at least 0.
+    """Return how much PSNR, in dB, a run of all steps is expected to gain over one whose tail begins now; at least 0.
 
-    None: unknown, by fewer than `FEWEST_CHECKS` checks or after one that is not finite.
+    Exponential saturation curves are fitted to the checks. The largest gain counts among the curves that fit about as
+    well as the best, by the AIC. None, for unknown: fewer than `FEWEST_CHECKS` checks, or the last one is not finite.
     """
     if not series or not math.isfinite(series[-1][1]):
         return None
@@ -138,25 +149,31 @@ def _since_last_fall(series: Series) -> tuple[npt.NDArray[np.float64], npt.NDArr
 
 @dataclass(frozen=True)
 class HoldoutHalf:
-    """Every other held-out photograph by name: one half chooses the end, the other tells what that flatters."""
+    """Half of the held-out photographs, every other one by name.
+
+    The first half decides when the run ends; the second shows how optimistic the PSNR of the first is for that.
+    """
 
     names: tuple[str, ...]
     windows: tuple[PosedImage, ...]
-    """Of some of them; the mask is true where a pixel counts."""
+    """Windows of at most `MOST_PHOTOS` photographs of the half, whose mask is true where a pixel counts."""
 
 
 @dataclass(frozen=True)
 class PlateauCheck:
-    """What was seen after a step: the mean PSNR of the windows of each half, in dB."""
+    """Result of one check: the mean PSNR in dB of the windows of each half, after `step` steps."""
 
     step: int
     chooses: float
     watches: float | None = None
-    """At the first check, at the plateau and at the end of the run."""
+    """PSNR of the second half: measured at the first check, at the plateau and at the end of the run, else None."""
 
 
 class EarlyStopping:
-    """Ends a run at the plateau of its held-out photographs; everything it decides by is in its state."""
+    """Early stopping of one run: makes the checks, and sets the last step once a plateau is found.
+
+    Its decisions depend only on the checks and `tail_from`, which `state` returns for a checkpoint.
+    """
 
     def __init__(self, views: TrainingImages, recipe: Recipe, progress: ProgressRecorder) -> None:
         self.rule = StoppingRule.of(recipe)
@@ -166,23 +183,23 @@ class EarlyStopping:
             progress.warn(f"evaluation.stop_after: {self.note}")
         self.checks: list[PlateauCheck] = []
         self.tail_from: int | None = None
-        """The step after which the tail begins; None: not yet."""
+        """Number of steps after which the tail begins; None: no plateau so far."""
         self._seen_from, self._closed_at = (0, 0.0), 0.0  # the tail, in this process, by time.monotonic()
 
     @property
     def is_on(self) -> bool:
-        """Return whether the run may end early at all."""
+        """Return whether the run may end early: the recipe wants it, and there are two held-out photographs."""
         return self.rule.in_a_row > 0 and len(self._halves) == 2
 
     @property
     def last_step(self) -> int:
-        """Return after how many steps the run ends, as far as is known now."""
+        """Return after how many steps the run ends: `max_steps`, or the end of the tail once it has begun."""
         return self.rule.max_steps if self.tail_from is None else self.tail_from + self.rule.tail
 
     def means_decay(self) -> float:
-        """Return the factor on the rate of the means per step from now on.
+        """Return the factor on the learning rate of the means per step from now on.
 
-        It falls to a hundredth of the first rate by the last step; in the tail from where it has come by then.
+        The rate reaches a hundredth of its first value at the last step, whether or not the run has a tail.
         """
         if self.tail_from is None:
             return float(LAST_MEANS_RATE ** (1 / self.rule.max_steps))
@@ -190,15 +207,15 @@ class EarlyStopping:
         return float(LAST_MEANS_RATE ** (steps_left / self.rule.tail))
 
     def is_due(self, done: int) -> bool:
-        """Return whether held-out photographs are checked after so many steps, if nothing is added any more."""
+        """Return whether a check is due after `done` steps; the caller sees to it that growth has ended by then."""
         return self.is_on and self.tail_from is None and self.rule.is_check(done)
 
     def check(self, done: int, gaussians: Mapping[str, Tensor], capacity: int | None) -> bool:
-        """Check held-out photographs after so many steps; return whether they are at their plateau.
+        """Measure the windows of held-out photographs; return whether their PSNR has reached its plateau.
 
         Args:
-            done: steps.
-            gaussians: what is learned.
+            done: number of steps done.
+            gaussians: that are trained, without the backdrop.
             capacity: of tile lists, see `rasterize`.
         """
         chooses, *watches = self._psnrs(self._halves[: 1 if self.checks else 2], gaussians, capacity)
@@ -209,26 +226,31 @@ class EarlyStopping:
         return True
 
     def begin_tail(self, tail_from: int, done: int) -> None:
-        """End the run after a tail, which begins after a step; of a run that goes on more steps may be done."""
+        """Set the tail, and with it the last step of the run.
+
+        Args:
+            tail_from: number of steps after which the tail begins.
+            done: number of steps done; more than `tail_from` where a run is resumed in its tail.
+        """
         self.tail_from, self._seen_from = tail_from, (done, time.monotonic())
         self._progress.end_at(self.last_step)
 
     def close(self, gaussians: Mapping[str, Tensor], capacity: int | None) -> None:
-        """Check once more after the last step of a run that was checked."""
+        """Check both halves after the last step, if the run had checks, and stop the clock of the tail."""
         if self.checks and self.checks[-1].step < self.last_step:
             self.checks.append(PlateauCheck(self.last_step, *self._psnrs(self._halves, gaussians, capacity)))
         self._closed_at = time.monotonic()
 
     def state(self) -> Record:
-        """Return what a checkpoint keeps, as JSON."""
+        """Return the checks and the begin of the tail for a checkpoint, as values for JSON."""
         return {"checks": [astuple(one) for one in self.checks], "tail_from": self.tail_from}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from a checkpoint."""
+        """Restore the checks and the begin of the tail from a checkpoint."""
         self.checks, self.tail_from = [PlateauCheck(*one) for one in state["checks"]], state["tail_from"]
 
     def to_record(self, images: Mapping[str, Mapping[str, float]]) -> Record | None:
-        """Return what metrics.json says of it; None where the run was never to end early.
+        """Return `early_stopping` of metrics.json; None where the recipe does not want it.
 
         Args:
             images: figures of the written splat for each held-out photograph, at full size.
@@ -254,7 +276,7 @@ class EarlyStopping:
         }
 
     def _series(self) -> list[tuple[int, float]]:
-        """Return the checks that decide: that of the end says nothing of when the tail should begin."""
+        """Return the PSNR of the first half by step, without the check after the last step."""
         last = self.rule.max_steps - 1 if self.tail_from is None else self.tail_from
         return [(one.step, one.chooses) for one in self.checks if one.step <= last]
 
@@ -276,7 +298,7 @@ class EarlyStopping:
     def _psnrs(
         self, halves: Sequence[HoldoutHalf], gaussians: Mapping[str, Tensor], capacity: int | None
     ) -> list[float]:
-        """Return the mean PSNR of the windows of each half, in dB: the one wait for the GPU."""
+        """Return the mean PSNR of the windows of each half, in dB; waits for the GPU once."""
         drawn, options = self._border.with_backdrop(gaussians), RasterOptions.of(self._recipe)
         means = [
             torch.stack([psnr_in(drawn, one, options, capacity) for one in half.windows]).mean() for half in halves
@@ -292,7 +314,7 @@ def _finite(figure: float | None) -> float | None:
 def psnr_in(
     gaussians: Mapping[str, Tensor], window: PosedImage, options: RasterOptions, capacity: int | None
 ) -> Tensor:
-    """Return the PSNR of a rendering, brought to the tone of the photograph, where its mask is true; in dB, []."""
+    """Return the PSNR in dB, [], of a rendering with the photograph's colour correction, where its mask is true."""
     colors = window.as_taken(rasterize(gaussians, window.view, options, capacity).colors).clamp(0, 1)
     square, counts = (colors - window.target() / 255).square().mean(dim=-1), window.valid()
     error = square.mean() if counts is None else torch.where(counts, square, 0).sum() / counts.sum()
@@ -300,9 +322,10 @@ def psnr_in(
 
 
 def halves_of(holdout: Sequence[PosedImage]) -> tuple[tuple[HoldoutHalf, ...], bool, str]:
-    """Return both halves, whether their covered pixels count or all of them, and what is to be said of that.
+    """Return the two halves, whether only covered pixels count, and a note for the user; empty where all is well.
 
-    No half at all with fewer than two photographs: the bias of the choice could not be told.
+    Covered pixels count if at least two photographs have enough of them, else all. With fewer than two photographs no
+    half is returned: the optimism of the choice could not be measured.
     """
     seen = [replace(photo, mask=photo.coverage_mask) for photo in holdout if photo.coverage_mask is not None]
     is_covered, note = len(seen) > 1, ""
@@ -321,10 +344,10 @@ def _half(photos: Sequence[PosedImage]) -> HoldoutHalf:
 
 
 def window_of(photo: PosedImage) -> PosedImage:
-    """Return a part of a photograph at full size, up to half as wide and high, where most of its pixels count.
+    """Return a window of a photograph at full resolution, up to half as wide and high, where most pixels count.
 
-    A photograph rendered at a smaller size would be cheap, too; but Gaussians smaller than its pixels become too large
-    there (Mip-Splatting, Yu 2024), so that its PSNR falls as detail is learned.
+    A rendering of the whole photograph at lower resolution would be as cheap. But Gaussians smaller than its pixels
+    are enlarged there (Mip-Splatting, Yu 2024), so that its PSNR falls as detail is learned.
     """
     height, width = photo.pixels.shape[:2]
     down, across = (max(min(side, SMALLEST_WINDOW_PX), min(WINDOW_PX, side // 2)) for side in (height, width))
@@ -343,7 +366,7 @@ def window_of(photo: PosedImage) -> PosedImage:
 
 
 def _fullest(mask: Tensor, size: tuple[int, int]) -> tuple[int, int]:
-    """Return the top and left of the window in which most pixels count, of some that overlap by half."""
+    """Return top and left of the window in which most pixels count, among candidates that overlap by half."""
     tops, lefts = (
         torch.tensor(sorted({*range(0, side - part, max(1, part // 2)), side - part}))
         for side, part in zip(mask.shape, size, strict=True)
@@ -361,5 +384,5 @@ def _fullest(mask: Tensor, size: tuple[int, int]) -> tuple[int, int]:
 
 
 def _beside(photo: PosedImage, part: Tensor) -> Tensor:
-    """Return a part where the photograph lies: on a GPU that is the same memory, in the host one to upload from."""
+    """Return a contiguous part of a photograph, in pinned memory if the photograph is in pinned memory."""
     return part.contiguous().pin_memory() if photo.pixels.is_pinned() else part

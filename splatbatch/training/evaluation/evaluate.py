@@ -1,4 +1,4 @@
-"""How well the splat shows photographs it has never seen; under inference_mode, one image at a time."""
+"""PSNR, SSIM and LPIPS of a splat on held-out photographs; under inference_mode, one image at a time."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ from splatbatch.training.rendering.rasterize import rasterize
 from splatbatch.training.rendering.view import RasterOptions, drawn_as
 
 TRAINING_VIEWS = 4
-"""Measured beside the held-out ones, to see what was merely memorised."""
+"""Largest number of training photographs that are evaluated beside the held-out ones, to show overfitting."""
 Metrics = dict[str, Any]
 MeasuredFile = Callable[[Path], Metrics]
 """Reads a splat and returns its figures; raises OSError, ValueError or TrainerError where it cannot."""
 
 
 class Evaluator:
-    """Measures a splat now and then, and keeps every evaluation for metrics.json."""
+    """Evaluates a splat while it is trained and afterwards, and keeps every evaluation for metrics.json."""
 
     def __init__(
         self,
@@ -60,19 +60,22 @@ class Evaluator:
         self._is_evened, self._border = views.are_evened, views.border
         self._peaks = TorchMemoryPeaks(device)
         self.early = EarlyStopping(views, recipe, progress)
-        """What may end the run before its last step."""
+        """Early stopping on the held-out photographs, which may end the run before its last step."""
         self.evaluations: list[Metrics] = []
-        """In the order they were made; each has its step."""
+        """All evaluations in the order of their steps, each with its `step`."""
         self.resumed_from: Metrics = {}
-        """The attempt and its step that the run went on from; empty: it began at the beginning."""
+        """The attempt and the step of the checkpoint from which the run was resumed; empty: trained from step 0."""
 
     @cached_property
     def _lpips(self) -> Lpips | str:
-        """The metric, or why there is none; its weights are not read before a figure is needed."""
+        """The metric, or a note why it is missing; weights are read when a figure is first needed."""
         return load_lpips() if self._holdout else ""
 
     def step_done(self, gaussians: Parameters, step: int) -> None:
-        """Measure if it is time after so many steps; the last is measured on the written splat."""
+        """Evaluate the splat and write a picture if the recipe wants that after `step` steps.
+
+        Not after the last step: the splat is evaluated then as its file holds it.
+        """
         evaluation = self._recipe.evaluation
         is_every = evaluation.every > 0 and step % evaluation.every == 0
         if step < self.early.last_step and (is_every or step in evaluation.steps):
@@ -82,7 +85,9 @@ class Evaluator:
                 picture_views(self._folder, drawn, metrics, self._recipe, most=1)
 
     def measure(self, gaussians: Mapping[str, Tensor], step: int) -> Metrics | None:
-        """Measure the splat after so many steps; None without held-out photographs.
+        """Evaluate the splat after `step` steps, and keep the result; None without held-out photographs.
+
+        Returns the last evaluation where that is of the same step.
 
         Raises:
             TrainerError: a rendering is not finite.
@@ -96,7 +101,10 @@ class Evaluator:
         return metrics
 
     def measure_first(self, gaussians: Mapping[str, Tensor]) -> None:
-        """Measure what the training began from; at its end, where the next patch does not wait for it."""
+        """Evaluate the initial Gaussians, as step 0; called after training, when the next patch does not wait for it.
+
+        Where a rendering is not finite, the run has no evaluation of step 0, and no error.
+        """
         if not self.evaluations or self.evaluations[0]["step"]:
             with contextlib.suppress(TrainerError):  # the file that is there is whole: a failed beginning ends nothing
                 metrics = self._measured(gaussians, 0)
@@ -114,9 +122,9 @@ class Evaluator:
         return {"step": step, **figures, **on_training}
 
     def measure_earlier(self, earlier: EarlierSplat, measured: MeasuredFile) -> None:
-        """Measure the splat that was accepted before, unless its figures are of the very pixels that ours are of.
+        """Evaluate the splat that was accepted before, unless its figures are of the same pixels already.
 
-        Two splats are compared on one set of photographs and pixels. What cannot be read is not compared.
+        So the two splats are compared on the same photographs and pixels. A splat that cannot be read is left out.
         """
         ours = self._covered.hash if self._covered else ""
         if not self.evaluations or not earlier.sha256 or earlier.is_of(ours, self._largest):
@@ -127,7 +135,7 @@ class Evaluator:
             self._earlier = {"sha256": earlier.sha256, "final": of_all}
 
     def measure_written(self, gaussians: Mapping[str, Tensor], step: int) -> Metrics | None:
-        """Measure the splat as its file holds it, which is what counts, in place of the one in memory.
+        """Evaluate the splat as read back from its file; this replaces an evaluation of the same step.
 
         Raises:
             TrainerError: a rendering is not finite.
@@ -137,7 +145,7 @@ class Evaluator:
         return self.measure(gaussians, step)
 
     def to_record(self) -> Metrics:
-        """Return what metrics.json says of the evaluations: the first, the last, those between, notes, peaks."""
+        """Return the part of metrics.json on evaluations: first, last, between, early stopping, notes, memory peaks."""
         first, later = (
             [one for one in self.evaluations if bool(one["step"]) == is_later] for is_later in (False, True)
         )
@@ -163,9 +171,9 @@ def evaluate(
 ) -> Metrics | None:
     """Return the mean PSNR in dB and SSIM (3DGS's: 11 x 11 Gaussian window, zero padding) and those of each photograph.
 
-    They compare a photograph as it is with the rendering brought to its tone. The tone comes from the tracks of the
-    reconstruction, never from a rendering. Where the splat is that of an evened scene, `psnr_even` and `ssim_even`
-    compare the evened photograph with the rendering. With `lpips`, also that. None without photographs.
+    They compare the photograph with the rendering times the photograph's colour correction. The correction comes from
+    the tracks of the reconstruction, never from a rendering. With `is_evened`, `psnr_even` and `ssim_even` compare the
+    corrected photograph with the rendering. With `lpips`, that too. None without photographs.
 
     Raises:
         TrainerError: a rendering is not finite.
@@ -199,10 +207,10 @@ def _measure(
 
 
 def covered_figures(taken: Tensor, pixels: Tensor, photo: PosedImage, recipe: Recipe) -> dict[str, float]:
-    """Return `psnr_covered`, `ssim_covered` and `covered_share` of a rendering, [H, W, 3] in [0, 1], as taken.
+    """Return `psnr_covered`, `ssim_covered` and `covered_share` of a held-out photograph, on its covered pixels.
 
-    `pixels` are the photograph's, where the rendering lies. The figures are of the pixels of a held-out photograph
-    that are covered; of those that are too few nothing but the share is told.
+    `taken`, [H, W, 3] in [0, 1], is the rendering with the photograph's colour correction; `pixels`, on the same
+    device, are the photograph's. Only the share where too few pixels are covered; empty where coverage is unknown.
     """
     if photo.covered_share is None:
         return {}
@@ -214,13 +222,13 @@ def covered_figures(taken: Tensor, pixels: Tensor, photo: PosedImage, recipe: Re
 
 
 def covered_psnr(taken: Tensor, photo: PosedImage) -> float | None:
-    """Return the PSNR in dB of the covered pixels alone, as `covered_figures` has it; None where they are too few."""
+    """Return the PSNR in dB of the covered pixels, the same as `covered_figures`; None where they are too few."""
     covered = photo.covered_pixels()
     return None if covered is None else _psnr(taken, photo, covered)
 
 
 def psnr_as(colors: Tensor, photo: PosedImage) -> float:
-    """Return the PSNR in dB of a rendering [H, W, 3] of a photograph.
+    """Return the PSNR in dB of a rendering [H, W, 3] of a photograph, on its valid pixels, after colour correction.
 
     Raises:
         TrainerError: the rendering is not finite.
@@ -244,7 +252,7 @@ def _figures(recipe: Recipe, colors: Tensor, target: Tensor, mask: Tensor | None
 
 
 def _ssim(recipe: Recipe, colors: Tensor) -> Callable[[Tensor, Tensor], Tensor]:
-    """Return the SSIM of training: evaluation must not need more memory than that."""
+    """Return the SSIM function of training, our kernel where it serves, so that evaluation needs no more memory."""
     if not cuda.serves(colors, recipe.training):
         return ssim
     from splatbatch.training.cuda.loss import ssim as on_gpu
@@ -254,7 +262,7 @@ def _ssim(recipe: Recipe, colors: Tensor) -> Callable[[Tensor, Tensor], Tensor]:
 
 @torch.inference_mode()
 def psnr_on(gaussians: Mapping[str, Tensor], photo: PosedImage, recipe: Recipe) -> float:
-    """Return the PSNR of a photograph alone, in dB.
+    """Render a photograph and return its PSNR in dB, as `psnr_as` does.
 
     Raises:
         TrainerError: the rendering is not finite.
@@ -267,10 +275,13 @@ def _render(gaussians: Mapping[str, Tensor], photo: PosedImage, recipe: Recipe) 
 
 
 class TorchMemoryPeaks:
-    """Torch's own count of what lay on the GPU at once, in MiB; what the driver adds is in NVML's figure alone."""
+    """Peaks of GPU memory by torch's allocator, in MiB, for training and evaluation apart.
+
+    Memory of the driver and the CUDA context is not counted; NVML's figure has it.
+    """
 
     def __init__(self, device: torch.device) -> None:
-        """Count from now on: torch's count is of the process, which may have trained before."""
+        """Reset torch's peak, which is of the whole process, and count from now on."""
         self._is_cuda = device.type == "cuda"
         if self._is_cuda:
             torch.cuda.reset_peak_memory_stats()
@@ -278,7 +289,7 @@ class TorchMemoryPeaks:
 
     @contextlib.contextmanager
     def evaluating(self) -> Iterator[None]:
-        """Count what happens inside as evaluation, all else as training."""
+        """Count memory inside the `with` block as evaluation, outside of it as training."""
         self._close("training")
         try:
             yield
@@ -286,13 +297,13 @@ class TorchMemoryPeaks:
             self._close("evaluation")
 
     def _close(self, phase: str) -> None:
-        """End a stretch of a phase; the next one starts from what lies there now."""
+        """Take the peak since the last call as one of `phase`, and reset it to the memory allocated now."""
         if self._is_cuda:
             self._highest[phase] = max(self._highest[phase], torch.cuda.max_memory_allocated())
             torch.cuda.reset_peak_memory_stats()
 
     def to_record(self) -> dict[str, int]:
-        """Return the peaks in MiB; without a GPU only that of the process in host memory."""
+        """Return the peaks in MiB by phase; without a GPU the peak resident memory of the process, `host_mib`."""
         self._close("training")
         host = {"host_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024}
         highest = {f"{phase}_mib": -(-peak // MIB) for phase, peak in self._highest.items()}
@@ -301,24 +312,26 @@ class TorchMemoryPeaks:
 
 @dataclass(frozen=True)
 class SplatFiles:
-    """What splats of a patch are measured on."""
+    """Evaluation of splat files of one patch: held-out photographs, frame and recipe, the same for each file."""
 
     photos: tuple[PosedImage, ...]
-    """Held out, on the device that renders."""
+    """Held-out photographs, on the device that renders."""
     frame: LocalFrame
     recipe: Recipe
     device: torch.device
     offset: Offset
-    """That the splats lie in; a file that names none is taken to lie there."""
+    """Offset of the splats' coordinates; a file with another offset is refused, one without is taken to have it."""
     border: PatchBorder = NONE
     is_evened: bool = False
 
     def figures(self, path: Path, lpips: Lpips | None = None, pictured: AttemptFolder | None = None) -> Metrics:
-        """Return what `evaluate` finds of a splat, drawn as its file says; with a folder, picture three views there.
+        """Return the result of `evaluate` for a splat file, rendered with the degree and mode that its header names.
+
+        With `pictured`, also write the pictures of three views into that folder.
 
         Raises:
             OSError: the file cannot be read.
-            ValueError: it is no splat, or lies in another frame.
+            ValueError: it is no splat, or its offset is another one.
             TrainerError: a rendering is not finite.
         """
         header = read_header(path)

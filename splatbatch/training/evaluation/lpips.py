@@ -1,7 +1,7 @@
-"""LPIPS, how different two pictures look (Zhang 2018, on AlexNet); only with weights that lie here, never a download.
+"""LPIPS (Zhang 2018, on AlexNet), with weights that are on this machine already: nothing is downloaded.
 
-Two files: AlexNet's weights as torchvision publishes them, in torch's own folder for such files; and the weights of
-the five layers, which come with the package torchmetrics. Missing ones are a note, not a failure.
+It needs two files: AlexNet's weights as torchvision publishes them, in the checkpoint folder of torch.hub; and the
+weights of the five layers, which come with the package torchmetrics. Without one, a note replaces the metric.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ LAYERS = (
 )
 SHIFT = (-0.030, -0.088, -0.188)
 SCALE = (0.458, 0.448, 0.450)
-"""Of pixels in [-1, 1]: ImageNet's means and deviations as LPIPS has them."""
+"""Standard deviations of R, G and B on ImageNet, for pixels in [-1, 1], as LPIPS has them; `SHIFT` is the means."""
 SMALLEST_PX = 32
 
 
 @dataclass(frozen=True)
 class Lpips:
-    """The network and the weights of its layers, on the host; what it is asked for is computed where pictures lie."""
+    """The LPIPS metric: weights of AlexNet and of its layers, on the host, used on the device of the pictures."""
 
     alexnet: Mapping[str, Tensor]
     layers: tuple[Tensor, ...]  # 5 of [1, C, 1, 1]
@@ -50,7 +50,7 @@ class Lpips:
         return total
 
     def _features(self, picture: Tensor) -> Iterator[Tensor]:
-        """Yield what each layer sees of a picture, [1, C, h, w]; one at a time, so that memory holds only two."""
+        """Yield the features of a picture after each layer, [1, C, h, w], one layer at a time to save memory."""
         shift, scale = (torch.tensor(values, device=picture.device)[:, None, None] for values in (SHIFT, SCALE))
         seen = (((2 * picture.movedim(-1, 0) - 1) - shift) / scale)[None]
         for name, stride, padding, is_pooled in LAYERS:
@@ -83,5 +83,5 @@ def _read(path: Path) -> dict[str, Tensor]:
 
 
 def _unit(features: Tensor) -> Tensor:
-    """Return features of length 1 at every place."""
+    """Return features [1, C, h, w], divided by their length at every pixel."""
     return features / (LEAST_NORM + features.square().sum(dim=1, keepdim=True)).sqrt()

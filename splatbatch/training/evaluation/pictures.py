@@ -1,4 +1,4 @@
-"""What people look at in the report: photograph, rendering and error of the worst, median and best held-out view."""
+"""Pictures for the report: photograph, rendering and error of the worst, median and best held-out view."""
 
 from __future__ import annotations
 
@@ -23,10 +23,13 @@ from splatbatch.training.rendering.view import RasterOptions, to_pixels
 
 LONGEST_PX = 480
 MOST_BYTES = {"photo": 21_000, "render": 21_000, "error": 9_000}
-"""Of a JPEG: 27 views in base64 are 1.8 MB, which leaves a report of nine patches under 3 MB with the 3D viewer."""
+"""Largest size of a JPEG in bytes, by kind of picture.
+
+27 views in base64 are 1.8 MB, which leaves a report of nine patches under 3 MB with the 3D viewer.
+"""
 QUALITIES = (80, 70, 60, 45, 30, 20)
 FULL_ERROR = 0.25
-"""Mean absolute difference of the channels, of 1, that is drawn brightest."""
+"""Mean absolute difference of the channels, 0 to 1, from which on the error picture has its brightest colour."""
 RAMP = np.array([[0, 0, 4], [87, 16, 110], [188, 55, 84], [249, 142, 9], [252, 255, 164]])  # inferno, five stops
 
 
@@ -37,14 +40,16 @@ def picture_views(
     recipe: Recipe,
     most: int = 3,
 ) -> None:
-    """Write the pictures of three views, one view at a time; a full disk only costs the pictures.
+    """Write photograph, rendering and error of the worst, best and median view into an attempt folder.
+
+    Errors of the file system, as of a full disk, are ignored: only pictures are lost.
 
     Args:
         folder: of the attempt.
-        drawn: what is drawn for a view, and its photograph, by its name.
-        metrics: of the views, as `images`.
-        recipe: how it is drawn.
-        most: views that are wanted, the one in the middle first.
+        drawn: returns the Gaussians and the photograph of a view, by its name.
+        metrics: result of `evaluate`, whose `images` name the views.
+        recipe: how Gaussians are rendered.
+        most: number of views; with 1 only the median, with 2 also the best.
     """
     if not metrics or not metrics["images"]:
         return
@@ -60,15 +65,15 @@ def picture_views(
 def from_one(
     gaussians: Mapping[str, Tensor], photos: Iterable[PosedImage]
 ) -> Callable[[str], tuple[Mapping[str, Tensor], PosedImage]]:
-    """Return what draws every photograph from the same Gaussians."""
+    """Return the argument `drawn` of `picture_views` for views that are all rendered from the same Gaussians."""
     by_name = {photo.name: photo for photo in photos}
     return lambda name: (gaussians, by_name[name])
 
 
 def ranked(images: dict[str, dict[str, float]]) -> dict[str, str]:
-    """Return the names of the worst, the best and the median view by PSNR; of fewer than three, those there are.
+    """Return the names of the worst, best and median view by PSNR; of fewer than three views, only some of these.
 
-    Views count of which enough is covered, by the PSNR there; all of them where there is none such.
+    Ranked by `psnr_covered`, among the views that have it; by `psnr` where no view has it.
     """
     by = "psnr_covered" if any("psnr_covered" in one for one in images.values()) else "psnr"
     known = {name: one[by] for name, one in images.items() if by in one}
@@ -113,7 +118,7 @@ def error(target: Pillow.Image, render: Pillow.Image) -> Pillow.Image:
 
 
 def to_jpeg(picture: Pillow.Image, most_bytes: int) -> bytes:
-    """Return a picture as a JPEG of about at most so many bytes: at a lower quality if need be."""
+    """Return a picture as a JPEG, at the highest quality that fits `most_bytes`; at the lowest if none fits."""
     for quality in QUALITIES:
         file = io.BytesIO()
         picture.save(file, "JPEG", quality=quality, optimize=True)

@@ -1,4 +1,4 @@
-"""When Gaussians are added, moved and removed: interchangeable densification rules."""
+"""Densification strategies: interchangeable rules that add, move and remove Gaussians during training."""
 
 from __future__ import annotations
 

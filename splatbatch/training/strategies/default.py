@@ -1,4 +1,4 @@
-"""`default`: gsplat's DefaultStrategy, never waiting for the GPU, with a cap, and with the resets it forgets."""
+"""`default`: gsplat's DefaultStrategy, without waits for the GPU in a step, with a cap and working opacity resets."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ from splatbatch.training.strategies.strategy import Strategy
 
 
 class Default(Strategy):
-    """3DGS (Kerbl 2023): split and duplicate where image-plane gradients are large, prune what is transparent."""
+    """Strategy of 3DGS (Kerbl 2023): split and duplicate where image-plane gradients are large, prune transparent ones.
+
+    Never exceeds the cap. Gaussians beyond the border of the patch are removed before each refinement.
+    """
 
     def __post_init__(self) -> None:
         settings, plan = self.recipe.refinement, self.plan
@@ -40,18 +43,18 @@ class Default(Strategy):
             self._state[name] = torch.zeros_like(self.gaussians["opacities"], requires_grad=False)
 
     def step_pre_backward(self, rendering: Rendering) -> None:
-        """Keep the gradients of the projected means."""
+        """Retain the gradients of the projected means until refinement has ended."""
         if self._watches:
             rendering.info["rows" if "rows" in rendering.info else "means2d"].retain_grad()
 
     def step_post_backward(self, rendering: Rendering, means_rate: Tensor) -> None:
-        """Add up the gradients of the projected means."""
+        """Accumulate the gradients of the projected means until refinement has ended."""
         del means_rate
         if self._watches:
             self._rule.accumulate_grad2d(self._state, rendering)
 
     def refine(self, step: int) -> bool:
-        """Refine, and reset opacities.
+        """Split, duplicate, prune and reset opacities where the schedule says so; return whether anything changed.
 
         gsplat 1.5.3 never resets: at strategy/default.py:195 `&` binds tighter than the comparisons beside it
         (mended on its main branch, PR #776). So the reset is ours.
@@ -71,7 +74,7 @@ class Default(Strategy):
         return has_changed
 
     def _prune(self) -> bool:
-        """Remove what the photographs do not miss; return whether that is anything."""
+        """Remove the Gaussians of least importance (see `prunable`); return whether any was removed."""
         loss_db = self.recipe.refinement.prune_loss_db
         if self.pruning_views is None or not loss_db:
             return False
@@ -81,36 +84,36 @@ class Default(Strategy):
 
     @torch.no_grad()
     def _leave_out_strays(self) -> None:
-        """Remove what has left the patch."""
+        """Remove the Gaussians that have left the reach of the patch."""
         outside = self.border.out_of_bounds(self.gaussians)
         if outside is not None and outside.any():
             remove(self.gaussians, self.optimizers, self._state, outside)
 
     def has_grown(self, step: int) -> bool:
-        """Return whether it has split, pruned and reset for the last time."""
+        """Return whether refinement and importance pruning lie behind this step."""
         return step >= max(self.plan.refine_stop, self.plan.prune_at)
 
     def end(self) -> None:
-        """Nothing is left to be ended: it grows until its last refinement."""
+        """Do nothing: `has_grown` is true only after the last refinement."""
 
     def limit(self, most: int) -> None:
-        """Grow no further than that."""
+        """Set the cap of splitting and duplicating; Gaussians beyond it are kept."""
         self._rule.cap_max = most
 
     def state(self) -> dict[str, Any]:
-        """Return the gradients added up since the last refinement."""
+        """Return the gradients accumulated since the last refinement."""
         return dict(self._state)
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go on adding up from there."""
+        """Continue from the accumulated gradients of a checkpoint."""
         self._state.update(state)
 
 
 class _CappedDefault(DefaultStrategy):  # type: ignore[misc]
-    """gsplat's rule, which knows no cap: at the cap only the neediest Gaussians grow.
+    """gsplat's DefaultStrategy with a cap: close to it, only Gaussians with the largest gradients grow.
 
-    Its `step_post_backward` gathers the visible Gaussians in every step, which waits for the GPU three times, and
-    empties torch's memory cache after each refinement; so what it calls is called from here.
+    gsplat's `step_post_backward` waits for the GPU three times in every step, and empties torch's memory cache after
+    each refinement. So it is not used: accumulation and refinement are called from here.
     """
 
     def __init__(self, cap_max: int, **settings: Any) -> None:
@@ -119,7 +122,7 @@ class _CappedDefault(DefaultStrategy):  # type: ignore[misc]
 
     @torch.no_grad()
     def accumulate_grad2d(self, state: dict[str, Any], rendering: Rendering) -> None:
-        """Add up how strongly each Gaussian is pulled across the image, in halves of it, and how often it is seen."""
+        """Accumulate each Gaussian's image-plane gradient, in half image sizes, and the number of views that see it."""
         info, num = rendering.info, len(state["count"])  # of the patch's own, which come first
         halves = info["width"] / 2, info["height"] / 2
         if (rows := info.get("rows")) is not None:
@@ -135,7 +138,7 @@ class _CappedDefault(DefaultStrategy):  # type: ignore[misc]
 
     @torch.no_grad()
     def refine(self, params: Parameters, optimizers: Optimizers, state: dict[str, Any], step: int) -> None:
-        """Grow, prune, and begin to add up anew."""
+        """Split and duplicate, prune, and reset the accumulated gradients."""
         self._grow_gs(params, optimizers, state, step)
         self._prune_gs(params, optimizers, state, step)
         state["grad2d"].zero_()

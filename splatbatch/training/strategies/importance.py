@@ -1,7 +1,7 @@
-"""What Gaussians are worth to the photographs of a patch: how much the pictures change without them.
+"""Importance of Gaussians, for pruning: how much the renderings of the photographs change without each of them.
 
-It comes from pictures and their gradients, so that every rasteriser gives it and none needs a kernel for it. It waits
-for the GPU: it is asked for between steps, once in a run.
+It is computed from renderings and their gradients, so that it needs no kernel of its own and works with every
+rasteriser. It waits for the GPU, so it is computed between steps, once in a run.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ from splatbatch.training.rendering.rasterize import longest_lists, rasterize
 from splatbatch.training.rendering.view import RasterOptions
 
 MOST_MEASURED = 12
-"""Photographs that tell what a removal costs."""
+"""Largest number of photographs on which the loss of a removal is measured."""
 TRIALS = 6
-"""Each halves what is unknown of how many may go."""
+"""Number of bisection steps in the search for how many Gaussians may be removed."""
 
 MOST_OPAQUE = 6.2
-"""Logit of 0.998. No alpha exceeds 0.999 in a picture, and what is clamped there has no slope."""
+"""Logit of 0.998, to which opacities are clamped: rasterisers clamp alpha at 0.999, where the gradient is zero."""
 
 
 @dataclass(frozen=True)
 class Importance:
-    """What each Gaussian is worth."""
+    """Importance of each Gaussian: squared change of the renderings without it, as `PruningViews.importance` finds."""
 
-    total: Tensor  # [N], to all photographs
-    max_over_views: Tensor  # [N], to the one that it matters most to
+    total: Tensor  # [N], summed over all photographs
+    max_over_views: Tensor  # [N], of the photograph in which it is largest
 
     def order(self) -> Tensor:
-        """Return the Gaussians, the least important first, [N].
+        """Return the indices of the Gaussians, the least important first, [N].
 
-        By what several photographs agree on: all but the one that a Gaussian matters most to. What a single one needs
-        is mostly what was memorised of it. Where that is equal, as with one photograph, by all of them.
+        Sorted by the total without the photograph that needs a Gaussian most: what a single photograph needs is mostly
+        memorised. Where that is equal, as with one photograph, sorted by the total.
         """
         by_all = self.total.argsort(stable=True)
         return by_all[(self.total - self.max_over_views)[by_all].argsort(stable=True)]
@@ -47,26 +47,26 @@ class Importance:
 
 @dataclass(frozen=True)
 class PruningViews:
-    """The photographs that Gaussians are judged by, and how they are drawn."""
+    """Photographs on which the importance of Gaussians is measured, and how they are rendered."""
 
     photos: tuple[PosedImage, ...]
     options: RasterOptions
     border: PatchBorder = NONE
     seed: int = 0
     capacity: int | None = None
-    """Of tile lists, so that nothing waits for a GPU between two pictures; None: whatever each takes."""
+    """Capacity of the tile lists, so that no rendering waits for the GPU; None: counted for each, which waits."""
 
     def fitting(self, gaussians: Mapping[str, Tensor]) -> PruningViews:
-        """Return it with tile lists that are long enough for these Gaussians, and for some of them alone."""
+        """Return the views with tile lists that are long enough for these Gaussians and for any subset."""
         longest = longest_lists(self.border.with_backdrop(gaussians), self.photos, self.options)
         return replace(self, capacity=None if longest is None else max(1, int(longest)))
 
     def importance(self, gaussians: Mapping[str, Tensor]) -> Importance:
-        """Return by how much pictures change if a Gaussian alone is left out: squares, summed over pixels.
+        """Estimate, for each Gaussian, the squared change of the pixels that count if it alone is removed.
 
-        A pixel is linear in the alpha of each Gaussian, so leaving one out changes it by exactly its opacity times the
-        slope in that. The square of the slope of a sum with random signs is, in the mean, the sum of the squared slopes
-        (Hutchinson 1989): one backward pass per photograph gives an estimate for all Gaussians.
+        A pixel is linear in the alpha of each Gaussian. So a removal changes it by exactly the opacity times the
+        derivative in the opacity. The squared derivative of a sum with random signs is, in the mean, the sum of the
+        squared derivatives (Hutchinson 1989): one backward pass per photograph estimates all Gaussians.
         """
         logits = gaussians["opacities"].detach().clamp(max=MOST_OPAQUE)
         random = torch.Generator(logits.device).manual_seed(self.seed)
@@ -81,7 +81,7 @@ class PruningViews:
     def _slopes(
         self, gaussians: Mapping[str, Tensor], logits: Tensor, photo: PosedImage, random: torch.Generator
     ) -> Tensor:
-        """Return the slopes of a sum of pixels with random signs, those alone that count, in the logits, [N]."""
+        """Return the gradient in the opacity logits, [N], of the sum of the valid pixels with random signs."""
         frozen = {name: value.detach() for name, value in gaussians.items()}
         varied = logits.clone().requires_grad_()
         colors = self._draw({**frozen, "opacities": varied}, photo)
@@ -92,7 +92,7 @@ class PruningViews:
 
     @torch.no_grad()
     def error(self, gaussians: Mapping[str, Tensor], photos: tuple[PosedImage, ...]) -> float:
-        """Return the squared error of photographs, summed over the pixels that count."""
+        """Return the squared error of photographs, summed over their valid pixels and channels."""
         errors = [self._error(self._draw(gaussians, photo), photo) for photo in photos]
         return float(torch.stack(errors).double().sum())
 
@@ -107,9 +107,10 @@ class PruningViews:
 
 
 def prunable(gaussians: Mapping[str, Tensor], views: PruningViews, loss_db: float) -> Tensor:
-    """Return which Gaussians may go, [N]: the least important ones, for so many dB of PSNR on photographs at most.
+    """Return which Gaussians to prune, [N]: the least important, for a loss of at most `loss_db` of training PSNR.
 
-    What is lost is measured by rendering without them: importances do not add up where Gaussians overlap.
+    The loss is measured by rendering without them on at most 12 photographs, since the importance of overlapping
+    Gaussians does not add up. At most the share `MOST_PRUNED` is pruned.
     """
     views = views.fitting(gaussians)
     order = views.importance(gaussians).order()

@@ -1,4 +1,4 @@
-"""`mcmc`: gsplat's MCMCStrategy, never waiting for the GPU, and at home on the CPU, too."""
+"""`mcmc`: gsplat's MCMCStrategy, without waits for the GPU in a step, and also for the CPU."""
 
 from __future__ import annotations
 
@@ -17,11 +17,14 @@ from splatbatch.training.strategies.strategy import Strategy
 
 REGULARISERS = {"opacities": 0.01, "scales": 0.01}  # 3DGS-MCMC (Kheradmand 2024), section 4; gsplat's preset
 STEEPNESS, TRANSPARENT = 100.0, 0.005
-"""3DGS-MCMC, equation 9: noise fades out, this steeply, above this opacity."""
+"""Slope and midpoint of the sigmoid by which noise fades with the opacity (3DGS-MCMC, equation 9)."""
 
 
 class Mcmc(Strategy):
-    """3DGS-MCMC (Kheradmand 2024): move dead Gaussians onto live ones, add 5 % at a time up to the cap, explore."""
+    """Strategy of 3DGS-MCMC (Kheradmand 2024): relocate dead Gaussians, add 5 % up to the cap, add noise.
+
+    Gaussians beyond the border of the patch count as dead.
+    """
 
     regulariser_weights = REGULARISERS
 
@@ -33,7 +36,7 @@ class Mcmc(Strategy):
         self._binoms = self._rule.initialize_state()["binoms"].to(self.gaussians["means"].device)
 
     def regularise(self, loss: Tensor) -> Tensor:
-        """Add the sizes and opacities that the rule keeps small."""
+        """Return the loss plus the weighted means of opacities and scales (3DGS-MCMC, section 4)."""
         opacities, scales = self.gaussians["opacities"].sigmoid(), self.gaussians["scales"].exp()
         return (
             loss
@@ -42,12 +45,12 @@ class Mcmc(Strategy):
         )
 
     def step_post_backward(self, rendering: Rendering, means_rate: Tensor) -> None:
-        """Explore: move every Gaussian a little, the more transparent it is the more."""
+        """Add noise to the means, with more for more transparent Gaussians (see `inject_noise`)."""
         del rendering
         inject_noise(self.gaussians, means_rate * self.recipe.refinement.noise_lr, self.recipe.training)
 
     def refine(self, step: int) -> bool:
-        """Relocate what is dead, and add."""
+        """Relocate dead Gaussians and add new ones if this step is due; return whether it was."""
         plan = self.plan
         if self._has_ended or not plan.refine_start < step < plan.refine_stop or step % plan.refine_every:
             return False
@@ -56,7 +59,7 @@ class Mcmc(Strategy):
         return True
 
     def _relocate(self) -> None:
-        """Relocate what is too transparent, and what has left the patch."""
+        """Relocate Gaussians that are too transparent or have left the reach of the patch."""
         outside = self.border.out_of_bounds(self.gaussians)
         if outside is None:
             self._rule._relocate_gs(self.gaussians, self.optimizers, self._binoms)
@@ -67,15 +70,15 @@ class Mcmc(Strategy):
             ops.relocate(self.gaussians, self.optimizers, {}, dead, self._binoms, min_opacity)
 
     def has_grown(self, step: int) -> bool:
-        """Return whether it is at its cap: from there on it only moves dead Gaussians onto live ones."""
+        """Return whether refinement has ended or the cap is reached; after that Gaussians are only relocated."""
         return step >= self.plan.refine_stop or len(self.gaussians["means"]) >= self.recipe.training.cap()
 
     def end(self) -> None:
-        """Relocate no more."""
+        """Stop relocating and adding from now on; noise is still added in each step."""
         self._has_ended = True
 
     def limit(self, most: int) -> None:
-        """Add no further than that."""
+        """Set the number of Gaussians up to which new ones are added."""
         self._rule.cap_max = most
 
 
@@ -83,8 +86,8 @@ class Mcmc(Strategy):
 def inject_noise(gaussians: Parameters, strength: Tensor, training: Training) -> None:
     """Add covariance x noise x strength to the means, in place; `strength` is [], and is not read by the host.
 
-    As gsplat's `inject_noise_to_position`, whose batched matrix product is slow for 3 x 3 matrices: in a kernel of ours
-    where they serve.
+    Same formula as gsplat's `inject_noise_to_position`, whose batched matrix product is slow for 3 x 3 matrices. Runs
+    as one kernel of ours where these serve.
     """
     noise, fading = torch.randn_like(gaussians["means"]), (STEEPNESS, TRANSPARENT)
     if cuda.serves(noise, training):
@@ -100,16 +103,16 @@ def inject_noise(gaussians: Parameters, strength: Tensor, training: Training) ->
 
 @cache
 def use_our_relocation() -> None:
-    """Have `gsplat.strategy.ops` compute relocations by torch; the first call does it, further ones do nothing.
+    """Replace `compute_relocation` in `gsplat.strategy.ops` by ours, in torch; further calls do nothing.
 
-    Its own asks for gsplat's CUDA extension, which need not be built. That module imports it by value, so it is
-    replaced there and nowhere else (gsplat 1.5.3). DefaultStrategy does not use it.
+    gsplat's version needs its CUDA extension, which need not be built. `ops` imports the function by value, so it is
+    replaced in that module only (gsplat 1.5.3). DefaultStrategy does not use it.
     """
     ops.compute_relocation = compute_relocation
 
 
 def compute_relocation(opacities: Tensor, scales: Tensor, ratios: Tensor, binoms: Tensor) -> tuple[Tensor, Tensor]:
-    """New opacities `[N]` and scales `[N, 3]` of Gaussians that become `ratios` `[N]` copies in the same place.
+    """Return opacities `[N]` and scales `[N, 3]` of Gaussians that become `ratios` `[N]` copies in the same place.
 
     Equation 9 of 3DGS-MCMC (Kheradmand 2024), as in gsplat's RelocationCUDA.cu, which sums in float32: with n copies of
     opacity o',

@@ -1,4 +1,4 @@
-"""What every densification rule can do: three things within a training step, and one between steps."""
+"""Interface of densification strategies: hooks within a training step, and `refine` between steps."""
 
 from __future__ import annotations
 
@@ -20,59 +20,59 @@ from splatbatch.training.strategies.importance import PruningViews
 
 @dataclass(eq=False)
 class Strategy:
-    """A densification rule around a training step; a rule says only what it does otherwise.
+    """Base class of densification strategies; a strategy overrides the hooks that it needs.
 
-    All but `refine` are part of the step itself: they do the same things in every step, on the device, and never wait
-    for it, so that a step can be recorded and replayed.
+    `regularise`, `step_pre_backward` and `step_post_backward` are part of the step. They do the same in every step and
+    never wait for the device. So a step can be recorded as a CUDA graph and replayed.
     """
 
     gaussians: Parameters
-    """What is optimised; their number changes in place."""
+    """Parameters that are optimised; a strategy replaces them in this dictionary when their number changes."""
     optimizers: Optimizers
     recipe: Recipe
     plan: Schedule
     scene_scale: float
-    """Reach of the cameras, in units of the Gaussians."""
+    """Extent of the cameras ("cameras extent" of 3DGS), in units of the training frame."""
     border: PatchBorder = NONE
-    """Of the patch: a Gaussian that has left it does not count as alive."""
+    """Border of the patch: Gaussians beyond its reach are removed or relocated."""
     pruning_views: PruningViews | None = None
-    """Photographs that tell what Gaussians are worth; None: nothing is pruned by that."""
+    """Photographs on which the importance of Gaussians is measured; None: nothing is pruned by importance."""
 
     regulariser_weights: ClassVar[Mapping[str, float]] = MappingProxyType({})
-    """Weights of mean opacity and mean scale in what is minimised, by the names of their parameters."""
+    """Weights of the mean opacity and the mean scale in the loss, by parameter name; empty: no regulariser."""
 
     def __post_init__(self) -> None:
-        """Make what the rule remembers."""
+        """Initialise the state of the strategy."""
 
     def regularise(self, loss: Tensor) -> Tensor:
-        """Add what the rule wants minimised, as its regulariser weights say."""
+        """Return the loss plus the regularisers of the strategy, weighted by `regulariser_weights`."""
         return loss
 
     def step_pre_backward(self, rendering: Rendering) -> None:
-        """Keep what the rule reads after the backward pass."""
+        """Retain the gradients of the rendering that the strategy reads after the backward pass."""
 
     def step_post_backward(self, rendering: Rendering, means_rate: Tensor) -> None:
-        """Note what the rule goes by, and move what it moves in every step; `means_rate` is the means' rate, []."""
+        """Accumulate statistics or perturb Gaussians after the update; `means_rate` is the means' learning rate, []."""
 
     def refine(self, step: int) -> bool:
-        """Add, move and remove Gaussians if it is time; return whether steps are different from now on."""
+        """Densify and prune if this step is due; return whether recorded steps are invalid from now on."""
         raise NotImplementedError
 
     def has_grown(self, step: int) -> bool:
-        """Return whether the rule adds no Gaussians any more after a step, and `end` takes nothing from the splat."""
+        """Return whether growth has ended after this step, so that early stopping may call `end` without a loss."""
         raise NotImplementedError
 
     def end(self) -> None:
-        """Refine no more from now on."""
+        """Stop densifying and relocating from now on, for the tail of a run that ends early."""
         raise NotImplementedError
 
     def limit(self, most: int) -> None:
-        """Let there be at most so many Gaussians from now on; more than that are kept."""
+        """Set the number of Gaussians up to which the strategy adds new ones; a larger number is not reduced."""
         raise NotImplementedError
 
     def state(self) -> dict[str, Any]:
-        """Return what the rule remembers besides the Gaussians, as tensors and plain values, for a checkpoint."""
+        """Return the state of the strategy for a checkpoint, without the Gaussians, as tensors and plain values."""
         return {}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Remember what a checkpoint says, its tensors on the device of the Gaussians."""
+        """Restore the state from a checkpoint; its tensors are on the device of the Gaussians."""
