@@ -27,11 +27,12 @@ from splatbatch.output.records.result import Result
 from splatbatch.scene.colors.normalised_copies import write_evened
 from splatbatch.scene.frame import write_shifted
 from splatbatch.scene.holdout import choose_holdout
-from splatbatch.scene.patches import MODEL_FILE_NAMES, Patch
+from splatbatch.scene.patches import MODEL_FILE_NAMES, Patch, list_names
 from splatbatch.splats import check_splat, health
 from splatbatch.supervisor.external import Artifacts, TooSlow
 from splatbatch.supervisor.job import GPU_PLACE
 from splatbatch.supervisor.log import Secrets, shown_anyway
+from splatbatch.text import one_line
 from splatbatch.trainers.builtin import earlier_splat, settings_for
 from splatbatch.trainers.last_step import SILENT, StepHistory, whose_splat, why_from_before
 
@@ -110,7 +111,9 @@ class ExternalTrainer:
             return Rejected(f"{folder.watch.name} does not say which step is the last")
         product = artifacts.newest()
         if product is None:
-            return Rejected("missing")
+            left = list_names(sorted(one_line(one.name) for one in folder.output.glob("*")), 5) or "nothing"
+            wanted = " or ".join(artifacts.finish.products)
+            return Rejected(f"no file is called {wanted} (artifact.ply); the program left {left}")
         if not artifacts.is_last(product):
             return Rejected(f"from step {product.step}, not from the last step {artifacts.last_step}")
         splat = check_splat(artifacts.real_file(product))

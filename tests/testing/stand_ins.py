@@ -139,19 +139,27 @@ def ns_export() -> int:
 
 
 def lichtfeld() -> int:
-    values = "data-path output-path iter strategy max-cap max-width export test-every eval-steps resize_factor"
-    o = parse(values.split(), ["headless", "eval"])
+    """Train as LichtFeld Studio 0.5.3 does, or as its builds of autumn 2026 ($BUILD), which want `--export`."""
+    values = "data-path output-path iter strategy max-cap max-width test-every eval-steps resize_factor"
+    is_new = os.environ.get("BUILD") == "autumn 2026"
+    if not is_new and any(word.startswith("--export") for word in sys.argv):
+        print("Flag could not be matched: 'export'", file=sys.stderr)
+        return 1
+    o = parse([*values.split(), "export"], ["headless", "eval"])
     must_be_scene(o.data_path)
+    assert o.strategy in ("mcmc", "mrnf", "igs+")
     steps = int(o.iter)
     for step in (steps // 3, steps):
         print(f"\x1b[32mTraining [███ ] [01m:18s<00m:42s] {step:,}/{steps:,} | Loss: 0.0855 | Splats: 86,965\x1b[0m\r")
     print("PSNR: 26.1250, SSIM: 0.8010, time per image: 0.01 s", flush=True)
-    (Path(o.output_path) / "project.licht").write_bytes(b"project")
-    if o.export == "ply":
+    if is_new:
+        (Path(o.output_path) / "project.licht").write_bytes(b"project")
+    if not is_new or o.export == "ply":
         write_ply(Path(o.output_path) / f"splat_{steps}.ply")
     if not o.headless:
         stay()
-    os.kill(os.getpid(), signal.SIGSEGV)  # at shutdown, after all is saved
+    if not is_new:
+        os.kill(os.getpid(), signal.SIGSEGV)  # at shutdown, after all is saved
     return 0
 
 

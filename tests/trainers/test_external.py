@@ -138,7 +138,8 @@ def test_a_glob_in_a_patch_name_stands_for_itself(patch: Patch, tmp_path: Path) 
     trainer = open_trainer(recipe(artifact={"ply": "{patch}.ply", "step": ""}))
     trainer.command(patch, folder)
     external_program.write_ply(folder.output / "p0.ply")
-    assert trainer.collect(folder) == Rejected("missing")
+    lacking = "no file is called p[[]01].ply (artifact.ply); the program left p0.ply"
+    assert trainer.collect(folder) == Rejected(lacking)
 
 
 def test_a_setting_that_is_true_is_spelt_alike_in_a_command_and_in_a_glob(patch: Patch, tmp_path: Path) -> None:

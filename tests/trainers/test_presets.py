@@ -107,9 +107,28 @@ def test_a_question_ends_at_once(run: Run) -> None:
     assert "EOFError" in attempt.folder.log.read_text()
 
 
-@pytest.mark.parametrize(("preset", "word"), [("lichtfeld", "--export"), ("opensplat", "{scene}")])
-def test_an_exit_code_of_zero_without_a_splat_is_no_success(run: Run, preset: str, word: str) -> None:
-    assert isinstance(run(changed(recipe_of(preset), without=word)).outcome(), Failed)
+def test_an_exit_code_of_zero_without_a_splat_is_no_success(run: Run) -> None:
+    assert isinstance(run(changed(recipe_of("opensplat"), without="{scene}")).outcome(), Failed)
+
+
+def test_what_a_program_wrote_in_place_of_its_splat_is_named(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BUILD", "autumn 2026")
+    outcome = run(recipe_of("lichtfeld")).outcome()
+    assert isinstance(outcome, Failed)
+    said = f"{outcome.diagnosis.advice} {outcome.diagnosis.evidence}"
+    assert "no file is called splat_*.ply (artifact.ply); the program left project.licht" in said
+
+
+def test_a_later_lichtfeld_trains_with_its_option_added(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BUILD", "autumn 2026")
+    assert isinstance(run(recipe_of("lichtfeld", arguments=["--export=ply"])).outcome(), Trained)
+
+
+def test_a_released_lichtfeld_refuses_what_later_builds_need(run: Run) -> None:
+    outcome = run(recipe_of("lichtfeld", arguments=["--export=ply"])).outcome()
+    assert isinstance(outcome, Failed)
+    assert outcome.diagnosis.cause == "bad_config"
+    assert "Flag could not be matched: 'export'" in str(outcome.diagnosis.evidence)
 
 
 def test_a_flag_that_the_program_does_not_know_is_a_wrong_configuration(run: Run) -> None:
