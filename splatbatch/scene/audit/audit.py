@@ -1,4 +1,4 @@
-"""The audit: every patch, every camera, every photograph, before a GPU is touched; what is broken becomes a finding."""
+"""The audit of a scene before a GPU is used: checks patches, cameras and photographs, and reports their faults."""
 
 from __future__ import annotations
 
@@ -55,33 +55,33 @@ from splatbatch.terminal import Advance, unheard
 from splatbatch.text import plural
 
 AT_ONCE = 64
-"""Patches whose models are in memory together, so that their photographs are read by several threads."""
+"""Number of patches whose models are in memory together, so that several threads can read their photographs."""
 SOURCE = "source"
-"""What the source reconstruction is called in rows and findings; it is no patch."""
+"""Name of the source reconstruction in rows and findings; it is not a patch."""
 _OF_LENS = frozenset({"distortion_kept", "distortion_dropped", "wrong_lens"})
-"""Findings by which a lens is another one: it is no comfort then that photographs are undistorted while loading."""
+"""Findings of a wrong lens. With one of these, `distorted` is not reported: undistortion would not help."""
 _KNOWN = frozenset({"truncated_image", "unreadable_image", "empty_image", "unreadable_mask"})
 
 
 @dataclass(frozen=True)
 class Audit:
-    """What an audit found, in the order of the patches."""
+    """Findings of an audit and a table of its cameras, in the order of the patches."""
 
     patches: tuple[str, ...]
     rows: tuple[photographs.CameraRow, ...]
     findings: tuple[AuditFinding, ...]
     trainer: str
     spans: Mapping[str, ModelExtent] = field(default_factory=dict)
-    """Where the patches lie, by name, as far as their models can be read."""
+    """Extent of each patch whose model can be read, by name."""
     num_photographs: int = 0
-    """Each counted once, however many patches share it."""
+    """Number of photographs; one that several patches share counts once."""
 
     def errors(self) -> tuple[AuditFinding, ...]:
         """Return the findings that keep a patch from being trained."""
         return tuple(finding for finding in self.findings if finding.severity == "error")
 
     def warnings(self) -> tuple[AuditFinding, ...]:
-        """Return the findings that only want to be known."""
+        """Return the findings that do not keep a patch from being trained but should be read."""
         return tuple(finding for finding in self.findings if finding.severity == "warning")
 
     def bad_patches(self) -> tuple[str, ...]:
@@ -94,12 +94,12 @@ class Audit:
         return SceneError.exit_code if self.errors() or (strict and self.warnings()) else 0
 
     def joined(self, other: Audit) -> Audit:
-        """Return the audit of the patches of both."""
+        """Return an audit of the patches and findings of both; rows and photographs stay those of this one."""
         names, findings = (*self.patches, *other.patches), (*self.findings, *other.findings)
         return replace(self, patches=names, findings=findings, spans={**self.spans, **other.spans})
 
     def facts(self) -> AuditResult:
-        """Return what to tell of it."""
+        """Return the JSON record of this audit, with the counts of errors and warnings."""
         return AuditResult(
             self.trainer,
             self.patches,
@@ -113,7 +113,7 @@ class Audit:
 
 @dataclass(frozen=True)
 class AuditResult:
-    """What an audit of patches has found."""
+    """JSON record of an audit, as `--json` prints it."""
 
     trainer: str
     patches: tuple[str, ...]
@@ -126,7 +126,10 @@ class AuditResult:
 
 @dataclass(frozen=True)
 class _PatchAudit:
-    """A patch while it is audited; its points are checked already, and of its keypoints a sample is left."""
+    """A patch whose model has been checked and whose photographs are checked next.
+
+    Its points are dropped, and only a sample of its keypoints is kept.
+    """
 
     patch: Patch
     scribe: FindingWriter
@@ -134,27 +137,27 @@ class _PatchAudit:
     images: tuple[Image, ...] = ()
     cameras: Mapping[int, Camera] = field(default_factory=dict)
     span: ModelExtent | None = None
-    """Where its cameras and points lie."""
+    """Box of the camera centres and points of the patch."""
     divisor: int = 1
-    """How much smaller its photographs are meant to be than its cameras say: they lie in images_4 alone."""
+    """Factor by which the photographs are expected to be smaller than the cameras: 4 where only images_4 exists."""
     masks: Mapping[str, Path] = field(default_factory=dict)
     """The mask of each photograph that has one."""
     survey: GeometrySurvey | None = None
-    """None where its model is too broken for geometry."""
+    """Measured geometry of the model; None where the model is too broken for it."""
     pairs: tuple[ImagePair, ...] = ()
-    """Of photographs that are looked at."""
+    """Pairs of photographs that are compared with each other."""
 
 
 @dataclass(frozen=True)
 class AuditExtent:
-    """How far an audit goes."""
+    """How much an audit checks, and where it caches headers."""
 
     groups: int | None = GROUPS
-    """Of three photographs that are looked at, among patches that share a folder of them; None: all are."""
+    """Groups of three photographs to compare, shared by patches with the same photograph folder; None: all."""
     cache: Path | None = None
-    """The file that keeps the headers of photographs between runs."""
+    """File that caches the headers of photographs between runs; None: no cache."""
     evaluations: Mapping[str, Evaluation] = field(default_factory=dict)
-    """What each patch holds out, by name; the usual of others."""
+    """Hold-out settings of each patch, by name; a patch without an entry has the defaults."""
 
 
 USUAL = AuditExtent()
@@ -167,14 +170,16 @@ def audit_patches(
     extent: AuditExtent = USUAL,
     advance: Advance = unheard,
 ) -> Audit:
-    """Audit the patches, and the source reconstruction if there is one; nothing that a file holds raises.
+    """Audit the patches, and the source reconstruction if one is given.
+
+    A fault in a file becomes a finding, not an error.
 
     Args:
-        patches: that are audited.
-        source: the reconstruction that they were cut from.
-        rules: what their trainer takes.
-        extent: how far it goes.
-        advance: hears how many models of how many are looked at.
+        patches: patches to audit.
+        source: folder of the reconstruction that they were cut from.
+        rules: camera models and photograph sizes that the trainer accepts.
+        extent: how much to check.
+        advance: called with the number of models checked so far and the total.
     """
     groups = extent.groups
     original = _audited(source_patch(source, patches), rules, NOTHING, 0) if source else None
@@ -220,7 +225,7 @@ def audit_patches(
 
 @contextlib.contextmanager
 def _wall(scribe: FindingWriter, findings: list[AuditFinding]) -> Iterator[None]:
-    """Let whatever goes wrong over one patch be a finding of it: the others are audited all the same."""
+    """Turn an unexpected error over one patch into the finding `internal_fault`; the audit of the rest goes on."""
     try:
         yield
     except Exception as error:  # noqa: BLE001 - the files of a patch may be whatever they are
@@ -235,7 +240,10 @@ def _fault(error: Exception, scribe: FindingWriter) -> AuditFinding:
 
 
 def source_patch(source: Path, patches: Sequence[Patch]) -> Patch:
-    """Return the source reconstruction as if it were a patch; it may share the photographs of the patches."""
+    """Return the source reconstruction as a patch named `SOURCE`.
+
+    Without images/ of its own it gets the photograph folder of the patches, where they share a single one.
+    """
     images = source / "images"
     folders = {patch.images for patch in patches}
     if not is_folder(images) and len(folders) == 1:
@@ -244,7 +252,7 @@ def source_patch(source: Path, patches: Sequence[Patch]) -> Patch:
 
 
 def _model_of(source: Path) -> Path:
-    """Return the folder of the model; the reader says what is wrong with it."""
+    """Return the folder of the source's model; source/sparse/0 where none is found, which the reader then reports."""
     try:
         is_bare = any((source / f"cameras.{suffix}").is_file() for suffix in ("bin", "txt"))
         return source if is_bare else model_folder(source) or source / "sparse/0"
@@ -295,7 +303,7 @@ def _opened(patch: Patch, scribe: FindingWriter, evaluation: Evaluation, groups:
 def _photographed(
     audited: Iterator[_PatchAudit], cache: Path | None, *, every: bool
 ) -> Iterator[tuple[_PatchAudit, list[photographs.AuditedImage]]]:
-    """Yield patches with their photographs, some models in memory at a time; a shared photograph is read once."""
+    """Yield each patch with its photographs. Models are read `AT_ONCE` together; a shared photograph is read once."""
     folders, headers = FolderListings(), Headers(cache)
     while some := tuple(islice(audited, AT_ONCE)):
         places = [[folders.locate(each.patch.images, image.name) for image in each.images] for each in some]
@@ -334,7 +342,7 @@ def _check_photographs(
 
 
 def _compared(one: _PatchAudit, shots: list[photographs.AuditedImage], without: Collection[int]) -> MatchContext:
-    """Return the photographs that are looked at, as far as they can be opened; not those of some cameras."""
+    """Return the photographs to compare: all that can be opened, except for the cameras in `without`."""
     paths, sizes = dict[int, str](), dict[int, Size]()
     for row, shot in enumerate(shots):
         if (
@@ -378,7 +386,7 @@ def _folder_problem(folder: Path) -> str:
 
 
 def decoded_too(audit: Audit, patches: Sequence[Patch], rules: TrainerRules) -> Audit:
-    """Return the audit with the photographs and masks that cannot be decoded; a shared file is read once."""
+    """Return the audit with a finding per photograph or mask that cannot be decoded; a shared file is read once."""
     files = {patch.name: _files(patch) for patch in patches}
     faults = undecodable(path for group in files.values() for path in group)
     known = {(finding.patch, finding.subject) for finding in audit.findings if finding.kind in _KNOWN}
@@ -394,7 +402,7 @@ def decoded_too(audit: Audit, patches: Sequence[Patch], rules: TrainerRules) -> 
 
 
 def _files(patch: Patch) -> dict[str, str]:
-    """Return the photographs and masks of a patch that are there: path -> name in findings."""
+    """Return the photographs and masks of a patch that exist, by path, with the names that findings use."""
     try:
         names = [image.name for image in read_images(patch.sparse)]
     except ModelError:

@@ -1,4 +1,4 @@
-"""Every class of finding: its name, how grave it is, for whom, and why. The one place where that is decided."""
+"""Kinds of findings: name, severity, reason, and what each trainer tolerates. Defined here alone."""
 
 from __future__ import annotations
 
@@ -21,20 +21,23 @@ _CONTRADICTS = "points do not fall where the photographs show them: the splat bl
 
 @dataclass(frozen=True)
 class TrainerRules:
-    """What the chosen trainer forgives."""
+    """What the chosen trainer accepts, which decides the severity of some findings."""
 
     absorbs_resize: bool
-    """It works from the field of view, so that photographs of another resolution are right to it."""
+    """Whether the trainer works from the field of view, so that resized photographs are right for it."""
     camera_models: frozenset[str]
-    """Names of the COLMAP camera models that it takes."""
+    """Names of the COLMAP camera models that the trainer takes."""
     name: str
     undistorts: frozenset[str] = frozenset()
-    """Names of those whose photographs it undistorts itself, where a pinhole can show them."""
+    """Names of the camera models whose photographs the trainer undistorts itself, where a pinhole can show them."""
 
 
 @dataclass(frozen=True)
 class FindingKind:
-    """A class of finding; `absorbed` says why a trainer that works from the field of view may go on, if it may."""
+    """A kind of finding: its severity and the reason for it.
+
+    `absorbed` is the reason why it is only a warning for a trainer that works from the field of view; empty: it is not.
+    """
 
     severity: Severity
     why: str
@@ -43,26 +46,26 @@ class FindingKind:
 
 @dataclass(frozen=True)
 class AuditFinding:
-    """One thing that is wrong, where, how it is mended, and why it is an error or only a warning."""
+    """One fault in a patch: what it concerns, what is wrong, the remedy, and the reason for its severity."""
 
     patch: str
     severity: Severity
     kind: str
     """A key of `KINDS`."""
     subject: str
-    """The file, camera or image that it is about."""
+    """File, camera or image that the finding is about."""
     message: str
     remedy: str
     why: str
     traceback: str = ""
-    """Of a fault of ours; for the ledger."""
+    """Traceback of an internal fault, for the ledger; empty otherwise."""
 
     def to_record(self) -> Record:
         """Return the JSON form."""
         return asdict(self)
 
     def in_words(self) -> str:
-        """Return what is wrong, with the remedy."""
+        """Return subject, message and remedy as one text."""
         return f"{self.subject}: {self.message}. {self.remedy}"
 
 
@@ -175,7 +178,7 @@ KINDS: dict[str, FindingKind] = {
 
 @dataclass(frozen=True)
 class FindingWriter:
-    """Writes findings about one patch with the severity that the trainer's rules give them."""
+    """Makes findings about one patch, with the severity that the trainer's rules give them."""
 
     patch: str
     rules: TrainerRules

@@ -1,4 +1,4 @@
-"""The geometry of a model as findings: what poses, K, points and keypoints say about each other, and what is wrong."""
+"""Checks of a model's geometry: whether poses, K, points and keypoints agree, as findings."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def measure(model: Reconstruction, most_images: int | None) -> GeometrySurvey | 
 
 
 def check_geometry(found: GeometrySurvey, scribe: FindingWriter) -> Iterator[AuditFinding]:
-    """Yield what is wrong with poses, K, lenses and points, with the cause that explains most."""
+    """Yield findings about poses, K, lenses and points, each with the cause that explains most of the error."""
     causes = find_causes(found)
     for cause in causes:
         finding = scribe.note(cause.best.kind, _subject(cause, found), _message(cause), cause.best.remedy)
@@ -63,14 +63,14 @@ def check_geometry(found: GeometrySurvey, scribe: FindingWriter) -> Iterator[Aud
 
 
 def is_contradicted(findings: Iterable[AuditFinding]) -> bool:
-    """Return whether points do not fall where keypoints say: photographs then show them elsewhere, too."""
+    """Return whether a geometry error was found. Photographs then cannot match their points, and are not compared."""
     return any(finding.severity == "error" and finding.kind in OF_GEOMETRY for finding in findings)
 
 
 def find_misfits(
     found: GeometrySurvey, rows: Iterable[CameraRow], cameras: Mapping[int, Camera], blamed: Iterable[AuditFinding]
 ) -> dict[int, Misfit]:
-    """Return the cameras whose K does not belong to their width and height, by id; none where K itself is to blame."""
+    """Return the cameras whose K does not belong to their size, by id. Empty if a finding blames K itself."""
     faults = {finding.kind for finding in blamed}
     if faults & {"k_rescaled", "keypoints_left", "wrong_k", "principal_point_off", "focal_off", "turned", "mirrored"}:
         return {}
@@ -86,7 +86,7 @@ def find_misfits(
 
 
 def note_misfit(number: int, misfit: Misfit, scribe: FindingWriter) -> AuditFinding:
-    """Return the finding about a K that belongs to another size."""
+    """Return the finding about a camera whose K belongs to another size."""
     if misfit.kind == "size_alone":
         remedy = f"Set width and height alone: {FIX.format('scale')} does."
     elif misfit.meant:

@@ -1,4 +1,4 @@
-"""The photographs that are looked at: do they show the points of their images; if not, what do they show, and where?"""
+"""Checks of what photographs show: whether it matches the points of their images, and if not, what would match."""
 
 from __future__ import annotations
 
@@ -21,11 +21,16 @@ from splatbatch.scene.photos.sizes import SameSize, ScaledSize, relate
 from splatbatch.text import list_some, plural
 
 DISPLACED, DISPLACED_PX = 0.0012, 0.4
-"""A field that all photographs of a camera have is told from this share of the side on, and this many pixels of the
-picture, root mean square; intact: 0.0001. A zoom of 1 % is 0.003."""
+"""A displacement field that all photographs of a camera share is reported from this size on.
+
+A root mean square, as a share of the longer side and in pixels of the reduced picture; both must be reached. Intact:
+0.0001. A zoom of 1 % is 0.003.
+"""
 DISPLACED_ONE, UNUSUAL = 0.0027, 5.0
-"""The same of a single photograph, which must also be displaced so many times farther than most;
-Intact: 0.0005, in one patch 0.0022."""
+"""A single displaced photograph is reported from this share of the side on, and from this multiple of the median.
+
+Intact: 0.0005, in one patch 0.0022.
+"""
 _BLACK, _FLAT = 12.0, 1.0  # of 255: mean of a black photograph, standard deviation of one that shows nothing
 _BLURRED = 0.4  # of the fine structure that others show; intact: 0.87 at least
 _COARSE_TO_FINE = (8, 4, 4, 2, 1)
@@ -35,16 +40,16 @@ _OTHER = "Copy the photographs again that COLMAP saw, or make the model from the
 
 @dataclass(frozen=True, eq=False)
 class ImageMatchFindings:
-    """The photographs of a model that are looked at, and where others may lie that fit better."""
+    """Findings about the photographs of one model that are compared, with the folders searched for better matches."""
 
     compared: MatchContext
     folder: Path
-    """Of the photographs."""
+    """Folder of the photographs."""
     sparse: Path
     scribe: FindingWriter
 
     def findings(self) -> Iterator[AuditFinding]:
-        """Yield what is wrong with the photographs."""
+        """Yield the findings. Reads the photographs to be compared first; without pairs to compare there are none."""
         compared = self.compared
         if not compared.pairs:
             return
@@ -81,7 +86,7 @@ class ImageMatchFindings:
 
     @cached_property
     def _values(self) -> dict[int, float]:
-        """Likeness of each photograph that can be judged."""
+        """Correlation of each photograph that can be judged, by row: known, and not blank."""
         return {row: value for row, value in self._known.items() if np.isfinite(value) and row not in self._blank}
 
     @cached_property
@@ -90,7 +95,7 @@ class ImageMatchFindings:
 
     @cached_property
     def _is_shaped_otherwise(self) -> bool:
-        """Whether most photographs have another shape than their cameras, which is told already."""
+        """Whether most photographs have another shape than their cameras, which `check_sizes` reports."""
         compared, odd = self.compared, 0
         for row, size in compared.sizes.items():
             camera = compared.cameras[compared.images[row].camera_id]
@@ -107,7 +112,10 @@ class ImageMatchFindings:
             yield self.scribe.note("blank", self._name(row), f"is {what}", remedy)
 
     def _of_another_shape(self) -> Iterator[AuditFinding]:
-        """Yield what photographs are that are neither resized nor cropped about the centre: their sizes are told."""
+        """Yield a finding about photographs of another shape: mixed up with a lens, or showing none of their points.
+
+        Photographs that match as stored, or when read as cropped about the centre, give none.
+        """
         rows = set(self._values)
         means = [self.compared.mean(dict.fromkeys(rows, reading)) for reading in (AS_IS, relabelings.cropped())]
         alike = float(np.nanmax([*means, -1.0]))
@@ -118,7 +126,7 @@ class ImageMatchFindings:
             yield self.scribe.note("other_pictures", self._subject(rows), message, chosen[0].remedy)
 
     def _sets(self) -> Iterator[set[int]]:
-        """Yield the photographs that are wrong together: all where most are, else those of a camera where most are."""
+        """Yield sets of failing photographs: all if most fail, else those of each camera where most do."""
         if len(self._bad) >= max(2, limits.HALF * len(self._values)):
             yield set(self._bad)
             return
@@ -127,7 +135,7 @@ class ImageMatchFindings:
                 yield rows & self._bad
 
     def _of_cameras(self, rows: Iterable[int]) -> set[int]:
-        """Return all photographs of the cameras of some."""
+        """Return all judged photographs of the cameras of the given rows."""
         numbers = {self._camera_id(row) for row in rows}
         return {row for row in self._values if self._camera_id(row) in numbers}
 
@@ -138,7 +146,7 @@ class ImageMatchFindings:
         return [groups[number] for number in sorted(groups)]
 
     def _of_set(self, rows: set[int]) -> AuditFinding:
-        """Return what photographs are that are wrong together: all, or those of one camera, whose partners they are."""
+        """Return the finding about failing photographs; one camera alone is named if that explains it better."""
         chosen, subject = self._best(rows, self._hypotheses()), rows
         for part in self._by_camera(rows) if len(self._by_camera(self._values)) > 1 else ():
             of_part = self._best(rows, self._hypotheses(), part)
@@ -165,7 +173,13 @@ class ImageMatchFindings:
     def _best(
         self, rows: Collection[int], candidates: Iterable[Relabeling], part: Collection[int] | None = None
     ) -> tuple[Relabeling, float] | None:
-        """Return the reading, of all or a part, under which most photographs show their points, and how alike then."""
+        """Return the relabeling under which most photographs match, and their median correlation; None: there is none.
+
+        Args:
+            rows: photographs to be judged.
+            candidates: relabelings to try.
+            part: photographs that are relabeled; None: all of `rows`.
+        """
         found = []
         for reading in candidates:
             values = self.compared.values(dict.fromkeys(rows if part is None else part, reading), rows)
@@ -178,7 +192,7 @@ class ImageMatchFindings:
         return reading, value
 
     def _of_one(self, row: int) -> AuditFinding:
-        """Return what a photograph is that shows nothing of its points where others do."""
+        """Return the finding about one photograph that does not match its points while most do."""
         name, seen = self._name(row), f"shows nothing of its points (correlation {self._values[row]:.2f}), others do"
         beside = {row + step for step in (-2, -1, 1, 2) if row + step in self.compared.paths}
         partners = sorted((self._bad | beside) - {row})
@@ -199,13 +213,13 @@ class ImageMatchFindings:
         return self.scribe.note("other_content", name, message, "Look at it; copy it again from where COLMAP saw it.")
 
     def _field_of(self, rows: set[int]) -> DisplacementField | None:
-        """Return by what photographs are displaced that show their points then."""
+        """Return a displacement under which the photographs match their points; None if there is none."""
         everyone = self._of_cameras(rows) if len(rows) > 1 else rows
         field = self.compared.displacement(everyone, levels=_COARSE_TO_FINE)
         return field if field and self._best(everyone, [Relabeling("", displacement=field)]) else None
 
     def _displaced(self, wrong: set[int]) -> Iterator[tuple[set[int], AuditFinding]]:
-        """Yield the photographs of cameras that show all points elsewhere, if only by pixels."""
+        """Yield findings about cameras all of whose photographs show their points displaced, even by pixels only."""
         for everyone in self._by_camera(set(self._values) - wrong):
             rows = everyone - self._bad
             field = self.compared.displacement(rows) if len(rows) > 2 else None
@@ -213,7 +227,7 @@ class ImageMatchFindings:
                 yield everyone, self._note_field(everyone, self.compared.displacement(rows, levels=(2, 1)) or field)
 
     def _displaced_ones(self, without: set[int]) -> Iterator[AuditFinding]:
-        """Yield single photographs that show all points elsewhere, farther than others do."""
+        """Yield findings about single photographs whose points are displaced farther than in most."""
         rows = sorted(set(self._values) - without)
         left, sizes = self.compared.without(without), dict[int, float]()
         changed = set(rows)
@@ -233,7 +247,7 @@ class ImageMatchFindings:
                 left = left.without({row})
 
     def _rises(self, rows: set[int], field: DisplacementField) -> bool:
-        """Return whether photographs are more alike when they are read as displaced."""
+        """Return whether the correlation rises by `_RISE` when the photographs are read as displaced."""
         reading = Relabeling("", displacement=field)
         before = self.compared.of(rows).mean()
         return self.compared.of(rows).mean(dict.fromkeys(rows, reading)) >= before + _RISE
@@ -242,7 +256,7 @@ class ImageMatchFindings:
         return max(share, DISPLACED_PX / max(self._view(rows).picture.shape))
 
     def _note_field(self, rows: set[int], field: DisplacementField) -> AuditFinding:
-        """Return the finding about photographs that show their points elsewhere, after what moves them farthest."""
+        """Return the finding about displaced photographs, worded after the largest part of the field."""
         view = self._view(rows)
         parts = field.parts(view)
         if max(parts, key=lambda name: parts[name]) == "lens" and (mixed := self._mixed(rows)):
@@ -260,7 +274,7 @@ class ImageMatchFindings:
 
         Args:
             rows: the photographs.
-            alike: how alike they are as they would be without it; None for as they are.
+            alike: correlation to be exceeded; None: the correlation of the photographs as stored.
         """
         part = self.compared.of(rows)
         if len(rows) < 3:
@@ -283,12 +297,12 @@ class ImageMatchFindings:
         return self.scribe.note("lens_mix", self._subject(rows), message, remedy)
 
     def _is_unbent(self, part: MatchContext, rows: set[int], enough: float) -> bool:
-        """Return whether photographs of a distorted camera were undistorted."""
+        """Return whether photographs of a distorted camera match better when read as undistorted."""
         values = [part.mean(dict.fromkeys(rows, reading)) for reading in relabelings.undistorted()]
         return bool(np.nanmax([*values, -1.0]) >= enough)
 
     def _is_bent(self, part: MatchContext, rows: set[int], enough: float) -> bool:
-        """Return whether photographs of a pinhole are bent more than they are displaced otherwise."""
+        """Return whether the displacement of a pinhole's photographs is mostly lens distortion."""
         field = part.displacement(rows, levels=_COARSE_TO_FINE)
         parts = field.parts(self._view(rows)) if field else {"lens": 0.0}
         if field is None or parts["lens"] < max(parts.values()):
@@ -333,7 +347,7 @@ class ImageMatchFindings:
 
 
 def list_names(field: DisplacementField, view: MatchView) -> str:
-    """Return what a field does to photographs, what moves them farthest first."""
+    """Describe what a displacement field does to photographs, the largest part first."""
     height, width = view.picture.shape
     parts, zoom, stretch, turn = field.parts(view), 100 * field.zoom, 200 * field.stretch, np.degrees(field.turn)
     right, down = (100 * share * view.focal / side for share, side in ((field.right, width), (field.down, height)))

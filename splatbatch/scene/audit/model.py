@@ -1,4 +1,4 @@
-"""A model by itself and beside its source: images, points, cameras, rigs, other forms of it, and what has drifted."""
+"""Checks of a model: its images, points, cameras and rigs, its text and binary forms, and its drift from the source."""
 
 from __future__ import annotations
 
@@ -41,10 +41,13 @@ _FARTHEST = 1e18  # a squared distance of more is infinite in float32; see splat
 _REMOVE = "Remove them (colmap point_filtering), or cut again."
 _HUGE = 1e100  # below it nothing overflows, and thousands of centres need not be computed
 OVERLAP_TOLD = 0.2
-"""Of the surface: patches of usual flights have 0 to 0.16, every second photograph of one 0.1 to 0.3."""
+"""Share of the surface seen by few from which on `little_overlap` is reported.
+
+Patches of usual flights have 0 to 0.16; with every second photograph of one removed, 0.1 to 0.3.
+"""
 COST = "there the splat is 5 to 10 dB worse, and more steps do not help"
 NOTHING = Evaluation(holdout_every=0)
-"""Nothing is held out: of the scene that patches were cut from."""
+"""Hold-out settings of the source reconstruction, which is not trained: no photograph is held out."""
 _LEAST_TRAINED = 2  # photographs: below that nothing has depth
 _RECUT = "Cut the patch again from the source reconstruction."
 _RESEE = f"{_RECUT} Keep points that two of its images see."
@@ -69,13 +72,16 @@ _SAME_IN_TEXT = 1e-6  # relative: text may hold six digits only
 def check_model(
     model: Reconstruction, scribe: FindingWriter, evaluation: Evaluation, num_held_out: int
 ) -> Iterator[AuditFinding]:
-    """Yield what is wrong with the images and points of a model that was read with its tracks.
+    """Yield findings about the images and points of a model that was read with its tracks.
 
     Args:
-        model: of a patch.
-        scribe: writes findings down.
-        evaluation: what is to be held out.
-        num_held_out: how many of its photographs that are.
+        model: model of a patch.
+        scribe: makes the findings.
+        evaluation: hold-out settings of the patch.
+        num_held_out: number of its photographs that are held out.
+
+    Raises:
+        ValueError: the model was read without its tracks.
     """
     yield from _check_counts(len(model.images), scribe, evaluation, num_held_out)
     yield from _check_names(model.images, scribe)
@@ -85,7 +91,7 @@ def check_model(
 
 
 def check_overlap(model: Reconstruction, scribe: FindingWriter, holdout: Collection[str]) -> Iterator[AuditFinding]:
-    """Yield what too few photographs show of a model, without those that are held out."""
+    """Yield a finding if too much of the surface is seen by too few training photographs."""
     from splatbatch.scene.overlap import share_seen_by_few  # which loads scipy: the parent does without
 
     share = share_seen_by_few(model, holdout)
@@ -165,7 +171,7 @@ def _spell(numbers: tuple[float, ...]) -> str:
 
 
 def check_camera(camera: Camera, scribe: FindingWriter) -> Iterator[AuditFinding]:
-    """Yield what is wrong with a camera; the graver faults hide the lesser ones that follow from them."""
+    """Yield findings about a camera. A grave fault suppresses the lesser ones that follow from it."""
     subject = f"camera {camera.id}"
     model = CAMERA_MODELS.get(camera.model)
     if camera.model not in scribe.rules.camera_models | scribe.rules.undistorts:
@@ -234,7 +240,7 @@ def _check_principal_point(camera: Camera, scribe: FindingWriter) -> Iterator[Au
 
 
 def check_rigs(model: Reconstruction, scribe: FindingWriter) -> Iterator[AuditFinding]:
-    """Yield what keeps COLMAP from reading rigs and frames, and poses of theirs that the images contradict."""
+    """Yield findings about rigs and frames: COLMAP cannot read them, or their poses contradict those of the images."""
     try:
         rigs = read_rigs(model.folder)
     except ModelError as error:
@@ -254,7 +260,7 @@ def check_rigs(model: Reconstruction, scribe: FindingWriter) -> Iterator[AuditFi
 
 
 def _moved_by_rigs(rigs: Rigs, images: tuple[Image, ...]) -> dict[str, tuple[float, float]]:
-    """Return by how many degrees, and by what share of the scene, images lie elsewhere by their frames, if they do."""
+    """Return by how many degrees and what share of the scene images differ from their pose by frame and rig."""
     of_id, sensors = {image.id: image for image in images}, {rig.id: dict(rig.sensors) for rig in rigs.rigs}
     centers = centers_of(images)
     extent = float(np.linalg.norm(np.ptp(finite(centers), axis=0))) or 1.0
@@ -288,7 +294,7 @@ def _angle(one: Floats, other: Floats) -> float:
 
 @dataclass(frozen=True)
 class SourceModel:
-    """The source reconstruction, ready to be compared with."""
+    """The source reconstruction, prepared for comparison with patches."""
 
     images: dict[str, Image]
     cameras: Mapping[int, Camera]
@@ -297,7 +303,7 @@ class SourceModel:
 
 
 def as_source(images: tuple[Image, ...], cameras: Mapping[int, Camera]) -> SourceModel:
-    """Return the images and cameras of the source, ready for comparing patches with them."""
+    """Return the source's images and cameras, prepared for comparison with patches."""
     centers = centers_of(images)
     centers = finite(centers)
     extent = float(np.linalg.norm(np.ptp(centers, axis=0))) if len(centers) else 0.0
@@ -307,7 +313,7 @@ def as_source(images: tuple[Image, ...], cameras: Mapping[int, Camera]) -> Sourc
 def check_drift(
     images: tuple[Image, ...], cameras: Mapping[int, Camera], source: SourceModel, scribe: FindingWriter
 ) -> Iterator[AuditFinding]:
-    """Yield cameras and poses that differ from the source's, and images that it does not have."""
+    """Yield findings about cameras and poses that differ from the source's, and images that the source lacks."""
     seen = set()
     for image in images:
         original = source.images.get(image.name)
@@ -354,7 +360,7 @@ def _spell_size(camera: Camera) -> str:
 
 
 def check_beside(patch: Patch, images: tuple[Image, ...], scribe: FindingWriter) -> Iterator[AuditFinding]:
-    """Yield other models that are not trained, text that differs from binary, and photographs without a pose."""
+    """Yield findings about other models beside it, text that differs from binary, and photographs without a pose."""
     yield from _check_models(patch, scribe)
     yield from _check_formats(patch.sparse, scribe)
     if is_folder(patch.images) and patch.images.resolve().parent in patch.sparse.resolve().parents[:2]:

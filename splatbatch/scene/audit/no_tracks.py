@@ -1,4 +1,4 @@
-"""A model without tracks: are its points before the cameras and in view; with --deep, do pairs of photographs agree?"""
+"""Checks of a model without tracks: points in front of the cameras and in view, and with --deep, matched pairs."""
 
 from __future__ import annotations
 
@@ -19,8 +19,11 @@ from splatbatch.scene.reprojection import in_picture
 
 _PROJECTIONS, _LEAST_POINTS = 4_000_000, 200  # in all; points sampled at least
 _WRONG, _SUSPECT = 0.7, 0.95
-"""Share of the points that two images have in view: below the first poses or K are wrong; below the second, if poses
-read in another way have them in view. Points that were triangulated: 1.00; of inverted poses 0.07 to 0.91."""
+"""Limits of the share of points that two images have in view.
+
+Below the first, poses or K are wrong. Below the second they are wrong if poses read in another way have the points in
+view; otherwise that is a warning. Triangulated points: 1.00; inverted poses: 0.07 to 0.91.
+"""
 _SAME_DEPTH = (0.9, 1.11)  # of points over what photographs show there; intact 1.000, K 1.3 times too large 0.86
 _ABOUT = 0.02  # of two ways to read poses the plainer is taken
 
@@ -31,7 +34,7 @@ def has_tracks(model: Reconstruction) -> bool:
 
 
 def check_in_view(model: Reconstruction, scribe: FindingWriter) -> Iterator[AuditFinding]:
-    """Yield that points lie behind or beside the cameras: poses, or K, are not those of the points."""
+    """Yield a finding if too few points lie in view of two cameras: poses or K do not belong to the points."""
     images, points = model.images, finite(model.points.xyz)
     if len(images) < 2 or not len(points):
         return
@@ -69,12 +72,12 @@ def _in_view(points: Floats, cameras: Sequence[Camera], poses: hypotheses.Poses)
 
 
 def check_pairs(model: Reconstruction, paths: Mapping[int, str], scribe: FindingWriter) -> Iterator[AuditFinding]:
-    """Yield that what pairs of photographs show contradicts their poses, or the depth of the points.
+    """Match pairs of photographs and yield a finding if they contradict the poses, or the depth of the points.
 
     Args:
-        model: without tracks.
-        paths: of the photographs, by row.
-        scribe: writes the finding.
+        model: a model without tracks.
+        paths: path of each photograph, by row of the model's images.
+        scribe: makes the finding.
     """
     shots = tuple(
         PosedPhoto(

@@ -1,4 +1,4 @@
-"""Photographs and masks as files, and the size of each against its camera, of every camera against the others."""
+"""Checks of photographs and masks as files: whether they can be read, and whether sizes agree with the cameras."""
 
 from __future__ import annotations
 
@@ -54,7 +54,10 @@ _FAULTS = {
 }
 _SIBLINGS = ("_2", "_4", "_8")
 _PIXELS_PER_BYTE, _HEAD = 250, 400
-"""A PNG of one colour has a byte for 1000 pixels of 8 bits; a mask with fewer bytes than this is decoded."""
+"""A mask with fewer bytes than pixels / 250 + 400 may be of one colour and is decoded.
+
+A PNG of one colour has a byte for 1000 pixels of 8 bits.
+"""
 _MOST_DECODED, _SOME_DECODED = 64, 8  # of those that may be of one colour; of all, evenly taken
 _MOST_IGNORED = 0.98  # share of a photograph
 _NO_PARTNER = "the last ones have no partner"
@@ -65,22 +68,22 @@ _CROP = f"If they were cropped: {FIX.format('crop')}."
 
 @dataclass(frozen=True)
 class AuditedImage:
-    """An image of the model, its camera, and what lies where its photograph should be."""
+    """An image of the model with its camera and the file found under its name."""
 
     image: Image
     camera: Camera
     place: Location
     header: Header | None
-    """None where there is no file."""
+    """Header of the file, or why it cannot be read; None where there is no file."""
 
 
 def check_photos(shots: list[AuditedImage], images: Path, scribe: FindingWriter) -> Iterator[AuditFinding]:
-    """Yield one finding for every oddity of every photograph, sizes apart; renamed ones are told once.
+    """Yield findings about photograph files, except for their sizes. Photographs renamed together give one finding.
 
     Args:
-        shots: the images of a model.
-        images: the folder that their photographs should be below.
-        scribe: takes the findings.
+        shots: images of a model.
+        images: folder of the photographs.
+        scribe: makes the findings.
     """
     renamed = list(_renamed(shots, images, scribe))
     yield from renamed
@@ -112,7 +115,7 @@ def check_photos(shots: list[AuditedImage], images: Path, scribe: FindingWriter)
 
 
 def _renamed(shots: list[AuditedImage], images: Path, scribe: FindingWriter) -> Iterator[AuditFinding]:
-    """Yield one finding where most photographs are missing, and as many lie there that the model does not name."""
+    """Yield one finding where most photographs are missing and as many files lie there that the model lacks."""
     absent = [
         shot.image.name for shot in shots if isinstance(shot.place, MissingPhotograph) and not shot.place.elsewhere
     ]
@@ -141,7 +144,7 @@ def _check_photo(shot: AuditedImage, photo: ImageHeader, scribe: FindingWriter) 
 
 
 def check_pairing(images: Path, scribe: FindingWriter) -> Iterator[AuditFinding]:
-    """Yield clashes and shifts between a folder of photographs and its downscaled siblings."""
+    """Yield findings about files that clash or do not match between a photograph folder and its downscaled siblings."""
     siblings = [path for path in (images.with_name(images.name + end) for end in _SIBLINGS) if is_folder(path)]
     if not siblings:
         return
@@ -195,14 +198,14 @@ def _stem(name: str) -> str:
 def check_masks(
     masks: Mapping[str, Path], shots: list[AuditedImage], headers: Headers, scribe: FindingWriter, *, every: bool
 ) -> Iterator[AuditFinding]:
-    """Yield masks that cannot be read, have another shape than their photograph, or values that ignore (nearly) all.
+    """Yield findings about masks: unreadable, of another shape than the photograph, or ignoring (nearly) all of it.
 
     Args:
-        masks: the mask of each photograph that has one, by the photograph's name.
-        shots: the photographs.
-        headers: those of the masks among them, read already.
-        scribe: writes the findings.
-        every: decode all masks, and not only some and those that may be of one colour.
+        masks: path of each mask, by the name of its photograph.
+        shots: images of the model.
+        headers: headers already read, with those of the masks.
+        scribe: makes the findings.
+        every: decode all masks; otherwise a sample, and those that may be of one colour.
     """
     paired = [(shot, masks[shot.image.name]) for shot in shots if shot.image.name in masks]
     step, num_decoded = len(paired) // _SOME_DECODED or 1, 0
@@ -240,7 +243,7 @@ def _check_values(shot: AuditedImage, path: Path, scribe: FindingWriter) -> Iter
 
 
 def check_mask_names(masks: Path, images: Path, scribe: FindingWriter) -> Iterator[AuditFinding]:
-    """Yield that masks have names that no photograph looks for: it looks for photo.jpg.png, then photo.png."""
+    """Yield a finding about masks whose names match no photograph. A mask is called photo.jpg.png or photo.png."""
     names = photographs_below(masks)
     photographs = photographs_below(images)
     wanted = {f"{name}.png" for name in photographs} | {f"{_stem(name)}.png" for name in photographs}
@@ -266,17 +269,17 @@ def _named(path: Path | None) -> str:
 
 @dataclass(frozen=True)
 class CameraRow:
-    """One camera of one patch and the sizes its photographs really have."""
+    """One camera of one patch, with the sizes of its photographs on disk."""
 
     patch: str
     camera_id: int
     prefixes: tuple[str, ...]
-    """Sub-folders its photographs lie in, "" for the folder itself."""
+    """Sub-folders of its photographs; "" for the photograph folder itself."""
     model: str
     size: Size
     num_images: int
     sizes: tuple[tuple[Size, int], ...]
-    """Every size seen with its count, the most frequent first; unreadable photographs have none."""
+    """Each size on disk with its count, the most frequent first; unreadable photographs are left out."""
 
 
 def camera_rows(patch: str, shots: list[AuditedImage]) -> tuple[CameraRow, ...]:
@@ -296,13 +299,14 @@ def camera_rows(patch: str, shots: list[AuditedImage]) -> tuple[CameraRow, ...]:
 def check_sizes(
     shots: list[AuditedImage], rows: tuple[CameraRow, ...], scribe: FindingWriter, divisor: int = 1
 ) -> Iterator[AuditFinding]:
-    """Yield the cameras with mixed sizes or unlike ratios, then every photograph that deviates from its camera.
+    """Yield findings about cameras with mixed sizes or unlike ratios, then about each photograph that misfits its
+    camera.
 
     Args:
-        shots: the photographs.
+        shots: images of the model.
         rows: their cameras.
-        scribe: writes the findings.
-        divisor: how much smaller the photographs are meant to be: 4 in images_4.
+        scribe: makes the findings.
+        divisor: factor by which the photographs are expected to be smaller: 4 in images_4.
     """
     as_meant = ScaledSize(1 / divisor)
     sound = [row for row in rows if min(row.size) > 0]
@@ -331,7 +335,7 @@ def _check_mixed(row: CameraRow, scribe: FindingWriter) -> Iterator[AuditFinding
 
 
 def _check_ratios(rows: list[CameraRow], scribe: FindingWriter) -> Iterator[AuditFinding]:
-    """Compare every camera with the first: a pixel of rounding is no difference."""
+    """Compare the photograph-to-camera ratio of every camera with the first's; a pixel of rounding is tolerated."""
     for row in rows[1:]:
         first = rows[0]
         if any(_differ(first, row, axis) for axis in (0, 1)):
@@ -357,7 +361,7 @@ def _camera_named(row: CameraRow) -> str:
 
 
 def _describe(relation: Relation, photo: ImageHeader) -> tuple[str, str, str]:
-    """Return kind, explanation and remedy."""
+    """Return kind, explanation and remedy of a finding about a photograph's size."""
     match relation:
         case ScaledSize(factor):
             use = f"Bring K to this size: {FIX.format('scale')}. Or use the photographs that the model was made from."

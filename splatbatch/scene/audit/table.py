@@ -1,4 +1,4 @@
-"""An audit on the terminal: one row per camera, one line per deviation, and what it comes to. Names are escaped."""
+"""Renders an audit for the terminal: one row per camera, one line per finding, and a summary. Names are escaped."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from splatbatch.scene.photos.sizes import size_text
 from splatbatch.text import one_line, plural
 
 MOST_LINES = 8
-"""Lines per patch and kind of finding before "… and 37 more"."""
+"""Number of lines per patch and kind of finding before "… and 37 more"."""
 _MOST_SIZES = 3
 _STYLES = {"error": "red", "warning": "yellow", "info": "cyan"}
 
 
 def render(audit: Audit) -> list[RenderableType]:
-    """Return the cameras as a table, the findings grouped by patch and kind, and a summary line."""
+    """Return an audit as renderables: the camera table, the findings by patch and kind, and a summary line."""
     return [_table(audit), *_details(audit.findings), _summary(audit)]
 
 
