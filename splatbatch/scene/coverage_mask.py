@@ -1,20 +1,20 @@
-"""Which pixels of held-out photographs show places that training photographs see: there a splat can be judged.
+"""Coverage masks: the pixels of held-out photographs that show places seen by enough training photographs.
 
-Elsewhere it is invented, and how well is chance. The pixels come from poses and tracks alone, before anything is
-trained: they are the same for every attempt, setting and program.
+Only there can a splat be judged; elsewhere it is invented, and its quality is chance. The pixels follow from poses and
+tracks alone, before anything is trained. They are the same for every attempt, setting and program.
 
-How far away a pixel's place is, says the triangle of the photograph's own points around it (Delaunay; the inverse
-depth of a plane is linear in the pixel), unless that spans a step in depth. Beyond its points, where these lie on a
-plane, that plane goes on for a rim: farther out nothing could be matched, as in trees that move. A model that was cut
-holds a part of the points alone: those of what it was cut from count, where that is named; else planes go on.
+The depth of a pixel comes from the triangle of the photograph's own points around it (Delaunay; the inverse depth of a
+plane is linear in the pixel), unless that triangle spans a step in depth. Where the points lie on a plane, that plane
+is continued for a rim beyond them. Farther out nothing could be matched, as in trees that move. A model that was cut
+holds only a part of the points: those of its source are used where one is named; otherwise planes are continued.
 
-A place is covered if training photographs see it from three places. They are at least 2 degrees apart as seen from it,
-so that a stereo pair is one; all photographs that a rig took at one moment are one, too. What lies behind a
-photograph's own points is hidden from it.
+A place is covered if training photographs see it from three places. These are at least 2 degrees apart as seen from it,
+so that a stereo pair counts as one; so do all photographs that a rig took at one moment. A place behind a photograph's
+own points is hidden from it.
 
 Measured on the four patches of caliterra, whose models hold no points outside the patch. With the points of the whole
-scene 0.90, 0.89, 0.93 and 0.95 of the held-out pixels are covered. With planes that go on 0.92, 0.90, 0.94 and 0.95
-are; the planes are off by 0.1 to 2 % of the depth in the median of each photograph, held against the points there.
+scene 0.90, 0.89, 0.93 and 0.95 of the held-out pixels are covered; with continued planes 0.92, 0.90, 0.94 and 0.95. The
+planes are off by 0.1 to 2 % of the depth in the median of each photograph, compared with the points there.
 """
 
 from __future__ import annotations
@@ -40,38 +40,40 @@ from splatbatch.scene.partition.border import Border
 from splatbatch.scene.photos.undistort import undistorted_camera
 
 VERSION = 1
-"""Raise it when pixels are chosen otherwise: figures are then of another set."""
+"""Version of the choice of pixels, stored in covered.json. Raise it when pixels are chosen differently."""
 MIN_VIEWS = 3
-"""From so many a place must be seen."""
+"""Number of places from which training photographs must see a covered place."""
 MIN_BASELINE_DEG = 2.0
-"""Two places are, at least, as seen from what they look at."""
+"""Smallest angle between two of these places, in degrees, as seen from the covered place."""
 CELLS = 128
-"""Along the longer side of a photograph: of each, one pixel in the middle is looked at."""
+"""Number of cells along the longer side of a photograph; of each cell the pixel in its middle is checked."""
 MOST_POINTS = 2000
-"""Of a photograph that make its triangles, evenly taken: on caliterra more of them change 0.1 % of the pixels."""
+"""Most points of a photograph that are triangulated, evenly taken; more change 0.1 % of the pixels on caliterra."""
 STEP, GRAZING_DEG = 0.03, 80.0
-"""A triangle spans a step in depth if its corners' depths differ by more, and it is seen edge-on by more."""
+"""A triangle spans a step in depth if its depths differ by this share and it is seen at a more grazing angle."""
 HIDDEN = 0.03
-"""Of its depth, by which a place lies behind a photograph's points if it is hidden from it."""
+"""Share of its depth by which a place lies behind a photograph's points if it is hidden from the photograph."""
 FLAT = 0.03
-"""Of their depth, by which half of a photograph's points are off its plane at most, if it goes on beyond them."""
+"""A plane is continued only if half of the points are off it by less than this share of their depth."""
 BEYOND = 2.0
-"""Times the depth of its points within which a photograph's plane goes on."""
+"""A plane is continued down to the least depth of its points divided by this, and up to the greatest times this."""
 RIM_CELLS = 4
-"""So far beyond its points, where they show all that there is to match."""
+"""Number of cells that a plane is continued beyond its points, where the points cover most of the photographs."""
 PART = 0.7
-"""Of a photograph, in the median: where points lie over less of it, the model holds a part of what it shows. Caliterra:
-0.93 of the whole, 0.4 to 0.5 of its patches; copr: 0.9."""
+"""Median share of a photograph covered by points, below which the model is taken to hold a part of its points only.
+
+Caliterra: 0.93 of the whole, 0.4 to 0.5 of its patches; copr: 0.9.
+"""
 VIEWS = 20
-"""Of the photographs by which that is told, evenly taken: twice as many at most."""
+"""Number of photographs, evenly taken, from which that share is measured; twice as many at most."""
 SAME_POSE = 1e-6
-"""By which a rotation may differ, and a place as a share of the reach of the cameras, of one and the same pose."""
+"""Two poses are the same if rotations differ by less, and translations by less than this share of the largest one."""
 LEAST_POINTS = 10
-"""Of a photograph for its plane."""
+"""Fewest points of a photograph to which a plane is fitted."""
 LEAST_SHARE = 0.02
-"""Of the pixels of a photograph, from which on those that are covered are judged."""
+"""A photograph counts for the covered figures only from this share of covered pixels on."""
 SAMPLES = 64
-"""Of the places that a photograph shows, by which the photographs are found that show them, too."""
+"""Number of places of a photograph that are sampled to find the training photographs that show them."""
 FITS = 10
 """Rounds of reweighting, after which the plane is the one with the least absolute errors."""
 TRACKLESS = "no point of the model names the photographs that see it"
@@ -79,15 +81,24 @@ TRACKLESS = "no point of the model names the photographs that see it"
 
 @dataclass(frozen=True, eq=False)
 class CoverageMask:
-    """Which cells of held-out photographs are covered."""
+    """Which cells of the held-out photographs are covered."""
 
     cells: Mapping[str, Mask] = field(default_factory=dict)
-    """By image name, of the photograph as it is undistorted, [rows, columns]; of one whose pose is none, no cell is."""
+    """Covered cells, [rows, columns] of the undistorted photograph, by image name.
+
+    Images without a finite pose are left out.
+    """
     why: str = ""
-    """Nothing is covered."""
+    """Reason why no cell is covered; empty if any is."""
 
     def of(self, name: str, width: int, height: int) -> Mask | None:
-        """Return which pixels of a photograph of such a size are covered, [height, width]; None: none is."""
+        """Return which pixels of a photograph are covered, [height, width]; None if none is.
+
+        Args:
+            name: image name.
+            width: width of the photograph in pixels, at any resolution.
+            height: height of the photograph in pixels.
+        """
         cells = self.cells.get(name)
         if cells is None or not cells.any():
             return None
@@ -98,7 +109,7 @@ class CoverageMask:
 
     @cached_property
     def hash(self) -> str:
-        """Return 16 hexadecimal digits for the photographs and their covered pixels: of the set of a comparison."""
+        """16 hexadecimal digits of the photographs and their covered cells; figures compare only if these are equal."""
         digest = hashlib.sha256()
         for name, cells in sorted(self.cells.items()):
             digest.update(f"{name}\0{cells.shape}\0".encode(errors="surrogateescape"))
@@ -106,11 +117,11 @@ class CoverageMask:
         return digest.hexdigest()[:16]
 
     def facts(self) -> dict[str, str]:
-        """Return what metrics.json says of it."""
+        """Return the record for metrics.json: hash and reason."""
         return {"hash": self.hash, "why": self.why}
 
     def to_record(self) -> dict[str, Any]:
-        """Return it as covered.json holds it: cells row by row, a bit each, in base64."""
+        """Return the record for covered.json: the cells row by row, one bit each, in base64."""
         photos = {
             name: {
                 "share": round(float(cells.mean()), 4),
@@ -130,14 +141,14 @@ def coverage_mask(
     rigs: Rigs | None = None,
     source: Reconstruction | None = None,
 ) -> CoverageMask:
-    """Return what is covered of the held-out photographs of a model that was read with its tracks.
+    """Return the covered cells of the held-out photographs of a model that was read with its tracks.
 
     Args:
-        model: in the coordinates of its files.
-        holdout: names of photographs; all others are trained on.
-        border: of the patch: what lies out of its reach is never covered.
-        rigs: of the model, if there are any.
-        source: what the model was cut from, with tracks: its points count where its photographs have the same poses.
+        model: a model in the coordinates of its files.
+        holdout: names of the held-out photographs; all others are trained on.
+        border: border of the patch; places outside its reach are never covered.
+        rigs: rigs of the model, if it has any.
+        source: model that it was cut from, with tracks; its points count for photographs with the same poses.
     """
     views = views_of(model, _points_of(model) | ({} if source is None else _points_of(source, model)), rigs)
     looked_at = [float(np.isfinite(one.hides).mean()) for one in views[:: max(1, len(views) // VIEWS)]]
@@ -162,36 +173,36 @@ def _why_none(model: Reconstruction, num_held_out: int, num_places: int) -> str:
 
 @dataclass(frozen=True, eq=False)
 class CoverageView:
-    """A photograph as the pinhole that it is trained as, and the points that it sees, in its own coordinates."""
+    """A photograph as the undistorted pinhole that is trained, with the points that it sees in camera coordinates."""
 
     name: str
     place: int
-    """The same for all that a rig took at one moment."""
+    """Number of the place it was taken from; the same for all photographs that a rig took at one moment."""
     camera: Camera
     matrix: Floats  # [4, 4], world to camera
     points: Floats  # [n, 3]
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Return rows and columns of its cells."""
+        """Number of rows and columns of its cells."""
         size = np.array([self.camera.height, self.camera.width])
         rows, columns = np.maximum(1, np.round(size * CELLS / size.max())).astype(int)
         return int(rows), int(columns)
 
     @property
     def center(self) -> Floats:
-        """Return where it was taken, [3]."""
+        """Camera centre in world coordinates, [3]."""
         return -self.matrix[:3, :3].T @ self.matrix[:3, 3]
 
     def rays(self) -> Floats:
-        """Return x / z, y / z and 1 of the middle of each cell, [rows * columns, 3]."""
+        """Return the rays x / z, y / z, 1 of the middle of each cell, [rows * columns, 3]."""
         rows, columns = self.shape
         x = ((np.arange(columns) + 0.5) / columns * self.camera.width - self.camera.cx) / self.camera.fx
         y = ((np.arange(rows) + 0.5) / rows * self.camera.height - self.camera.cy) / self.camera.fy
         return np.stack([np.tile(x, rows), np.repeat(y, columns), np.ones(rows * columns)], axis=1)
 
     def in_cells(self, places: Floats) -> Floats:
-        """Return columns and rows, [n, 2], of places [n, 3] in its own coordinates, in front of it."""
+        """Return the cell coordinates (column, row), [n, 2], of places [n, 3] in camera coordinates, in front of it."""
         camera, (rows, columns) = self.camera, self.shape
         pixels = places[:, :2] / places[:, 2:] * (camera.fx, camera.fy) + (camera.cx, camera.cy)
         found: Floats = pixels * (columns / camera.width, rows / camera.height)
@@ -199,16 +210,17 @@ class CoverageView:
 
     @cached_property
     def hides(self) -> NDArray[np.float32]:
-        """Return behind which depth all is hidden, of each cell, [rows * columns]; infinite where nothing is known."""
+        """Depth behind which everything is hidden, of each cell, [rows * columns]; infinite where no points tell."""
         cell, depths, steps = self._triangulated()
         found = np.full(self.shape[0] * self.shape[1], np.inf, dtype=np.float32)
         found[cell] = np.fmax(depths, steps)
         return found
 
     def depths(self, rim: int | None) -> Floats:
-        """Return the depth of what each cell shows, [rows * columns]; NaN where it is not known.
+        """Return the depth of each cell, [rows * columns]; NaN where it is not known.
 
-        Its plane goes on for so many cells beyond its points; None: over all of it.
+        Args:
+            rim: number of cells that its plane is continued beyond the points; None: over the whole photograph.
         """
         cell, depths, _ = self._triangulated()
         found = self._plane()
@@ -221,9 +233,9 @@ class CoverageView:
         return found
 
     def _triangulated(self) -> tuple[Ints, Floats, Floats]:
-        """Return the cells [n] over which triangles lie, the depth there [n], and the far end of a step in depth [n].
+        """Return the cells [n] inside triangles, the depth there [n], and the far end of a step in depth [n].
 
-        Either of these is NaN: a triangle that spans a step says no depth.
+        One of the two depths is NaN: inside a triangle that spans a step no depth is known.
         """
         places = self.in_cells(self.points)
         triangles = np.zeros((0, 3), np.int64)
@@ -260,12 +272,12 @@ class CoverageView:
 def views_of(
     model: Reconstruction, points: Mapping[str, Floats] | None = None, rigs: Rigs | None = None
 ) -> list[CoverageView]:
-    """Return the photographs that have a pose and a lens that is undistorted here.
+    """Return the photographs that have a finite pose and a lens that can be undistorted.
 
     Args:
-        model: in the coordinates of its files.
-        points: that each of them sees, [n, 3], by its name; of one without any nothing is hidden.
-        rigs: of the model, if there are any.
+        model: a model in the coordinates of its files.
+        points: points [n, 3] that each photograph sees, by name; a photograph without any hides nothing.
+        rigs: rigs of the model, if it has any.
     """
     at_once = {number: -1 - frame.id for frame in (rigs.frames if rigs else ()) for number in frame.image_ids()}
     views = []
@@ -283,7 +295,7 @@ def views_of(
 
 
 def _points_of(source: Reconstruction, model: Reconstruction | None = None) -> dict[str, Floats]:
-    """Return the points [n, 3] that each image sees, by its name; of those alone that have the poses of a model."""
+    """Return the points [n, 3] that each image sees, by name; with `model`, only of images with the same pose in it."""
     tracks = source.points.tracks
     if tracks is None:
         return {}
@@ -299,7 +311,7 @@ def _points_of(source: Reconstruction, model: Reconstruction | None = None) -> d
 
 
 def _in_front(points: Floats, camera: Camera) -> Floats:
-    """Return the points, in a camera's coordinates, that lie in its photograph; of many, some."""
+    """Return the points, in camera coordinates, inside its photograph; `MOST_POINTS` at most, evenly taken."""
     with np.errstate(all="ignore"):
         pixels = points[:, :2] / points[:, 2:] * (camera.fx, camera.fy) + (camera.cx, camera.cy)
         inside = (points[:, 2] > 0) & (pixels >= 0).all(axis=1) & (pixels < camera.size).all(axis=1)
@@ -308,7 +320,7 @@ def _in_front(points: Floats, camera: Camera) -> Floats:
 
 
 def _is_step(corners: Floats) -> Mask:
-    """Return which triangles [t, 3, 3], in a camera's coordinates, span a step in depth."""
+    """Return which triangles [t, 3, 3], in camera coordinates, span a step in depth."""
     z, middle = corners[..., 2], corners.mean(axis=1)
     normal = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
     lengths = np.linalg.norm(normal, axis=1) * np.linalg.norm(middle, axis=1)
@@ -318,7 +330,7 @@ def _is_step(corners: Floats) -> Mask:
 
 
 def _filled(corners: Floats, shape: tuple[int, int]) -> tuple[Ints, Ints, Floats]:
-    """Return which triangle [n] lies over the middle of which cell [n], and its barycentric coordinates there [n, 3].
+    """Return the triangle [n] and the cell [n] of each covered cell middle, and barycentric coordinates there [n, 3].
 
     All triangles at once: scipy's find_simplex solves a system for each, in threads that wait for one another.
 
@@ -358,7 +370,7 @@ def _covered_in(view: CoverageView, training: Sequence[CoverageView], border: Bo
 
 
 def _looking_at(places: Floats, training: Sequence[CoverageView]) -> list[CoverageView]:
-    """Return the photographs that show some of a sample of places [n, 3], those that show most of it first."""
+    """Return the photographs that show any of a sample of places [n, 3], those that show most of it first."""
     sample = places[:: max(1, -(-len(places) // SAMPLES))]
     matrices = np.array([one.matrix for one in training]).reshape(-1, 4, 4)
     local = np.einsum("tij,nj->tni", matrices[:, :3, :3], sample) + matrices[:, None, :3, 3]
@@ -372,7 +384,7 @@ def _looking_at(places: Floats, training: Sequence[CoverageView]) -> list[Covera
 
 
 def is_seen(places: Floats, training: Sequence[CoverageView]) -> Mask:
-    """Return which places [n, 3] training photographs see from so many places that are so far apart."""
+    """Return which places [n, 3] training photographs see from `MIN_VIEWS` places at least `MIN_BASELINE_DEG` apart."""
     num = np.zeros(len(places), np.int64)
     rays = np.zeros((len(places), MIN_VIEWS, 3))  # to those that were found first
     taken = np.zeros((len(places), MIN_VIEWS), np.int64)
@@ -395,7 +407,7 @@ def is_seen(places: Floats, training: Sequence[CoverageView]) -> Mask:
 
 
 def _sees(view: CoverageView, places: Floats) -> Mask:
-    """Return which places [n, 3] lie in a photograph and are not hidden there."""
+    """Return which places [n, 3] project into a photograph and are not hidden there."""
     local = places @ view.matrix[:3, :3].T + view.matrix[:3, 3]
     rows, columns = view.shape
     with np.errstate(all="ignore"):

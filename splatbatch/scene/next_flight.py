@@ -1,11 +1,9 @@
-"""What to photograph next: how often each cell of a scene is seen, where from it should be, and the flight there.
+"""Plans the next flight: finds the weakly photographed cells of a scene, and few views that would improve them.
 
-Where to photograph from: few views, so that every weak cell is seen often enough, and from directions it lacks.
-
-Views look at weak cells from as far as the well-known ones are seen from, so that they are as fine: straight down, and
-obliquely (30 and 50 degrees from the vertical) from eight sides. Of those from which nothing is in the way, a greedy
-set cover takes the one that helps most cells: until all have what they need: within ln(n) of the fewest possible
-(Chvatal 1979, "A greedy heuristic for the set-covering problem").
+Views look at weak cells from the distance at which well-known cells were photographed, so that they are as fine:
+straight down, and obliquely (30 and 50 degrees from the vertical) from eight sides. Views must stand clear of
+obstacles. Among them a greedy set cover takes the view that helps most cells, until no cell lacks anything: within
+ln(n) of the fewest possible (Chvatal 1979, "A greedy heuristic for the set-covering problem").
 """
 
 from __future__ import annotations
@@ -26,38 +24,38 @@ from splatbatch.scene.colmap.types import Camera, Floats, Image, Mask, triple
 from splatbatch.text import plural
 
 FEW = 3
-"""Photographs below which a place is badly known: as the inspection has it."""
+"""A cell seen by fewer photographs is weak; the same number as in inspections."""
 NARROW_DEG = 20.0
-"""Between the two directions that are furthest apart: below that depth is hardly known."""
+"""A cell is weak if the two directions farthest apart from which it is seen differ by less (degrees)."""
 COARSE = 0.5
-"""Of the usual resolution: what is seen from twice as far."""
+"""A cell is weak if its resolution is below this share of the usual one: seen from twice as far."""
 MOST_EMPTY = 400
-"""Cells without any surface that are looked for."""
+"""Most cells without any surface that are added to the weak cells."""
 VERTICAL = 0.9
 TILTS_DEG = (0.0, 30.0, 50.0)
 SIDES = 8
 MARGIN = 0.08
-"""Share of a photograph at its edge that does not count: no flight is exact to the centimetre."""
+"""Share of a photograph at its edge in which cells do not count: no flight is exact to the centimetre."""
 APART_DEG = 8.0
-"""A direction that is closer to one that is there already tells little."""
+"""A direction closer than this (degrees) to one from which a cell is seen does not help that cell."""
 REACH = (0.5, 1.5)
-"""Of the usual distance: nearer is not sharp, farther not fine enough."""
+"""Nearest and farthest distance at which a view helps, in usual distances: nearer is not sharp, farther not fine."""
 FREE = 0.25
-"""Of the usual distance: so far from anything a camera stays."""
+"""Clearance between a camera and all obstacles, in usual distances."""
 MOST_CELLS = 300
-"""That are aimed at; all are covered."""
+"""Most cells that views are aimed at, evenly taken; every weak cell still counts as covered where a view helps it."""
 MOST_VIEWS = 500
 Convert = Callable[[Floats], Floats]
-"""World coordinates, [n, 3], to longitude, latitude and height above the ellipsoid."""
+"""Converts world coordinates [n, 3] to longitude, latitude and height above the ellipsoid."""
 LOCAL = "the model's own axes and units: scene.crs is not set, so their place on Earth is unknown"
 METERS_PER_DEGREE = 111_319.49
-"""At the equator, where the KML of a scene without a CRS lies: one unit of the model as one metre."""
+"""Meters per degree at the equator, where KML puts a scene without a CRS: one unit of the model is one metre."""
 KML = "http://www.opengis.net/kml/2.2"
 
 
 @dataclass(frozen=True)
 class FlightCamera:
-    """A camera in the world: where it stands, how it looks, how large its photographs are."""
+    """A camera in the world: pose, focal lengths and size of its photographs. Without distortion and centred."""
 
     matrix: Floats  # [4, 4], world to camera
     focal: tuple[float, float]
@@ -65,11 +63,11 @@ class FlightCamera:
 
     @cached_property
     def center(self) -> Floats:
-        """Return where it stands, [3]."""
+        """Camera centre in world coordinates, [3]."""
         return -self.matrix[:3, :3].T @ self.matrix[:3, 3]
 
     def sees(self, places: Floats, margin: float = 0.0) -> Mask:
-        """Return which places, [n, 3], lie in its photograph, and not within a margin of its edge (a share)."""
+        """Return which places, [n, 3], project into its photograph, and not within `margin` (a share) of its edge."""
         local = places @ self.matrix[:3, :3].T + self.matrix[:3, 3]
         with np.errstate(all="ignore"):
             off = np.abs(local[:, :2] / local[:, 2:] * self.focal) / self.size
@@ -77,7 +75,7 @@ class FlightCamera:
 
 
 def placed_cameras(images: Iterable[Image], cameras: Mapping[int, Camera]) -> list[FlightCamera]:
-    """Return the cameras of a model; lenses are taken to be free of distortion, and centred."""
+    """Return the cameras of a model that have a finite pose; distortion and principal points are ignored."""
     pairs = ((image, cameras.get(image.camera_id)) for image in images)
     found = [
         FlightCamera(image.world_to_camera(), (camera.fx, camera.fy), camera.size)
@@ -89,57 +87,57 @@ def placed_cameras(images: Iterable[Image], cameras: Mapping[int, Camera]) -> li
 
 @dataclass(frozen=True)
 class WeakRegion:
-    """A piece of the scene that is badly known, or not at all."""
+    """A cell of the scene that more photographs would improve."""
 
     place: Floats  # [3], world
     size: float
     num_photos: int
     angle_deg: float
     why: str
-    """few photographs, narrow, coarse, or nothing there."""
+    """Why it is weak: "few photographs", "narrow", "coarse" or "nothing there"."""
     patch: str = ""
 
 
 @dataclass(frozen=True)
 class CoverageSurvey:
-    """All cells of a scene, and all that photographs it."""
+    """The cells of a scene's surface with the cameras that photographed it."""
 
     places: Floats  # [c, 3], world: the middles of the surface in each cell
     sizes: Floats  # [c]
     cameras: Sequence[FlightCamera]
     up: Floats  # [3]
     patches: Sequence[str] = ()
-    """Of each cell."""
+    """Name of the patch of each cell; empty if unknown."""
 
     @cached_property
     def centers(self) -> Floats:
-        """Return where the cameras stand, [s, 3]."""
+        """Camera centres, [s, 3]."""
         return np.array([camera.center for camera in self.cameras])
 
     @cached_property
     def seen(self) -> Mask:
-        """Return which cells, [c, s], which cameras see."""
+        """Whether each cell is seen by each camera, [c, s]."""
         return np.stack([camera.sees(self.places) for camera in self.cameras], axis=1)
 
     @cached_property
     def rays(self) -> Floats:
-        """Return the directions from cells to cameras, [c, s, 3], of length 1."""
+        """Unit vectors from cells to cameras, [c, s, 3]."""
         rays = self.centers[None] - self.places[:, None]
         return rays / np.maximum(np.linalg.norm(rays, axis=2, keepdims=True), 1e-12)
 
     @cached_property
     def distances(self) -> Floats:
-        """Return how far each cell is from each camera, [c, s]; NaN where that does not see it."""
+        """Distance of each cell from each camera, [c, s]; NaN where the camera does not see it."""
         far = np.linalg.norm(self.centers[None] - self.places[:, None], axis=2)
         return np.where(self.seen, far, np.nan)
 
     def angle_deg(self, cell: int) -> float:
-        """Return the angle between those directions from which a cell is seen that are furthest apart."""
+        """Return the largest angle in degrees between two directions from which a cell is seen; 0 if it is unseen."""
         rays = self.rays[cell][self.seen[cell]]
         return float(np.degrees(np.arccos(np.clip((rays @ rays.T).min(), -1, 1)))) if len(rays) else 0.0
 
     def usual_distance(self) -> float:
-        """Return from how far cells that are well seen are photographed, in the median."""
+        """Return the median distance from which well-seen cells are photographed."""
         good = self.seen.sum(axis=1) >= FEW
         known = self.distances[good if good.any() else slice(None)]
         if np.isfinite(known).any():
@@ -147,7 +145,7 @@ class CoverageSurvey:
         return float(np.median(np.linalg.norm(self.centers - self.places.mean(axis=0), axis=1)))
 
     def weak(self) -> list[WeakRegion]:
-        """Return the cells that more photographs would help, those without any surface included."""
+        """Return the weak cells, followed by the cells without any surface."""
         usual = self.usual_distance()
         nearest = np.nanmin(np.where(self.seen, self.distances, np.inf), axis=1, initial=np.inf)
         found = [self._cell(index, float(nearest[index]), usual) for index in range(len(self.places))]
@@ -161,7 +159,7 @@ class CoverageSurvey:
         return WeakRegion(self.places[index], float(self.sizes[index]), num, angle, why, patch) if why else None
 
     def _empty(self) -> list[WeakRegion]:
-        """Return the cells between others in which there is no surface at all, as high as their neighbours."""
+        """Return the cells between others that have no surface, at the height of their neighbours."""
         east, north, up = axes_of(self.up)
         flat = self.places @ np.stack([east, north]).T
         side = float(np.median(self.sizes))
@@ -185,12 +183,15 @@ class CoverageSurvey:
 
 
 def up_of(places: Floats, cameras: Sequence[FlightCamera], *, is_mapped: bool = False) -> Floats:
-    """Return which way is up: z where the model is in a CRS, or close to it; else away from the ground, to the cameras.
+    """Return the up direction, [3]: z where the model is in a CRS or the ground's normal is close to z; else that
+    normal.
+
+    The normal points from the ground to the cameras.
 
     Args:
-        places: of the surface, [n, 3].
-        cameras: that photograph it.
-        is_mapped: the coordinates are those of a CRS.
+        places: places on the surface, [n, 3].
+        cameras: cameras that photographed it.
+        is_mapped: whether the coordinates are those of a CRS.
     """
     z = np.array([0.0, 0.0, 1.0])
     if is_mapped or len(places) < 3:
@@ -202,7 +203,10 @@ def up_of(places: Floats, cameras: Sequence[FlightCamera], *, is_mapped: bool = 
 
 
 def axes_of(up: Floats) -> tuple[Floats, Floats, Floats]:
-    """Return east, north and up: north is the model's y axis, laid level; where that stands upright, its x axis."""
+    """Return east, north and up.
+
+    North is the model's y axis projected to the horizontal; its x axis if y is upright.
+    """
     y = np.array([0.0, 1.0, 0.0]) if abs(up[1]) < VERTICAL else np.array([1.0, 0.0, 0.0])
     north = y - (y @ up) * up
     north /= np.linalg.norm(north)
@@ -211,7 +215,7 @@ def axes_of(up: Floats) -> tuple[Floats, Floats, Floats]:
 
 @dataclass(frozen=True)
 class SuggestedPhotograph:
-    """A photograph to be taken."""
+    """A photograph that the plan proposes."""
 
     camera: FlightCamera
     target: Floats  # [3]
@@ -220,25 +224,25 @@ class SuggestedPhotograph:
 
     @property
     def direction(self) -> Floats:
-        """Return where it looks, [3], of length 1."""
+        """Viewing direction, [3], of length 1."""
         return self.camera.matrix[2, :3]
 
 
 @dataclass(frozen=True)
 class FlightPlan:
-    """Views for the weak cells of a scene."""
+    """The proposed views for the weak cells of a scene."""
 
     cells: Sequence[WeakRegion]
     views: Sequence[SuggestedPhotograph]
     left: tuple[int, ...]
-    """Indices of cells that still lack something: nothing is free from where they could be seen."""
+    """Indices of the cells that still lack views, as no free camera position helps them."""
     up: Floats
     distance: float
 
 
 @dataclass
 class _Candidates:
-    """Views that could be taken, and what each would do."""
+    """Camera positions that could be taken, and the cells that each would help."""
 
     cameras: list[FlightCamera]
     targets: list[Floats]
@@ -246,10 +250,10 @@ class _Candidates:
     rays: Floats  # [v, c, 3], from cells to views
     gaps: Floats  # [v, c], degrees from the nearest direction from which a cell is seen
     taken: list[list[int]] = field(default_factory=list)
-    """For each cell the views that were chosen for it."""
+    """For each cell the rows of the views that were chosen for it."""
 
     def see(self, cell: int, rays: Floats) -> None:
-        """Note directions from which a cell is seen: views close to them help it no more."""
+        """Record directions from which a cell is seen; candidates close to these no longer help it."""
         if len(rays):
             apart = np.degrees(np.arccos(np.clip(self.rays[:, cell] @ rays.T, -1, 1))).min(axis=1)
             self.gaps[:, cell] = np.minimum(self.gaps[:, cell], apart)
@@ -257,11 +261,11 @@ class _Candidates:
 
 
 def suggest(survey: CoverageSurvey, obstacles: Floats) -> FlightPlan:
-    """Return which views to take.
+    """Return the views to take, at most `MOST_VIEWS`.
 
     Args:
-        survey: what there is.
-        obstacles: places of points and Gaussians, [n, 3]: no camera stands in or under them.
+        survey: cells and cameras of the scene.
+        obstacles: places of points and Gaussians, [n, 3]; no camera is placed in or under them.
     """
     cells, distance = survey.weak(), survey.usual_distance()
     found = _candidates(survey, cells, distance, np.vstack([obstacles, survey.places]))
@@ -304,7 +308,7 @@ def _candidates(survey: CoverageSurvey, cells: Sequence[WeakRegion], distance: f
 def _cover(
     found: _Candidates, cells: Sequence[WeakRegion], known: Sequence[Floats]
 ) -> tuple[list[int], NDArray[np.int64]]:
-    """Take the view that helps most cells, again and again; return the views, and what cells lack after that."""
+    """Take the view that helps most cells, again and again; return the views, and what each cell still lacks."""
     needs = np.array([max(FEW - cell.num_photos, 1) for cell in cells], np.int64)
     for at, rays in enumerate(known):
         found.see(at, rays)
@@ -325,7 +329,7 @@ def _cover(
 
 
 def _directions(survey: CoverageSurvey, cells: Sequence[WeakRegion]) -> list[Floats]:
-    """Return from where each weak cell is seen already."""
+    """Return the directions from which each weak cell is already seen, [n, 3]."""
     if not cells:
         return []
     again = CoverageSurvey(np.array([cell.place for cell in cells]), np.ones(len(cells)), survey.cameras, survey.up)
@@ -333,7 +337,7 @@ def _directions(survey: CoverageSurvey, cells: Sequence[WeakRegion]) -> list[Flo
 
 
 def _around(up: Floats) -> list[Floats]:
-    """Return the directions in which views lie of what they look at."""
+    """Return the unit vectors from a target to the views of it: straight up, and tilted to `SIDES` sides."""
     east, north, up = axes_of(up)
     found = [up]
     for tilt in np.radians(TILTS_DEG[1:]):
@@ -345,7 +349,7 @@ def _around(up: Floats) -> list[Floats]:
 
 
 def _looking_at(target: Floats, offset: Floats, up: Floats) -> Floats:
-    """Return the matrix, world to camera, of one that stands at an offset from its target, level to the horizon."""
+    """Return the matrix, world to camera, of a level camera at an offset from the target that it looks at."""
     forward = -offset / np.linalg.norm(offset)
     above = up if abs(forward @ up) < math.cos(math.radians(1)) else axes_of(up)[1]
     right = np.cross(forward, above)
@@ -357,7 +361,7 @@ def _looking_at(target: Floats, offset: Floats, up: Floats) -> Floats:
 
 
 def _free(centers: Floats, targets: Floats, obstacles: Floats, lie: tuple[Floats, float]) -> Mask:
-    """Return which cameras stand clear of everything, above the ground, and see their target past what lies between."""
+    """Return which cameras are clear of obstacles, above the ground, and have a free line of sight to their target."""
     up, distance = lie
     if not len(centers):
         return np.zeros(0, bool)
@@ -379,7 +383,7 @@ def _free(centers: Floats, targets: Floats, obstacles: Floats, lie: tuple[Floats
 
 @dataclass(frozen=True)
 class FlightView:
-    """A photograph to be taken, in the coordinates of the model."""
+    """A proposed photograph in the coordinates of the model, as plain values."""
 
     name: str
     position: tuple[float, float, float]
@@ -389,22 +393,22 @@ class FlightView:
     pitch_deg: float
     above_target: float
     covers: tuple[str, ...]
-    """Weak cells that it helps."""
+    """Names of the weak cells that it helps."""
 
 
 @dataclass(frozen=True)
 class CapturePlan:
-    """`plan-capture --json`."""
+    """JSON record of `plan-capture --json`."""
 
     views: tuple[FlightView, ...]
     weak_cells: int
     left: int
-    """How many weak cells would still lack photographs."""
+    """Number of weak cells that would still lack photographs."""
 
 
 @dataclass(frozen=True)
 class Flight:
-    """What is to be flown, and how its coordinates become places on Earth."""
+    """A flight plan with the conversion of its coordinates to places on Earth."""
 
     plan: FlightPlan
     name: str
@@ -412,11 +416,11 @@ class Flight:
     to_globe: Convert | None = None
 
     def facts(self) -> CapturePlan:
-        """Return what to tell of it."""
+        """Return the JSON record."""
         return CapturePlan(self.views(), len(self.plan.cells), len(self.plan.left))
 
     def views(self) -> tuple[FlightView, ...]:
-        """Return every view as plain values, in the order in which they help most."""
+        """Return all views as plain values, those that help most cells first."""
         return tuple(self._view(number, view) for number, view in enumerate(self.plan.views, start=1))
 
     def _view(self, number: int, view: SuggestedPhotograph) -> FlightView:
@@ -436,7 +440,7 @@ class Flight:
         )
 
     def to_geojson(self) -> str:
-        """Return a FeatureCollection: a point for each view, a polygon for each weak cell."""
+        """Return a GeoJSON FeatureCollection: a point for each view, a polygon for each weak cell."""
         views = [self._view_feature(view) for view in self.views()]
         cells = [self._cell_feature(number, cell) for number, cell in enumerate(self.plan.cells, start=1)]
         known = {"type": "FeatureCollection", "name": f"next flight: {self.name}"}
@@ -455,7 +459,7 @@ class Flight:
         return {"type": "Feature", "geometry": geometry, "properties": said}
 
     def to_kml(self) -> str:
-        """Return a document with a placemark, and its camera, for each view, and a polygon for each weak cell."""
+        """Return a KML document: a placemark with its camera for each view, a polygon for each weak cell."""
         ElementTree.register_namespace("", KML)
         root = ElementTree.Element(f"{{{KML}}}kml")
         document = ElementTree.SubElement(root, f"{{{KML}}}Document")
@@ -484,7 +488,7 @@ class Flight:
 
 
 def _corners(cell: WeakRegion, up: Floats) -> Floats:
-    """Return the corners of a cell, [4, 3], counterclockwise from above, as RFC 7946 wants the outer ring."""
+    """Return the corners of a cell, [4, 3], counterclockwise from above, as RFC 7946 demands of an outer ring."""
     east, north, _ = axes_of(up)
     half = cell.size / 2
     return np.array([cell.place + half * (x * east + y * north) for x, y in ((-1, -1), (1, -1), (1, 1), (-1, 1))])
@@ -495,7 +499,7 @@ def _rounded(place: Floats, digits: int = 4) -> tuple[float, float, float]:
 
 
 def _add(parent: ElementTree.Element, fields: Mapping[str, object]) -> None:
-    """Add elements to another, in order: each a text, or what is in it."""
+    """Append child elements in order; a value is the text of a child, or a mapping of its own children."""
     for tag, value in fields.items():
         child = ElementTree.SubElement(parent, f"{{{KML}}}{tag}")
         if isinstance(value, Mapping):
@@ -505,7 +509,7 @@ def _add(parent: ElementTree.Element, fields: Mapping[str, object]) -> None:
 
 
 def _placemark(place: Floats, view: FlightView) -> dict[str, object]:
-    """Return a view as KML has it, with its camera."""
+    """Return the fields of a view's KML placemark, with its camera."""
     longitude, latitude, altitude = _rounded(place, 9)
     # a tilt of 0 looks straight down, one of 90 to the horizon
     turned = {"heading": view.heading_deg, "tilt": round(view.pitch_deg + 90, 1), "roll": 0}

@@ -1,7 +1,7 @@
-"""Which part of a surface too few places see, told from poses and points before anything is trained.
+"""The share of a surface that too few places see, computed from poses and points before training.
 
-There a splat is a guess: held-out photographs are shown 5 to 10 dB worse, after 30,000 steps no better than after
-7,000 (docs/benchmarks.md, "Overlap").
+There a splat is a guess: held-out photographs are shown 5 to 10 dB worse, after 30,000 steps no better than after 7,000
+(docs/benchmarks.md, "Overlap").
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ from splatbatch.scene.colmap.types import Floats, centers_of, finite
 from splatbatch.scene.coverage_mask import is_seen, views_of
 
 CELLS = 300
-"""Of a flat surface, about: each counts once, however many points lie in it."""
+"""Approximate number of cells of a flat surface; each counts once, however many points lie in it."""
 MOST_POINTS = 20_000
-"""That make cells, evenly taken."""
+"""Most points that are sorted into cells, evenly taken."""
 EDGE = 2.0
-"""Percent of the points at either end of each axis that make no cells: strays lie there."""
+"""Percent of the points at either end of each axis that are left out: stray points lie there."""
 LEAST_POINTS = 3
-"""Of a cell: fewer are strays."""
+"""A cell with fewer points is left out: they are strays."""
 LEAST_CELLS = 50
-"""Below that nothing is said."""
+"""Fewest cells from which a share is computed."""
 NOTHING = np.zeros((0, 3)), 0.0
 FAR = 3.0
-"""Times the usual distance of a point from the nearest photograph: beyond it is background."""
+"""Points farther than this multiple of the median distance to the nearest photograph are background."""
 
 
 def surface_cells(points: Floats, centers: Floats) -> tuple[Floats, float]:
     """Return the middles of the cells [c, 3] of a surface without its background, and the side of a cell.
 
     Args:
-        points: on the surface, [n, 3].
-        centers: where it was photographed from, [s, 3].
+        points: points on the surface, [n, 3].
+        centers: camera centres of the photographs, [s, 3].
     """
     points, centers = finite(points[:: max(1, len(points) // MOST_POINTS)]), finite(centers)
     if not len(points) or not len(centers):
@@ -54,13 +54,12 @@ def surface_cells(points: Floats, centers: Floats) -> tuple[Floats, float]:
 
 
 def share_seen_by_few(model: Reconstruction, holdout: Collection[str] = ()) -> float | None:
-    """Return which share of its surface training photographs see from fewer than three places; None: unknown.
+    """Return the share of the surface that training photographs see from fewer than three places; None: unknown.
 
-    Places are at least 2 degrees apart, as for covered pixels. What hides a surface is not looked at, nor is the
-    background.
+    Places are at least 2 degrees apart, as for covered pixels. Occlusion is ignored, and the background is left out.
 
     Args:
-        model: in the coordinates of its files.
+        model: a model in the coordinates of its files.
         holdout: names of photographs that are not trained on.
     """
     cells, _ = surface_cells(model.points.xyz, centers_of(model.images))

@@ -299,8 +299,7 @@ def camera_rows(patch: str, shots: list[AuditedImage]) -> tuple[CameraRow, ...]:
 def check_sizes(
     shots: list[AuditedImage], rows: tuple[CameraRow, ...], scribe: FindingWriter, divisor: int = 1
 ) -> Iterator[AuditFinding]:
-    """Yield findings about cameras with mixed sizes or unlike ratios, then about each photograph that misfits its
-    camera.
+    """Yield findings about cameras with mixed sizes or unlike ratios, then photographs that do not fit their camera.
 
     Args:
         shots: images of the model.

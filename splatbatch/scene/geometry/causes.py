@@ -1,6 +1,6 @@
-"""What is most likely wrong: each hypothesis is tried on the scene, on each camera and on single images, in that order.
+"""Finds the most likely cause of reprojection errors: in the scene, then in each camera, then in single images.
 
-The simplest that brings the error back to what intact scenes show is named.
+The simplest hypothesis is named that brings the error down to that of intact scenes.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ _RESECTED = 8  # images whose pose is looked for anew: 3 ms each
 
 @dataclass(frozen=True)
 class Cause:
-    """What is wrong with which images, and by how much."""
+    """One fault of a model: its best explanation, the images it concerns, and how grave it is."""
 
     best: BestCause
     images: tuple[str, ...]
     camera_id: int | None
-    """The camera that all of them have; None where the scene is meant."""
+    """Camera that all these images have; None where the fault concerns the whole scene."""
     behind: float
-    """Share of the points behind their camera."""
+    """Share of the observations whose point lies behind the camera."""
     is_grave: bool
-    """Whether the error is beyond every doubt; else it is systematic but small."""
+    """Whether the error is larger than in any intact image; otherwise it is systematic but small."""
 
 
 @np.errstate(all="ignore")  # files hold what they like: what overflows is infinite, and no cause explains it
 def find_causes(survey: GeometrySurvey) -> tuple[Cause, ...]:
-    """Return what is wrong with a model; empty for an intact one."""
+    """Return the causes of the errors of a model; empty for an intact one. Values that overflow do not raise."""
     views = survey.views
     seen = views.obs()
     bad = seen[views.medians[seen] > views.trusted[seen]]
@@ -52,7 +52,7 @@ def find_causes(survey: GeometrySurvey) -> tuple[Cause, ...]:
 
 
 def _of_scene(survey: GeometrySurvey, seen: Ints) -> tuple[Cause, ...]:
-    """Return the one cause that explains all images, or one for each camera, whichever is simpler."""
+    """Return the one cause that explains all images, or one for each camera, whichever is simpler; empty: neither."""
     views = survey.views.only(seen)
     if chosen := best(views, hypotheses.conventions(views)):
         return (_cause(survey, seen, None, chosen),)
@@ -67,7 +67,10 @@ def _of_scene(survey: GeometrySurvey, seen: Ints) -> tuple[Cause, ...]:
 
 
 def _is_simpler(moved: BestCause, cameras: Sequence[BestCause | None]) -> bool:
-    """Return whether moved points explain a scene better than its cameras do: K is simpler, a made-up lens is not."""
+    """Return whether moved points explain the scene better than its cameras.
+
+    K counts as simpler, a fitted lens does not.
+    """
     if not cameras or not all(cameras):
         return True
     lensed = any(chosen.kind in _LENSES for chosen in cameras if chosen)
@@ -76,7 +79,14 @@ def _is_simpler(moved: BestCause, cameras: Sequence[BestCause | None]) -> bool:
 
 
 def _of_camera(survey: GeometrySurvey, number: int, rows: Ints, share: float = 1.0) -> BestCause | None:
-    """Return what explains images of one camera by its K, its lens or its being another."""
+    """Return the best cause in the K, the lens or an exchange of one camera; None if there is none.
+
+    Args:
+        survey: the survey of the model.
+        number: id of the camera.
+        rows: its images to be explained.
+        share: share of the camera's images that `rows` are.
+    """
     group = _group(survey, number, rows, share)
     # a whole camera was exchanged only if the other is wrong, too; else its K is
     everyone = [(other, its) for other, its in _by_camera(survey.views, survey.views.obs()) if other != number]
@@ -90,7 +100,7 @@ def _of_camera(survey: GeometrySurvey, number: int, rows: Ints, share: float = 1
 
 
 def _of_cameras(survey: GeometrySurvey, seen: Ints, bad: Ints) -> Iterator[Cause]:
-    """Yield causes camera by camera, for all of its images or its bad ones; then the bad ones that nothing explains."""
+    """Yield causes per camera, for all of its images or its bad ones; then the bad images without any explanation."""
     everyone, left = dict(_by_camera(survey.views, seen)), []
     for number, rows in _by_camera(survey.views, bad):
         every, meant, chosen = everyone[number], rows, None
@@ -108,7 +118,7 @@ def _of_cameras(survey: GeometrySurvey, seen: Ints, bad: Ints) -> Iterator[Cause
 
 
 def _of_group(survey: GeometrySurvey, number: int, rows: Ints, share: float) -> BestCause | None:
-    """Return what explains images of a camera: their poses, if it is fine for the others, else the camera."""
+    """Return the cause for images of a camera: their poses, if the camera fits its other images, else the camera."""
     camera = _of_camera(survey, number, rows, share)
     if camera and share == 1:
         return camera
@@ -130,7 +140,7 @@ def _of_poses(survey: GeometrySurvey, rows: Ints) -> BestCause | None:
 
 
 def _unexplained(survey: GeometrySurvey, seen: Ints, rows: Ints) -> Iterator[Cause]:
-    """Yield the images whose error is beyond doubt although nothing explains it: as one if they are nearly all."""
+    """Yield images with an error beyond the alarm limit that no hypothesis explains; one cause if nearly all are."""
     if not len(rows):
         return
     before = typical(survey.views.only(rows))

@@ -1,9 +1,9 @@
-"""What may be wrong with a model, as candidates: another K or lens, points that were moved alone, poses of others.
+"""Candidates for what is wrong with a model: another K or lens, points that were moved alone, or wrong poses.
 
-K and lenses are fitted anew by a robust line and named by their change: whatever the lens, COLMAP's models end in
-x = fx u + cx, y = fy v + cy, so that K follows from a line for each axis. Points are held against poses by the
-similarity between them; poses are tried inverted, with the axes of OpenGL, with quaternions in another order, as those
-of other images, or found anew.
+K and lenses are fitted anew by a robust line and named by their change: whatever the lens, COLMAP's models end in x =
+fx u + cx, y = fy v + cy, so that K follows from a line for each axis. Points are compared with the poses by the
+similarity between them. Poses are tried inverted, with the axes of OpenGL, with quaternions in another order, exchanged
+among images, or resected.
 """
 
 from __future__ import annotations
@@ -52,27 +52,27 @@ _REORDER = "Give every image its own pose again, by name and never by position, 
 
 
 def unit(camera: Camera) -> Camera:
-    """Return the camera with focal length 1 and principal point 0: what is left is its lens."""
+    """Return the camera with focal length 1 and principal point 0, so that only its lens is left."""
     one = {"f": 1.0, "fx": 1.0, "fy": 1.0, "cx": 0.0, "cy": 0.0}
     return replace(camera, params=tuple(one.get(name, value) for name, value in camera.named_params()))
 
 
 def axes(rays: Floats) -> list[list[Floats]]:
-    """Return u for the x axis and v for the y axis."""
+    """Return the columns of a pinhole fit for the x and y axes, u and v, from rays [O, 2]."""
     return [[rays[:, :1]], [rays[:, 1:]]]
 
 
 def polynomial(rays: Floats) -> list[list[Floats]]:
-    """Return u, u r^2, u r^4 for each axis, and what decentring adds."""
+    """Return the columns of a lens fit for each axis: u, u r^2, u r^4, and two terms of decentring."""
     square = (rays**2).sum(axis=1, keepdims=True)
     cross = 2 * rays[:, :1] * rays[:, 1:]
     return [[ray, ray * square, ray * square**2, cross, square + 2 * ray**2] for ray in (rays[:, :1], rays[:, 1:])]
 
 
 def fit(terms: list[list[Floats]], xy: Floats) -> tuple[Floats, Floats, Floats] | None:
-    """Return the coefficients for x and y (the constant last) and the errors [O]; None where nothing can be fitted.
+    """Fit x and y by columns: return coefficients (the constant last) and errors [O]; None: too few observations.
 
-    Least squares, in rounds that leave out what misses by more than three medians.
+    Least squares, in rounds that leave out observations that miss by more than three medians.
     """
     columns = [np.concatenate([*parts, np.ones((len(xy), 1))], axis=1) for parts in terms]
     usable = np.isfinite(columns[0]).all(axis=1) & np.isfinite(columns[1]).all(axis=1) & np.isfinite(xy).all(axis=1)
@@ -98,17 +98,17 @@ def _solve(columns: Floats, wanted: Floats) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class ViewGroup:
-    """The views of one camera, or of some of its images, and how far their keypoints reach."""
+    """Sampled observations of one camera, or of some of its images, with the reach of their keypoints."""
 
     views: TrackObservations
     camera: Camera
     reach: KeypointReach
     share: float
-    """Of the camera's images: 1 for all."""
+    """Share of the camera's images that are in the group; 1 for all."""
 
 
 def refitted(group: ViewGroup) -> Iterator[CauseCandidate]:
-    """Yield the K that fits the keypoints with the camera's own lens; then one that also turns or mirrors."""
+    """Yield the K that fits the keypoints with the camera's own lens; then a fit with x and y exchanged."""
     camera, views = group.camera, group.views
     if not camera.has_center:
         return
@@ -126,7 +126,7 @@ def refitted(group: ViewGroup) -> Iterator[CauseCandidate]:
 
 
 def name_change(group: ViewGroup, fitted: tuple[float, float, float, float]) -> tuple[str, str, str]:
-    """Return kind, words and remedy of a K that is `fitted` and not what the camera says."""
+    """Return kind, words and remedy for a camera whose keypoints fit another K, `fitted` (fx, fy, cx, cy)."""
     camera = group.camera
     fx, fy, cx, cy = fitted
     side = max(camera.size)
@@ -221,7 +221,7 @@ def _spell_k(camera: Camera) -> str:
 
 
 def other_lenses(group: ViewGroup) -> Iterator[CauseCandidate]:
-    """Yield lenses: none, the opposite one, one that was dropped, a fisheye's."""
+    """Yield lenses that the keypoints may fit: no distortion, the opposite one, a dropped one, and a fisheye."""
     camera, views = group.camera, group.views
     if not camera.has_center:
         return
@@ -244,7 +244,7 @@ def other_lenses(group: ViewGroup) -> Iterator[CauseCandidate]:
 
 
 def _bent(group: ViewGroup, pinhole: Camera) -> Iterator[CauseCandidate]:
-    """Yield a radial lens, then a fisheye, where the model has another lens or none."""
+    """Yield a radial lens, then a fisheye where the camera model is none."""
     camera, views = group.camera, group.views
     flat = project(unit(pinhole), views.in_camera)
     is_bent = any(name in _BEND and abs(value) > _LEAST_LENS for name, value in camera.named_params())
@@ -265,7 +265,7 @@ def _bent(group: ViewGroup, pinhole: Camera) -> Iterator[CauseCandidate]:
 
 
 def moved_points(views: TrackObservations) -> Iterator[CauseCandidate]:
-    """Yield the similarity, mirrored or not, that brings the points onto the rays of their keypoints."""
+    """Yield the similarity, without and with mirroring, that brings the points onto the rays of their keypoints."""
     rays = _rays(views)
     usable = np.flatnonzero(np.isfinite(rays).all(axis=1) & np.isfinite(views.xyz).all(axis=1))
     if len(usable) < 24:
@@ -281,7 +281,7 @@ def moved_points(views: TrackObservations) -> Iterator[CauseCandidate]:
 
 
 def _rays(views: TrackObservations) -> Floats:
-    """Return where keypoints lie on the plane z = 1 of their camera, [O, 2]."""
+    """Return the rays of the keypoints on the plane z = 1 of their camera, [O, 2]; NaN if pycolmap lacks the camera."""
     rays = np.full((len(views.rows), 2), np.nan)
     of_camera = views.camera_ids[views.rows]
     for number in np.unique(of_camera):
@@ -292,10 +292,10 @@ def _rays(views: TrackObservations) -> Floats:
 
 
 def _affine(views: TrackObservations, rays: Floats) -> Floats | None:
-    """Return the points [O, 3] after the affine map that brings them nearest to their rays.
+    """Return the points [O, 3] after the affine map that brings them nearest to their rays; None where it diverges.
 
     Each observation says x = u z and y = v z of its point in camera coordinates, linear in the twelve numbers of the
-    map; divided by the depth of the round before, the misfit is one in the image.
+    map. Divided by the depth of the round before, the misfit is one in the image.
     """
     centre, spread = views.xyz.mean(axis=0), max(float(views.xyz.std()), 1e-12)
     local = np.concatenate([(views.xyz - centre) / spread, np.ones((len(rays), 1))], axis=1)  # [O, 4]
@@ -317,7 +317,7 @@ def _affine(views: TrackObservations, rays: Floats) -> Floats | None:
 
 
 def _spell_similarity(similarity: Similarity, views: TrackObservations) -> str:
-    """Say what has to be done to the points."""
+    """Describe the change to the points that the similarity stands for."""
     parts, turn = [], similarity.rotation
     angle = np.degrees(np.arccos(np.clip((np.trace(turn) - 1) / 2, -1, 1)))
     if abs(similarity.scale - 1) > _PLAIN:
@@ -338,13 +338,13 @@ def _axis(row: Floats) -> str:
 
 
 def stray_share(views: TrackObservations) -> float:
-    """Return the share of observations that are off by what no intact image shows."""
+    """Return the share of observations beyond the alarm limit of their camera, which no intact image reaches."""
     alarms = np.array([limits.alarm_px(views.cameras[image.camera_id]) for image in views.images])
     return float((views.errors > alarms[views.rows]).mean()) if len(views.rows) else 0.0
 
 
 def widest_angle_degrees(views: TrackObservations) -> float | None:
-    """Return the median over sampled points of the widest angle to their first ray; None where too few are sampled.
+    """Return the median, over sampled points, of the widest angle to their first ray; None where too few are sampled.
 
     The widest angle from one ray is at least half of the widest between any two, which is enough to tell 0.1 from 3.
     """
@@ -378,13 +378,18 @@ Poses = tuple[Floats, Floats]
 
 
 def conventions(views: TrackObservations) -> Iterator[CauseCandidate]:
-    """Yield poses as other programs would have written them, the plainest first."""
+    """Yield poses read in the conventions of other programs, the one with the fewest changes first."""
     for kind, what, remedy, (rotations, translations) in other_poses_of(views.images, views.translations):
         yield CauseCandidate(kind, what, remedy, replace(views, rotations=rotations, translations=translations).errors)
 
 
 def other_poses_of(images: Sequence[Image], before: Floats) -> Iterator[tuple[str, str, str, Poses]]:
-    """Yield kind, words and remedy of poses in another convention, and the poses then, given the translations now."""
+    """Yield kind, words, remedy and poses for each other convention that `images` may have been written in.
+
+    Args:
+        images: images with their quaternions.
+        before: translations as the model has them, [I, 3].
+    """
     quats = np.array([image.quat for image in images])
     choices = list(product(_INVERSIONS, _ORDERS, _AXES))
     for inversion, order, axes in sorted(choices, key=lambda names: sum(map(bool, names))):
@@ -407,7 +412,7 @@ def _times(turn: Floats, move: Floats) -> Floats:
 
 
 def resected(views: TrackObservations) -> Iterator[CauseCandidate]:
-    """Yield poses that pycolmap finds for each image from its keypoints and points."""
+    """Yield the poses that pycolmap finds for each image from its keypoints and points."""
     rotations, translations = views.rotations.copy(), views.translations.copy()
     turned, moved = [], []
     for row in np.unique(views.rows):
@@ -445,14 +450,14 @@ def _resect(views: TrackObservations, row: int) -> tuple[Floats, Floats] | None:
 
 
 def _difference(old: tuple[Floats, Floats], new: tuple[Floats, Floats]) -> tuple[float, float]:
-    """Return by how many degrees two poses are turned, and how far apart their cameras stand."""
+    """Return the angle between two poses in degrees, and the distance of their camera centres."""
     cosine = (np.trace(old[0] @ new[0].T) - 1) / 2
     centers = [-turn.T @ move for turn, move in (old, new)]
     return float(np.degrees(np.arccos(np.clip(cosine, -1, 1)))), float(np.linalg.norm(centers[0] - centers[1]))
 
 
 def other_cameras(views: TrackObservations, camera_id: int, others: Collection[int]) -> Iterator[CauseCandidate]:
-    """Yield other cameras of the model in place of this one."""
+    """Yield the model's `others` in place of the camera `camera_id`, as if the two were exchanged."""
     own = views.cameras[camera_id]
     for number, camera in sorted(views.cameras.items()):
         if number not in others or (camera.model, camera.params) == (own.model, own.params):
@@ -463,7 +468,7 @@ def other_cameras(views: TrackObservations, camera_id: int, others: Collection[i
 
 
 def other_poses(views: TrackObservations) -> Iterator[CauseCandidate]:
-    """Yield for some images the pose of whichever other image fits their keypoints best."""
+    """Yield, for up to `_SEARCHED_IMAGES` images, the pose of the image that fits their keypoints best."""
     rows = np.unique(views.rows)[:_SEARCHED_IMAGES]
     rotations, translations, partners = views.rotations.copy(), views.translations.copy(), {}
     for row in rows:
@@ -479,7 +484,7 @@ def other_poses(views: TrackObservations) -> Iterator[CauseCandidate]:
 
 
 def _fitting_pose(views: TrackObservations, row: int) -> int:
-    """Return the image whose pose fits the keypoints of an image best, by the median over some of them."""
+    """Return the row of the image whose pose fits the keypoints of `row` best, by the median error of a sample."""
     own = np.flatnonzero(views.rows == row)
     own = own[:: max(1, len(own) // limits.LEAST_OBSERVATIONS)]
     local = np.einsum("iab,ob->ioa", views.rotations, views.xyz[own]) + views.translations[:, None]  # [I, n, 3]
@@ -489,7 +494,7 @@ def _fitting_pose(views: TrackObservations, row: int) -> int:
 
 
 def shifted_points(views: TrackObservations) -> Iterator[CauseCandidate]:
-    """Yield points whose numbers are off by one."""
+    """Yield points whose numbers are off by one, in either direction."""
     for shift in (1, -1):
         places = np.clip(views.places + shift, 0, len(views.points) - 1)
         what = f"the keypoints fit the points whose numbers are {'one higher' if shift > 0 else 'one lower'}"

@@ -1,7 +1,7 @@
-"""The survey of a model: sampled observations of every image, and how far keypoints miss their points.
+"""The survey of a model: sampled observations of every image, and how far keypoints miss the projected points.
 
-Views are poses, cameras and points together with the keypoints that they should meet; of each camera it is known how
-far keypoints reach over its image.
+Observations hold poses, cameras and points with the keypoints that they should project to. The survey also holds how
+far the keypoints of each image reach over it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from splatbatch.scene.reprojection import project
 
 @dataclass(frozen=True, eq=False)
 class TrackObservations:
-    """Images with poses, and observations of points in them. A hypothesis is a copy with something exchanged."""
+    """Poses of images with sampled observations of points in them. A hypothesis is a copy with one part exchanged."""
 
     images: tuple[Image, ...]
     cameras: Mapping[int, Camera]
@@ -48,12 +48,12 @@ class TrackObservations:
 
     @cached_property
     def camera_ids(self) -> Ints:
-        """The camera of each image, [I]."""
+        """Camera id of each image, [I]."""
         return np.array([image.camera_id for image in self.images], dtype=np.int64)
 
     @cached_property
     def in_camera(self) -> Floats:
-        """The observed points in camera coordinates, [O, 3]."""
+        """Observed points in camera coordinates, [O, 3]."""
         with np.errstate(all="ignore"):
             turned: Floats = np.einsum("oij,oj->oi", self.rotations[self.rows], self.xyz)
             return turned + self.translations[self.rows]
@@ -64,7 +64,7 @@ class TrackObservations:
         return self.errors_with(self.cameras)
 
     def errors_with(self, cameras: Mapping[int, Camera]) -> Floats:
-        """Return the errors under other cameras of the same ids, [O]."""
+        """Return the errors [O] with other cameras under the same ids; infinite behind the camera."""
         errors = np.full(len(self.rows), np.inf)
         of_camera = self.camera_ids[self.rows]
         for number in np.unique(of_camera):
@@ -76,16 +76,16 @@ class TrackObservations:
 
     @cached_property
     def medians(self) -> Floats:
-        """Median error of each image, [I]; NaN where it has too few observations."""
+        """Median error of each image in pixels, [I]; NaN where it has too few observations."""
         return medians(self.errors, self.rows, len(self.images))
 
     @cached_property
     def trusted(self) -> Floats:
-        """Up to which median error each image is beyond suspicion, [I]."""
+        """Median error in pixels up to which each image counts as intact, [I]."""
         return np.array([limits.trusted_px(self.cameras[image.camera_id]) for image in self.images])
 
     def only(self, rows: Sequence[int] | Ints) -> TrackObservations:
-        """Return the views with the observations of these images alone, thinned to what a search needs."""
+        """Return the observations of the given images alone, thinned to what a search for causes needs."""
         chosen = np.flatnonzero(np.isin(self.rows, rows))
         step = -(-len(chosen) // limits.SEARCHED) or 1
         if len(chosen) and len(chosen) // step < 2 * limits.LEAST_OBSERVATIONS * len(rows):
@@ -99,13 +99,13 @@ class TrackObservations:
         return self.observed(chosen)
 
     def observed(self, chosen: Ints | Mask) -> TrackObservations:
-        """Return the views with some of the observations."""
+        """Return a copy with the chosen observations alone."""
         return replace(
             self, rows=self.rows[chosen], xyz=self.xyz[chosen], xy=self.xy[chosen], places=self.places[chosen]
         )
 
     def obs(self) -> Ints:
-        """Return the images that have enough observations to be judged."""
+        """Return the rows of the images that have enough observations to be judged."""
         return np.flatnonzero(np.bincount(self.rows, minlength=len(self.images)) >= limits.LEAST_OBSERVATIONS)
 
 
@@ -122,37 +122,46 @@ def medians(errors: Floats, rows: Ints, count: int) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class CauseCandidate:
-    """What would explain the errors of some views."""
+    """One possible cause of the errors, with the errors that would remain if it were repaired."""
 
     kind: str
     """A key of `KINDS` in audit/findings."""
     what: str
     remedy: str
     errors: Floats
-    """[O], of the same observations, were it mended."""
+    """Errors of the same observations if the cause were repaired, in pixels, [O]."""
 
 
 @dataclass(frozen=True)
 class BestCause:
-    """The best candidate, and the median error before and after in pixels."""
+    """The chosen candidate, with the median error before and after in pixels."""
 
     kind: str
     what: str
     remedy: str
     before_px: float
     after_px: float
-    """The error that would remain; NaN where nothing explains it."""
+    """Median error that would remain; NaN where no candidate explains the errors."""
 
 
 def best(views: TrackObservations, candidates: Iterable[CauseCandidate]) -> BestCause | None:
-    """Return the simplest candidate that explains the views about as well as any; they come in order of simplicity."""
+    """Return the simplest candidate that explains the errors about as well as the best one; None: none explains them.
+
+    Candidates must come in order of simplicity.
+    """
     found = [(each, float(np.median(each.errors))) for each in candidates if explains(views, each)]
     limit = limits.AS_GOOD * min((after for _, after in found), default=0.0) + 0.02
     return next((_chosen(views, each) for each, after in found if after <= limit), None)
 
 
 def best_of_small(views: TrackObservations, camera: Camera, candidates: Iterable[CauseCandidate]) -> BestCause | None:
-    """Return the simplest candidate that explains a small but systematic part of the error about as well as any."""
+    """Return the simplest candidate that explains a small systematic error about as well as the best; None: no error.
+
+    Args:
+        views: observations of one camera.
+        camera: the camera, whose size sets the limits.
+        candidates: candidates in order of simplicity.
+    """
     before, least_gain = square_error(views.errors), limits.systematic_px(camera) ** 2
     if before < least_gain:
         return None
@@ -173,7 +182,7 @@ def _chosen(views: TrackObservations, candidate: CauseCandidate) -> BestCause:
 
 
 def explains(views: TrackObservations, candidate: CauseCandidate) -> bool:
-    """Return whether nearly all images would be as they should be."""
+    """Return whether at least `limits.MOST` of the judged images become intact, with a clearly smaller error."""
     after = medians(candidate.errors, views.rows, len(views.images))
     judged = np.isfinite(after) | np.isinf(after)
     before, total = views.medians, int(judged.sum())
@@ -183,47 +192,50 @@ def explains(views: TrackObservations, candidate: CauseCandidate) -> bool:
 
 
 def square_error(errors: Floats) -> float:
-    """Return the mean square of the errors but for the worst twentieth, which may be wrong matches."""
+    """Return the mean square of the errors without the worst twentieth, which may be wrong matches."""
     kept = np.sort(errors)[: max(1, int(0.95 * len(errors)))]
     return float(np.mean(kept**2))
 
 
 def typical(views: TrackObservations) -> float:
-    """Return the median error in pixels of what lies before its camera; infinite if nothing does."""
+    """Return the median error in pixels of the observations in front of their camera; infinite if there are none."""
     errors = views.errors[np.isfinite(views.errors)]
     return float(np.median(errors)) if len(errors) else float("inf")
 
 
 @dataclass(frozen=True)
 class KeypointReach:
-    """How far the keypoints of some images reach, in pixels, and how many lie beyond the edges of their camera."""
+    """Extent of the keypoints of some images in pixels, and the shares beyond the edges of their camera."""
 
     num_keypoints: int
     low: tuple[float, float]
     high: tuple[float, float]
-    """Of all but a thousandth of the keypoints."""
+    """Bounds of the keypoints, from the 0.001 to the 0.999 quantile of each axis."""
     beyond_far: float
-    """Share beyond the right or the lower edge."""
+    """Share of the keypoints beyond the right or the lower edge."""
     beyond_near: float
-    """Share beyond the left or the upper edge."""
+    """Share of the keypoints beyond the left or the upper edge."""
 
 
 @dataclass(frozen=True, eq=False)
 class GeometrySurvey:
-    """What the geometry is judged by; small enough to be kept until the photographs are known."""
+    """Sampled geometry of a model, from which causes and misfits are found.
+
+    Without its points it is small enough to keep until the photographs are read.
+    """
 
     views: TrackObservations
     reach: dict[int, Floats]
     """Sampled keypoints of each image by its id, [m, 2]."""
 
     def without_points(self) -> GeometrySurvey:
-        """Return the survey with its reach alone: many patches are kept at a time."""
+        """Return the survey without points and observations, which saves memory while many patches are kept."""
         none = np.zeros(0, np.int64)
         views = self.views.observed(none)
         return replace(self, views=replace(views, points=np.zeros((0, 3))))
 
     def reach_of(self, camera: Camera, image_ids: Sequence[int]) -> KeypointReach:
-        """Return how far the keypoints of some images reach over the image of a camera."""
+        """Return the extent of the keypoints of the given images relative to the size of a camera."""
         seen = np.concatenate([np.zeros((0, 2)), *(self.reach[i] for i in image_ids if i in self.reach)])
         seen = seen[(np.abs(seen) < limits.LONGEST_PX).all(axis=1)]
         if not len(seen):
@@ -267,7 +279,7 @@ def survey(model: Reconstruction, most_images: int | None = None) -> GeometrySur
 
 
 def by_camera(images: Sequence[Image]) -> dict[int, list[Image]]:
-    """Return the images of each camera, by its id."""
+    """Return the images of each camera, by camera id in ascending order."""
     groups: dict[int, list[Image]] = defaultdict(list)
     for image in images:
         groups[image.camera_id].append(image)
@@ -276,21 +288,21 @@ def by_camera(images: Sequence[Image]) -> dict[int, list[Image]]:
 
 @dataclass(frozen=True)
 class Misfit:
-    """K and keypoints belong to a photograph of another size than the camera's."""
+    """A K that belongs to photographs of another size than the camera's width and height."""
 
     kind: Literal["k_left_behind", "size_alone"]
     what: str
     meant: Size | None
-    """The size that K belongs to, where it is known to the pixel."""
+    """Size that K belongs to, where it is known to the pixel; else None."""
 
 
 def find_misfit(camera: Camera, photo: Size, reach: KeypointReach) -> Misfit | None:
-    """Return why a camera's K does not belong to its width and height; None if it does.
+    """Return why a camera's K does not belong to its width and height; None if it does, or too few keypoints tell.
 
     Args:
-        camera: whose K and keypoints agree.
-        photo: the size of its photographs.
-        reach: how far its keypoints reach over width and height.
+        camera: a camera whose K agrees with its keypoints.
+        photo: the size of its photographs on disk.
+        reach: extent of its keypoints.
     """
     if not camera.has_center or reach.num_keypoints < limits.REACH_KEYPOINTS:
         return None
@@ -316,7 +328,7 @@ def find_misfit(camera: Camera, photo: Size, reach: KeypointReach) -> Misfit | N
 
 
 def belongs(camera: Camera, size: Size, reach: KeypointReach) -> bool:
-    """Return whether K has its principal point in the middle of a size, and the keypoints reach over it alone."""
+    """Return whether a size fits a camera: principal point near its middle, and keypoints within it."""
     near = all(abs(c / s - 0.5) < limits.CENTRED for c, s in zip((camera.cx, camera.cy), size, strict=True))
     within = all(reach.high[axis] <= 1.02 * size[axis] for axis in (0, 1))
     return near and within

@@ -1,7 +1,7 @@
-"""By what photographs show their points elsewhere than a model says: a zoom, a stretch, an offset, a turn, a lens.
+"""Displacement fields: how photographs show their points elsewhere than the model says (zoom, offset, turn, lens).
 
-Shifts of squares between two pictures are the differences of the two fields; a field is linear in its numbers, so that
-they follow by least squares. What no pair can tell (an offset common to cameras that look alike) stays 0.
+Patches of a pair are shifted by the difference of the two photographs' fields. A field is linear in its numbers, so
+that they follow by least squares. What no pair can tell (an offset common to cameras that look alike) stays 0.
 """
 
 from __future__ import annotations
@@ -21,35 +21,35 @@ _COMMON = np.array([0.1, 0.05, 0.002, 0.002, 0.002, 0.3])  # where cameras look 
 _NOISE = 0.3  # steps: of a shift
 _ROUNDS = 6
 LEAST_SQUARES = 12
-"""Found again, for a field to be believed."""
+"""Fewest patches that were found again from which a field is computed."""
 
 
 @dataclass(frozen=True)
 class DisplacementField:
-    """Where a photograph shows things, as seen from where a model puts them; from its middle, by the focal length."""
+    """Displacement of a photograph against its model, about its middle; lengths in focal lengths."""
 
     zoom: float = 0.0
-    """How much farther out: 0.01 for 1 %."""
+    """Enlargement about the middle: 0.01 for 1 %."""
     stretch: float = 0.0
-    """How much farther out in x than that, and less so in y."""
+    """Further enlargement in x, and equal reduction in y."""
     right: float = 0.0
     down: float = 0.0
-    """Offsets, in focal lengths."""
+    """Offset to the right and downwards, in focal lengths."""
     turn: float = 0.0
-    """Clockwise, in radians."""
+    """Turn clockwise, in radians."""
     lens: float = 0.0
-    """A radial lens: k1."""
+    """Radial distortion, k1."""
 
     @property
     def numbers(self) -> Floats:
-        """All six, in this order."""
+        """All six numbers, in the order of the fields, [6]."""
         return np.array([self.zoom, self.stretch, self.right, self.down, self.turn, self.lens])
 
     def __add__(self, other: DisplacementField) -> DisplacementField:
         return DisplacementField(*(float(value) for value in self.numbers + other.numbers))
 
     def place(self, view: MatchView) -> Places:
-        """Return where places in shares of the sides lie in the photograph, after those of the view."""
+        """Return the map of places (shares of the sides) into the displaced photograph, after the view's own map."""
         height, width = view.picture.shape
         focal, size, before = view.focal, np.array([width, height]), view.place
 
@@ -61,17 +61,17 @@ class DisplacementField:
         return placed
 
     def parts(self, view: MatchView) -> dict[str, float]:
-        """Return how far each number moves places of the photograph, root mean square, as shares of the side."""
+        """Return how far each number displaces the photograph, root mean square, as shares of the longer side."""
         moved = np.sqrt(((_terms_over(view) * self.numbers) ** 2).sum(axis=1).mean(axis=0))
         return dict(zip(("zoom", "stretch", "right", "down", "turn", "lens"), map(float, moved), strict=True))
 
     def size(self, view: MatchView) -> float:
-        """Return how far it moves places of the photograph, root mean square, as a share of the longer side."""
+        """Return how far the field displaces the photograph, root mean square, as a share of the longer side."""
         return float(np.sqrt(((_terms_over(view) @ self.numbers) ** 2).sum(axis=1).mean()))
 
 
 def _terms_over(view: MatchView) -> Floats:
-    """Return by how much each number moves places all over a photograph, as shares of its longer side, [81, 2, 6]."""
+    """Return the displacement per unit of each number over a photograph, as shares of its longer side, [81, 2, 6]."""
     steps = (np.arange(9) + 0.5) / 9
     places = np.stack(np.meshgrid(steps, steps), axis=-1).reshape(-1, 2)
     shape = view.picture.shape
@@ -79,7 +79,7 @@ def _terms_over(view: MatchView) -> Floats:
 
 
 def _terms(away: Floats) -> Floats:
-    """Return by how much each number moves what lies at `away` [N, 2], [N, 2, 6]."""
+    """Return the displacement per unit of each number at `away` [N, 2], in focal lengths from the middle: [N, 2, 6]."""
     x, y = away.T
     zero, one, square = np.zeros(len(away)), np.ones(len(away)), x**2 + y**2
     return np.stack([np.stack([x, x, one, zero, -y, x * square], 1), np.stack([y, -y, zero, one, x, y * square], 1)], 1)
@@ -87,7 +87,7 @@ def _terms(away: Floats) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class DisplacementEquations:
-    """What the shifts of a pair say about the fields of its two pictures: steps = other @ its - one @ its."""
+    """Linear equations for the fields of a pair's two pictures: steps = other @ its numbers - one @ its numbers."""
 
     one: Floats  # [m, 2, 6]
     other: Floats  # [m, 2, 6]
@@ -95,7 +95,7 @@ class DisplacementEquations:
 
 
 def equations(pair: ImagePair, one: MatchView, other: MatchView) -> DisplacementEquations:
-    """Return what the shifts of a pair say; nothing of squares that were not found again."""
+    """Return the equations from the shifts of a pair; patches that were not found again are left out."""
     found = shifts(pair, one, other)
     slopes = [found.squares.slopes(view) for view in (one, other)]
     pixels = [view.pixels(pair.xyz) for view in (one, other)]
@@ -110,11 +110,13 @@ def equations(pair: ImagePair, one: MatchView, other: MatchView) -> Displacement
 
 
 def solved(parts: Sequence[tuple[Floats, Floats]], *, is_common: bool = False) -> DisplacementField | None:
-    """Return the field by least squares; None where too few squares say. What misses by more than most counts less.
+    """Return the field by robust least squares; None where fewer than `LEAST_SQUARES` patches were found again.
+
+    Equations that miss by more than most count less.
 
     Args:
-        parts: terms [m, 2, 6] and the steps [m, 2] that these come to, of some pairs.
-        is_common: both pictures of each pair have it.
+        parts: for each pair, terms [m, 2, 6] and the steps [m, 2] that they must sum to.
+        is_common: whether both pictures of each pair have the field.
     """
     if sum(len(steps) for _, steps in parts) < LEAST_SQUARES:
         return None

@@ -1,4 +1,4 @@
-"""Photographs compared under a reading: as they are, turned, of another folder, with another camera, displaced."""
+"""Photographs compared under hypotheses: as stored, turned, from another folder, with another camera, displaced."""
 
 from __future__ import annotations
 
@@ -24,23 +24,25 @@ from splatbatch.scene.photos.pixels import Greys, decode_grey
 from splatbatch.scene.photos.sizes import Size
 
 UNLIKE, ALIKE = 0.3, 0.5
-"""Mean correlation of the squares of a pair: below the first one of the two shows something else, from the second on
-both show the same. Intact: 0.76 to 0.98; other photographs, turned or mirrored ones: -0.1 to 0.2."""
+"""Mean correlation below which two photographs show different things, and from which on the same.
+
+Intact: 0.76 to 0.98; other photographs, turned or mirrored ones: -0.1 to 0.2.
+"""
 LEAST_SIDE = 600
-"""Pictures are made smaller by a whole number as long as no side becomes shorter, in pixels."""
+"""Pictures are reduced by the largest whole number that leaves no side shorter than this, in pixels."""
 _KEPT = 256  # pictures in memory
 _LEAST_PICTURE = 48  # px: smaller ones show no squares
 
 
 class GreyPhotographs:
-    """Photographs in grey, smaller where that is quicker; decoded when asked for, the latest are kept."""
+    """Cache of photographs decoded to grey and reduced in size; the `_KEPT` used last stay in memory."""
 
     def __init__(self, least_side: int = LEAST_SIDE) -> None:
         self._least_side = least_side
         self._kept: OrderedDict[str, Greys | None] = OrderedDict()
 
     def of(self, path: str) -> Greys | None:
-        """Return a picture; None where it cannot be decoded."""
+        """Return a picture, decoding it if it is not cached; None where it cannot be decoded."""
         if path not in self._kept:
             self._kept[path] = decode_grey(path, self._least_side)
             if len(self._kept) > _KEPT:
@@ -49,7 +51,7 @@ class GreyPhotographs:
         return self._kept[path]
 
     def read(self, paths: Iterable[str]) -> None:
-        """Decode some at once, by all cores."""
+        """Decode the pictures that are not cached yet, up to `_KEPT`, on all cores."""
         new = [path for path in dict.fromkeys(paths) if path not in self._kept][:_KEPT]
         with ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="decoding") as pool:
             self._kept.update(zip(new, pool.map(lambda path: decode_grey(path, self._least_side), new), strict=True))
@@ -57,17 +59,17 @@ class GreyPhotographs:
 
 @dataclass(frozen=True, eq=False)
 class Relabeling:
-    """How photographs may be meant: a hypothesis."""
+    """A hypothesis of how photographs belong to their images: turned, other files, another camera, or displaced."""
 
     words: str
-    """What they are, in words."""
+    """Description of the photographs under the hypothesis, for findings."""
     remedy: str = ""
     place: Callable[[Size, Size], Places] | None = None
-    """From places in the camera's image to those in the photograph, by the sizes of both."""
+    """Makes, from the sizes of camera and photograph, the map of places in the camera's image to the photograph."""
     camera: Callable[[Camera], Camera | None] | None = None
-    """Another camera in place of an image's."""
+    """Makes the camera to use instead of an image's own; its None: the hypothesis does not apply to that camera."""
     path: Mapping[int, str | None] | None = None
-    """Other files in place of the images' own, by row."""
+    """Files to use instead of the images' own, by row; None in it: there is no file."""
     displacement: DisplacementField | None = None
 
 
@@ -76,35 +78,35 @@ AS_IS = Relabeling("as they are")
 
 @dataclass(frozen=True, eq=False)
 class MatchContext:
-    """Images of a model, the files of their photographs, and which pairs of them are compared."""
+    """Images of a model with the files of their photographs, and the pairs of them that are compared."""
 
     images: Sequence[Image]
     cameras: Mapping[int, Camera]
     paths: Mapping[int, str]
-    """By row; images without a photograph that can be used have none."""
+    """Path of the photograph by row; images without a usable photograph are left out."""
     sizes: Mapping[int, Size]
-    """Of these photographs."""
+    """Size of each of these photographs, by row."""
     pairs: Sequence[ImagePair]
     pictures: GreyPhotographs
     said: dict[tuple[int, int], DisplacementEquations | None] = field(default_factory=dict)
-    """What the shifts of pairs say of photographs as they are."""
+    """Cache of the displacement equations of pairs as stored, by rows; None: a pair has none."""
 
     @property
     def rows(self) -> list[int]:
-        """The images that are compared, in order."""
+        """Rows of the images that are compared, in ascending order."""
         return sorted({row for pair in self.pairs for row in (pair.one, pair.other)})
 
     def without(self, rows: Collection[int]) -> MatchContext:
-        """Return the pairs that have none of some images."""
+        """Return a copy without the pairs that contain any of the given images."""
         return replace(self, pairs=[pair for pair in self.pairs if pair.one not in rows and pair.other not in rows])
 
     def of(self, rows: Collection[int]) -> MatchContext:
-        """Return the pairs of two of some images; where there are none, those that have one of them."""
+        """Return a copy with the pairs within the given images; without such pairs, those that contain any of them."""
         both = [pair for pair in self.pairs if pair.one in rows and pair.other in rows]
         return replace(self, pairs=both or [pair for pair in self.pairs if pair.one in rows or pair.other in rows])
 
     def view(self, row: int, reading: Relabeling = AS_IS) -> MatchView | None:
-        """Return the picture of an image with its camera under a reading; None where there is none."""
+        """Return the picture of an image with its camera under a hypothesis; None where it cannot be used."""
         image, path = self.images[row], (self.paths if reading.path is None else reading.path).get(row)
         camera = self.cameras[image.camera_id]
         meant = reading.camera(camera) if reading.camera else camera
@@ -116,7 +118,7 @@ class MatchContext:
         return replace(view, place=reading.displacement.place(view)) if reading.displacement else view
 
     def value(self, pair: ImagePair, one: Relabeling, other: Relabeling) -> float:
-        """Return how alike two photographs are; NaN where too little of them can be compared."""
+        """Return the mean correlation of a pair under a hypothesis for each; NaN: too few patches can be compared."""
         a, b = self.view(pair.one, one), self.view(pair.other, other)
         if a is None or b is None:
             return float("nan")
@@ -125,11 +127,11 @@ class MatchContext:
         return float(found.mean()) if len(found) >= LEAST_POINTS else float("nan")
 
     def values(self, readings: Mapping[int, Relabeling] = {}, only: Collection[int] | None = None) -> dict[int, float]:
-        """Return for each image its likeness to the photograph that it is most like; NaN where that is not known.
+        """Return for each image the highest correlation among its pairs; NaN where it is unknown.
 
         Args:
-            readings: of images that are read in another way, by row.
-            only: the images that are asked for.
+            readings: hypotheses by row; other photographs count as stored.
+            only: rows to return; None: all that are compared.
         """
         found: dict[int, float] = {row: float("nan") for row in (self.rows if only is None else only)}
         for pair in self.pairs:
@@ -141,7 +143,7 @@ class MatchContext:
         return found
 
     def mean(self, readings: Mapping[int, Relabeling] = {}) -> float:
-        """Return the likeness of all pairs; NaN where nothing can be compared."""
+        """Return the mean correlation of all pairs; NaN where none can be compared."""
         found = [self.value(pair, *(readings.get(r, AS_IS) for r in (pair.one, pair.other))) for pair in self.pairs]
         known = [value for value in found if np.isfinite(value)]
         return float(np.mean(known)) if known else float("nan")
@@ -149,12 +151,12 @@ class MatchContext:
     def displacement(
         self, rows: Collection[int], base: Relabeling = AS_IS, levels: Sequence[int] = (1,)
     ) -> DisplacementField | None:
-        """Return the field that the photographs of some images have in common, the others having none.
+        """Return the displacement common to the photographs of the given images; None: it cannot be computed.
 
         Args:
-            rows: the images; pairs of two of them count alone, if there are any.
-            base: how these are read.
-            levels: how much smaller pictures are made, from coarse to fine: zooms of many percent are found so.
+            rows: the images; pairs within them alone are used, if there are any.
+            base: hypothesis under which these are read.
+            levels: factors by which pictures are reduced, coarse to fine; coarse ones find zooms of many percent.
         """
         pairs = self.of(rows).pairs
         found: DisplacementField | None = None
@@ -177,7 +179,7 @@ class MatchContext:
         return solved(both, is_common=len(rows) > 1)
 
     def _said(self, pair: ImagePair, read_as: Sequence[Relabeling], times: int) -> DisplacementEquations | None:
-        """Return what the shifts of a pair say, in pictures that are made smaller."""
+        """Return the displacement equations of a pair in pictures reduced by `times`; None: a picture is unusable."""
         is_plain = times == 1 and all(reading is AS_IS for reading in read_as)
         if is_plain and (pair.one, pair.other) in self.said:
             return self.said[pair.one, pair.other]

@@ -1,7 +1,8 @@
-"""Small squares in space about points, as two photographs show them: how alike, and how far aside.
+"""Compares two photographs by small squares in space about points: their correlation, and how far they are shifted.
 
-A square faces both cameras and has pose, lens and scale of each in it. Normalised correlation is blind to exposure and
-channel; photographs that do not belong to their poses come to 0. A square that is found a little aside says how far.
+A square faces both cameras, so that pose, lens and scale of each are part of it. Normalised correlation does not depend
+on exposure and channel. Photographs that do not belong to their poses correlate by about 0. A square found a little
+aside measures the displacement.
 """
 
 from __future__ import annotations
@@ -19,31 +20,31 @@ from splatbatch.scene.photos.pixels import Greys
 from splatbatch.scene.reprojection import project
 
 HALF = 5
-"""Of the side of a square, in pixels of the coarser picture."""
+"""Half of the side of a square, in pixels of the coarser picture."""
 REACH = 6
-"""How far aside a square is looked for, in the same."""
+"""Distance within which a shifted square is looked for, in pixels of the coarser picture."""
 _LEAST_STD = 0.5  # of 255: a square of less contrast shows nothing
 Places = Callable[[Floats], Floats]
 
 
 @dataclass(frozen=True, eq=False)
 class MatchView:
-    """A picture as a camera is said to have taken it."""
+    """A picture with the camera and pose that the model, or a hypothesis, gives it."""
 
     picture: Greys  # [H, W]
     camera: Camera
     rotation: Floats  # [3, 3], world to camera
     translation: Floats  # [3]
     place: Places | None = None
-    """From places in the camera's image to those in the photograph, if they are others; in shares of the sides."""
+    """Map of places in the camera's image to the photograph, in shares of the sides; None: they are the same."""
 
     def pixels(self, xyz: Floats) -> Floats:
-        """Return where the picture shows points [N, 3], [N, 2]; NaN behind the camera."""
+        """Return the pixels [N, 2] at which the picture shows world points [N, 3]; NaN behind the camera."""
         with np.errstate(all="ignore"):
             return self.shown(xyz @ self.rotation.T + self.translation)
 
     def shown(self, local: Floats) -> Floats:
-        """Return where the picture shows points [N, 3] in camera coordinates, [N, 2]; NaN behind the camera."""
+        """Return the pixels [N, 2] of points [N, 3] in camera coordinates; NaN behind the camera."""
         with np.errstate(all="ignore"):
             shares = project(self.camera, local) / self.camera.size
             shares[~(local[:, 2] > 0)] = np.nan
@@ -58,20 +59,20 @@ class MatchView:
 
     @cached_property
     def center(self) -> Floats:
-        """Where the camera stands, [3]."""
+        """Camera centre in world coordinates, [3]."""
         return -self.rotation.T @ self.translation
 
 
 @dataclass(frozen=True, eq=False)
 class NccPatches:
-    """Squares in space about points."""
+    """Squares in space about points, given by their middle and two steps."""
 
     xyz: Floats  # [n, 3]
     right: Floats  # [n, 3], one step
     down: Floats  # [n, 3]
 
     def seen(self, view: MatchView, half: int) -> Floats:
-        """Return the greys of the squares, [n, 2 half + 1, 2 half + 1]; NaN outside the picture."""
+        """Return the greys of the squares in a picture, [n, 2 half + 1, 2 half + 1]; NaN outside the picture."""
         steps = np.arange(-half, half + 1)
         with np.errstate(all="ignore"):
             middle = self.xyz @ view.rotation.T + view.translation
@@ -88,7 +89,7 @@ class NccPatches:
 
 
 def ncc_patches(pair: ImagePair, one: MatchView, other: MatchView) -> NccPatches:
-    """Return squares about the points of a pair that face both cameras, with steps of a pixel of the coarser one."""
+    """Return squares about the points of a pair that face both cameras; a step is a pixel of the coarser picture."""
     with np.errstate(all="ignore"):
         toward = [view.center - pair.xyz for view in (one, other)]
         far = [np.linalg.norm(each, axis=1, keepdims=True) for each in toward]
@@ -101,7 +102,7 @@ def ncc_patches(pair: ImagePair, one: MatchView, other: MatchView) -> NccPatches
 
 
 def _sampled(picture: Greys, pixels: Floats) -> Floats:
-    """Return greys [N] between the pixels of a picture, linearly; NaN outside."""
+    """Return the greys [N] at fractional pixels of a picture, interpolated linearly; NaN outside."""
     height, width = picture.shape
     x, y = pixels[:, 0] - 0.5, pixels[:, 1] - 0.5
     with np.errstate(invalid="ignore"):
@@ -115,7 +116,7 @@ def _sampled(picture: Greys, pixels: Floats) -> Floats:
 
 
 def correlated(one: Floats, other: Floats) -> Floats:
-    """Return the correlation of each square [n, s, s] with another's, [n]; NaN where either shows nothing."""
+    """Return the correlation of each square [n, s, s] with its counterpart, [n]; NaN where either has no contrast."""
     a, b = one.reshape(len(one), -1), other.reshape(len(other), -1)
     a, b = a - a.mean(axis=1, keepdims=True), b - b.mean(axis=1, keepdims=True)
     spreads = [np.sqrt((each**2).mean(axis=1)) for each in (a, b)]
@@ -125,14 +126,14 @@ def correlated(one: Floats, other: Floats) -> Floats:
 
 
 def image_match(pair: ImagePair, one: MatchView, other: MatchView) -> Floats:
-    """Return how alike the squares of a pair are where the model puts them, [n]: 1 alike, 0 unrelated, NaN unknown."""
+    """Return the correlation of a pair's squares where the model puts them, [n]: 1 alike, 0 unrelated, NaN unknown."""
     found = ncc_patches(pair, one, other)
     return correlated(found.seen(one, HALF), found.seen(other, HALF))
 
 
 @dataclass(frozen=True, eq=False)
 class PatchShifts:
-    """Where the squares of one picture are found in another."""
+    """Offsets at which the squares of one picture are found in the other."""
 
     squares: NccPatches
     peak: Floats  # [n], their correlation there; NaN where they are found nowhere
@@ -140,7 +141,7 @@ class PatchShifts:
 
 
 def shifts(pair: ImagePair, one: MatchView, other: MatchView) -> PatchShifts:
-    """Return where the squares of a pair in one picture are found in the other, to a part of a step."""
+    """Return the offsets at which the squares of one picture are found in the other, to a fraction of a step."""
     found = ncc_patches(pair, one, other)
     small, large = found.seen(one, HALF), found.seen(other, HALF + REACH)
     small = small - small.mean(axis=(1, 2), keepdims=True)
@@ -160,13 +161,13 @@ def shifts(pair: ImagePair, one: MatchView, other: MatchView) -> PatchShifts:
 
 
 def _means(tables: Floats, side: int) -> Floats:
-    """Return the mean of each window of side x side of tables [n, s, s]: rows first, in a quarter of the sums."""
+    """Return the mean of each window of side x side of tables [n, s, s]. Rows first: a quarter of the sums."""
     rows = sliding_window_view(tables, side, axis=2).mean(axis=3)
     return sliding_window_view(rows, side, axis=1).mean(axis=3)
 
 
 def _summit(table: Floats, n: Ints, i: Ints, j: Ints, along: tuple[int, int]) -> Floats:
-    """Return how far from the middle the summit lies on one axis: of a parabola through three values."""
+    """Return the offset of the peak from the middle on one axis, by a parabola through three values."""
     last = table.shape[1] - 1
     a, b, c = (
         table[n, np.clip(i + side * along[0], 0, last), np.clip(j + side * along[1], 0, last)] for side in (-1, 0, 1)
@@ -177,7 +178,7 @@ def _summit(table: Floats, n: Ints, i: Ints, j: Ints, along: tuple[int, int]) ->
 
 
 def sharpness(pair: ImagePair, one: MatchView, other: MatchView) -> float:
-    """Return how much finer one picture shows its squares than the other: 1 alike, below 1 blurred; NaN if unknown."""
+    """Return the fine detail of one picture relative to the other: below 1 it is blurred; NaN if unknown."""
     found = ncc_patches(pair, one, other)
     fine = []
     for view in (one, other):

@@ -1,4 +1,4 @@
-"""Which images are compared, and at which points: neighbours that share tracks and stand a good way apart."""
+"""Chooses which images are compared, and at which points: neighbours that share tracks and see them displaced."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from splatbatch.scene.colmap.types import Floats, Image, Ints, elements_of, fini
 from splatbatch.scene.reprojection import project
 
 GROUPS = 8
-"""Groups of three neighbours that are looked at unless all photographs are."""
+"""Number of groups of three neighbours that are compared by default; with --deep all photographs are."""
 POINTS = 48
-"""Of a pair, at most."""
+"""Most points of a pair that are compared."""
 LEAST_POINTS = 16
-"""Fewer say nothing about a pair."""
+"""Fewest points from which a pair is compared."""
 _ASKED, _SHORTLIST = 400, 12  # points that partners are counted at; candidates whose displacement is computed
 _FAR = 0.15  # of the side: points displaced by more make a pair no better
 _STILL = 0.05  # what a pair without any displacement is worth
@@ -24,7 +24,7 @@ _STILL = 0.05  # what a pair without any displacement is worth
 
 @dataclass(frozen=True, eq=False)
 class ImagePair:
-    """Two images, by their rows in a model, and points that both see."""
+    """Two images, by their rows in a model, with points that both see."""
 
     one: int
     other: int
@@ -33,15 +33,16 @@ class ImagePair:
 
 
 def pairs_of(model: Reconstruction, groups: int | None, about: Sequence[int] | None = None) -> list[ImagePair]:
-    """Return pairs of neighbours, in groups of three that are evenly taken over all cameras.
+    """Return pairs of neighbours to compare, in groups of three spread over all cameras; empty without tracks.
 
-    Neighbours share many tracks, show them at other places of the photograph, and lie in two directions: photographs
-    that are all turned or exchanged alike go together again where cameras do not move, or move along one line.
+    Neighbours share many tracks, show them at different places of the photograph, and lie in two directions. Without
+    that, photographs that are all turned or exchanged alike would still match where cameras stand still or move along
+    one line.
 
     Args:
-        model: read with its tracks.
-        groups: how many; None for one about every image.
-        about: rows of the images that groups are about; None for all.
+        model: a model that was read with its tracks.
+        groups: number of groups; None: one about every image.
+        about: rows of the images that groups are formed about; None: all.
     """
     tracks = model.points.tracks
     if tracks is None or not len(tracks.image_ids) or groups == 0:
@@ -63,7 +64,7 @@ _TO_GREY = np.array([0.299, 0.587, 0.114])  # ITU-R BT.601, as Pillow's "L"
 
 
 def _spread(images: Sequence[Image], rows: Sequence[int], most: int | None) -> list[int]:
-    """Return rows of images, evenly taken from those of each camera in turn."""
+    """Return rows of images, spread evenly over the cameras; all of them if there are at most `most`."""
     if most is None or len(rows) <= most:
         return list(rows)
     order = sorted(rows, key=lambda row: (images[row].camera_id, row))
@@ -71,7 +72,7 @@ def _spread(images: Sequence[Image], rows: Sequence[int], most: int | None) -> l
 
 
 class _PartnerFinder:
-    """Finds partners of images by the tracks of a model; what an image sees is looked up once."""
+    """Finds partners of images by the tracks of a model; the points that an image sees are looked up once."""
 
     def __init__(self, model: Reconstruction) -> None:
         tracks = model.points.tracks
@@ -84,7 +85,7 @@ class _PartnerFinder:
         self._seen: dict[int, Ints] = {}
 
     def seen(self, row: int) -> Ints:
-        """Return the points that an image sees, sorted."""
+        """Return the points that an image sees, as sorted rows."""
         if row not in self._seen:
             own = self._of_image.get(self._model.images[row].id, np.zeros(0, np.int64))
             points = np.unique(np.searchsorted(self._starts, own, side="right") - 1)
@@ -92,13 +93,13 @@ class _PartnerFinder:
         return self._seen[row]
 
     def shared(self, one: int, other: int) -> Ints:
-        """Return some of the points that two images see."""
+        """Return up to `POINTS` of the points that both images see, evenly taken."""
         both = np.intersect1d(self.seen(one), self.seen(other), assume_unique=True)
         count = min(POINTS, len(both))
         return both[np.arange(count) * len(both) // max(1, count)]
 
     def partners(self, row: int) -> list[int]:
-        """Return up to two images that share most points with one, and see them from elsewhere."""
+        """Return up to two images that share most points with this one and show them displaced."""
         points = self.seen(row)
         points = points[:: len(points) // _ASKED or 1]
         others = self._rows[elements_of(self._starts, points)]
@@ -112,7 +113,7 @@ class _PartnerFinder:
         return found
 
     def _apart(self, one: int, other: int, points: Ints) -> Floats:
-        """Return by how much of the side points are displaced from one image to another, [2]."""
+        """Return the median displacement of points from one image to the other, as shares of the side, [2]."""
         pixels = []
         for row in (one, other):
             image = self._model.images[row]

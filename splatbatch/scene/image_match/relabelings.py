@@ -1,4 +1,4 @@
-"""What photographs may be instead of what a model takes them for, each with its remedy."""
+"""Hypotheses of what photographs are if they do not match their images, each with its remedy."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _TURNS: tuple[tuple[str, str, Places], ...] = (
 
 
 def turned() -> Iterator[Relabeling]:
-    """Yield photographs turned by 180 and by 90 degrees, and mirrored."""
+    """Yield the hypotheses that photographs were turned by 180 or 90 degrees, or mirrored."""
     for words, option, change in _TURNS:
         yield Relabeling(words, _TURN.format(option), place=partial(_whatever_the_sizes, change))
 
@@ -49,7 +49,7 @@ def _whatever_the_sizes(change: Places, _camera: Size, _photo: Size) -> Places:
 
 
 def cropped() -> Relabeling:
-    """Return photographs that were cropped about the centre, or padded: a pixel is as large as it was."""
+    """Return the hypothesis that photographs were cropped about the centre, or padded, at unchanged pixel size."""
 
     def place(camera: Size, photo: Size) -> Places:
         ratio = np.array(camera) / np.array(photo)
@@ -59,7 +59,7 @@ def cropped() -> Relabeling:
 
 
 def of_names(compared: MatchContext) -> Iterator[Relabeling]:
-    """Yield photographs under the names of others: the next, the previous, or those of another folder."""
+    """Yield the hypotheses that names are shifted by one, or exchanged between two folders."""
     by_folder: dict[str, list[int]] = {}
     for row, image in enumerate(compared.images):
         by_folder.setdefault(image.name.rpartition("/")[0], []).append(row)
@@ -89,7 +89,7 @@ def _moved(name: str, one: str, other: str) -> str:
 
 
 def of_image(compared: MatchContext, row: int) -> Relabeling:
-    """Return the photograph of one image, for whichever is asked."""
+    """Return the hypothesis that photographs show what the photograph of image `row` shows."""
     return Relabeling(
         f"that of {shown(compared.images[row].name)}",
         _NAMES,
@@ -98,7 +98,7 @@ def of_image(compared: MatchContext, row: int) -> Relabeling:
 
 
 def of_folders(compared: MatchContext, images: Path) -> Iterator[Relabeling]:
-    """Yield photographs of the same names in other folders beside that of the photographs."""
+    """Yield the hypotheses that the photographs lie under the same names in another folder beside `images`."""
     names = [compared.images[row].name for row in compared.rows]
     try:
         beside = sorted(
@@ -114,7 +114,7 @@ def of_folders(compared: MatchContext, images: Path) -> Iterator[Relabeling]:
 
 
 def undistorted() -> Iterator[Relabeling]:
-    """Yield photographs that were undistorted already: as COLMAP does it, and with K as it was."""
+    """Yield the hypotheses that photographs were undistorted already: with COLMAP's new K, and with K unchanged."""
     words = "undistorted already, and the camera has the distortion still"
     yield Relabeling(words, camera=_straight)
     yield Relabeling(words, camera=_unbent)
@@ -134,7 +134,10 @@ def _unbent(camera: Camera) -> Camera | None:
 
 
 def models_near(sparse: Path, compared: MatchContext) -> Iterator[tuple[Path, MatchContext]]:
-    """Yield other models near one, of the same photographs and with other cameras, ready to be compared."""
+    """Yield other models near `sparse` with the same photographs but other cameras, each ready to be compared.
+
+    Models that cannot be read are skipped.
+    """
     paths = {image.name: compared.paths[row] for row, image in enumerate(compared.images) if row in compared.paths}
     sizes = {image.name: compared.sizes[row] for row, image in enumerate(compared.images) if row in compared.sizes}
     known = {image.name: compared.cameras[image.camera_id] for image in compared.images}
