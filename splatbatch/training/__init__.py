@@ -1,4 +1,4 @@
-"""Our trainer, in a process of its own: the only code that imports torch."""
+"""The built-in trainer of Gaussian splats, which runs in a process of its own; only this package imports torch."""
 
 from splatbatch import bytecode
 

@@ -17,14 +17,14 @@ from splatbatch.training.stop_request import exit_code_of, leave
 
 
 def main(folder: Path) -> int:
-    """Train; return the exit code."""
+    """Train the attempt of a folder; return the exit code of the process."""
     stands_by = os.environ.get(STANDBY_VARIABLE) == "1"
     # what was imported and read stays: a look through all of it would hold up some steps of the training
     return exit_code_of(lambda: train_attempt(AttemptFolder(folder), stands_by=stands_by, when_prepared=gc.freeze))
 
 
 def run() -> NoReturn:
-    """Train the attempt that the command line names, and end."""
+    """Train the attempt that the command line names, and end the process."""
     leave(main(Path(sys.argv[1])))
 
 

@@ -1,8 +1,8 @@
-"""What a patch with a core is bounded by and drawn against: its border, and the backdrop behind it.
+"""Border of a patch with a core, and the backdrop that is rendered behind its own Gaussians.
 
-The backdrop is the splat of the whole scene, read without what the patch itself explains. A patch without a core has
-neither, and trains as if this module were not there. What is too large near the border becomes small parts, so that
-neither side shines into the other (measured: docs/benchmarks.md, "The border of a cut scene").
+The backdrop is the splat of the whole scene outside the reach of the patch. A patch without a core has neither.
+Gaussians that are too large near the border are split into small parts, so that none shines across it (measured:
+docs/benchmarks.md, "The border of a cut scene").
 """
 
 from __future__ import annotations
@@ -29,31 +29,32 @@ from splatbatch.training.frame import LocalFrame
 from splatbatch.training.gaussians import select, values_of
 
 MOST_PARTS = 1024
-"""Of one Gaussian."""
+"""Largest number of parts into which one Gaussian is split."""
 SHARE_OF_CAP = 3
-"""A third of what a patch may have, at most, covers bare ground as it begins."""
+"""Divisor of the cap: at most a third of a patch's Gaussians are initialised from the backdrop."""
 SEED = 1
 
 EXTENT_SIGMAS = 3.0
-"""Standard deviations that a Gaussian counts as reaching: what is beyond has 1 % of its opacity."""
+"""Extent of a Gaussian in standard deviations; at that distance it has 1 % of its opacity."""
 
 ALONE = "there is no backdrop: trained beyond its border, and less of it will survive the crop to its core"
 
 
 @dataclass(frozen=True)
 class PatchBorder:
-    """What lies around a patch; nothing, for a patch without a core."""
+    """Border of a patch and its backdrop; all fields are empty for a patch without a core."""
 
     bounds: Boundary | None = None
+    """Core and reach in the frame of the training; None: Gaussians may be anywhere."""
     backdrop: Mapping[str, Tensor] = field(default_factory=dict)
-    """Gaussians of the whole scene outside the patch's reach, frozen; none where there is no backdrop."""
+    """Gaussians of the whole scene outside the patch's reach, which are rendered but not trained; may be empty."""
     backdrop_inside: Mapping[str, Tensor] = field(default_factory=dict)
-    """Those within reach, which are never drawn with the patch's own: they tell which pixels show the patch."""
+    """Gaussians of the whole scene within reach: only rendered to find the pixels that show the patch."""
     boundary_init: Mapping[str, Tensor] = field(default_factory=dict)
-    """Some of those within, which a patch begins with: parts of what is too large near the border."""
+    """Parts of large backdrop Gaussians that lie within reach, added to the initial Gaussians of the patch."""
 
     def to(self, device: torch.device) -> PatchBorder:
-        """Return it on a device."""
+        """Return border and backdrop on a device, without `boundary_init`, which is used before."""
         backdrop, within = (
             {name: value.to(device) for name, value in values.items()}
             for values in (self.backdrop, self.backdrop_inside)
@@ -61,7 +62,7 @@ class PatchBorder:
         return PatchBorder(self.bounds.to(device) if self.bounds else None, backdrop, within)
 
     def drawn_whole(self) -> tuple[dict[str, Tensor], Tensor] | None:
-        """Return the whole backdrop, and which of its Gaussians lie out of reach, [N]; None without one."""
+        """Return all Gaussians of the backdrop, and which lie outside the reach, [N]; None without a backdrop."""
         if not self.backdrop:
             return None
         whole = {name: torch.cat((self.backdrop_inside[name], value)) for name, value in self.backdrop.items()}
@@ -70,28 +71,28 @@ class PatchBorder:
 
     @property
     def num_behind(self) -> int:
-        """Return how many Gaussians the backdrop has."""
+        """Return the number of backdrop Gaussians that are rendered."""
         return len(self.backdrop["means"]) if self.backdrop else 0
 
     def with_backdrop(self, gaussians: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-        """Return all that is drawn: the patch's own Gaussians first, then the backdrop's, which get no gradient."""
+        """Return all Gaussians to render: the patch's own first, then the backdrop's, which get no gradient."""
         if not self.backdrop:
             return gaussians
         return {name: torch.cat((value, self.backdrop[name])) for name, value in gaussians.items()}
 
     def to_hash(self) -> dict[str, Tensor]:
-        """Return all that a training depends on here; nothing, for a patch without a core."""
+        """Return the tensors on which a training depends, for the identity of checkpoints; empty without a core."""
         bounds = vars(self.bounds) | {"margin": torch.tensor(self.bounds.margin)} if self.bounds else {}
         return {**bounds, **self.backdrop, **{f"{name} within": value for name, value in self.backdrop_inside.items()}}
 
     @torch.no_grad()
     def out_of_bounds(self, gaussians: Mapping[str, Tensor]) -> Tensor | None:
-        """Return which of the patch's own Gaussians have left its reach, [N]; None where nothing bounds it."""
+        """Return which Gaussians have their mean outside the reach, [N]; None for a patch without bounds."""
         return None if self.bounds is None else ~self.bounds.contains(gaussians["means"])
 
     @torch.no_grad()
     def clamp_scales(self, gaussians: Mapping[str, Tensor]) -> None:
-        """Make Gaussians smaller, in place, that reach too far over the border."""
+        """Clamp, in place, the scales of Gaussians near the border to `Boundary.largest_scales`."""
         if self.bounds is not None:
             largest = self.bounds.largest_scales(gaussians["means"]).log()
             gaussians["scales"].copy_(torch.minimum(gaussians["scales"], largest[:, None]))
@@ -101,15 +102,17 @@ NONE = PatchBorder()
 
 
 def read_border(settings: TrainingSettings, frame: LocalFrame, training: Training) -> PatchBorder:
-    """Return what lies around a patch, in host memory; nothing without a backdrop: it then trains as others do.
+    """Return border and backdrop of a patch, in host memory.
 
-    Auxiliary Gaussians instead, trained outside the reach and cropped away, shine into the core: 4 dB were lost with
-    them (the quarry cut in 2, 600 steps on the CPU: 22.1 dB; 26.0 without any border).
+    Empty for a patch without a core, with `training.border: none`, or where a wanted backdrop is missing: the patch is
+    then trained without a border. Auxiliary Gaussians, trained outside the reach and cropped away, are no substitute.
+    They shine into the core and cost 4 dB (the quarry cut in 2, 600 steps on the CPU: 22.1 dB; 26.0 without any
+    border).
 
-    Against the backdrop without a border, to compare with, a patch may have Gaussians anywhere.
+    Where the recipe has a backdrop but does not keep to the core, Gaussians may be anywhere; that is for comparison.
 
     Raises:
-        TrainerError: the backdrop is not the one that the patch is to be trained against.
+        TrainerError: the backdrop's file has another hash or offset than the settings say, or cannot be read.
     """
     border = Border.from_record(settings.border)
     is_alone = not settings.backdrop and training.draws_behind
@@ -146,7 +149,7 @@ def _read(settings: TrainingSettings, frame: LocalFrame, sh_degree: int) -> dict
 
 
 def as_trained(model: Reconstruction, settings: TrainingSettings, training: Training) -> Reconstruction:
-    """Return a model as it is trained from: of a whole scene at most so many points, and photographs of all of it."""
+    """Return the model of a training: the same for a patch, thinned points and photographs for a backdrop."""
     if not settings.is_backdrop:
         return model
     points, images = model.points, model.images
@@ -156,13 +159,13 @@ def as_trained(model: Reconstruction, settings: TrainingSettings, training: Trai
 
 
 def why_alone(settings: TrainingSettings, training: Training) -> str:
-    """Say that nothing lies behind a patch with a core although something should; empty where all is well."""
+    """Return a warning if a patch with a core lacks the backdrop that its recipe wants; else an empty string."""
     return ALONE if settings.border and not settings.backdrop and training.draws_behind else ""
 
 
 @dataclass(frozen=True)
 class Boundary:
-    """A border in the frame that is trained in, on the device that trains."""
+    """Core, reach and margin of a patch in the frame of the training, as tensors on its device."""
 
     axes: Tensor  # [3, 3], rows are unit vectors
     core: Tensor  # [2, 3], lower and upper, infinite where no other core is
@@ -171,7 +174,7 @@ class Boundary:
 
     @classmethod
     def of(cls, border: Border, frame: LocalFrame, offset: Offset) -> Boundary:
-        """Return a border as it lies in a frame of a model whose offset was taken off."""
+        """Return a border of the world's coordinates in a frame of the model, from which `offset` was subtracted."""
         axes = np.array(border.axes)
         middle = (frame.origin + np.array(offset)) @ axes.T
 
@@ -186,22 +189,25 @@ class Boundary:
         return replace(self, axes=self.axes.to(device), core=self.core.to(device), reach=self.reach.to(device))
 
     def contains(self, means: Tensor) -> Tensor:
-        """Return which places [N, 3] lie within reach, [N]."""
+        """Return which means [N, 3] lie within reach, [N]."""
         places = means @ self.axes.T
         return ((places >= self.reach[0]) & (places < self.reach[1])).all(dim=-1)
 
     def largest_scales(self, means: Tensor) -> Tensor:
-        """Return how large a Gaussian at each place may be, [N]: it reaches no further than to the nearest border or,
-        close to that, than the margin over it."""
+        """Return the largest standard deviation of a Gaussian at each mean [N, 3], in units of the frame, [N].
+
+        `EXTENT_SIGMAS` of it reach to the border of the core, or over a distance of the margin where that is larger.
+        """
         places = means @ self.axes.T
         beyond = torch.maximum(self.core[0] - places, places - self.core[1]).amax(dim=-1)  # negative inside the core
         return beyond.abs().clamp_min(self.margin) / EXTENT_SIGMAS
 
 
 def split_up(values: Mapping[str, Tensor], bounds: Boundary) -> tuple[dict[str, Tensor], Tensor, Tensor]:
-    """Return Gaussians with those in small parts that are too large so near a border; parts fill the same place.
+    """Split Gaussians that exceed `Boundary.largest_scales` into small ones that fill the same volume.
 
-    Beside them which Gaussian each of the M is, or is a part of, [M], and whether it is a part, [M].
+    Returns the M resulting Gaussians, the index of the Gaussian from which each stems, [M], and whether that was split,
+    [M]. M is at most about twice the number of Gaussians.
     """
     scales = values["scales"].exp()
     largest = bounds.largest_scales(values["means"])[:, None]
@@ -219,9 +225,10 @@ def split_up(values: Mapping[str, Tensor], bounds: Boundary) -> tuple[dict[str, 
 
 
 def boundary_init(first: Mapping[str, Tensor], cover: Mapping[str, Tensor], cap: int) -> dict[str, Tensor]:
-    """Return the first values of a patch, and with them what covers the ground near its border that has few points.
+    """Return the initial Gaussians of a patch with a random sample of `cover` appended (see `num_covering`).
 
-    Gaussians are held small there, and none grows where none is: black holes would stay.
+    Without these, ground near the border with few sparse points would stay black: Gaussians there are kept small, and
+    none is added where there are none.
     """
     if not cover:
         return dict(first)
@@ -231,5 +238,5 @@ def boundary_init(first: Mapping[str, Tensor], cover: Mapping[str, Tensor], cap:
 
 
 def num_covering(cover: Mapping[str, Tensor], cap: int) -> int:
-    """Return how many Gaussians cover the ground near the border as a patch begins."""
+    """Return how many Gaussians of `cover` a patch with this cap is initialised with."""
     return min(len(cover["means"]), cap // SHARE_OF_CAP) if cover else 0

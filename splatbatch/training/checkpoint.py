@@ -1,7 +1,7 @@
-"""Checkpoints: a run goes on from one exactly as if it had never stopped, bit by bit on the CPU.
+"""Checkpoints: a resumed run is equal to one that was never interrupted, bit by bit on the CPU.
 
 A file is whole or absent (written aside, renamed), holds tensors and plain values only, and is read without unpickling
-anything else. It is believed only for the settings, photographs and first values that it was made with.
+anything else. It is used only with the settings, photographs and initial Gaussians that it was made with.
 """
 
 from __future__ import annotations
@@ -31,12 +31,15 @@ from splatbatch.training.strategies import Strategy
 
 FORMAT = 5
 PIXEL_STRIDE = 16
-"""Of photographs every 16th pixel, along both axes, tells whether they are the same ones."""
+"""Stride, along both axes, of the pixels of photographs that go into the identity of a run."""
 
 
 @dataclass(frozen=True)
 class RunState:
-    """All that a step changes; the order of the photographs follows from the seed and the step alone."""
+    """Everything that a step of a run changes, to be saved in and restored from a checkpoint.
+
+    The order of the photographs is not part of it: it follows from the seed and the step.
+    """
 
     gaussians: Parameters
     optimizers: Optimizers
@@ -45,12 +48,12 @@ class RunState:
     movers: TransientMask
 
     def kind(self) -> str:
-        """Return where it lies and what moves it: states of one kind are none of another."""
+        """Return type of the device and class of the optimizer; a checkpoint resumes only a run of the same kind."""
         means = self.optimizers["means"]
         return f"{self.gaussians['means'].device.type} {type(means).__module__}.{type(means).__qualname__}"
 
     def to_record(self) -> dict[str, Any]:
-        """Return it as tensors and plain values."""
+        """Return the state as tensors and plain values."""
         device = self.gaussians["means"].device
         return {
             "gaussians": {name: value.detach() for name, value in self.gaussians.items()},
@@ -64,7 +67,7 @@ class RunState:
         }
 
     def restore(self, record: Mapping[str, Any]) -> None:
-        """Become what the record says, in place."""
+        """Restore the state in place from a record of `to_record`; its tensors are moved to the Gaussians' device."""
         device = self.gaussians["means"].device
         for name, value in record["gaussians"].items():
             self.gaussians[name] = Parameter(value.to(device))
@@ -84,19 +87,22 @@ class RunState:
 
 @dataclass(frozen=True)
 class Checkpoints:
-    """Where a run writes its checkpoints, how often, and the one that it may go on from."""
+    """Checkpoints of one run: its file, how often it is written, and the checkpoint to resume from."""
 
     path: Path
     identity: str
     every: int
-    """Steps; 0: none is written unless a stop is requested."""
+    """Number of steps between checkpoints; 0: one is written only when a stop is requested."""
     resume_from: Path | None
     progress: ProgressRecorder
     stop: StopRequest
-    """At which one more is written, however often they are wanted."""
+    """Request to stop, at which a checkpoint is written in any case."""
 
     def resume(self, changing: RunState) -> int:
-        """Go on from the checkpoint of an earlier attempt, if it is of the same run; return how many steps are done."""
+        """Restore the state from the checkpoint of an earlier attempt; return the number of steps done.
+
+        0, with a warning, if the checkpoint is of other settings, photographs or kernels, or cannot be read.
+        """
         if self.resume_from is None:
             return 0
         try:
@@ -116,14 +122,14 @@ class Checkpoints:
         return step
 
     def step_done(self, step: int, changing: RunState) -> None:
-        """Write a checkpoint if it is time, or if we are told to stop: then it is the last thing that we do."""
+        """Write a checkpoint if one is due or a stop is requested; on a request, end the process after that."""
         if (self.every and step % self.every == 0) or self.stop.is_there:
             self._write(step, changing)
         if self.stop.is_there:
             self.stop.obey(step)
 
     def _write(self, step: int, changing: RunState) -> None:
-        """Write a checkpoint; that a full disk does not take it must not end a good training."""
+        """Write a checkpoint, unless a parameter is not finite; a failed write is only a health finding."""
         run = changing.to_record()
         record = {"format": FORMAT, "identity": self.identity, "kind": changing.kind(), "step": step, "run": run}
         if not all(bool(value.isfinite().all()) for value in run["gaussians"].values()):
@@ -136,10 +142,10 @@ class Checkpoints:
 
 
 def identity(recipe: Recipe, views: TrainingImages, first: Mapping[str, Tensor]) -> str:
-    """Return a hash of all that a run depends on.
+    """Return a hash, 16 hexadecimal digits, of everything on which the result of a run depends.
 
-    Settings with an effect, photographs with camera, tone and covered pixels, by which a run may end, first values, and
-    what surrounds the patch.
+    That is: settings with an effect; photographs with camera, masks and colour correction; initial Gaussians; border
+    and backdrop. Of photographs every `PIXEL_STRIDE`-th pixel is hashed.
     """
     digest = hashlib.sha256(json.dumps(recipe.decisive(), sort_keys=True).encode())
     for photo in (*views.training, *views.holdout):

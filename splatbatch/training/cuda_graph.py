@@ -1,8 +1,8 @@
-"""Training steps as CUDA graphs: recorded once, then started with one launch, so that the host is never the bottleneck.
+"""Training steps as CUDA graphs, recorded once and started with one launch, so that the host is no bottleneck.
 
 A step of some 150 kernels takes the host longer to launch than a GPU to run (notes: stock trainers keep a GPU busy a
-quarter of the time). Everything a step does is the same from one refinement to the next, except for the photo: that is
-copied to where the recording expects it.
+quarter of the time). From one refinement to the next, steps differ only in the photograph, which is copied into the
+buffers of the recording.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from splatbatch.training.rendering.view import RenderCamera
 from splatbatch.training.step import Step, StepResult
 
 MOST_RECORDINGS = 8
-"""Image sizes times degrees at a time; photographs of more sizes than that are trained unrecorded."""
+"""Largest number of recordings at a time; further sizes of photographs and degrees are trained without recording."""
 
 WASTE, WASTE_BYTES = 1.5, 512 << 20
-"""Memory that torch holds and does not use, before it is given back."""
+"""Reserved memory beyond this factor of the peak, plus these bytes, at which torch's cache is emptied."""
 
 
 @dataclass(frozen=True)
 class _Recording:
     graph: torch.cuda.CUDAGraph
     photo: PosedImage
-    """Where the photo of a step is put."""
+    """Buffers of the recording into which the photograph of a step is copied."""
     learned: StepResult
 
     def replay(self, photo: PosedImage) -> StepResult:
@@ -43,9 +43,10 @@ class _Recording:
 
 
 class GraphedStep:
-    """Does what its step does, recorded where our kernels draw; must run on a stream of its own there.
+    """Runs a `Step` as CUDA graphs where our kernels render, else directly.
 
-    Between steps it refines, keeps the tile lists long enough, and records anew what has changed.
+    On a GPU it must run on a stream that is not the default one. `refine` and `begin_tail` drop the recordings that
+    they invalidate; the next step records anew.
     """
 
     def __init__(self, step: Step) -> None:
@@ -56,7 +57,7 @@ class GraphedStep:
             self._renew_pool()
 
     def __call__(self, photo: PosedImage, sh_degree: int, *, is_watched: bool = False) -> StepResult:
-        """Learn from a photo; what is recorded is watched in every step."""
+        """Take one step on a photograph; a recorded step has the gradient norms in any case."""
         if self._is_first or not self._is_recorded:  # what is made but once must not be made in every replay
             self._is_first = False
             return self._step(photo, sh_degree, is_watched=is_watched)
@@ -70,11 +71,11 @@ class GraphedStep:
         return recording.replay(photo)
 
     def refine(self, step: int, *, is_due: bool = True) -> bool:
-        """Refine if it is time, and make room for longer tile lists; return whether steps are different from now on.
+        """Densify and prune if due, and adapt the capacity of the tile lists; return whether recordings were dropped.
 
         Args:
             step: that was done.
-            is_due: look at the tile lists also where nothing was refined, which waits for the GPU.
+            is_due: whether to check the tile lists also without a refinement, which waits for the GPU.
         """
         has_changed = self._step.refine(step)
         has_changed |= (is_due or has_changed) and self._step.capacity.grow()
@@ -83,13 +84,13 @@ class GraphedStep:
         return has_changed
 
     def begin_tail(self, means_decay: float) -> None:
-        """Refine no more from now on, and let the rate of the means fall by this factor in each step."""
+        """Stop refinement, and set the factor on the learning rate of the means per step, for the tail of a run."""
         self._step.strategy.end()
         self._step.means_decay = means_decay
         self._forget()
 
     def _forget(self) -> None:
-        """Record anew: other Gaussians, another capacity."""
+        """Drop all recordings, since the Gaussians or the capacity have changed."""
         self._recordings.clear()
         if not self._is_recorded:
             return
@@ -98,7 +99,7 @@ class GraphedStep:
             self._renew_pool()
 
     def _renew_pool(self) -> None:
-        """Let recordings use the same memory, one after the other: it lives as long as a graph that does."""
+        """Make a new memory pool that all recordings share, kept alive by a graph of its own."""
         self._keeper: torch.cuda.CUDAGraph | None = None
         torch.cuda.synchronize()
         torch.cuda.empty_cache()

@@ -1,4 +1,4 @@
-"""`python -m splatbatch.training.film SETTINGS FRAMES`: draw a flight that a JSON file describes, as raw RGB."""
+"""`python -m splatbatch.training.film SETTINGS FRAMES`: render a flight through a splat, by a JSON file, as raw RGB."""
 
 from __future__ import annotations
 
@@ -31,13 +31,16 @@ from splatbatch.training.stop_request import exit_code_of
 MOST_HELD = 12_000_000
 
 MOST_KEYS = 12
-"""Cameras that the way leads past."""
+"""Largest number of the model's cameras that the flight passes."""
 Pose = tuple[Floats, Floats]
-"""Where a camera stands, [3], and its rotation from the world, [3, 3]: rows right, down, forward."""
+"""Position of a camera, [3], and its rotation from the world, [3, 3], whose rows are right, down, forward."""
 
 
 def fly(images: Sequence[Image], num_frames: int) -> list[Pose]:
-    """Return the poses of a flight, at even distances; of fewer than two places one that stands still."""
+    """Return the poses of a flight past some cameras, by cubic splines, at even steps of the way between them.
+
+    All poses are the same where the cameras have only one position.
+    """
     keys = _in_order(images)
     centers = np.array([image.center() for image in keys])
     rotations = np.array([image.rotation() for image in keys])
@@ -54,7 +57,7 @@ def fly(images: Sequence[Image], num_frames: int) -> list[Pose]:
 
 
 def upright(rotation: Floats) -> Floats:
-    """Return the rotation whose forward is a matrix's, and whose down is as near to its down as can be."""
+    """Return the rotation with the forward row of a matrix, and with a down row as close to the matrix's as possible."""
     forward = rotation[2] / max(float(np.linalg.norm(rotation[2])), 1e-12)
     right = np.cross(rotation[1], forward)
     right /= max(float(np.linalg.norm(right)), 1e-12)
@@ -62,7 +65,7 @@ def upright(rotation: Floats) -> Floats:
 
 
 def _in_order(images: Sequence[Image]) -> list[Image]:
-    """Return some cameras, spread over all, each followed by the nearest that is left; the first stands at an end."""
+    """Return some cameras, evenly taken by name, each followed by the nearest remaining one, starting at an end."""
     sound = [image for image in images if np.isfinite(image.center()).all() and np.isfinite(image.rotation()).all()]
     named = sorted(sound, key=lambda image: image.name)
     left = list(evenly_spaced(named, MOST_KEYS))
@@ -78,7 +81,7 @@ def _in_order(images: Sequence[Image]) -> list[Image]:
 
 @torch.inference_mode()
 def draw(settings: FilmSettings, target: Path) -> str:
-    """Write the frames of a film, [H, W, 3] bytes each; return how fast that went.
+    """Render the frames of a film into a file, [H, W, 3] bytes each; return a line with their number and rate.
 
     Raises:
         SceneError: the model or the splat cannot be read.
@@ -109,7 +112,7 @@ def draw(settings: FilmSettings, target: Path) -> str:
 
 
 def _calibration(camera: Camera, settings: FilmSettings) -> torch.Tensor:
-    """Return the camera's lens for another size: what it sees across is seen across, or more of it."""
+    """Return the intrinsics K for the film's size, with the field of view of a camera along at least one side."""
     focal = camera.fx * max(settings.width / camera.width, settings.height / camera.height)
     return torch.tensor([[focal, 0, settings.width / 2], [0, focal, settings.height / 2], [0, 0, 1]])
 
@@ -117,7 +120,7 @@ def _calibration(camera: Camera, settings: FilmSettings) -> torch.Tensor:
 def _view(
     pose: Pose, calibration: torch.Tensor, settings: FilmSettings, scale: float
 ) -> tuple[RenderCamera, LocalFrame]:
-    """Return a camera in a frame around it."""
+    """Return the render camera of a pose, and the local frame around it."""
     frame = camera_frame(pose[0], scale)
     matrix = torch.eye(4)
     matrix[:3, :3] = torch.from_numpy(pose[1])
@@ -128,7 +131,7 @@ def _view(
 
 
 def film(settings: Path, frames: Path) -> None:
-    """Draw, and say in one line how fast it went."""
+    """Render a film, and print its number of frames and rate for the parent process."""
     print(draw(FilmSettings.read(settings) or FilmSettings(), frames))  # noqa: T201 - the parent reads it
 
 

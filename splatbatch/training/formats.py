@@ -1,6 +1,7 @@
-"""`python -m splatbatch.training.formats SETTINGS RESULT`: what splats lose in other formats, into a JSON file.
+"""`python -m splatbatch.training.formats SETTINGS RESULT`: measure the loss of splats in other formats, as JSON.
 
-PSNR of a splat and of what came back of it from other formats, from where held-out photographs were taken.
+A splat, and the same splat converted to another format and back, are rendered from held-out photographs; their PSNR is
+compared.
 """
 
 from __future__ import annotations
@@ -36,13 +37,15 @@ from splatbatch.training.stop_request import exit_code_of
 
 ORIGINAL = ""
 MOST_HELD = 4_000_000
-"""Gaussians of a splat that may wait in memory to be drawn."""
+"""Largest number of Gaussians of each splat that are kept on the device."""
 Figures = dict[str, float]
 
 
 @torch.inference_mode()
 def compare(settings: ComparisonSettings) -> dict[str, Any]:
-    """Return by splat the mean PSNR in dB against photographs ("psnr") and against the original ("between").
+    """Return, by name of a splat, its mean PSNR in dB to photographs ("psnr") and to the original splat ("between").
+
+    The original is the splat named `ORIGINAL`; all are rendered with the options of its header.
 
     Raises:
         SceneError: a model, a splat or a photograph cannot be read.
@@ -81,7 +84,7 @@ def _compared(stores: Mapping[str, BlockCache], shot: CameraView, recipe: Recipe
 
 
 def _shown(store: BlockCache, shot: CameraView, recipe: Recipe) -> Tensor:
-    """Return a splat as a photograph would have shown it, [H, W, 3] in 0 to 1."""
+    """Return the rendering of a splat with the photograph's colour correction, [H, W, 3] in 0 to 1."""
     gaussians = store.seen_from(shot.frame, shot.photo.view)
     options = RasterOptions.of(recipe, store.blocks.header.sh_degree)
     colors = rasterize(gaussians, shot.photo.view, options).colors
@@ -89,7 +92,7 @@ def _shown(store: BlockCache, shot: CameraView, recipe: Recipe) -> Tensor:
 
 
 def _psnr(colors: Tensor, target: Tensor, photo: PosedImage) -> float:
-    """Return the PSNR where a photograph counts, in dB; of what is equal, and of what is not finite, the ends."""
+    """Return the PSNR in dB on valid pixels, at most `MOST_PSNR_DB`; 0 where it is NaN or minus infinity."""
     mask = photo.valid()
     value = float(psnr(*masked(colors, target, mask)))
     if mask is not None:
@@ -109,7 +112,7 @@ def _store(path: Path, device: torch.device) -> BlockCache:
 
 
 def measure(settings: Path, result: Path) -> None:
-    """Compare, and write down the result."""
+    """Compare the splats that a JSON file names, and write the result to another."""
     write_json(result, compare(ComparisonSettings.read(settings) or ComparisonSettings()))
 
 

@@ -1,4 +1,4 @@
-"""Coordinate frames: of the model with its offset taken off, and of a training or a camera, which lies within it."""
+"""Local coordinate frames, of a training or a camera, within the frame of the model with its offset subtracted."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ ROUNDING = 1e-12  # of the largest coordinate: what float64 loses in R^T t, with
 
 @dataclass(frozen=True)
 class LocalFrame:
-    """A frame within that of the model, whose offset is taken off: local = (model - origin) / scale.
+    """A shifted and scaled frame: local = (model - origin) / scale, where model has its offset subtracted.
 
-    A patch is trained in one, see `frame_of`; each photograph of a whole scene is rendered in one around its camera, so
-    that float32 is as fine there as the file.
+    A patch is trained in one, see `frame_of`. Each photograph of a whole scene is rendered in one around its camera, so
+    that float32 loses nothing of the file's precision there.
     """
 
     origin: Floats  # [3]
     scale: float
     scene_scale: float = 1.0
-    """Reach of the cameras from their middle, in units, with a margin of a tenth (3DGS: "cameras extent")."""
+    """Largest distance of a camera from their mean, times 1.1, in units of the frame (3DGS: "cameras extent")."""
 
     def to_local(self, points: Floats) -> Floats:
-        """Return points of the model [N, 3] in this frame."""
+        """Return points of the model's frame [N, 3] in this frame."""
         return (points - self.origin) / self.scale
 
     def to_model(self, points: Floats) -> Floats:
-        """Return points of this frame [N, 3] in the model's."""
+        """Return points of this frame [N, 3] in the model's frame."""
         return points * self.scale + self.origin
 
     def viewmat(self, world_to_camera: Floats) -> Floats:
@@ -44,10 +44,10 @@ class LocalFrame:
 
 
 def frame_of(images: Sequence[Image]) -> LocalFrame:
-    """Return the frame in which the photographs of a patch are trained; its unit is the reach of the cameras.
+    """Return the frame in which a patch is trained, in which the cameras' median distance from their mean is 1.
 
-    MCMC's noise and the regularisers are not scale-free, and COLMAP's unit is arbitrary. As gsplat's own examples do,
-    the cameras' median distance from their middle becomes 1; the splat is written in world coordinates again.
+    MCMC's noise and the regularisers are not scale-free, and COLMAP's unit is arbitrary; gsplat's examples scale alike.
+    The scale is 1 where all cameras have the same position.
     """
     centers = np.array([image.center() for image in images])  # [n, 3]
     middle = centers.mean(axis=0)
@@ -60,5 +60,5 @@ def frame_of(images: Sequence[Image]) -> LocalFrame:
 
 
 def camera_frame(center: Floats, scale: float) -> LocalFrame:
-    """Return a frame around a camera, whose origin float32 holds exactly: a file's coordinates lose nothing by it."""
+    """Return a frame whose origin is a camera's, rounded to float32, so that a file's coordinates lose no precision."""
     return LocalFrame(center.astype(np.float32).astype(np.float64), scale)

@@ -1,4 +1,4 @@
-"""Gaussians as parameters: made from the sparse points, turned into a splat file's arrays."""
+"""Gaussians as trainable parameters: initialised from sparse points, loaded from and exported to splat files."""
 
 from __future__ import annotations
 
@@ -21,25 +21,31 @@ SMALLEST_SCALE = 1e-7
 NEIGHBOURS = 3  # 3DGS (Kerbl 2023): the first scale is the root mean square distance to three
 AT_ONCE = 1 << 16  # points per query: distances and indices of all of them at once would be 64 bytes per point
 FEWEST_FOR_THREADS = 1 << 12
-"""Points of a query: of fewer one thread finds the neighbours sooner than others start. Where one of scipy's threads
-dies before it begins (Python 3.11, being traced), what it was to find is left unwritten, and nothing is raised."""
+"""Points per query above which scipy uses all cores; below, one thread is faster than starting more.
+
+If one of scipy's threads dies before it begins (Python 3.11, being traced), its part of the result stays unwritten and
+no error is raised.
+"""
 MOST_VOXELS = 1 << 21
-"""Along a side: 63 bits number them all."""
+"""Largest number of voxels along a side, so that 63 bits number all of them."""
 NEARLY, ROUNDS = 0.98, 24
-"""Of the most; the search for the size of voxels ends there, or after so many tries."""
+"""End of the search for the voxel size: this share of the wanted number is reached, or this many rounds are done."""
 SMALLEST_SHARE = 1e-3
-"""Of the median distance, below which none is taken seriously: points as good as equal would become invisible dots."""
+"""Smallest neighbour distance as a share of the median, else Gaussians of nearly equal points would be invisible."""
 
 Floats = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 
 Parameters = dict[str, Parameter]
-"""means [N, 3], scales [N, 3] (log), quats [N, 4], opacities [N] (logit), sh0 [N, 1, 3], shN [N, K, 3]."""
+"""Trainable Gaussians before activation, by name, in the frame of the training.
+
+means [N, 3], scales [N, 3] (log), quats [N, 4], opacities [N] (logit), sh0 [N, 1, 3], shN [N, K, 3].
+"""
 
 
 def init_from_points(points: Points, frame: LocalFrame, training: Training) -> dict[str, Tensor]:
-    """Return one Gaussian per sparse point, as large as the distance to its neighbours, in the colour of the point.
+    """Initialise one Gaussian per sparse point, with its colour, as large as its distance to three neighbours.
 
-    In host memory: nothing here touches CUDA.
+    The tensors are in host memory; CUDA is not touched. Rotations are random, by the seed of the training.
     """
     means = frame.to_local(points.xyz)
     num, num_sh = len(means), (training.sh_degree + 1) ** 2
@@ -57,9 +63,9 @@ def init_from_points(points: Points, frame: LocalFrame, training: Training) -> d
 
 
 def thinned(first: Mapping[str, Tensor], most: int, training: Training) -> dict[str, Tensor]:
-    """Return at most so many first values, one in a voxel, each as large as the distance to those that are left.
+    """Thin initial Gaussians to at most `most`, one per voxel, with scales by the distances that result.
 
-    Voxels are as small as that allows. Of each the first value is kept, so that the same points give the same.
+    Voxels are about as small as that allows. The first Gaussian of a voxel is kept, so the result is deterministic.
     """
     means = first["means"].double().numpy()
     low, side = means.min(axis=0), max(float(np.ptp(means, axis=0).max()), SMALLEST_SCALE)
@@ -79,19 +85,22 @@ def thinned(first: Mapping[str, Tensor], most: int, training: Training) -> dict[
 
 
 def _first_scales(means: Floats, training: Training) -> Tensor:
-    """Return logarithms of the first scales [N, 3] of means [N, 3]."""
+    """Return logarithms of the initial scales [N, 3] for means [N, 3]."""
     scale = float(training.resolved().init_scale)
     scales = np.log(np.maximum(neighbour_distance(means) * scale, SMALLEST_SCALE))
     return torch.from_numpy(scales)[:, None].repeat(1, 3)
 
 
 def as_parameters(values: Mapping[str, Tensor], device: torch.device) -> Parameters:
-    """Return values as what is optimised, on the device that trains; they themselves stay as they are."""
+    """Return a copy of the values as trainable parameters on a device."""
     return {name: Parameter(value.to(device, copy=True)) for name, value in values.items()}
 
 
 def values_of(splat: Gaussians, frame: LocalFrame) -> dict[str, Tensor]:
-    """Return what a splat file holds in the frame that is trained in: what `export` made of it, rounded as it was."""
+    """Return the Gaussians of a splat file in the frame of the training, in host memory; the inverse of `export`.
+
+    Values have the rounding of the file.
+    """
     means = frame.to_local(splat.means.astype(np.float64))
     values = {
         "means": means.astype(np.float32),
@@ -106,17 +115,20 @@ def values_of(splat: Gaussians, frame: LocalFrame) -> dict[str, Tensor]:
 
 
 def load_splat(splat: Gaussians, frame: LocalFrame, device: torch.device) -> Parameters:
-    """Return what a splat file holds in the frame that is trained in, on the device that trains."""
+    """Return the Gaussians of a splat file as parameters in the frame of the training, on a device."""
     return as_parameters(values_of(splat, frame), device)
 
 
 def select(values: Mapping[str, Tensor], which: Tensor) -> dict[str, Tensor]:
-    """Return the values of some Gaussians, by mask or number."""
+    """Return the values of some Gaussians, by mask or index."""
     return {name: value[which] for name, value in values.items()}
 
 
 def export(gaussians: Parameters, frame: LocalFrame) -> Gaussians:
-    """Return the Gaussians in the coordinates of the model, less its offset, as arrays on the host."""
+    """Return Gaussians as the arrays of a splat file, in the coordinates of the model less its offset.
+
+    Rotations are normalised; other values are as they are trained, before activation.
+    """
 
     def array(tensor: Tensor) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
         return tensor.detach().float().cpu().numpy()
@@ -135,8 +147,7 @@ def export(gaussians: Parameters, frame: LocalFrame) -> Gaussians:
 def neighbour_distance(points: Floats) -> Floats:
     """Return the root mean square distance of points [N, 3] to their three nearest neighbours, [N], never zero.
 
-    Points in the very same place count as one, so that each has the distance to its nearest other place; a point
-    without another place has 1.
+    Points at equal positions count as one; a point without a neighbour has the distance 1.
     """
     distances, nearest = _query(points)
     if len(points) > 1 and not nearest.all():

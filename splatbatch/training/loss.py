@@ -1,6 +1,6 @@
-"""How far a rendering is from its photo: the loss of 3DGS, and PSNR and SSIM to report.
+"""Loss of 3DGS between a rendering and its photograph, and PSNR and SSIM for reports.
 
-Nothing here waits for the GPU: all results are tensors of one number, on the device of the images.
+Losses and metrics are tensors of one number on the device of the images; none waits for the GPU.
 """
 
 import math
@@ -19,19 +19,22 @@ SIGMA_PX = 1.5
 C1, C2 = 0.01**2, 0.03**2
 
 CLIPPED = 250
-"""Bytes from here on say that the scene was at least as bright, not how bright: divided by a gain they are too dark."""
+"""Least byte of a pixel that counts as clipped: the scene may have been brighter than the pixel shows."""
 CLIPPED_COUNTS = 0.1
-"""How much they count in the loss where the rendering is brighter: not 0, or nothing would hold a sky that is white in
-every photograph. Where it is darker they count in full: the scene is brighter than that.
+"""Weight of clipped pixels in the loss where the rendering is brighter than the photograph.
+
+Not 0, else a sky that is white in every photograph would be unconstrained. Where the rendering is darker, clipped
+pixels have full weight, since the scene is at least as bright.
 
 The quarry brightened until 6 % are clipped, 300 steps, mean of two seeds: held-out values of 0.9 to 1 came out 0.021
-too dark where clipped bytes count in full, 0.016 where they count a tenth on both sides, 0.015 so; with 0 and 0.3
-instead of 0.1, 0.014 and 0.015."""
+too dark where clipped bytes have full weight, 0.016 with a tenth on both sides, 0.015 with this rule; with 0 and 0.3
+instead of 0.1, 0.014 and 0.015.
+"""
 
 
 @dataclass(frozen=True)
 class LossTarget:
-    """A photo with the part of SSIM that depends on it alone: worth keeping on CPU, where photos come again."""
+    """A photograph with the blurred images of SSIM that depend only on it, to be computed once per photograph."""
 
     image: Tensor  # [3, H, W], floating point, 0 to 1
     mean: Tensor  # [3, H, W], the image seen through the window
@@ -46,9 +49,10 @@ class LossTarget:
 
 
 def photometric_loss(render: Tensor, target: Tensor | LossTarget, ssim_lambda: float = 0.2) -> Tensor:
-    """(1 - lambda) L1 + lambda (1 - SSIM) (3DGS eq. 7), differentiable in `render`.
+    """Return (1 - lambda) L1 + lambda (1 - SSIM) (3DGS eq. 7), differentiable in `render`.
 
-    `render` is `[H, W, 3]`; `target` the photo, `[H, W, 3]` uint8 or floating point in [0, 1], or a Target made of it.
+    `render` is `[H, W, 3]`; `target` is the photograph, `[H, W, 3]` uint8 or floating point in [0, 1], or a
+    `LossTarget` of it.
     """
     if not isinstance(target, LossTarget):
         target = LossTarget.of(target, render.dtype)
@@ -89,7 +93,7 @@ def _blur(maps: Tensor) -> Tensor:
 
 
 class _Blur(torch.autograd.Function):
-    """The window is symmetric: what comes back goes through it just so."""
+    """Blur with the window of SSIM; as the window is symmetric, the backward pass is the same blur."""
 
     @staticmethod
     def forward(ctx: Any, *inputs: Any) -> Tensor:
@@ -101,7 +105,7 @@ class _Blur(torch.autograd.Function):
 
 
 def _along(maps: Tensor, axis: int) -> Tensor:
-    """Return maps through the window along one axis: shifted copies, added up.
+    """Return maps blurred with the window along one axis, as a weighted sum of shifted copies.
 
     On the CPU a fifth of the time that a depthwise convolution takes: 9 maps of 995x748 in 0.04 s, which took 0.21.
     """
@@ -125,10 +129,10 @@ def window(dtype: torch.dtype, device: torch.device) -> Tensor:
 
 
 def masked(render: Tensor, target: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Return a rendering and its photograph [H, W, 3] with ignored pixels made equal, and without gradient.
+    """Return a rendering and its photograph [H, W, 3], in which ignored pixels are equal and have no gradient.
 
-    Equal pixels have L1 0 and SSIM 1, and windows of SSIM that reach over the border see a difference only where
-    pixels count; black in both instead would make every such border an edge that the rendering seems to reproduce.
+    Equal pixels have L1 0 and SSIM 1, and SSIM windows across the edge of a mask see differences only of valid pixels.
+    Black in both images instead would make each such edge one that the rendering seems to reproduce.
     `mask` [H, W] is true where a pixel counts; None: everywhere.
     """
     if mask is None:
@@ -140,10 +144,9 @@ def masked(render: Tensor, target: Tensor, mask: Tensor | None) -> tuple[Tensor,
 
 
 def of_what_counts(figures: Mapping[str, float], mask: Tensor | None) -> dict[str, float]:
-    """Return PSNR and SSIM, measured on what `masked` returns, as of the pixels that count.
+    """Convert PSNR and SSIM of the images of `masked` to the figures of the valid pixels alone.
 
-    The squared error of the others is 0: PSNR falls by their share. So does what SSIM lacks to 1, all of which is
-    caused by pixels that count.
+    Ignored pixels have no error. So the mean squared error, and 1 - SSIM, are divided by the share of valid pixels.
     """
     share = 1.0 if mask is None else float(mask.float().mean())
     if share in (0.0, 1.0):

@@ -1,4 +1,4 @@
-"""Adam for every parameter, with the field's learning rates; the rate of the means decays to a hundredth."""
+"""Adam for every parameter, with the learning rates of 3DGS; that of the means decays to a hundredth."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ LAST_MEANS_RATE = 0.01
 
 
 class Optimizer(Protocol):
-    """What is used of an optimizer of one parameter, here and by gsplat; torch's own has all of it."""
+    """Interface of an optimizer of one parameter, as this trainer and gsplat's strategies use it; as torch's."""
 
     param_groups: list[dict[str, Any]]
     state: Any
 
     def step(self) -> Any:
-        """Move the parameter down its gradient."""
+        """Update the parameter by its gradient."""
         ...
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Forget the gradient."""
+        """Clear the gradient."""
         ...
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what a checkpoint keeps."""
+        """Return the state for a checkpoint."""
         ...
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on from a checkpoint."""
+        """Restore the state from a checkpoint."""
         ...
 
 
@@ -48,7 +48,7 @@ Optimizers = dict[str, Optimizer]
 
 
 def make_optimizers(gaussians: Parameters, recipe: Recipe, plan: Schedule, scene_scale: float) -> Optimizers:
-    """Return one Adam per parameter, as gsplat's strategies want them."""
+    """Return one Adam per parameter, by its name, with the learning rates of a recipe and its schedule."""
     rates = recipe.learning_rates
     rate = {
         "means": rates.means * scene_scale * plan.means_gain,
@@ -62,7 +62,7 @@ def make_optimizers(gaussians: Parameters, recipe: Recipe, plan: Schedule, scene
 
 
 def _adam(parameter: Parameter, rate: float, training: Training) -> Optimizer:
-    """Return an Adam; on a GPU one that never waits for it, with its count of steps and its rate there."""
+    """Return an Adam; on a GPU, one whose step count and learning rate are tensors there, so that it never waits."""
     if not parameter.is_cuda:
         return torch.optim.Adam([{"params": parameter, "lr": rate}], eps=EPSILON)
     if not cuda.serves(parameter, training):
@@ -74,19 +74,21 @@ def _adam(parameter: Parameter, rate: float, training: Training) -> Optimizer:
 
 
 def decay(optimizers: Optimizers, factor: float) -> Tensor:
-    """Lower the rate of the means by the factor of one step; return it, []."""
+    """Multiply the learning rate of the means by the factor of one step; return it, []."""
     group = optimizers["means"].param_groups[0]
     group["lr"] *= factor
     return torch.as_tensor(group["lr"])
 
 
 def move(optimizers: Optimizers, radii: Tensor | None, pulls: Mapping[str, float]) -> GradNorms | None:
-    """Move all parameters down their gradients, which are gone then; return what our kernels know of these.
+    """Update all parameters and clear their gradients.
+
+    Returns the gradient norms that our kernels have computed; None with torch's Adam.
 
     Args:
-        optimizers: of one splat.
-        radii: [N, 2] or more, 0: not seen, so that our kernels leave its higher harmonics as they are.
-        pulls: what a strategy wants kept small, which our kernels add to the gradients.
+        optimizers: of all parameters of one splat.
+        radii: [N, 2] or more; where it is 0, for unseen Gaussians, our kernels leave the higher harmonics unchanged.
+        pulls: weights of a strategy's regularisers, whose gradients our kernels add.
     """
     squares = None
     if isinstance(optimizers["means"], torch.optim.Adam):

@@ -1,4 +1,7 @@
-"""`python -m splatbatch.training.probe`: print as JSON what torch and our kernels can do here; a driver may hang it."""
+"""`python -m splatbatch.training.probe`: print as JSON whether torch and our kernels work on the GPUs here.
+
+It is a process of its own since a faulty driver may make it hang.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from splatbatch.training.rendering import gsplats
 
 
 def main() -> None:
-    """Look, and print one JSON object."""
+    """Probe the GPUs that CUDA_VISIBLE_DEVICES names, and print one JSON object."""
     record: dict[str, Any] = {"torch": str(torch.__version__)}
     if os.environ.get("CUDA_VISIBLE_DEVICES"):
         record |= _of_gpus()
@@ -32,7 +35,7 @@ def _of_gpus() -> dict[str, Any]:
 
 
 def _launch() -> str:
-    """Return why torch cannot compute on some GPU; empty if it can on each."""
+    """Return the error of a computation by torch on each visible GPU; an empty string if all succeed."""
     try:
         for index in range(torch.cuda.device_count()):
             (torch.ones(8, device=f"cuda:{index}") + 1).sum().item()
@@ -42,7 +45,7 @@ def _launch() -> str:
 
 
 def _of_kernels() -> dict[str, Any]:
-    """Return what of our kernels must still be compiled, or, where nothing must be, why they do not work."""
+    """Return which of our kernels are not compiled yet and, if none is missing, why they do not work."""
     capabilities = {torch.cuda.get_device_capability(index) for index in range(torch.cuda.device_count())}
     try:
         left = sorted({program for capability in capabilities for program in lacking(capability)})

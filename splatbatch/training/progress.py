@@ -1,4 +1,4 @@
-"""progress.jsonl: where the run is and how it is doing; a run that the health rules find hopeless ends here."""
+"""progress.jsonl of an attempt: phases and figures of the run; a fatal finding of the health rules ends the run."""
 
 from __future__ import annotations
 
@@ -25,11 +25,14 @@ MISSING = "tensorboard: the package is not installed, no event files are written
 
 MOST_STEPS_BETWEEN = 100
 REGULARISED = ("scales", "opacities")
-"""Parameters that may have a gradient although no photograph pulls on them."""
+"""Parameters that get a gradient from regularisers, even if no photograph shows them."""
 
 
 class ProgressRecorder:
-    """Writes down phases and, every so many steps, the figures of the run: the only place that waits for the GPU."""
+    """Writes phases, warnings and, every so many steps, the figures of a run to progress.jsonl; judges their health.
+
+    Reading the figures of a step waits for the GPU. Errors of the file system do not end a training.
+    """
 
     def __init__(self, path: Path, max_steps: int) -> None:
         self._path = path
@@ -46,38 +49,38 @@ class ProgressRecorder:
         self._flagged: set[str] = set()
 
     def expect(self, expected: Expectations) -> None:
-        """Say what the steps to come are judged by."""
+        """Set what the health rules expect of the run; until then no step is judged."""
         self._expected = expected
 
     def end_at(self, step: int) -> None:
-        """Count to another last step from now on: the run ends early."""
+        """Set an earlier last step, when early stopping has found it, and record it."""
         self._planned_steps, self._max_steps = self._planned_steps or self._max_steps, step
         if self._expected is not None:
             self._expected = replace(self._expected, max_steps=step)
         self._write()
 
     def show_on(self, tensorboard: TensorBoard | str | None) -> None:
-        """Let TensorBoard show all figures from now on; a text says why it cannot."""
+        """Write all further figures to TensorBoard too; a string is recorded as the warning why that is not done."""
         if isinstance(tensorboard, str):
             self.warn(tensorboard)
         else:
             self._tensorboard = tensorboard
 
     def begin(self) -> None:
-        """Count the time of the attempt from now on: it has stood by."""
+        """Count the time of the attempt from now on, at the end of its standby."""
         self._started = time.monotonic()
 
     def phase(self, name: str) -> None:
-        """Enter a phase: start, load, standby, init, train, eval, export, done."""
+        """Record that a phase begins: start, load, standby, init, train, eval, export or done."""
         self._phase = name
         self._write()
 
     def warn(self, warning: str) -> None:
-        """Note something odd that is no failure; it ends up in the report."""
+        """Record a warning, which the report shows; it is no failure."""
         self._write(warning=warning)
 
     def evaluated(self, metrics: dict[str, Any] | None) -> None:
-        """Note the figures of an evaluation, and judge them."""
+        """Record the figures of an evaluation; warn if training views are far better than held-out ones."""
         if not metrics:
             return
         names = ("psnr", "ssim", "lpips", "training_psnr", "psnr_even", "ssim_even", "psnr_covered")
@@ -85,10 +88,10 @@ class ProgressRecorder:
         self.found(judge_evaluation(metrics.get("training_psnr"), metrics.get("psnr_covered", metrics.get("psnr"))))
 
     def found(self, finding: HealthFinding | None) -> None:
-        """Warn of a finding, once for each rule; a hopeless one ends the run.
+        """Record a health finding as a warning, once per rule; a fatal one ends the run.
 
         Raises:
-            TrainerError: the finding is hopeless.
+            TrainerError: the finding is fatal.
         """
         if finding is None:
             return
@@ -100,20 +103,20 @@ class ProgressRecorder:
             self.warn(str(finding))
 
     def due(self, step: int) -> bool:
-        """Return whether the figures of this step are to be read."""
+        """Return whether the figures of this step, counted from 0, are recorded: every so many steps, and the last."""
         return step % self._every == 0 or step == self._max_steps - 1
 
     def step(self, step: int, loss: Tensor, gaussians: Parameters, norms: Mapping[str, Tensor] | None = None) -> None:
-        """Read the figures of a step, after its backward pass, and judge them.
+        """Record the figures of a step after its backward pass, and judge the run so far; waits for the GPU.
 
         Args:
             step: counted from 0.
             loss: [].
-            gaussians: which have gradients still, unless their norms are given.
-            norms: of gradients, by parameter, [].
+            gaussians: that are trained; without `norms` they must still have their gradients.
+            norms: norm of the gradient by parameter, [].
 
         Raises:
-            TrainerError: the run is hopeless.
+            TrainerError: a fatal finding of the health rules.
         """
         self._step = step + 1
         figures = _read(self._step, loss, gaussians, norms)
@@ -129,7 +132,7 @@ class ProgressRecorder:
             self.found(finding)
 
     def _memory(self, tensor: Tensor) -> dict[str, int]:
-        """Return the highest torch has said so far, which evaluations make it count anew, and what it keeps now."""
+        """Return reserved memory and the peak of allocated memory in MiB; the peak outlasts resets by evaluations."""
         if not tensor.is_cuda:
             return {}
         self._highest_mib = max(self._highest_mib, torch.cuda.max_memory_allocated() // MIB)
@@ -153,7 +156,7 @@ class ProgressRecorder:
 
 
 def _read(step: int, loss: Tensor, gaussians: Parameters, norms: Mapping[str, Tensor] | None) -> StepFigures:
-    """Read the figures of a step: the one wait for the GPU."""
+    """Read loss and gradient norms of a step from its device in one transfer."""
     if norms is None:
         norms = {name: parameter.grad.norm() for name, parameter in gaussians.items() if parameter.grad is not None}
     zero = torch.zeros((), device=loss.device)
@@ -167,7 +170,7 @@ def _finite(value: float | None) -> float | None:
 
 
 class TensorBoard:
-    """Event files in a folder; every figure is on disk before the next one comes."""
+    """Writer of TensorBoard event files in a folder; scalars are flushed to disk after each record."""
 
     def __init__(self, folder: Path) -> None:
         from torch.utils.tensorboard import SummaryWriter
@@ -176,7 +179,7 @@ class TensorBoard:
         self._records = 0
 
     def scalars(self, step: int, figures: Mapping[str, Any]) -> None:
-        """Write down the numbers among the figures of a step."""
+        """Write those figures of a step that are numbers."""
         numbers = {name: value for name, value in figures.items() if isinstance(value, int | float)}
         for name, value in numbers.items():
             self._writer.add_scalar(name, value, step)
@@ -184,7 +187,7 @@ class TensorBoard:
             self._writer.flush()
 
     def histograms(self, step: int, gaussians: Mapping[str, Tensor]) -> None:
-        """Write down, with every tenth record, how opacities and scales are spread, by at most 10,000 Gaussians."""
+        """Write histograms of opacities and scales with every tenth record, from at most 10,000 Gaussians."""
         self._records += 1
         if self._records % RECORDS_PER_HISTOGRAM != 1 or not len(gaussians["means"]):
             return
@@ -195,7 +198,7 @@ class TensorBoard:
 
 
 def open_tensorboard(folder: Path, *, wanted: bool) -> TensorBoard | str | None:
-    """Return TensorBoard, None if none is wanted, or why there is none."""
+    """Return the TensorBoard writer, None if it is not wanted, or a warning why it cannot be used."""
     if not wanted:
         return None
     try:

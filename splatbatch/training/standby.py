@@ -1,6 +1,6 @@
-"""What an attempt does that stands by: it waits for `go`, and rehearses when it may open its CUDA context before that.
+"""Standby of a prepared attempt: it waits for go.json, and may open its CUDA context and rehearse before that.
 
-A rehearsal is a training in small: CUDA's context, its libraries and every kernel are loaded by then.
+A rehearsal is a training of a few steps on a small scene, which loads CUDA's context, its libraries and all kernels.
 """
 
 from __future__ import annotations
@@ -36,20 +36,22 @@ LOOK_S = 0.005
 
 
 class StandbyWait(Protocol):
-    """An attempt on standby: it tells of phases, and counts its time from `begin` on."""
+    """Progress of a process on standby, as `wait_for_go` needs it: its phase, and its time, counted from `begin` on."""
 
     def phase(self, name: str) -> None:
-        """Enter a phase."""
+        """Record that a phase begins."""
 
     def begin(self) -> None:
-        """Count from now on."""
+        """Count the time from now on."""
 
 
 def wait_for_go(folder: AttemptFolder, progress: StandbyWait, open_context: Callable[[], None]) -> None:
-    """Return when go.json is there, with its environment in force: the GPU it names is the only one CUDA will see.
+    """Wait for go.json, and set the environment variables that it names, with the only GPU that CUDA will see.
+
+    When ahead.json comes first, its environment is set and `open_context` called once.
 
     Raises:
-        TrainerError: the supervisor has died, so that no go can come; or it names another GPU than ahead.json did.
+        TrainerError: the supervisor has died, or go.json names another GPU than ahead.json.
     """
     progress.phase("standby")
     supervisor, ahead = os.getppid(), None
@@ -67,9 +69,10 @@ def wait_for_go(folder: AttemptFolder, progress: StandbyWait, open_context: Call
 
 
 def rehearse(views: TrainingImages, values: Mapping[str, Tensor], recipe: Recipe, device: torch.device) -> None:
-    """Train a few Gaussians of a patch on one photograph of it, small, and forget them.
+    """Train a few Gaussians on one shrunk photograph for a few steps, so that CUDA and all kernels are loaded.
 
-    Another process may train on the same GPU: what this takes besides the context are some megabytes, given back.
+    The Gaussians are dropped. Another process may train on the same GPU meanwhile: besides the context this takes some
+    megabytes, which are freed.
     """
     scene = _in_small(views).to(device, "gpu")
     gaussians = as_parameters(select(values, torch.arange(min(len(values["means"]), MOST_GAUSSIANS))), device)
@@ -98,7 +101,7 @@ def _train_a_little(gaussians: Parameters, scene: TrainingImages, recipe: Recipe
 
 
 def _in_small(views: TrainingImages) -> TrainingImages:
-    """Return a scene of one photograph, shrunk, and nothing behind it."""
+    """Return a scene of one photograph, shrunk to at most `LARGEST_PX`, without a backdrop."""
     photo = views.training[0]
     factor = -(-max(photo.view.width, photo.view.height) // LARGEST_PX)
     return replace(views, training=(shrink(photo, factor) if factor > 1 else photo,), holdout=(), border=NONE)

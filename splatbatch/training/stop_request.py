@@ -1,4 +1,4 @@
-"""How a process of ours ends: with the exit code its parent reads, or by SIGTERM once the step that runs is kept."""
+"""End of a training process: its exit code, and SIGTERM, which is obeyed after the present step and its checkpoint."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from splatbatch.errors import SplatbatchError
 
 
 def exit_code_of(run: Callable[[], None]) -> int:
-    """Run; known causes of failure end in one line that the parent reads, others in a traceback."""
+    """Call `run` and return an exit code: 0, or that of a SplatbatchError, whose message is printed as one line.
+
+    Other exceptions pass through, with a traceback.
+    """
     try:
         run()
     except SplatbatchError as error:
@@ -23,14 +26,14 @@ def exit_code_of(run: Callable[[], None]) -> int:
 
 
 def leave(code: int) -> NoReturn:
-    """End at once: tidying up torch takes an interpreter seconds, and the kernel does it in no time."""
+    """End the process at once, without the interpreter's cleanup, which takes seconds with torch."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
 
 
 class StopRequest:
-    """Notes SIGTERM instead of ending at it, inside a `with` block of the main thread."""
+    """Context manager that notes SIGTERM in `is_there` instead of ending the process; for the main thread."""
 
     def __init__(self) -> None:
         self.is_there = False
@@ -44,7 +47,7 @@ class StopRequest:
         signal.signal(signal.SIGTERM, self._before)
 
     def obey(self, step: int) -> None:
-        """End as SIGTERM would have ended us, now that what was done up to a step is written down."""
+        """End the process by SIGTERM, after a line for the log; the caller has written the checkpoint of `step`."""
         print(f"splatbatch: told to stop after step {step}", file=sys.stderr, flush=True)  # noqa: T201 - for the log
         signal.signal(signal.SIGTERM, self._before)
         signal.raise_signal(signal.SIGTERM)

@@ -1,1 +1,1 @@
-"""Photographs and their cameras: decoded, masked, sized, exposed, handed to the steps in time."""
+"""Photographs and their cameras: decoding, masks, coarse-to-fine sizes, colour correction, upload to the GPU."""

@@ -1,8 +1,8 @@
 """Coarse to fine: photographs start small and grow to full size over a run, and the number of Gaussians with them.
 
-The idea is DashGaussian's (Chen 2025, arXiv 2503.18402): early in a run a splat holds only low frequencies, so full
-pixels are wasted on it. A size is left once it can no longer show enough: when the steps done, as a share of those
-before full size, equal its share of the photographs' frequency content. Half-way they have full size, and keep it.
+The idea is DashGaussian's (Chen 2025, arXiv 2503.18402): early in a run a splat holds only low frequencies, so that
+full resolution is wasted on it. A size that keeps a share s of the photographs' frequency content is used up to step
+s x `Schedule.full_size_at`. From `full_size_at` on, at the latest, photographs have full size.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from splatbatch.training.photos.dataset import TrainingImages
 from splatbatch.training.photos.posed_image import PosedImage, shrink
 
 FACTORS = (8, 6, 4, 3, 2)
-"""Few, since a change of size makes everything that was recorded for one size worthless."""
+"""Shrink factors, the coarsest first; few, since CUDA graphs are recorded anew after each change of size."""
 LEAST_CONTENT = 0.25
 """A size that shows less than a quarter of the frequency content is never trained at (DashGaussian: a = 4)."""
 SMALLEST_PX = 64
 MOST_PHOTOS = 12
-"""Whose frequencies are looked at; those of one patch are alike."""
+"""Largest number of photographs whose spectrum is computed; those of one patch are alike."""
 
 
 @dataclass(frozen=True)
 class CoarseStage:
-    """Up to a step, exclusive, photographs are shrunk by a whole factor."""
+    """Stage of a run in which photographs are shrunk by `factor`, up to step `until`, exclusive."""
 
     factor: int
     until: int
@@ -39,7 +39,7 @@ class CoarseStage:
 
 @dataclass(frozen=True)
 class CoarseToFine:
-    """How much smaller photographs are at each step, and how many Gaussians there may be."""
+    """Shrink factor of the photographs and cap of the Gaussians at each step of a run."""
 
     stages: tuple[CoarseStage, ...]
     first: int
@@ -47,27 +47,26 @@ class CoarseToFine:
     max_steps: int
 
     def factor(self, step: int) -> int:
-        """Return by what photographs are divided along both axes; 1 after the last stage."""
+        """Return the factor by which photographs are shrunk along both axes at a step; 1 after the last stage."""
         return next((stage.factor for stage in self.stages if step < stage.until), 1)
 
     def budget(self, step: int) -> int:
-        """Return how many Gaussians there may be (DashGaussian, equation 7): as many pixels, as many Gaussians.
+        """Return the cap of the Gaussians at a step, which grows with the resolution (DashGaussian, equation 7).
 
-        first + (cap_max - first) / factor^(2 - step / max_steps): at full size it is `cap_max`, as it is always where
-        there are more at first.
+        first + (cap_max - first) / factor^(2 - step / max_steps), and never above `cap_max`, which it is at full size.
         """
         share: float = self.factor(step) ** -(2 - step / self.max_steps)
         return min(self.cap_max, round(self.first + (self.cap_max - self.first) * share))
 
 
 def plan_sizes(views: TrainingImages, recipe: Recipe, plan: Schedule, first: int) -> CoarseToFine:
-    """Return the sizes for photographs and so many first Gaussians; always full size unless it is asked for."""
+    """Return the plan for photographs and `first` initial Gaussians; full size throughout without coarse-to-fine."""
     content = content_of(views.training, recipe) if views.content is None else views.content
     return CoarseToFine(stages(content, plan.full_size_at), first, recipe.training.cap(), plan.max_steps)
 
 
 def content_of(photos: Sequence[PosedImage], recipe: Recipe) -> dict[int, float]:
-    """Return what `contents` finds; nothing where photographs are trained at full size throughout."""
+    """Return the result of `contents`; empty where the recipe has no coarse-to-fine."""
     return contents(photos) if recipe.training.resolved().coarse_to_fine else {}
 
 
@@ -78,7 +77,10 @@ def stages(content: Mapping[int, float], full_size_at: int) -> tuple[CoarseStage
 
 
 def contents(photos: Sequence[PosedImage]) -> dict[int, float]:
-    """Return, for each factor that leaves enough pixels, the share of the amplitudes of all frequencies it shows."""
+    """Return the share of the spectrum's amplitudes that remains at each shrink factor, in the mean over photographs.
+
+    Only factors at which the shorter side keeps `SMALLEST_PX` pixels.
+    """
     sample = photos[:: -(-len(photos) // MOST_PHOTOS)]
     smallest = min((min(photo.view.width, photo.view.height) for photo in photos), default=0)
     factors = [factor for factor in FACTORS if smallest // factor >= SMALLEST_PX]
@@ -91,7 +93,7 @@ def contents(photos: Sequence[PosedImage]) -> dict[int, float]:
 
 @torch.inference_mode()
 def _shares(pixels: Tensor, factors: Sequence[int]) -> Tensor:
-    """Return for each factor the share of the amplitudes in the middle of the spectrum, [factors]."""
+    """Return the share of the amplitudes below the Nyquist frequency of each factor, [factors]."""
     grey = pixels.float().mean(dim=-1)
     amplitudes = torch.fft.rfft2(grey - grey.mean()).abs()  # [H, W // 2 + 1]
     across = torch.fft.rfftfreq(grey.shape[1], device=grey.device)
@@ -103,7 +105,7 @@ def _shares(pixels: Tensor, factors: Sequence[int]) -> Tensor:
 
 
 class Pyramid:
-    """Photographs at the size of the moment: made when first asked for, kept until the size changes."""
+    """Cache of the photographs at the present size: each is shrunk at first use and kept until the size changes."""
 
     def __init__(self, sizes: CoarseToFine) -> None:
         self._sizes = sizes

@@ -1,7 +1,7 @@
-"""The photographs of a patch as tensors: decoded once, kept as uint8 where they are used; and which pixels count.
+"""The photographs of a patch as tensors, decoded once and kept as uint8, with masks of the pixels that count.
 
-Pixels that show what lies outside the patch's reach do not: the backdrop is coarse there, and only Gaussians could mend
-that which float, within reach, before what another patch will draw.
+Pixels that show the scene outside the patch's reach are masked. The backdrop is coarse there, so its error would be
+fitted by floaters within reach, which hide what another patch renders.
 """
 
 from __future__ import annotations
@@ -49,20 +49,26 @@ from splatbatch.training.rendering.view import RasterOptions, Rendering
 T = TypeVar("T")
 
 MOST_POINTS = 2_000_000
-"""Of what a patch was cut from: of more, the patch's own points count alone, for each of its attempts reads them."""
+"""Points of the model a patch was cut from, up to which that model is read for coverage.
+
+Every attempt of each patch would read it. With more points, coverage is computed from the patch's own points.
+"""
 
 THUMBNAIL_PX = 16
 MOST_SAMPLES_PX = 128
 LARGEST_DIFFERENCE = 4.0
-"""Of 255, in any of the 16 x 16 means. A JPEG (quality 75) of the same picture: 1.4; two drone views of a patch: 50."""
+"""Largest difference, of 255, in any of the 16 x 16 means, at which two photographs are the same picture.
+
+A JPEG (quality 75) of the same picture: 1.4; two drone views of a patch: 50.
+"""
 
 MOST_OUTSIDE = 0.5
-"""Of what a pixel shows, by the backdrop's opacities, that may lie outside: of as much of it as is covered at all."""
+"""Largest share of a pixel's opacity, in a rendering of the backdrop, that may lie outside the patch's reach."""
 
 
 @dataclass(frozen=True)
 class PhotoFolders:
-    """Where the photographs of a patch lie, and their masks."""
+    """Folders of a patch's photographs and of their masks; None: no masks."""
 
     images: Path
     masks: Path | None = None
@@ -70,28 +76,28 @@ class PhotoFolders:
 
 @dataclass(frozen=True)
 class TrainingImages:
-    """All photographs of a patch, in the frame they are trained in."""
+    """All photographs of a patch with their cameras, in the frame of the training."""
 
     training: tuple[PosedImage, ...]
     holdout: tuple[PosedImage, ...]
     frame: LocalFrame
     warnings: tuple[str, ...]
     loaded: Mapping[str, Any]
-    """At which resolution, and from which folder."""
+    """Resolution and folder from which photographs were loaded, as metrics.json has it."""
     border: PatchBorder = NONE
-    """What bounds the patch, and what is drawn behind it."""
+    """Border of the patch and backdrop behind it; neither for a patch without a core."""
     content: Mapping[int, float] | None = None
-    """What `coarse.content_of` finds; None: not determined."""
+    """Share of the frequency content by shrink factor, from `coarse.content_of`; None: not computed yet."""
     coverage_masks: CoverageMask | None = None
-    """Of the held-out photographs; None: not determined."""
+    """Covered pixels of the held-out photographs; None: not determined."""
 
     @property
     def are_evened(self) -> bool:
-        """Return whether any photograph has a tone: the splat is that of the evened scene then."""
+        """Return whether any photograph has a colour correction, so that the splat has the corrected colours."""
         return any(photo.correction is not None for photo in (*self.training, *self.holdout))
 
     def to(self, device: torch.device, wanted: Literal["gpu", "host"]) -> TrainingImages:
-        """Return the views for a device: cameras on it, photographs there or in host memory."""
+        """Return the views with cameras and border on `device`, and photographs there (`gpu`) or in host memory."""
         home = device if wanted == "gpu" else torch.device("cpu")
         training, holdout = (
             tuple(settled(photo, home, device) for photo in photos) for photos in (self.training, self.holdout)
@@ -106,9 +112,9 @@ def decode_views(
     training: Training,
     tone_of_photo: ToneOf = neutral,
 ) -> TrainingImages:
-    """Decode every photograph of a reconstruction at the resolution that is trained, in host memory.
+    """Decode every photograph of a reconstruction at the resolution of the training, in host memory.
 
-    Nothing here touches CUDA: a process may do it while another one still has the GPU.
+    Photographs without a valid pixel are left out with a warning. CUDA is not touched: another process may use the GPU.
 
     Raises:
         SceneError: a photograph is missing or unreadable, a lens cannot be undistorted, or no photograph is left.
@@ -137,7 +143,7 @@ def decode_held_out(
     training: Training,
     tone_of_photo: ToneOf = neutral,
 ) -> TrainingImages:
-    """Decode the held-out photographs alone, as `decode_views` does: of the others none is needed.
+    """Decode only the held-out photographs, as `decode_views` does, for an evaluation without training.
 
     Raises:
         SceneError: a photograph is missing or unreadable, or a lens cannot be undistorted.
@@ -171,7 +177,7 @@ def _photos(
 
 
 def _decode_all(sources: Sequence[PhotoSource], workers: int | Literal["auto"]) -> list[Decoded]:
-    """Decode photographs, in threads: Pillow and SciPy let go of Python's lock while they work."""
+    """Decode photographs in threads: Pillow and SciPy release the GIL."""
     count = min(16, os.cpu_count() or 1) if workers == "auto" else workers
     if count == 0:
         return [decode(source) for source in sources]
@@ -180,14 +186,14 @@ def _decode_all(sources: Sequence[PhotoSource], workers: int | Literal["auto"]) 
 
 
 def with_covered(views: TrainingImages, covered: CoverageMask | None) -> TrainingImages:
-    """Return views whose held-out photographs know which of their pixels are covered; None: not determined."""
+    """Return views whose held-out photographs have their coverage masks; the same views where `covered` is None."""
     if covered is None:
         return views
     return replace(views, coverage_masks=covered, holdout=tuple(covered_in(photo, covered) for photo in views.holdout))
 
 
 def why_not_covered(views: TrainingImages) -> str:
-    """Say why all pixels of the held-out photographs decide, and not those that others see; empty if these do."""
+    """Return a warning if no held-out photograph has enough covered pixels, so that all pixels count; else ""."""
     if (
         not views.holdout
         or views.coverage_masks is None
@@ -223,14 +229,17 @@ def _mask_warnings(photos: Sequence[PosedImage], masks: Mapping[str, Path]) -> I
 
 
 def _as_loaded(chosen: PhotographSource, decoded: Sequence[Decoded]) -> dict[str, Any]:
-    """Return, for metrics.json, at which resolution photographs are trained and where they came from."""
+    """Return resolution and folder of the photographs for metrics.json."""
     largest = max((one.camera.width, one.camera.height) for one in decoded)
     name = next(name for name, divisor in DIVISORS.items() if divisor == chosen.divisor)
     return {"used": name, "folder": chosen.folder.name, "shrunk_by": chosen.shrink, "largest": list(largest)}
 
 
 def prefetch(photos: Iterator[PosedImage], device: torch.device) -> Iterator[PosedImage]:
-    """Yield photographs with their pixels and masks on `device`, one upload ahead; nothing waits for the host."""
+    """Yield photographs with pixels and masks on `device`, uploading the next one while a step uses the present one.
+
+    Uploads run on a stream of their own, for which the current stream waits, not the host.
+    """
     first = next(photos)
     if device.type == first.pixels.device.type:
         yield first
@@ -258,9 +267,10 @@ def _upload(photo: PosedImage, device: torch.device, stream: torch.cuda.Stream) 
 
 @torch.no_grad()
 def boundary_mask(views: TrainingImages) -> TrainingImages:
-    """Return views whose photographs count where the patch answers for them; the same views without a backdrop.
+    """Mask the pixels of all photographs that show the scene outside the patch's reach, by rendering the backdrop.
 
-    Held-out ones too: what they show of the backdrop says nothing of the patch.
+    The same views without a backdrop. Held-out photographs are masked too, since their view of the backdrop says
+    nothing of the patch. Photographs without a valid pixel are left out.
 
     Raises:
         SceneError: no photograph shows the patch.
@@ -281,7 +291,7 @@ def boundary_mask(views: TrainingImages) -> TrainingImages:
 
 
 def label_colors(is_outside: Tensor) -> dict[str, Tensor]:
-    """Return the colours of Gaussians of which each [N] lies outside, white, or within reach, black."""
+    """Return spherical harmonics of degree 0 that make Gaussians white where `is_outside`, [N], is true, else black."""
     return {"sh0": ((is_outside.float() - 0.5) / SH_C0)[:, None, None].repeat(1, 1, 3)}
 
 
@@ -290,10 +300,10 @@ def _masked(photo: PosedImage, marked: Mapping[str, Tensor]) -> PosedImage:
 
 
 def boundary_mask_of(photo: PosedImage, marked: Rendering) -> PosedImage:
-    """Return a photograph whose pixels count where little of what they show lies outside, which is rendered white.
+    """Return a photograph whose pixels count where at most half of the rendered opacity lies outside the reach.
 
-    Where the backdrop is thin, dark is not within: neither patch could mend there what the other is to draw. Where it
-    is opaque this is the white itself.
+    `marked` is the rendering of the whole backdrop, white outside and black within (see `label_colors`). White is
+    compared with the opacity, since a pixel where the backdrop is transparent is dark without lying within.
     """
     valid, is_within = photo.valid(), marked.colors[..., 0] <= MOST_OUTSIDE * marked.alphas[..., 0]
     counts = is_within if valid is None else is_within & valid
@@ -304,7 +314,7 @@ def boundary_mask_of(photo: PosedImage, marked: Rendering) -> PosedImage:
 
 @torch.inference_mode()
 def find_repeats(photos: Sequence[PosedImage]) -> HealthFinding | None:
-    """Return a finding if photographs show the same picture; a hopeless one if all do."""
+    """Return a health finding if photographs show the same picture, a fatal one if all do; else None."""
     if len(photos) < 2:
         return None
     thumbnails = torch.stack([_thumbnail(photo.pixels) for photo in photos])  # [n, 3 * 16 * 16]
@@ -324,18 +334,18 @@ def find_repeats(photos: Sequence[PosedImage]) -> HealthFinding | None:
 
 
 def _thumbnail(pixels: Tensor) -> Tensor:
-    """Return the means of 16 x 16 parts of a photograph [H, W, 3], flat; of large ones every few pixels are enough."""
+    """Return the means of 16 x 16 parts of a photograph [H, W, 3], flat; large photographs are subsampled."""
     stride = max(1, min(pixels.shape[:2]) // MOST_SAMPLES_PX)
     channels = pixels[::stride, ::stride].movedim(-1, 0).contiguous().float()
     return adaptive_avg_pool2d(channels, THUMBNAIL_PX).flatten().cpu()
 
 
 def covered_of(settings: TrainingSettings, model: Reconstruction | None = None) -> CoverageMask | None:
-    """Return what is covered of the held-out photographs of a patch; None where none is, and of what lies behind.
+    """Return the covered pixels of a patch's held-out photographs; None without any, and for a backdrop.
 
     Args:
         settings: of a training, an inspection or an evaluation.
-        model: of the patch, as its files have it, with tracks; None: it is read.
+        model: reconstruction of the patch as in its files, without offset, with tracks; None: it is read.
 
     Raises:
         ModelError: a file of the model is missing, unreadable, cut or garbage.
@@ -350,7 +360,7 @@ def covered_of(settings: TrainingSettings, model: Reconstruction | None = None) 
 
 
 def _source_of(settings: TrainingSettings) -> Reconstruction | None:
-    """Return what a patch was cut from; None where nothing is named, it cannot be read, or it is very large."""
+    """Return the model a patch was cut from; None if it is not named, cannot be read, or exceeds `MOST_POINTS`."""
     folder = Path(settings.source)
     if not settings.source or folder == Path(settings.sparse):
         return None
@@ -361,6 +371,6 @@ def _source_of(settings: TrainingSettings) -> Reconstruction | None:
 
 
 def evenly_spaced(items: Sequence[T], most: int) -> tuple[T, ...]:
-    """Return at most so many, evenly spread over all, in their order."""
+    """Return at most `most` items, evenly spread over all, in their order."""
     count = min(most, len(items))
     return tuple(items[place * len(items) // count] for place in range(count))

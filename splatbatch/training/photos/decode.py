@@ -32,42 +32,45 @@ Pillow.init()  # imports its readers before threads need them; a fork server doe
 
 @dataclass(frozen=True)
 class PhotoSource:
-    """What one photograph is decoded from."""
+    """Files and camera from which one photograph is decoded; input of `decode`."""
 
     path: Path
     camera: Camera
-    """As in the model."""
+    """Camera of the model, with its distortion, for the photograph at full size."""
     shrink: int
-    """Each pixel becomes the mean of so many by so many."""
+    """Shrink factor: each pixel becomes the mean of shrink x shrink pixels of the file."""
     mask: Path | None = None
 
 
 @dataclass(frozen=True)
 class Decoded:
-    """A photograph as it is trained."""
+    """A photograph at the resolution of the training, undistorted, with its pinhole camera."""
 
     pixels: Pixels
     mask: NDArray[np.bool_] | None
     """[H, W], true where a pixel counts; None: everywhere."""
     camera: Camera
-    """A pinhole of exactly this size."""
+    """Pinhole camera whose size is that of the pixels."""
     stored: tuple[int, int]
     """Width and height of the file."""
     half_diagonal_px: float
-    """Of the whole photograph, in pixels of this size."""
+    """Half the diagonal of the photograph, in pixels of this resolution."""
     undistort_map: NDArray[np.float64] | None = None
-    """[2, n]: squares of the distance from the principal point, of half the diagonal, at some places: undistorted, and
-    as taken; None: the same."""
+    """Squared distances from the principal point at sample pixels, in half diagonals: undistorted and as taken, [2, n].
+
+    By these, vignetting is mapped to undistorted pixels. None: the camera has no distortion.
+    """
 
 
 def decode(source: PhotoSource) -> Decoded:
-    """Return a photograph as RGB; at the far edges a shrunk pixel is the mean of those there are.
+    """Read a photograph and its mask; shrink and undistort them.
 
-    A photograph whose size is not its camera's is taken for a resized one, each axis by itself. Shrinking divides K by
-    a whole number exactly: its pixels cover shrink x shrink of the photograph's from the top-left corner on.
+    If the size of the photograph is not its camera's, it counts as resized, and K is rescaled along each axis.
+    Shrinking divides K exactly: pixels cover shrink x shrink pixels of the file from the top-left corner on. At the far
+    edges they are the mean of fewer.
 
     Raises:
-        SceneError: the photograph or its mask cannot be read, or the camera is none that a pinhole can stand for.
+        SceneError: the photograph or its mask cannot be read, or the camera cannot be undistorted to a pinhole.
     """
     picture = _open(source.path, "RGB")
     stored, shrink = picture.size, source.shrink
@@ -85,7 +88,7 @@ def decode(source: PhotoSource) -> Decoded:
 
 
 def _bent(camera: Camera, straight: Camera, places: NDArray[np.float32]) -> NDArray[np.float64]:
-    """Return squares of the distance from the principal point in pixels, [2, n], of some: undistorted, and as taken."""
+    """Return squared distances from the principal point at sample pixels, px^2, [2, n]: undistorted, and as taken."""
     stride = max(1, min(places.shape[1:]) // BENT_PER_SIDE)
     taken = places[:, ::stride, ::stride].astype(np.float64) + 0.5
     here = np.mgrid[: places.shape[1] : stride, : places.shape[2] : stride] + 0.5
@@ -98,10 +101,12 @@ _MAKING = threading.Lock()
 
 
 def lens(camera: Camera) -> tuple[Camera, NDArray[np.float32]]:
-    """Return the pinhole of a camera's undistorted photographs and where their pixels come from, [2, H, W].
+    """Return the pinhole of a camera's undistorted photographs, and the source position of each pixel, [2, H, W].
+
+    The results for the last `LENSES` cameras are cached; threads that ask at once compute them once.
 
     Raises:
-        SceneError: the camera is none that a pinhole can stand for.
+        SceneError: the camera cannot be undistorted to a pinhole.
     """
     with _MAKING:  # many threads ask for the same one at the same time: the first makes it
         return _lens(camera)
@@ -124,7 +129,7 @@ def _open(path: Path, mode: Literal["RGB", "L"]) -> Pillow.Image:
 
 
 def _decode_mask(path: Path, size: tuple[int, int], shrink: int) -> NDArray[np.bool_]:
-    """Return a mask for a photograph of `size`, shrunk; a pixel counts if all that it is made of do."""
+    """Return the mask of a photograph of `size`, shrunk; a pixel counts if all pixels of the file in it count."""
     picture = _open(path, "L").point(lambda grey: WHITE if grey >= MASK_COUNTS else 0)
     if picture.size != size:
         picture = picture.resize(size, Pillow.Resampling.NEAREST)
@@ -133,7 +138,7 @@ def _decode_mask(path: Path, size: tuple[int, int], shrink: int) -> NDArray[np.b
 
 
 def _resample(pixels: Pixels, places: NDArray[np.float32]) -> Pixels:
-    """Return the pixels [H, W, 3] at these places, bilinear; half a pixel beyond the edge is the edge."""
+    """Return the pixels [H, W, 3] at positions [2, H, W], bilinear; beyond the edge the pixels of the edge."""
     out = np.empty((*places.shape[1:], 3), np.uint8)
     for channel in range(3):
         values = map_coordinates(pixels[..., channel], places, np.float32, order=1, mode="nearest")

@@ -1,9 +1,11 @@
-"""A photograph with the camera that took it, and its colour correction, which is divided out where the loss reads it.
+"""A photograph with the camera that took it and its colour correction, which is divided out where the loss reads it.
 
-Bytes stay bytes. A splat has the colours of the corrected scene; a rendering of it times a photograph's correction is
-what that photograph shows. A correction is a tensor, so that it can lie on a GPU: the gain in R, G and B, one over the
-square of half the diagonal in pixels; and none, v1 and v2 of the vignetting, or these and the gradient of the shading,
-or these, its colour and its grid.
+Pixels stay bytes. A splat has the colours of the corrected scene; its rendering times a photograph's correction is what
+that photograph shows.
+
+A correction (a tone) is a tensor, so that it can be on a GPU. Its first four numbers are the gain in R, G and B and one
+over the square of half the diagonal in pixels. Then follow, as far as the correction has them: v1 and v2 of the
+vignetting; two of the shading gradient; three of the shading's colour, and its grid.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ _BEFORE_VIGNETTING, _BEFORE_TILT, _BEFORE_TINT, _BEFORE_FIELD = 4, 6, 8, 11
 
 
 def tone_of(tone: ColorCorrection, decoded: Decoded) -> Tensor | None:
-    """Return a photograph's tone for its pixels as they were decoded; None for one that changes nothing."""
+    """Return a colour correction as a tensor for the decoded, undistorted pixels; None if it changes nothing."""
     vignetting = (*tone.vignetting, 0.0)[:2] if any(tone.vignetting) else ()
     if vignetting and decoded.undistort_map is not None:
         vignetting = _straightened(vignetting, decoded.undistort_map)
@@ -47,16 +49,16 @@ def tone_of(tone: ColorCorrection, decoded: Decoded) -> Tensor | None:
 
 
 def alike(tones: Iterable[Tensor | None]) -> list[Tensor | None]:
-    """Return tones of one length, that of the longest: what is recorded or compiled for one serves all."""
+    """Return tones zero-padded to the length of the longest, so that one recorded CUDA graph serves all."""
     every = list(tones)
     longest = max((tone.numel() for tone in every if tone is not None), default=0)
     return [None if tone is None else pad(tone, (0, longest - tone.numel())) for tone in every]
 
 
 def _straightened(vignetting: tuple[float, ...], bent: NDArray[np.float64]) -> tuple[float, ...]:
-    """Return the vignetting of an undistorted photograph, whose pixels lay elsewhere in the photograph as it was taken.
+    """Return the vignetting for the pixels of the undistorted photograph, by least squares.
 
-    `bent` [2, n]: the squares of the radius at some places, undistorted and as taken.
+    `bent` [2, n]: the squared radius at sample pixels, undistorted and as taken.
     """
     powers = np.arange(1, max(2, len(vignetting)) + 1)
     wanted = bent[1][:, None] ** powers[: len(vignetting)] @ np.array(vignetting)
@@ -65,7 +67,7 @@ def _straightened(vignetting: tuple[float, ...], bent: NDArray[np.float64]) -> t
 
 
 def _field_straightened(field: tuple[float, ...], bent: NDArray[np.float64]) -> tuple[float, ...]:
-    """Return the field of an undistorted photograph: at each node what the field has where that was taken."""
+    """Return the shading grid for the undistorted photograph: each node has the value at its position as taken."""
     down, across = np.mgrid[-1 : 1 : NODES * 1j, -1 : 1 : NODES * 1j]
     place = np.stack([across.ravel(), down.ravel()], axis=1)
     order, radius = np.argsort(bent[0]), np.linalg.norm(place, axis=1)
@@ -75,7 +77,7 @@ def _field_straightened(field: tuple[float, ...], bent: NDArray[np.float64]) -> 
 
 
 def shrunk(tone: Tensor | None, factor: int) -> Tensor | None:
-    """Return a tone for pixels that are so many times larger along both axes: the same at the same place."""
+    """Return a tone for a photograph shrunk by `factor`, with the same correction at the same place."""
     if tone is None:
         return None
     small = tone.clone()
@@ -84,12 +86,12 @@ def shrunk(tone: Tensor | None, factor: int) -> Tensor | None:
 
 
 def num_coefficients(tone: Tensor) -> int:
-    """Return how many numbers it has of vignetting, tilt, tint and field: 0, 2, 4 or 88."""
+    """Return how many numbers of a tone describe vignetting, shading gradient, colour and grid: 0, 2, 4 or 88."""
     return tone.numel() - _BEFORE_VIGNETTING
 
 
 def photometric_gain(tone: Tensor, view: RenderCamera, dtype: torch.dtype = torch.float32) -> Tensor:
-    """Return what a tone multiplies the colours of the scene by, [H, W, 3], or [3] where that is one gain alone."""
+    """Return the factor of a tone on the colours of the scene, [H, W, 3]; [3] for a tone that is only a gain."""
     values = tone.to(dtype)
     gain, coefficients, tilt = values[:3], values[_BEFORE_VIGNETTING:_BEFORE_TILT], values[_BEFORE_TILT:_BEFORE_TINT]
     if not len(coefficients):
@@ -111,26 +113,26 @@ def photometric_gain(tone: Tensor, view: RenderCamera, dtype: torch.dtype = torc
 
 
 def _shares(places: Tensor) -> Tensor:
-    """Return which share each node has in places [N] along an axis, [N, NODES]."""
+    """Return the weights of linear interpolation of the grid's nodes at positions [N] along an axis, [N, NODES]."""
     at = (places.clamp(-1, 1) + 1) / 2 * (NODES - 1)
     return (1 - (at[:, None] - torch.arange(NODES, dtype=at.dtype, device=at.device)).abs()).clamp_min(0)
 
 
 def in_tone(colors: Tensor, tone: Tensor | None, view: RenderCamera) -> Tensor:
-    """Return a rendering [H, W, 3] as the photograph would show it, not clamped."""
+    """Return a rendering [H, W, 3] times the tone of a photograph, not clamped."""
     return colors if tone is None else colors * photometric_gain(tone, view, colors.dtype)
 
 
 def normalise(pixels: Tensor, tone: Tensor, view: RenderCamera, dtype: torch.dtype = torch.float32) -> Tensor:
-    """Return a photograph [H, W, 3] uint8 in the colours of the scene, which may exceed 1."""
+    """Return a photograph [H, W, 3] uint8 divided by its tone: colours of the scene, which may exceed 1."""
     return pixels.to(dtype) / 255 / photometric_gain(tone, view, dtype)
 
 
 def to_compare(colors: Tensor, pixels: Tensor, tone: Tensor, view: RenderCamera) -> tuple[Tensor, Tensor]:
-    """Return a rendering and the evened photograph, [H, W, 3], for the loss, where what is clipped may count less.
+    """Return a rendering and the photograph divided by its tone, [H, W, 3], for the loss.
 
-    Where a rendering is brighter than a clipped byte can tell, the target is drawn towards it, and the gradient is
-    smaller by as much: so L1 counts it with exactly this weight, as `loss.masked` counts what a mask ignores with 0.
+    Where a photograph is clipped and the rendering brighter, difference and gradient are multiplied by
+    `CLIPPED_COUNTS`. So L1 has exactly this weight there, as `loss.masked` gives ignored pixels the weight 0.
     """
     target, seen = normalise(pixels, tone, view, colors.dtype), colors.detach()
     is_brighter = (pixels >= CLIPPED) & (seen > target)
@@ -142,41 +144,41 @@ def to_compare(colors: Tensor, pixels: Tensor, tone: Tensor, view: RenderCamera)
 
 @dataclass(frozen=True)
 class PosedImage:
-    """A photograph and the camera that took it."""
+    """A photograph of the training or hold-out set with its camera, masks and colour correction."""
 
     name: str
     view: RenderCamera
     pixels: Tensor  # [H, W, 3] uint8, where it fits
     mask: Tensor | None = None  # [H, W] bool, true where a pixel counts; lies beside the pixels; None: everywhere
-    correction: Tensor | None = None  # as `photos.tones` makes it, on the device that renders; None: neutral
-    coverage_mask: Tensor | None = None  # [H, W] bool, see `scene.coverage_mask`, of held-out ones, beside the pixels
+    correction: Tensor | None = None  # as `tone_of` makes it, on the device that renders; None: neutral
+    coverage_mask: Tensor | None = None  # [H, W] bool, see `scene.coverage_mask`; held-out photographs only
     covered_share: float | None = None  # of the pixels that its own mask leaves; None: not determined
 
     def target(self) -> Tensor:
-        """Return the pixels on the device that renders; from pinned memory the upload does not wait."""
+        """Return the pixels on the device that renders; the host does not wait for an upload from pinned memory."""
         return self.pixels.to(self.view.viewmat.device, non_blocking=True)
 
     def valid(self) -> Tensor | None:
-        """Return the mask on the device that renders."""
+        """Return the mask on the device that renders; None: all pixels count."""
         return None if self.mask is None else self.mask.to(self.view.viewmat.device, non_blocking=True)
 
     def covered_pixels(self) -> Tensor | None:
-        """Return which pixels [H, W] are covered, on the device that renders; None: too few to judge by."""
+        """Return which pixels [H, W] are covered, on the device that renders; None: too few, or not determined."""
         return (
             None if self.coverage_mask is None else self.coverage_mask.to(self.view.viewmat.device, non_blocking=True)
         )
 
     def as_taken(self, colors: Tensor) -> Tensor:
-        """Return a rendering [H, W, 3] as the photograph would show it, not clamped."""
+        """Return a rendering [H, W, 3] with the photograph's colour correction applied, not clamped."""
         return in_tone(colors, self.correction, self.view)
 
     def normalised(self) -> Tensor:
-        """Return the photograph [H, W, 3] in the colours of the scene, which may exceed 1."""
+        """Return the photograph [H, W, 3] with its colour correction divided out; values may exceed 1."""
         pixels = self.target()
         return pixels / 255 if self.correction is None else normalise(pixels, self.correction, self.view)
 
     def to_compare(self, colors: Tensor) -> tuple[Tensor, Tensor]:
-        """Return a rendering and the photograph, [H, W, 3], for the loss: evened, or the bytes as they are."""
+        """Return a rendering and the photograph, [H, W, 3], for the loss; with its correction divided out, or bytes."""
         pixels = self.target()
         return (colors, pixels) if self.correction is None else to_compare(colors, pixels, self.correction, self.view)
 
@@ -186,7 +188,7 @@ class PosedImage:
 
 
 def photo_in(image: Image, decoded: Decoded, frame: LocalFrame, tone: ColorCorrection) -> PosedImage:
-    """Return a photograph with its pinhole camera in the frame that is trained."""
+    """Return a decoded photograph as tensors, with its pinhole camera in the frame of the training."""
     viewmat, camera = frame.viewmat(image.world_to_camera()), decoded.camera
     matrices = torch.tensor(viewmat, dtype=torch.float32), torch.tensor(camera.K, dtype=torch.float32)
     mask = None if decoded.mask is None or decoded.mask.all() else torch.from_numpy(decoded.mask)
@@ -195,7 +197,7 @@ def photo_in(image: Image, decoded: Decoded, frame: LocalFrame, tone: ColorCorre
 
 
 def covered_in(photo: PosedImage, covered: CoverageMask) -> PosedImage:
-    """Return a photograph that knows which of its pixels are covered."""
+    """Return a photograph with its coverage mask and covered share; without the mask where the share is too small."""
     found = covered.of(photo.name, photo.view.width, photo.view.height)
     if found is None:
         return replace(photo, covered_share=0.0)
@@ -208,7 +210,10 @@ def covered_in(photo: PosedImage, covered: CoverageMask) -> PosedImage:
 
 
 def settled(photo: PosedImage, home: torch.device, device: torch.device) -> PosedImage:
-    """Return a photograph with its camera on `device` and its pixels at home; pinned in host memory to upload fast."""
+    """Return a photograph with camera and tone on `device`, and pixels and masks on `home`.
+
+    Pixels and masks are in pinned memory where `home` is the host and `device` a GPU.
+    """
     view = replace(photo.view, viewmat=photo.view.viewmat.to(device), K=photo.view.K.to(device))
 
     def settle(tensor: Tensor) -> Tensor:
@@ -223,9 +228,9 @@ def settled(photo: PosedImage, home: torch.device, device: torch.device) -> Pose
 
 @torch.no_grad()
 def shrink(photo: PosedImage, factor: int) -> PosedImage:
-    """Return a photograph whose pixels are the means of factor x factor; at the far edges, of those there are.
+    """Return a photograph whose pixels are the means of factor x factor pixels; of fewer at the far edges.
 
-    Its K is divided exactly: the first pixel covers the first ones of the photograph.
+    Its K is divided exactly by the factor, since pixels are grouped from the top-left corner on.
     """
     means = _means(photo.target().movedim(-1, 0).float(), factor)  # [3, h, w]
     pixels = _beside(photo, means.round().to(torch.uint8).movedim(0, -1).contiguous())
@@ -242,5 +247,5 @@ def _means(channels: Tensor, factor: int) -> Tensor:
 
 
 def _beside(photo: PosedImage, small: Tensor) -> Tensor:
-    """Return a tensor where the photograph lies; pinned where that is the host and a GPU renders."""
+    """Return a tensor on the device of the photograph's pixels; in pinned memory if it is moved from a GPU."""
     return small if photo.pixels.device == small.device else small.to(photo.pixels.device).pin_memory()

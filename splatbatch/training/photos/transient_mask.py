@@ -1,12 +1,13 @@
-"""What only one photograph shows: people, cars, shadows. Its pixels teach nothing of the scene, and are left out.
+"""Transient masks: pixels of people, cars and shadows, which only one photograph shows, are left out of the loss.
 
-Between steps the training photographs are compared with their renderings, at a small size. Where a photograph differs
-much more than others do at the same place in the scene, something stood there when it was taken. Details that are not
-learned yet, and poses that are off, are wrong in more photographs of a place, or another time elsewhere: so it must be
-found twice in a row, against nearly all others. Around what is sure like this, less is enough.
+Between steps the training photographs are compared with their renderings at a small size. Where the residual of a
+photograph is much larger than that of others at the same place in the scene, its pixels are transient. Details that
+are not trained yet, and wrong poses, give residuals in several photographs, or elsewhere at the next comparison. So a
+region needs strong evidence, against nearly all other photographs, in two comparisons in a row. Cells connected to
+such a region need only weak evidence.
 
-The loss without outliers is RobustNeRF's (Sabour 2023, arXiv 2302.00833); which pixels are outliers is told by other
-photographs here, not by a share that is assumed.
+A loss without outliers is RobustNeRF's (Sabour 2023, arXiv 2302.00833). There a share of outliers is assumed; here
+outliers are found by comparison with other photographs.
 """
 
 from __future__ import annotations
@@ -29,24 +30,29 @@ from splatbatch.training.rendering.rasterize import depth_of, places_of, rasteri
 from splatbatch.training.rendering.view import RasterOptions, RenderCamera
 
 LOOKS = (0.08, 0.2, 0.5, 0.8)
-"""Shares of the run after which photographs are compared; the first only notes. One more, at 0.04, gave twice as much
-back of what movers cost, and cost a room in which nothing moves 0.2 dB (docs/benchmarks.md)."""
+"""Shares of the run after which photographs are compared; the first comparison masks nothing.
+
+One more, at 0.04, regained twice as much of the loss by transient objects, but cost 0.2 dB in a room in which nothing
+moves (docs/benchmarks.md).
+"""
 MOST_PIXELS = 40_000
-"""Of a picture that is compared."""
+"""Largest number of pixels of a picture that is compared."""
 CELL_PX = 4
-"""Of that picture, along both sides: a difference is the mean over a cell, so that fine detail is none."""
+"""Side of a cell, in pixels of that picture: differences are averaged over a cell, so that fine detail cancels."""
 LEAST = 0.1
-"""Difference of a channel, 0 to 1, from which on something may have stood there."""
+"""Least residual of a cell, as the difference of a channel from 0 to 1, that can be transient."""
 TIMES = 2.0
-"""The difference that others have at the same place: the largest of a cell and those around it, since the depth of what
-is half learned is off by a cell."""
+"""Factor by which the residual of a cell must exceed the residuals of other photographs at the same place.
+
+Theirs are the largest of a cell and its neighbours, since the depth is off by a cell early in training.
+"""
 OTHERS = 8
-"""Photographs from nearby that are asked."""
+"""Number of nearest photographs with which a photograph is compared."""
 
 
 @dataclass(frozen=True)
 class TransientEvidence:
-    """What a cell is held against: so many others must show the place, and such a share of them be less off."""
+    """Evidence required of a transient cell: how many others must show its place, and which quantile it must exceed."""
 
     least_others: int
     share: float
@@ -54,28 +60,31 @@ class TransientEvidence:
 
 WEAK, STRONG = TransientEvidence(2, 0.5), TransientEvidence(4, 0.75)
 LEAST_CELLS = 4
-"""In one piece, and sure in it: fewer are an edge or a glint."""
+"""Fewest cells of a connected region, and of strong evidence in it: smaller regions are edges or glints."""
 MOST = 0.4
-"""Share of a photograph: where more of it differs, it is no mover."""
+"""Largest share of a photograph that is masked: where more differs, nothing of it is masked."""
 
 
 @dataclass(frozen=True)
 class ResidualMap:
-    """How far a photograph is from its rendering, in cells; that of the worst channel, 0 to 1."""
+    """Residual of a photograph against its rendering, by cell: the largest of its channels, 0 to 1."""
 
     view: RenderCamera  # of the small picture
     residual: Tensor  # [h, w]; NaN where pixels do not count
     num_entries: Tensor | None = None
-    """Of its tile lists, []."""
+    """Number of tile list entries that the rendering needed, []; None where our kernels did not render."""
 
     @property
     def center(self) -> Tensor:
-        """Return where the camera stood, [3]."""
+        """Return the position of the camera, [3]."""
         return -self.view.viewmat[:3, 3] @ self.view.viewmat[:3, :3]
 
 
 class TransientMask:
-    """Which pixels of the training photographs are left out, and the looks that find them."""
+    """Transient masks of the training photographs of a run, updated by the comparisons at `LOOKS`.
+
+    Its state is part of a checkpoint.
+    """
 
     def __init__(
         self, photos: Sequence[PosedImage], options: RasterOptions, max_steps: int, border: PatchBorder = NONE
@@ -86,19 +95,20 @@ class TransientMask:
         self._sure: dict[str, Tensor] = {}  # likewise, what was sure at the last look; on the CPU
 
     def step_begins(self, step: int, gaussians: Parameters, capacity: int | None = None) -> None:
-        """Compare photographs with what is learned where that is due before this step; see `look`."""
+        """Update the masks if a comparison is due before this step; see `look`."""
         if step in self._steps:
             self.look(gaussians, capacity)
 
     @torch.no_grad()
     def look(self, gaussians: Parameters, capacity: int | None = None) -> None:
-        """Compare all photographs with their renderings: what is found now is left out, and nothing else.
+        """Compare all photographs with their renderings and replace all masks by what is found now.
 
-        Pictures are drawn one after the other and fetched at once; cells are few, and looked at on the CPU.
+        Renderings are queued without waiting and fetched at once; cells are few and are compared on the CPU.
 
         Args:
-            gaussians: what is learned.
-            capacity: of tile lists, so that nothing waits for a GPU in between; None: whatever it takes.
+            gaussians: that are trained, without the backdrop.
+            capacity: of tile lists, so that no rendering waits for the GPU; None: counted for each, which waits. If a
+                list does not fit, all is repeated with None.
         """
         drawn = self._border.with_backdrop(gaussians)
         compared = [self._compared(drawn, photo, capacity) for photo in self._photos]
@@ -120,7 +130,7 @@ class TransientMask:
         return None
 
     def without(self, photo: PosedImage) -> PosedImage:
-        """Return a photograph, of any size, without the pixels that are left out."""
+        """Return a photograph, shrunk or not, with its transient pixels masked."""
         cells = self._cells.get(photo.name)
         if cells is None:
             return photo
@@ -128,7 +138,7 @@ class TransientMask:
         return replace(photo, mask=is_scene if photo.mask is None else photo.mask & is_scene)
 
     def warnings(self) -> tuple[str, ...]:
-        """Say what is left out, in one sentence, if anything is."""
+        """Return a warning that names the number of masked photographs and the one with the largest mask; or none."""
         if not self._cells:
             return ()
         shares = {name: float(cells.float().mean()) for name, cells in self._cells.items()}
@@ -137,11 +147,11 @@ class TransientMask:
         return (f"movers: {who}, as {most} ({100 * shares[most]:.1f} % of it): those pixels were left out",)
 
     def state(self) -> dict[str, Any]:
-        """Return what a checkpoint keeps."""
+        """Return the masks and the strong evidence of the last comparison, for a checkpoint."""
         return {"cells": dict(self._cells), "sure": dict(self._sure)}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Leave out what a checkpoint says."""
+        """Restore masks and evidence from a checkpoint."""
         self._cells = dict(state["cells"])
         self._sure = {name: sure.cpu() for name, sure in state["sure"].items()}
 
@@ -161,14 +171,14 @@ class TransientMask:
 
 
 def middles(depths: Tensor, view: RenderCamera) -> Tensor:
-    """Return where the middles of the whole cells of a view lie whose pixels have such depths, [h, w, 3]."""
+    """Return the points in the scene of the middles of a view's cells, [h, w, 3], by its depth map [H, W]."""
     each = slice(CELL_PX // 2, None, CELL_PX)
     height, width = view.height // CELL_PX, view.width // CELL_PX
     return places_of(depths, view)[each, each][:height, :width].float()
 
 
 def _on_cpu(compared: Sequence[ResidualMap]) -> list[ResidualMap]:
-    """Return what was compared, waited for once."""
+    """Return residual maps in host memory, fetched together."""
     views = _fetched([torch.cat((one.view.viewmat.flatten(), one.view.K.flatten())) for one in compared])
     offs = _fetched([one.residual for one in compared])
     counted = _fetched([one.num_entries for one in compared if one.num_entries is not None])
@@ -180,7 +190,7 @@ def _on_cpu(compared: Sequence[ResidualMap]) -> list[ResidualMap]:
 
 
 def _fetched(tensors: Sequence[Tensor]) -> list[Tensor]:
-    """Return tensors in host memory, fetched at once."""
+    """Return tensors in host memory, copied as one tensor, so that the host waits for the GPU once."""
     if not tensors:
         return []
     parts = torch.cat([one.reshape(-1) for one in tensors]).cpu()
@@ -190,7 +200,7 @@ def _fetched(tensors: Sequence[Tensor]) -> list[Tensor]:
 
 @dataclass(frozen=True)
 class ResidualGrid:
-    """What was compared of all photographs, side by side."""
+    """Residual maps and cameras of all photographs, stacked, to look up residuals at points of the scene."""
 
     residual: Tensor  # [photographs, h, w] of the largest, NaN beyond their own
     viewmats: Tensor  # [photographs, 4, 4]
@@ -199,7 +209,7 @@ class ResidualGrid:
 
     @classmethod
     def of(cls, compared: Sequence[ResidualMap]) -> ResidualGrid:
-        """Lay them side by side."""
+        """Stack the residual maps of all photographs, padded with NaN."""
         height, width = (max(one.residual.shape[axis] for one in compared) for axis in (0, 1))
         off = torch.full((len(compared), height, width), torch.nan)
         for index, one in enumerate(compared):
@@ -211,7 +221,10 @@ class ResidualGrid:
         return cls(off, viewmats, Ks, near)
 
     def seen_from(self, index: int, places: Tensor) -> Tensor:
-        """Return how far photographs near one are off at places [h, w, 3]; NaN where they do not show them."""
+        """Return the residuals of photograph `index`'s neighbours at points [h, w, 3], [others, h, w].
+
+        NaN where a neighbour does not show a point; occlusion is not considered.
+        """
         others = self.near[index]
         rotations, shifts = self.viewmats[others, :3, :3], self.viewmats[others, :3, 3]
         local = places @ rotations.transpose(1, 2)[:, None] + shifts[:, None, None]  # [others, h, w, 3]
@@ -224,17 +237,17 @@ class ResidualGrid:
 
 
 def widened(off: Tensor) -> Tensor:
-    """Return the largest of each cell and those around it, [photographs, h, w]; NaN where a cell does not count."""
+    """Return the largest residual of each cell and its neighbours, [photographs, h, w]; NaN where a cell is NaN."""
     return torch.where(off.isnan(), torch.nan, max_pool2d(off.nan_to_num(0.0)[None], 3, stride=1, padding=1)[0])
 
 
 def alone(off: Tensor, seen: Tensor, evidence: TransientEvidence) -> Tensor:
-    """Return in which cells a photograph is further off than others are at the same places, [h, w] bool.
+    """Return in which cells the residual is more than `TIMES` that of other photographs at the same place, [h, w] bool.
 
     Args:
-        off: [h, w], as `ResidualMap` has it.
-        seen: [others, h, w], as `ResidualGrid.seen_from` has it.
-        evidence: how many others, and how many of them.
+        off: [h, w], residual as in `ResidualMap`.
+        seen: [others, h, w], residuals of others, from `ResidualGrid.seen_from`.
+        evidence: how many others must show the place, and which quantile of their residuals counts.
     """
     if len(seen) < evidence.least_others:
         return torch.zeros_like(off, dtype=torch.bool)
@@ -243,12 +256,12 @@ def alone(off: Tensor, seen: Tensor, evidence: TransientEvidence) -> Tensor:
 
 
 def large(cells: Tensor) -> Tensor:
-    """Return the cells, [h, w] bool, of pieces that are no specks."""
+    """Return the cells, [h, w] bool, of connected regions with at least `LEAST_CELLS` cells."""
     return pieces_of(cells, cells)
 
 
 def pieces_of(cells: Tensor, sure: Tensor) -> Tensor:
-    """Return the cells, [h, w] bool, of pieces of which enough cells are sure, [h, w] bool."""
+    """Return the cells, [h, w] bool, of connected regions with at least `LEAST_CELLS` cells in `sure`, [h, w] bool."""
     numbers, num = label(cells.cpu().numpy())
     pieces = torch.from_numpy(numbers).to(cells.device).long()
     counts = torch.bincount(pieces[sure & cells], minlength=num + 1)
@@ -256,5 +269,5 @@ def pieces_of(cells: Tensor, sure: Tensor) -> Tensor:
 
 
 def grown(cells: Tensor) -> Tensor:
-    """Return cells with those around them: where a mover ends, a cell is half scene."""
+    """Return cells dilated by one: at the edge of a transient object a cell shows half of it."""
     return max_pool2d(cells[None].float(), 3, stride=1, padding=1)[0] > 0

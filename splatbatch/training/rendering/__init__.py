@@ -1,1 +1,1 @@
-"""Gaussians drawn as one camera sees them, on CUDA or CPU."""
+"""Rendering of Gaussians from one camera, on CUDA or the CPU."""

@@ -1,4 +1,4 @@
-"""gsplat's rasteriser: for `training.kernels: gsplat`, and for GPUs that our kernels do not serve."""
+"""gsplat's rasteriser, for `training.kernels: gsplat` and for GPUs on which our kernels do not work."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ REMEDY = "`splatbatch doctor` says what is missing; with a CUDA toolkit `trainin
 
 
 def is_built() -> bool:
-    """Return whether gsplat's CUDA extension is there: in its wheel, or where torch has built it (gsplat 1.5.3)."""
+    """Return whether gsplat's CUDA extension is installed: in its wheel, or as torch has built it (gsplat 1.5.3)."""
     spec = importlib.util.find_spec("gsplat")
     packages = (spec.submodule_search_locations or ()) if spec else ()
     if any(path for package in packages for path in Path(package).glob("csrc*.so")):
@@ -35,7 +35,7 @@ def is_built() -> bool:
 
 
 def build_gsplat() -> None:
-    """Build gsplat's CUDA extension, with nvcc where no wheel has brought it, and draw with it once.
+    """Load gsplat's CUDA extension, built with nvcc where the wheel has none, and use it once, forward and backward.
 
     Raises:
         RuntimeError: there is no CUDA toolkit to build it with.
@@ -68,7 +68,7 @@ def rasterize(gaussians: Mapping[str, Tensor], view: RenderCamera, options: Rast
     """Render Gaussians on a GPU as `rendering.rasterize` does, with gsplat's kernels.
 
     Raises:
-        TrainerError: gsplat's CUDA extension is not built; nothing builds it in the middle of a night.
+        TrainerError: gsplat's CUDA extension is not built; it is never built during a training.
     """
     _require(wanted=not options.fused)
     from gsplat import rasterization

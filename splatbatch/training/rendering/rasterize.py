@@ -1,4 +1,4 @@
-"""Draw Gaussians as one camera sees them: our kernels or gsplat's for CUDA tensors, our own rasteriser for CPU."""
+"""Render Gaussians from one camera: by our kernels or gsplat's for CUDA tensors, by our own rasteriser on the CPU."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ PLAINLY = RasterOptions()
 def rasterize(
     gaussians: Mapping[str, Tensor], view: RenderCamera, options: RasterOptions = PLAINLY, capacity: int | None = None
 ) -> Rendering:
-    """Render trainable Gaussians, on the device they live on.
+    """Render Gaussians over black, on their device; differentiable in all six parameters.
 
-    `gaussians` holds what is optimised, before activation: `means` `[N, 3]`, `quats` `[N, 4]` (w first, any length),
+    `gaussians` holds the parameters before activation: `means` `[N, 3]`, `quats` `[N, 4]` (w first, any length),
     `scales` `[N, 3]` (logarithms), `opacities` `[N]` (logits), `sh0` `[N, 1, 3]`, `shN` `[N, K, 3]`.
     `capacity` is how many entries the tile lists on a GPU hold; None counts them, which waits for the GPU.
     Raises ValueError on CPU for an `sh_degree` above 3 or above what `shN` holds.
@@ -44,9 +44,9 @@ def rasterize(
 def with_values(
     gaussians: Mapping[str, Tensor], values: Tensor, view: RenderCamera, options: RasterOptions
 ) -> tuple[Rendering, Tensor]:
-    """Render Gaussians, and up to three values of each, [N, D], blended as their colours are, over 0: [H, W, D].
+    """Return a rendering, and up to three values per Gaussian, [N, D], alpha-blended like colours over 0: [H, W, D].
 
-    On the CPU in one pass; a GPU's kernels know three channels, and draw twice. Values below 0 count as 0.
+    Takes one pass on the CPU and two on a GPU, whose kernels have three channels. Values below 0 count as 0.
     """
     if not gaussians["means"].is_cuda:
         rendering = _rasterize_cpu(gaussians, view, options, values.clamp_min(0))
@@ -91,9 +91,9 @@ def _rasterize_cpu(
 def depth_of(
     gaussians: Mapping[str, Tensor], view: RenderCamera, options: RasterOptions, capacity: int | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Return the mean depth along the camera's axis, in units of the Gaussians, and the opacity of a view, [H, W].
+    """Return the expected depth along the camera's axis, in units of the Gaussians, and the opacity of a view, [H, W].
 
-    The mean weighs each Gaussian as its colour weighs in the picture. `capacity`: see `rasterize`.
+    The depth is the mean with the weights of alpha blending. `capacity`: see `rasterize`.
     """
     depths = gaussians["means"] @ view.viewmat[2, :3] + view.viewmat[2, 3]
     grey = ((depths - 0.5) / SH_C0)[:, None, None].expand(-1, 1, 3).contiguous()  # colour = 0.5 + C0 sh0
@@ -103,7 +103,7 @@ def depth_of(
 
 
 def places_of(depths: Tensor, view: RenderCamera) -> Tensor:
-    """Return where pixels of a view [H, W] of such depths lie, in the frame that the view is in, float64 [H, W, 3]."""
+    """Return the points of a depth map [H, W] of a view, in the frame of the view, float64 [H, W, 3]."""
     K, viewmat = view.K.double(), view.viewmat.double()
     x = (torch.arange(view.width, device=depths.device) + 0.5 - K[0, 2]) / K[0, 0]
     y = (torch.arange(view.height, device=depths.device) + 0.5 - K[1, 2]) / K[1, 1]
@@ -115,7 +115,10 @@ def places_of(depths: Tensor, view: RenderCamera) -> Tensor:
 def longest_lists(
     gaussians: Mapping[str, Tensor], photos: tuple[PosedImage, ...], options: RasterOptions
 ) -> Tensor | None:
-    """Return how many entries the longest tile lists of some photographs have, []; None where our kernels draw none."""
+    """Return the largest number of tile list entries that a photograph needs, []; None where our kernels do not render.
+
+    Does not wait for the GPU.
+    """
     if not gaussians["means"].is_cuda or not options.fused or cuda.why_not_here():
         return None
     from splatbatch.training.cuda.rasterization import num_entries

@@ -1,4 +1,4 @@
-"""A camera, how it is drawn by, and what comes of that."""
+"""Camera, options and result of a rendering."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from splatbatch.training.photos.decode import Pixels
 
 @dataclass(frozen=True)
 class RenderCamera:
-    """What a photo was taken with, and from where: a pinhole looking along +z, pixel centres at half integers."""
+    """Pinhole camera of a photograph, with its pose: it looks along +z, pixel centres are at half integers."""
 
     viewmat: Tensor  # [4, 4], world to camera
     K: Tensor  # [3, 3], px
@@ -23,9 +23,9 @@ class RenderCamera:
     height: int
 
     def project(self, points: Tensor) -> tuple[Tensor, Tensor]:
-        """Return where points [N, 3] fall, in pixels [N, 2], and their depths [N], in the precision of the points.
+        """Return the projections of points [N, 3] in pixels [N, 2] and their depths [N], in the points' precision.
 
-        What lies in the camera's plane falls at infinity, or nowhere (NaN).
+        Points of depth 0 have infinite or NaN pixels; points behind the camera are not excluded.
         """
         viewmat, K = self.viewmat.to(points), self.K.to(points)
         # products of so few columns need no cuBLAS, whose loading takes as long as a hundred of them
@@ -34,26 +34,26 @@ class RenderCamera:
         return local[:, :2] / depths[:, None] * K.diagonal()[:2] + K[:2, 2], depths
 
     def shows(self, pixels: Tensor, beside: float = 0.0) -> Tensor:
-        """Return which of some places [N, 2] lie in the picture, or beside it by such a share of it at most; [N]."""
+        """Return which pixel positions [N, 2] lie in the picture, enlarged on each side by the share `beside`; [N]."""
         size = pixels.new_tensor([self.width, self.height])
         return ((pixels >= -beside * size) & (pixels < (1 + beside) * size)).all(dim=1)
 
 
 @dataclass(frozen=True)
 class RasterOptions:
-    """How to draw."""
+    """Options of the rasteriser."""
 
     sh_degree: int = 3
     absgrad: bool = False
     antialiased: bool = False
     fused: bool = True
-    """With our own kernels for CUDA, where they work."""
+    """Whether to use our own CUDA kernels where they work; else gsplat's."""
     near_plane: float = 0.01
     far_plane: float = 1e10
 
     @classmethod
     def of(cls, recipe: Recipe, sh_degree: int | None = None) -> RasterOptions:
-        """Return how a recipe draws; with all its spherical harmonics unless told otherwise."""
+        """Return the options of a recipe, with its full degree of spherical harmonics unless `sh_degree` is given."""
         training = recipe.training
         degree = training.sh_degree if sh_degree is None else sh_degree
         fused = training.kernels == "auto"
@@ -61,7 +61,7 @@ class RasterOptions:
 
 
 def drawn_as(recipe: Recipe, header: SplatHeader) -> Recipe:
-    """Return a recipe that draws a splat as its file says: all its colours, and antialiased if it was trained so."""
+    """Return a recipe with the degree and, where the header names it, the antialiasing of a splat file."""
     said = {"sh_degree": header.sh_degree}
     if header.antialiased is not None:
         said["antialiased"] = header.antialiased
@@ -70,7 +70,7 @@ def drawn_as(recipe: Recipe, header: SplatHeader) -> Recipe:
 
 @dataclass(frozen=True)
 class Rendering:
-    """An image over black, and what gsplat's strategies read after the backward pass."""
+    """Result of a rendering: an image over black, and `info`, which gsplat's strategies read after backpropagation."""
 
     colors: Tensor  # [H, W, 3], not clamped: may exceed 1
     alphas: Tensor  # [H, W, 1]
@@ -78,6 +78,6 @@ class Rendering:
 
 
 def to_pixels(colors: Tensor) -> Pixels:
-    """Return colours [H, W, 3] as bytes on the host; what lies beyond 0 and 1 is cut off."""
+    """Return colours [H, W, 3] as bytes on the host, clamped to [0, 1] and rounded."""
     found: Pixels = (255 * colors.clamp(0, 1)).round().to(torch.uint8).contiguous().cpu().numpy()
     return found
