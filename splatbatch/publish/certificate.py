@@ -1,4 +1,4 @@
-"""Writing the certificate of a product, and checking one against the files."""
+"""Writes the certificate of a patch's splat or of the merged scene, and checks certificates against the files."""
 
 from __future__ import annotations
 
@@ -32,28 +32,28 @@ from splatbatch.text import list_some, spell_place
 
 FIGURES = ("psnr_covered", "covered_share", "psnr")
 FIELDS = ("patch", "num_gaussians", "offset", "settings", "made_with", "holdout")
-"""Of a certificate, that a record besides the inspection has as well."""
+"""Fields of a certificate that are checked against records other than inspection.json."""
 FEW = 3
-"""Names that a message holds."""
+"""Most names that a message lists."""
 INSPECTION = "inspection.json"
 INSPECT = "no certificate; `splatbatch inspect` writes one"
 
 
 @dataclass(frozen=True)
 class CertificateCheck:
-    """`inspect --check --json`: whether a certificate holds, and if not, why."""
+    """Result of `inspect --check --json`: whether a certificate holds, and every problem that was found."""
 
     problems: tuple[str, ...]
     told: ClassVar = ("holds",)
 
     @property
     def holds(self) -> bool:
-        """Return whether nothing speaks against it."""
+        """Return whether no problem was found."""
         return not self.problems
 
 
 def _of_patch(name: str, result: Result, found: Inspection) -> Certificate:
-    """Return what records say of a patch's product, but for the files that it was made from."""
+    """Return the unsealed certificate of a patch from its result and inspection; `inputs` is left empty."""
     depends = result.trained_from
     return Certificate(
         patch=name,
@@ -74,7 +74,13 @@ def _of_patch(name: str, result: Result, found: Inspection) -> Certificate:
 
 
 def _of_scene(folder: SceneFolder, training: Mapping[str, Any], found: Inspection) -> Certificate:
-    """Return what records say of the merged scene, inspected by such settings: it was made from its patches' splats."""
+    """Return the unsealed certificate of the merged scene; its `inputs` are the splats of its patches.
+
+    Args:
+        folder: the merged scene's folder; its records of merge and splat are read.
+        training: the training settings that the scene was inspected with.
+        found: the inspection.
+    """
     merged = folder.merged.read() or Merge()
     return Certificate(
         patch=found.patch,
@@ -96,7 +102,7 @@ def _of_scene(folder: SceneFolder, training: Mapping[str, Any], found: Inspectio
 
 
 def _photograph(found: Inspection, name: str, figures: Mapping[str, float | None]) -> dict[str, float]:
-    """Return what is said of a held-out photograph: its figures, and where it stands."""
+    """Return the known figures of a held-out photograph, and where the inspection places its camera."""
     known = found.photos.get(name, {})
     placed = {key: known[key] for key in ("x", "y", "z", "distance", "piece") if key in known}
     return placed | {key: value for key, value in figures.items() if value is not None}
@@ -107,12 +113,12 @@ def _folder(output: OutputFolder, task: Task | None) -> PatchFolder | SceneFolde
 
 
 def _made(batch: Batch, task: Task | None, hashes: Mapping[str, str] | None = None) -> Certificate:
-    """Return the certificate of an inspected splat: of a task, or of the merged scene.
+    """Return the sealed certificate of an inspected splat: of a task, or of the merged scene.
 
     Args:
-        batch: whose splat.
-        task: None: the merged scene.
-        hashes: of files whose hash is not recorded; None: they are read.
+        batch: the batch that the splat belongs to.
+        task: the task; None for the merged scene.
+        hashes: hashes of input files that result.json has no hash of; None: these files are read and hashed.
     """
     output = batch.output
     found = _folder(output, task).read_inspection() or Inspection()
@@ -129,24 +135,26 @@ def _made(batch: Batch, task: Task | None, hashes: Mapping[str, str] | None = No
 
 
 def certify(batch: Batch, task: Task | None) -> None:
-    """Write the certificate of an inspected splat: of a task, or of the merged scene."""
+    """Write certificate.json of an inspected splat: of a task, or of the merged scene if `task` is None."""
     write_json(_folder(batch.output, task).certificate, _made(batch, task).to_record())
 
 
 def is_certified(batch: Batch, task: Task | None) -> bool:
-    """Return whether the certificate that lies there is the one that would be written now; no file of a scene is read.
+    """Return whether the existing certificate equals the one that `certify` would write now.
 
-    Of a file whose hash is not recorded, the hash in the certificate counts.
+    Reads records, not input files: a file without a recorded hash counts with the hash that the certificate has.
     """
     record = read_record(_folder(batch.output, task).certificate)
     return record is not None and record == _made(batch, task, Certificate.from_record(record).inputs).to_record()
 
 
 def problems_of_file(file: Path) -> list[str]:
-    """Return what does not hold of a certificate, by the splat and the records that lie beside it.
+    """Return the problems of one certificate file, checked against the splat and the records in the same folder.
+
+    A certificate without result.json or merge.json beside it is checked by its seal, grade and splat alone.
 
     Raises:
-        OutputError: the file is none.
+        OutputError: the file holds no JSON object.
     """
     record = read_record(file)
     if record is None:
@@ -161,7 +169,9 @@ def problems_of_file(file: Path) -> list[str]:
 
 
 def problems_of_batch(config: Path | None, names: Sequence[str]) -> dict[str, list[str]]:
-    """Return what does not hold of the certificates of patches; of the scene's where it is named, or there is one.
+    """Return the problems of each named certificate, by name; without names those of all patches.
+
+    The merged scene is checked if it is named, or without names if it has a certificate.
 
     Raises:
         ConfigError: there is no such patch.
@@ -174,7 +184,7 @@ def problems_of_batch(config: Path | None, names: Sequence[str]) -> dict[str, li
 
 
 def _problems(output: OutputFolder, task: Task | None) -> list[str]:
-    """Return what does not hold of a certificate: of a task, None: of the merged scene's."""
+    """Return the problems of the certificate of a task, or of the merged scene if `task` is None."""
     folder = _folder(output, task)
     if (record := read_record(folder.certificate)) is None:
         return [INSPECT]
@@ -194,7 +204,7 @@ def _problems(output: OutputFolder, task: Task | None) -> list[str]:
 
 
 def _why_not_genuine(record: dict[str, Any], splat_sha256: str) -> list[str]:
-    """Return what of a certificate does not hold by itself and beside a splat of this hash."""
+    """Return the problems: missing fields, a wrong seal or grade, a splat with another hash; empty if genuine."""
     if missing := [one.name for one in fields(Certificate) if one.name not in record]:
         return [f"the certificate is incomplete: it has no {', '.join(missing)}"]
     said, problems = Certificate.from_record(record), []
@@ -211,7 +221,7 @@ def _why_not_genuine(record: dict[str, Any], splat_sha256: str) -> list[str]:
 
 
 def _why_other_patch(said: Certificate, folder: PatchFolder) -> Iterator[str]:
-    """Yield in which fields a certificate contradicts the records beside a patch's product."""
+    """Yield the contradictions between a certificate and the records in a patch's folder."""
     result, found = folder.read_result(), folder.read_inspection()
     if result is None:
         yield f"the certificate cannot be checked: there is no {RESULT}"
@@ -232,7 +242,7 @@ def _why_other_patch(said: Certificate, folder: PatchFolder) -> Iterator[str]:
 
 
 def _why_outdated(said: Certificate, task: Task, folder: PatchFolder) -> Iterator[str]:
-    """Yield what of the YAML and of the files of a batch is no longer as a certificate says."""
+    """Yield which settings of the YAML and which input files have changed since a certificate was written."""
     result = folder.read_result()
     if result is not None and not result.changes and said.settings_hash != task.yaml_settings.recipe_hash:
         yield "the YAML has other settings now than the certificate"
@@ -242,7 +252,7 @@ def _why_outdated(said: Certificate, task: Task, folder: PatchFolder) -> Iterato
 
 
 def _why_other_scene(said: Certificate, folder: SceneFolder) -> Iterator[str]:
-    """Yield in which fields a certificate contradicts the records beside the merged scene."""
+    """Yield the contradictions between a certificate and the records in the merged scene's folder."""
     merged, found = folder.merged.read() or Merge(), folder.read_inspection() or Inspection()
     if said.settings_hash != merged.key:
         yield f"the certificate is of another merge than {MERGE}"
@@ -260,13 +270,13 @@ def _why_other_scene(said: Certificate, folder: SceneFolder) -> Iterator[str]:
 def _differences(
     said: Certificate, known: Certificate, found: Inspection | None, files: Mapping[str, str]
 ) -> Iterator[str]:
-    """Yield in which fields a certificate is not what records say.
+    """Yield the fields of a certificate that differ from those rebuilt from the records.
 
     Args:
-        said: the certificate.
-        known: what they say.
-        found: the inspection; None: there is none.
-        files: the record of each field.
+        said: the certificate to check.
+        known: the certificate rebuilt from the records.
+        found: the inspection; None if there is no inspection.
+        files: file name of the record that each field of FIELDS comes from.
     """
     if found is None or found.splat != said.splat:
         why = "is missing" if found is None else "is of another splat"
@@ -288,14 +298,17 @@ def _differences(
 
 
 def _list_differences(here: Mapping[str, Any], there: Mapping[str, Any], file: str, of: str = "") -> Iterator[str]:
-    """Yield which values differ from those in a file; of a photograph, where it stands is in the inspection."""
+    """Yield a message for each value that differs from that in a file.
+
+    `of` names a photograph; its values other than FIGURES come from inspection.json.
+    """
     for key in _differing(here, there):
         source = file if not of or key in FIGURES else INSPECTION
         yield f"certificate: {key} {_format_value(here.get(key))}{of}, but {_format_value(there.get(key))} in {source}"
 
 
 def _other(what: str, here: Mapping[str, object], there: Mapping[str, object], file: str) -> Iterator[str]:
-    """Yield under which keys something differs from what a file says."""
+    """Yield one message that lists the keys whose values differ from those in a file; nothing if all are equal."""
     if keys := _differing(here, there):
         yield f"the certificate has other {what} than {file}: {list_names(keys, FEW)}"
 
@@ -305,7 +318,7 @@ def _differing(here: Mapping[str, object], there: Mapping[str, object]) -> list[
 
 
 def _format_value(value: object) -> str:
-    """Return a value as messages spell it."""
+    """Return a value as text for a message."""
     match value:
         case (float(), float(), float()) as place:
             return spell_place(place)

@@ -1,4 +1,4 @@
-"""One splat becomes one file of a format: written aside, read back where that is possible."""
+"""Converts one splat into one file or folder of a format, aside from its final place, and reads it back if possible."""
 
 from __future__ import annotations
 
@@ -21,19 +21,27 @@ from splatbatch.splats import mode_comments, read_header, write_splat
 from splatbatch.splats.export import WHOLE, ExportOptions, cut_to
 
 LEAST_IN_LEVEL, MOST_LEVELS = 8_192, 6
-"""A level of a streamed splat is halved while it has more Gaussians than that, and so often at most."""
+"""A streamed splat gets coarser levels of detail, each with half the Gaussians of the level before.
+
+No further level is made from a level of at most LEAST_IN_LEVEL Gaussians; MOST_LEVELS counts the full one, too.
+"""
 
 
 @dataclass(frozen=True)
 class Rung:
-    """How the colours' directions are packed by SOG's clustering, which takes hours on a CPU where they are many."""
+    """One way to call splat-transform for a streamed splat; the next, cheaper rung is tried when the time runs out.
+
+    The slow part is SOG's clustering of view-dependent colours, which takes hours on a CPU where Gaussians are many.
+    """
 
     share: float
-    """Of the time that one call may take."""
+    """Share of the call's time limit that this rung may use."""
     before: tuple[str, ...] = ()
+    """Arguments of the tool before those of the format."""
     after: tuple[str, ...] = ()
+    """Arguments of the tool after each input."""
     note: str = ""
-    """What was left out for it."""
+    """Note for publish.json on what this rung leaves out; empty if it leaves out nothing."""
 
 
 PLAINLY = (Rung(1.0),)
@@ -44,54 +52,55 @@ CLUSTERED = (
     ),
     Rung(0.1, (), ("-H", "0"), "colours do not vary with direction: packing that took too long on this CPU"),
 )
-"""Each after the one before ran out of time."""
+"""Rungs for view-dependent colours, in the order in which they are tried."""
 
 
 @dataclass(frozen=True)
 class ConversionJob:
-    """What is written: a part of a splat, as a format, with a folder for what comes and goes."""
+    """One conversion: which part of a splat is written, in which format, in which working folder."""
 
     part: SourcePart
     form: SplatFormat
     work: Path
-    """On the disk of the target."""
+    """Working folder, on the same disk as the published folder."""
     pieces: tuple[SourcePart, ...] = ()
-    """Of which the part is made, where it is too large to be read at once."""
+    """Smaller parts that make up `part`, read one at a time where `part` is too large; empty: `part` is read whole."""
     cut: ExportOptions = WHOLE
-    """What a PLY leaves out."""
+    """Gaussians and colour degrees that a PLY leaves out; ignored by other formats."""
 
     @property
     def aside(self) -> Path:
-        """Where the file, or the folder, is written."""
+        """Path in the working folder that the file or folder is written to."""
         return self.work / self.form.place("out")
 
     @property
     def entry(self) -> Path:
-        """What readers of it open."""
+        """Path that programs open: the file, or for a folder its main file."""
         return self.aside / self.form.suffix if self.form.is_folder else self.aside
 
     @property
     def decoded(self) -> Path:
-        """Where it is read back to."""
+        """Path of the PLY that the written file is decoded to."""
         return self.work / f"{self.form.name}.decoded.ply"
 
 
 @dataclass(frozen=True)
 class ConvertedFile:
-    """A file that was written, aside."""
+    """Result of one conversion, before the file is moved into the published folder."""
 
     num_gaussians: int | None = None
-    """That came back; None: nothing reads it back."""
+    """Gaussians in the file, as read back; None if no reader is available."""
     decoded: Path | None = None
+    """PLY decoded from the file, for measuring the loss; None if the file was not decoded."""
     notes: tuple[str, ...] = ()
 
 
 def convert(job: ConversionJob, tool: SplatTransform | None) -> ConvertedFile:
-    """Write a splat aside, and read it back where something can.
+    """Write a part of a splat to `job.aside` in the job's format, and read it back if a reader is available.
 
     Raises:
-        OutputError: it cannot be written, or does not come back with as many Gaussians.
-        TrainerError: what writes it is not installed.
+        OutputError: the file cannot be written, or has another number of Gaussians when it is read back.
+        TrainerError: the program or package that writes the format is not installed.
     """
     try:
         match job.form.writer:
@@ -144,15 +153,17 @@ def _compress(job: ConversionJob) -> None:
 
 
 def _mode_of(part: SourcePart) -> tuple[str, ...]:
-    """Return the header's line that says how a part is drawn."""
+    """Return the header comments that say whether a part is drawn antialiased."""
     return mode_comments(read_header(part.path).antialiased)
 
 
 def _turned(job: ConversionJob, tool: SplatTransform | None) -> SourcePart:
-    """Return the part as its axes are to be: the tool turns colours that vary with direction, too.
+    """Return the part rotated into the format's axes by the tool, which rotates view-dependent colours, too.
+
+    Returns the part itself if the format needs no rotation.
 
     Raises:
-        OutputError: it cannot.
+        OutputError: the tool fails.
         TrainerError: the tool is not installed.
     """
     if not job.form.turn:
@@ -164,10 +175,10 @@ def _turned(job: ConversionJob, tool: SplatTransform | None) -> SourcePart:
 
 
 def _by_tool(job: ConversionJob, tool: SplatTransform) -> tuple[str, ...]:
-    """Have the tool write the file; return what had to be left out.
+    """Write the file with splat-transform; return notes on what the rung that succeeded leaves out.
 
     Raises:
-        OutputError: it cannot.
+        OutputError: the tool fails, runs out of time on the last rung, or writes nothing.
     """
     if job.form.is_folder:
         job.aside.mkdir()
@@ -193,7 +204,7 @@ def _by_tool(job: ConversionJob, tool: SplatTransform) -> tuple[str, ...]:
 
 
 def _each_with(inputs: Sequence[str], after: Sequence[str]) -> list[str]:
-    """Return inputs, each followed by what is to be done with it; tags of levels stay behind theirs."""
+    """Return the tool's inputs with `after` inserted behind each PLY, in front of its level tag (`-l 0`)."""
     found = []
     for one in inputs:
         found += [one, *after] if one.endswith(".ply") else [one]
@@ -201,11 +212,13 @@ def _each_with(inputs: Sequence[str], after: Sequence[str]) -> list[str]:
 
 
 def as_file(part: SourcePart, work: Path) -> Path:
-    """Return a file that holds a part alone, in an order that other programs know.
+    """Return a PLY that holds exactly this part, with its properties in the standard order.
+
+    Returns the part's own file if that already holds nothing else; otherwise writes part.ply in the working folder.
 
     Raises:
-        ValueError: the part is no splat, or cut.
-        OSError: it cannot be read, or not be copied into the folder.
+        ValueError: the file of the part is not a splat, or is truncated.
+        OSError: the part cannot be read, or cannot be written into the folder.
     """
     if is_whole(part):
         return part.path.absolute()
@@ -216,7 +229,7 @@ def as_file(part: SourcePart, work: Path) -> Path:
 
 
 def _levels(job: ConversionJob) -> list[str]:
-    """Write a part, or piece by piece, in levels of detail; return the tool's inputs, each with its level."""
+    """Write the levels of detail of a job, or of each of its pieces; return the tool's inputs with level tags."""
     if not job.pieces:
         return _levels_of(job.part, str(as_file(job.part, job.work)), job.work / "level")
     found = []
@@ -229,7 +242,7 @@ def _levels(job: ConversionJob) -> list[str]:
 
 
 def _levels_of(part: SourcePart, whole: str, stem: Path) -> list[str]:
-    """Write a part in levels of detail; return the tool's inputs."""
+    """Write the coarser levels of a part beside its full file; return the tool's inputs, each with its level tag."""
     found, level = [whole, "-l", "0"], read_part(part)
     for number in range(1, MOST_LEVELS):
         if len(level) <= LEAST_IN_LEVEL:
@@ -242,10 +255,10 @@ def _levels_of(part: SourcePart, whole: str, stem: Path) -> list[str]:
 
 
 def _read_back(job: ConversionJob, tool: SplatTransform | None) -> ConvertedFile:
-    """Read back what was written.
+    """Decode the written file to a PLY; skip this if the format's reader is not available.
 
     Raises:
-        OutputError: it does not come back, or with another number of Gaussians.
+        OutputError: the file cannot be decoded, or has another number of Gaussians.
     """
     match job.form.reader:
         case "gltf":

@@ -1,4 +1,4 @@
-"""A film of a flight through a splat: drawn by a process of its own, encoded by ffmpeg; without ffmpeg a GIF."""
+"""Films of a flight through a splat: drawn by a separate process, encoded by ffmpeg; without ffmpeg a GIF."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ NO_FFMPEG = "ffmpeg is not installed: a GIF was written"
 
 @dataclass(frozen=True)
 class Film:
-    """What film is wanted."""
+    """Options of one film: file, size in pixels, number of frames, frames per second, limits of each process."""
 
     out: Path
     width: int = 960
     height: int = 540
     num_frames: int = 240
     is_forced: bool = False
-    """A file that is there may be overwritten."""
+    """Whether an existing file may be overwritten."""
     bounds: CallBounds = USUAL
 
     def check(self, output: Path) -> None:
-        """See that the film can be written.
+        """Check that the film can be written, before any frame is drawn.
 
         Raises:
-            ConfigError: its name is that of no film.
-            OutputError: the place is taken, lies among what the batch has written, or has no room.
+            ConfigError: the file name has none of SUFFIXES.
+            OutputError: the file exists and may not be overwritten, lies in the output folder, or the disk lacks space.
         """
         if self.out.suffix.lower() not in SUFFIXES:
             raise ConfigError(f"--to {self.out}: not the name of a film", f"End it with one of {', '.join(SUFFIXES)}.")
@@ -60,15 +60,15 @@ class Film:
 
     @property
     def frame_bytes(self) -> int:
-        """Return the size of a frame as it is drawn."""
+        """Return the bytes of one uncompressed RGB frame."""
         return 3 * self.width * self.height
 
 
 def make_film(splat: PublishedSplat, film: Film, say: Callable[[str], None]) -> Path:
-    """Make a film; return the file.
+    """Draw and encode a film of a splat; return its file, a .gif where ffmpeg is not installed.
 
     Raises:
-        OutputError: it cannot be drawn, encoded or written.
+        OutputError: the film cannot be drawn, encoded or written.
     """
     work = path_beside(film.out.parent / "film")
     try:
@@ -98,7 +98,7 @@ def _must(ended: ProgramEnd, bounds: CallBounds, what: str) -> ProgramEnd:
 
 
 def _encoded(frames: Path, film: Film, work: Path, say: Callable[[str], None]) -> Path:
-    """Encode frames and put the film in its place; return that."""
+    """Encode raw frames in the working folder and move the film to its place; return its path."""
     ffmpeg = shutil.which("ffmpeg")
     suffix = film.out.suffix.lower()
     if suffix == GIF or ffmpeg is None:

@@ -1,4 +1,4 @@
-"""What can be published, and how each file is written and read back: suffix, program, what it keeps."""
+"""The formats of `publish --as`: for each its suffix, and the programs that write it and read it back."""
 
 from __future__ import annotations
 
@@ -7,33 +7,34 @@ from dataclasses import dataclass
 from typing import Literal
 
 HALF_TURN = ("-r", "180,0,0")
-"""Around x, in the tool's words."""
+"""splat-transform's arguments for a rotation by 180 degrees about x."""
 Writer = Literal["ply", "compressed", "sog", "tool"]
 FormatReader = Literal["tool", "gltf", "nothing"]
 
 
 @dataclass(frozen=True)
 class SplatFormat:
-    """A file, or a folder of files, that holds a splat."""
+    """A format that a splat can be published in, as one file or as a folder of files."""
 
     name: str
-    """As --as has it."""
+    """Name of the format in `--as`."""
     suffix: str
-    """Of the file; for a folder the file in it that readers open."""
+    """Suffix of the file; for a folder, the name of the file in it that programs open."""
     writer: Writer
+    """What writes the format: our code, gsply ("compressed"), or splat-transform ("tool")."""
     arguments: tuple[str, ...] = ()
-    """For the tool."""
+    """Arguments of splat-transform for writing."""
     turn: tuple[str, ...] = ()
-    """What the tool is to do with the axes on the way there."""
+    """Arguments of splat-transform that rotate the splat into the format's axes; empty: the axes are the same."""
     turn_back: tuple[str, ...] = ()
-    """The same on the way back again."""
+    """Arguments of splat-transform that rotate the splat back when the file is read."""
     reader: FormatReader = "tool"
-    """What reads it back."""
+    """What reads the file back to count its Gaussians and measure the loss."""
     is_folder: bool = False
     about: str = ""
 
     def place(self, stem: str) -> str:
-        """Return the name of the file, or of the folder, for a splat of this name."""
+        """Return the name of the file or folder for a splat with the name `stem`."""
         return f"{stem}-{self.name}" if self.is_folder else f"{stem}{self.suffix}"
 
 

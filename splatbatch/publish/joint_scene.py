@@ -1,4 +1,4 @@
-"""What is viewed together: the merged scene, or several patches as one splat, with the photographs that saw them."""
+"""What `view` shows at once: the merged scene, or several patches as one splat, with their photographs."""
 
 from __future__ import annotations
 
@@ -18,35 +18,38 @@ from splatbatch.splats.merge import ColumnMap, common_mode, read_rows
 from splatbatch.splats.ply import degree_of, encode_header, mode_comments, names_at, read_header
 
 MOST_PHOTOS = 2000
-"""To choose from, spread over all."""
+"""Most photographs that the page offers; of a larger set every n-th by name is taken."""
 
 
 @dataclass(frozen=True)
 class JointScene:
-    """Splats that are shown as one, and photographs by their number."""
+    """Splats that the viewer shows as one, and their photographs; all splats lie in one frame."""
 
     splats: tuple[PublishedSplat, ...]
     facts: PageFacts
     photos: tuple[Path, ...]
+    """Photograph files; the page asks for file n as "photo/n"."""
 
     @property
     def num_gaussians(self) -> int:
-        """Return how many there are."""
+        """Return the number of Gaussians of all splats together."""
         return sum(splat.num_gaussians for splat in self.splats)
 
     def mode(self) -> bool | None:
-        """Return whether they are drawn antialiased.
+        """Return whether the splats are drawn antialiased; None if no header says so.
 
         Raises:
-            OutputError: some are, and others are not.
+            OutputError: some splats are drawn antialiased and others are not.
         """
         return common_mode([splat.name for splat in self.splats], [splat.header for splat in self.splats])
 
     def ply(self) -> tuple[int, Iterator[bytes]]:
-        """Return the size of one PLY file of all, and its pieces; colours of a lower degree are filled up with zeros.
+        """Return the size in bytes of one PLY of all splats, and its content piece by piece.
+
+        Colour coefficients that a splat of a lower degree lacks are zeros.
 
         Raises:
-            OutputError: a splat is not the one that was accepted; while its rows are read, too.
+            OutputError: a splat is not the one that was accepted; raised while the pieces are read.
         """
         headers = [read_header(splat.path) for splat in self.splats]
         degree = max(degree_of(header) for header in headers)
@@ -64,11 +67,11 @@ class JointScene:
 
 
 def view_together(splats: Sequence[PublishedSplat], crs: str) -> JointScene:
-    """Return what is shown of splats in one frame.
+    """Return several splats as one scene for the viewer, with their photographs and the facts that the page shows.
 
     Raises:
-        OutputError: they lie in several frames, or some are drawn antialiased and others not.
-        ConfigError: the CRS is none, or the scene lies outside its area.
+        OutputError: the splats lie in several frames, or some are drawn antialiased and others not.
+        ConfigError: the CRS is not known, or the scene lies outside its area.
     """
     if len({splat.offset for splat in splats}) > 1:
         raise OutputError("view: these patches lie in several frames", "View them one by one.")
@@ -82,13 +85,13 @@ def view_together(splats: Sequence[PublishedSplat], crs: str) -> JointScene:
 
 
 def _joined(splats: Sequence[PublishedSplat]) -> PublishedSplat:
-    """Return what is said of several splats."""
+    """Return several splats as one for the page: joined names, total number of Gaussians, no figures of quality."""
     header = replace(splats[0].header, num_gaussians=sum(splat.num_gaussians for splat in splats))
     return replace(splats[0], name=", ".join(splat.name for splat in splats), header=header, figures={})
 
 
 def _photos(splats: Sequence[PublishedSplat]) -> tuple[tuple[PhotoView, ...], tuple[Path, ...]]:
-    """Return the photographs of splats, each once, and their files."""
+    """Return the photographs of splats, each once and at most MOST_PHOTOS, and their files in the same order."""
     found = {}
     folders = FolderListings()
     for splat in splats:

@@ -1,4 +1,4 @@
-"""What compression costs, in dB on held-out photographs: measured by a process that renders what came back."""
+"""Loss of compression in dB PSNR on held-out photographs: a separate process renders the decoded files."""
 
 from __future__ import annotations
 
@@ -20,17 +20,24 @@ from splatbatch.tasks.inspection import SCENE
 
 MODULE = "splatbatch.training.formats"
 MOST_READ_BACK = 5_000_000
-"""Gaussians of a splat whose tiles are measured."""
+"""Most Gaussians of a splat whose tiles are measured."""
 TOO_MANY = f"more than {MOST_READ_BACK:,} Gaussians: the tiles are not measured"
 
 
 def measure(
     splat: PublishedSplat, original: Path, decoded: Mapping[str, Path], work: Path, bounds: CallBounds
 ) -> dict[str, CompressionLoss]:
-    """Return what each format costs.
+    """Render the original and each decoded file, and return the loss of each; empty if nothing was decoded.
+
+    Args:
+        splat: the splat, with the photographs that it is compared with.
+        original: PLY before compression.
+        decoded: PLY read back from each published file, by name.
+        work: folder for the settings and the result of the rendering process.
+        bounds: limits of that process.
 
     Raises:
-        OutputError: it cannot be measured.
+        OutputError: the rendering process cannot be started, fails, or yields no PSNR of the original.
     """
     if not decoded:
         return {}
@@ -58,10 +65,12 @@ def measure(
 def measure_tiles(
     splats: Sequence[PublishedSplat], place: TilePlacement, tiled: PublishedFile, bounds: CallBounds
 ) -> PublishedFile:
-    """Return tiles with what splats have lost in them: read from the files; what has not changed is not measured again.
+    """Return the record of the tiles with the loss of each splat, measured on the tiles read back from their files.
+
+    A splat is measured again only if its tiles have changed; one above MOST_READ_BACK Gaussians gets a note instead.
 
     Raises:
-        OutputError: tiles do not read back, or cannot be measured.
+        OutputError: tiles cannot be read back, or their loss cannot be measured.
     """
     tiles = tiled.tiles or TilesRecord()
     losses, notes = dict(tiles.losses), list(tiled.notes)
@@ -80,7 +89,7 @@ def measure_tiles(
 
 
 def _mean(losses: Mapping[str, CompressionLoss]) -> dict[str, Any]:
-    """Return the figures of an output that several splats are in, each weighing as many photographs as it has."""
+    """Return the mean figures over several splats, each weighted by its number of photographs."""
     num = sum(one.num_photos for one in losses.values())
     means = {
         name: round(sum(one.num_photos * getattr(one, name) for one in losses.values()) / max(num, 1), 3)

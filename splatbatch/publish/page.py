@@ -1,4 +1,4 @@
-"""The page as HTML: the viewer, a map, the figures; it loads nothing from outside its folder."""
+"""The web page of a splat: 3D viewer, map of the patches, figures; it loads nothing from outside its folder."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from splatbatch.tasks.inspection import SCENE
 from splatbatch.text import spell_place
 
 VERSION = 2
-"""Raise it when pages are made otherwise."""
+"""Raise this when the content of pages changes: all are then written again."""
 MOST_BYTES = 50_000_000
-"""Of the splat in a page of one file: browsers hold it twice while they open it."""
+"""Largest .sog that is embedded in a page of one file: browsers hold it in memory twice while they open the page."""
 MOST_AT_ONCE = 5_000_000
-"""Gaussians that are read at once; a larger scene is streamed patch by patch, in one page."""
+"""Most Gaussians that are read at once; a larger scene is converted patch by patch for its page."""
 CONTENT = "splat"
 PACKAGE = "splatbatch.publish"
 NO_SKY = "no photograph shows the sky: the page has a plain one"
@@ -48,56 +48,59 @@ LOOKS_DOWN = -0.5
 
 @dataclass(frozen=True)
 class PhotoView:
-    """A photograph that the page shows beside the splat, seen from where it was taken."""
+    """A photograph that the page can show beside the splat, and the camera position it was taken from."""
 
     name: str
     url: str
     eye: Floats
-    """In the splat's axes."""
+    """Position of the camera, [3], in the splat's axes."""
     forward: Floats
+    """Viewing direction of the camera, [3], of length 1."""
     fov_deg: float
-    """From its lower to its upper edge."""
+    """Vertical field of view in degrees."""
 
 
 @dataclass(frozen=True)
 class PageFacts:
-    """What the page shows and says."""
+    """Everything that the page shows: splat, orientation, map, colour of the sky, CRS, photographs."""
 
     splat: PublishedSplat
     stage: UprightScene
     boxes: Mapping[str, Floats]
-    """Of the patches on the map, by name."""
+    """Box of each patch on the map, [2, 2], by name of the patch."""
     middles: Mapping[str, Floats]
-    """Of the patches, in the splat's axes."""
+    """Median position of each patch's Gaussians, [3], in the splat's axes, by name of the patch."""
     sky: Color
     crs: str = ""
     metres_per_unit: float | None = None
-    """None: unknown."""
+    """Metres that one unit of the scene is long; None if the scene has no CRS."""
     has_sky: bool = False
-    """Photographs say what colour it has."""
+    """Whether `sky` was measured on photographs; otherwise it is a neutral grey."""
     photos: tuple[PhotoView, ...] = ()
     is_as_trained: bool = False
-    """The content lies as it was trained: the page turns it so that its sky is above."""
+    """Whether the splat file has the trained orientation; the page then rotates it so that the sky is up."""
 
 
 @dataclass(frozen=True)
 class ViewerPage:
-    """A page that was written, aside."""
+    """A page as it was written, before it is moved into the published folder."""
 
     aside: Path
-    """A file, or a folder."""
+    """The page: one HTML file, or a folder with index.html."""
     splat: ConvertedFile
-    """What is in it."""
+    """The splat inside the page."""
     notes: tuple[str, ...]
 
 
 def write_page(splat: PublishedSplat, crs: str, work: Path, tool: SplatTransform) -> ViewerPage:
-    """Write the page of a splat aside.
+    """Write the page of a splat into the folder `work`.
+
+    A patch whose .sog has at most MOST_BYTES becomes one HTML file; any other splat becomes a folder that streams it.
 
     Raises:
-        TrainerError: the viewer is not built.
-        OutputError: the splat cannot be read, or not be written for the viewer.
-        ConfigError: the CRS is none, or the scene lies outside its area.
+        TrainerError: the viewer is not built, or a program that writes the splat is not installed.
+        OutputError: the splat cannot be read, or cannot be converted for the viewer.
+        ConfigError: the CRS is not known, or the scene lies outside its area.
     """
     if not viewer_script():
         raise TrainerError("html: the viewer is not built", HOW["viewer"])
@@ -123,12 +126,12 @@ def write_page(splat: PublishedSplat, crs: str, work: Path, tool: SplatTransform
 
 
 def page_name(name: str, place: Path) -> str:
-    """Return what the page of a splat is called, a file or a folder."""
+    """Return the published name of a splat's page: NAME.html for a file, NAME-page for a folder."""
     return f"{name}.html" if place.is_file() else f"{name}-page"
 
 
 def _packed(job: ConversionJob, facts: PageFacts, tool: SplatTransform) -> tuple[ConversionJob, ConvertedFile]:
-    """Write a splat for the viewer, turned so that its sky is above."""
+    """Convert a splat for the viewer, rotated so that the sky is up; one above MOST_AT_ONCE is not read back."""
     job.work.mkdir()
     reader: FormatReader = "tool" if job.part.num_gaussians <= MOST_AT_ONCE else "nothing"
     stage = facts.stage
@@ -137,10 +140,13 @@ def _packed(job: ConversionJob, facts: PageFacts, tool: SplatTransform) -> tuple
 
 
 def facts_of(splat: PublishedSplat, crs: str, every: tuple[SourcePart, ...]) -> PageFacts:
-    """Return what the page shows of a splat, with these parts on its map.
+    """Return what the page shows of a splat; `every` lists the parts on its map.
+
+    Parts without Gaussians and the backdrop are left off the map, unless no other part exists.
 
     Raises:
         OutputError: the splat cannot be read.
+        ConfigError: the CRS is not known, or the scene lies outside its area.
     """
     stage = set_stage(splat, crs)
     parts = [part for part in every if part.num_gaussians and part.name != BACKDROP] or list(every)
@@ -157,7 +163,7 @@ def facts_of(splat: PublishedSplat, crs: str, every: tuple[SourcePart, ...]) -> 
 
 
 def folder_page(facts: PageFacts, content: str) -> str:
-    """Return index.html of a folder with viewer.js, page.js and page.css beside it."""
+    """Return index.html of a folder page, which loads viewer.js, page.js and page.css from the same folder."""
     policy = (
         "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self' 'unsafe-inline'; connect-src 'self'"
         f" blob:; img-src 'self' data: blob:; worker-src 'self' blob:; {SHARED}"
@@ -166,7 +172,14 @@ def folder_page(facts: PageFacts, content: str) -> str:
 
 
 def file_page(facts: PageFacts, content: str, packed: bytes, viewer: tuple[bytes, str]) -> str:
-    """Return a page that holds everything: the splat, and the viewer as it is packed and as its hash is taken."""
+    """Return a page of one file.
+
+    Args:
+        facts: what the page shows.
+        content: file name of the splat.
+        packed: content of the splat file, embedded in base64.
+        viewer: the viewer's script gzipped, which is embedded, and as text, whose hash the page's policy allows.
+    """
     script = asset("page.js", PACKAGE)
     policy = (
         f"default-src 'none'; script-src {digest(script)} {digest(viewer[1])} 'wasm-unsafe-eval'; style-src"
@@ -177,7 +190,7 @@ def file_page(facts: PageFacts, content: str, packed: bytes, viewer: tuple[bytes
 
 
 def _document(facts: PageFacts, content: str, policy: str, **held: str) -> str:
-    """Return the page; `held` is what one of a single file holds."""
+    """Return the HTML of a page; `held` are further values for the template, as a page of one file needs them."""
     plan = draw_plan(facts.boxes, facts.metres_per_unit)
     shown = {"facts": facts, "scene": _scene(facts, content), "plan": plan, "policy": policy, "packed": ""}
     return page_templates().get_template("page.html.j2").render(shown | held)
@@ -185,14 +198,14 @@ def _document(facts: PageFacts, content: str, policy: str, **held: str) -> str:
 
 @cache
 def page_templates() -> Environment:
-    """Return what fills the page and its map in."""
+    """Return the templates of the page and its map; they are loaded once."""
     made = templates_of(PACKAGE)
     made.globals |= {"version": __version__, "spell_place": spell_place, "MARGIN": MARGIN}
     return made
 
 
 def _scene(facts: PageFacts, content: str) -> dict[str, Any]:
-    """Return what the script is told: where things are in the viewer's axes."""
+    """Return the data for page.js: cameras, patches and photographs in the viewer's axes."""
     stage = facts.stage
     middle = np.median([*facts.middles.values()], axis=0)
     return {
@@ -209,20 +222,26 @@ def _scene(facts: PageFacts, content: str) -> dict[str, Any]:
 
 
 def _photo(stage: UprightScene, photo: PhotoView, middle: Floats) -> dict[str, Any]:
-    """Return where a photograph was taken: the eye, what it looks to, as far away as the scene's middle."""
+    """Return the camera of a photograph in the viewer's axes: eye, target, vertical field of view.
+
+    The target lies in the viewing direction, at the depth of the scene's middle.
+    """
     away = max(float((middle - photo.eye) @ photo.forward), 1e-3)
     view = stage.in_viewer(np.stack([photo.eye, photo.eye + away * photo.forward])).ravel().round(6).tolist()
     return {"name": photo.name, "url": photo.url, "view": [*view, round(photo.fov_deg, 3)]}
 
 
 def _half_turned(turn: Vector) -> list[float]:
-    """Return a rotation w x y z, and then the viewer's own half turn around z, as its x y z w."""
+    """Return a rotation w x y z followed by the viewer's half turn around z, in the viewer's order x y z w."""
     w, x, y, z = turn.tolist()
     return [-y, x, w, -z]
 
 
 def _start(facts: PageFacts, middle: Floats) -> list[float]:
-    """Return where the viewer begins: at a camera, from which one that looks down steps back to see the whole splat."""
+    """Return the viewer's first view, eye and target; empty if no camera is known.
+
+    A camera that looks down steeply (LOOKS_DOWN) is moved back until it sees the whole splat.
+    """
     if (camera := facts.stage.camera) is None:
         return []
     if camera.forward @ facts.stage.up < LOOKS_DOWN:
@@ -232,7 +251,7 @@ def _start(facts: PageFacts, middle: Floats) -> list[float]:
 
 
 def _above(stage: UprightScene, middle: Floats, box: Floats) -> list[float]:
-    """Return where one stands, and looks to, to see a patch as a whole: aslant from above, six numbers."""
+    """Return a view of a whole patch from obliquely above: eye and target, six numbers in the viewer's axes."""
     away = 1.1 * float(np.linalg.norm(box[1] - box[0]))
     eye = middle + away * (0.7 * stage.up - 0.7 * stage.plan[1])
     found: list[float] = stage.in_viewer(np.stack([eye, middle])).ravel().round(6).tolist()
@@ -241,23 +260,24 @@ def _above(stage: UprightScene, middle: Floats, box: Floats) -> list[float]:
 
 @dataclass(frozen=True)
 class PatchPlan:
-    """The map of patches, in pixels of its own."""
+    """The map of patches, in pixels; drawn as SVG."""
 
     width: float
     height: float
     left: float
-    """Where its left edge and its upper one are, in units of the scene."""
+    """Left edge of the map, in units of the scene."""
     top: float
+    """Upper edge of the map, in units of the scene."""
     unit: float
-    """Pixels a unit of the scene is long."""
+    """Pixels per unit of the scene."""
     patches: Mapping[str, tuple[float, float, float, float]]
-    """Of each: its left and upper edge, width and height."""
+    """Rectangle of each patch in pixels: left edge, upper edge, width, height."""
     scale: tuple[float, float] | None
-    """A round number of metres, and how long that is; None: unknown."""
+    """Scale bar: a round number of metres, and its length in pixels; None if the length of a unit is unknown."""
 
 
 def draw_plan(boxes: Mapping[str, Floats], metres_per_unit: float | None) -> PatchPlan:
-    """Return the map of patches, each a box [2, 2]; with metres for a unit it has an arrow to the north and a scale."""
+    """Return the map of patches, each given as a box [2, 2]; it has a scale bar if `metres_per_unit` is known."""
     corners = np.concatenate([*boxes.values()])
     low, high = corners.min(axis=0), corners.max(axis=0)
     unit = (SIZE - 2 * MARGIN) / max(float((high - low).max()), 1e-12)
@@ -273,7 +293,7 @@ def draw_plan(boxes: Mapping[str, Floats], metres_per_unit: float | None) -> Pat
 
 
 def _scale_bar(px_per_metre: float, most_px: float) -> tuple[float, float]:
-    """Return the largest round number of metres that is at most so long, and how long it is."""
+    """Return the largest round number of metres that is at most `most_px` long on the map, and its length in pixels."""
     longest = most_px / px_per_metre
     power = 10.0 ** math.floor(math.log10(longest))
     metres = max(step * power for step in NICE if step * power <= longest)

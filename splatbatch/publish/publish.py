@@ -1,4 +1,4 @@
-"""From accepted splats to files for others: what has not changed stays, what fails leaves nothing half-written."""
+"""Publishes accepted splats as files for other programs; unchanged files are kept, failures leave no partial file."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ from splatbatch.tasks.product import hashes_in, key_of
 from splatbatch.text import plural
 
 VERSION = 2
-"""Raise it when files are made otherwise: all are then written again."""
+"""Raise this when the content of published files changes: all are then written again."""
 MOST_IN_ONE = 5_000_000
-"""Gaussians of a scene that become one file; a larger one is written part by part."""
+"""Most Gaussians of a scene that become one file; a larger scene is written part by part."""
 PART_BY_PART = "the scene was written part by part, and the parts are not measured"
 MEASURING_FAILED = "what compression costs could not be measured"
 NO_DECODER = "splat-transform, which reads it back, is not installed: not measured"
@@ -42,22 +42,29 @@ NO_DECODER = "splat-transform, which reads it back, is not installed: not measur
 
 @dataclass(frozen=True)
 class PublishRequest:
-    """What is to be published."""
+    """Options of one `publish`: formats, target folder, limits of each program, whether the loss is measured."""
 
     kinds: tuple[str, ...]
+    """Formats, "tiles" or "html", in the order in which they are asked for."""
     target: PublishTarget
     bounds: CallBounds = USUAL
     is_measured: bool = True
     crs: str = ""
     cut: ExportOptions = WHOLE
-    """What a PLY leaves out."""
+    """Gaussians and colour degrees that a PLY leaves out."""
 
     @classmethod
     def of(cls, batch: Batch, to: Path | None = None, formats: str = "", *, forced: bool = False) -> PublishRequest:
-        """Return as what and where something is wanted: in formats separated by commas, else as the YAML says.
+        """Return the options from the YAML's `publish` section, overridden by `--to`, `--as` and `--force`.
+
+        Args:
+            batch: the batch, for its YAML and its output folder.
+            to: target folder; None: publish.folder.
+            formats: formats separated by commas; empty: publish.formats.
+            forced: whether files of other programs in the target folder may be overwritten.
 
         Raises:
-            SplatbatchError: nothing could be published so.
+            SplatbatchError: a format is unknown, no format is named, or the target folder cannot be used.
         """
         settings = batch.config.publish
         kinds = parse_kinds(formats) if formats else tuple(dict.fromkeys(settings.formats))
@@ -71,10 +78,10 @@ class PublishRequest:
 
 
 def parse_kinds(text: str) -> tuple[str, ...]:
-    """Return the formats that are named, separated by commas.
+    """Return the formats in a comma-separated list, each once and in order.
 
     Raises:
-        ConfigError: one of them is none.
+        ConfigError: a name is not a format.
     """
     names = [name.strip().lower() for name in text.split(",") if name.strip()]
     for name in names:
@@ -85,16 +92,21 @@ def parse_kinds(text: str) -> tuple[str, ...]:
 
 @dataclass
 class Publisher:
-    """Publishes splats one after the other, and keeps publish.json up to date."""
+    """Publishes splats one after the other and updates publish.json after each file.
+
+    An error in one file is collected in `failed`; publishing continues with the next.
+    """
 
     wish: PublishRequest
     telling: PipeWriter
     kept: PublishedFolder
     work: Path
+    """Working folder on the same disk as the target folder."""
     failed: list[SplatbatchError] = field(default_factory=list)
+    """Errors so far, in order."""
 
     def all(self, splats: Sequence[PublishedSplat]) -> None:
-        """Publish splats in all forms that are wanted."""
+        """Publish all splats: single files first, then tiles, then pages."""
         for splat in splats:
             self.telling.say(f"{splat.name}: {splat.num_gaussians:,} Gaussians, {splat.header.file_bytes / 1e6:.1f} MB")
             self.splat(splat)
@@ -106,7 +118,7 @@ class Publisher:
                 self._page(splat)
 
     def _page(self, splat: PublishedSplat) -> None:
-        """Write the page of a splat, unless it is there."""
+        """Write and measure the page of a splat, unless an up-to-date page exists."""
         key = key_of(
             PAGE_VERSION,
             splat.sha256,
@@ -141,7 +153,7 @@ class Publisher:
         self._measured(splat, whole, {name: page.splat.decoded} if page.splat.decoded else {}, work)
 
     def _tiles(self, splats: Sequence[PublishedSplat]) -> None:
-        """Write what has changed of the tiles."""
+        """Write the tiles of splats that have changed, and measure their loss; remove a new folder if that fails."""
         place = self.kept.place(TILES)
         before = self.kept.known.outputs.get(TILES, PublishedFile(TILES))
         began, is_new = time.monotonic(), not place.exists()
@@ -164,14 +176,14 @@ class Publisher:
                 self.kept.note(TILES, measure_tiles(splats, laid, output, self.wish.bounds))
 
     def splat(self, splat: PublishedSplat) -> None:
-        """Publish a splat in all forms that are wanted; what cannot be is told of at the end."""
+        """Publish a splat in all requested file formats; errors are collected in `failed`."""
         forms = [FORMATS[kind] for kind in self.wish.kinds if kind in FORMATS]
         self.kept.remember(splat)
         for part in splat.in_parts(MOST_IN_ONE):
             self._part(splat, part, forms)
 
     def _part(self, splat: PublishedSplat, part: SourcePart, forms: Sequence[SplatFormat]) -> None:
-        """Publish what becomes one file of each form, and measure all that came back."""
+        """Publish a part of a splat as one file of each format, and measure the files that were decoded."""
         folder = self._empty("part")
         decoded = {}
         for form in forms:
@@ -189,7 +201,7 @@ class Publisher:
         self._measured(splat, part, decoded, folder)
 
     def _written(self, job: ConversionJob, key: str, splat: PublishedSplat) -> ConvertedFile:
-        """Write one file, put it in its place and write that down."""
+        """Write one file, move it to its place and record it in publish.json."""
         name = job.form.place(job.part.name)
         self.kept.place(name)
         began = time.monotonic()
@@ -210,7 +222,7 @@ class Publisher:
         return written
 
     def _put(self, aside: Path, name: str, output: PublishedFile, began: float) -> PublishedFile:
-        """Put what was written in its place, and write it down, with its size, hashes and time; return that."""
+        """Move a written file or folder to its place; record it with size, hashes and seconds; return the record."""
         place = self.kept.put(aside, name, PublishedFile(output.kind, output.of))
         seconds = round(time.monotonic() - began, 2)
         output = replace(output, bytes=folder_bytes(place), sha256=hashes_in(place), seconds=seconds)
@@ -218,7 +230,7 @@ class Publisher:
         return output
 
     def _empty(self, name: str) -> Path:
-        """Return an empty folder for what comes and goes."""
+        """Return an empty subfolder of the working folder; earlier content is removed."""
         shutil.rmtree(self.work / name, ignore_errors=True)
         (self.work / name).mkdir()
         return self.work / name
@@ -229,7 +241,10 @@ class Publisher:
         return () if written.decoded else (NO_DECODER,)
 
     def _measured(self, splat: PublishedSplat, part: SourcePart, decoded: dict[str, Path], folder: Path) -> None:
-        """Write down what compression costs."""
+        """Measure the loss of decoded files and record it in publish.json.
+
+        If measuring fails, the file's key is cleared, so that the next `publish` writes and measures it again.
+        """
         if not self.wish.is_measured or not decoded:
             return
         if part.num_gaussians < splat.num_gaussians:
@@ -252,7 +267,7 @@ class Publisher:
             )
 
     def _tool(self, form: SplatFormat) -> SplatTransform | None:
-        """Return the tool; for what can be written without it, only where it is there already."""
+        """Return splat-transform, installed if necessary; None if it cannot be had and the format does not need it."""
         if form.writer == "ply":
             return None
         try:
@@ -264,7 +279,7 @@ class Publisher:
 
     @contextmanager
     def _survived(self) -> Iterator[None]:
-        """Let what follows go on after a mistake, which is told of at the end."""
+        """Collect an error of the enclosed block in `failed` instead of raising it."""
         try:
             yield
         except SplatbatchError as error:
@@ -275,21 +290,21 @@ class Publisher:
 
 
 def with_loss(output: PublishedFile, loss: CompressionLoss) -> PublishedFile:
-    """Return an output with what it has cost."""
+    """Return the record of a published file with its measured loss filled in."""
     return replace(output, psnr=loss.psnr, loss_db=loss.loss_db, between_db=loss.between_db, num_photos=loss.num_photos)
 
 
 def publish(splats: Sequence[PublishedSplat], wish: PublishRequest, output: Path, telling: PipeWriter) -> Publication:
-    """Publish splats; return all that lies in the folder then.
+    """Publish splats; return the record of everything in the target folder afterwards.
 
     Args:
-        splats: that are accepted.
-        wish: as what, and where.
-        output: the folder of the batch, which is never written into.
-        telling: hears how far it is.
+        splats: accepted splats.
+        wish: formats, target folder and limits.
+        output: the output folder of the batch; nothing is written there.
+        telling: shows progress.
 
     Raises:
-        SplatbatchError: nothing could be written, or some of it could not: the rest is there, and publish.json tells.
+        SplatbatchError: some files could not be published; the others are in place and in publish.json.
     """
     known = wish.target.check(output)
     with wish.target.work() as work:

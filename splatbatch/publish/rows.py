@@ -1,4 +1,4 @@
-"""Some Gaussians of a splat file, read or copied to a file of their own; never mapped, for a mapped file may be cut."""
+"""Reads or copies part of a splat file; without memory mapping, since a mapped file that is truncated is fatal."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ from splatbatch.splats.ply import (
 )
 
 AT_ONCE = 5
-"""Times a part's size in memory that making something of it takes."""
+"""Memory that converting a part takes, as a multiple of the part's size."""
 
 
 def read_part(part: SourcePart) -> Gaussians:
     """Return the Gaussians of a part.
 
     Raises:
-        ValueError: the file is no splat, or cut.
-        OSError: it cannot be read.
-        OutputError: it does not fit into memory, with what is made of it.
+        ValueError: the file is not a splat, or is truncated.
+        OSError: the file cannot be read.
+        OutputError: AT_ONCE times the part's size exceeds the available memory.
     """
     header = read_header(part.path)
     width = len(header.properties)
@@ -62,17 +62,17 @@ def read_part(part: SourcePart) -> Gaussians:
 
 
 def is_whole(part: SourcePart) -> bool:
-    """Return whether a part is all that its file holds, as other programs read it."""
+    """Return whether a part is the whole of its file, and the file has the standard properties in standard order."""
     header = read_header(part.path)
     return part.num_gaussians == header.num_gaussians and header.properties == names_at(degree_of(header))
 
 
 def copy_part(part: SourcePart, target: Path) -> None:
-    """Write the Gaussians of a part to a file of their own, byte by byte.
+    """Write the Gaussians of a part to a new PLY, with the step, offset and mode of the header; values are unchanged.
 
     Raises:
-        ValueError: the file is no splat, or cut.
-        OSError: one of them cannot be read or written.
+        ValueError: the file of the part is not a splat, or is truncated.
+        OSError: a file cannot be read or written.
     """
     header = read_header(part.path)
     width = 4 * len(header.properties)
@@ -95,15 +95,15 @@ def copy_part(part: SourcePart, target: Path) -> None:
 
 
 def folder_bytes(place: Path) -> int:
-    """Return the size of a file, or of all files in a folder."""
+    """Return the bytes of a file, or of all files below a folder."""
     return sum(one.stat().st_size for one in ([place] if place.is_file() else place.rglob("*")) if one.is_file())
 
 
 def put(aside: Path, place: Path) -> None:
-    """Move a file or folder to its place, in place of what stands there.
+    """Move a file or folder to its place on the same disk and replace the earlier one; contents are synced first.
 
     Raises:
-        OSError: it cannot be moved; what stood there is as it was.
+        OSError: the move failed; the earlier file or folder is still in place.
     """
     for one in [aside] if aside.is_file() else sorted(aside.rglob("*")):
         if one.is_file():

@@ -1,4 +1,4 @@
-"""SOG, PlayCanvas' packed splat, version 2: pictures of numbers in a zip. Seconds where the tool takes minutes.
+"""Writes SOG 2, PlayCanvas' packed splat format: a zip of WebP images. Takes seconds; splat-transform takes minutes.
 
 The format: developer.playcanvas.com/user-manual/gaussian-splatting/formats/sog. Positions have 16 bits on a
 logarithmic scale, rotations 8 bits for the three smaller components, sizes and colours one of 256 values each. How a
@@ -32,24 +32,27 @@ Bytes = npt.NDArray[np.uint8]
 Labels = npt.NDArray[np.int64]
 
 VALUES = 256
-"""Of a codebook."""
+"""Number of values in a codebook."""
 FEWEST_ROWS, MOST_ROWS = 1024, 65_536
-"""Of a palette: between half and all of the Gaussians, as its own packer takes, and as many as 16 bits tell apart."""
+"""Limits of a palette's number of rows; between them it is the largest power of two up to the number of Gaussians.
+
+PlayCanvas' own packer takes as many, and 16 bits tell at most MOST_ROWS apart.
+"""
 COLUMNS = 64
-"""Rows of the palette side by side in its picture."""
+"""Rows of the palette side by side in its image."""
 ROUNDS = 8
-"""Of k-means. On the splat of docs/benchmarks.md 16 instead lower the error of the colours by 1 %."""
+"""Iterations of k-means. On the splat of docs/benchmarks.md 16 instead lower the error of the colours by 1 %."""
 MOST_ROUNDS_IN_A_LINE = 2000
-"""A round of k-means in one dimension takes 50 microseconds."""
+"""Most iterations of k-means in one dimension; an iteration takes 50 microseconds."""
 AT_ONCE = 1 << 14
-"""Rows that are compared with all centres at once."""
+"""Rows that `nearest` compares with all centres in one matrix product."""
 
 
 def write_sog(path: Path, gaussians: Gaussians, *, is_antialiased: bool = False) -> None:
-    """Write Gaussians as a .sog file, along a curve through space, so that neighbours are packed together.
+    """Write Gaussians as a .sog file, ordered along a Morton curve, so that neighbours are packed together.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: the file cannot be written.
     """
     ordered = some(gaussians, along_curve(gaussians.means))
     meta: dict[str, Any] = {
@@ -88,17 +91,17 @@ def write_sog(path: Path, gaussians: Gaussians, *, is_antialiased: bool = False)
 
 
 def columns_of(num: int) -> int:
-    """Return how wide the picture of so many Gaussians is: about square, in fours."""
+    """Return the width of the image of `num` Gaussians: about square, a multiple of four pixels."""
     return max(4, 4 * math.ceil(math.sqrt(num) / 4))
 
 
 def opaque(colors: Bytes) -> Bytes:
-    """Return colours [N, 3] with their opacity, 255."""
+    """Return colours [N, 3] with an alpha of 255 appended, [N, 4]."""
     return np.column_stack([colors, np.full(len(colors), 255, np.uint8)])
 
 
 def as_webp(pixels: Bytes, columns: int) -> bytes:
-    """Return pixels [N, 4], row by row, as a picture that keeps every bit, also where it is transparent."""
+    """Return pixels [N, 4], row by row, as a lossless WebP that keeps the colours of transparent pixels, too."""
     padded = np.zeros((-(-len(pixels) // columns) * columns, 4), np.uint8)
     padded[: len(pixels)] = pixels
     found = io.BytesIO()
@@ -108,7 +111,7 @@ def as_webp(pixels: Bytes, columns: int) -> bytes:
 
 
 def zipped(files: dict[str, bytes]) -> bytes:
-    """Return files in a zip, as they are; the same files make the same bytes."""
+    """Return an uncompressed zip of files by name; the same files always give the same bytes."""
     found = io.BytesIO()
     with zipfile.ZipFile(found, "w", zipfile.ZIP_STORED) as archive:
         for name, content in files.items():
@@ -117,7 +120,11 @@ def zipped(files: dict[str, bytes]) -> bytes:
 
 
 def means_of(means: FloatArray) -> tuple[Bytes, Bytes, tuple[list[float], list[float]]]:
-    """Return the lower and the upper bytes of positions, [N, 4] each, and between which logarithms they lie."""
+    """Return positions [N, 3] as 16-bit steps on a logarithmic scale.
+
+    Returns:
+        The low bytes and the high bytes as opaque pixels, [N, 4] each, and the least and largest logarithm per axis.
+    """
     logs = np.sign(means) * np.log1p(np.abs(means.astype(np.float64)))
     low, high = logs.min(axis=0), logs.max(axis=0)
     steps = np.rint((logs - low) / np.where(high > low, high - low, 1) * 65_535).astype(np.uint16)
@@ -129,7 +136,7 @@ def means_of(means: FloatArray) -> tuple[Bytes, Bytes, tuple[list[float], list[f
 
 
 def quats_of(quats: FloatArray) -> Bytes:
-    """Return the three smaller components of rotations w x y z, and in the fourth byte which was the largest."""
+    """Return rotations w x y z as bytes [N, 4]: the three smaller components, then 252 + index of the largest."""
     length = np.linalg.norm(quats, axis=1, keepdims=True)
     unit = np.where(length > 0, quats / np.maximum(length, 1e-30), [1.0, 0.0, 0.0, 0.0])
     largest = np.abs(unit).argmax(axis=1)
@@ -141,10 +148,10 @@ def quats_of(quats: FloatArray) -> Bytes:
 
 
 def codebook_of(values: npt.NDArray[Any]) -> tuple[list[float], Bytes]:
-    """Return 256 values, in order, and for each of the given [N, C] which of them is nearest, [N, C].
+    """Return a codebook of 256 values in ascending order, and the index of the nearest for each of `values`, [N, C].
 
-    k-means in one dimension, where clusters are runs of the values in order. It begins with one run, of which the
-    worst is halved at its mean until there are enough: from other beginnings it ends with errors of 1.3 times as much.
+    k-means in one dimension, where clusters are runs of the sorted values. It starts with one run; the run with the
+    largest error is split at its mean until there are 256. Other starts end with errors of 1.3 times as much.
     """
     ordered = np.sort(values.astype(np.float64), axis=None)
     sums, squares = (np.concatenate([[0.0], np.cumsum(one)]) for one in (ordered, ordered**2))
@@ -171,7 +178,7 @@ def codebook_of(values: npt.NDArray[Any]) -> tuple[list[float], Bytes]:
 
 
 def palette_of(rows: FloatArray) -> tuple[FloatArray, Labels]:
-    """Return a palette [K, C] for rows [N, C], and for each row which of it is nearest within its cluster, [N]."""
+    """Return a palette [K, C] for rows [N, C], and the palette row of each, [N]: the nearest one within its cluster."""
     wanted = 1 << int(math.log2(max(1, len(rows))))
     wanted = min(MOST_ROWS, max(FEWEST_ROWS, wanted))
     if len(rows) <= wanted:
@@ -195,7 +202,7 @@ def palette_of(rows: FloatArray) -> tuple[FloatArray, Labels]:
 
 
 def means_in(rows: FloatArray, labels: Labels) -> FloatArray:
-    """Return for each row the mean of those with its label, [N, C]."""
+    """Return for each row the mean of all rows with the same label, [N, C]."""
     sums = np.zeros((labels.max() + 1, rows.shape[1]))
     np.add.at(sums, labels, rows)
     found: FloatArray = (sums / np.maximum(np.bincount(labels), 1)[:, None]).astype(np.float32)[labels]
@@ -203,7 +210,7 @@ def means_in(rows: FloatArray, labels: Labels) -> FloatArray:
 
 
 def centres_of(rows: FloatArray, num: int, random: np.random.Generator) -> FloatArray:
-    """Return at most so many centres of rows [N, C] by k-means (Lloyd 1982), begun at rows chosen at random."""
+    """Return at most `num` centres of rows [N, C], by k-means (Lloyd 1982) that starts at rows chosen at random."""
     if len(rows) <= num:
         return rows
     centres = rows[random.choice(len(rows), num, replace=False)]
@@ -219,7 +226,7 @@ def centres_of(rows: FloatArray, num: int, random: np.random.Generator) -> Float
 
 
 def nearest(rows: FloatArray, centres: FloatArray) -> Labels:
-    """Return for each row [N, C] which centre [K, C] is nearest, [N]."""
+    """Return the index of the nearest centre [K, C] for each row [N, C]; shape [N]."""
     halves = (centres.astype(np.float64) ** 2).sum(axis=1).astype(np.float32) / 2
     found = [
         (rows[start : start + AT_ONCE] @ centres.T - halves).argmax(axis=1) for start in range(0, len(rows), AT_ONCE)

@@ -1,4 +1,4 @@
-"""What is published: an accepted splat, or the merged scene part by part, with the photographs that vouch for it."""
+"""Selects the splats to publish or view: accepted splats of patches, or the merged scene with its parts."""
 
 from __future__ import annotations
 
@@ -31,19 +31,20 @@ MERGE_FIRST = "Merge the patches: splatbatch merge."
 
 @dataclass(frozen=True)
 class SourcePart:
-    """Consecutive Gaussians of a splat file that belong together: a patch, or the scene behind."""
+    """A range of consecutive Gaussians in a splat file: those of one patch, of the backdrop, or all."""
 
     name: str
     path: Path
     start: int
+    """Index of the first Gaussian in the file."""
     num_gaussians: int
     key: str
-    """Hash of all that decides which Gaussians these are."""
+    """Hash that changes if the Gaussians of the part change."""
 
 
 @dataclass(frozen=True)
 class PublishedSplat:
-    """A splat that is to be published."""
+    """A splat to publish or view, checked to be whole and renderable."""
 
     name: str
     path: Path
@@ -51,26 +52,26 @@ class PublishedSplat:
     sha256: str
     parts: tuple[SourcePart, ...]
     offset: Offset
-    """What was taken off the coordinates of the model."""
+    """Offset that was subtracted from the coordinates of the reconstruction."""
     views: TrainingSettings
-    """With which photographs it is compared, and how."""
+    """Settings for rendering the splat and comparing it with its held-out photographs."""
     figures: Mapping[str, float]
-    """What is known of its quality: "psnr_covered", "psnr", "ssim", "num_photos"."""
+    """Known figures of quality, any of "psnr_covered", "psnr", "ssim", "num_photos"."""
     patches: tuple[Patch, ...] = ()
-    """Whose cameras looked at it."""
+    """Patches that the splat was trained from."""
     warnings: tuple[str, ...] = ()
 
     @property
     def num_gaussians(self) -> int:
-        """Return how many there are."""
+        """Return the number of Gaussians in the file."""
         return self.header.num_gaussians
 
     def parts_with_any(self) -> tuple[SourcePart, ...]:
-        """Return the parts that have Gaussians."""
+        """Return the parts that are not empty."""
         return tuple(part for part in self.parts if part.num_gaussians)
 
     def in_parts(self, most: int) -> Iterator[SourcePart]:
-        """Yield what may become a file of its own: the whole where it is small enough, else part by part."""
+        """Yield the parts to write as one file each: the whole splat up to `most` Gaussians, otherwise every part."""
         if self.num_gaussians <= most or len(self.parts) == 1:
             yield SourcePart(self.name, self.path, 0, self.num_gaussians, self.sha256)
         else:
@@ -81,12 +82,12 @@ class PublishedSplat:
 
 
 def published(batch: Batch, names: Sequence[str]) -> list[PublishedSplat]:
-    """Return what is to be published: named patches or "scene"; without a name the merged scene, else every patch.
+    """Return the splats to publish: named patches or "scene"; without names the merged scene, or all if there is none.
 
     Raises:
-        OutputError: one is not trained, stale, or not what was accepted.
-        ConfigError: there is no such patch.
-        SceneError: a scene is asked for, and there is no partition.
+        OutputError: a patch is not trained or stale, its file is not the accepted splat, or the scene is outdated.
+        ConfigError: a named patch does not exist, or the scene of a sweep or of a list of scenes is asked for.
+        SceneError: the scene is asked for, and the batch has no partition.
     """
     if not names:
         names = [SCENE] if batch.output.scene.splat.exists() else [task.name for task in of_patches(batch.tasks)]
@@ -103,7 +104,10 @@ def published(batch: Batch, names: Sequence[str]) -> list[PublishedSplat]:
 
 
 def publishable(batch: Batch) -> tuple[list[PublishedSplat], dict[str, str]]:
-    """Return every patch that may be published, and of each other one why not: one that is damaged hinders none."""
+    """Return the splats of all patches that can be published, and for each other patch the reason why it cannot.
+
+    A damaged splat counts as such a reason; it raises no error.
+    """
     found, lacking = list[PublishedSplat](), dict[str, str]()
     statuses = {one.patch: one for one in read_status(batch.output, batch.names, None, batch.standing("content"))}
     for task in of_patches(batch.tasks):
@@ -119,12 +123,14 @@ def publishable(batch: Batch) -> tuple[list[PublishedSplat], dict[str, str]]:
 
 
 def viewed(batch: Batch, names: Sequence[str]) -> list[PublishedSplat]:
-    """Return what there is to be seen: of a patch the splat that it has, stale or not; of all else, what is published.
+    """Return the splats that `view` shows: of named patches the accepted splat, even if it is stale.
+
+    Without names, or if "scene" is among them, the splats are those that `published` returns.
 
     Raises:
-        OutputError: a splat is broken; or the scene is none that could be published.
-        ConfigError: there is no such patch, or it has no splat.
-        SceneError: a scene is asked for, and there is no partition.
+        OutputError: a splat is damaged, or the scene cannot be published.
+        ConfigError: a named patch does not exist or has no splat.
+        SceneError: the scene is asked for, and the batch has no partition.
     """
     if not names or SCENE in names:
         return published(batch, names)
@@ -132,21 +138,21 @@ def viewed(batch: Batch, names: Sequence[str]) -> list[PublishedSplat]:
 
 
 def _see_trained(status: PatchStatus) -> None:
-    """See that a patch has a splat that counts.
+    """Check that a patch is trained and up to date.
 
     Raises:
-        OutputError: it is not trained, or stale.
+        OutputError: the patch is not trained, or is stale.
     """
     if status.state != "trained":
         raise OutputError(f"{status.patch}: {status.why}: not published", "Train it first: splatbatch train.")
 
 
 def _patch(batch: Batch, task: Task) -> PublishedSplat:
-    """Return the splat of a patch.
+    """Return the accepted splat of a patch.
 
     Raises:
-        ConfigError: it has none.
-        OutputError: it is broken, or not what was accepted.
+        ConfigError: the patch has no splat.
+        OutputError: the splat is damaged, or is not the accepted one.
     """
     folder = batch.output.patch(task.name)
     result = folder.read_result() or Result()
@@ -178,8 +184,8 @@ def _scene(batch: Batch) -> PublishedSplat:
     """Return the merged scene.
 
     Raises:
-        OutputError: it is not merged, or of other splats than those that are accepted now.
-        SceneError: there is no partition.
+        OutputError: the scene is not merged, or was merged from other splats than those accepted now.
+        SceneError: the batch has no partition.
     """
     partition = partition_for(batch)
     files, offset = batch.output.scene.merged, offset_of(batch, partition)
@@ -221,10 +227,10 @@ def _scene(batch: Batch) -> PublishedSplat:
 
 
 def _see_fresh(candidates: Sequence[MergeCandidate], merged: Mapping[str, str]) -> None:
-    """See that a scene was merged from what is accepted now.
+    """Check that the merged scene holds the splats that are accepted now.
 
     Raises:
-        OutputError: a patch of it is stale, or has another splat by now.
+        OutputError: a merged patch is stale, or has another splat now.
     """
     for one in candidates:
         if one.name in merged and one.lacking:
@@ -234,10 +240,10 @@ def _see_fresh(candidates: Sequence[MergeCandidate], merged: Mapping[str, str]) 
 
 
 def _checked(path: Path, name: str, sha256: str) -> tuple[SplatHeader, str]:
-    """Return the header and the hash of a splat that can be rendered and is what was accepted.
+    """Return the header and the SHA-256 of a splat file, after checking the file.
 
     Raises:
-        OutputError: it cannot, or is another.
+        OutputError: the file is no whole splat, or its hash is not `sha256` (unless that is empty).
     """
     found, digest = check_splat(path), sha256_of(path)
     if isinstance(found, Rejected):

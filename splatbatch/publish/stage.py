@@ -1,4 +1,4 @@
-"""Where one stands when the page opens, where the sky is, and which way a map of the scene lies."""
+"""Orientation of a scene for the viewer: its up and north directions, first camera, map axes, colour of the sky."""
 
 from __future__ import annotations
 
@@ -22,39 +22,41 @@ from splatbatch.splats.preview import rotated
 COLMAP_UP = np.array([0.0, -1.0, 0.0])
 CRS_UP, CRS_NORTH = np.array([0.0, 0.0, 1.0]), np.array([0.0, 1.0, 0.0])
 CHUNKS, CHUNK_ROWS = 32, 512
-"""Of a part, that are looked at."""
+"""Sample of a part: number of chunks spread evenly over it, and Gaussians in each chunk."""
 EDGE = 2.0
 """Percent of a patch's Gaussians that may lie beyond its box on the map, on each side."""
 LARGEST_SINE = 1 - 1e-9
 MOST_PHOTOS = 12
-"""From which the colour of the sky is taken."""
+"""Most photographs that the colour of the sky is measured on."""
 LEVEL = 0.35
 """Sine of the angle by which a photograph may look down and still show the sky at its upper edge."""
 TOP = 0.04
-"""Of a photograph's height."""
+"""Share of a photograph's height, from its upper edge, that counts as sky."""
 SIZE_PX = 256
 NEUTRAL = (0.78, 0.82, 0.86)
-"""Where no photograph looks up: the light grey of an overcast day."""
+"""Colour of the sky if no photograph shows it: the light grey of an overcast day."""
 Color = tuple[float, float, float]
 
 
 @dataclass(frozen=True)
 class UprightScene:
-    """A scene as the viewer shows it: turned so that its sky is above."""
+    """Orientation of a scene in the viewer: up, north, and the first camera."""
 
     up: Vector
+    """Direction of the sky in the splat's axes, of length 1."""
     north: Vector | None
-    """In the splat's axes; None: unknown."""
+    """Direction of north in the splat's axes; None if unknown."""
     camera: InitialCamera | None
+    """Camera of the first view; None if no camera could be read."""
 
     @property
     def turn(self) -> Vector:
-        """Return the rotation that puts the sky above, w x y z."""
+        """Return the rotation w x y z that takes `up` to the viewer's up."""
         return turn_upright(self.up)
 
     @property
     def plan(self) -> Floats:
-        """Return the axes of the map in the splat's axes, [2, 3]: to the right, and up the sheet."""
+        """Return the map's right and upward directions in the splat's axes, [2, 3]; north is up if it is known."""
         ahead = self.north if self.north is not None else np.eye(3)[int(np.abs(self.up).argmin())]
         right = np.cross(ahead, self.up)
         right /= np.linalg.norm(right)
@@ -63,24 +65,24 @@ class UprightScene:
 
     @property
     def tool_turn(self) -> tuple[str, str]:
-        """Return the turn as splat-transform takes it."""
+        """Return `turn` as arguments of splat-transform."""
         return _angles(self.turn)
 
     @property
     def tool_turn_back(self) -> tuple[str, str]:
-        """Return the same the other way round."""
+        """Return the inverse of `turn` as arguments of splat-transform."""
         return _angles(self.turn * (1, -1, -1, -1))
 
     def in_viewer(self, directions: Floats) -> Floats:
-        """Return directions or places [N, 3] of the splat in the viewer's axes."""
+        """Return directions or positions [N, 3] of the splat in the viewer's axes."""
         found: Floats = rotated(directions, self.turn) * TO_VIEWER
         return found
 
 
 def _angles(turn: Vector) -> tuple[str, str]:
-    """Return a rotation w x y z as splat-transform takes it: angles about x, then y, then z, in degrees.
+    """Return a rotation w x y z as splat-transform's arguments: angles about x, then y, then z, in degrees.
 
-    The tool's x and y are the other way round than the file's; so are the angles about them.
+    The tool's x and y axes point opposite to the file's, so the angles about them are negated.
     """
     w, x, y, z = turn
     sine = float(np.clip(2 * (w * y - x * z), -LARGEST_SINE, LARGEST_SINE))
@@ -91,7 +93,10 @@ def _angles(turn: Vector) -> tuple[str, str]:
 
 
 def set_stage(splat: PublishedSplat, crs: str) -> UprightScene:
-    """Return the stage of a splat; the sky is above by its CRS, else by its cameras."""
+    """Return the orientation of a splat: up is z if it has a CRS, otherwise it is estimated from the cameras.
+
+    The first camera is the median held-out image by name, or the median of all images if none is held out.
+    """
     images = _images(splat)
     up = CRS_UP if crs else (up_of(images) if images else COLMAP_UP)
     chosen = images[len(images) // 2] if images else None
@@ -111,11 +116,11 @@ def _images(splat: PublishedSplat) -> list[Image]:
 
 
 def places_of(part: SourcePart) -> Floats:
-    """Return some places of a part, from all over it, [n, 3].
+    """Return the positions of a sample of a part's Gaussians, [n, 3], spread over the whole part.
 
     Raises:
-        ValueError: the file is no splat, or cut.
-        OSError: it cannot be read.
+        ValueError: the file is not a splat, or is truncated.
+        OSError: the file cannot be read.
     """
     header = read_header(part.path)
     last = part.start + part.num_gaussians
@@ -126,13 +131,13 @@ def places_of(part: SourcePart) -> Floats:
 
 
 def box_on(plan: Floats, places: Floats) -> Floats:
-    """Return the box of a patch on the map, [2, 2]: its lower and its upper corner."""
+    """Return the box of positions [n, 3] on the map, [2, 2]: lower and upper corner, without the outer EDGE percent."""
     found: Floats = np.percentile(places @ plan.T, (EDGE, 100 - EDGE), axis=0)
     return found
 
 
 def sky_of(splat: PublishedSplat, up: Vector) -> tuple[Color, bool]:
-    """Return the colour of the sky, 0 to 1, and whether photographs say so."""
+    """Return the colour of the sky, 0 to 1, and whether it was measured on photographs; otherwise it is NEUTRAL."""
     try:
         images = read_images(Path(splat.views.sparse))
     except (SceneError, OSError, ValueError):
@@ -149,7 +154,7 @@ def sky_of(splat: PublishedSplat, up: Vector) -> tuple[Color, bool]:
 
 
 def _top_of(file: str) -> Color | None:
-    """Return the middle colour of a photograph's upper edge."""
+    """Return the median colour of a photograph's upper edge; None if the photograph cannot be read."""
     try:
         with opened_photograph(file) as picture:
             picture.draft("RGB", (SIZE_PX, SIZE_PX))

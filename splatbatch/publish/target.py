@@ -1,4 +1,4 @@
-"""The folder that everything goes into: no file of others is lost, and what a killed publish left is removed."""
+"""The target folder of `publish`: files of other programs are kept, leftovers of a killed publish are removed."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ from splatbatch.text import one_line
 WORK = "work"
 TRIES, STEP_BACK_S = 5, 0.4
 SILENCE_S = 3600.0
-"""So long nothing may change in the folder of a publish on another host that lives."""
+"""Seconds without a change after which a working folder of a publish on another host counts as abandoned."""
 ROOM = 2.0
-"""Times the splat's size that the disk must have left: what is written, and what came back of it."""
+"""Free space that is required, as a multiple of the splats' size: for the written files and the decoded ones."""
 
 
 @dataclass(frozen=True)
 class PublishTarget:
-    """Where a publication goes."""
+    """The folder that `publish` writes into."""
 
     folder: Path
     is_forced: bool = False
-    """Files of other programs may be overwritten."""
+    """Whether files of other programs may be overwritten (`--force`)."""
 
     def check(self, output: Path) -> Publication:
-        """See that one may publish there; return what lies there already.
+        """Check that the folder may be published into; return its publish.json, empty if it has none.
 
         Raises:
-            ConfigError: it is no folder.
-            OutputError: it lies among what the batch has written, or holds files that publish did not write.
+            ConfigError: the path is a file.
+            OutputError: the folder lies in the output folder, or holds files that publish did not write.
         """
         if self.folder.exists() and not self.folder.is_dir():
             raise ConfigError(f"--to {self.folder}: a file, not a folder", "Name a folder.")
@@ -67,10 +67,10 @@ class PublishTarget:
             ) from error
 
     def check_place(self, name: str, known: Publication) -> Path:
-        """Return where an output goes.
+        """Return the path of an output; a symbolic link there is removed.
 
         Raises:
-            OutputError: a file of another program stands there.
+            OutputError: a file that publish did not write has that path, and must not be overwritten.
         """
         place = self.folder / name
         if (place.exists() or place.is_symlink()) and name not in known.outputs and not self.is_forced:
@@ -80,10 +80,10 @@ class PublishTarget:
         return place
 
     def check_room(self, num_bytes: int) -> None:
-        """See that the disk has room for what comes of a splat of this size.
+        """Check that the disk has ROOM times `num_bytes` free, the size of the splats to publish.
 
         Raises:
-            OutputError: it has not.
+            OutputError: less space is free.
         """
         free = free_mib(self.folder)
         if free is not None and free < ROOM * num_bytes / MIB:
@@ -92,10 +92,12 @@ class PublishTarget:
 
     @contextmanager
     def work(self) -> Iterator[Path]:
-        """Give a folder on the same disk for what comes and goes; it is gone afterwards, also after a mistake.
+        """Yield a working folder inside the target folder; it is removed at the end, also after an error.
+
+        Only one publish at a time gets one; working folders of killed ones are removed first.
 
         Raises:
-            OutputError: it cannot be made, or another publish is at work there.
+            OutputError: the folder cannot be created, or another publish is running there (BusyError).
         """
         aside = path_beside(self.folder / WORK)
         try:
@@ -111,10 +113,12 @@ class PublishTarget:
             shutil.rmtree(aside, ignore_errors=True)
 
     def _enter(self, aside: Path) -> None:
-        """Make the folder; who sees another one steps back, so that of two who come at once none or one goes on.
+        """Create the working folder, unless another publish has one; of two that start at once at most one continues.
+
+        A process that sees the other's folder removes its own and tries again after a random wait, TRIES times.
 
         Raises:
-            OutputError: another publish is at work there.
+            OutputError: another publish is running there (BusyError).
         """
         for _ in range(TRIES):
             shutil.rmtree(aside, ignore_errors=True)
@@ -129,7 +133,10 @@ class PublishTarget:
 
 
 def _may_be_at_work(folder: Path) -> bool:
-    """Return whether the publish that a folder is of may live: on another host as long as something there changes."""
+    """Return whether the publish that owns a working folder may still run.
+
+    On this host its process must exist; on another host its files must have changed within SILENCE_S.
+    """
     host, _, pid = folder.name.removeprefix(f".{WORK}.").rpartition(".")
     if host == socket.gethostname():
         return bool(pid.isdecimal() and start_ticks(int(pid)))
@@ -142,23 +149,24 @@ def _may_be_at_work(folder: Path) -> bool:
 
 @dataclass
 class PublishedFolder:
-    """A target folder and its publish.json."""
+    """A target folder and its publish.json, which is rewritten after each output."""
 
     target: PublishTarget
     known: Publication
+    """Content of publish.json."""
     say: Callable[[str], None] = lambda _: None
-    """Told what was found damaged."""
+    """Called with a message for each output that is damaged on disk."""
 
     def place(self, name: str) -> Path:
-        """Return where an output goes.
+        """Return the path of an output; a symbolic link there is removed.
 
         Raises:
-            OutputError: a file of another program stands there.
+            OutputError: a file that publish did not write has that path, and must not be overwritten.
         """
         return self.target.check_place(name, self.known)
 
     def is_there(self, name: str, key: str) -> bool:
-        """Return whether the very same lies there already, every byte of it."""
+        """Return whether an output with this key exists and its files still have the recorded hashes."""
         known, place = self.known.outputs.get(name, PublishedFile()), self.target.folder / name
         state = compare_product(key, known.key if place.exists() else None, place=place, parts=known.sha256)
         if isinstance(state, Damaged):
@@ -166,7 +174,7 @@ class PublishedFolder:
         return isinstance(state, UpToDate)
 
     def remember(self, splat: PublishedSplat) -> None:
-        """Keep what is known of a splat, to be written with the next output."""
+        """Add the record of a splat; publish.json gets it with the next output."""
         record = SplatRecord(
             splat.sha256,
             splat.num_gaussians,
@@ -179,24 +187,24 @@ class PublishedFolder:
         self.known = replace(self.known, splats={**self.known.splats, splat.name: record})
 
     def put(self, aside: Path, name: str, begun: PublishedFile) -> Path:
-        """Put what was written in its place; return that."""
+        """Record an output as begun, move its file or folder to its place, and return that path."""
         self.begin(name, begun)
         place = self.target.folder / name
         put_whole(aside, place)
         return place
 
     def begin(self, name: str, output: PublishedFile) -> None:
-        """Write down that something will be ours, so that who comes after a kill knows it."""
+        """Record an output before it is written, so that a publish after a kill knows the file as its own."""
         if name not in self.known.outputs:
             self.note(name, output)
 
     def forget(self, name: str) -> None:
-        """Write down that something is not there."""
+        """Remove an output from publish.json."""
         left = {other: output for other, output in self.known.outputs.items() if other != name}
         self.known = replace(self.known, outputs=left)
         self.known.write(self.target.folder)
 
     def note(self, name: str, output: PublishedFile) -> None:
-        """Write down what is known of an output."""
+        """Add or replace the record of an output and write publish.json."""
         self.known = replace(self.known, outputs={**self.known.outputs, name: output})
         self.known.write(self.target.folder)

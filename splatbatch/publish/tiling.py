@@ -1,4 +1,4 @@
-"""The tiles of what is published: where they lie on the globe, which patches they have, and which are written anew."""
+"""3D Tiles of published splats: their place on the globe, which patches they hold, which of them are rewritten."""
 
 from __future__ import annotations
 
@@ -26,28 +26,35 @@ from splatbatch.tasks.inspection import SCENE
 COLMAP_UP = (0.0, -1.0, 0.0)
 NOWHERE = "scene.crs is not set: the tiles have no place on Earth"
 PATCHES = "patches"
-"""What tiles hold that were made of patches, not of the merged scene."""
+"""Value of `PublishedFile.of` for tiles of single patches; for tiles of the merged scene it is SCENE."""
 
 
 @dataclass(frozen=True)
 class TilePlacement:
-    """Where tiles go."""
+    """Where tiles are written, and in which CRS the scene is placed."""
 
     folder: Path
     work: Path
+    """Working folder on the same disk."""
     crs: str
-    """Empty: nowhere on Earth."""
+    """CRS of the reconstruction; empty if the scene has no known place on Earth."""
     done: Callable[[str, int, int], None]
+    """Called with the name of a patch, its Gaussians written so far, and their total number."""
     say: Callable[[str], None] = lambda _: None
-    """Told what was found damaged."""
+    """Called with a message for each patch whose tiles are damaged on disk."""
 
 
 def tile(splats: Sequence[PublishedSplat], place: TilePlacement, before: PublishedFile) -> PublishedFile:
-    """Write the tiles of splats that have changed; return what publish.json says of all.
+    """Write the tiles of splats that have changed; return the record of all tiles for publish.json.
+
+    Args:
+        splats: all splats to publish; the merged scene alone is tiled if it is among them.
+        place: the folder, and the CRS.
+        before: the record of the tiles that are already in the folder.
 
     Raises:
-        OutputError: a patch cannot be tiled, or the folder holds tiles of another kind.
-        ConfigError: the CRS is none, or the scene lies outside its area.
+        OutputError: a patch cannot be tiled, or the folder holds tiles of the scene instead of patches, or vice versa.
+        ConfigError: the CRS is not known, or the scene lies outside its area.
         TrainerError: pyproj is not installed.
     """
     of = SCENE if any(splat.name == SCENE for splat in splats) else PATCHES
@@ -75,15 +82,15 @@ def tile(splats: Sequence[PublishedSplat], place: TilePlacement, before: Publish
 
 
 def key_of_tiles(splat: PublishedSplat, tiled: Mapping[str, TiledPatch]) -> str:
-    """Return a hash of the tiles of a splat."""
+    """Return a hash that changes if any tile of a splat changes."""
     return hash_of([[tiled[part.name].key for part in splat.parts_with_any()]])
 
 
 def write_back(splat: PublishedSplat, place: TilePlacement, tiles: TilesRecord, target: Path) -> None:
-    """Write what the finest tiles of a splat hold as a splat again, from the files that lie in their folder.
+    """Decode the finest tiles of a splat from their files and write them as one PLY, in the splat's coordinates.
 
     Raises:
-        OutputError: one of them cannot be read, or Gaussians are missing.
+        OutputError: a tile cannot be read, or the tiles do not hold all Gaussians of the splat.
     """
     ground, _ = _ground([splat], place.crs, tiles)
     offset = np.array(splat.offset)
@@ -98,16 +105,16 @@ def write_back(splat: PublishedSplat, place: TilePlacement, tiles: TilesRecord, 
 
 
 def _parts(splats: Sequence[PublishedSplat]) -> dict[str, tuple[PublishedSplat, SourcePart]]:
-    """Return what becomes a tileset of its own: of the scene each of its patches, else every splat."""
+    """Return each part that becomes a tileset, by name: parts of the merged scene if given, else of all splats."""
     whole = [splat for splat in splats if splat.name == SCENE] or splats
     return {part.name: (splat, part) for splat in whole for part in splat.parts}
 
 
 def _see_one_degree(splats: Mapping[str, PublishedSplat], known: TilesRecord) -> None:
-    """See that all patches of a tileset have colours of one degree: CesiumJS draws others in wrong colours.
+    """Check that all patches have one SH degree: CesiumJS draws a tileset of several degrees in wrong colours.
 
     Raises:
-        OutputError: they have not.
+        OutputError: the degrees differ.
     """
     degrees = {name: splat.header.sh_degree for name, splat in splats.items()}
     if known.sh_degree is not None and set(known.patches) - set(degrees):
@@ -119,7 +126,7 @@ def _see_one_degree(splats: Mapping[str, PublishedSplat], known: TilesRecord) ->
 
 
 def _ground(splats: Sequence[PublishedSplat], crs: str, known: TilesRecord) -> tuple[EnuFrame, TilesRecord]:
-    """Return where the scene lies, and what is written down of it: the same again where tiles are there already."""
+    """Return the frame of the tiles, and its record; both keep the middle and up direction of tiles already written."""
     middle = known.middle if known.middle and known.crs == crs else _middle(splats)
     if crs:
         return on_globe(crs, np.array(middle)), TilesRecord(crs, middle)
@@ -128,14 +135,14 @@ def _ground(splats: Sequence[PublishedSplat], crs: str, known: TilesRecord) -> t
 
 
 def _middle(splats: Sequence[PublishedSplat]) -> Offset:
-    """Return the middle of a scene in coordinates of its model, in whole units."""
+    """Return the median position of all Gaussians in the reconstruction's coordinates, rounded to whole units."""
     means = np.concatenate([sample_means(splat.path).astype(np.float64) + splat.offset for splat in splats])
     x, y, z = np.round(np.median(means, axis=0)).tolist()
     return (x, y, z)
 
 
 def _up(splat: PublishedSplat) -> Offset:
-    """Return where the sky is, by the cameras."""
+    """Return the direction of the sky by the cameras; COLMAP's up if they cannot be read."""
     try:
         images = read_images(Path(splat.views.sparse))
     except (SceneError, OSError, ValueError):

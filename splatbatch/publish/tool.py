@@ -1,6 +1,6 @@
-"""@playcanvas/splat-transform: found, or installed into the cache folder when it is first asked for; one version alone.
+"""Finds and calls @playcanvas/splat-transform; it is installed into the cache folder on first use.
 
-An earlier version takes a cut PLY for a whole one, so no other is used, wherever it lies.
+Only the version VERSION is used, even if another is installed: an earlier one takes a truncated PLY for a whole one.
 """
 
 from __future__ import annotations
@@ -21,29 +21,30 @@ PACKAGE, VERSION = "@playcanvas/splat-transform", "3.7.0"
 FOLDER = f"splat-transform-{VERSION}"
 PROGRAM = f"node_modules/{PACKAGE}/bin/cli.mjs"
 PATIENCE = ("--fetch-retries=1", "--fetch-retry-mintimeout=1000", "--fetch-timeout=60000")
-"""Without a network npm is to say so within seconds."""
+"""Options of npm that keep retries short if there is no network."""
 INSTALL = ("ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error", "--engine-strict=false", *PATIENCE)
 INSTALLING = CallBounds(wall_s=600.0, memory_mib=4096)
 ON_CPU = ("-w", "-q", "-g", "cpu")
-"""Overwrite (we name new files), say errors alone, and use no GPU: without one it fails unless it is told."""
+"""Options of every call: overwrite files, print only errors, use the CPU; without a GPU the tool fails otherwise."""
 HINT = "Install nodejs and npm (apt-get install nodejs npm); ply, compressed, sog and tiles need neither."
 
 
 @dataclass(frozen=True)
 class SplatTransform:
-    """The tool, ready to be called."""
+    """An installed splat-transform, and the limits of each call."""
 
     node: str
     program: Path
     bounds: CallBounds = USUAL
-    """Of each call."""
+    """Time and memory that each call may take."""
     tick: Callable[[], None] = lambda: None
+    """Called repeatedly while the tool runs."""
 
     def run(self, arguments: Sequence[str], wall_s: float | None = None) -> ProgramEnd:
-        """Call the tool.
+        """Call the tool and return how it ended; `wall_s` shortens the time limit of `bounds`.
 
         Raises:
-            OutputError: it cannot be started.
+            OutputError: the tool cannot be started.
         """
         bounds = CallBounds(min(wall_s or self.bounds.wall_s, self.bounds.wall_s), self.bounds.memory_mib)
         heap = f"--max-old-space-size={self.bounds.memory_mib}"
@@ -53,31 +54,31 @@ class SplatTransform:
             raise OutputError(f"{self.node}: cannot be started ({error.strerror})", HINT) from error
 
     def must(self, arguments: Sequence[str], what: str) -> None:
-        """Call the tool, which has to succeed.
+        """Call the tool; `what` names the call in an error message.
 
         Raises:
-            OutputError: it does not.
+            OutputError: the tool fails or exceeds its limits.
         """
         if not (ended := self.run(arguments)).is_well:
             raise self.failed(ended, what)
 
     def failed(self, ended: ProgramEnd, what: str) -> OutputError:
-        """Return what is said of a call that did not end well."""
+        """Return the error for a call that failed; `what` names the call."""
         hint = "Publish patches instead of the scene, or smaller ones." if ended.exceeded else ""
         return OutputError(f"{what}: splat-transform {ended.why(self.bounds)}", hint)
 
 
 def cache_folder() -> Path:
-    """Return where what is installed on demand lies."""
+    """Return the folder for programs that are installed on first use."""
     return cache_home() / "splatbatch"
 
 
 def find_tool(bounds: CallBounds = USUAL, tell: Callable[[str], None] = lambda _: None) -> SplatTransform:
-    """Return the tool, installed first where it is not.
+    """Return splat-transform; install it first if the cache folder does not have this version.
 
     Raises:
-        TrainerError: there is no node, or no npm to install it with.
-        OutputError: it cannot be installed, or is another version afterwards.
+        TrainerError: node is not installed, or npm is not and the tool has to be installed.
+        OutputError: the installation fails, or yields another version.
     """
     node = shutil.which("node")
     if node is None:
@@ -90,7 +91,7 @@ def find_tool(bounds: CallBounds = USUAL, tell: Callable[[str], None] = lambda _
 
 
 def version_in(place: Path) -> str:
-    """Return which version lies in a folder, as its own package.json says; empty: none that is whole."""
+    """Return the version of the tool in a folder, from its package.json; empty if no complete installation is there."""
     try:
         said = json.loads((place / PROGRAM).parents[1].joinpath("package.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -99,11 +100,13 @@ def version_in(place: Path) -> str:
 
 
 def _install(place: Path) -> None:
-    """Install the tool beside its place, and put it there whole; who comes second takes what the first has put there.
+    """Install the tool in a temporary folder, then move it to `place` in one step.
+
+    If another process has installed this version meanwhile, that installation is kept.
 
     Raises:
-        TrainerError: there is no npm.
-        OutputError: npm fails, or what it installs is another version.
+        TrainerError: npm is not installed.
+        OutputError: npm fails, installs another version, or the cache folder cannot be written.
     """
     npm = shutil.which("npm")
     if npm is None:

@@ -1,1 +1,1 @@
-"""From photographs to a COLMAP model: stages in processes of their own, files in, files out; pycolmap does the work."""
+"""Photographs to a COLMAP model, in stages: each reads files and writes files in a separate process, by pycolmap."""

@@ -1,4 +1,4 @@
-"""The process of a stage: `python -m splatbatch.reconstruction FOLDER`; settings.json says which of them."""
+"""The process of one stage: `python -m splatbatch.reconstruction FOLDER`; settings.json in FOLDER names the stage."""
 
 from __future__ import annotations
 
@@ -30,7 +30,10 @@ STAGES: Mapping[str, Callable[[StageAttempt], dict[str, Any]]] = {
 
 
 def main(folder: AttemptFolder) -> int:
-    """Make what settings.json names; return the exit code."""
+    """Run the stage that settings.json names; return the exit code.
+
+    On success the product is complete, its files are hashed and synced, and metrics.json is written last.
+    """
     import pycolmap
 
     signal.signal(signal.SIGTERM, signal.SIG_DFL)  # pycolmap puts a handler of its own there, which prints a stack

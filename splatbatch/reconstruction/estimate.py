@@ -1,31 +1,32 @@
-"""How long a stage takes, and how much memory: by what such stages took, see docs/benchmarks.md."""
+"""Estimates the time and memory of a stage, from measurements of such stages: see docs/benchmarks.md."""
 
 from __future__ import annotations
 
 from splatbatch.reconstruction.plan import ReconstructionPlan, Stage
 
 LONGEST_PX = 3200
-"""COLMAP finds features in photographs of at most that size."""
+"""Longest side at which COLMAP finds features; larger photographs are scaled down."""
 MOST_THREADS = 16
+"""Most threads that shorten a stage in this estimate."""
 PROCESS_S, PROCESS_MIB = 1.0, 140.0
 FEATURES_S, EACH_S = 0.95, 0.06
-"""Of one core, for a megapixel, and for each photograph besides."""
+"""Seconds of one core for finding features: per megapixel, and per photograph in addition."""
 FEATURES_MIB = 310.0
-"""For a megapixel that is in work: one a thread."""
+"""MiB per megapixel of a photograph that is being read; each thread reads one."""
 PAIR_S = 0.062
-"""Of one core, at 4,096 features a photograph."""
+"""Seconds of one core per pair, at 4,096 features a photograph."""
 MATCHING_MIB = 1.6
-"""For a photograph of a chunk, at 4,096 features, with its index."""
+"""MiB per photograph of a chunk, at 4,096 features, with the search index."""
 MAPPING_S, MAPPING_GROWTH = 0.26, 1.25
-"""A photograph at 75 of them, on two cores; the time grows with their number to this power."""
+"""Seconds per photograph when 75 are mapped on two cores, and the power of their number by which the time grows."""
 MAPPING_MIB = 3.2
-"""A photograph at 4,096 features."""
+"""MiB per photograph at 4,096 features."""
 UNDISTORT_S = 0.1
-"""A megapixel, one core."""
+"""Seconds of one core per megapixel."""
 
 
 def expected_of(plan: ReconstructionPlan, stage: Stage, threads: int) -> tuple[float, float]:
-    """Return seconds and MiB of host memory that a stage is expected to take on so many threads."""
+    """Return the seconds and the MiB of host memory that a stage is expected to take on `threads` threads."""
     n, cores = len(plan.photographs), min(threads, MOST_THREADS)
     share = plan.wanted.features / 4096
     match stage.what:

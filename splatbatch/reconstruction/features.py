@@ -1,4 +1,4 @@
-"""Features of one chunk of photographs, and how sharp and how bright each of them is."""
+"""The stage "features": finds the features of one chunk of photographs, and measures sharpness and brightness."""
 
 from __future__ import annotations
 
@@ -17,21 +17,28 @@ from splatbatch.scene.photos.headers import opened_photograph, pixels_of
 from splatbatch.scene.photos.pixels import undecodable
 
 READING = "reading.json"
-"""In the folder of an attempt: the photographs that are being read; what is named there when it crashes is suspect."""
+"""File in an attempt's folder that names the photographs being read; after a crash these are suspects."""
 LOOKED_AT_PX = 640
+"""Longest side at which sharpness and brightness are measured."""
 CRASHES = frozenset({4, 6, 7, 8, 11})
-"""SIGILL, SIGABRT, SIGBUS, SIGFPE, SIGSEGV."""
+"""Signals that count as a crash: SIGILL, SIGABRT, SIGBUS, SIGFPE, SIGSEGV."""
 
 
 @dataclass(frozen=True)
 class FeatureExtraction(TypedRecord):
-    """Photographs that are being read."""
+    """Content of reading.json: the photographs that are being read."""
 
     names: tuple[str, ...] = ()
 
 
 def make(work: StageAttempt) -> dict[str, Any]:
-    """Find the features of a chunk; return what is to be said of each photograph, and which were left out."""
+    """Find the features of a chunk and write them to a database in the product.
+
+    Photographs that cannot be decoded, or that crashed an earlier attempt alone, are left out.
+
+    Returns:
+        For metrics.json: "photographs" with measurements of each, "left_out" with reasons, and the limit "features".
+    """
     import pycolmap
 
     plan, changes = work.plan, work.told.changes
@@ -73,7 +80,7 @@ def make(work: StageAttempt) -> dict[str, Any]:
 
 
 def suspects_of(folder: AttemptFolder) -> list[list[str]]:
-    """Return what earlier attempts were reading when they crashed."""
+    """Return the photographs that each crashed earlier attempt was reading, one list per attempt."""
     found = []
     for one in folder.earlier():
         told = one.read_exit()
@@ -84,7 +91,7 @@ def suspects_of(folder: AttemptFolder) -> list[list[str]]:
 
 
 def damaged(work: StageAttempt, names: list[str]) -> dict[str, str]:
-    """Return the photographs that cannot be decoded whole, and why: COLMAP takes what is missing for grey."""
+    """Return the photographs that cannot be decoded completely, with reasons; COLMAP would take grey for lost parts."""
     paths = {str(work.images / name): name for name in names}
     again = "copy the photograph again; the original may be whole"
     faults = undecodable(paths, work.threads)
@@ -92,7 +99,7 @@ def damaged(work: StageAttempt, names: list[str]) -> dict[str, str]:
 
 
 def look(work: StageAttempt, name: str) -> dict[str, float]:
-    """Return how sharp a photograph is, how bright, and what share of it is black or white."""
+    """Return measurements of a photograph: "sharpness", "brightness" (0 to 255), "clipped" (share black or white)."""
     with opened_photograph(work.images / name) as image:
         image.draft("L", (LOOKED_AT_PX, LOOKED_AT_PX))
         grey = pixels_of(image, "L")
@@ -108,7 +115,7 @@ def look(work: StageAttempt, name: str) -> dict[str, float]:
 
 
 def _batches(names: list[str], alone: set[str], size: int) -> list[list[str]]:
-    """Return what is read at once; a photograph during which the process has crashed is read by itself, first."""
+    """Return batches of photographs to read together; each suspect of an earlier crash is read first, and alone."""
     usual = [name for name in names if name not in alone]
     cut = [usual[start : start + size] for start in range(0, len(usual), size)]
     return [[name] for name in names if name in alone] + cut

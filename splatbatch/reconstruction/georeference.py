@@ -1,4 +1,4 @@
-"""Where a model stands on Earth, by the GPS of its photographs: metres, east, north and up about their middle."""
+"""Georeferences a model by the GPS of its photographs: metres east, north and up of the positions' median."""
 
 from __future__ import annotations
 
@@ -10,49 +10,55 @@ from splatbatch.scene.colmap.types import Floats
 from splatbatch.scene.similarity import Similarity, fitted_similarity
 
 LEAST = 3
-"""Positions, not in a line."""
+"""Fewest positions for a georeference; they must not lie in a line."""
 ROUNDS = 30
+"""Iterations of the robust fit."""
 LEAST_TOLERANCE_M = 1.0
+"""Least distance in metres from which a position counts less in the robust fit."""
 FLAT = 0.02
-"""Of the extent: positions nearer to a line than that fix no frame."""
+"""Ratio of the positions' smaller to larger horizontal spread, up to which they count as a line and fix no frame."""
 ROUGH = 0.04
-"""Of the extent: positions of which half are further off do not tell what is upright."""
+"""Share of the extent; if the median residual is larger, GPS is too inaccurate for the up direction."""
 NADIR = 0.9
-"""Length of the mean of all viewing directions, from which on the photographs look one way."""
+"""Length of the mean viewing direction above which all photographs are taken to look down."""
 
 
 @dataclass(frozen=True)
 class PosedViews:
-    """The cameras of a model in its own frame, in the order in which they were taken; each [n, 3]."""
+    """The cameras of a model that have a GPS position, in the model's frame; each field is [n, 3]."""
 
     centers: Floats
     directions: Floats
-    """They look there."""
+    """Viewing directions, of length 1."""
     tops: Floats
-    """Where the upper edge of the photograph is."""
+    """Directions to the photographs' upper edges, of length 1."""
 
 
 @dataclass(frozen=True)
 class Georeference:
-    """How a model's frame becomes metres, and what GPS says against it."""
+    """Transform of a model into metres east, north and up, and how far GPS positions lie from it."""
 
     similarity: Similarity
     origin: tuple[float, float, float]
-    """Latitude, longitude and altitude of the new origin."""
+    """Latitude and longitude in degrees and altitude in metres of the new origin."""
     residuals: Floats  # [n, 3], in metres: east, north, up
     upright_by: str
-    """gps, or photographs: those that look down, or their upper edges."""
+    """Source of the up direction: "gps", or what in the photographs gave it (view down, or upper edges)."""
 
 
 def neighbouring(places: Floats) -> Floats:
-    """Return positions [n, 3] by longitudes within 180 degrees of the first one: those across the date line go on."""
+    """Return positions [n, 3] with longitudes within 180 degrees of the first: no jump at the date line."""
     turned = places.copy()
     turned[:, 1] -= 360 * np.round((places[:, 1] - places[:1, 1]) / 360)
     return turned
 
 
 def in_east_north_up(places: Floats) -> tuple[Floats, tuple[float, float, float]]:
-    """Return positions [n, 3] in metres about the middle of latitudes, longitudes and altitudes, and that middle."""
+    """Return positions in metres east, north and up of their median, and that median.
+
+    Args:
+        places: latitude, longitude (degrees, WGS 84) and altitude (metres), [n, 3].
+    """
     import pycolmap
 
     latitude, longitude, altitude = (float(one) for one in np.median(neighbouring(places), axis=0))
@@ -63,10 +69,10 @@ def in_east_north_up(places: Floats) -> tuple[Floats, tuple[float, float, float]
 
 
 def georeference(views: PosedViews, places: Floats) -> Georeference | None:
-    """Return how a model lies on Earth; None where positions fix no frame.
+    """Return the georeference of a model; None if there are fewer than LEAST positions or they lie in a line.
 
-    By a robust similarity to the positions. Where these are so rough that they do not tell what is upright, the
-    photographs do, and GPS tells heading, scale and place.
+    It is a robust similarity to the positions. If GPS is too inaccurate for the up direction (ROUGH), the photographs
+    give that direction, and GPS gives heading, scale and position.
 
     Args:
         views: the cameras that have a position.
@@ -87,7 +93,7 @@ def georeference(views: PosedViews, places: Floats) -> Georeference | None:
 
 
 def _robust(source: Floats, target: Floats) -> Similarity:
-    """Return the similarity that most positions agree on: reweighted by Huber's rule."""
+    """Return the similarity from source to target [n, 3], fitted by iteratively reweighted least squares (Huber)."""
     weights = np.ones(len(source))
     for _ in range(ROUNDS):
         found = fitted_similarity(source, target, weights)
@@ -96,7 +102,10 @@ def _robust(source: Floats, target: Floats) -> Similarity:
 
 
 def _upright(views: PosedViews, where: Floats) -> tuple[Similarity, str]:
-    """Return the similarity whose upright is that of the photographs, by GPS in the plane."""
+    """Return the similarity with the photographs' up direction and GPS's heading, scale and place; and a source.
+
+    The second value says what in the photographs gave the up direction.
+    """
     mean = views.directions.mean(axis=0)
     looks_down = float(np.linalg.norm(mean)) > NADIR
     up = -mean if looks_down else views.tops.mean(axis=0)
@@ -114,7 +123,7 @@ def _upright(views: PosedViews, where: Floats) -> tuple[Similarity, str]:
 
 
 def _about_z(source: Floats, target: Floats, weights: Floats) -> tuple[Floats, float, Floats]:
-    """Return rotation about z, scale and translation in the plane."""
+    """Return the rotation about z, scale and horizontal shift that fit source to target [n, 3] by least squares."""
     a, b = source[:, 0] + 1j * source[:, 1], target[:, 0] + 1j * target[:, 1]
     a_mean, b_mean = np.average(a, weights=weights), np.average(b, weights=weights)
     factor = np.vdot(weights * (a - a_mean), b - b_mean) / np.vdot(weights * (a - a_mean), a - a_mean)
@@ -130,7 +139,7 @@ def _huber(away: Floats) -> Floats:
 
 
 def _to_z(up: Floats) -> Floats:
-    """Return the rotation [3, 3] that turns a direction upright by the shortest way (Rodrigues)."""
+    """Return the shortest rotation [3, 3] that takes a direction of length 1 to z (Rodrigues)."""
     axis, cos = np.cross(up, [0.0, 0.0, 1.0]), float(up[2])
     if cos < -0.999999:
         return np.diag([1.0, -1.0, -1.0])

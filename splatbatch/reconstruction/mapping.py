@@ -1,4 +1,4 @@
-"""The cameras placed, from all features and matches; a mapping that was cut off goes on from its snapshot."""
+"""The stage "mapping": computes camera poses from all matches; an interrupted mapping resumes from its snapshot."""
 
 from __future__ import annotations
 
@@ -20,25 +20,33 @@ if TYPE_CHECKING:
 
 NO_START = "no initial pair: no two photographs fit together well enough to begin with"
 NO_MATCH = "no pair at all: no two photographs have matches that fit together"
-"""signatures.toml knows all three."""
 NO_MOTION = "no initial pair: the camera has hardly moved between the photographs"
+"""These three messages are matched by signatures.toml."""
 LEAST = 3
-"""Photographs of a component."""
+"""Fewest photographs of a component."""
 SNAPSHOTS = 8
-"""Of a component, while it grows: a process that is killed costs an eighth of it."""
+"""Snapshots of a growing model: a killed process loses about an eighth of the work."""
 SEALED = "sealed"
+"""File in a snapshot's folder that says that the snapshot is complete."""
 STILL = 0.01
-"""Of the longer side: what moves less between two photographs has not been seen from two places."""
+"""Share of the longer side; if matches move less than this between photographs, the camera has hardly moved."""
 RELAXED: tuple[dict[str, float], ...] = (
     {},
     {"init_min_num_inliers": 50, "init_min_tri_angle": 8.0},
     {"init_min_num_inliers": 25, "init_min_tri_angle": 3.0},
 )
-"""What an initial pair must have, rung by rung; COLMAP's defaults are 100 matches and 16 degrees."""
+"""Conditions for the initial pair on each rung, ever weaker; COLMAP's defaults are 100 matches and 16 degrees."""
 
 
 def make(work: StageAttempt) -> dict[str, Any]:
-    """Place the cameras; return how many components there are, and how large each is."""
+    """Compute the poses of all photographs and write each component to the product, largest first.
+
+    Returns:
+        For metrics.json: "components", the number of photographs in each, and "relaxed", the rung.
+
+    Raises:
+        SceneError: no photographs match, the camera has hardly moved, or no initial pair is found.
+    """
     relaxed = int(work.told.changes.get("relaxed", 0))
     with work.scratch() as scratch:
         database = merged(work, scratch)
@@ -63,7 +71,7 @@ def make(work: StageAttempt) -> dict[str, Any]:
 
 
 def merged(work: StageAttempt, scratch: Path) -> Path:
-    """Return a database of all photographs with keypoints and two-view geometries."""
+    """Write one database of all photographs with keypoints and two-view geometries; return its path."""
     import pycolmap
 
     path = scratch / DATABASE
@@ -77,7 +85,7 @@ def merged(work: StageAttempt, scratch: Path) -> Path:
 
 
 def hardly_moved(work: StageAttempt, database: Path) -> bool:
-    """Return whether what two photographs share lies at the same place in both, in most pairs that fit together."""
+    """Return whether the camera has hardly moved: in most verified pairs the matches move less than STILL."""
     import pycolmap
 
     shifts = list[float]()
@@ -96,21 +104,24 @@ def hardly_moved(work: StageAttempt, database: Path) -> bool:
 
 @dataclass(frozen=True)
 class ComponentGrowth:
-    """Components that grow photograph by photograph, and the snapshots that another attempt goes on from."""
+    """Incremental mapping, with snapshots from which a later attempt resumes."""
 
     work: StageAttempt
     database: Path
     scratch: Path
     relaxed: int
-    """Which of `RELAXED`."""
+    """Index into `RELAXED`."""
 
     @cached_property
     def snapshots(self) -> Path:
-        """Where they lie: beside the attempts, since each costs its work to the attempts that follow."""
+        """Folder of the snapshots: beside the attempts' folders, so that later attempts find them."""
         return self.work.folder.path.parent / f"snapshots-{self.work.told.inputs[:16]}-{self.relaxed}"
 
     def all(self) -> list[pycolmap.Reconstruction]:
-        """Grow all; where an attempt was cut off, first the largest from its last snapshot, then the others."""
+        """Return all components; resume from the largest complete snapshot if an earlier attempt left one.
+
+        Incomplete snapshots are deleted. After resuming, the remaining photographs are mapped, too.
+        """
         import pycolmap
 
         self.snapshots.mkdir(exist_ok=True)
@@ -127,7 +138,7 @@ class ComponentGrowth:
         return apart([*found, *(self.grow(rest) if len(rest) >= LEAST else ())])
 
     def grow(self, names: list[str], start: Path | str = "") -> list[pycolmap.Reconstruction]:
-        """Return the components of some photographs, of one of which there is a beginning."""
+        """Return the components of the named photographs, resumed from the snapshot `start` unless that is empty."""
         import pycolmap
 
         out = self.scratch / "growing"
@@ -154,7 +165,7 @@ class ComponentGrowth:
         return [*found.values()]
 
     def options(self, names: list[str]) -> pycolmap.IncrementalPipelineOptions:
-        """Return how some photographs are mapped; what a rung has relaxed is the beginning alone."""
+        """Return COLMAP's options for mapping the named photographs; the rung relaxes only the initial pair."""
         import pycolmap
 
         options, plan = pycolmap.IncrementalPipelineOptions(), self.work.plan
@@ -170,12 +181,12 @@ class ComponentGrowth:
 
 
 def names_in(model: pycolmap.Reconstruction) -> set[str]:
-    """Return the photographs that are registered."""
+    """Return the names of a model's registered photographs."""
     return {model.image(one).name for one in model.reg_image_ids()}
 
 
 def apart(models: Iterable[pycolmap.Reconstruction]) -> list[pycolmap.Reconstruction]:
-    """Return the models, largest first, that have photographs of their own: those of COLMAP overlap."""
+    """Return models, largest first, without those that add fewer than LEAST photographs: COLMAP's models overlap."""
     kept, seen = [], set[str]()
     for one in sorted(models, key=lambda one: -one.num_reg_images()):
         if len(names_in(one) - seen) >= LEAST:

@@ -1,4 +1,4 @@
-"""Pairs of photographs chosen; and one chunk of them matched, with the geometry between the two of each."""
+"""The stages "pairs" and "matching": chooses pairs of photographs; matches one chunk of them and verifies geometry."""
 
 from __future__ import annotations
 
@@ -20,11 +20,14 @@ if TYPE_CHECKING:
 
 PAIRS = "pairs.npy"
 AT_ONCE = 64
-"""Pairs between two lines of progress."""
+"""Pairs that are matched in one call, after which progress is written."""
 
 
 def choose(work: StageAttempt) -> dict[str, Any]:
-    """Choose the pairs, and write them down."""
+    """Choose the pairs to match and write them to pairs.npy, [n, 2], as indices into the plan's photographs.
+
+    Photographs without features are left out.
+    """
     plan = work.plan
     found = pairs_of(plan, descriptors(work) if needs_likeness(plan) else None)
     lacking = {name for _, made in work.made("features") for name in made.facts.get("left_out", {})}
@@ -36,7 +39,11 @@ def choose(work: StageAttempt) -> dict[str, Any]:
 
 
 def make(work: StageAttempt) -> dict[str, Any]:
-    """Match a chunk of the pairs; return how many were matched, and how many fit together."""
+    """Match one chunk of the pairs and write a database with two-view geometries to the product.
+
+    Returns:
+        For metrics.json: "pairs", the number that was matched, and "verified", those with inlier matches.
+    """
     import pycolmap
 
     plan = work.plan
@@ -68,7 +75,7 @@ def make(work: StageAttempt) -> dict[str, Any]:
 
 
 def copy_features(work: StageAttempt, path: Path, places: list[int], *, with_descriptors: bool = True) -> None:
-    """Write a database of some photographs with their features, each from the chunk that has found them."""
+    """Write a database at `path` with the features of the photographs at the indices `places` in the plan."""
     import pycolmap
 
     wanted, plan = set(places), work.plan
@@ -85,7 +92,7 @@ def copy_features(work: StageAttempt, path: Path, places: list[int], *, with_des
 
 
 def readable(path: Path, scratch: Path) -> Any:
-    """Open a copy of a database on a local disk: SQLite writes beside what it reads."""
+    """Open a copy of a database in the folder `scratch`: SQLite writes files beside a database that it reads."""
     import pycolmap
 
     copy = scratch / "read.db"
@@ -94,7 +101,7 @@ def readable(path: Path, scratch: Path) -> Any:
 
 
 def descriptors(work: StageAttempt) -> Iterator[NDArray[np.float32]]:
-    """Yield the descriptors of each photograph, in the order of the plan."""
+    """Yield the descriptors of each photograph, [n, 128], divided by 512, in the order of the plan."""
     with work.scratch() as scratch:
         for (name, _), chunk in zip(work.made("features"), work.plan.chunks(), strict=True):
             with readable(work.of(name) / DATABASE, scratch) as source:
@@ -105,7 +112,7 @@ def descriptors(work: StageAttempt) -> Iterator[NDArray[np.float32]]:
 
 
 def two_views(database: pycolmap.Database) -> Iterator[tuple[Pair, int]]:
-    """Yield the pairs of a database that fit together, with the number of their matches."""
+    """Yield the verified pairs of a database, as indices into the plan, with their number of inlier matches."""
     import pycolmap
 
     for pair_id, number in zip(*database.read_two_view_geometry_num_inliers(), strict=True):

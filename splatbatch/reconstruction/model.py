@@ -1,4 +1,4 @@
-"""The model to train from: the largest component, in the frame of GPS, without distortion, and what is said of it."""
+"""The stage "model": the largest component becomes the model to train from, georeferenced and undistorted."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     import pycolmap
 
 QUALITY = 95
-"""Of undistorted JPEGs: training compares against them."""
+"""JPEG quality of undistorted photographs; training compares against them."""
 
 
 def make(work: StageAttempt) -> dict[str, Any]:
-    """Write sparse/0 and images/ of the largest component; return what is to be said of it."""
+    """Write sparse/0, images/ and reconstruction.json of the largest component; return its counts of photographs."""
     import pycolmap
 
     out, plan = Path(work.told.out), work.plan
@@ -59,15 +59,16 @@ def make(work: StageAttempt) -> dict[str, Any]:
 
 
 def rename(model: pycolmap.Reconstruction, names: Sequence[str]) -> None:
-    """Give the images of a model other names, by their ids."""
+    """Rename the images of a model: image id n gets name n - 1 of `names`."""
     for number in [*model.images]:
         model.image(number).name = names[number - 1]
 
 
 def undistort(model: Path, images: Path, out: Path, threads: int) -> None:
-    """Write a model and its photographs without distortion, and without an EXIF orientation that would turn them.
+    """Write a model and its photographs without distortion.
 
-    COLMAP takes pixels as they are stored, and copies the tag.
+    Photographs with an EXIF orientation are written without it: COLMAP reads pixels as they are stored, but copies the
+    tag, by which other programs would rotate the result.
     """
     import pycolmap
 
@@ -88,9 +89,9 @@ def undistort(model: Path, images: Path, out: Path, threads: int) -> None:
 
 
 def _put(model: pycolmap.Reconstruction, images: Mapping[str, Path], out: Path, facts: ReconstructionRecord) -> None:
-    """Put a model and its photographs in place of those of an earlier run, each folder whole.
+    """Replace the sparse/ and images/ of an earlier run by a new model, each folder by a rename.
 
-    What says that they are ours comes first: a process that is cut off in between may begin again.
+    reconstruction.json is written first, so that after an interruption the folders still count as ours.
     """
     aside = out / ".new"
     shutil.rmtree(aside, ignore_errors=True)
@@ -108,7 +109,7 @@ def _put(model: pycolmap.Reconstruction, images: Mapping[str, Path], out: Path, 
 
 
 def in_place(plan: ReconstructionPlan, model: pycolmap.Reconstruction) -> Georeference | None:
-    """Bring a model into metres, east, north and up, where GPS tells how; return how, None: it does not."""
+    """Transform a model into metres east, north and up by GPS; return the georeference, None if GPS fixes none."""
     import pycolmap
 
     placed = {one.name: one.place for one in plan.photographs if one.place is not None}
@@ -126,7 +127,10 @@ def in_place(plan: ReconstructionPlan, model: pycolmap.Reconstruction) -> Georef
 
 
 def as_rig(plan: ReconstructionPlan, model: pycolmap.Reconstruction, scratch: Path) -> None:
-    """Let the cameras of a rig keep their places to each other: as they were found, then refined together."""
+    """Give the cameras of a rig constant relative poses, initialised from the model, then refine all poses.
+
+    The refinement is a bundle adjustment; the model is changed in place.
+    """
     import pycolmap
 
     config = pycolmap.RigConfig()

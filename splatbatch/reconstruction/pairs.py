@@ -1,6 +1,6 @@
-"""Which photographs are matched: the nearest by GPS, those that follow and those that look alike, or each with each.
+"""Chooses the pairs of photographs to match: nearest by GPS, next in sequence and similar in appearance, or all pairs.
 
-By GPS and by sequence the number of pairs grows with that of the photographs, not with its square.
+By GPS and by sequence the number of pairs grows linearly with the number of photographs.
 """
 
 from __future__ import annotations
@@ -17,17 +17,18 @@ from splatbatch.reconstruction.plan import ALIKE, NEIGHBOURS, WINDOW, Reconstruc
 Pair = tuple[int, int]
 Descriptors = NDArray[np.float32]
 WORDS, SAMPLE, ROUNDS = 64, 40_000, 8
+"""Visual words, descriptors that they are found from, and iterations of k-means."""
 NEXT = 2
-"""Beside the nearest by GPS, so many that follow: a position may be wrong."""
+"""Next photographs in sequence that are paired in addition to the nearest by GPS, since a position may be wrong."""
 _BLOCK = 512
 
 
 def pairs_of(plan: ReconstructionPlan, descriptors: Iterable[Descriptors] | None = None) -> list[Pair]:
-    """Return the pairs, by places in the plan, the smaller first; near ones stand together.
+    """Return the pairs to match, sorted, each as two indices into the plan's photographs, the smaller first.
 
     Args:
-        plan: says how they are chosen.
-        descriptors: of each photograph in turn, [n, 128]; asked for where likeness decides.
+        plan: the photographs, and how pairs are chosen.
+        descriptors: descriptors of each photograph in order, [n, 128]; needed if `needs_likeness`.
     """
     n = len(plan.photographs)
     if plan.pairing == "all":
@@ -49,7 +50,7 @@ def pairs_of(plan: ReconstructionPlan, descriptors: Iterable[Descriptors] | None
 
 
 def needs_likeness(plan: ReconstructionPlan) -> bool:
-    """Return whether descriptors decide on pairs."""
+    """Return whether `pairs_of` needs descriptors: for a sequence, and for photographs without GPS."""
     has_lonely = plan.pairing == "gps" and any(one.place is None for one in plan.photographs)
     return plan.pairing == "sequence" or has_lonely
 
@@ -59,7 +60,7 @@ def _ordered(pairs: Iterable[tuple[int, int]]) -> Iterator[Pair]:
 
 
 def _near(plan: ReconstructionPlan, placed: Sequence[int]) -> Iterator[Pair]:
-    """Yield each photograph with its nearest, in the plane: altitudes drift."""
+    """Yield pairs of each photograph with its nearest by GPS; horizontally, since altitudes drift."""
     from scipy.spatial import cKDTree
 
     where = in_meters([one.place for one in plan.photographs if one.place is not None])[:, :2]
@@ -68,7 +69,15 @@ def _near(plan: ReconstructionPlan, placed: Sequence[int]) -> Iterator[Pair]:
 
 
 def _following(plan: ReconstructionPlan, window: int, further: Sequence[int]) -> set[Pair]:
-    """Return each photograph with those that follow in its folder; of a rig also with those taken at once, and next."""
+    """Return pairs of each photograph with later ones in its folder.
+
+    In a rig also with the photographs taken at the same time, and at the next.
+
+    Args:
+        plan: the photographs in order, and the rig.
+        window: number of following photographs.
+        further: further distances in the sequence.
+    """
     found, sequences = set[Pair](), dict[str, list[int]]()
     for place, one in enumerate(plan.photographs):
         folder = plan.frame_of(one.name)[0] or one.name.rpartition("/")[0]
@@ -89,7 +98,7 @@ def _following(plan: ReconstructionPlan, window: int, further: Sequence[int]) ->
 
 
 def _alike(descriptors: Sequence[Descriptors], asked: Sequence[int]) -> Iterator[Pair]:
-    """Yield each photograph that is asked for with those that look most like it."""
+    """Yield pairs of each photograph in `asked` with the ALIKE photographs most similar to it."""
     vectors = likeness(descriptors)
     for start in range(0, len(asked), _BLOCK):
         block = list(asked[start : start + _BLOCK])
@@ -100,10 +109,11 @@ def _alike(descriptors: Sequence[Descriptors], asked: Sequence[int]) -> Iterator
 
 
 def likeness(descriptors: Sequence[Descriptors]) -> NDArray[np.float32]:
-    """Return a vector of length 1 for each photograph; those that look alike have a large product.
+    """Return a vector of length 1 for each photograph, [n, d]; similar photographs have a large dot product.
 
     VLAD (Jegou et al. 2010, "Aggregating local descriptors into a compact image representation") with the signed square
-    root and per-word normalisation of Arandjelovic and Zisserman 2013 ("All about VLAD"); its words are found here.
+    root and per-word normalisation of Arandjelovic and Zisserman 2013 ("All about VLAD"). The visual words come from
+    these descriptors, not from a vocabulary.
     """
     random = np.random.default_rng(0)
     share = max(1, SAMPLE // max(1, len(descriptors)))

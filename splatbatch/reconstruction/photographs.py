@@ -1,4 +1,4 @@
-"""The photographs of a folder by their headers: what can be used, which camera took each, where it stood."""
+"""Reads the headers of a folder's photographs and plans their reconstruction: usable files, cameras, positions."""
 
 from __future__ import annotations
 
@@ -30,38 +30,47 @@ RAW = frozenset({".dng", ".cr2", ".cr3", ".nef", ".arw", ".raf", ".orf", ".rw2",
 HEIF = frozenset({".heic", ".heif", ".avif"})
 FULL_FRAME_MM = hypot(36.0, 24.0)
 UNKNOWN_FOCAL = 1.2
-"""Of the longer side, where EXIF tells no focal length: COLMAP's default."""
+"""Focal length as a multiple of the longer side if EXIF gives none: COLMAP's default."""
 FOCAL_RANGE = (0.2, 8.0)
-"""Of the longer side: outside, EXIF lies."""
+"""Plausible focal lengths, as multiples of the longer side; other values of EXIF are ignored."""
 METERS_PER_DEGREE = 111_319.49
 FAR_M = 5_000.0
-"""From the middle of all others: so far away a position is no position of this scene, or another place."""
+"""Metres from the median position beyond which a GPS position is wrong, or is of another place."""
 ALIKE_M = 0.5
+"""Metres from the median within which all GPS positions count as the same."""
 _EXIF, _GPS = 0x8769, 0x8825
 _UNIT_MM = {2: 25.4, 3: 10.0, 4: 1.0, 5: 0.001}
 
 
 @dataclass(frozen=True)
 class PhotographHeader:
-    """What a file says of itself."""
+    """A photograph as its header describes it."""
 
     name: str
+    """Path below the folder of photographs, with slashes."""
     sha256: str
     width: int
     height: int
     device: str
+    """Maker, model and lens by EXIF; may be empty."""
     focal_mm: float | None
+    """Focal length by EXIF; None if unknown."""
     focal_px: float | None
+    """Focal length in pixels of the file; None if EXIF does not give it."""
     place: tuple[float, float, float] | None
+    """Latitude and longitude in degrees, altitude in metres; None if EXIF has no usable position."""
     note: str = ""
+    """Message about unusual values in the header; empty if there are none."""
 
 
 def survey(images: Path, wanted: ReconstructionOptions) -> ReconstructionPlan:
-    """Return the plan for the photographs of a folder.
+    """Read the headers of the photographs in a folder and its subfolders; return the plan of their reconstruction.
+
+    Every file is read completely, for its hash.
 
     Raises:
-        SceneError: there is nothing to reconstruct; the message says what lies there instead.
-        ConfigError: the folders of the rig do not fit.
+        SceneError: the folder does not exist or has fewer than three usable photographs; the message says why.
+        ConfigError: the rig's folders have no photographs or no common names, or pairs by GPS lack positions.
     """
     if not images.is_dir():
         raise SceneError(
@@ -111,9 +120,9 @@ def survey(images: Path, wanted: ReconstructionOptions) -> ReconstructionPlan:
 
 
 def _listed(images: Path) -> tuple[list[str], dict[str, str], list[str]]:
-    """Return the photographs below a folder, in natural order, what else looks like one, with what to do, and notes.
+    """Return the photographs below a folder in natural order, unusable files with a remedy for each, and notes.
 
-    The copies without distortion that an earlier reconstruction has written are no photographs: its record tells.
+    Undistorted copies that an earlier reconstruction wrote, and hidden files and folders, are left out.
     """
     names, left_out, hidden, notes = [], {}, [], []
     for folder, below, files in os.walk(images):
@@ -136,7 +145,7 @@ def _listed(images: Path) -> tuple[list[str], dict[str, str], list[str]]:
 
 
 def _why_not(name: str) -> str:
-    """Return why a file whose name looks like a photograph's cannot be used, and the remedy; else nothing."""
+    """Return why a photograph cannot be used by its name, and the remedy; empty if it can, or is no photograph."""
     suffix = Path(name).suffix.lower()
     if suffix in RAW:
         return "RAW: develop it to JPEG first, as with `darktable-cli` or `dcraw -c`"
@@ -150,7 +159,7 @@ def _why_not(name: str) -> str:
 
 
 def _read(images: Path, name: str, facts: FileFacts) -> PhotographHeader | str:
-    """Return the header of a file, or why it cannot be used."""
+    """Return the header of a photograph, or the reason why the file cannot be used."""
     path = images / name
     try:
         with opened_photograph(path) as image:
@@ -178,9 +187,9 @@ def _number(value: Any) -> float | None:
 
 
 def _focal_px(detail: dict[int, Any], width: int, height: int) -> tuple[float | None, str]:
-    """Return the focal length in pixels of the file as it is, whatever size it was taken in; and what is odd.
+    """Return the focal length in pixels of a file of this size, also if it was scaled; and a note if it is implausible.
 
-    By the length on 35 mm film (EXIF 2.32: of the same diagonal), else by the sensor's pixels per unit.
+    From the 35 mm equivalent focal length (EXIF 2.32: same diagonal), otherwise from the sensor's pixels per unit.
     """
     focal_mm, on_film = _number(detail.get(37386)), _number(detail.get(41989))
     taken_px = max(_number(detail.get(40962)) or 0, _number(detail.get(40963)) or 0)
@@ -198,7 +207,7 @@ def _focal_px(detail: dict[int, Any], width: int, height: int) -> tuple[float | 
 
 
 def _place(gps: dict[int, Any]) -> tuple[tuple[float, float, float] | None, str]:
-    """Return latitude, longitude and altitude, and what is odd about them."""
+    """Return latitude, longitude and altitude from EXIF, None if unusable; and a note if the values are implausible."""
     try:
         latitude = sum(float(one) / 60**power for power, one in enumerate(gps[2])) * (-1 if gps.get(1) == "S" else 1)
         longitude = sum(float(one) / 60**power for power, one in enumerate(gps[4])) * (-1 if gps.get(3) == "W" else 1)
@@ -218,7 +227,11 @@ GpsPosition = tuple[float, float, float]
 
 
 def in_meters(places: Sequence[GpsPosition]) -> Floats:
-    """Return positions [n, 3] in metres east, north and up of their median; good for some tens of kilometres."""
+    """Return positions in metres east, north and up of their median, [n, 3]; accurate over some tens of kilometres.
+
+    Args:
+        places: latitude, longitude (degrees) and altitude (metres) of each.
+    """
     array = neighbouring(np.array(places, np.float64).reshape(-1, 3))
     middle = np.median(array, axis=0)
     scale = np.array([METERS_PER_DEGREE, METERS_PER_DEGREE * cos(radians(float(middle[0])))])
@@ -229,7 +242,10 @@ def in_meters(places: Sequence[GpsPosition]) -> Floats:
 def checked_places(
     places: Sequence[GpsPosition | None], names: Sequence[str]
 ) -> tuple[list[GpsPosition | None], list[str]]:
-    """Return the positions that can be meant, and what is said of the others."""
+    """Return the GPS positions with implausible ones replaced by None, and notes on these.
+
+    All are dropped if fewer than three exist or all are equal. Outliers are dropped if they are at most a tenth.
+    """
     known = [place for place in places if place is not None]
     if len(known) < 3:
         return [None] * len(places), ["only one or two photographs have GPS: it is not used"] if known else []
@@ -248,7 +264,7 @@ def checked_places(
 
 
 def _cameras(headers: Sequence[PhotographHeader], wanted: ReconstructionOptions) -> tuple[list[CameraGroup], list[int]]:
-    """Return the cameras, and the number of that of each photograph."""
+    """Return the cameras, and for each photograph the number of its camera, starting at 1."""
     cameras = {}
     numbers = []
     for one in headers:
@@ -268,7 +284,11 @@ def _cameras(headers: Sequence[PhotographHeader], wanted: ReconstructionOptions)
 
 
 def _see_rig(rig: Sequence[str], headers: Iterable[PhotographHeader]) -> None:
-    """See that each folder of a rig holds photographs, and that some have the same names."""
+    """Check that each folder of a rig holds photographs, and that at least one name is in two of the folders.
+
+    Raises:
+        ConfigError: one of these does not hold.
+    """
     if not rig:
         return
     held = {

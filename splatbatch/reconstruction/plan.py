@@ -1,4 +1,4 @@
-"""The plan of a reconstruction: its photographs and cameras, how they are paired, and the chunks of the work."""
+"""The plan of a reconstruction: photographs, cameras, pairing, and the stages with the chunks of their work."""
 
 from __future__ import annotations
 
@@ -13,71 +13,82 @@ from splatbatch.output.records.record import TypedRecord
 from splatbatch.scene.photos.numbers import numbers_of
 
 VERSION = 2
-"""Raise it when a stage makes something else of the same photographs: all is then made anew."""
+"""Raise this when a stage's result changes for the same photographs: all stages are then made again."""
 CHUNKS = 6
-"""Of few photographs, or pairs: so that several workers share them. Of many a chunk is as large as below."""
+"""Number of chunks that photographs or pairs are divided into, so that several workers share them.
+
+The limits of a chunk's size below take precedence.
+"""
 PHOTOGRAPHS_PER_CHUNK = (8, 32)
+"""Least and most photographs of a chunk: a process takes a second to start, and a kill costs at most one chunk."""
 PAIRS_PER_CHUNK = (96, 384)
-"""Least and most: a process takes a second to begin, and is what a kill costs at most."""
+"""Least and most pairs of a chunk, for the same reasons."""
 NEIGHBOURS = 20
-"""By GPS: with so many of the nearest a photograph is matched."""
+"""Nearest photographs by GPS that a photograph is matched with."""
 WINDOW, ALIKE = 8, 12
-"""Without GPS: with so many that follow it, and with so many that look alike."""
+"""Without GPS: number of neighbours in sequence and of similar photographs that a photograph is matched with."""
 FEW = 40
-"""So many photographs are matched each with each."""
+"""Most photographs of which all pairs are matched."""
 MOST_TOLD = 8
+"""Most unusable files that the summary names."""
 
 
 @dataclass(frozen=True)
 class Photograph(TypedRecord):
-    """A photograph, by what its header says."""
+    """A photograph of the plan, as its header describes it."""
 
     name: str = ""
-    """Below the folder of photographs, with slashes."""
+    """Path below the folder of photographs, with slashes."""
     camera: int = 0
-    """Number of its camera, from 1."""
+    """Number of its camera in the plan, starting at 1."""
     sha256: str = ""
-    """Of its content."""
+    """SHA-256 of the file, in hexadecimal digits."""
     place: tuple[float, float, float] | None = None
-    """Latitude, longitude in degrees (WGS 84), and altitude in metres above whatever its camera takes for zero."""
+    """GPS position: latitude and longitude in degrees (WGS 84), altitude in metres over the camera's own datum.
+
+    None if EXIF has no usable position.
+    """
 
 
 @dataclass(frozen=True)
 class CameraGroup(TypedRecord):
-    """Photographs of one device, lens, zoom and size share it."""
+    """A camera of the model, shared by all photographs of one device, lens, focal length and size."""
 
     model: str = "OPENCV"
+    """Camera model of COLMAP."""
     width: int = 0
     height: int = 0
     focal_px: float = 0.0
+    """Initial focal length in pixels."""
     is_known: bool = False
-    """EXIF tells the focal length; else it is 1.2 times the longer side."""
+    """Whether EXIF gives the focal length; otherwise it is 1.2 times the longer side."""
     what: str = ""
-    """As "Canon PowerShot SX260 HS, 4.5 mm"."""
+    """Description for people, for example "Canon PowerShot SX260 HS, 4.5 mm, 4000x3000"."""
 
 
 @dataclass(frozen=True)
 class ReconstructionOptions(TypedRecord):
-    """What a user may ask for; it is part of the reconstruction's identity."""
+    """Options of `reconstruct` that change its result; they are part of the plan's key."""
 
     features: int = 4096
-    """The most that are found in a photograph."""
+    """Most features to find in a photograph."""
     camera: str = "auto"
-    """A camera model of COLMAP; auto: OPENCV, or OPENCV_FISHEYE where EXIF names such a lens."""
+    """Camera model of COLMAP; auto: OPENCV, or OPENCV_FISHEYE where EXIF names a fisheye lens."""
     rig: tuple[str, ...] = ()
-    """Folders of a rig, the reference first: photographs of the same name were taken at once."""
+    """Folders of a rig's cameras, the reference first; photographs with the same name were taken at the same time."""
     mapper: str = "auto"
-    """incremental, global, or auto."""
+    """Mapper of COLMAP: incremental, global, or auto."""
     pairs: str = "auto"
-    """gps, sequence, all, or auto."""
+    """How pairs are chosen: gps, sequence, all, or auto."""
     seed: int = 0
 
 
 @dataclass(frozen=True)
 class ReconstructionPlan(TypedRecord):
-    """All that a stage is told besides its own number; lies in the output folder under its key."""
+    """Everything that the stages of a reconstruction work from; stored in the output folder under its key."""
 
     images: str = ""
+    """Folder of the photographs."""
     photographs: tuple[Photograph, ...] = ()
     cameras: tuple[CameraGroup, ...] = ()
     wanted: ReconstructionOptions = field(default_factory=ReconstructionOptions)
@@ -86,41 +97,41 @@ class ReconstructionPlan(TypedRecord):
     mapper: str = ""
     why_mapper: str = ""
     notes: tuple[str, ...] = ()
-    """What is odd about the photographs, in words."""
+    """Messages about anything unusual in the photographs."""
     left_out: dict[str, str] = field(default_factory=dict)
-    """Files that are no photographs that can be used, and why."""
+    """Files that cannot be used, and the reason for each."""
 
     @cached_property
     def key(self) -> str:
-        """Return a hash of what decides the result: the folder may be moved."""
+        """Return a hash of everything that decides the result, without the folder, so that it may be moved."""
         told = self.to_record()
         return hash_of([VERSION, [told[name] for name in ("photographs", "cameras", "wanted", "pairing", "mapper")]])
 
     @cached_property
     def numbers(self) -> list[str]:
-        """Return the name of each photograph in databases and models of COLMAP, until the model is told."""
+        """Return the name of each photograph in COLMAP's databases and models, until the final model is written."""
         return numbers_of(one.name for one in self.photographs)
 
     @property
     def num_pairs(self) -> int:
-        """Return about how many pairs there are: neighbours are mostly each other's."""
+        """Return the estimated number of pairs, which counts mutual neighbours once."""
         n = len(self.photographs)
         each = {"gps": NEIGHBOURS * 3 // 5, "sequence": WINDOW + ALIKE * 3 // 4}
         return min(n * (n - 1) // 2, n * each.get(self.pairing, n))
 
     @property
     def num_matchings(self) -> int:
-        """Return into how many chunks the pairs are cut."""
+        """Return the number of chunks that the pairs are divided into."""
         return _num_chunks(self.num_pairs, PAIRS_PER_CHUNK)
 
     def chunks(self) -> list[range]:
-        """Return the photographs of each chunk whose features are found together, by their places in the plan."""
+        """Return the chunks of the stage "features", each as a range of indices into `photographs`."""
         n = len(self.photographs)
         number = _num_chunks(n, PHOTOGRAPHS_PER_CHUNK)
         return [range(n * one // number, n * (one + 1) // number) for one in range(number)]
 
     def in_words(self) -> list[str]:
-        """Return what is to be done, line by line."""
+        """Return the summary of the plan for people, as lines."""
         n = len(self.photographs)
         rest = f", {len(self.left_out)} files that cannot be used" if self.left_out else ""
         cameras = [
@@ -135,26 +146,31 @@ class ReconstructionPlan(TypedRecord):
         ]
 
     def frame_of(self, name: str) -> tuple[str, str]:
-        """Return the folder of the rig that a photograph lies in, and its name there; "" without a rig."""
+        """Return the rig's folder that a photograph lies in, and its path below that folder.
+
+        Outside the rig's folders, or without a rig, the folder is "" and the path is `name`.
+        """
         folder = next((one for one in self.wanted.rig if name.startswith(f"{one}/")), "")
         return folder, name[len(folder) + 1 :] if folder else name
 
 
 @dataclass(frozen=True)
 class Stage:
-    """A task of the plan."""
+    """One stage of a plan, or one chunk of a stage: a task with its own process and product."""
 
     name: str
     what: str
-    """features, pairs, matching, mapping or model."""
+    """Kind of stage: features, pairs, matching, mapping or model."""
     number: int
+    """Index of the chunk; 0 for a stage that has only one."""
     needs: tuple[str, ...]
+    """Names of the stages whose products it reads."""
     key: str
-    """Of what it makes: of its own inputs, and of the keys of all stages that it needs."""
+    """Hash of its inputs and of the keys of earlier stages; a product with another key is stale."""
 
 
 def stages(plan: ReconstructionPlan) -> tuple[Stage, ...]:
-    """Return the stages of a plan, in an order in which they can be made."""
+    """Return the stages of a plan, each after the stages that it needs."""
     wanted, chunks = plan.wanted, plan.chunks()
     features = []
     for number, chunk in enumerate(chunks):
@@ -192,43 +208,50 @@ def _numbered(what: str, number: int, of: int) -> str:
 
 @dataclass(frozen=True)
 class StageSettings(TypedRecord):
-    """settings.json of a stage: what its process is told."""
+    """Content of settings.json of a stage: everything that its process works by."""
 
     what: str = ""
+    """Kind of stage: features, pairs, matching, mapping or model."""
     number: int = 0
+    """Index of the chunk."""
     plan: str = ""
-    """Where the plan lies."""
+    """Path of the plan."""
     products: str = ""
-    """Where the folders of all stages lie."""
+    """Folder that holds the folders of all stages."""
     threads: int = 1
     out: str = ""
-    """The folder that the model is written to."""
+    """Folder that the stage "model" writes sparse/ and images/ to."""
     changes: dict[str, Any] = field(default_factory=dict)
-    """Settings changed by rungs: features, leave_out, relaxed."""
+    """Settings changed by a retry's rung: features, leave_out, relaxed."""
     inputs: str = ""
-    """The key of what it makes."""
+    """Key of the stage."""
     expected: tuple[float, float] = (0.0, 0.0)
-    """Seconds, and MiB of host memory."""
+    """Estimated seconds, and MiB of host memory."""
 
 
 @dataclass(frozen=True)
 class StageMetrics(TypedRecord):
-    """metrics.json of a stage, kept beside its product: its figures."""
+    """Content of metrics.json of a stage: what was made, from which inputs, with which time and memory."""
 
     inputs: str = ""
+    """Key of the stage."""
     parts: dict[str, str] = field(default_factory=dict)
-    """SHA-256 of each file of the product."""
+    """SHA-256 of each file of the product, by its path below the product's folder."""
     seconds: float = 0.0
+    """Wall-clock time."""
     cpu_s: float = 0.0
+    """CPU time of the process."""
     peak_mib: float = 0.0
+    """Largest resident memory of the process."""
     facts: dict[str, Any] = field(default_factory=dict)
+    """Figures that the stage itself returns."""
 
 
 def product_of(products: Path, stage: str) -> Path:
-    """Return the folder that a stage has made."""
+    """Return the folder of a stage's product."""
     return products / stage / "product"
 
 
 def record_of(products: Path, stage: str) -> Path:
-    """Return what says what a stage has made, and from what."""
+    """Return the path of a stage's made.json, which holds the StageMetrics of its product."""
     return products / stage / "made.json"

@@ -1,4 +1,4 @@
-"""How a reconstruction turned out: what registered and how well, what did not and why, and what to do."""
+"""Builds the record of a reconstruction: which photographs registered, how well, why others did not, and advice."""
 
 from __future__ import annotations
 
@@ -22,18 +22,27 @@ if TYPE_CHECKING:
     from splatbatch.reconstruction.georeference import Georeference
 
 BLURRED = 0.4
-"""Of the median sharpness."""
+"""A photograph counts as blurred below this share of its camera's median sharpness."""
 DARK, BRIGHT, CLIPPED = 30.0, 225.0, 0.5
+"""Limits of good exposure: least and largest mean brightness (0 to 255), largest share of black or white pixels."""
 FEW_FEATURES = 200
 FEW_MATCHES = 30
-"""With what is registered: fewer fix no pose (COLMAP: abs_pose_min_num_inliers)."""
+"""Least matches with a registered photograph that fix a pose (COLMAP: abs_pose_min_num_inliers)."""
 HIGH_PX = 1.5
+"""Mean reprojection error in pixels above which advice is given."""
 
 
 def facts_of(
     work: StageAttempt, scratch: Path, models: Sequence[pycolmap.Reconstruction], found: Georeference | None
 ) -> ReconstructionRecord:
-    """Return what is said of a reconstruction."""
+    """Return the record of a reconstruction.
+
+    Args:
+        work: the attempt of the stage "model".
+        scratch: folder on a local disk for copies of databases.
+        models: components, the largest first.
+        found: georeference of the largest one; None if GPS does not fix any.
+    """
     plan, best = work.plan, models[0]
     registered = {best.image(one).name for one in best.reg_image_ids()}
     names = [one.name for one in plan.photographs]
@@ -46,7 +55,7 @@ def facts_of(
     components = [sorted(one.image(each).name for each in one.reg_image_ids()) for one in models]
 
     def usual(camera: int) -> float:
-        """Return the usual sharpness of a camera's photographs."""
+        """Return the median sharpness of a camera's photographs; 0 if none was measured."""
         known = [looks.get(one.name, {}).get("sharpness") for one in plan.photographs if one.camera == camera]
         return median([one for one in known if one is not None] or [0.0])
 
@@ -87,7 +96,7 @@ Matches = Mapping[str, Counter[str]]
 
 
 def matches_of(work: StageAttempt, scratch: Path) -> Matches:
-    """Return how many matches each photograph has with each other one."""
+    """Return the number of inlier matches of every verified pair: by photograph, then by the other photograph."""
     names, found = [one.name for one in work.plan.photographs], dict[str, Counter[str]]()
     for stage, _ in work.made("matching"):
         with readable(work.of(stage) / DATABASE, scratch) as database:
@@ -98,12 +107,12 @@ def matches_of(work: StageAttempt, scratch: Path) -> Matches:
 
 
 def why_missing(seen: Mapping[str, float], usual: float, matches: Counter[str], registered: set[str]) -> str:
-    """Say why a photograph did not register, as far as its pixels and its matches tell.
+    """Return the likely reasons why a photograph did not register, by its pixels and its matches; never empty.
 
     Args:
-        seen: how sharp and bright it is, and its features.
-        usual: sharpness of its camera's photographs.
-        matches: with each other photograph.
+        seen: its "sharpness", "brightness", "clipped" and "features", as far as they were measured.
+        usual: median sharpness of its camera's photographs.
+        matches: its number of matches with each other photograph.
         registered: photographs of the model.
     """
     reasons = []
@@ -123,7 +132,7 @@ def why_missing(seen: Mapping[str, float], usual: float, matches: Counter[str], 
 
 
 def nearest(component: Sequence[str], registered: set[str], matches: Matches) -> OtherComponent:
-    """Return a component with the photograph of it and that of the model which fit together best."""
+    """Return a component as a record, with the pair of its and the model's photographs that has the most matches."""
     known = ((one, other, number) for one in component for other, number in matches.get(one, {}).items())
     found = [(number, one, other) for one, other, number in known if other in registered]
     number, one, other = max(found, default=(0, component[0], ""))
@@ -131,7 +140,7 @@ def nearest(component: Sequence[str], registered: set[str], matches: Matches) ->
 
 
 def advice(missing: Mapping[str, str], components: Sequence[Sequence[str]], error_px: float) -> list[str]:
-    """Return what to do about what is not as it should be."""
+    """Return advice for people on separate components, unregistered photographs and a high reprojection error."""
     said = [
         f"{len(one)} photographs, {one[0]} to {one[-1]}, fit together, but not to the model: take photographs between"
         " them and the rest, each sharing two thirds with the next."
@@ -151,7 +160,7 @@ def advice(missing: Mapping[str, str], components: Sequence[Sequence[str]], erro
 
 
 def _placed(work: StageAttempt, best: pycolmap.Reconstruction, found: Georeference | None) -> Iterator[RegisteredImage]:
-    """Yield each camera with what speaks against its place, in the order of their names."""
+    """Yield each registered photograph with its position and errors, in order of name."""
     placed = {one.name for one in work.plan.photographs if one.place is not None}
     images = sorted((best.image(one) for one in best.reg_image_ids()), key=lambda one: str(one.name))
     errors = {point_id: float(point.error) for point_id, point in best.points3D.items()}
@@ -174,7 +183,7 @@ def _gps(found: Georeference | None) -> GpsFit | None:
 
 
 def _baselines(best: pycolmap.Reconstruction) -> list[float]:
-    """Return how far each camera of a rig stands from its reference."""
+    """Return the distance of each camera of a rig from the reference camera, in units of the model."""
     found = []
     for _, rig in sorted(best.rigs.items()):
         for sensor, pose in rig.non_ref_sensors.items():

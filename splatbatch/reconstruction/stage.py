@@ -1,4 +1,4 @@
-"""What all stages share: their folder, the products that they read, how far they are, and databases of COLMAP."""
+"""Shared by all stages: the attempt's folder, products of earlier stages, progress, and COLMAP databases."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ DATABASE = "database.db"
 
 @dataclass(frozen=True)
 class StageAttempt:
-    """One attempt at a stage."""
+    """One attempt at a stage, as seen by its process: the folder, the settings, and everything derived from them."""
 
     folder: AttemptFolder
     told: StageSettings
 
     @cached_property
     def plan(self) -> ReconstructionPlan:
-        """The plan; a SceneError if it is gone."""
+        """The plan of the reconstruction; raises SceneError if its file cannot be read."""
         found = ReconstructionPlan.read(Path(self.told.plan))
         if found is None:
             raise SceneError(f"{self.told.plan}: the plan cannot be read", "Run splatbatch reconstruct again.")
@@ -55,38 +55,38 @@ class StageAttempt:
 
     @property
     def threads(self) -> int:
-        """Return how many threads it may use."""
+        """Return the number of threads that the stage may use."""
         return max(1, self.told.threads)
 
     @property
     def product(self) -> Path:
-        """What it makes goes there, and is put in place once it is whole."""
+        """Folder in the attempt that the stage writes its product to; the parent moves it into place when complete."""
         return self.folder.path / "product"
 
     def linked(self, scratch: Path) -> Path:
-        """Return a folder of the photographs under their numbers."""
+        """Return a folder in `scratch` with links to the photographs, named as `ReconstructionPlan.numbers` says."""
         link_numbers([self.images / one.name for one in self.plan.photographs], scratch / "images")
         return scratch / "images"
 
     def of(self, stage: str) -> Path:
-        """Return the product of another stage."""
+        """Return the folder of another stage's product."""
         return product_of(Path(self.told.products), stage)
 
     def made(self, what: str) -> list[tuple[str, StageMetrics]]:
-        """Return the names of all stages of a kind, with the figures of each."""
+        """Return the names of all stages of one kind, such as "matching", with the metrics of each product."""
         names = [one.name for one in stages(self.plan) if one.what == what]
         return [
             (name, StageMetrics.read(record_of(Path(self.told.products), name)) or StageMetrics()) for name in names
         ]
 
     def tell(self, phase: str, step: int, of: int) -> None:
-        """Say how far it is."""
+        """Append the progress, `step` of `of`, to the attempt's progress file."""
         line = {"t": round(time.time(), 3), "phase": phase, "step": step, "max_steps": of}
         append_line(self.folder.progress, line, durable=False)
 
     @contextmanager
     def scratch(self) -> Iterator[Path]:
-        """Give a folder on a local disk; what an attempt that was killed has left there goes first."""
+        """Yield an empty folder on a local disk; it is removed at the end, as are leftovers of a killed attempt."""
         home = own_scratch() / short_hash(str(self.folder.path.parent))
         shutil.rmtree(home, ignore_errors=True)
         home.mkdir(mode=0o700)
@@ -97,7 +97,7 @@ class StageAttempt:
 
 
 def gpu_options(options: Any) -> Any:
-    """Return options of pycolmap that take the GPU where its CUDA wheel is installed and one may be used."""
+    """Set `use_gpu` in the options if pycolmap has CUDA and CUDA_VISIBLE_DEVICES names a GPU; return the options."""
     import pycolmap
 
     options.use_gpu = bool(pycolmap.has_cuda and os.environ.get("CUDA_VISIBLE_DEVICES"))
@@ -105,14 +105,17 @@ def gpu_options(options: Any) -> Any:
 
 
 def device(options: Any) -> Any:
-    """Return the device that the options name."""
+    """Return pycolmap's device for options that `gpu_options` has set."""
     import pycolmap
 
     return pycolmap.Device.cuda if options.use_gpu else pycolmap.Device.cpu
 
 
 def open_database(path: Path, plan: ReconstructionPlan, places: Iterable[int]) -> pycolmap.Database:
-    """Return a new database of some photographs; an image's id is its place in the plan + 1, its name is its number."""
+    """Create a COLMAP database with the cameras and images of the photographs at these indices in the plan.
+
+    An existing file is replaced. An image's id is its index + 1; its name is that in `ReconstructionPlan.numbers`.
+    """
     import pycolmap
 
     path.unlink(missing_ok=True)

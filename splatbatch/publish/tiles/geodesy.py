@@ -1,7 +1,7 @@
-"""Where a scene lies on the globe: coordinates of its CRS, taken point by point to the Earth's centre, in float64.
+"""Places a scene on the globe: converts coordinates of its CRS to geocentric ones, point by point in float64.
 
-A map projection bends space: over 400 m a plane leaves the Earth by 3 mm. So places are converted one by one and kept
-as what is left after one rotation and one scale for the whole scene; sizes, rotations and colours stay as they are.
+A map projection is not linear: over 400 m a plane leaves the Earth by 3 mm. So positions are converted one by one, and
+stored relative to one rotation and one scale for the whole scene. Sizes, rotations and colours are unchanged.
 """
 
 from __future__ import annotations
@@ -22,60 +22,63 @@ if TYPE_CHECKING:
 
 Floats = npt.NDArray[np.float64]
 GEOCENTRIC, DEGREES = "EPSG:4978", "EPSG:4979"
-"""WGS 84 as x y z from the Earth's centre, which 3D Tiles are in, and as longitude, latitude, height."""
+"""WGS 84 as geocentric x y z, the coordinates of 3D Tiles, and as longitude, latitude and height."""
 BORDER_DEG = 1.0
-"""So far beyond the area that a CRS is made for it may still be used."""
+"""Degrees by which a scene may lie outside the area that its CRS is made for."""
 LOWEST_M, HIGHEST_M = -15_000.0, 100_000.0
-"""Above the ellipsoid: where on Earth something can be photographed."""
+"""Plausible heights of a scene, in metres above the ellipsoid."""
 STEP = 1.0
-"""In units of the CRS: over which its directions are taken."""
+"""Step of the finite differences for the directions of the CRS's axes, in units of the CRS."""
 UNEVEN = 0.01
-"""By which its three directions may differ in length."""
+"""Relative difference in length that the three axes of a CRS may have."""
 TO_CONTENT = np.array([[1.0, 0.0, 0.0], [0.0, 0.0, 1.0], [0.0, -1.0, 0.0]])
-"""Undoes what readers of 3D Tiles do to the axes of a glTF: (x, y, z) becomes (x, -z, y)."""
+"""Undoes the axis change that readers of 3D Tiles apply to a glTF: (x, y, z) becomes (x, -z, y)."""
 Convert = Callable[[Floats], Floats]
 _HINT = "Name the CRS of the model's coordinates: metres east, north and up, as EPSG:32632 (UTM zone 32 north)."
 
 
 @dataclass(frozen=True)
 class EnuFrame:
-    """Where the coordinates of a model lie in a tileset."""
+    """Transform from the coordinates of a reconstruction to those of a tileset.
+
+    With a CRS the tileset's coordinates are geocentric, in metres.
+    """
 
     rotation: Floats
-    """[3, 3], from the model's axes to the tileset's."""
+    """Rotation [3, 3] from the reconstruction's axes to the tileset's."""
     scale: float
-    """Metres in a unit of the model; 1 where unknown."""
+    """Metres per unit of the reconstruction; 1 if unknown."""
     convert: Convert
-    """Takes places [N, 3] of the model to the tileset's."""
+    """Converts positions [N, 3] of the reconstruction to the tileset's coordinates."""
     invert: Convert
-    """Takes them back."""
+    """Inverse of `convert`."""
     crs: str = ""
-    """Empty: where the scene lies is unknown."""
+    """Name of the CRS; empty if the scene has no known place on Earth."""
 
     def around(self, middle: Floats) -> TileFrame:
-        """Return the frame of a patch around its middle, in coordinates of the model."""
+        """Return the frame of a patch's tiles around `middle`, [3], in the reconstruction's coordinates."""
         return TileFrame(self, middle, self.convert(middle[None])[0])
 
 
 @dataclass(frozen=True)
 class TileFrame:
-    """The frame of a patch's tiles: the model's axes around the patch's middle."""
+    """The frame of a patch's tiles: the reconstruction's axes, with the origin in the patch's middle."""
 
     ground: EnuFrame
     middle: Floats
-    """In coordinates of the model."""
+    """Origin of the frame in the reconstruction's coordinates, [3]."""
     origin: Floats
-    """The same place in the tileset."""
+    """Origin of the frame in the tileset's coordinates, [3]."""
 
     def places(self, places: Floats) -> Floats:
-        """Return places [N, 3] of the model as they lie in this frame."""
+        """Return positions [N, 3] of the reconstruction in this frame."""
         there = self.ground.convert(places) - self.origin
         found: Floats = there @ self.ground.rotation / self.ground.scale
         return found
 
     @property
     def transform(self) -> Floats:
-        """Return the matrix [4, 4] that a tile needs whose content is in this frame; the content's axes are undone."""
+        """Return the `transform` [4, 4] of a tile whose content is in this frame; it includes TO_CONTENT."""
         matrix = np.eye(4)
         matrix[:3, :3] = self.ground.scale * self.ground.rotation @ TO_CONTENT
         matrix[:3, 3] = self.origin
@@ -83,7 +86,7 @@ class TileFrame:
 
 
 def upright(up: Offset) -> EnuFrame:
-    """Return a ground that is no place on Earth: the scene as it lies, with its sky above."""
+    """Return a frame for a scene without a place on Earth: it is only rotated so that `up` becomes z."""
     third = np.array(up) / max(float(np.linalg.norm(up)), 1e-12)
     first = np.cross(np.eye(3)[int(np.abs(third).argmin())], third)
     first /= np.linalg.norm(first)
@@ -92,10 +95,10 @@ def upright(up: Offset) -> EnuFrame:
 
 
 def on_globe(crs: str, middle: Floats) -> EnuFrame:
-    """Return where a scene with this middle lies, by the name of its CRS.
+    """Return the frame of a scene with this middle [3], by the name of its CRS.
 
     Raises:
-        ConfigError: there is no such CRS, it has no lengths, or the scene lies outside its area.
+        ConfigError: the CRS is not known, counts degrees or has uneven axes, or the scene lies outside its area.
         TrainerError: pyproj is not installed.
     """
     system = _system(crs)
@@ -111,7 +114,12 @@ def on_globe(crs: str, middle: Floats) -> EnuFrame:
 
 
 def _system(crs: str) -> pyproj.CRS:
-    """Return a CRS by its name, with heights."""
+    """Return a projected or geocentric CRS by its name.
+
+    Raises:
+        ConfigError: PROJ does not know the CRS, or it counts degrees.
+        TrainerError: pyproj is not installed.
+    """
     try:
         import pyproj
     except ImportError as error:
@@ -127,7 +135,10 @@ def _system(crs: str) -> pyproj.CRS:
 
 
 def _converters(system: pyproj.CRS) -> tuple[Convert, Convert]:
-    """Return what takes coordinates of a CRS to the Earth's centre, and back; heights are in the unit of the others."""
+    """Return functions that convert coordinates of a CRS to geocentric ones, and back.
+
+    Heights are taken in the unit of the horizontal axes if the CRS has no heights of its own.
+    """
     import pyproj
 
     has_heights = len(system.axis_info) > 2
@@ -148,10 +159,10 @@ def _converters(system: pyproj.CRS) -> tuple[Convert, Convert]:
 
 
 def _check_area(crs: str, system: pyproj.CRS, middle: Floats) -> None:
-    """See that a scene lies where its CRS is meant for.
+    """Check that the middle of a scene lies at a plausible height, in the area that its CRS is made for.
 
     Raises:
-        ConfigError: it does not.
+        ConfigError: the middle lies elsewhere.
     """
     import pyproj
 
@@ -174,15 +185,15 @@ def _check_area(crs: str, system: pyproj.CRS, middle: Floats) -> None:
 
 
 def _is_between(west: float, east: float, limit: float) -> bool:
-    """Return whether a longitude lies between two; areas across the date line begin east of where they end."""
+    """Return whether a longitude lies between two others; an area across the date line has west > limit."""
     return west <= east <= limit if west <= limit else east >= west or east <= limit
 
 
 def to_degrees(crs: str, middle: Floats) -> Convert:
-    """Return what takes coordinates of a CRS to longitude, latitude (degrees) and height above the ellipsoid (m).
+    """Return a function that converts coordinates of a CRS to longitude, latitude (degrees) and ellipsoidal height (m).
 
     Raises:
-        ConfigError, TrainerError: as `on_globe` does.
+        ConfigError, TrainerError: for the same reasons as in `on_globe`.
     """
     ground = on_globe(crs, middle)
     import pyproj  # there, or on_globe has said that it is not

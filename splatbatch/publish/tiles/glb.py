@@ -1,9 +1,9 @@
-"""A tile's content, written and read: glTF 2.0 with KHR_gaussian_splatting, its Gaussians packed as SPZ 2.
+"""Writes and reads the content of a tile: glTF 2.0 with KHR_gaussian_splatting, its Gaussians packed as SPZ 2.
 
-SPZ 2: Gaussians in about 20 bytes each and one for each colour coefficient, packed by gzip; what CesiumJS decodes.
+SPZ 2 takes about 20 bytes per Gaussian and one per colour coefficient, before gzip; CesiumJS decodes it.
 
-Source: github.com/nianticlabs/spz. A header of 16 bytes, then all places, opacities, colours, scales, rotations and
-coefficients one after the other. The caller has the axes that the reader wants: nothing is turned here.
+Source: github.com/nianticlabs/spz. A header of 16 bytes, then all positions, opacities, colours, scales, rotations and
+coefficients one after the other. The caller supplies Gaussians in the reader's axes: nothing is rotated here.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from splatbatch.splats.ply import FloatArray, Gaussians
 SPZ_MAGIC, SPZ_VERSION = 0x5053474E, 2
 SPZ_HEADER = struct.Struct("<IIIBBBB")
 NEARLY_NONE = 1e-6
-"""Of an opacity: what 0 and 1 are read as."""
+"""Distance from 0 and 1 to which opacities are clipped, so that their logits are finite."""
 PLACE_BITS = 24
-"""A signed number of steps for each coordinate."""
+"""Bits of a coordinate, a signed fixed-point number."""
 FINEST = 20
-"""Bits behind the point, at most: a millionth of a unit."""
+"""Most fractional bits of a coordinate: steps of a millionth of a unit."""
 COLOR_SCALE = 0.15
-"""Of sh0 in a byte: -3.33 to 3.33 are 0 to 255."""
+"""Factor of sh0 before it becomes a byte: -3.33 to 3.33 are 0 to 255."""
 LEAST_LOG_SCALE, STEPS_PER_LOG = -10.0, 16.0
-"""Scales from 4.5e-5 to 376 units, in steps of 6 %."""
+"""Least logarithm of a scale, and steps per unit of it: scales from 4.5e-5 to 376 units in steps of 6 %."""
 LEVEL = 4
-"""Of gzip: a tenth more bytes than at 9, in a fifth of the time."""
+"""Level of gzip: a tenth more bytes than level 9, in a fifth of the time."""
 Bytes = npt.NDArray[np.uint8]
 SPLATTING = "KHR_gaussian_splatting"
 COMPRESSION = "KHR_gaussian_splatting_compression_spz_2"
@@ -49,16 +49,16 @@ GLB_HEADER = struct.Struct("<4sII")
 GLB_CHUNK = struct.Struct("<I4s")
 WIDTHS = {"SCALAR": 1, "VEC3": 3, "VEC4": 4}
 SMALLEST = 1e-12
-"""Of a size whose logarithm is taken."""
+"""Least scale whose logarithm is taken."""
 HALF_TURN = np.array([-1.0, -1.0, 1.0], dtype=np.float32)
-"""Around z: between PLY's axes right, down, forward and glTF's left, up, forward, there and back."""
+"""Signs of a half turn around z, between PLY's axes right, down, forward and glTF's left, up, forward; self-inverse."""
 
 
 def pack(gaussians: Gaussians, *, is_antialiased: bool = False) -> bytes:
     """Return Gaussians as an SPZ file.
 
     Raises:
-        ValueError: they lie too far from their origin for 24 bits.
+        ValueError: a Gaussian lies too far from the origin for 24 bits.
     """
     bits = fractional_bits(gaussians.means)
     degree = math.isqrt(gaussians.shN.shape[1] + 1) - 1
@@ -80,7 +80,7 @@ def unpack(packed: bytes) -> Gaussians:
     """Return the Gaussians of an SPZ file of version 2.
 
     Raises:
-        ValueError: it is none, or cut.
+        ValueError: the content is not SPZ 2, or is truncated.
     """
     try:
         data = gzip.decompress(packed)
@@ -107,30 +107,30 @@ def unpack(packed: bytes) -> Gaussians:
 
 
 def _floats(raw: Bytes, num: int) -> FloatArray:
-    """Return bytes of so many Gaussians as numbers, [N, bytes of each]."""
+    """Return bytes of `num` Gaussians as float32, [N, bytes per Gaussian]."""
     found: FloatArray = raw.reshape(num, len(raw) // max(num, 1)).astype(np.float32)
     return found
 
 
 def _means(raw: Bytes, bits: int) -> FloatArray:
-    """Return places of three bytes for each coordinate, [N, 3, 3]."""
+    """Return positions [N, 3] from three bytes per coordinate, [N, 3, 3]."""
     steps = raw[..., 0].astype(np.int32) | raw[..., 1].astype(np.int32) << 8 | raw[..., 2].astype(np.int32) << 16
     found: FloatArray = (np.where(steps >= 1 << 23, steps - (1 << 24), steps) / (1 << bits)).astype(np.float32)
     return found
 
 
 def logits(shares: FloatArray) -> FloatArray:
-    """Return the logits of opacities, finite at 0 and 1, too."""
+    """Return the logits of opacities; they are finite at 0 and 1, too."""
     inside = np.clip(shares.astype(np.float64), NEARLY_NONE, 1 - NEARLY_NONE)
     found: FloatArray = np.log(inside / (1 - inside)).astype(np.float32)
     return found
 
 
 def fractional_bits(means: FloatArray) -> int:
-    """Return how fine places may be told: as many bits behind the point as the farthest leaves.
+    """Return the fractional bits of coordinates: as many as the farthest position leaves, at most FINEST.
 
     Raises:
-        ValueError: it leaves none.
+        ValueError: a position is so far that its integer part does not fit into PLACE_BITS.
     """
     farthest = max(float(np.abs(means).max(initial=0.0)), 1e-9)
     bits = min(FINEST, PLACE_BITS - 2 - math.frexp(farthest)[1] + 1)
@@ -140,7 +140,7 @@ def fractional_bits(means: FloatArray) -> int:
 
 
 def _places(means: FloatArray, bits: int) -> Bytes:
-    """Return places as three bytes for each coordinate, [N, 9]."""
+    """Return positions [N, 3] as three bytes per coordinate, [3 N, 3]."""
     steps = np.rint(means.astype(np.float64) * (1 << bits)).astype("<i4")
     found: Bytes = np.ascontiguousarray(steps).view(np.uint8).reshape(-1, 4)[:, :3]
     return found
@@ -152,17 +152,17 @@ def _bytes(values: npt.NDArray[np.floating]) -> Bytes:
 
 
 def _turns(quats: FloatArray) -> FloatArray:
-    """Return x y z of rotations of length 1 whose w is not negative, [N, 3]."""
+    """Return x y z [N, 3] of rotations w x y z, normalised and with w not negative."""
     length = np.maximum(np.linalg.norm(quats, axis=1, keepdims=True), 1e-12)
     turned: FloatArray = quats[:, 1:] / length * np.where(quats[:, :1] < 0, -1, 1)
     return turned
 
 
 def glb(gaussians: Gaussians, *, is_antialiased: bool = False) -> bytes:
-    """Return Gaussians as a binary glTF, in its axes: x right, y up, z towards who looks.
+    """Return Gaussians as a binary glTF; they must be in its axes: x right, y up, z towards the viewer.
 
     Raises:
-        ValueError: they lie too far from their origin.
+        ValueError: a Gaussian lies too far from the origin.
     """
     packed = pack(gaussians, is_antialiased=is_antialiased)
     text = json.dumps(_document(gaussians, len(packed)), separators=(",", ":")).encode()
@@ -171,7 +171,7 @@ def glb(gaussians: Gaussians, *, is_antialiased: bool = False) -> bytes:
 
 
 def _chunk(kind: bytes, content: bytes, filler: bytes) -> bytes:
-    """Return a part of the file, filled up to whole words."""
+    """Return a chunk of a binary glTF, padded to a multiple of four bytes."""
     filled = content + filler * (-len(content) % 4)
     return GLB_CHUNK.pack(len(filled), kind) + filled
 
@@ -208,7 +208,7 @@ def _document(gaussians: Gaussians, num_bytes: int) -> dict[str, Any]:
 
 
 def _attributes(num_coefficients: int) -> dict[str, str]:
-    """Return the names of what a Gaussian has, each with its type."""
+    """Return the glTF attributes of a Gaussian and the type of each, in the order of the accessors."""
     degree = math.isqrt(num_coefficients + 1) - 1
     harmonics = [
         f"{SPLATTING}:SH_DEGREE_{order}_COEF_{which}"
@@ -220,10 +220,10 @@ def _attributes(num_coefficients: int) -> dict[str, str]:
 
 
 def decode(content: bytes) -> Gaussians:
-    """Return the Gaussians of a binary glTF, in its axes.
+    """Return the Gaussians of a binary glTF, in its axes; they may be packed as SPZ 2 or stored as floats.
 
     Raises:
-        ValueError: it is none, or cut.
+        ValueError: the content is not a glTF with Gaussians, or is truncated.
     """
     try:
         magic, _, length = GLB_HEADER.unpack_from(content)
@@ -249,7 +249,7 @@ def _view(document: dict[str, Any], index: int, binary: bytes) -> bytes:
 
 
 def _plain(document: dict[str, Any], attributes: dict[str, int], binary: bytes) -> Gaussians:
-    """Return Gaussians whose attributes are floats, each in a place of its own."""
+    """Return Gaussians whose attributes are float accessors, without compression."""
 
     def take(name: str) -> FloatArray:
         accessor = document["accessors"][attributes[name]]
@@ -276,7 +276,7 @@ def _plain(document: dict[str, Any], attributes: dict[str, int], binary: bytes) 
 
 
 def half_turned(gaussians: Gaussians) -> Gaussians:
-    """Return Gaussians turned by 180 degrees around z; of a harmonic's order m the odd ones change their sign."""
+    """Return Gaussians rotated by 180 degrees around z; spherical harmonics of odd order m change their sign."""
     w, x, y, z = gaussians.quats.T
     degree = math.isqrt(gaussians.shN.shape[1] + 1) - 1
     signs = [(-1.0) ** m for one in range(1, degree + 1) for m in range(-one, one + 1)]
@@ -291,15 +291,15 @@ def half_turned(gaussians: Gaussians) -> Gaussians:
 
 
 def leaves(tileset: Path, ground: EnuFrame, offset: npt.NDArray[np.float64]) -> Iterator[Gaussians]:
-    """Yield what the finest tiles of a patch hold, where its splat has it.
+    """Yield the Gaussians of a patch's finest tiles, in the coordinates of its splat.
 
     Args:
-        tileset: of the patch.
-        ground: where its model lies.
-        offset: of the splat, taken off again.
+        tileset: tileset.json of the patch.
+        ground: frame that the tiles were written in.
+        offset: offset of the splat, which is subtracted.
 
     Raises:
-        OSError, ValueError: a file cannot be read, or is none of ours.
+        OSError, ValueError: a file cannot be read, or holds no Gaussians.
     """
     root = json.loads(tileset.read_text(encoding="utf-8"))["root"]
     matrix = np.array(root["transform"]).reshape(4, 4).T

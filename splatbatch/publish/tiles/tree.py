@@ -1,11 +1,9 @@
-"""A patch as a tree of tiles: leaves hold its Gaussians, each tile above half of what its two children hold.
+"""Levels of detail of a patch as a tree of tiles: leaves hold its Gaussians, a parent half as many as its two children.
 
-Levels of detail: half as many Gaussians each, until a tile holds all that are left.
-
-The most important quarter stays as it is; of the others, the faintest first, two neighbours become one with their
-common mass, mean, covariance and colour, weighed by importance: opacity times area. Of the trained quarry that leaves
-39 dB from where the level changes, 4 dB more than merging all alike. A tile is refined while its usual Gaussian is some
-pixels wide; CesiumJS leaves out what is narrower than 1.4.
+The most important quarter is kept unchanged. Of the others, the faintest first, two neighbours become one with their
+common mass, mean, covariance and colour, weighted by importance: opacity times area. On the trained quarry that leaves
+39 dB at the distance where the level changes, 4 dB more than merging all alike. A tile is refined while its median
+Gaussian is some pixels wide; CesiumJS leaves out Gaussians narrower than 1.4 pixels.
 """
 
 from __future__ import annotations
@@ -22,45 +20,45 @@ from splatbatch.splats.ply import FloatArray, Gaussians, covariances
 
 Rows = npt.NDArray[np.intp]
 KEPT_AS_IT_IS = 0.25
-"""Of all Gaussians, that are in the next level as they are. From 0.15 to 0.45 the trained quarry looks alike."""
+"""Share of the Gaussians that the next level keeps unchanged. From 0.15 to 0.45 the trained quarry looks alike."""
 FAR_COEFFICIENTS = 3
-"""Of the colour's direction that far levels keep: degree 1."""
+"""View-dependent colour coefficients that coarser levels keep: degree 1."""
 FAINTEST, FULLEST = 1e-4, 0.999
 """Opacities that a merged Gaussian may have."""
 LARGEST_LOG, SMALLEST_LOG = 30.0, -30.0
 CELLS = 1 << 10
-"""Along each axis, of the curve that neighbours are taken from."""
+"""Cells along each axis of the Morton curve that finds neighbours."""
 MOST_PER_TILE = 60_000
 FARTHEST = 4096.0
-"""Units from the middle: what lies farther out has tiles of its own, or 24 bits would tell all places coarsely."""
+"""Units from the middle beyond which Gaussians get separate tiles, so that 24 bits resolve the other positions."""
 KEPT = 0.999
-"""Of the importance of a tile that its box holds: stray Gaussians make none larger."""
+"""Share of a tile's importance that its box holds, so that stray Gaussians do not enlarge it."""
 USUAL_ERROR_PX, REFINED_AT_PX = 16.0, 2.0
-"""What viewers allow a tile to be wrong by, and how wide its usual Gaussian is when it is refined."""
+"""Screen-space error that viewers usually allow, and the width of the median Gaussian at which a tile is refined."""
 Box = tuple[FloatArray, FloatArray]
-"""Its lower and upper corner."""
+"""A box as its lower and upper corner, [3] each."""
 Write = Callable[[str, bytes], object]
-"""Takes the name of a file and its content."""
+"""Writes a file, given its name and its content."""
 
 
 def some(gaussians: Gaussians, rows: Rows | slice) -> Gaussians:
-    """Return some Gaussians."""
+    """Return the Gaussians of these rows, in their order."""
     return Gaussians(**{name: values[rows] for name, values in vars(gaussians).items()})
 
 
 def joined(one: Gaussians, other: Gaussians) -> Gaussians:
-    """Return the Gaussians of both."""
+    """Return the Gaussians of `one`, followed by those of `other`; both must have the same SH degree."""
     return Gaussians(**{name: np.concatenate([values, vars(other)[name]]) for name, values in vars(one).items()})
 
 
 def importance(gaussians: Gaussians) -> FloatArray:
-    """Return opacity times area of each, [N]: what it can cover of a picture."""
+    """Return the importance of each Gaussian, [N]: opacity times area, a measure of how much of an image it covers."""
     found: FloatArray = _opacities(gaussians.opacities) * _areas(gaussians.scales)
     return found
 
 
 def usual_size(gaussians: Gaussians) -> float:
-    """Return the size of the Gaussian in the middle of all importance: its standard deviation, across."""
+    """Return the median size of Gaussians weighted by importance; a size is the root of a Gaussian's area."""
     weights, sizes = importance(gaussians), np.sqrt(_areas(gaussians.scales))
     order = np.argsort(sizes)
     so_far = np.cumsum(weights[order].astype(np.float64))
@@ -68,9 +66,9 @@ def usual_size(gaussians: Gaussians) -> float:
 
 
 def halved(gaussians: Gaussians) -> Gaussians:
-    """Return half as many Gaussians: the most important as they are, of the faintest one in place of two neighbours.
+    """Return half as many Gaussians: the most important unchanged, pairs of the faintest neighbours merged into one.
 
-    Their colours hardly change with direction.
+    Colour coefficients above FAR_COEFFICIENTS become zero in all of them.
     """
     goal, kept = (len(gaussians) + 1) // 2, int(KEPT_AS_IT_IS * len(gaussians))
     order = np.argsort(-importance(gaussians))
@@ -83,13 +81,13 @@ def halved(gaussians: Gaussians) -> Gaussians:
 
 
 def _paired(gaussians: Gaussians) -> Gaussians:
-    """Return one Gaussian in place of two neighbours each, of an even number."""
+    """Return an even number of Gaussians with each pair of neighbours on the Morton curve merged into one."""
     ordered = some(gaussians, along_curve(gaussians.means))
     return _merged(some(ordered, slice(0, None, 2)), some(ordered, slice(1, None, 2)))
 
 
 def along_curve(means: FloatArray) -> Rows:
-    """Return the order of places [N, 3] along Morton's curve: who stands side by side lies side by side."""
+    """Return the order of positions [N, 3] along Morton's curve, which puts neighbours in space next to each other."""
     low, high = np.percentile(means, (1, 99), axis=0)
     inside = np.clip((means - low) / np.maximum(high - low, 1e-12).max(), 0, 1)
     cells = (inside * (CELLS - 1)).astype(np.uint32)
@@ -98,14 +96,14 @@ def along_curve(means: FloatArray) -> Rows:
 
 
 def _spread(values: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
-    """Return 10 bits with two zeros between each."""
+    """Return 10-bit numbers with two zero bits inserted between their bits."""
     for shift, mask in ((16, 0x030000FF), (8, 0x0300F00F), (4, 0x030C30C3), (2, 0x09249249)):
         values = (values | values << np.uint32(shift)) & np.uint32(mask)
     return values
 
 
 def _merged(one: Gaussians, other: Gaussians) -> Gaussians:
-    """Return one Gaussian for each pair, with the moments of both."""
+    """Return one Gaussian for each pair, with the mean and covariance of both, weighted by importance."""
     weights = np.stack([importance(one), importance(other)]).astype(np.float64)
     total = np.maximum(weights.sum(axis=0), 1e-30)
     share = (weights / total).astype(np.float32)
@@ -132,14 +130,17 @@ def _merged(one: Gaussians, other: Gaussians) -> Gaussians:
 
 
 def _far_colours(gaussians: Gaussians) -> Gaussians:
-    """Return Gaussians with the higher harmonics left blank: readers want the same number in all tiles."""
+    """Return Gaussians with coefficients above FAR_COEFFICIENTS set to zero: all tiles must have the same number."""
     blank = gaussians.shN.copy()
     blank[:, FAR_COEFFICIENTS:] = 0
     return replace(gaussians, shN=blank)
 
 
 def turns(axes: npt.NDArray[np.float64]) -> FloatArray:
-    """Return the rotations w x y z [N, 4] of orthonormal axes [N, 3, 3], columns; left-handed ones have one turned."""
+    """Return the rotations w x y z [N, 4] of orthonormal axes [N, 3, 3], in columns.
+
+    The first axis of left-handed ones is reversed.
+    """
     rotation = axes.copy()
     rotation[np.linalg.det(rotation) < 0, :, 0] *= -1
     x, y, z = rotation[:, 0, 0], rotation[:, 1, 1], rotation[:, 2, 2]
@@ -171,12 +172,14 @@ def _areas(scales: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True)
 class Tile:
-    """A tile as it was written, in the frame of its patch."""
+    """A tile that was written, with its children, in the frame of its patch."""
 
     uri: str
+    """Name of its file in the patch's folder."""
     box: Box
+    """Box around the tile and all tiles below it."""
     error: float
-    """How wrong its Gaussians are, in the patch's unit."""
+    """Geometric error of its Gaussians, in units of the patch; 0 for a leaf."""
     num_gaussians: int
     num_bytes: int
     children: tuple[Tile, ...] = ()
@@ -188,7 +191,7 @@ class Tile:
             yield from child.every()
 
     def to_record(self, scale: float) -> dict[str, Any]:
-        """Return the tile as a tileset has it; a unit of the patch is so many metres."""
+        """Return the tile and its children as JSON of a tileset; `scale` is metres per unit of the patch."""
         record: dict[str, Any] = {
             "boundingVolume": {"box": as_box(self.box)},
             "geometricError": scale * self.error,
@@ -203,20 +206,20 @@ Written = tuple[Tile, Gaussians]
 
 @dataclass
 class Tiling:
-    """Cuts a patch into tiles and writes them, the smallest first."""
+    """Cuts a patch into a tree of tiles and writes them, leaves first."""
 
     gaussians: Gaussians
     write: Write
     most: int = MOST_PER_TILE
     is_antialiased: bool = False
     done: Callable[[int], None] = field(default=lambda _: None)
-    """Told how many Gaussians of the patch have been written."""
+    """Called for each leaf with the number of its Gaussians."""
 
     def tiles(self) -> Tile:
-        """Write all tiles; return the one above all others.
+        """Write all tiles; return the root of the tree.
 
         Raises:
-            ValueError: a Gaussian lies too far out for any tile.
+            ValueError: a Gaussian lies too far from the middle for a tile.
         """
         rows = np.arange(len(self.gaussians))
         is_far = np.abs(self.gaussians.means).max(axis=1) > FARTHEST
@@ -227,7 +230,7 @@ class Tiling:
         return self._tile(rows, "t")[0]
 
     def _tile(self, rows: Rows, name: str) -> Written:
-        """Write a tile and those below it; return it with the Gaussians that it has."""
+        """Write the tile of these rows and its descendants; return the tile with its Gaussians."""
         if len(rows) <= self.most:
             content = some(self.gaussians, rows)
             tile = self._written(content, name, 0.0, ())
@@ -237,7 +240,7 @@ class Tiling:
         return self._above(name, [self._tile(half, f"{name}{i}") for i, half in enumerate(halves)])
 
     def _above(self, name: str, below: Sequence[Written]) -> Written:
-        """Write the tile above two others."""
+        """Write the parent of two tiles; return it with its Gaussians."""
         (one, first), (other, second) = below
         content = halved(joined(first, second))
         least = 1.01 * max(one.error, other.error)
@@ -253,7 +256,7 @@ class Tiling:
 
 
 def _halves(means: FloatArray, rows: Rows) -> tuple[Rows, Rows]:
-    """Return rows in two halves, cut across the longer way."""
+    """Return rows in two halves of equal number, split along the longest axis."""
     places = means[rows]
     low, high = np.percentile(places[:: max(1, len(rows) // 20_000)], (2, 98), axis=0)
     order = np.argpartition(places[:, int((high - low).argmax())], len(rows) // 2)
@@ -261,7 +264,7 @@ def _halves(means: FloatArray, rows: Rows) -> tuple[Rows, Rows]:
 
 
 def box_of(gaussians: Gaussians) -> Box:
-    """Return the box that holds what matters of some Gaussians: all but a thousandth of their importance."""
+    """Return the box of Gaussians without the outermost thousandth of importance, extended by their median size."""
     weights = importance(gaussians).astype(np.float64)
     sizes = np.exp(np.clip(gaussians.scales.max(axis=1), -30, 30))
     corners = []
@@ -276,7 +279,7 @@ def box_of(gaussians: Gaussians) -> Box:
 
 
 def as_box(box: Box) -> list[float]:
-    """Return a box of a patch's frame as 3D Tiles write it: its middle and half axes, z up as readers turn contents."""
+    """Return a box of a patch's frame as 3D Tiles write it: centre and half axes, z up (the inverse of TO_CONTENT)."""
     middle, half = (box[0] + box[1]) / 2, (box[1] - box[0]) / 2
     axes: npt.NDArray[np.float64] = np.diag(half[[0, 2, 1]])
     return [float(value) for value in (middle[0], -middle[2], middle[1], *axes.ravel())]

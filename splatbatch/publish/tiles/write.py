@@ -1,7 +1,7 @@
-"""Writes 3D Tiles patch by patch: what has not changed stays as it is, and the root leads to the new folders at once.
+"""Writes 3D Tiles patch by patch: unchanged patches are kept, and the root switches to all new folders at once.
 
-A patch's tiles lie in a folder named after all that decides what is in them, so that nothing is overwritten while
-others read it: the new ones are there whole, the root is renamed over the old one, then the old ones go.
+A patch's tiles lie in a folder named by a hash of their inputs, so that no file is overwritten while viewers read it.
+New folders are complete before the root is replaced; old folders are removed after that.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ from splatbatch.tasks.patch_state import Damaged, UpToDate
 from splatbatch.tasks.product import compare_product, hashes_in, key_of
 
 CONTENT_GLTF = "3DTILES_content_gltf"
-"""Says which extensions contents need: CesiumJS draws splats only where the tileset names them."""
+"""Extension that names the glTF extensions of the contents; without it CesiumJS draws no splats."""
 UNLOADED = 4.0
-"""Times the error of the uppermost tile: what it is worth that nothing is shown at all."""
+"""Geometric error of showing nothing, as a multiple of the root tile's error."""
 VERSION = 1
-"""Raise it when tiles are made otherwise: all are then written again."""
+"""Raise this when the content of tiles changes: all are then written again."""
 ROOT = "tileset.json"
 KEY = re.compile(r"[0-9a-f]{16}")
 
 
 def of_patch(tile: Tile, frame: TileFrame) -> dict[str, Any]:
-    """Return the tileset of a patch."""
+    """Return tileset.json of a patch, from the root of its tree of tiles."""
     root = tile.to_record(frame.ground.scale)
     return _tileset(_unloaded(root), {"transform": frame.transform.T.ravel().tolist(), **root})
 
@@ -51,7 +51,12 @@ def of_patch(tile: Tile, frame: TileFrame) -> dict[str, Any]:
 def of_scene(
     patches: Mapping[str, tuple[str, Mapping[str, Any]]], counters: Mapping[str, TiledPatch]
 ) -> dict[str, Any]:
-    """Return the tileset that leads to those of patches: by name, where each lies and what is in it."""
+    """Return the root tileset, with one child per patch.
+
+    Args:
+        patches: for each patch the path of its tileset.json, and its content.
+        counters: for each patch its record, which the root carries as `extras`.
+    """
     children = [
         {
             "boundingVolume": {"box": _moved(tileset["root"])},
@@ -84,13 +89,13 @@ def _tileset(error: float, root: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _unloaded(root: Mapping[str, Any]) -> float:
-    """Return the error of showing nothing: more than that of the tile above all, and of a patch that is one tile."""
+    """Return the geometric error of showing nothing: UNLOADED times the root's, at least a quarter of its diagonal."""
     half_axes = np.array(root["boundingVolume"]["box"][3:]).reshape(3, 3)
     return max(UNLOADED * float(root["geometricError"]), float(np.linalg.norm(half_axes.sum(axis=0))) / 2)
 
 
 def _moved(root: Mapping[str, Any]) -> list[float]:
-    """Return the box of a patch in the frame of the scene's tileset."""
+    """Return the box of a patch's root tile in the coordinates of the scene's tileset."""
     matrix = np.array(root["transform"]).reshape(4, 4).T
     box = np.array(root["boundingVolume"]["box"])
     middle = matrix[:3, :3] @ box[:3] + matrix[:3, 3]
@@ -99,7 +104,7 @@ def _moved(root: Mapping[str, Any]) -> list[float]:
 
 
 def _around(boxes: Sequence[Sequence[float]]) -> list[float]:
-    """Return a box around boxes, along the axes of the first: all patches of a scene have the same."""
+    """Return the box around several boxes, along the axes of the first; all patches of a scene have the same axes."""
     axes = np.array(boxes[0][3:]).reshape(3, 3)
     along = axes / np.linalg.norm(axes, axis=1, keepdims=True)
     corners = np.concatenate([_corners(np.array(box)) for box in boxes]) @ along.T
@@ -116,16 +121,16 @@ def _corners(box: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
 
 @dataclass(frozen=True)
 class Tiles:
-    """The folder of a scene's tiles."""
+    """The folder of a scene's tiles: a root tileset.json, and a subfolder per patch."""
 
     folder: Path
     work: Path
-    """On the same disk."""
+    """Working folder on the same disk."""
     ground: EnuFrame
     done: Callable[[str, int, int], None] = lambda _name, _done, _total: None
-    """Told how many Gaussians of which patch have been written, of how many."""
+    """Called with the name of a patch, its Gaussians written so far, and their total number."""
     say: Callable[[str], None] = lambda _: None
-    """Told what was found damaged."""
+    """Called with a message for each patch whose tiles are damaged on disk."""
 
     def write(
         self,
@@ -134,13 +139,16 @@ class Tiles:
         *,
         keeps: bool = False,
     ) -> dict[str, TiledPatch]:
-        """Write the tiles of patches, by name, and the root that leads to them; return what lies there then.
+        """Write the tiles of changed or damaged patches, then the root; return the records of all patches in it.
 
-        `keeps`: patches that are there and not named stay.
+        Args:
+            splats: splat and part of each patch, by name.
+            known: records of the patches that are already in the folder.
+            keeps: whether known patches that `splats` does not name stay in the folder.
 
         Raises:
             OutputError: a patch cannot be read, or does not fit into memory.
-            OSError: the disk does not take them.
+            OSError: the files cannot be written.
         """
         tiled = {
             name: self._patch(name, splat, part, known.get(name, TiledPatch()))
@@ -174,7 +182,7 @@ class Tiles:
         return TiledPatch(key, part.num_gaussians, num_tiles, folder_bytes(place), hashes_in(place))
 
     def _written(self, name: str, splat: PublishedSplat, part: SourcePart, aside: Path) -> int:
-        """Write the tiles of a patch into a folder; return how many there are."""
+        """Write the tiles of a patch into the folder `aside`; return the number of tiles."""
         try:
             gaussians = read_part(part)
         except (OSError, ValueError) as error:
@@ -203,7 +211,7 @@ class Tiles:
         return found
 
     def _sweep(self, tiled: Mapping[str, TiledPatch], known: Mapping[str, TiledPatch]) -> None:
-        """Remove folders of ours that nothing leads to any more."""
+        """Remove folders of tiles that the root no longer refers to."""
         for name in {one for one in (*tiled, *known) if not fault_of_name(one)}:
             place = self.folder / name
             for left in place.iterdir() if place.is_dir() else ():
@@ -219,7 +227,7 @@ def _in_frame(gaussians: Gaussians, offset: FloatArray, frame: TileFrame) -> Flo
 
 
 def _counting(tell: Callable[[int], None]) -> Callable[[int], None]:
-    """Return what adds up the numbers that it is told, and tells their sum."""
+    """Return a function that adds up its arguments and calls `tell` with the sum so far."""
     total = 0
 
     def add(number: int) -> None:
