@@ -1,4 +1,4 @@
-"""The tone of a photograph: how it renders the colours of the scene."""
+"""The colour correction of a photograph: how it renders the colours of the scene."""
 
 from __future__ import annotations
 
@@ -6,41 +6,42 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 NODES = 9
-"""Of a field, along each side of the square that reaches half a diagonal from the principal point."""
+"""Number of nodes of a shading grid along each side, from -1 to 1 half diagonals about the principal point."""
 _GAIN, _VIGNETTING, _TILT, _TINT = 3, 2, 2, 3
 
 
 @dataclass(frozen=True)
 class ColorCorrection:
-    """How a photograph renders colours: photograph = scene x gain x falloff(r) x shading, per channel.
+    """Colour correction of one photograph: photograph = scene x gain x falloff(r) x shading, per channel.
 
-    In the encoded values of the file, 0 to 1.
+    It acts on the encoded values of the file, 0 to 1.
     """
 
     gain: tuple[float, float, float] = (1.0, 1.0, 1.0)
-    """R, G, B; geometric mean over all photographs of a scene: 1."""
+    """Gain of R, G and B; the geometric mean over all photographs of a scene is 1."""
     vignetting: tuple[float, ...] = ()
-    """None, or v1, v2: falloff(r) = exp(v1 r^2 + v2 r^4).
+    """Vignetting v1, v2, empty if there is none: falloff(r) = exp(v1 r^2 + v2 r^4).
 
     r = distance from the principal point / half the diagonal of the photograph.
     """
     shading_gradient: tuple[float, float] = (0.0, 0.0)
-    """a, b: shading = exp(a x + b y), x to the right and y down from the principal point, in the unit of r.
+    """Shading gradient a, b: shading = exp(a x + b y), x right and y down from the principal point, in units of r.
 
-    The sun's side of a photograph, where all of them share that light.
+    It is the brighter side of a photograph where all photographs share the sun's light.
     """
     shading_grid: tuple[float, ...] = ()
-    """None, or NODES^2 logarithms, row by row from the upper left, -1 to 1 in x and y; bilinear between them.
+    """Logarithms at NODES^2 nodes, row by row from the upper left, -1 to 1 in x and y; bilinear between; empty: none.
 
-    Light of this photograph alone, as where the sun comes through clouds: shading = exp(tint x field).
+    Light of this photograph alone, as where the sun comes through clouds: shading = exp(tint x grid).
     """
     shading_color: tuple[float, float, float] = (1.0, 1.0, 1.0)
-    """By how much R, G and B follow the field."""
+    """Factors by which R, G and B follow the shading grid."""
 
     def values(self) -> list[float]:
-        """Return it as files hold it: gain R, G, B; v1, v2; tilt a, b; tint R, G, B and field; what is last may lack.
+        """Return the numbers as files hold them; `of` reads them.
 
-        What comes before something that is there is 0 where there is none of it.
+        They are gain R, G, B; v1, v2; gradient a, b; tint R, G, B; grid. Missing parts at the end are left out; a
+        missing part before a present one is 0.
         """
         if self.shading_grid:
             return [
@@ -56,7 +57,7 @@ class ColorCorrection:
 
     @classmethod
     def of(cls, values: Sequence[float]) -> ColorCorrection:
-        """Return the tone that `values` wrote."""
+        """Return the correction from numbers that `values` wrote."""
         (red, green, blue), others = values[:_GAIN], values[_GAIN:]
         if len(others) < _VIGNETTING + _TILT:
             return cls((red, green, blue), tuple(others[:_VIGNETTING]))
@@ -70,9 +71,9 @@ class ColorCorrection:
 
 NEUTRAL = ColorCorrection()
 ToneOf = Callable[[str], ColorCorrection]
-"""Returns the tone of a photograph, by its name."""
+"""Returns the colour correction of a photograph by its name."""
 
 
 def neutral(_: str) -> ColorCorrection:
-    """Return the tone of a photograph that is as it should be."""
+    """Return the correction that changes nothing, whatever the photograph."""
     return NEUTRAL

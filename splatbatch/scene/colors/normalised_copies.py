@@ -1,4 +1,4 @@
-"""Evened copies of photographs, for trainers that cannot even them: divided by gain, falloff and shading."""
+"""Colour-corrected copies of photographs for trainers without colour correction: gain, falloff and shading removed."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from splatbatch.scene.photos.folders import see_name, stored_photographs
 from splatbatch.scene.photos.headers import opened_photograph, pixels_of
 
 JPEG_QUALITY = 97
-"""At which a second rounding is below the noise of a photograph: about 45 dB."""
+"""JPEG quality at which the second rounding is below the noise of a photograph: about 45 dB."""
 
 WHITE = 255
 
 
 def write_evened(patch: Patch, target: Path) -> None:
-    """Write evened copies of a patch's photographs below `target`, under their names; links where there is no tone.
+    """Write corrected copies of a patch's photographs below `target`, under their names; links where nothing changes.
 
     Raises:
         SceneError: a photograph is missing or cannot be decoded; it is named.
@@ -69,14 +69,14 @@ def _write(source: Path, copy: Path, tone: ColorCorrection, camera: Camera) -> N
 
 
 def normalised_copies(pixels: NDArray[np.uint8], tone: ColorCorrection, camera: Camera) -> NDArray[np.uint8]:
-    """Return a photograph [H, W, 3] divided by its tone; what was white stays white, whatever its gain."""
+    """Return a photograph [H, W, 3] divided by its colour correction. White pixels stay white, whatever the gain."""
     divisor = np.asarray(tone.gain, np.float32) * _falloff(pixels.shape[:2], tone, camera)
     divided = np.rint(pixels / divisor).clip(0, 255).astype(np.uint8)
     return np.where((pixels == WHITE).all(axis=2, keepdims=True), np.uint8(WHITE), divided)
 
 
 def _falloff(shape: tuple[int, ...], tone: ColorCorrection, camera: Camera) -> NDArray[np.float32]:
-    """Return how much of the light of its centre reaches each pixel, [H, W, 1], or [H, W, 3] in light of its own."""
+    """Return falloff times shading at each pixel, [H, W, 1], or [H, W, 3] with a tinted shading grid."""
     height, width = shape
     if not tone.vignetting and not any(tone.shading_gradient) and not tone.shading_grid:
         return np.ones((height, width, 1), np.float32)
@@ -98,7 +98,7 @@ def _falloff(shape: tuple[int, ...], tone: ColorCorrection, camera: Camera) -> N
 
 
 def middle(camera: Camera) -> tuple[float, float]:
-    """Return the principal point of a camera, of one without any the middle of its photographs."""
+    """Return the principal point of a camera; the middle of its image if the model has none."""
     try:
         return camera.cx, camera.cy
     except SceneError:  # a model without a principal point

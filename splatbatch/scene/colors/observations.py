@@ -1,6 +1,6 @@
-"""Which photograph sees which points, and in what colour: the keypoints of tracks, of one model or of several together.
+"""Observations of point colours: which photograph sees which points, in what colour, over one or several models.
 
-Each photograph is decoded once, small, in threads, and remembered.
+Each photograph is decoded once, at reduced size, in threads, and its samples are cached.
 """
 
 from __future__ import annotations
@@ -30,27 +30,29 @@ from splatbatch.scene.photos.folders import MASK_COUNTS, find_masks, stored_phot
 from splatbatch.scene.photos.headers import opened_photograph, pixels_of
 
 LEAST = 50
-"""Observations from which a gain can be told: one is right within about 10 %, the mean of 50 within 1.5 %."""
+"""Fewest observations from which a gain is computed: one is right within about 10 %, the mean of 50 within 1.5 %."""
 MOST = 2_000_000
-"""Observations that are kept, of all patches together; of more, whole tracks are left out: 500 MB for each million."""
+"""Most observations kept for all patches together; beyond, whole tracks are dropped. A million takes 500 MB."""
 MOST_EACH = 2_000
-"""Observations that a photograph keeps in the mean, at most, in all patches together: trainings wait for the solution.
-caliterra has 3,300. Left with 1,000, half of its gains move by 0.1 % or less, none by more than 0.6 %."""
+"""Most observations per photograph, in the mean, for all patches together: trainings wait for the solution.
+
+caliterra has 3,300. With 1,000, half of its gains move by 0.1 % or less, none by more than 0.6 %.
+"""
 LEAST_EACH = 200
-"""Observations that each photograph of a patch keeps in the mean, whatever that comes to."""
+"""Observations per photograph of a patch that are kept in the mean even if the total exceeds `MOST`."""
 SPREADING = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio (Knuth): ids that follow each other land far apart
 LEAST_SHARED = 5
-"""Points that two photographs share before they are linked: one or two may be a false match."""
+"""Fewest points that two photographs share to be linked; one or two may be a false match."""
 MOST_NEIGHBOURS = 10
-"""With which a photograph is compared: those that share the most points with it."""
+"""Number of photographs that each is compared with: those that share the most points with it."""
 Samples = NDArray[np.uint16]
-"""[N, 3], 256 times the mean of the pixels around each keypoint; 0: left out, as masked, dark or clipped."""
+"""256 times the mean of the pixels around each keypoint, [N, 3]; 0: left out, as masked, dark or clipped."""
 LONG_SIDE_PX = 640
-"""Photographs are decoded no smaller than this, if they are as large: a JPEG's own halves, quarters and eighths."""
+"""Shortest length to which the longer side is reduced when a JPEG is decoded (to a half, quarter or eighth)."""
 DARKEST, BRIGHTEST = 8, 243
-"""Of 255: what is darker is noise and rounding, what is brighter may be clipped."""
+"""Range of usable pixel values, of 255: darker is noise and rounding, brighter may be clipped."""
 STRETCH = 0.02
-"""The sides of a photograph may be scaled by factors this much apart: rounding; more is another shape."""
+"""Largest ratio of the two scale factors of a photograph that counts as rounding; more is another shape."""
 SCALE = 256
 _DOWN, _RIGHT = (one.ravel() for one in np.mgrid[-2:3, -2:3])  # a JPEG smears the colours of clipped pixels so far
 _NEAR = (np.abs(_DOWN) <= 1) & (np.abs(_RIGHT) <= 1)
@@ -69,16 +71,16 @@ class TrackedPhoto:
     rotation: Floats  # [3, 3], from world to camera; NaN where the pose is none
     mask: Path | None = None
     problem: str = ""
-    """Why nothing can be told of it, whatever is seen."""
+    """Why the photograph cannot be used; empty if it can."""
 
 
 def shots_of(patches: Iterable[Patch]) -> dict[str, TrackedPhoto]:
-    """Return the photographs of patches by name; what several patches see of one is put together.
+    """Return the photographs of patches by name, with the observations of all patches merged.
 
-    Only points that two photographs see are kept.
+    Only points that at least two photographs see are kept. Unreadable models are skipped.
 
     Raises:
-        ModelError: every model is missing, unreadable, cut or garbage.
+        ModelError: no model can be read; the first error is raised.
     """
     found: dict[str, TrackedPhoto] = {}
     num_points = 0
@@ -130,9 +132,9 @@ def _shots_of(patch: Patch, cameras: Mapping[int, Camera], images: Sequence[Imag
 
 
 def _keypoints(sparse: Path, most: int) -> dict[int, tuple[Floats, Any]]:
-    """Return the keypoints of each image that have a point, with its id, in all about as many as may be, at most.
+    """Return the keypoints with a point of each image, and their point ids; about `most` in all at most.
 
-    Where there are more, every second track is left out, and again: never are all keypoints in memory.
+    Where there are more, every second track is dropped, repeatedly; never are all keypoints in memory.
     """
     kept, total, halvings = dict[int, tuple[Floats, Ids]](), 0, 0
     for image_id, seen in walk_points2d(sparse):
@@ -148,7 +150,7 @@ def _keypoints(sparse: Path, most: int) -> dict[int, tuple[Floats, Any]]:
 
 
 def _thinned(seen: tuple[Floats, Ids], halvings: int) -> tuple[Floats, Ids]:
-    """Return the keypoints of one track in 2^halvings, the same ones in every photograph."""
+    """Return the keypoints of one track in 2^halvings; the same tracks in every photograph."""
     if not halvings:
         return seen
     stays = (seen[1] * SPREADING) >> np.uint64(64 - halvings) == 0
@@ -163,7 +165,7 @@ def _together(first: TrackedPhoto, second: TrackedPhoto) -> TrackedPhoto:
 
 
 def _is_same_file(first: Path, second: Path) -> bool:
-    """Return whether two files seem to be the same, or one of them is not there to tell."""
+    """Return whether two files have the same size, or one of them cannot be read."""
     try:
         return first.stat().st_size == second.stat().st_size
     except OSError:
@@ -172,7 +174,7 @@ def _is_same_file(first: Path, second: Path) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class LinkedObservations:
-    """Observations that hang together, and what was left out for that."""
+    """Observations within groups of linked photographs."""
 
     seen: ColorObservations
     group: Ints  # [num_photos], -1 for a photograph that is left alone
@@ -180,7 +182,10 @@ class LinkedObservations:
 
 
 def link(seen: ColorObservations) -> LinkedObservations:
-    """Return observations of photographs with enough of them, whose tracks stay within a group."""
+    """Return the observations of photographs that have enough of them, with their groups.
+
+    Tracks stay within a group.
+    """
     from scipy.sparse.csgraph import connected_components
 
     num = len(seen.camera)
@@ -202,7 +207,7 @@ def link(seen: ColorObservations) -> LinkedObservations:
 
 
 def _incidence(seen: ColorObservations) -> Any:
-    """Return which photograph sees which point, once for each pair, [photos, points]."""
+    """Return a matrix of ones where a photograph sees a point, [photos, points]."""
     from scipy.sparse import csr_matrix
 
     shape = (len(seen.camera), int(seen.point.max(initial=-1)) + 1)
@@ -212,7 +217,10 @@ def _incidence(seen: ColorObservations) -> Any:
 
 
 def neighbours_mean(values: Floats, shared: Any, is_in: NDArray[np.bool_]) -> Floats:
-    """Return for each photograph the mean over its nearest ones of values [num_photos], by points that they share."""
+    """Return the median of values [num_photos] over each photograph's nearest neighbours; NaN where it has none.
+
+    Neighbours share the most points with it; only photographs in `is_in` count.
+    """
     means = np.full(len(values), np.nan)
     for one in np.flatnonzero(is_in):
         start, end = shared.indptr[one : one + 2]
@@ -225,9 +233,9 @@ def neighbours_mean(values: Floats, shared: Any, is_in: NDArray[np.bool_]) -> Fl
 
 
 class SampleCache:
-    """The samples of photographs, kept until a file's size or time, its mask or its keypoints change.
+    """Cache of the samples of photographs, valid until a file, its mask or its keypoints change.
 
-    A cache that is corrupt is ignored, and one that cannot be written is no error.
+    A corrupt cache is ignored, and failing to write it is no error.
     """
 
     def __init__(self, path: Path | None = None) -> None:
@@ -236,7 +244,7 @@ class SampleCache:
         self._used: dict[str, Samples] = {}
 
     def read(self, shots: Iterable[TrackedPhoto]) -> tuple[dict[str, Samples], dict[str, str]]:
-        """Return the samples of photographs by name, and why some have none."""
+        """Return the samples of photographs by name, and the reasons for photographs without any."""
         found = {}
         problems = {}
         shots = tuple(shots)
@@ -265,7 +273,7 @@ class SampleCache:
         return samples
 
     def keep(self) -> None:
-        """Write what was used, if it is not what is there."""
+        """Write the samples used in this run, if they differ from the stored ones."""
         if self._path and self._used and self._used.keys() != self._known.keys():
             keys, lists = list(self._used), list(self._used.values())
             lengths = np.array([len(one) for one in lists], np.int64)
@@ -279,15 +287,15 @@ class SampleCache:
 
 
 class IncomparablePhotograph(Exception):
-    """A photograph cannot be held against its keypoints, and why."""
+    """Error: a photograph cannot be compared with its keypoints; the text says why."""
 
 
 def sample(shot: TrackedPhoto) -> Samples:
     """Return the mean of the 3 x 3 pixels around each keypoint of a photograph.
 
     Raises:
-        OSError: it cannot be read or decoded, or its mask cannot.
-        Unlike: it has not its camera's shape.
+        OSError: the photograph or its mask cannot be read or decoded.
+        IncomparablePhotograph: it does not have the shape of its camera.
     """
     pixels = _decode(shot)
     size = np.array([pixels.shape[1], pixels.shape[0]])
@@ -317,7 +325,13 @@ def _decode(shot: TrackedPhoto) -> NDArray[np.uint8]:
 
 
 def _unmasked(path: Path, places: Floats, size: Ints) -> NDArray[np.bool_]:
-    """Return whether a mask lets all the pixels [9, N, 2] around a keypoint count, of a photograph of this size."""
+    """Return whether a mask keeps all pixels around a keypoint, [N].
+
+    Args:
+        path: path of the mask.
+        places: pixels around each keypoint, [9, N, 2].
+        size: size of the decoded photograph.
+    """
     with opened_photograph(path) as file:
         mask = np.asarray(pixels_of(file, "L"))
     x, y = np.moveaxis((places / size * (mask.shape[1], mask.shape[0])).astype(np.int64), 2, 0)
@@ -325,7 +339,7 @@ def _unmasked(path: Path, places: Floats, size: Ints) -> NDArray[np.bool_]:
 
 
 def _key(shot: TrackedPhoto) -> str:
-    """Return what a photograph's samples depend on, as a hash; OSError: it is not there."""
+    """Return a hash of all that a photograph's samples depend on. Raises OSError if the file is missing."""
     stats = [os.stat(path) for path in (shot.path, shot.mask) if path]  # noqa: PTH116 - as the cache of headers does
     facts = [(one.st_size, one.st_mtime_ns) for one in stats]
     told = f"{_VERSION} {shot.path} {facts} {shot.camera.width}x{shot.camera.height}".encode(errors="surrogateescape")

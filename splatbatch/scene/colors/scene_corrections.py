@@ -1,4 +1,7 @@
-"""The tones of all photographs of a scene: sampled, linked, solved; what cannot be told is said, never guessed."""
+"""Colour corrections of all photographs of a scene: sampled, linked and solved.
+
+Photographs without one are reported.
+"""
 
 from __future__ import annotations
 
@@ -32,51 +35,51 @@ from splatbatch.scene.photos.exposure import Exposure, read_exposure
 from splatbatch.text import plural
 
 PAYS = 0.2
-"""Share by which the residual must fall before `auto` evens photographs."""
+"""Share by which the residual must fall for `colors: auto` to correct the photographs."""
 LEAST_BEFORE = 0.005
-"""A spread of colours below this is rounding and noise: nothing to even."""
+"""Smallest residual at which `auto` corrects; below it is rounding and noise."""
 LEAST_SHARING = 4
-"""Photographs that a lens needs, in the mean, before each has a vignetting of its own."""
+"""Fewest photographs per lens, in the mean, from which each lens gets its own vignetting."""
 FIELD_DIGITS = 3
-"""A field is right within some percent: a tenth of one is rounding."""
+"""Decimal digits of a stored shading grid; it is right within some percent, so a tenth of one is rounding."""
 _COUNTING = "tracks that are neither dark, clipped nor masked"
 OUTLIER = 1.2
-"""Times brighter, or darker, than its neighbours: such a photograph is named."""
+"""A photograph this many times brighter or darker than its neighbours is reported as an outlier."""
 
 
 @dataclass(frozen=True)
 class SceneCorrections:
-    """What was found for the photographs of a scene; empty, with a problem, where nothing could be."""
+    """Result of the colour solution of a scene; empty, with a problem, where nothing could be solved."""
 
     tones: Mapping[str, ColorCorrection] = field(default_factory=dict)
     vignetting: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
-    """By camera, and by aperture where it has several; where there is any."""
+    """Vignetting coefficients by camera, and by aperture where a camera has several; only where there is vignetting."""
     before: float = 0.0
-    """Standard deviation of the colours of a track, as a share."""
+    """Standard deviation of the colours of a track without correction, as a share."""
     after: float = 0.0
     num_observations: int = 0
     outliers: Mapping[str, float] = field(default_factory=dict)
-    """How many times brighter than its neighbours a photograph is, the most unlike first."""
+    """How many times brighter than its neighbours a photograph is, the largest deviation first."""
     left_alone: Mapping[str, str] = field(default_factory=dict)
-    """Photographs whose tone cannot be told, with the reason."""
+    """Photographs without a correction, with the reason."""
     notes: tuple[str, ...] = ()
     problem: str = ""
 
     @property
     def is_even(self) -> bool:
-        """Return whether evening makes the colours of the tracks agree so much better that `auto` does it."""
+        """Whether the correction lowers the residual enough for `auto` to apply it."""
         return bool(self.tones) and self.before > LEAST_BEFORE and self.after <= (1 - PAYS) * self.before
 
 
 def solve_tones(
     patches: Iterable[Patch], cache: Path | None = None, held_out: Collection[str] = ()
 ) -> SceneCorrections:
-    """Return the tones of the photographs of patches that belong to one scene; nothing that a file holds raises.
+    """Return the colour corrections of the photographs of patches of one scene. Unreadable files do not raise.
 
     Args:
         patches: the source alone, or all patches together.
-        cache: file that keeps samples between runs.
-        held_out: photographs whose tracks tell nothing of the colours of the points.
+        cache: file that keeps samples between runs; None: no cache.
+        held_out: photographs that are corrected, but whose colours do not affect the points.
     """
     try:
         shots = shots_of(patches)
@@ -157,7 +160,7 @@ def _solved(
 def _observations(
     shots: list[TrackedPhoto], colors: Mapping[str, Samples], lenses: Ints, exposures: Floats
 ) -> ColorObservations:
-    """Return what is seen in photographs, by their number."""
+    """Return the observations of the photographs, numbered by their place in `shots`."""
     parts = [_part(number, shot, colors[shot.name]) for number, shot in enumerate(shots)]
     photo, point, color, place = (np.concatenate(column) for column in zip(*parts, strict=True))
     point = np.unique(point, return_inverse=True)[1].astype(np.int64)
@@ -166,7 +169,7 @@ def _observations(
 
 
 def _directions(shots: list[TrackedPhoto]) -> tuple[Floats, Floats]:
-    """Return axes [N, 3] and slopes [N, 2, 3] of photographs; all 0 where the pose or lens of one has none."""
+    """Return axes [N, 3] and slopes [N, 2, 3] of photographs; all 0 if any lacks a pose or a focal length."""
     rotations = np.array([shot.rotation for shot in shots])
     half = [np.hypot(shot.camera.width, shot.camera.height) / 2 for shot in shots]
     try:
@@ -179,9 +182,10 @@ def _directions(shots: list[TrackedPhoto]) -> tuple[Floats, Floats]:
 
 
 def _lenses(shots: list[TrackedPhoto], exposures: list[Exposure]) -> tuple[Ints, list[str]]:
-    """Return the number of each photograph's lens, and its name: its camera, at each aperture another one.
+    """Return the lens number of each photograph, and its name: camera and aperture.
 
-    Where nearly every photograph would have a lens of its own, the aperture does not count, then all of one size do.
+    With fewer than `LEAST_SHARING` photographs per lens in the mean the aperture is ignored. If there are still fewer,
+    all cameras of one size count as one lens.
     """
     cameras = [shot.camera for shot in shots]
     at = [(shot.camera, exposure.f_number) for shot, exposure in zip(shots, exposures, strict=True)]
@@ -202,7 +206,7 @@ def _part(number: int, shot: TrackedPhoto, samples: Samples) -> tuple[Ints, Ints
 
 
 def _by_group(linked: LinkedObservations) -> Solution:
-    """Solve all groups at once, and give each its own gauge."""
+    """Solve all groups at once, then shift the gains of each group to mean 0."""
     found = solve(linked.seen, linked.group)
     gains = np.where((linked.group >= 0)[:, None], found.gains, 0.0)
     for group in range(int(linked.group.max()) + 1):
@@ -251,7 +255,7 @@ def _groups(linked: LinkedObservations) -> Iterable[str]:
 
 
 def _own_light(names: list[str], tones: Mapping[str, ColorCorrection]) -> Iterable[str]:
-    """Say into how many photographs light falls that the others do not have."""
+    """Yield a note on photographs with a shading grid of their own, if there are any."""
     lit = [name for name in names if name in tones and tones[name].shading_grid]
     if lit:
         num = plural(len(lit), "photograph")
@@ -259,7 +263,7 @@ def _own_light(names: list[str], tones: Mapping[str, ColorCorrection]) -> Iterab
 
 
 def _drift(found: Solution) -> Iterable[str]:
-    """Say how gains drift over the scene, and what was made of it."""
+    """Yield a note on how the gains drift over the scene, and whether the drift is corrected."""
     if found.drift is None:
         return
     size = f"{100 * np.expm1(found.drift.drift):.0f} %"

@@ -1,8 +1,8 @@
-"""Light that varies over a photograph, as where the sun comes through clouds: a smooth field of its own, where it pays.
+"""Shading grids: light that varies over one photograph, as where the sun comes through clouds.
 
-A field is a grid of logarithms over a photograph, between whose nodes it is bilinear, times a tint: the sun is
-yellower than the sky. It is fitted to what is left of the photograph's tracks. It is believed only if one that is
-fitted to half of the tracks explains the other half.
+A grid holds logarithms over a photograph, bilinear between its nodes, times a tint: the sun is yellower than the sky.
+It is fitted to the residual of the photograph's tracks. It is accepted only if a grid fitted to half of the tracks
+explains the other half.
 """
 
 from __future__ import annotations
@@ -17,23 +17,28 @@ from splatbatch.scene.colmap.types import Floats, Ints
 from splatbatch.scene.colors.correction import NODES
 
 LEAST_FALL = 0.05
-"""Share by which a field, fitted to half of a photograph's tracks, must lower the residual of the other half. On
-caliterra 11 of 75 photographs have such a field of the size below: those into which the sun broke, of whose
-residual it explains 52 to 84 %. None of the quarry's or copr's have one."""
+"""Share by which a grid fitted to half of a photograph's tracks must lower the residual of the other half.
+
+On caliterra 11 of 75 photographs have such a grid of the size below: those into which the sun broke. It explains 52 to
+84 % of their residual. None of the quarry's or copr's photographs have one.
+"""
 LEAST_SIZE, MOST_SIZE = 0.06, 1.2
-"""Logarithm between the darkest and the brightest twentieth of the tracks: less is hardly seen, more is no light."""
+"""Range of accepted contrast (logarithm) between the darkest and the brightest twentieth of the tracks.
+
+Less is hardly visible, more is not light.
+"""
 SMOOTH = 1.0
-"""Weight of the squared difference of neighbouring nodes beside that of one observation."""
+"""Weight of the squared difference of neighbouring nodes, relative to one observation."""
 TO_ZERO = 1e-3
-"""Weight of the square of each node: a photograph of few tracks has no field."""
+"""Weight of the square of each node, so that a photograph with few tracks gets no grid."""
 LEAST_TINT, MOST_TINT = 0.2, 2.5
-"""Share of a channel beside the mean of all: beyond it is no colour of light."""
+"""Range of a channel's tint, relative to the mean of all; beyond it is not a colour of light."""
 
 
 def corners_of(place: Floats) -> tuple[Ints, Floats]:
-    """Return the four nodes around places [N, 2], and their weights, [N, 4] each.
+    """Return the four nodes around places [N, 2] and their bilinear weights, [N, 4] each.
 
-    Places are from the principal point in halves of the diagonal; what lies beyond the grid is at its edge.
+    Places are relative to the principal point in half diagonals; places beyond the grid are clamped to its edge.
     """
     at = (np.clip(place, -1, 1) + 1) / 2 * (NODES - 1)
     low = np.minimum(at.astype(np.int64), NODES - 2)
@@ -45,25 +50,25 @@ def corners_of(place: Floats) -> tuple[Ints, Floats]:
 
 
 def field_at(place: Floats, grid: Floats) -> Floats:
-    """Return a field [NODES^2], without its tint, at places [N, 2]."""
+    """Return a grid [NODES^2], without its tint, at places [N, 2]."""
     return field_at_each(place, grid[None], np.zeros(len(place), np.int64))
 
 
 def field_at_each(place: Floats, fields: Floats, which: Ints) -> Floats:
-    """Return what one of several fields [F, NODES^2] has at each place [N, 2]."""
+    """Return grid number `which` of several grids [F, NODES^2] at each place [N, 2]."""
     nodes, shares = corners_of(place)
     return np.asarray((shares * fields[which[:, None], nodes]).sum(axis=1), np.float64)
 
 
 def shares_along(places: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return which share each node has in places along one axis, [N, NODES]."""
+    """Return the bilinear weight of each node for places along one axis, [N, NODES]."""
     at = (np.clip(places, -1, 1) + 1) / 2 * (NODES - 1)
     return np.maximum(1 - np.abs(at[:, None] - np.arange(NODES, dtype=np.float32)), 0)
 
 
 @dataclass(frozen=True, eq=False)
 class ShadingResidual:
-    """What is left of observations once the colours of their points and all else that is known are taken off."""
+    """Residuals of observations, after the colours of their points and all other corrections."""
 
     point: Ints  # [N]; those of odd numbers are one half of the tracks
     place: Floats  # [N, 2]
@@ -71,11 +76,11 @@ class ShadingResidual:
     weights: Floats  # [N]
 
     def only(self, which: NDArray[Any]) -> ShadingResidual:
-        """Return some of them."""
+        """Return a copy with the chosen observations."""
         return ShadingResidual(self.point[which], self.place[which], self.rest[which], self.weights[which])
 
     def fitted(self) -> Floats:
-        """Return the grid [NODES^2] that fits them best: least squares, smooth."""
+        """Return the smooth grid [NODES^2] that fits the residuals best in least squares."""
         num, (nodes, shares) = NODES * NODES, corners_of(self.place)
         weighted = self.weights[:, None] * shares
         pairs = (nodes[:, :, None] * num + nodes[:, None, :]).ravel()
@@ -85,11 +90,11 @@ class ShadingResidual:
         return np.asarray(np.linalg.solve(matrix, right), np.float64)
 
     def off(self, told: Floats | float) -> float:
-        """Return how far they are from what is told of them, in all."""
+        """Return the weighted sum of absolute differences from a prediction."""
         return float(self.weights @ np.abs(self.rest - told))
 
     def fall(self) -> float:
-        """Return by which share a field lowers the residual of tracks that had no part in its fit."""
+        """Return the share by which a grid lowers the residual of the half of the tracks that it was not fitted to."""
         is_odd = self.point % 2 == 1
         halves = self.only(is_odd), self.only(~is_odd)
         if not all(half.weights.sum() > 0 for half in halves):
@@ -102,12 +107,12 @@ class ShadingResidual:
 
 
 def paying_fields(photo: Ints, seen: ShadingResidual, which: NDArray[np.bool_]) -> tuple[Floats, Floats]:
-    """Return the fields of photographs that pay, 0 for the others, and how far each lowers the residual, [num_photos].
+    """Return accepted grids, 0 for other photographs, and the residual share that each removes, [num_photos].
 
     Args:
-        photo: of each observation, [N].
-        seen: the observations.
-        which: photographs that are looked at, [num_photos].
+        photo: photograph of each observation, [N].
+        seen: residuals of the observations.
+        which: photographs to try, [num_photos].
     """
     fields, falls = np.zeros((len(which), NODES * NODES)), np.zeros(len(which))
     order = np.argsort(photo, kind="stable")
@@ -125,7 +130,13 @@ def paying_fields(photo: Ints, seen: ShadingResidual, which: NDArray[np.bool_]) 
 
 
 def tint_of(field: Floats, rest: Floats, weights: Floats) -> Floats:
-    """Return by how much each channel follows a field [N], which fits their mean; `rest` [N, 3]."""
+    """Return the factors by which channels follow a grid, with mean 1; all 1 where they are no colour of light.
+
+    Args:
+        field: values of the grid at observations, [N].
+        rest: residuals of the channels, [N, C].
+        weights: weights of the observations, [N].
+    """
     size = float(weights @ field**2)
     tint = (weights * field) @ rest / max(size, 1e-12)
     tint = tint / max(float(tint.mean()), 1e-12)
@@ -134,7 +145,7 @@ def tint_of(field: Floats, rest: Floats, weights: Floats) -> Floats:
 
 
 def _smoothness() -> Floats:
-    """Return the matrix of the squared differences of neighbouring nodes."""
+    """Return the matrix of squared differences of neighbouring nodes, with a small weight on each node."""
     number = np.arange(NODES * NODES).reshape(NODES, NODES)
     matrix = TO_ZERO * np.eye(NODES * NODES)
     for first, second in ((number[:, :-1], number[:, 1:]), (number[:-1], number[1:])):

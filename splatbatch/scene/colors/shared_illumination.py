@@ -1,16 +1,15 @@
-"""The sun's side of photographs: light that all of them share is told from gains that drift over the scene.
+"""Light that all photographs of a scene share, found from gains that drift over the scene.
 
 Ground is brighter where one looks with the sun than against it (Hapke 1981, doi:10.1029/JB086iB04p03039; in surveys
-from the air Honkavaara and Khoramshahi 2018, doi:10.3390/rs10020256). So every photograph is brighter on the same
-side of the scene; each two of them differ in the same sense at the points that both see, and gains that explain it
-add up to
+from the air Honkavaara and Khoramshahi 2018, doi:10.3390/rs10020256). So every photograph is brighter on the same side
+of the scene. Each two of them differ in the same sense at the points that both see, and gains that explain it add up to
 a ramp. To first order this light is a plane over the photograph, fixed in the world:
 
     log(colour of p in i) = log(colour of p) + exposure of i + a . d,    d = R_i^T (x / f, y / f, 1)
 
-Over flat ground, seen from one height, d = (p - c_i) / height: a . p passes for colour of the points and -a . c_i for
-gains, and tracks cannot tell. So a is chosen for the gains F a that it feigns: without them the gains should be what
-EXIF says of the exposures, or drift nowhere where it says nothing. Tracks only have to bear it (`solve`).
+Over flat ground, seen from one height, d = (p - c_i) / height. Then a . p looks like the colour of points, and -a . c_i
+like gains: tracks cannot tell. So a is chosen by the gains F a that result from leaving it out. Without them the gains
+should agree with the exposures in EXIF, or not drift where EXIF is missing. Tracks only have to fit (`solve`).
 """
 
 from __future__ import annotations
@@ -22,39 +21,39 @@ import numpy as np
 from splatbatch.scene.colmap.types import Floats, Ints
 
 RESPONSE, RESPONSE_SPREAD = 0.45, 0.2
-"""Logarithm of encoded values per logarithm of exposure: sRGB's curve, and by how much cameras' own differ from it."""
+"""Logarithm of encoded values per logarithm of exposure: sRGB's curve, and the spread of cameras' own curves."""
 SUN_SPREAD = 0.3
-"""Logarithm per unit of d: how strong such light is expected to be, at most about twice this."""
+"""Expected strength of shared light: logarithm per unit of d; at most about twice this."""
 LEAST_SURE = 12.0
-"""F of a plane over the gains: 2 in 10,000 scenes of 32 photographs whose exposures vary by chance reach it."""
+"""Smallest F statistic of a plane over the gains. By chance 2 in 10,000 scenes of 32 photographs reach it."""
 LEAST_PHOTOS = 10
-"""Of fewer no drift can be told from chance."""
+"""Fewest photographs from which a drift can be told from chance."""
 LEAST_DRIFT = 0.02
-"""Logarithm, from one end of the scene to the other: less is no ramp that anybody sees."""
+"""Smallest drift (logarithm, from one end of the scene to the other) that counts; less is not visible."""
 PLANE = 2
-"""Numbers of a slope over the ground."""
+"""Number of components of a slope over the ground."""
 SOFT, LEAST_SPREAD, ROUNDS = 1.5, 0.002, 20
 
 
 @dataclass(frozen=True, eq=False)
 class SharedIllumination:
-    """A drift of the gains over the scene, and the light that explains it."""
+    """Drift of the gains over a scene, with the shared light that explains it."""
 
     light: Floats  # [3], a
     drift: float
-    """Logarithm, from the darkest to the brightest photograph, of what the light feigns."""
+    """Range of the gains that the light explains, darkest to brightest photograph, as a logarithm."""
     has_exposures: bool
-    """Whether EXIF told the exposures of all photographs."""
+    """Whether EXIF has the exposures of all photographs."""
 
 
 def find_sun_side(gains: Floats, feigned: Floats, exposures: Floats, kinds: Ints) -> SharedIllumination | None:
-    """Return the light whose absence from the tracks makes gains drift; None where no drift is sure.
+    """Return the shared light that explains the drift of the gains; None where no drift is certain.
 
     Args:
-        gains: of photographs, [N], logarithms, as the tracks have them where nothing is known of the light.
-        feigned: [N, 3], gains that each component of the light feigns where it is left out.
-        exposures: [N], logarithms of what EXIF says; NaN where it says nothing.
-        kinds: [N], photographs of one kind (lens, group) have one scale of exposures; -1: is left out.
+        gains: gains of photographs in logarithms, [N], solved without such light.
+        feigned: gains that result from leaving out each component of the light, [N, 3].
+        exposures: logarithms of the exposures in EXIF, [N]; NaN where unknown.
+        kinds: kind (lens, group) of each photograph, [N], with one scale of exposures; -1: left out.
     """
     which = kinds >= 0
     names = np.unique(kinds[which])
@@ -76,7 +75,7 @@ def find_sun_side(gains: Floats, feigned: Floats, exposures: Floats, kinds: Ints
 
 
 def _rest(gains: Floats, offsets: Floats, feigned: Floats, exposures: Floats | None) -> tuple[Floats, Floats]:
-    """Return what offsets, exposures and light leave of gains, and the light; photographs far off count less."""
+    """Return the gains without offsets, exposures and light, and the light. Outlying photographs count less."""
     response = np.zeros((len(gains), 0 if exposures is None else 1))
     if exposures is not None:
         response[:, 0] = exposures - exposures.mean()

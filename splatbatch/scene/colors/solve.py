@@ -1,8 +1,8 @@
-"""The tones of photographs from the colours of their tracks: one sparse linear system in logarithms, made robust.
+"""Solves the colour corrections of photographs from the colours of their tracks: one sparse linear system, made robust.
 
-log(colour of point p in photograph i) = log(colour of p) + gain of i + v1 r^2 + v2 r^4 of i's camera. The colours of
-the points are eliminated first (Schur complement), so that photographs alone are unknown. All channels share the
-weights: what is wrong in one (an occlusion, a highlight) is wrong in all, and one matrix serves them.
+In logarithms: log(colour of point p in photograph i) = log(colour of p) + gain of i + v1 r^2 + v2 r^4 of i's camera.
+The colours of the points are eliminated first (Schur complement), so that only photographs are unknown. All channels
+share the weights: an error in one (an occlusion, a highlight) is an error in all, and one matrix serves them.
 """
 
 from __future__ import annotations
@@ -19,30 +19,32 @@ from splatbatch.scene.colors.shading_grid import ShadingResidual, field_at_each,
 from splatbatch.scene.colors.shared_illumination import SharedIllumination, find_sun_side
 
 SOFT = 1.5
-"""Times the median residual: there an observation counts half (Cauchy's weights)."""
+"""Residual, in median residuals, at which an observation counts half (Cauchy's weights)."""
 LEAST_SPREAD = 0.002
-"""Residuals below are rounding: no weight depends on them."""
+"""Residuals below this are rounding; weights do not depend on them."""
 NONE: Floats = np.zeros((0, 2))
 DENSE = 3000
-"""Up to so many photographs the system is solved as a dense matrix."""
+"""Most photographs for which the system is solved as a dense matrix."""
 TINY = 1e-9  # of the mean of the diagonal: what fixes the gauge
 CANDIDATE_FALL = LEAST_FIELD_FALL / 2
-"""A photograph of whose residual a field explains less is not looked at again."""
+"""Photographs of whose residual a shading grid explains less are not tried again."""
 ROUNDS = 6
-"""Of reweighting; gains move by less than 0.1 % after five."""
+"""Rounds of reweighting; gains move by less than 0.1 % after five."""
 LAST_ROUNDS = 2
 MOST_RISE = 0.03
-"""Share by which light that all photographs share may raise the residual of the tracks. Of three flights it raises it
-by 0.5 % at the most; exposures of the quarry that drift by a fifth, taken for light, by 20 %."""
+"""Largest share by which a light common to all photographs may raise the residual of the tracks.
+
+Of three flights it raises it by 0.5 % at most; exposures of the quarry that drift by a fifth, taken for light, by 20 %.
+"""
 LEAST_FALLOFF = 0.01
-"""Vignetting that changes less than this between centre and corner is none."""
+"""Vignetting that changes less than this between centre and corner is taken as none (logarithm)."""
 LEAST_FALL = 0.003
-"""Share by which the residual of a camera's photographs must fall for its vignetting to be believed."""
+"""Share by which vignetting must lower the residual of a camera's photographs to be accepted."""
 
 
 @dataclass(frozen=True, eq=False)
 class ColorObservations:
-    """What is seen: one row for each keypoint that counts."""
+    """Observed colours of points in photographs, one row per keypoint that is used."""
 
     photo: Ints  # [O], 0 to num_photos - 1
     point: Ints  # [O], 0 to num_points - 1
@@ -55,23 +57,23 @@ class ColorObservations:
     exposures: Floats  # [num_photos], logarithms of what EXIF says; NaN where it says nothing
 
     def bearings(self) -> Floats:
-        """Return how far beside the axis of its photograph, of length 1, each point is seen, in the world, [O, 3]."""
+        """Return by how much each point's direction deviates from the axis of its photograph, in the world, [O, 3]."""
         right, down = (self.place[:, one, None] * self.slopes[self.photo, one] for one in (0, 1))
         return right + down
 
     def only(self, which: NDArray[np.bool_]) -> ColorObservations:
-        """Return some of them."""
+        """Return a copy with the chosen observations."""
         parts = {name: getattr(self, name)[which] for name in ("photo", "point", "color", "place", "radius")}
         return replace(self, **parts)
 
     def grey(self) -> ColorObservations:
-        """Return them with the mean of the channels alone."""
+        """Return a copy with one channel, the mean of the three."""
         return replace(self, color=self.color.mean(axis=1, keepdims=True))
 
 
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """What fits the observations."""
+    """Colour corrections that fit the observations, with the residual before and after."""
 
     gains: Floats  # [num_photos, 3], logarithms at the principal point; mean 0
     vignetting: Floats  # [num_cameras, 2], 0 where a camera has none worth the name
@@ -80,14 +82,14 @@ class Solution:
     fields: Floats = field(default_factory=lambda: NONE)  # [num_photos, NODES^2], 0 for most; or none at all
     tints: Floats = field(default_factory=lambda: NONE)  # [num_photos, 3], of the fields; none: 1
     drift: SharedIllumination | None = None
-    """How gains drift over the scene, where they do."""
+    """Drift of the gains over the scene; None: there is none."""
     before: float = 0.0
-    """Residual without gains, standard deviation in logarithms; outliers weigh as little as in the end."""
+    """Residual without correction: standard deviation in logarithms, with the weights of the solution."""
     after: float = 0.0
 
 
 def falloff_of(seen: ColorObservations, vignetting: Floats) -> Floats:
-    """Return the logarithm of the falloff at each observation."""
+    """Return the logarithm of the vignetting at each observation, [O]."""
     if not vignetting.any():
         return np.zeros(len(seen.photo))
     one = vignetting[seen.camera[seen.photo]]
@@ -95,14 +97,14 @@ def falloff_of(seen: ColorObservations, vignetting: Floats) -> Floats:
 
 
 def shading_of(seen: ColorObservations, tilts: Floats) -> Floats:
-    """Return the logarithm of what a photograph's tilt makes of each observation."""
+    """Return the logarithm of the shading gradient (tilt) at each observation, [O]."""
     if not tilts.any():
         return np.zeros(len(seen.photo))
     return (seen.place * tilts[seen.photo]).sum(axis=1)
 
 
 def own_light(seen: ColorObservations, found: Solution) -> Floats:
-    """Return the logarithm of what the photographs' own fields make of each observation, [O], without their tints."""
+    """Return the logarithm of the photographs' own shading grids at each observation, [O], without their tints."""
     light = np.zeros(len(seen.photo))
     if found.fields.any():
         has_field: NDArray[np.bool_] = np.any(found.fields, axis=1)
@@ -112,19 +114,19 @@ def own_light(seen: ColorObservations, found: Solution) -> Floats:
 
 
 def light_of(seen: ColorObservations, found: Solution) -> Floats:
-    """Return the logarithm of what tilts and fields make of each observation, [O, 1], or [O, 3] with tints."""
+    """Return the logarithm of tilts and shading grids at each observation: [O, 1], or [O, 3] with tints."""
     own = own_light(seen, found)[:, None]
     tinted = own * found.tints[seen.photo] if len(found.tints) and seen.color.shape[1] > 1 else own
     return shading_of(seen, found.tilts)[:, None] + tinted
 
 
 def evened_of(seen: ColorObservations, found: Solution) -> Floats:
-    """Return the colours divided by the tones of their photographs, in logarithms."""
+    """Return the observed colours without the corrections of their photographs, in logarithms."""
     return seen.color - found.gains[seen.photo] - falloff_of(seen, found.vignetting)[:, None] - light_of(seen, found)
 
 
 def point_colors(seen: ColorObservations, found: Solution, weights: Floats, num_points: int) -> Floats:
-    """Return the colours of the points, [num_points, 3] or [num_points, 1]; NaN of a point that no photograph sees."""
+    """Return the colours of the points, [num_points, 3] or [num_points, 1]; NaN where no photograph sees the point."""
     total = np.bincount(seen.point, weights, num_points)
     evened = evened_of(seen, found)
     sums = np.stack([np.bincount(seen.point, weights * one, num_points) for one in evened.T], axis=1)
@@ -134,18 +136,21 @@ def point_colors(seen: ColorObservations, found: Solution, weights: Floats, num_
 
 
 def residuals_of(seen: ColorObservations, found: Solution, weights: Floats) -> Floats:
-    """Return how far each colour is from that of its point, [O, 3], once all are divided by their tones."""
+    """Return the difference of each corrected colour from that of its point, [O, 3], in logarithms."""
     colors = point_colors(seen, found, weights, int(seen.point.max()) + 1)
     return evened_of(seen, found) - colors[seen.point]
 
 
 def rest_of(seen: ColorObservations, found: Solution, colors: Floats) -> Floats:
-    """Return what is left of each observation [O] without the colour of its point and the falloff of its lens."""
+    """Return each observation without the colour of its point and the vignetting of its lens, [O]."""
     return (seen.color - colors[seen.point]).mean(axis=1) - falloff_of(seen, found.vignetting)
 
 
 def own_weights(seen: ColorObservations, found: Solution, colors: Floats) -> Floats:
-    """Return weights [O] by what is usual in each photograph: where half of one is in the sun, that half counts."""
+    """Return weights [O] relative to the usual residual of each photograph.
+
+    Where half of a photograph lies in the sun, that half keeps its weight.
+    """
     num = len(seen.camera)
     level = found.gains.mean(axis=1)[seen.photo] + shading_of(seen, found.tilts) + own_light(seen, found)
     off = np.abs(rest_of(seen, found, colors) - level)
@@ -154,18 +159,23 @@ def own_weights(seen: ColorObservations, found: Solution, colors: Floats) -> Flo
 
 
 def spread(residuals: Floats, weights: Floats) -> float:
-    """Return the standard deviation of residuals [O, 3]."""
+    """Return the weighted standard deviation of residuals [O, 3]."""
     return float(np.sqrt(np.average((residuals**2).mean(axis=1), weights=weights)))
 
 
 def cauchy(size: Floats) -> Floats:
-    """Return weights of residuals [O] of this size."""
+    """Return Cauchy's weights for residuals of these sizes, [O]."""
     soft = max(SOFT * float(np.median(size)), LEAST_SPREAD)
     return 1 / (1 + (size / soft) ** 2)
 
 
 class DesignMatrix:
-    """Which unknown each observation knows of; made once, weighted many times."""
+    """The matrix of unknowns that each observation depends on; built once and then reweighted.
+
+    Args:
+        seen: the observations.
+        bends: cameras whose vignetting is solved, [num_cameras].
+    """
 
     def __init__(self, seen: ColorObservations, bends: NDArray[np.bool_]) -> None:
         from scipy.sparse import csr_matrix
@@ -186,10 +196,9 @@ class DesignMatrix:
         self._tracks = csr_matrix((ones, (seen.point, np.arange(len(ones)))))  # [points, O]
 
     def fit(self, seen: ColorObservations, weights: Floats, light: Floats) -> tuple[Floats, Floats]:
-        """Return gains and vignetting of what is seen, grey or not, at these weights and in this light (`light_of`).
+        """Return gains and vignetting at these weights, without the light `light_of` returns. Gains have mean 0.
 
-        Vignetting is the same in all channels, so that only their mean tells of it, and it can be solved with that
-        alone.
+        Vignetting is the same in all channels, so that it is solved from their mean alone.
         """
         num = self._num_photos
         matrix, rest = self._reduced(weights)
@@ -204,7 +213,7 @@ class DesignMatrix:
         return gains - gains.mean(axis=0), vignetting
 
     def feigned(self, weights: Floats, columns: Floats) -> tuple[Floats, Floats]:
-        """Return gains [num_photos, K] and vignetting [num_cameras, 2, K] that columns [O, K] in the colours feign."""
+        """Return the gains [num_photos, K] and vignetting [num_cameras, 2, K] that fit columns [O, K] best."""
         matrix, rest = self._reduced(weights)
         found = _solved(matrix, rest(columns))
         gains, vignetting = found[: self._num_photos], np.zeros((*self._bends.shape, 2, columns.shape[1]))
@@ -212,7 +221,7 @@ class DesignMatrix:
         return gains - gains.mean(axis=0), vignetting
 
     def _reduced(self, weights: Floats) -> tuple[Any, Any]:
-        """Return the matrix of photographs and cameras without the points, and what makes its right-hand sides."""
+        """Return the matrix of photographs and cameras without the points, and a function for its right-hand sides."""
         from scipy.sparse import diags
 
         weighted = self._design.multiply(weights[:, None]).tocsr()
@@ -228,7 +237,7 @@ class DesignMatrix:
 
 
 def _solved(matrix: Any, right: Floats) -> Floats:
-    """Return the solution of a matrix that knows its unknowns up to a constant."""
+    """Return the solution of a system that fixes its unknowns only up to a constant."""
     from scipy.sparse import identity
     from scipy.sparse.linalg import splu
 
@@ -242,17 +251,20 @@ def _solved(matrix: Any, right: Floats) -> Floats:
 def fields_given(
     seen: ColorObservations, found: Solution, colors: Floats, which: NDArray[np.bool_]
 ) -> tuple[Floats, Floats]:
-    """Return fields [num_photos, NODES^2] of photographs, given the colours of the points, and what each explains."""
+    """Return shading grids [num_photos, NODES^2] for given point colours, and the residual share each explains."""
     rest = rest_of(seen, found, colors) - shading_of(seen, found.tilts)
     unexplained = ShadingResidual(seen.point, seen.place, rest, own_weights(seen, found, colors))
     return paying_fields(seen.photo, unexplained, which)
 
 
 def solve(seen: ColorObservations, group: Ints) -> Solution:
-    """Return gains, vignetting and tilts of photographs that are linked with others of their group [num_photos].
+    """Return the colour corrections of photographs that are linked within their group.
 
-    The mean of the channels tells of nearly all that is wrong with an observation, in a third of the time; in the last
-    rounds all channels do.
+    Most faults of an observation show in the mean of the channels, in a third of the time; the last rounds use all.
+
+    Args:
+        seen: the observations.
+        group: group of each photograph, [num_photos]; -1: none.
     """
     grey, num_cameras = seen.grey(), int(seen.camera.max()) + 1
     all_bend = DesignMatrix(grey, np.ones(num_cameras, bool))
@@ -269,7 +281,7 @@ def solve(seen: ColorObservations, group: Ints) -> Solution:
 
 
 def _lit(grey: ColorObservations, found: Solution, design: DesignMatrix, group: Ints) -> Solution:
-    """Return the solution in the light that all photographs share, where gains drift without it and tracks bear it."""
+    """Add the light common to all photographs, if gains drift without it and the tracks fit as well with it."""
     gains, vignetting = design.feigned(found.weights, grey.bearings())
     kinds = np.where(group < 0, -1, group * len(found.vignetting) + grey.camera)
     drift = find_sun_side(found.gains[:, 0], gains + grey.axes, grey.exposures, kinds)
@@ -288,7 +300,7 @@ def _lit(grey: ColorObservations, found: Solution, design: DesignMatrix, group: 
 
 
 def _in_own_light(grey: ColorObservations, found: Solution, design: DesignMatrix) -> Solution:
-    """Let photographs have fields that pay, and solve again with them, in turn."""
+    """Add shading grids where they explain enough, and solve again with them, in turn."""
     which = np.ones(len(grey.camera), bool)
     for _ in range(ROUNDS):
         colors = point_colors(grey, found, found.weights, int(grey.point.max()) + 1)
@@ -301,7 +313,7 @@ def _in_own_light(grey: ColorObservations, found: Solution, design: DesignMatrix
 
 
 def _tinted(seen: ColorObservations, found: Solution) -> Solution:
-    """Return the solution with the tints of the fields."""
+    """Add the tints of the shading grids."""
     if not found.fields.any():
         return found
     light, tints = own_light(seen, found), np.ones((len(seen.camera), seen.color.shape[1]))
@@ -313,7 +325,7 @@ def _tinted(seen: ColorObservations, found: Solution) -> Solution:
 
 
 def _reweighted(seen: ColorObservations, design: DesignMatrix, found: Solution, rounds: int = ROUNDS) -> Solution:
-    """Solve again and again in the light that was found; what fits badly counts less each time."""
+    """Solve repeatedly with the light found so far; observations that fit badly lose weight each time."""
     for _ in range(rounds):
         gains, vignetting = design.fit(seen, found.weights, light_of(seen, found))
         found = replace(found, gains=gains, vignetting=vignetting)
@@ -323,7 +335,7 @@ def _reweighted(seen: ColorObservations, design: DesignMatrix, found: Solution, 
 
 
 def _pays(seen: ColorObservations, plain: Solution, bent: Solution) -> NDArray[np.bool_]:
-    """Return for which cameras vignetting explains so much that it is believed."""
+    """Return the cameras whose vignetting explains enough to be accepted, [num_cameras]."""
     camera, num = seen.camera[seen.photo], len(bent.vignetting)
     sizes = []
     for found in (plain, bent):
@@ -340,15 +352,15 @@ def _pays(seen: ColorObservations, plain: Solution, bent: Solution) -> NDArray[n
 def settle_later(
     every: ColorObservations, found: Solution, is_in: NDArray[np.bool_], least: int
 ) -> tuple[Solution, NDArray[np.bool_]]:
-    """Return the solution with gains and fields of photographs that had no part in it, and which have one now.
+    """Return the solution completed by photographs that had no part in it, and which photographs are solved now.
 
-    They come from the points that the others have settled, and change nothing of those.
+    Their gains and grids come from the points that the others have fixed, and change none of these.
 
     Args:
-        every: all observations, of those photographs too.
-        found: the solution.
-        is_in: photographs that had a part in it.
-        least: observations of settled points that a gain needs.
+        every: all observations, with those of the photographs left out.
+        found: the solution of the others.
+        is_in: photographs that had a part in it, [num_photos].
+        least: fewest observations of fixed points from which a gain is computed.
     """
     known = every.only(is_in[every.photo])
     num = int(every.point.max()) + 1
@@ -368,7 +380,7 @@ def settle_later(
 
 
 def _with_gains(later: ColorObservations, found: Solution, colors: Floats, which: NDArray[np.bool_]) -> Solution:
-    """Return the solution with gains of these photographs, given the colours of the points."""
+    """Return the solution with the gains of the chosen photographs, for given colours of the points."""
     gains = found.gains.copy()
     rest = evened_of(later, replace(found, gains=np.zeros_like(gains))) - colors[later.point]
     for photo in np.flatnonzero(which):

@@ -1,4 +1,4 @@
-"""How a photograph was exposed: exposure time, aperture and sensitivity, as its EXIF says."""
+"""The exposure of a photograph from its EXIF: time, aperture and sensitivity."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _EXIF, _TIME, _F_NUMBER, _ISO = 0x8769, 0x829A, 0x829D, 0x8827  # CIPA DC-008 (E
 
 @dataclass(frozen=True)
 class Exposure:
-    """What a camera was set to, as far as it says; 0 where it does not."""
+    """Exposure settings of a photograph; 0 where its EXIF does not hold one."""
 
     time_s: float = 0.0
     f_number: float = 0.0
@@ -22,9 +22,9 @@ class Exposure:
 
     @property
     def logarithm(self) -> float:
-        """The logarithm of the light that the sensor got, times its gain; NaN where time or sensitivity is unknown.
+        """Logarithm of the light on the sensor times its gain; NaN where time or sensitivity is unknown.
 
-        A lens that tells no aperture has one for all its photographs, as far as anybody knows.
+        An unknown aperture is taken as the same for all photographs of the lens.
         """
         if not (self.time_s and self.iso):
             return math.nan
@@ -35,7 +35,7 @@ UNKNOWN = Exposure()
 
 
 def read_exposure(path: Path) -> Exposure:
-    """Return how a photograph was exposed; whatever its EXIF or the file holds, nothing is raised."""
+    """Return the exposure of a photograph; unreadable files and broken EXIF give `UNKNOWN`, nothing raises."""
     try:
         with opened_photograph(path) as file:
             told = file.getexif().get_ifd(_EXIF)
@@ -45,7 +45,7 @@ def read_exposure(path: Path) -> Exposure:
 
 
 def _positive(value: Any) -> float:
-    """Return a number above 0; 0 for anything else: a fraction over 0, an empty field, text."""
+    """Return a number above 0; 0 for anything else, as a fraction over 0, an empty field, or text."""
     first = value[0] if isinstance(value, tuple) and value else value
     try:
         number = float(first)

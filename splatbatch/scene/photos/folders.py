@@ -1,4 +1,4 @@
-"""Where photographs and their masks lie: every folder is listed once, a name that differs only in case is found."""
+"""Finds photographs and their masks below folders; each folder is listed once, and misspelt names are recognised."""
 
 from __future__ import annotations
 
@@ -19,26 +19,32 @@ if TYPE_CHECKING:  # numpy, which `status` does without
     from splatbatch.scene.colmap.types import Camera, Image
 
 PHOTOGRAPHS = frozenset({".jpg", ".jpeg", ".png", ".tif", ".tiff", ".webp", ".heic", ".bmp"})
-"""Suffixes of photographs, in small letters."""
+"""Suffixes of photographs, in lower case."""
 PHOTO_FOLDERS = ("images", "photos", "input", "photographs", "pictures", "image", "rgb")
-"""What folders of photographs are called, the usual name first."""
+"""Names of folders that are searched for photographs, the most usual first."""
 MASK_COUNTS = 128
-"""Masks: what is darker is ignored. COLMAP ignores 0 alone, but masks are resized and saved as JPEG by then."""
+"""Smallest mask value that counts; darker pixels are ignored.
+
+COLMAP ignores 0 alone, but masks are often resized and saved as JPEG by then.
+"""
 DIVISORS = {"full": 1, "1/2": 2, "1/4": 4, "1/8": 8}
 LONGEST_SIDE_PX = 1600
-"""The rule of 3DGS (Kerbl 2023; its reference program resizes wider photographs to 1600 px), here by whole divisors."""
+"""Longest side in pixels to which `resolution: auto` reduces photographs, by whole divisors.
+
+The rule of 3DGS (Kerbl 2023): its reference program resizes wider photographs to 1600 px.
+"""
 
 
 def see_name(name: str, where: object, named_in: str = "model") -> None:
-    """See that the name of a photograph stays in its folder, before anything is read or written by it.
+    """Check that a photograph's name stays in its folder; call it before a file is read or written under the name.
 
     Args:
-        name: of the photograph.
-        where: it stands; an error begins with it.
+        name: image name of the photograph.
+        where: place of the name, which begins the error message.
         named_in: what else must be changed.
 
     Raises:
-        SceneError: it leads out, or cannot be the name of a file.
+        SceneError: the name leads out of the folder, or cannot be a file name.
     """
     if why := fault_of_name(name):
         raise SceneError(f"{where}: {why}", f"Name the photograph otherwise, on the disk and in the {named_in}.")
@@ -46,37 +52,37 @@ def see_name(name: str, where: object, named_in: str = "model") -> None:
 
 @dataclass(frozen=True)
 class FoundPhotograph:
-    """The file is there."""
+    """The photograph exists, or its folder cannot be listed."""
 
     path: str
 
 
 @dataclass(frozen=True)
 class MisspeltName:
-    """A file is there whose name differs in the case of letters, or in how accents are encoded."""
+    """A file exists whose name differs in upper and lower case, or in the encoding of accents."""
 
     actual: str
-    """Path below the folder of photographs."""
+    """Path of that file below the photograph folder."""
 
     in_form: str = ""
-    """The Unicode form of the name in the model, NFC or NFD, if only the encoding of accents differs; else empty."""
+    """Unicode form of the name in the model, NFC or NFD, if only the encoding of accents differs; else empty."""
 
 
 @dataclass(frozen=True)
 class MissingPhotograph:
-    """There is no such file."""
+    """No file with this name exists."""
 
     similar: str = ""
-    """One of the same stem and another suffix; empty if there is none."""
+    """Name of a file with the same stem and another suffix; empty if there is none."""
     elsewhere: str = ""
-    """Where it lies if its folders are spelt otherwise: left_01.jpg or 01.jpg for left/01.jpg; empty if nowhere."""
+    """Path of the file if its folders are written otherwise: left_01.jpg or 01.jpg for left/01.jpg; else empty."""
 
 
 Location = FoundPhotograph | MisspeltName | MissingPhotograph
 
 
 class FolderListings:
-    """Listings of folders, each read once."""
+    """Cache of folder listings; each folder is read once."""
 
     def __init__(self) -> None:
         self._names: dict[str, frozenset[str] | None] = {}
@@ -95,7 +101,7 @@ class FolderListings:
         return MissingPhotograph(self._similar(names, name), self._elsewhere(str(root), name))
 
     def names(self, folder: str) -> frozenset[str] | None:
-        """Return the names in a folder; none if it does not exist, None if it may not be listed."""
+        """Return the names in a folder; an empty set if it does not exist, None if it may not be listed."""
         if folder not in self._names:
             try:
                 self._names[folder] = frozenset(os.listdir(folder))  # noqa: PTH208 - names alone are wanted
@@ -133,14 +139,14 @@ class FolderListings:
 
 
 def paths_of(folder: Path, names: Iterable[str]) -> dict[str, str]:
-    """Return where photographs lie below a folder, by name, of those that are found there."""
+    """Return the paths of the photographs that exist below a folder, by name."""
     folders = FolderListings()
     places = ((name, folders.locate(folder, name)) for name in names)
     return {name: place.path for name, place in places if isinstance(place, FoundPhotograph)}
 
 
 def is_folder(path: Path) -> bool:
-    """Return whether a folder is there and can be reached."""
+    """Return whether a path is a folder that can be reached; never raises."""
     return os.path.isdir(path)  # noqa: PTH112 - Path.is_dir raises where there is no permission
 
 
@@ -150,13 +156,14 @@ class FolderContents:
 
     folder: Path
     num: int
-    """How many of the names that were looked for lie there."""
+    """Number of the given names that exist in it."""
 
 
 def find_photographs(beside: Path, names: Sequence[str]) -> FolderContents | None:
-    """Return the folder beside a model, or up to three above it, that holds most of some photographs; None: none does.
+    """Return the folder near a model that holds most of the named photographs; None if there is none.
 
-    It is called images, photos, input or the like, or lies in such a folder, or is the folder of the model itself.
+    The model's folder and three levels above it are searched: folders named as in `PHOTO_FOLDERS`, sub-folders of
+    these, undistorted/images, and the folders themselves.
     """
     folders, best = FolderListings(), None
     for folder in _may_hold(beside, folders):
@@ -181,7 +188,7 @@ def _may_hold(beside: Path, folders: FolderListings) -> Iterator[Path]:
 
 
 def photographs_below(folder: Path) -> list[str]:
-    """Return the photographs below a folder, sorted by their relative names; links to folders are not followed."""
+    """Return the sorted names of the photographs below a folder, relative to it; linked folders are not followed."""
     found = []
     for parent, _, files in os.walk(folder):
         prefix = Path(parent).relative_to(folder)
@@ -190,7 +197,7 @@ def photographs_below(folder: Path) -> list[str]:
 
 
 def _form(name: str, actual: str) -> str:
-    """Return the Unicode form that a name is in, if it differs from another in that alone."""
+    """Return the Unicode form of a name if it differs from `actual` in that alone; else empty."""
     if unicodedata.normalize("NFC", name) != unicodedata.normalize("NFC", actual):
         return ""
     return "NFC" if unicodedata.is_normalized("NFC", name) else "NFD"
@@ -201,7 +208,7 @@ def _fold(name: str) -> str:
 
 
 def find_masks(folder: Path | None, names: Iterable[str]) -> dict[str, Path]:
-    """Return the mask of every photograph that has one: photo.jpg.png as COLMAP names it, else photo.png."""
+    """Return the mask of every photograph that has one, by name: photo.jpg.png as COLMAP names it, else photo.png."""
     if folder is None:
         return {}
     wanted = {name: (f"{name}.png", str(PurePosixPath(name).with_suffix(".png"))) for name in names}
@@ -211,7 +218,7 @@ def find_masks(folder: Path | None, names: Iterable[str]) -> dict[str, Path]:
 
 
 def divisor_of(resolution: str, sizes: Iterable[Size]) -> int:
-    """Return by how much the sides of photographs of these sizes are divided.
+    """Return the number by which the sides of photographs are divided at a resolution of the config.
 
     `auto` is the smallest of 1, 2, 4 and 8 that leaves no side longer than 1600 px; 8 if none does.
     """
@@ -222,9 +229,9 @@ def divisor_of(resolution: str, sizes: Iterable[Size]) -> int:
 
 
 def stored_photographs(images: Path) -> tuple[Path, int]:
-    """Return where photographs that should lie in `images` do, and how much smaller their sides are there.
+    """Return the folder that photographs lie in, and the number by which their sides are already divided there.
 
-    That is there, else in the largest of images_2, images_4 and images_8; a folder that is nowhere is `images` itself.
+    It is `images` if that exists, else the largest of images_2, images_4 and images_8; `images` if none exists.
     """
     copies = ((images.with_name(f"{images.name}_{divisor}"), divisor) for divisor in DIVISORS.values() if divisor > 1)
     places = ((images, 1), *copies)
@@ -233,19 +240,19 @@ def stored_photographs(images: Path) -> tuple[Path, int]:
 
 @dataclass(frozen=True)
 class PhotographSource:
-    """Where they are loaded from, and what is done to them."""
+    """The folder that photographs are loaded from, and how much they are reduced."""
 
     folder: Path
     stored: int
-    """By how much the sides of the stored files are divided already: 4 for images_4."""
+    """Number by which the sides of the stored files are divided already: 4 for images_4."""
     shrink: int
-    """By how much more they are divided while loading."""
+    """Number by which they are divided further while loading."""
     note: str = ""
-    """Why not as one would expect; empty if as expected."""
+    """Why another folder than expected is used; empty if it is the expected one."""
 
     @property
     def divisor(self) -> int:
-        """By how much smaller than their cameras the photographs are when they are trained."""
+        """Number by which the trained photographs are smaller than their cameras."""
         return self.stored * self.shrink
 
 
@@ -254,8 +261,8 @@ def choose_photographs(
 ) -> PhotographSource:
     """Return how to load the photographs in `folder` at a resolution of the config.
 
-    images_2, images_4 or images_8 beside it is used if it holds every photograph at the size that its name says. If
-    not, the originals are shrunk while loading; if they are not there at all, the nearest whole folder does.
+    images_2, images_4 or images_8 beside it is used if it holds every photograph at the size that its name says.
+    Otherwise the originals are shrunk while loading; if they do not exist, the nearest complete folder is used.
     """
     used = {image.name: (cameras[image.camera_id].width, cameras[image.camera_id].height) for image in images}
     divisor = divisor_of(resolution, used.values())
@@ -269,7 +276,7 @@ def choose_photographs(
 
 
 def _nearest(wanted: PhotographSource, used: Mapping[str, Size]) -> PhotographSource:
-    """Return the largest whole copies that can be shrunk to what is wanted, else the smallest there are."""
+    """Return the largest complete copies that can be shrunk to the wanted size, else the largest complete copies."""
     whole = [
         each
         for each in list(DIVISORS.values())[1:]
@@ -284,7 +291,7 @@ def _nearest(wanted: PhotographSource, used: Mapping[str, Size]) -> PhotographSo
 
 
 def _problem(folder: Path, used: Mapping[str, Size], divisor: int) -> str:
-    """Say why a folder does not hold every photograph at 1 / divisor of its camera's size; empty if it does."""
+    """Return why a folder lacks a photograph at 1 / divisor of its camera's size; empty if it has all."""
     headers, unusable, wrong = headers_of(folder / name for name in used), list[str](), list[str]()
     for (name, camera), header in zip(used.items(), headers.values(), strict=True):
         if not isinstance(header, ImageHeader):

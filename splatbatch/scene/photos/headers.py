@@ -1,4 +1,4 @@
-"""What a photograph's header says: size, orientation, oddities; pixels are decoded only where a file looks cut."""
+"""Headers of photographs: size, orientation and traits. Pixels are decoded only where a file looks truncated."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ P = TypeVar("P", bound=str | Path)
 Trait = Literal["cmyk", "deep", "alpha", "animated"]
 HeaderFault = Literal["missing", "empty", "truncated", "unreadable"]
 MOST_PHOTO_BYTES = 8192 * MIB
-"""The largest aerial cameras write 3 GiB without compression."""
+"""Largest file that is opened as a photograph; the largest aerial cameras write 3 GiB without compression."""
 MOST_PIXELS = 1 << 30
-"""Decoded, they are 3 GiB; a header of 30 bytes can claim four times as many."""
+"""Most pixels that are decoded: 3 GiB of memory; a header of 30 bytes can claim four times as many."""
 _HEIC_BRANDS = {b"heic", b"heix", b"hevc", b"mif1", b"msf1", b"heim", b"heis"}
 DEEP_MODES = {"I", "F", "I;16", "I;16B", "I;16L", "I;16N"}
 _MOST_OF_16_BITS, _NO_WHITE = 65535, "32 bits per channel do not say what is white: store 8 or 16"
@@ -47,16 +47,16 @@ _VERSION = 1  # raise it when headers are read differently: older caches are the
 _AT_ONCE = 64  # files per task: handing over single files costs more than reading them
 THREADS = 8  # enough to hide the waiting of network file systems; parsing itself holds the interpreter's lock
 Known = dict[str, list[Any]]
-"""path -> [size in bytes, mtime in ns, width, height, orientation, traits]"""
+"""Cache entries: path -> [size in bytes, mtime in ns, width, height, orientation, traits]."""
 
 
 @contextmanager
 def opened_photograph(path: str | Path) -> Iterator[Image.Image]:
-    """Open a photograph; its pixels are not decoded yet.
+    """Open a photograph without decoding its pixels.
 
     Raises:
-        OSError: it cannot be opened, is no regular file, or larger than any photograph.
-        Exception: whatever Pillow's plug-ins raise for what is no photograph.
+        OSError: it cannot be opened, is not a regular file, or is larger than any photograph.
+        Exception: errors of Pillow's plug-ins for files that are not photographs.
     """
     from PIL import Image
 
@@ -71,14 +71,14 @@ def opened_photograph(path: str | Path) -> Iterator[Image.Image]:
 
 
 def pixels_of(image: Image.Image, mode: Literal["RGB", "L"] = "RGB") -> Image.Image:
-    """Return an opened photograph or mask with 8 bits per channel; whatever reads pixels asks here.
+    """Return an opened photograph or mask with 8 bits per channel. All code that reads pixels uses this function.
 
-    Of 16 bits the upper 8 count, where Pillow cuts at 255 and makes the photograph white. Alpha is dropped; palettes,
-    ink and other colours become RGB or grey as Pillow converts them.
+    Of 16 bits the upper 8 are kept, where Pillow cuts at 255 and makes the photograph white. Alpha is dropped;
+    palettes, CMYK and other colours become RGB or grey as Pillow converts them.
 
     Raises:
-        ValueError: the pixels are floats, or whole numbers of 32 bits: no number of them is known to be white.
-        Exception: whatever Pillow's plug-ins raise for damaged files.
+        ValueError: the pixels are floats or 32-bit integers, whose value for white is unknown.
+        Exception: errors of Pillow's plug-ins for damaged files.
     """
     import numpy as np
     from PIL import Image
@@ -93,7 +93,7 @@ def pixels_of(image: Image.Image, mode: Literal["RGB", "L"] = "RGB") -> Image.Im
 
 @dataclass(frozen=True)
 class ImageHeader:
-    """A photograph as it is stored; `orientation` (EXIF, 1 to 8) is not applied to the size."""
+    """Header of a photograph as stored; `orientation` (EXIF, 1 to 8) is not applied to the size."""
 
     width: int
     height: int
@@ -108,7 +108,7 @@ class ImageHeader:
 
 @dataclass(frozen=True)
 class Unreadable:
-    """A photograph that no program can use, and why."""
+    """A photograph that cannot be used, and why."""
 
     fault: HeaderFault
     what: str
@@ -118,7 +118,7 @@ Header = ImageHeader | Unreadable
 
 
 def read_other(path: Path) -> Header:
-    """Return the header of a TIFF, WebP, HEIC or other file that Pillow knows."""
+    """Return the header of a TIFF, WebP, HEIC or other file that Pillow knows; decoding errors become `Unreadable`."""
     with open_regular(path) as file:
         head = file.read(16)
     if head[4:8] == b"ftyp" and head[8:12] in _HEIC_BRANDS and not _has_heif():
@@ -153,7 +153,7 @@ def _has_heif() -> bool:
 
 
 def _photo(image: Any) -> ImageHeader:
-    """Return what Pillow found; it turns a TIFF by its orientation when it loads it, so its size is the turned one."""
+    """Return Pillow's header; a TIFF's size is that after its orientation is applied, as Pillow does when it loads."""
     orientation = image.getexif().get(0x0112, 1)
     checks: dict[Trait, bool] = {
         "cmyk": image.mode == "CMYK",
@@ -167,7 +167,7 @@ def _photo(image: Any) -> ImageHeader:
 
 
 def _bits(image: Any) -> tuple[int, ...]:
-    """Return the bits per sample; Pillow squeezes 16-bit RGB of a TIFF into 8 without a word."""
+    """Return the bits per sample; Pillow reduces 16-bit RGB of a TIFF to 8 silently."""
     tags = getattr(image, "tag_v2", None) or {}
     bits = tags.get(258, (8,))
     return tuple(bits) if isinstance(bits, tuple) else (int(bits),)
@@ -188,11 +188,11 @@ def _spoken(error: Exception) -> str:
 
 
 class _Bad(Exception):
-    """The bytes are not what the format demands."""
+    """Error: the bytes do not follow the file format."""
 
 
 def read_known(path: str | Path, status: os.stat_result) -> Header:
-    """Return the header of a file whose status is known.
+    """Return the header of a file whose status is known; a damaged file gives `Unreadable`.
 
     Raises:
         OSError: it cannot be opened or read.
@@ -210,7 +210,7 @@ def read_known(path: str | Path, status: os.stat_result) -> Header:
 
 
 def unreadable(error: OSError) -> Unreadable:
-    """Return the fault that an error of the system amounts to."""
+    """Return the fault that an operating system error stands for."""
     if error.errno in {errno.ENOENT, errno.ENOTDIR}:
         return Unreadable("missing", "no such file")
     if error.errno == errno.ELOOP:
@@ -221,14 +221,18 @@ def unreadable(error: OSError) -> Unreadable:
 
 
 class _Window:
-    """A file seen through one buffer that moves only when bytes outside it are wanted."""
+    """A file read through one buffer that moves only when bytes outside it are needed."""
 
     def __init__(self, descriptor: int, size: int) -> None:
         self.descriptor, self.size, self.beyond = descriptor, size, False
         self.start, self.data = 0, os.pread(descriptor, _CHUNK, 0)
 
     def take(self, at: int, count: int) -> bytes:
-        """Return `count` bytes from position `at`; fewer exist only in a cut file."""
+        """Return `count` bytes from position `at`.
+
+        Raises:
+            _Bad: the file ends before.
+        """
         if at < self.start or at + count > self.start + len(self.data):
             if at + count > self.size:
                 self.beyond = True
@@ -238,7 +242,7 @@ class _Window:
         return self.data[offset : offset + count]
 
     def tail(self) -> bytes:
-        """Return the last bytes without padding."""
+        """Return the last 32 bytes without trailing zeros."""
         return os.pread(self.descriptor, _TAIL, max(0, self.size - _TAIL)).rstrip(b"\0")
 
 
@@ -294,7 +298,7 @@ def _read_png(window: _Window) -> ImageHeader:
 
 
 def exif_orientation(window: _Window, start: int) -> int:
-    """Return the orientation (1 to 8) that the TIFF block at `start` holds in its first directory; 0 if none."""
+    """Return the orientation (1 to 8) in the first directory of the TIFF block at `start`; 0 if there is none."""
     try:
         order = {b"II": "<", b"MM": ">"}[window.take(start, 2)]
         directory = start + struct.unpack(order + "I", window.take(start + 4, 4))[0]
@@ -316,9 +320,9 @@ def _sides(width: int, height: int) -> tuple[int, int]:
 
 
 class Headers:
-    """The headers of photographs, each read once.
+    """Reads headers of photographs, each once, with a cache on disk.
 
-    A cache that is corrupt is ignored, and one that cannot be written is no error.
+    A corrupt cache is ignored, and failing to write it is no error.
     """
 
     def __init__(self, cache: Path | None = None) -> None:
@@ -328,7 +332,7 @@ class Headers:
         self._headers: dict[str, Header] = {}
 
     def read(self, paths: Iterable[str]) -> None:
-        """Read the headers of those files that were not read yet."""
+        """Read the headers of the files that were not read yet, in threads."""
         new = [path for path in dict.fromkeys(paths) if path not in self._headers]
         chunks = [new[start : start + _AT_ONCE] for start in range(0, len(new), _AT_ONCE)]
         if not chunks:
@@ -344,11 +348,11 @@ class Headers:
                     self._fresh[path] = entry
 
     def of(self, path: str) -> Header:
-        """Return the header of a file that was read."""
+        """Return the header of a file that `read` has read."""
         return self._headers[path]
 
     def keep(self) -> None:
-        """Bring the cache up to date."""
+        """Write new headers to the cache, if there is one."""
         if self._cache and self._fresh:
             with contextlib.suppress(OSError, ValueError):
                 make_cache(self._cache.parent)
@@ -356,14 +360,14 @@ class Headers:
 
 
 def headers_of(photographs: Iterable[P]) -> dict[P, Header]:
-    """Return what the headers of photographs say, whether they can be read or not."""
+    """Return the headers of photographs, by path; unreadable files have `Unreadable`."""
     headers, paths = Headers(), [*photographs]
     headers.read(map(str, paths))
     return {path: headers.of(str(path)) for path in paths}
 
 
 def sizes_of(photographs: Iterable[P]) -> dict[P, tuple[int, int]]:
-    """Return width and height of the photographs whose headers can be read."""
+    """Return width and height of the photographs whose headers can be read, by path."""
     return {path: header.size for path, header in headers_of(photographs).items() if isinstance(header, ImageHeader)}
 
 

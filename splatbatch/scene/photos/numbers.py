@@ -1,6 +1,6 @@
-"""Numbers as names of photographs, for programs that take a letter of a name for something else.
+"""Numbered names for photographs, for programs that misread some characters of a file name.
 
-COLMAP splits lists at blanks and takes # for a remark; OpenImageIO takes ? for the end of a path.
+COLMAP splits lists at blanks and takes # for a comment; OpenImageIO takes ? for the end of a path.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from splatbatch.scene.photos.folders import PHOTOGRAPHS
 
 
 def numbers_of(names: Iterable[str]) -> list[str]:
-    """Return a number for each photograph, as "0000012.jpg": COLMAP asks the suffix what a file is."""
+    """Return a numbered name for each photograph, as "0000012.jpg"; COLMAP needs the suffix to know the file type."""
     suffixes = (PurePosixPath(name).suffix for name in names)
     return [f"{place:07d}{one if one.lower() in PHOTOGRAPHS else ''}" for place, one in enumerate(suffixes)]
 
 
 def link_numbers(photographs: Sequence[Path], folder: Path) -> list[str]:
-    """Link photographs below a folder under their numbers, and return these.
+    """Link photographs into a folder under numbered names, and return these in order.
 
     Raises:
-        OSError: the folder cannot be written, or its file system knows no links.
+        OSError: the folder cannot be written, or its file system has no links.
     """
     folder.mkdir(parents=True, exist_ok=True)
     numbers = numbers_of(one.name for one in photographs)

@@ -1,4 +1,4 @@
-"""The pixels of photographs and masks: whether they can be decoded, and their greys at some places."""
+"""Pixels of photographs and masks: whether they can be decoded, grey pictures, and greys at places."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ Greys = NDArray[np.uint8]
 
 
 def undecodable(photographs: Iterable[str | Path], threads: int | None = None) -> dict[str, str]:
-    """Return the photographs that cannot be decoded, in their order, and why.
+    """Return the photographs that cannot be decoded, in their order, with the reason; missing files are among them.
 
-    Pillow lets go of the interpreter's lock while it decodes, so that threads use all cores: 10 to 20 ms per
-    megapixel of JPEG and core. A file that is not there counts, too.
+    Pillow releases the interpreter's lock while it decodes, so that threads use all cores: 10 to 20 ms per megapixel of
+    JPEG and core.
 
     Args:
         photographs: paths; each is decoded once.
-        threads: how many decode at a time; None for as many as there are cores.
+        threads: number of threads; None: one per core.
     """
     paths = list(dict.fromkeys(map(str, photographs)))
     chunks = [paths[start : start + _AT_ONCE] for start in range(0, len(paths), _AT_ONCE)]
@@ -39,16 +39,16 @@ def undecodable(photographs: Iterable[str | Path], threads: int | None = None) -
 
 @dataclass(frozen=True)
 class MaskValues:
-    """What a mask holds."""
+    """Statistics of the pixels of a mask."""
 
     brightest: int
-    """0 to 255."""
+    """Value of its brightest pixel, 0 to 255."""
     ignored: float
-    """Share of its pixels that do not count."""
+    """Share of its pixels that are darker than `MASK_COUNTS`, which training ignores."""
 
 
 def mask_values(path: Path) -> MaskValues | None:
-    """Return what a mask holds; None where it cannot be decoded."""
+    """Return the statistics of a mask; None where it cannot be decoded."""
     try:
         with opened_photograph(path) as image:
             counts = pixels_of(image, "L").histogram()
@@ -62,8 +62,8 @@ def decode_grey(path: str | Path, least_side: int) -> Greys | None:
     """Return a photograph in grey [H, W]; None where it cannot be decoded.
 
     Args:
-        path: of the photograph.
-        least_side: it is made smaller by a whole number as long as its shorter side stays as long, in pixels.
+        path: path of the photograph.
+        least_side: it is reduced by the largest whole number that leaves its shorter side this long, in pixels.
     """
     try:
         with opened_photograph(path) as image:
@@ -75,7 +75,7 @@ def decode_grey(path: str | Path, least_side: int) -> Greys | None:
 
 
 def greys_at(picture: Greys, pixels: Floats) -> Floats:
-    """Return the grey values [N] at some pixels [N, 2]; NaN outside."""
+    """Return the grey values [N] at pixels [N, 2]; NaN outside."""
     found, (height, width) = np.full(len(pixels), np.nan), picture.shape
     with np.errstate(invalid="ignore"):
         is_inside = ((pixels >= 0) & (pixels < (width, height))).all(axis=1)
@@ -85,7 +85,7 @@ def greys_at(picture: Greys, pixels: Floats) -> Floats:
 
 
 def correlation(one: Floats, other: Floats) -> float:
-    """Return the correlation of two rows of numbers where both are known; NaN where one is constant there."""
+    """Return the correlation of two rows of numbers where both are finite; NaN where one is constant there."""
     usable = np.isfinite(one) & np.isfinite(other)
     if not usable.any():
         return float("nan")

@@ -1,4 +1,4 @@
-"""How the size of a photograph relates to the size its camera was calibrated for. Pure arithmetic."""
+"""Relates the size of a photograph to the size of its camera. Pure arithmetic."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dataclasses import dataclass
 Size = tuple[int, int]
 """Width and height in pixels."""
 FEW_PX = 4
-"""Up to here a difference may be rounding or a crop; the sizes do not tell which."""
+"""Largest difference in pixels that may be rounding or a crop; the sizes alone do not tell which."""
 _FEW_SHARE = 0.1  # of the side: 4 px of a thumbnail are not few
 _WORDS = {2: "a half", 3: "a third", 4: "a quarter", 8: "an eighth", 16: "a sixteenth"}
 
 
 @dataclass(frozen=True)
 class SameSize:
-    """The photograph is as the camera says."""
+    """The photograph has the size of its camera."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class ScaledSize:
 
 @dataclass(frozen=True)
 class NearSize:
-    """After scaling by `factor` up to 4 px are missing or too many on an axis."""
+    """After scaling by `factor` up to 4 px are missing or too many on an axis; `off` holds the difference in pixels."""
 
     factor: float
     off: Size
@@ -34,7 +34,7 @@ class NearSize:
 
 @dataclass(frozen=True)
 class TransposedSize:
-    """Width and height are exchanged."""
+    """Width and height are exchanged, and then scaled by `factor`."""
 
     factor: float
 
@@ -64,7 +64,7 @@ def relate(camera: Size, photo: Size) -> Relation:
 
 
 def uniform_factor(camera: Size, photo: Size) -> float | None:
-    """Return the one factor that explains both sides when each was rounded up or down to a pixel; None if none does."""
+    """Return one factor that explains both sides, each rounded up or down to a pixel; None if none does."""
     low = max((photo[axis] - 1) / camera[axis] for axis in (0, 1))
     high = min((photo[axis] + 1) / camera[axis] for axis in (0, 1))
     if low >= high:
@@ -76,7 +76,7 @@ def uniform_factor(camera: Size, photo: Size) -> float | None:
 
 
 def spell_factor(factor: float) -> str:
-    """Return "images_4, a quarter", "2 times as large" or "37.5 % of the size"."""
+    """Return the scale in words: "images_4, a quarter", "2 times as large" or "37.5 % of the size"."""
     divisor = round(1 / factor)
     if divisor > 1 and abs(1 / factor - divisor) < 1e-9:
         return f"images_{divisor}, {_WORDS.get(divisor, f'1/{divisor}')}"
@@ -86,7 +86,7 @@ def spell_factor(factor: float) -> str:
 
 
 def size_text(size: Size) -> str:
-    """Return "1548x1357"."""
+    """Return the size as text: "1548x1357"."""
     return f"{size[0]}x{size[1]}"
 
 

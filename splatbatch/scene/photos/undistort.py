@@ -1,9 +1,9 @@
-"""What a distorted photograph becomes as a pinhole's: which camera it then has, and where each pixel comes from.
+"""Undistortion of photographs: the pinhole camera that they get, and the source of each pixel.
 
 The distortion is pycolmap's (`reprojection.project`). Its inverse is ours, because pycolmap's `cam_from_img` does not
-say where a lens folds over; `cam_from_img` is the reference of its test. As COLMAP's own undistorter does, focal
-lengths stay as they are, so that a pixel in the middle of the photograph stays a pixel. A pinhole stretches what a
-fisheye saw far from its axis: by 1 / cos^2 of the angle along the ray, which is 4 at 60 degrees. There it is cut.
+say where a lens folds over; `cam_from_img` is the reference of its test. As in COLMAP's own undistorter, focal lengths
+stay, so that a pixel in the middle of the photograph stays a pixel. A pinhole stretches the margin of a fisheye's view:
+by 1 / cos^2 of the angle along the ray, which is 4 at 60 degrees. There it is cut.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _WIDEST = np.tan(np.deg2rad(60))  # of a fisheye, to each side of its axis
 
 
 def is_distorted(camera: Camera) -> bool:
-    """Return whether a camera bends rays: no pinhole, and not all of its coefficients are 0."""
+    """Return whether a camera distorts: it is no pinhole model, and not all of its distortion coefficients are 0."""
     if camera.model in PINHOLE_MODELS:
         return False
     first = 4 if camera.model in {"OPENCV", "FULL_OPENCV"} else 3
@@ -39,19 +39,19 @@ def is_distorted(camera: Camera) -> bool:
 
 
 def load_lenses(cameras: Iterable[Camera]) -> None:
-    """Import pycolmap if one of these cameras is distorted: once, before the threads begin that undistort."""
+    """Import pycolmap if any camera is distorted. Call it once, before threads start to undistort."""
     if any(map(is_distorted, cameras)):
         load_pycolmap()
 
 
 @lru_cache(maxsize=4096)
 def undistorted_camera(camera: Camera) -> Camera:
-    """Return the pinhole camera of the undistorted photograph: the largest box that no border of black reaches into.
+    """Return the pinhole camera of the undistorted photograph: the largest box without black borders.
 
-    Of a fisheye it is 120 degrees wide and high at most.
+    A fisheye's is 120 degrees wide and high at most.
 
     Raises:
-        SceneError: the model is not undistorted here, or the photograph shows what no pinhole could.
+        SceneError: the camera model is not supported, or the distortion is too strong for a pinhole.
     """
     if camera.model not in UNDISTORTED_MODELS | PINHOLE_MODELS:
         raise _refused(camera, "is not supported")
@@ -66,7 +66,7 @@ def undistorted_camera(camera: Camera) -> Camera:
 
 
 def sources(camera: Camera, straight: Camera) -> NDArray[np.float32]:
-    """Return where the pixels of the undistorted photograph lie in the distorted one: [2, H, W], rows before columns.
+    """Return where the pixels of the undistorted photograph lie in the distorted one, [2, H, W], rows before columns.
 
     As indices: 0 is the middle of the first pixel.
     """
@@ -79,7 +79,7 @@ def sources(camera: Camera, straight: Camera) -> NDArray[np.float32]:
 
 
 def undistorted_rays(camera: Camera, pixels: Floats) -> Floats:
-    """Return the rays x / z, y / z [N, 2] that meet a camera's pixels [N, 2]; NaN where none is found."""
+    """Return the rays x / z, y / z [N, 2] of a camera's pixels [N, 2]; NaN where none is found."""
     start = (pixels - (camera.cx, camera.cy)) / (camera.fx, camera.fy)  # the pinhole's
     if camera.model in _FISHEYES:
         angles = unbent(partial(_at_angles, camera), start, pixels)
@@ -89,20 +89,20 @@ def undistorted_rays(camera: Camera, pixels: Floats) -> Floats:
 
 
 def _at_angles(camera: Camera, angles: Floats) -> Floats:
-    """Return the pixels [N, 2] of rays at angles from the axis in radians, along x and y [N, 2]."""
+    """Return the pixels [N, 2] of rays given by their angles from the axis along x and y, in radians, [N, 2]."""
     size = np.linalg.norm(angles, axis=1, keepdims=True)
     return project(camera, np.concatenate([angles * np.sinc(size / np.pi), np.cos(size)], axis=1))
 
 
 def unbent(bend: Callable[[Floats], Floats], rays: Floats, pixels: Floats) -> Floats:
-    """Return the rays [N, 2] that a lens bends to pixels [N, 2], by Newton's method; NaN where none is found.
+    """Return the rays [N, 2] that a lens maps to pixels [N, 2], by Newton's method; NaN where none is found.
 
-    A ray counts if the lens does not fold over on the way to it.
+    A ray is accepted only if the lens does not fold over between the axis and the ray.
 
     Args:
-        bend: returns the pixels of rays.
-        rays: to begin with.
-        pixels: that are wanted.
+        bend: maps rays to pixels.
+        rays: start values, [N, 2].
+        pixels: wanted pixels, [N, 2].
     """
     with np.errstate(all="ignore"):
         for _ in range(_NEWTON_STEPS):
