@@ -183,7 +183,7 @@ def doctor(
 ) -> None:
     """Check whether this machine can train, also with the settings of a batch, and say how to fix problems."""
     from splatbatch.config import find_config, has_config
-    from splatbatch.doctor.checks import DoctorOutput, worst_exit_code
+    from splatbatch.doctor.checks import DoctorOutput
     from splatbatch.doctor.examination import examine
     from splatbatch.report.viewer.viewer import viewer_gz
     from splatbatch.tasks.batch import open_batch
@@ -200,10 +200,10 @@ def doctor(
         if not json_:
             remedy = f"\n{'':8}   -> {finding.remedy}" if finding.remedy else ""
             print_text(f"{finding.state:8} {finding.check}: {finding.message}{remedy}")
-    code = worst_exit_code(findings)
+    found = DoctorOutput(tuple(findings))
     if json_:
-        print_json(DoctorOutput(tuple(findings), code))
-    raise Exit(code)
+        print_json(found)
+    raise Exit(found.exit_code)
 
 
 def show_trainers(found: TrainerList) -> None:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 from splatbatch.config import Recipe
 from splatbatch.errors import ExecutorError, TrainerError
@@ -42,7 +42,6 @@ FIRST_CUDA = {(8, 0): (11, 0), (8, 6): (11, 1), (8, 9): (11, 8), (9, 0): (11, 8)
 """The CUDA toolkit that first compiles for a compute capability (release notes)."""
 DROPPED_BY_13 = (7, 5)
 """CUDA 13 compiles for this and later ones only."""
-WARM = "Run `splatbatch doctor --warm` to build them; no training does."
 
 
 @dataclass(frozen=True)
@@ -163,13 +162,12 @@ class DoctorOutput:
     """`doctor --json`."""
 
     findings: tuple[CheckResult, ...]
-    exit_code: int
-    """5 if the machine has a problem, else 4 if the trainer has one, else 0."""
+    told: ClassVar = ("exit_code",)
 
-
-def worst_exit_code(findings: Iterable[CheckResult]) -> int:
-    """Return 5 if the machine has a problem, else 4 if the trainer has one, else 0."""
-    return max((finding.exit_code for finding in findings), default=0)
+    @property
+    def exit_code(self) -> int:
+        """Return 5 if the machine has a problem, else 4 if the trainer has one, else 0."""
+        return max((finding.exit_code for finding in self.findings), default=0)
 
 
 def of_job(job: MachineNeeds) -> Iterator[CheckResult]:
@@ -403,7 +401,11 @@ def gsplat(machine: Machine, tools: Toolchain, probe: TorchProbe, capabilities: 
     if lacking := _lacking(machine, tools, capabilities):
         return problem("gsplat", f"its kernels are not built and cannot be built: {lacking}", remedy, OF_TRAINER)
     nvcc = f"nvcc {spell(tools.nvcc_version)}" if tools.nvcc_version else "nvcc"
-    return warning("gsplat", f"its kernels are not built yet: some minutes with {nvcc} at {tools.nvcc}", WARM)
+    return warning(
+        "gsplat",
+        f"its kernels are not built yet: some minutes with {nvcc} at {tools.nvcc}",
+        "Run `splatbatch doctor --warm` to build them; no training does.",
+    )
 
 
 def _lacking(machine: Machine, tools: Toolchain, capabilities: Iterable[Version]) -> str:

@@ -26,8 +26,6 @@ from splatbatch.supervisor.ask import ask
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.estimates import check_place, footprints_of, forecast
 
-NOTHING_TO_BUILD = "there is nothing to build: no usable NVIDIA GPU here, and the CPU needs no kernels"
-
 PROBE, WARM = "splatbatch.training.probe", "splatbatch.training.cuda.warm"
 PROBE_S = 120.0
 WARM_S = 1800.0
@@ -95,9 +93,9 @@ def _without_gpu(machine: Machine, *, build: bool) -> Iterator[CheckResult]:
     """Say whether torch comes up at all; without a usable GPU that is what the CPU needs."""
     if machine.torch:
         error = probe(Machine()).error
-        yield (problem("torch", error, "Reinstall torch.", OF_TRAINER) if error else ok("cpu", "torch starts"))
+        yield problem("torch", error, "Reinstall torch.", OF_TRAINER) if error else ok("cpu", "torch starts")
     if build:
-        yield ok("build", NOTHING_TO_BUILD)
+        yield ok("build", "there is nothing to build: no usable NVIDIA GPU here, and the CPU needs no kernels")
 
 
 def _place(batch: Batch, expected: Mapping[str, MemoryEstimate]) -> CheckResult:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
 
 from splatbatch.config import TaskId
 from splatbatch.output.records.metrics import deciding
@@ -20,16 +19,8 @@ LEAST_DB = 1.0
 LEAST_FACTOR = 1.5
 
 
-def outliers(
-    statuses: Sequence[PatchStatus], training_s: Mapping[str, float | None] | None = None
-) -> dict[str, tuple[str, ...]]:
-    """Return for each patch what is odd about it: "PSNR 6.0 dB under the median"; within its variant of a sweep.
-
-    `training_s` says what the steps of its product took; without it, its time counts whole. Set-up is no fault of a
-    patch, nor are the kernels that the first of them compiles.
-    """
-    if training_s is not None:
-        statuses = [replace(one, seconds=training_s.get(one.patch)) for one in statuses]
+def outliers(statuses: Iterable[PatchStatus]) -> dict[str, tuple[str, ...]]:
+    """Return for each patch what is odd about it: "PSNR 6.0 dB under the median"; within its variant of a sweep."""
     alike: dict[str, list[PatchStatus]] = {}
     for status in statuses:
         alike.setdefault(TaskId.of_folder(status.patch).variant, []).append(status)

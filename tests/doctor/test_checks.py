@@ -11,6 +11,7 @@ from splatbatch.config import Recipe
 from splatbatch.doctor import checks
 from splatbatch.doctor.checks import (
     CheckResult,
+    DoctorOutput,
     ExtensionLock,
     Machine,
     MachineNeeds,
@@ -23,7 +24,6 @@ from splatbatch.doctor.checks import (
     ok,
     problem,
     warning,
-    worst_exit_code,
 )
 from splatbatch.machine.gpu import Gpu, GpuAvailability
 from splatbatch.scene.memory_estimate import MemoryEstimate
@@ -49,12 +49,12 @@ def summary(finding: CheckResult) -> tuple[str, int]:
 def test_a_machine_that_is_well_has_nothing_but_ok() -> None:
     found = [*checks.of_machine(WELL), *checks.of_kernels(WELL, TOOLS, SEEN, wants_gsplat=True)]
     assert {one.state for one in found} == {"ok"}
-    assert worst_exit_code(found) == 0
+    assert DoctorOutput(tuple(found)).exit_code == 0
 
 
 def test_the_worst_problem_is_the_exit_code() -> None:
-    assert worst_exit_code([ok("a", ""), warning("b", "", "")]) == 0
-    assert worst_exit_code([problem("a", "", "", 5), problem("b", "", "", 4)]) == 5
+    assert DoctorOutput((ok("a", ""), warning("b", "", ""))).exit_code == 0
+    assert DoctorOutput((problem("a", "", "", 5), problem("b", "", "", 4))).exit_code == 5
 
 
 @pytest.mark.parametrize(
