@@ -91,7 +91,7 @@ def test_what_lacks_a_field_or_has_it_otherwise_is_not_as_published(night: FakeB
 
 def test_an_explanation_says_what_is_set_otherwise_and_what_happened(night: FakeBatch) -> None:
     told = json.loads(invoke("explain", "p1", "--json", batch=night).out)
-    assert told["set_otherwise"] == [{"key": "training.seed", "value": 7, "usual": 42}]
+    assert told["set_otherwise"] == [{"key": "training.seed", "value": 7, "usual": 42, "where": "in the batch"}]
     assert told["cause_in_words"] == "GPU memory ran out (cuda_oom)"
     assert [one["outcome"] for one in told["attempts"]] == ["failed"] * len(told["attempts"])
 
