@@ -57,7 +57,7 @@ def fly(images: Sequence[Image], num_frames: int) -> list[Pose]:
 
 
 def upright(rotation: Floats) -> Floats:
-    """Return the rotation with the forward row of a matrix, and with a down row as close to the matrix's as possible."""
+    """Return the rotation with the forward row of a matrix, and a down row as close to the matrix's as possible."""
     forward = rotation[2] / max(float(np.linalg.norm(rotation[2])), 1e-12)
     right = np.cross(rotation[1], forward)
     right /= max(float(np.linalg.norm(right)), 1e-12)
