@@ -20,6 +20,7 @@ from splatbatch.scene.next_flight import (
     up_of,
 )
 from splatbatch.scene.overlap import surface_cells
+from splatbatch.scene.patches import list_names
 from splatbatch.splats.blocks import sample_means
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.task import Task, of_patches
@@ -31,7 +32,7 @@ def flight_of(batch: Batch, *, is_whole: bool = False) -> Flight:
     """Return what to photograph next of the patches of a batch; `is_whole`: of the merged scene, if it is inspected.
 
     Raises:
-        SceneError: they lie in frames of their own, or have neither cameras nor points.
+        SceneError: they lie in frames of their own; or one is not inspected, and has neither cameras nor points.
         ConfigError, TrainerError: scene.crs is no CRS, or pyproj is not installed.
     """
     tasks = of_patches(batch.tasks)
@@ -58,7 +59,7 @@ def _cells(batch: Batch, tasks: Sequence[Task], *, is_whole: bool) -> tuple[Floa
 
     They are those that were inspected; of a patch that is not inspected those in which its points lie.
     """
-    found, patches = list[tuple[float, float, float, float]](), list[str]()
+    found, patches, unknown = list[tuple[float, float, float, float]](), list[str](), list[str]()
     inspections = {task.name: batch.output.patch(task.name).read_inspection() for task in tasks}
     if is_whole and (whole := batch.output.scene.read_inspection()) is not None:
         inspections = {"scene": whole}
@@ -66,11 +67,12 @@ def _cells(batch: Batch, tasks: Sequence[Task], *, is_whole: bool) -> tuple[Floa
     for name, inspection in inspections.items():
         cells = [one for one in inspection.cells if {"x", "y", "z", "size"} <= one.keys()] if inspection else []
         known = [(one["x"], one["y"], one["z"], one["size"]) for one in cells] or _cells_of_points(of_name.get(name))
+        unknown += [name] if not known else []
         found += known
         patches += [name] * len(known)
-    if not found:
-        few = "the models have hardly any points, and a flight plan needs them"
-        raise SceneError(few, "Check them: `splatbatch verify-dims --deep`.")
+    if unknown:
+        few = f"{list_names(unknown, 5)}: not inspected, and the model has hardly any points to plan a flight by"
+        raise SceneError(few, "Check the model: `splatbatch verify-dims --deep`. Or name the other patches.")
     rows = np.array(found, dtype=np.float64)
     return rows[:, :3], rows[:, 3], patches
 

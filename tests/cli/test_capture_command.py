@@ -102,6 +102,9 @@ def test_before_it_is_trained_a_patch_is_judged_by_its_points(tmp_path: Path) ->
     assert len(few) > 5 * max(1, len(few_of_all))
     assert len(found.views) >= 2
     assert plan(folder, "p1").code == 0
+    (folder / "patches/p0/sparse/0/points3D.bin").write_bytes(bytes(8))  # none
+    told = plan(folder)
+    assert (told.code, "p0: not inspected, and the model has hardly any points" in told.err) == (3, True)
 
 
 @pytest.mark.all
