@@ -1,1 +1,1 @@
-"""Whether this machine can train: facts are gathered first, then pure functions judge them, each with a remedy."""
+"""Checks whether this machine can train: gathers facts, then judges them by pure functions, each with a remedy."""

@@ -1,4 +1,4 @@
-"""Judges what is known of a machine and a batch: driver, torch, kernels, disk, trainers, optional parts. Pure."""
+"""Pure checks of facts about a machine and a batch: driver, torch, kernels, disk, trainers, optional parts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Version = tuple[int, int]
 OF_TRAINER, OF_MACHINE = TrainerError.exit_code, ExecutorError.exit_code
 FLOAT = 4  # bytes
 BESIDES_MIB = 20
-"""Of each patch: pictures, log, progress (estimated, not measured)."""
+"""MiB that a patch takes besides splat and checkpoint: pictures, log, progress (estimated, not measured)."""
 EXTRAS = {
     "web": ("gsply", "splats that open in 3D in report.html"),
     "notify": ("apprise", "notify.urls"),
@@ -28,106 +28,111 @@ EXTRAS = {
     "geo": ("pyproj", "3D Tiles on the globe"),
     "mlflow": ("mlflow-skinny", "tracking.mlflow"),
 }
-"""The package of each optional part, and what it is for."""
+"""Package and purpose of each optional extra, by the name of the extra."""
 FEWEST_FILES = 4096
-"""Loader workers and cached photographs need thousands."""
+"""Fewest open files that a process should be allowed: loader workers and cached photographs need thousands."""
 SHARED_MEMORY_MIB = 64
+"""Least free MiB of /dev/shm; docker's default total is as much."""
 MINOR_COMPATIBLE = 11
-"""From CUDA 11 on a driver runs programs of every minor version of its own major one (CUDA Compatibility)."""
+"""CUDA major version from which a driver runs all minor versions of its own major version (CUDA Compatibility)."""
 INSTALL = (
     "pip install -c constraints.txt . (in the clone), with the wheel of torch that pytorch.org names for the driver."
 )
 STALE_S = 60.0
+"""Age in seconds from which a build lock without any running compiler counts as left behind."""
 FIRST_CUDA = {(8, 0): (11, 0), (8, 6): (11, 1), (8, 9): (11, 8), (9, 0): (11, 8), (10, 0): (12, 8), (12, 0): (12, 8)}
-"""The CUDA toolkit that first compiles for a compute capability (release notes)."""
+"""First CUDA toolkit that compiles for each compute capability (release notes)."""
 DROPPED_BY_13 = (7, 5)
-"""CUDA 13 compiles for this and later ones only."""
+"""Lowest compute capability that CUDA 13 compiles for."""
 
 
 @dataclass(frozen=True)
 class TorchBuild:
-    """Which torch is installed, read from its files."""
+    """The installed torch, as read from its files without importing it."""
 
     version: str
     cuda: Version | None
-    """None: a build without CUDA."""
+    """CUDA version it is built for; None if it is built without CUDA."""
 
 
 @dataclass(frozen=True)
 class Machine:
-    """What can be seen in milliseconds, without torch."""
+    """Facts about this machine that are gathered in milliseconds, without importing torch."""
 
     presence: GpuAvailability = field(default_factory=GpuAvailability)
     driver: str = ""
     driver_cuda: Version | None = None
-    """The latest CUDA that the driver runs programs of."""
+    """Latest CUDA version that the driver supports; None if unknown."""
     torch: TorchBuild | None = None
     shm_mib: tuple[int, int] | None = None
-    """Of shared memory: all, and free."""
+    """Total and free MiB of /dev/shm; None if there is none."""
     open_files: int = 1 << 16
-    """As many as a process may have at most."""
+    """Hard limit of open files per process."""
     versions: Mapping[str, str] = field(default_factory=dict)
-    """Of Python and of packages; a package that is not installed is left out."""
+    """Versions of splatbatch, Python and packages; packages that are not installed are left out."""
 
 
 @dataclass(frozen=True)
 class ExtensionLock:
-    """A file that keeps an extension from being built by two at once."""
+    """A lock file of torch that keeps two processes from building the same extension at once."""
 
     path: Path
     age_s: float
     is_compiling: bool
-    """Whether any compiler runs on this machine."""
+    """Whether any compiler is running on this machine."""
 
 
 @dataclass(frozen=True)
 class Toolchain:
-    """What would build gsplat's kernels here; ours need none of it."""
+    """Programs for building gsplat's kernels on this machine; the builtin kernels need none."""
 
     nvcc: Path | None = None
     nvcc_version: Version | None = None
     compiler: str = ""
-    """The C++ compiler, if there is one."""
+    """Path of the C++ compiler; empty if there is none."""
     has_ninja: bool = True
     locks: tuple[ExtensionLock, ...] = ()
 
 
 @dataclass(frozen=True)
 class TorchProbe:
-    """What a process with torch saw: it may hang or die where the driver does, and we do not."""
+    """What a separate process with torch found out; such a process may hang or crash with the driver."""
 
     error: str = ""
-    """Why there is no answer, or why torch has no CUDA."""
+    """Why the process gave no answer, or why torch has no CUDA; empty if all is well."""
     architectures: tuple[str, ...] = ()
-    """That torch was built for, as "sm_90" or "compute_90"."""
+    """Architectures that torch was built for, such as "sm_90" or "compute_90"."""
     launch_error: str = ""
-    """Of a first tiny kernel of torch."""
+    """Error of launching a tiny kernel of torch; empty if it ran."""
     lacking: tuple[str, ...] = ()
-    """Programs of ours that are not compiled yet for a GPU that is here."""
+    """Builtin kernels that are not compiled yet for a GPU of this machine."""
     kernels_error: str = ""
-    """Why our kernels do not work, or cannot be compiled."""
+    """Why the builtin kernels do not work, or cannot be compiled; empty if they work."""
     has_gsplat: bool = False
     """Whether gsplat's CUDA extension is built."""
 
 
 @dataclass(frozen=True)
 class MachineNeeds:
-    """What a batch asks of the machine."""
+    """What a batch needs of the machine, and what of it is there."""
 
     folder: Path
-    """Of the output."""
+    """The output folder."""
     can_write: bool = True
     free_mib: int | None = None
+    """Free space for the output folder; None if unknown."""
     need_mib: int = 0
+    """Estimated size of what the batch will write."""
     wanted_mib: int = 0
-    """`limits.free_disk_mib`."""
+    """Free space below which no patch is started: `limits.free_disk_mib`."""
     lacking: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Of each trainer: what is missing here."""
+    """What is missing for each trainer, as messages."""
     trains_itself: bool = True
-    """Whether our own trainer is one of them."""
+    """Whether some patch is trained by the builtin trainer."""
     on_cpu: bool = False
+    """Whether the YAML asks for the CPU although the machine has a GPU."""
     extras: frozenset[str] = frozenset()
-    """Optional parts that the YAML asks for."""
+    """Optional extras that the YAML needs."""
 
 
 @dataclass(frozen=True)
@@ -139,27 +144,27 @@ class CheckResult:
     message: str
     remedy: str = ""
     exit_code: int = 0
-    """Of a problem: 4 if the trainer cannot run here, 5 if it is the machine."""
+    """For a problem: 4 if the trainer cannot run here, 5 if the machine is the cause; otherwise 0."""
 
 
 def ok(check: str, message: str) -> CheckResult:
-    """Return a finding that asks for nothing."""
+    """Return a finding that needs no action."""
     return CheckResult(check, "ok", message)
 
 
 def warning(check: str, message: str, remedy: str) -> CheckResult:
-    """Return a finding that does not keep anything from being trained."""
+    """Return a finding that does not prevent training."""
     return CheckResult(check, "warning", message, remedy)
 
 
 def problem(check: str, message: str, remedy: str, exit_code: int) -> CheckResult:
-    """Return a finding with which nothing can be trained."""
+    """Return a finding that prevents training."""
     return CheckResult(check, "problem", message, remedy, exit_code)
 
 
 @dataclass(frozen=True)
 class DoctorOutput:
-    """`doctor --json`."""
+    """Result of `doctor --json`."""
 
     findings: tuple[CheckResult, ...]
     told: ClassVar = ("exit_code",)
@@ -171,14 +176,14 @@ class DoctorOutput:
 
 
 def of_job(job: MachineNeeds) -> Iterator[CheckResult]:
-    """Yield what there is to say of a batch."""
+    """Yield the checks of a batch: output folder, disk, trainers."""
     yield output_folder(job)
     yield disk(job)
     yield from trainers(job.lacking)
 
 
 def output_folder(job: MachineNeeds) -> CheckResult:
-    """Judge whether the output can be written."""
+    """Check that the output folder can be written."""
     if job.can_write:
         return ok("output folder", f"{job.folder} can be written")
     return problem(
@@ -190,7 +195,7 @@ def output_folder(job: MachineNeeds) -> CheckResult:
 
 
 def disk(job: MachineNeeds) -> CheckResult:
-    """Judge the room for the output: below `limits.free_disk_mib` nothing is started."""
+    """Check the free space; below `limits.free_disk_mib` no patch starts, and too little for the batch is a warning."""
     if job.free_mib is None:
         return ok("disk", f"the free space of {job.folder} is unknown")
     room, remedy = f"{job.free_mib:,} MiB free for {job.folder}", "Free space, or choose another output.folder."
@@ -204,7 +209,7 @@ def disk(job: MachineNeeds) -> CheckResult:
 
 
 def trainers(lacking: Mapping[str, tuple[str, ...]]) -> Iterator[CheckResult]:
-    """Judge whether the programs that train are here."""
+    """Yield for each trainer whether all that it needs is installed."""
     for name, missing in lacking.items():
         remedy = f"Fix trainers.{name} in the YAML, or install it; see `splatbatch doctor --trainers`."
         check = f"trainer {name}"
@@ -212,7 +217,7 @@ def trainers(lacking: Mapping[str, tuple[str, ...]]) -> Iterator[CheckResult]:
 
 
 def extras(versions: Mapping[str, str], wanted: frozenset[str], *, has_viewer: bool) -> Iterator[CheckResult]:
-    """Say which optional parts are installed; one that the YAML asks for and is not here is a warning."""
+    """Yield which optional extras are installed; a missing one that the YAML needs is a warning."""
     for extra, (package, purpose) in EXTRAS.items():
         remedy = f"pip install 'splatbatch[{extra}]'"
         if package in versions:
@@ -226,7 +231,7 @@ def extras(versions: Mapping[str, str], wanted: frozenset[str], *, has_viewer: b
 
 
 def disk_mib(recipes: Mapping[str, Recipe], footprints: Mapping[str, MemoryEstimate]) -> int:
-    """Return what the training of some patches will write: splats, checkpoints, pictures; from above."""
+    """Return an upper estimate in MiB of what training these patches writes: splats, checkpoints, pictures."""
     total = 0
     for name, footprint in footprints.items():
         training = recipes[name].training
@@ -237,7 +242,13 @@ def disk_mib(recipes: Mapping[str, Recipe], footprints: Mapping[str, MemoryEstim
 
 
 def of_machine(machine: Machine, *, on_cpu: bool = False, trains_itself: bool = True) -> Iterator[CheckResult]:
-    """Yield what there is to say of a machine; `on_cpu`: the YAML asks for the CPU; else torch is for our trainer."""
+    """Yield the checks of a machine.
+
+    Args:
+        machine: facts about it.
+        on_cpu: whether the YAML asks for the CPU; driver, GPUs and torch are then not checked.
+        trains_itself: whether the builtin trainer is used; torch is not checked otherwise.
+    """
     yield ok("versions", ", ".join(f"{name} {number}" for name, number in machine.versions.items()))
     if on_cpu:
         yield ok("device", "trains on the CPU, as the YAML says")
@@ -253,7 +264,7 @@ def of_machine(machine: Machine, *, on_cpu: bool = False, trains_itself: bool = 
 
 
 def driver(machine: Machine) -> CheckResult:
-    """Judge whether NVML answers, and what it says of the driver."""
+    """Check that NVML answers, and report the driver; a machine without a GPU is no problem."""
     if why := machine.presence.why_unusable():
         remedy = "Reboot after a driver update; check dmesg and nvidia-smi; start containers with --gpus all."
         return problem("driver", why, remedy, OF_MACHINE)
@@ -266,7 +277,7 @@ def driver(machine: Machine) -> CheckResult:
 
 
 def torch_build(machine: Machine) -> CheckResult:
-    """Judge whether the torch that is installed can use the GPUs and their driver."""
+    """Check that the installed torch is built for CUDA, and for a version that the driver supports."""
     build, here = machine.torch, machine.presence
     if build is None:
         return problem("torch", "the Python package torch is not installed", INSTALL, OF_TRAINER)
@@ -285,7 +296,7 @@ def torch_build(machine: Machine) -> CheckResult:
 
 
 def shared_memory(shm_mib: tuple[int, int] | None) -> CheckResult:
-    """Judge the room in /dev/shm; the batch waits while there is less than it wants, as its gate does."""
+    """Check the free space in /dev/shm: no patch starts below SHARED_MEMORY_MIB, or below half of a smaller one."""
     if shm_mib is None:
         return ok("shared memory", "no /dev/shm here")
     total, free = shm_mib
@@ -301,7 +312,7 @@ def shared_memory(shm_mib: tuple[int, int] | None) -> CheckResult:
 
 
 def open_files(most: int) -> CheckResult:
-    """Judge how many files a process may open at most: attempts raise their own limit to that."""
+    """Check the hard limit of open files per process; attempts raise their own limit to it."""
     if most < FEWEST_FILES:
         remedy = f"Raise the hard limit: ulimit -Hn {FEWEST_FILES * 16}, /etc/security/limits.conf, LimitNOFILE=."
         return warning("open files", f"a process may open {most} files at most", remedy)
@@ -309,22 +320,22 @@ def open_files(most: int) -> CheckResult:
 
 
 def spell(version: Version) -> str:
-    """Return "9.0"."""
+    """Return a version as text, such as "9.0"."""
     return f"{version[0]}.{version[1]}"
 
 
 def parse_build(text: str) -> TorchBuild:
-    """Return what torch/version.py says.
+    """Return the torch build from the text of torch/version.py.
 
     Raises:
-        KeyError: it says nothing of a version.
+        KeyError: the text has no version.
     """
     values = dict(re.findall(r"^(__version__|cuda)\b[^=\n]*= *['\"]?([^'\"\n]+)", text, re.MULTILINE))
     return TorchBuild(values["__version__"], parse_version(values.get("cuda", "")))
 
 
 def parse_version(text: str) -> Version | None:
-    """Return the first two numbers of "13.0.88"; None of anything else."""
+    """Return major and minor of a version such as "13.0.88"; None if the text is no version."""
     found = re.match(r"(\d+)\.(\d+)(\.|$)", text)
     return (int(found[1]), int(found[2])) if found else None
 
@@ -332,13 +343,13 @@ def parse_version(text: str) -> Version | None:
 def of_kernels(
     machine: Machine, tools: Toolchain, probe: TorchProbe, *, wants_gsplat: bool = False
 ) -> Iterator[CheckResult]:
-    """Yield what there is to say of kernels, on a machine with a GPU.
+    """Yield the checks of kernels on a machine with a GPU.
 
     Args:
         machine: the GPUs and torch.
-        tools: what would build gsplat's.
-        probe: what a process with torch saw.
-        wants_gsplat: some patch is trained with `training.kernels: gsplat`.
+        tools: programs for building gsplat's kernels.
+        probe: what a process with torch found out.
+        wants_gsplat: whether some patch is trained with `training.kernels: gsplat`.
     """
     capabilities = tuple(dict.fromkeys(card.capability for card in machine.presence.cards if card.capability))
     yield torch_kernels(probe, capabilities)
@@ -350,7 +361,7 @@ def of_kernels(
 
 
 def torch_kernels(probe: TorchProbe, capabilities: Iterable[Version]) -> CheckResult:
-    """Judge whether torch has kernels for the GPUs here: "no kernel image" told beforehand."""
+    """Check that torch has kernels for the GPUs of this machine: it would fail with "no kernel image" otherwise."""
     if probe.error:
         remedy = (
             "Fix what the message names; check nvidia-smi, dmesg, and that no process holds the GPU in exclusive mode."
@@ -369,10 +380,10 @@ def torch_kernels(probe: TorchProbe, capabilities: Iterable[Version]) -> CheckRe
 
 
 def can_run(capability: Version, architectures: Iterable[str]) -> bool:
-    """Return whether code for some of these architectures runs on a GPU (CUDA C++ Programming Guide, compatibility).
+    """Return whether code for one of these architectures runs on a GPU (CUDA C++ Programming Guide, compatibility).
 
-    Binary code (sm) runs on the same major version and no lower minor one, with an a on that very GPU alone; PTX
-    (compute) is compiled on the spot for every later one.
+    Binary code (sm) runs on the same major version with an equal or later minor one. With the suffix a it runs on
+    exactly that capability. PTX (compute) is compiled at load time for every later capability.
     """
     for kind, major, minor, suffix in re.findall(r"\b(sm|compute)_(\d+)(\d)([af]?)\b", " ".join(architectures)):
         built = (int(major), int(minor))
@@ -383,7 +394,7 @@ def can_run(capability: Version, architectures: Iterable[str]) -> bool:
 
 
 def own_kernels(probe: TorchProbe) -> CheckResult:
-    """Judge whether our kernels work, or will once they are compiled; gsplat's may stand in for them."""
+    """Check that the builtin kernels work, or will once they are compiled; gsplat's kernels can replace them."""
     if probe.lacking or not probe.kernels_error:
         at_first_use = "are compiled at first use, in seconds; `splatbatch doctor --warm` does it now"
         return ok("kernels", f"our kernels {at_first_use if probe.lacking else 'are compiled and work'}")
@@ -394,7 +405,7 @@ def own_kernels(probe: TorchProbe) -> CheckResult:
 
 
 def gsplat(machine: Machine, tools: Toolchain, probe: TorchProbe, capabilities: Iterable[Version]) -> CheckResult:
-    """Judge whether gsplat's kernels are built, or can be."""
+    """Check that gsplat's kernels are built, or can be built here."""
     if probe.has_gsplat:
         return ok("gsplat", "its kernels are built")
     remedy = "Install the CUDA toolkit of torch's version and a C++ compiler (build-essential), or gsplat's own wheel."
@@ -426,7 +437,7 @@ def _lacking(machine: Machine, tools: Toolchain, capabilities: Iterable[Version]
 
 
 def locks(found: Iterable[ExtensionLock]) -> Iterator[CheckResult]:
-    """Judge locks of builds: one that no build holds any more keeps the next build waiting for ever."""
+    """Yield the state of each build lock; one left by a dead build is a warning, since the next build waits forever."""
     for lock in found:
         age = f"{lock.age_s / 60:.0f} min old"
         if lock.is_compiling or lock.age_s < STALE_S:

@@ -1,4 +1,4 @@
-"""Whether this machine can train, and a batch on it: every check in its order, each finding with its remedy."""
+"""Runs all checks of `doctor` in order, for this machine and optionally for a batch."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from splatbatch.tasks.estimates import check_place, footprints_of, forecast
 PROBE, WARM = "splatbatch.training.probe", "splatbatch.training.cuda.warm"
 PROBE_S = 120.0
 WARM_S = 1800.0
-"""gsplat's build takes some minutes on a few cores; ours some seconds."""
+"""Time limit of a build: gsplat's takes some minutes on a few cores, the builtin kernels' some seconds."""
 
 
 def probe(machine: Machine) -> TorchProbe:
-    """Ask torch what it can do with the GPUs here."""
+    """Start a process with torch that tries the GPUs, and return what it found out; it may take PROBE_S seconds."""
     (answer,) = ask([[PROBE]], PROBE_S, _visible(machine))
     if isinstance(answer, str):
         return TorchProbe(error=f"torch does not start: {answer}")
@@ -41,7 +41,7 @@ def probe(machine: Machine) -> TorchProbe:
 
 
 def warm(machine: Machine, wanted: Sequence[str]) -> Iterator[CheckResult]:
-    """Build `kernels`, which are ours, or those of `gsplat`, side by side; yield how each build ended."""
+    """Build the kernels named in `wanted`, "kernels" (builtin) or "gsplat", in parallel; yield how each build ended."""
     answers = ask([[WARM, name] for name in wanted], WARM_S, _visible(machine))
     for name, answer in zip(wanted, answers, strict=True):
         record = {"error": answer} if isinstance(answer, str) else answer
@@ -53,17 +53,17 @@ def warm(machine: Machine, wanted: Sequence[str]) -> Iterator[CheckResult]:
 
 
 def _visible(machine: Machine) -> dict[str, str]:
-    """Make exactly the GPUs that NVML lists visible, as attempts will see them."""
+    """Return the environment that makes exactly the GPUs that NVML lists visible, as for attempts."""
     return {"CUDA_VISIBLE_DEVICES": ",".join(card.uuid for card in machine.presence.cards)}
 
 
 def examine(batch: Batch | None, *, build: bool, has_viewer: bool) -> Iterator[CheckResult]:
-    """Yield what there is to say of this machine, and of training a batch on it.
+    """Yield the findings about this machine, and about training a batch on it.
 
     Args:
-        batch: None: it is about the machine alone.
-        build: kernels that are not there are built.
-        has_viewer: the viewer of the pages was built.
+        batch: the batch; None checks the machine alone.
+        build: whether missing kernels are built.
+        has_viewer: whether the 3D viewer of the pages is installed.
     """
     machine = replace(inventory.machine(), versions=inventory.versions())
     expected = footprints_of(batch.config, batch.tasks) if batch else {}
@@ -90,7 +90,7 @@ def _of_gpus(machine: Machine, *, build: bool, wants_gsplat: bool) -> Iterator[C
 
 
 def _without_gpu(machine: Machine, *, build: bool) -> Iterator[CheckResult]:
-    """Say whether torch comes up at all; without a usable GPU that is what the CPU needs."""
+    """Yield whether torch starts, which is all that training on the CPU needs."""
     if machine.torch:
         error = probe(Machine()).error
         yield problem("torch", error, "Reinstall torch.", OF_TRAINER) if error else ok("cpu", "torch starts")
@@ -99,7 +99,7 @@ def _without_gpu(machine: Machine, *, build: bool) -> Iterator[CheckResult]:
 
 
 def _place(batch: Batch, expected: Mapping[str, MemoryEstimate]) -> CheckResult:
-    """Say how long the whole batch takes, and whether `train` would train it here."""
+    """Return the forecast of the batch's time, or the reason why `train` would refuse to train it here."""
     outlook = forecast(batch, batch.names, expected)
     try:
         check_place(batch, outlook)

@@ -1,4 +1,4 @@
-"""Gathers facts about this machine and a batch without torch, in milliseconds; nothing is started for it."""
+"""Gathers facts about this machine and a batch in milliseconds, without torch and without starting a process."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CUDA_FOLDER = Path("/usr/local/cuda")
 
 
 def machine() -> checks.Machine:
-    """Return what is seen of this machine in milliseconds."""
+    """Return the facts about this machine, without versions of packages."""
     return checks.Machine(
         presence=gpu.presence(),
         driver=gpu.driver_version(),
@@ -42,7 +42,7 @@ def machine() -> checks.Machine:
 
 
 def versions() -> Mapping[str, str]:
-    """Return the versions of Python, of ours, and of the packages that matter, the optional ones included."""
+    """Return the versions of splatbatch, Python, the main packages and the optional ones that are installed."""
     found = {"splatbatch": __version__, "Python": platform.python_version()}
     for name in (*PACKAGES, *(package for package, _ in checks.EXTRAS.values())):
         try:
@@ -53,7 +53,7 @@ def versions() -> Mapping[str, str]:
 
 
 def torch_build() -> checks.TorchBuild | None:
-    """Return which torch is installed, without importing it; None without one."""
+    """Return the installed torch without importing it; None if there is none or its version cannot be read."""
     spec = importlib.util.find_spec("torch")
     if spec is None or spec.origin is None:
         return None
@@ -64,7 +64,13 @@ def torch_build() -> checks.TorchBuild | None:
 
 
 def job(config: Config, recipes: Mapping[str, Recipe], footprints: Mapping[str, MemoryEstimate]) -> checks.MachineNeeds:
-    """Return what the training of some patches asks of this machine."""
+    """Return what a batch needs of this machine.
+
+    Args:
+        config: the YAML.
+        recipes: recipe of each patch.
+        footprints: expected memory and number of Gaussians of each patch.
+    """
     programs = {recipe.training.trainer: recipe.program for recipe in recipes.values()}
     wanted = {
         "notify": bool(config.notify.urls),
@@ -86,7 +92,7 @@ def job(config: Config, recipes: Mapping[str, Recipe], footprints: Mapping[str, 
 
 
 def toolchain() -> checks.Toolchain:
-    """Return what would build gsplat's kernels here."""
+    """Return the programs on this machine for building gsplat's kernels, and locks of earlier builds."""
     nvcc = _nvcc()
     return checks.Toolchain(
         nvcc=nvcc,

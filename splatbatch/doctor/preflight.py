@@ -1,4 +1,4 @@
-"""The cheap part of `doctor` before the first patch: what makes training impossible stops it, the rest is told."""
+"""The cheap checks of `doctor`, run by `train` before the first patch: problems raise, warnings are returned."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from splatbatch.machine.slots import is_on_cpu
 from splatbatch.scene.memory_estimate import MemoryEstimate
 
 WAITED_FOR = ("disk", "shared memory")
-"""The gate in front of the batch waits for these, and says so: they may come back."""
+"""Checks whose problems do not stop the batch: it waits for free space instead."""
 
 
 def preflight(
     config: Config, recipes: Mapping[str, Recipe], footprints: Mapping[str, MemoryEstimate]
 ) -> list[CheckResult]:
-    """Return what is not as it should be, and does not keep patches from being trained.
+    """Return the warnings about this machine and batch.
 
     Raises:
-        TrainerError, ExecutorError: nothing can be trained here.
+        TrainerError, ExecutorError: a check found a problem that prevents training here.
     """
     job, on_cpu = inventory.job(config, recipes, footprints), is_on_cpu(config.executor, config.training.device)
     found = [*of_job(job), *of_machine(inventory.machine(), on_cpu=on_cpu, trains_itself=job.trains_itself)]

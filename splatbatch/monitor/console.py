@@ -1,4 +1,4 @@
-"""What people see while a batch runs: a live table on a terminal, timestamped lines anywhere else. Always on stderr."""
+"""Progress of a batch on stderr: a live table on a terminal, timestamped lines anywhere else."""
 
 from __future__ import annotations
 
@@ -26,8 +26,11 @@ from splatbatch.terminal import stderr_writer
 from splatbatch.text import clock, one_line, plural
 
 HEARTBEAT_S = 60.0
+"""Seconds between two reports of progress where stderr is no terminal."""
 REDRAW_S = 1.0
+"""Seconds between two updates of the live table."""
 LONGEST_LINE = 600
+"""Characters after which a line is cut."""
 _REMARKABLE = (
     events.Notice,
     events.RetryScheduled,
@@ -39,10 +42,10 @@ _REMARKABLE = (
 
 
 class ConsoleListener:
-    """Tells people what happens to a batch while its `with` block runs.
+    """Shows people the progress of a batch while its `with` block runs.
 
-    On a terminal a table follows the files of all patches, and what is worth remembering scrolls by above it.
-    Elsewhere, for cron, nohup and CI, each event is a line, and what runs is told once a minute.
+    On a terminal a table follows the files of all patches, and important events scroll by above it. Elsewhere (cron,
+    nohup, CI) each event is a line, and progress is printed once a minute.
     """
 
     def __init__(self, output: OutputFolder, names: Sequence[str], standing: FreshnessChecker | None = None) -> None:
@@ -67,22 +70,22 @@ class ConsoleListener:
                 writer.part()  # what follows on stdout stands below it
 
     def tell(self, event: Event) -> None:
-        """Show an event of the ledger; above a table only failures and decisions."""
+        """Show an event of the ledger as a line; above a table only failures and decisions."""
         is_failure = isinstance(event, AttemptEnded) and event.outcome == "failed"
         if (line := in_words(event)) and (self._live is None or is_failure or isinstance(event, _REMARKABLE)):
             self.say(line)
 
     def say(self, line: str) -> None:
-        """Show a line, with its time."""
+        """Show a line with the time in front of it."""
         if self._live:
             self._live.console.print(Text(f"{time.strftime('%H:%M:%S')} {line}"))
         else:
             print(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {line}", file=sys.stderr, flush=True)  # noqa: T201
 
     def tick(self) -> None:
-        """Show how far it is if that is due, and how many lines were lost; called many times a second.
+        """Show the progress if it is due, and how many lines were lost; called many times a second, and does not block.
 
-        A terminal that takes nothing is spared.
+        A terminal that accepts no output is not written to.
         """
         writer = stderr_writer()
         if writer and (lost := writer.take_lost()):
@@ -100,7 +103,7 @@ class ConsoleListener:
 
 
 def heartbeats(statuses: Sequence[PatchStatus]) -> Iterator[str]:
-    """Yield how far each training is that runs, and then how far the batch; nothing if none runs."""
+    """Yield a line of progress for each running training, then one for the batch; nothing if no training runs."""
     running = [status for status in statuses if status.state == "running"]
     has_nodes = len({status.node for status in running}) > 1
     yield from (heartbeat(status, has_nodes=has_nodes) for status in running)
@@ -110,7 +113,10 @@ def heartbeats(statuses: Sequence[PatchStatus]) -> Iterator[str]:
 
 
 def heartbeat(status: PatchStatus, *, has_nodes: bool = False) -> str:
-    """Return how far a training is: "p3: train 1200/30000 (4%), 31.2 steps/s, loss 0.0831, 0:12:30 to go, GPU …"."""
+    """Return the progress of a training: "p3: train 1200/30000 (4%), 31.2 steps/s, loss 0.0831, 0:12:30 to go, GPU …".
+
+    `has_nodes` adds the name of its host.
+    """
     share = f" ({100 * status.step // status.max_steps}%)" if status.max_steps else ""
     gpu = f"{status.gpu_used_mib:,} MiB" if status.gpu_used_mib is not None else ""
     gpu += f" {status.gpu_temperature_c} °C" if status.gpu_temperature_c is not None else ""
@@ -127,7 +133,7 @@ def heartbeat(status: PatchStatus, *, has_nodes: bool = False) -> str:
 
 
 def in_words(event: Event) -> str:
-    """Return an event as one line, whatever it quotes; empty for events that are not shown."""
+    """Return an event as one line of at most LONGEST_LINE characters; empty for events that are not shown."""
     words = _WORDS.get(type(event))
     return _short(words(event)) if words else ""
 

@@ -1,4 +1,4 @@
-"""A patch's whole history: every attempt, why it ended, which lines show it, what was changed, what to do."""
+"""The history of a patch as text: every attempt, how it ended, evidence, changed settings, advice."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ OF_PATCHES: tuple[type[OfPatch], ...] = get_args(OfPatch)
 
 
 def tell_history(output: OutputFolder, status: PatchStatus) -> Iterator[str]:
-    """Yield the history of a patch line by line, from the ledger and the files; last how it stands now."""
+    """Yield the history of a patch as lines, from the ledger and the files; the last line is its state now."""
     history = [event for event in events(output, *OF_PATCHES) if event.patch == status.patch]
     if not history:
         yield f"{status.patch}: nothing has happened yet"
@@ -38,7 +38,7 @@ def tell_history(output: OutputFolder, status: PatchStatus) -> Iterator[str]:
 
 
 def _is_told(advice: str, history: Sequence[OfPatch]) -> bool:
-    """Return whether the advice of now stands above, with what it is for."""
+    """Return whether the current advice has been printed already, with a failed attempt or a rejection."""
     told = [event.diagnosis.advice for event in history if isinstance(event, AttemptEnded) and event.diagnosis]
     told += [event.reason for event in history if isinstance(event, PatchRejected)]
     return any(one and one in advice for one in told)
@@ -83,7 +83,7 @@ def _end(event: AttemptEnded, output: OutputFolder) -> Iterator[str]:
 
 
 def with_changes(event: AttemptStarted | RetryScheduled) -> str:
-    """Return what is changed for an attempt, to go on a sentence with."""
+    """Return the changed settings of an attempt as the end of a sentence, " with A=B"; empty if none is changed."""
     return f" with {assignments(event.changes)}" if event.changes else ""
 
 

@@ -1,4 +1,4 @@
-"""What is told on stderr beside the live table: words, and how far something is, in a line now and then."""
+"""Messages on stderr without the live table: plain lines, timestamped lines, and occasional lines of progress."""
 
 from __future__ import annotations
 
@@ -10,30 +10,37 @@ import typer
 from splatbatch.text import clock, moment, one_line
 
 EVERY_S = 10.0
-"""A line about the same thing is said so often at most."""
+"""Least seconds between two lines of progress about the same thing."""
 PATIENCE_S = 5.0
-"""Of what takes less nothing is said."""
+"""Seconds that an operation must take before its progress is printed."""
 
 
 def print_err(words: str) -> None:
-    """Print a line on stderr: what is waited for."""
+    """Print a text on stderr as one line."""
     typer.echo(one_line(words), err=True)
 
 
 def log_line(words: str) -> None:
-    """Say what happens in a night, with its time, as the lines of a console that is no terminal do."""
+    """Print a line on stderr with date and time in front, in the format of ConsoleListener without a terminal."""
     print_err(f"{moment(time.time())} {words}")
 
 
 class PipeWriter:
-    """Tells a pipe, line by line."""
+    """Prints messages and progress as plain lines, for commands without a live table."""
 
     def __init__(self, say: Callable[[str], None] = print_err) -> None:
         self._what, self._began, self._said = "", 0.0, 0.0
         self.say = say
 
     def advance(self, what: str, done: int, total: int, unit: str = "Gaussians") -> None:
-        """Say how far something is and how long it will take; not at first, nor where that was said just now."""
+        """Print progress and the time left; not in the first PATIENCE_S of `what`, and at most every EVERY_S.
+
+        Args:
+            what: what makes progress; another value starts anew.
+            done: units done so far.
+            total: units in all.
+            unit: plural name of a unit.
+        """
         now = time.monotonic()
         if what != self._what:
             self._what, self._began, self._said = what, now, now - EVERY_S + PATIENCE_S

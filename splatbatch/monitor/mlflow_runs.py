@@ -1,7 +1,8 @@
-"""MLflow: a sink, and `python -m splatbatch.monitor.mlflow_runs`, which records attempts; its order is JSON on stdin.
+"""MLflow: a sink, and the process `python -m splatbatch.monitor.mlflow_runs` that it starts to record attempts.
 
-A batch is a parent run, each attempt a run below it. What is there already, by its tags, is not written again, so that
-a process that was cut off is made good by the next. The batch never waits for one.
+The process reads its order as JSON from stdin. A batch is a parent run, each attempt a run below it. Runs that exist
+already, by their tags, are not written again, so that the next process completes what a killed one left out.
+The batch never waits for such a process.
 """
 
 from __future__ import annotations
@@ -34,9 +35,9 @@ PROGRAM = (sys.executable, "-m", "splatbatch.monitor.mlflow_runs")
 FILES, DATABASE = "file:", "sqlite:///"
 IN_A_FILE = f"{DATABASE}mlflow.db"
 TIMEOUT_S = 120.0
-"""Longest time for writing what has ended since the last time; more is left for the next. At a batch's end 30 s."""
+"""Time limit of one process; the next one writes what is left. At the end of a batch the limit is 30 s."""
 PAUSES_S = (60.0, 600.0)
-"""After a store has failed: at first, and at most."""
+"""First and longest pause after a store has failed; the pause doubles each time."""
 
 BATCH, ATTEMPT, PARENT, NAME = "splatbatch.batch", "splatbatch.attempt", "mlflow.parentRunId", "mlflow.runName"
 CURVES = (
@@ -45,21 +46,21 @@ CURVES = (
 )  # fmt: skip
 FINAL = ("psnr_covered", "psnr", "ssim_covered", "ssim", "lpips", "training_psnr", "covered_share")
 MOST_CHARS = 500
-"""Of a parameter's value."""
+"""Most characters of a parameter's value, and of an error message."""
 MOST_LOG_BYTES = 8 * MIB
 PATIENCE = {
     "MLFLOW_ENABLE_ASYNC_LOGGING": "false",
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",  # by itself MLflow goes on for four minutes before it says why
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
 }
-"""What MLflow reads from the environment, unless it is set already."""
+"""Environment variables of MLflow that are set unless the user has set them."""
 SECRETS = ("MLFLOW_TRACKING_PASSWORD", "MLFLOW_TRACKING_TOKEN")
 IN_A_URL = re.compile(r"//[^/@\s]+@")
 STATES = {"trained": "FINISHED", "made": "FINISHED", "failed": "FAILED", "stopped": "KILLED"}
 
 
 def absolute_uri(store: str, base: Path) -> str:
-    """Return a tracking store whose file or folder, if it is one, is told from the folder of the YAML."""
+    """Return the URI of a tracking store, with a relative file or folder resolved from the YAML's folder."""
     if store.startswith(DATABASE):
         return f"{DATABASE}{base / store.removeprefix(DATABASE)}"
     place = store.removeprefix(FILES)
@@ -67,7 +68,7 @@ def absolute_uri(store: str, base: Path) -> str:
 
 
 def remedy(store: str) -> str:
-    """Return what to look at where a store fails."""
+    """Return advice on what to check when a store fails."""
     if store.startswith(FILES):
         return f"newer versions of MLflow keep no store in a folder; write tracking.mlflow: {IN_A_FILE}"
     if store.startswith(DATABASE):
@@ -76,17 +77,23 @@ def remedy(store: str) -> str:
 
 
 class MlflowSink(Sink):
-    """Starts the process that writes attempts down whenever one has ended since, one process at a time."""
+    """Starts the recording process whenever attempts have ended since the last one, one process at a time."""
 
     name = "tracking.mlflow"
 
     def __init__(
         self, settings: Tracking, output: OutputFolder, base: Path, settings_of: Callable[[], Mapping[str, object]]
     ) -> None:
-        """Take the settings, the folder of the YAML, and what tells each task's settings by their full names.
+        """Prepare without starting a process.
+
+        Args:
+            settings: the YAML's section `tracking`.
+            output: the output folder.
+            base: folder of the YAML.
+            settings_of: returns the settings of each task, by their full names.
 
         Raises:
-            TrainerError: MLflow is not installed, or what it needs for a database.
+            TrainerError: MLflow, or a package that it needs for a database, is not installed.
         """
         needed = ("mlflow", *(("sqlalchemy", "alembic") if settings.mlflow.startswith("sqlite:") else ()))
         if missing := [name for name in needed if find_spec(name) is None]:
@@ -105,7 +112,7 @@ class MlflowSink(Sink):
         self._is_due |= isinstance(event, AttemptEnded)
 
     def tick(self) -> Iterator[str]:
-        """Look after the process; start one for what has ended meanwhile, and for what could not be written."""
+        """Check the running process; start one if attempts have ended, or writing failed and the pause is over."""
         if self._hook and (verdict := self._hook.verdict()) is not None:
             self._hook = None
             yield from self._ended(one_line(verdict))
@@ -113,15 +120,15 @@ class MlflowSink(Sink):
             yield from self._start()
 
     def close(self, end: BatchOutcome) -> None:
-        """Have all written down that is not there, and how the batch has ended."""
+        """Request a last process that writes everything missing and the end of the batch; `tick` starts it."""
         self._is_due = self._has_ended = True
 
     def is_done(self) -> bool:
-        """Return whether all is written, or cannot be."""
+        """Return whether no process runs and none is due."""
         return self._hook is None and not self._is_due
 
     def give_up(self) -> Iterator[str]:
-        """End the process; the next batch writes what is missing."""
+        """End the process and yield a message; the next `train` writes what is missing."""
         if self._hook:
             self._hook.end()
         earlier = f" (before: {self._failure})" if self._failure else ""
@@ -146,7 +153,7 @@ class MlflowSink(Sink):
             yield from self._ended(f"cannot be started ({error.strerror})")
 
     def _ended(self, why: str) -> Iterator[str]:
-        """Have what was not written tried again later; say why it was not, unless that was said before."""
+        """Note how a process ended; after an error schedule another try, and yield the error unless it is the same."""
         before, self._failure = self._failure, why
         if not why:
             self._pause_s = PAUSES_S[0]
@@ -159,7 +166,7 @@ class MlflowSink(Sink):
 
 
 def main() -> int:
-    """Read the order and obey it; what the store objects to is the last line that is printed."""
+    """Read the order from stdin and carry it out; return the exit code. An error is printed as one line on stdout."""
     out = os.dup(1)
     os.dup2(2, 1)  # what MLflow prints is no answer of ours
     for variable, value in PATIENCE.items():
@@ -173,7 +180,7 @@ def main() -> int:
 
 
 def without_passwords(words: str) -> str:
-    """Return what a store says in a line, without the passwords of its URL and of the environment."""
+    """Return an error message as one line of at most MOST_CHARS, with passwords of URLs and environment masked."""
     words = IN_A_URL.sub("//***@", " ".join(words.split()))
     for variable in SECRETS:
         if value := os.environ.get(variable):
@@ -182,10 +189,10 @@ def without_passwords(words: str) -> str:
 
 
 def write(order: Mapping[str, Any]) -> None:
-    """Write the attempts that are not in the store yet, and that the batch has ended.
+    """Write the attempts that are not in the store yet; after the batch's end also the report and the final state.
 
     Raises:
-        Exception: whatever MLflow raises.
+        Exception: any error of MLflow or of the store.
     """
     _open_database(order["uri"])
     import mlflow
@@ -221,7 +228,7 @@ def write(order: Mapping[str, Any]) -> None:
 
 
 def _open_database(uri: str) -> None:
-    """Open the SQLite database of a store once: MLflow tries for 100 s before it says that it cannot."""
+    """Open the SQLite database of a store once: MLflow would report an error only after trying for 100 s."""
     if uri.startswith(DATABASE):
         with closing(sqlite3.connect(uri.removeprefix(DATABASE).partition("?")[0])) as database:
             database.execute("PRAGMA schema_version").fetchone()
@@ -236,7 +243,7 @@ def _ended_attempts(output: OutputFolder, patches: Iterable[str]) -> Iterator[tu
 
 
 def _fill(client: Any, run: str, folder: AttemptFolder, event: AttemptEnded, order: Mapping[str, Any]) -> None:
-    """Write settings, figures and files of an attempt into its run."""
+    """Write the settings, figures and small files of an attempt into its run, and its splat if ordered."""
     from mlflow.entities import Metric, Param
 
     job = folder.read_job()
@@ -251,7 +258,7 @@ def _fill(client: Any, run: str, folder: AttemptFolder, event: AttemptEnded, ord
 
 
 def _figures(folder: AttemptFolder, event: AttemptEnded) -> Iterator[tuple[str, float, int, int]]:
-    """Yield name, value, time in ms and step: the curves, then the final figures of the whole attempt."""
+    """Yield name, value, time in ms and step of every figure: first the curves, then the attempt's final figures."""
     for line in folder.read_progress():
         for name in CURVES:
             if (value := line.figure(name)) is not None and line.step is not None:

@@ -1,4 +1,4 @@
-"""Tell people that a batch has ended or a patch has failed for good, beside the batch and never instead of it.
+"""Notifies people that a batch has ended or a patch has failed for good; delivery never delays or fails the batch.
 
 The command of `notify.command` gets one JSON object on stdin:
 
@@ -6,11 +6,11 @@ The command of `notify.command` gets one JSON object on stdin:
     event        "patches_failed" or "batch_ended"
     output       the output folder; host: where the batch runs
     summary      one line
-    patches      those that failed since the last message, or all: [{"patch", "state", "cause", "advice",
-                 "psnr_covered", "psnr", "num_gaussians", "seconds", "in_words"}]; in_words: as `status` says it
-    stopped      why the batch was stopped, as "SIGTERM"; empty if it was not
-    afterwards   what follows the training: [{"what", "state", "words", "command", "at"}]; what: inspect, merge,
-                 evaluate, publish; state: done, partly, left out; command: what makes it good
+    patches      patches that failed since the last message, or at the end all: [{"patch", "state", "cause", "advice",
+                 "psnr_covered", "psnr", "num_gaussians", "seconds", "in_words"}]; in_words: the line of `status`
+    stopped      why the batch was stopped, such as "SIGTERM"; empty if it was not
+    afterwards   follow-ups of the training: [{"what", "state", "words", "command", "at"}]; what: inspect, merge,
+                 evaluate, publish; state: done, partly, left out; command: the command that completes it
 """
 
 from __future__ import annotations
@@ -35,24 +35,27 @@ from splatbatch.tasks.status import MADE, PatchStatus, read_status
 
 SCHEMA = 1
 TIMEOUT_S = 30.0
-"""A command, or a delivery, that takes longer is ended: a mail server that greylists answers within some seconds."""
+"""Time limit of a command or delivery; a mail server that greylists answers within some seconds."""
 PATIENCE_S = 5.0
-"""So long the last message waits for an earlier one that is still being delivered."""
+"""Longest time that the last message waits for an earlier one that is still being delivered."""
 SHOWN = ("patch", "state", "cause", "advice", "psnr_covered", "psnr", "num_gaussians", "seconds")
 
 
 class Notifier(Sink):
-    """Starts at most one delivery per way at a time; what fails meanwhile is told together."""
+    """Sends messages by `notify.command` and `notify.urls`, one at a time.
+
+    Patches that fail during a delivery are named together in the next message.
+    """
 
     name = "notify"
 
     def __init__(
         self, settings: Notify, output: OutputFolder, names: Sequence[str], standing: FreshnessChecker | None = None
     ) -> None:
-        """Take the settings.
+        """Prepare without sending.
 
         Raises:
-            TrainerError: there are URLs, but no Apprise.
+            TrainerError: `notify.urls` has URLs, but Apprise is not installed.
         """
         if settings.urls and find_spec("apprise") is None:
             raise TrainerError("notify.urls: Apprise is not installed", "pip install 'splatbatch[notify]'")
@@ -60,11 +63,11 @@ class Notifier(Sink):
         self._failed: dict[str, None] = {}
         self._running: list[tuple[str, Hook]] = []
         self._last: Record | None = None
-        """The message that the batch has ended, until it is on its way."""
+        """The message that the batch has ended, until its delivery starts."""
         self._last_at = 0.0
 
     def tell(self, event: Event) -> None:
-        """Hear an event of the ledger."""
+        """Note a patch that has failed for good or was rejected."""
         match event:
             case GaveUp(patch=patch) | PatchRejected(patch=patch):
                 self._failed[patch] = None
@@ -75,7 +78,7 @@ class Notifier(Sink):
                 pass
 
     def tick(self) -> Iterator[str]:
-        """Start what waits, look after what runs; yield why a delivery failed."""
+        """Start deliveries that are due and check running ones; yield why a delivery failed."""
         verdicts = [(way, hook, hook.verdict()) for way, hook in self._running]
         self._running = [(way, hook) for way, hook, verdict in verdicts if verdict is None]
         yield from (f"{way}: {verdict}" for way, _, verdict in verdicts if verdict)
@@ -91,17 +94,17 @@ class Notifier(Sink):
                 yield from self._start(self._message("patches_failed", f"failed: {names}", failed, BatchOutcome("")))
 
     def close(self, end: BatchOutcome) -> None:
-        """Have it told that the batch has ended, soon also if an earlier delivery hangs."""
+        """Prepare the last message; `tick` sends it, after at most PATIENCE_S even if an earlier delivery hangs."""
         self._failed.clear()  # the last message names them
         self._last = self._message("batch_ended", end.summary, self._statuses(), end) if self._ways() else None
         self._last_at = time.monotonic() + PATIENCE_S
 
     def is_done(self) -> bool:
-        """Return whether all is delivered."""
+        """Return whether every message is delivered or has failed."""
         return self._last is None and not self._running
 
     def give_up(self) -> Iterator[str]:
-        """End the deliveries that hang."""
+        """End all running deliveries; yield which were not delivered in time."""
         ways = dict.fromkeys([way for way, _ in self._running] or self._ways())
         for _, hook in self._running:
             hook.end()
@@ -121,7 +124,7 @@ class Notifier(Sink):
         return {"schema": SCHEMA, "event": event, **place, "summary": summary, "patches": shown, **told}
 
     def _ways(self) -> dict[str, tuple[str, ...]]:
-        """Return the commands that deliver, by the setting that asks for them."""
+        """Return the configured commands that deliver a message, by the setting that asks for each."""
         command = tuple(word.get_secret_value() for word in self._settings.command)
         ours = (sys.executable, "-m", "splatbatch.supervisor.apprise_urls")
         ways = {"notify.command": command, "notify.urls": ours if self._settings.urls else ()}
@@ -137,7 +140,7 @@ class Notifier(Sink):
                 yield f"{way}: cannot be started ({type(error).__name__})"
 
     def _letter(self, message: Record) -> Record:
-        """Return what Apprise delivers, with the URLs."""
+        """Return the input of the Apprise process: URLs, title and text of the message."""
         urls = [url.get_secret_value() for url in self._settings.urls]
         lines = [f"{one['patch']}: {one['in_words']}" for one in message["patches"] if one["state"] not in MADE]
         lines += [f"{one['words']}. {one['command']}".strip() for one in message["afterwards"]]

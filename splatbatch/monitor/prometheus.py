@@ -1,4 +1,4 @@
-"""metrics.prom: the state of a batch for Prometheus, as its node exporter's textfile collector reads it."""
+"""Writes metrics.prom, the state of a batch in the format of the textfile collector of Prometheus' node exporter."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ from splatbatch.tasks.freshness import FreshnessChecker
 from splatbatch.tasks.status import STATES, PatchStatus, read_status
 
 EVERY_S = 5.0
+"""Least seconds between two writes."""
 ESCAPED = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
-"""Within the value of a label."""
+"""Characters that are escaped in the value of a label."""
 MOST_OF_TIME = 0.01
-"""It takes no more than this share of a core, however many patches there are."""
+"""Largest share of a core that writing may take; with many patches the file is written less often."""
 PER_PATCH = (
     ("step", "step", "Training steps done."),
     ("max_steps", "max_steps", "Training steps to do."),
@@ -34,19 +35,19 @@ PER_PATCH = (
     ("gpu_used_mib", "gpu_used_mib", "Memory used on the GPU of the attempt that runs."),
     ("gpu_temperature_c", "gpu_temperature_celsius", "Temperature of the GPU of the attempt that runs."),
 )
-"""Field of a status, name of the metric, what it is."""
+"""Metrics of a patch: field of PatchStatus, name of the metric, help text."""
 
 
 class MetricsFile(Sink):
-    """Rewrites metrics.prom every few seconds, whole; a full disk costs only the metrics.
+    """Rewrites metrics.prom every few seconds, atomically; an error of the disk is ignored.
 
-    Of several workers one writes it, as long as it does: who finds it written by another since the last look leaves it.
+    Of several workers one writes: a worker that finds the file changed since its last look does not write.
     """
 
     def __init__(
         self, output: OutputFolder, names: Sequence[str], standing: FreshnessChecker | None = None, worker: str = ""
     ) -> None:
-        """Prepare it; `worker` is who writes it: that one is about to end, too, once it is closed."""
+        """Prepare without writing; `worker` is this worker's name, which `close` does not count as running."""
         self._output, self._names, self._standing, self._worker = output, names, standing, worker
         self._watcher = Watcher(output)
         self._next = 0.0
@@ -55,7 +56,7 @@ class MetricsFile(Sink):
     name = "metrics.prom"
 
     def tick(self) -> None:
-        """Write it if it is time, and no other worker does; called many times a second."""
+        """Write the file if it is due and no other worker has written it; called many times a second."""
         if time.monotonic() < self._next:
             return
         self._next = time.monotonic() + EVERY_S
@@ -68,7 +69,7 @@ class MetricsFile(Sink):
         self._next = time.monotonic() + max(EVERY_S, (time.thread_time() - began_s) / MOST_OF_TIME)
 
     def close(self, end: BatchOutcome | None = None) -> None:
-        """Write it for the last time, whatever the end."""
+        """Write the file for the last time; `splatbatch_running` stays 1 only if other workers are alive."""
         others = at_work(self._watcher, self._worker)
         self._write(others, is_running=any(not one.is_frozen for one in others))
 

@@ -1,6 +1,6 @@
-"""Where else a batch is told of while it runs, through one protocol: Prometheus, MLflow, people.
+"""The interface for reporting a running batch elsewhere: Prometheus, MLflow, notifications.
 
-TensorBoard's event files are written by the training itself, which has the figures of every step in hand.
+TensorBoard's event files are written by the training process itself, which has the figures of every step.
 """
 
 from __future__ import annotations
@@ -13,66 +13,67 @@ from splatbatch.output.events import Event
 from splatbatch.output.records.run import FollowUpResult
 
 BUDGET_S = 30.0
-"""So long all sinks together may keep a batch that has ended."""
+"""Longest time that all sinks together may delay the end of a batch."""
 LOOK_S = 0.05
+"""Seconds between two ticks while sinks finish."""
 
 
 @dataclass(frozen=True)
 class BatchOutcome:
-    """How a batch has ended."""
+    """How a batch ended, as sinks report it."""
 
     summary: str
-    """In one line."""
+    """The outcome in one line."""
     stopped: str = ""
-    """Why it was stopped, as "SIGTERM"."""
+    """Why the batch was stopped, such as "SIGTERM"; empty if it was not."""
     afterwards: tuple[FollowUpResult, ...] = ()
-    """How publishing went, and all else that follows the training."""
+    """Results of the follow-ups, such as publishing."""
 
 
 class Sink:
-    """Hears of a batch and tells it elsewhere. Must never wait: the loop that trains calls all of it."""
+    """A receiver that reports a batch elsewhere. Its methods must not block: the training loop calls them."""
 
     name = ""
 
     def tell(self, event: Event) -> None:
-        """Hear an event of the ledger."""
+        """Take an event of the ledger."""
 
     def tick(self) -> Iterable[str] | None:
-        """Write what is due; return why something could not be written. Called many times a second."""
+        """Write what is due, and return error messages. Called many times a second."""
 
     def close(self, end: BatchOutcome) -> None:
-        """Hear that the batch has ended: ticks follow until all is written, or its time is up."""
+        """Take the end of the batch; ticks follow until `is_done`, or until the time for it is up."""
 
     def is_done(self) -> bool:
-        """Return whether nothing is left to be written; asked once it is closed."""
+        """Return whether nothing is left to write; called after `close`."""
         return True
 
     def give_up(self) -> Iterable[str] | None:
-        """End what still writes; return what was not written."""
+        """End what is still writing, and return messages about what was not written."""
 
 
 class Sinks:
-    """Several sinks, each fenced off: an exception of one ends that one alone."""
+    """All sinks of a batch; an exception in one removes that sink and affects no other."""
 
     def __init__(self, sinks: Sequence[Sink]) -> None:
         self._sinks = list(sinks)
         self._unsaid: list[str] = []
 
     def tell(self, event: Event) -> None:
-        """Tell all of them."""
+        """Pass an event to all sinks."""
         self._unsaid += self._each(lambda sink: sink.tell(event))
 
     def tick(self) -> Iterator[str]:
-        """Let all of them write what is due; yield why something could not be written."""
+        """Let all sinks write what is due; yield their error messages."""
         said, self._unsaid = [*self._unsaid, *self._each(lambda sink: sink.tick())], []
         yield from said
 
     def finish(self, end: BatchOutcome, left_s: Callable[[], float]) -> Iterator[str]:
-        """Let all of them write what is left, side by side and in one budget; yield what was not written.
+        """Let all sinks finish within one time budget; yield messages about what was not written.
 
         Args:
-            end: how the batch has ended.
-            left_s: returns the seconds that are left of the budget; it may shrink meanwhile.
+            end: how the batch ended.
+            left_s: returns the seconds left of the budget, which may shrink meanwhile.
         """
         yield from self._each(lambda sink: sink.close(end))
         yield from self.tick()
@@ -88,7 +89,7 @@ class Sinks:
         return busy
 
     def _each(self, call: Callable[[Sink], Iterable[str] | None]) -> list[str]:
-        """Call each sink; return what they say, and which is given up for what it raised."""
+        """Call each sink; return their messages. A sink that raises is removed, with a message."""
         said = list[str]()
         for sink in list(self._sinks):
             try:

@@ -1,4 +1,4 @@
-"""The patches of a batch as a table for a terminal, as much of it as its width takes."""
+"""The patches of a batch as a table for a terminal, with as many columns as its width allows."""
 
 from __future__ import annotations
 
@@ -21,40 +21,47 @@ from splatbatch.tasks.status import PatchStatus, done_in_words, most_interesting
 from splatbatch.text import clock, one_line
 
 LEFT = ("running", "waiting", "stale", "stopped")
-"""States of patches that `train` trains, or is training."""
+"""States of patches that `train` is training or will train."""
 WIDE = 120
-"""Columns of a terminal from which on everything is shown."""
+"""Width of a terminal, in characters, from which all columns are shown."""
 BAR_WIDTH = 10
 MOST_ROWS, ROWS_OF_MORE = 200, 50
-"""So many patches are all shown, of more so many; a row costs more than a millisecond to draw."""
+"""Up to MOST_ROWS patches are all shown; of more only ROWS_OF_MORE. Drawing a row takes over a millisecond."""
 LONGEST = {"patch": 16, "state": 12}
-"""Widths on a narrow terminal: what follows is worth more than the rest of a long name. A state has what is left."""
+"""Widths of columns on a narrow terminal, so that long names leave room for others; a state may use the rest."""
 COLOURS = {
     "trained": "green", "done": "green", "running": "cyan", "failed": "red", "refused": "red",
     "stopped": "yellow", "stale": "yellow",
 }  # fmt: skip
 FOLDED, MOST_ALIKE = ("refused", "stale", "waiting"), 5
-"""Of more equal ones in these states a line tells."""
+"""More than MOST_ALIKE equal patches in one of these states become a single line below the table."""
 FIRST = ("failed", "refused", "running")
+"""States at the top of the table, in this order."""
 LEAST_ROWS = 4
+"""Rows that are shown however low the terminal is."""
 GAP = 2
-"""Between two columns."""
+"""Characters between two columns."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """What stands in a column; the narrow ones are shown on any terminal."""
+    """A column of the table: its heading, and how its cells are made."""
 
     heading: str
     cell: Callable[[PatchStatus], RenderableType]
     narrow: bool = False
+    """Whether the column is shown on terminals narrower than WIDE, too."""
     is_text: bool = False
+    """Whether the column is aligned to the left, and shown even if it is empty."""
     worth: int = 0
-    """Of columns that have no room, those of the least worth are dropped first."""
+    """Importance: if the width is too small, columns with the lowest value are dropped first."""
 
 
 def status_view(statuses: Sequence[PatchStatus], width: int, room: int = 1 << 30) -> Group:
-    """Return the patches as a table for a terminal of this width; equal ones, and those beyond `room`, as lines."""
+    """Return the patches as a table for a terminal of this width, with lines below it.
+
+    Patches beyond `room` rows, and many equal ones, are summed up in these lines.
+    """
     lots: dict[tuple[str, ...], list[str]] = {}
     for one in statuses:
         if one.state in FOLDED:
@@ -70,12 +77,12 @@ def status_view(statuses: Sequence[PatchStatus], width: int, room: int = 1 << 30
 
 
 def _alike(status: PatchStatus) -> tuple[str, ...]:
-    """Return what two patches have in common that need no row each."""
+    """Return the key by which patches count as equal and share a line."""
     return (status.state, status.phase, in_words(status.cause), status.advice)
 
 
 def status_table(statuses: Sequence[PatchStatus], width: int = 200) -> Table:
-    """Return a row for each patch, for a terminal of this width: what failed first, then what runs."""
+    """Return a table with a row for each patch, for a terminal of this width: failed, refused, running, others."""
     table = Table(box=None, pad_edge=False)
     is_narrow, has_nodes = width < WIDE, len({one.node for one in statuses if one.node}) > 1
     columns = [column for column in COLUMNS if column.narrow or not is_narrow]
@@ -95,12 +102,12 @@ def status_table(statuses: Sequence[PatchStatus], width: int = 200) -> Table:
 
 
 def shorten(name: str) -> str:
-    """Return a name as a narrow terminal shows it: variants of a sweep begin alike and differ at their ends."""
+    """Return a name shortened in its middle for a narrow terminal: names of a sweep's variants differ at their ends."""
     return name if len(name) <= LONGEST["patch"] else f"{name[: LONGEST['patch'] - 7]}…{name[-6:]}"
 
 
 def live_view(statuses: Sequence[PatchStatus], width: int, height: int, workers: Sequence[AtWork] = ()) -> Group:
-    """Return the table with a line about the batch below it and, of several workers, one each; as high as fits."""
+    """Return the table, with lines about workers and the batch below it, for a terminal of this width and height."""
     lines = [one_line(line) for line in lines_of(workers)]
     summary = "; ".join(filter(None, (batch_line(statuses), in_short(workers))))
     below = (Text(line, no_wrap=True, overflow="ellipsis") for line in lines)
@@ -109,12 +116,12 @@ def live_view(statuses: Sequence[PatchStatus], width: int, height: int, workers:
 
 
 def num_shown(num: int) -> int:
-    """Return how many of so many patches are shown: all up to `MOST_ROWS`; of more, fewer."""
+    """Return how many of `num` patches are shown: all up to `MOST_ROWS`, otherwise `ROWS_OF_MORE`."""
     return num if num <= MOST_ROWS else ROWS_OF_MORE
 
 
 def batch_line(statuses: Sequence[PatchStatus]) -> str:
-    """Return how far the batch is: "3 of 9 trained, 2 running, 1 failed; about 2:10:00 to go"."""
+    """Return the progress of the batch: "3 of 9 trained, 2 running, 1 failed; about 2:10:00 to go"."""
     states = [status.state for status in statuses]
     told = ("running", "failed", "stopped", "refused", "stale")
     parts = [done_in_words(statuses, ""), *(f"{states.count(one)} {one}" for one in told if one in states)]
@@ -128,7 +135,7 @@ def _state(status: PatchStatus) -> Text:
 
 
 def _text(words: str) -> Text:
-    """Return a cell; Text, not str: what comes from a file is no markup."""
+    """Return a cell with plain text; rich would take a str as markup, and the text may come from a file."""
     return Text(one_line(words))
 
 
@@ -147,7 +154,7 @@ def _share(status: PatchStatus) -> str:
 
 
 def figure(value: float | None, form: str) -> str:
-    """Return a figure in words; nothing for an unknown one."""
+    """Return a figure in the format `form`; empty if it is unknown."""
     return "" if value is None else format(value, form)
 
 
@@ -172,13 +179,13 @@ COLUMNS = (
 
 
 NODE = Column("node", lambda status: _text(status.node), is_text=True)
-"""Only where there is more than one."""
+"""Column of the host's name; shown only if there are several hosts."""
 
 
 def batch_eta_s(statuses: Sequence[PatchStatus]) -> float | None:
-    """Return the seconds until every running and waiting patch is trained, if all goes well; None if unknown.
+    """Return the estimated seconds until every patch is trained; None if nothing runs or a running patch's is unknown.
 
-    As many patches are taken to run at once as run now, and a waiting one to take as long as the others.
+    Assumes that as many patches keep running as now, and that a waiting one takes the median time of trained ones.
     """
     running = [status for status in statuses if status.state == "running"]
     left = [status.eta_s for status in running if status.eta_s is not None]
@@ -191,14 +198,14 @@ def batch_eta_s(statuses: Sequence[PatchStatus]) -> float | None:
 
 
 def num_left(statuses: Sequence[PatchStatus]) -> int:
-    """Return how many patches `train` has not done with yet: those that run, and those that it will take."""
+    """Return how many patches are running or will still be trained."""
     return sum(status.state in LEFT for status in statuses)
 
 
 def drop_columns(table: Table, worths: Sequence[int], width: int) -> Table:
-    """Take the columns out of a table that a terminal of this width has no room for.
+    """Remove columns from a table until it fits a terminal of this width; return the table.
 
-    Those of the least worth go first, of equals the last; one stays.
+    The column of the lowest worth goes first, among equals the last one; one column always stays.
     """
     columns = [
         (worth, -place, _width(column)) for place, (worth, column) in enumerate(zip(worths, table.columns, strict=True))

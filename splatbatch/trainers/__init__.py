@@ -1,4 +1,4 @@
-"""WHICH program trains. A trainer knows nothing of processes: it names a command and judges what is left."""
+"""Programs that train. A trainer starts no process: it returns a command and checks the files left afterwards."""
 
 from collections.abc import Iterable
 from typing import Protocol
@@ -14,33 +14,33 @@ from splatbatch.trainers.external import ExternalTrainer
 
 
 class Trainer(Protocol):
-    """A program that trains one patch in one folder. Made for one recipe."""
+    """A program that trains one patch in one attempt folder; an instance is made for one recipe."""
 
     stands_by: bool
-    """Whether its process may be started ahead of its turn: it then prepares without touching the GPU until `go`."""
+    """Whether its process may be started early: it then prepares without touching the GPU until it gets `go`."""
 
     def command(self, patch: Patch, folder: AttemptFolder) -> tuple[str, ...]:
         """Prepare `folder` and return the argv that trains `patch` into it."""
         ...
 
     def collect(self, folder: AttemptFolder) -> Splat | Rejected:
-        """Return the splat that a finished process left in `folder`, or why there is none that counts."""
+        """Return the splat that a finished process left in `folder`, or why no splat there is valid."""
         ...
 
 
 TRAINERS = {"gsplat": BuiltinTrainer}
-"""Our own; any other name is a program of the config."""
+"""Builtin trainers by name; any other name is an external program of the YAML."""
 
 
 def open_trainer(recipe: Recipe) -> Trainer:
-    """Return the trainer of a recipe."""
+    """Return the trainer that a recipe names, external or builtin."""
     if recipe.program:
         return ExternalTrainer(recipe, recipe.program)
     return TRAINERS[recipe.training.trainer](recipe)
 
 
 def rules_of(recipes: Iterable[Recipe]) -> TrainerRules:
-    """Return what the trainers of some recipes forgive, all of them; our own trainer's rules if there are none."""
+    """Return what all trainers of these recipes accept, for the scene audit; without recipes the builtin rules."""
     programs = {recipe.training.trainer: recipe.program for recipe in recipes} or {"gsplat": None}
     plain = [frozenset(one.cameras.models) if one else CAMERA_MODELS for one in programs.values()]
     taken = [frozenset(one.cameras.models) if one else CAMERA_MODELS | UNDISTORTED_MODELS for one in programs.values()]

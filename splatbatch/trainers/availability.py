@@ -1,4 +1,4 @@
-"""Whether a trainer can run on this machine, and what it lacks; quick, and nothing is imported or started for it."""
+"""Checks whether a trainer can run on this machine, without importing or starting anything."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _REMEDY = "Mend trainers.{name} in the YAML, or install the program: `splatbatch
 
 
 def check_usable(recipes: Iterable[Recipe]) -> None:
-    """See that the trainers of some recipes are there.
+    """Check that the trainers of these recipes are installed.
 
     Raises:
-        TrainerError: something is missing.
+        TrainerError: a program, script, folder or package is missing.
     """
     programs = {recipe.training.trainer: recipe.program for recipe in recipes}
     for name, program in programs.items():
@@ -32,7 +32,10 @@ def check_usable(recipes: Iterable[Recipe]) -> None:
 
 
 def missing(program: Program | None) -> tuple[str, ...]:
-    """Return what a program, or our own trainer (None), lacks here; empty if all that can be seen is there."""
+    """Return what an external program lacks here, or the builtin trainer (None); empty if nothing is missing.
+
+    Commands are looked up on PATH, Python packages by their specification.
+    """
     if program is None:
         lacking = [name for name in OUR_PACKAGES if importlib.util.find_spec(name) is None]
         return tuple(f"the Python package {name} is not importable" for name in lacking)

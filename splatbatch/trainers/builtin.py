@@ -1,4 +1,4 @@
-"""Our own trainer: `python -m splatbatch.training`, on gsplat's rasteriser or on the CPU."""
+"""The builtin trainer: `python -m splatbatch.training`, on gsplat's rasteriser or on the CPU."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from splatbatch.scene.patches import Patch, model_folder
 from splatbatch.splats import check_splat
 
 CAMERA_MODELS = frozenset({"PINHOLE", "SIMPLE_PINHOLE"})
-"""What gsplat's rasteriser takes."""
+"""Camera models that the builtin trainer takes without undistortion."""
 
 
 class BuiltinTrainer:
-    """Trains with `splatbatch.training`."""
+    """The builtin trainer: prepares and checks attempts of `splatbatch.training`."""
 
     stands_by = True
 
@@ -34,7 +34,10 @@ class BuiltinTrainer:
         self._recipe = recipe
 
     def command(self, patch: Patch, folder: AttemptFolder) -> tuple[str, ...]:
-        """Write settings.json and return the command of the training process."""
+        """Write settings.json and return the command of the training process.
+
+        The attempt resumes from the latest earlier checkpoint that has the same settings and hold-out.
+        """
         settings = settings_for(self._recipe, patch, folder.task)
         resume = self._checkpoint_before(folder, settings.holdout)
         settings = dataclasses.replace(settings, resume=resume, earlier=earlier_splat(PatchFolder(folder.path.parent)))
@@ -42,9 +45,9 @@ class BuiltinTrainer:
         return (sys.executable, "-m", "splatbatch.training", str(folder.path))
 
     def _checkpoint_before(self, folder: AttemptFolder, holdout: tuple[str, ...]) -> str | None:
-        """Return the checkpoint of the latest earlier attempt with the same settings; the child checks the rest.
+        """Return the checkpoint of the latest earlier attempt with the same settings and hold-out; None without one.
 
-        One that was trained on what is held out by now is none.
+        The training process checks the checkpoint itself.
         """
         for earlier in sorted(folder.earlier(), key=lambda attempt: -attempt.number):
             is_same = _decisive(earlier) == self._recipe.decisive() and earlier.read_settings().holdout == holdout
@@ -53,7 +56,7 @@ class BuiltinTrainer:
         return None
 
     def collect(self, folder: AttemptFolder) -> Splat | Rejected:
-        """Return the splat if it is whole, finite and from the last step, with its metrics."""
+        """Return the splat with its metrics if it is complete, finite and from the last step; otherwise the reason."""
         splat = check_splat(folder.splat, self._recipe.training.max_steps)
         if isinstance(splat, Splat):
             return dataclasses.replace(splat, metrics=(folder.read_metrics() or Metrics()).to_record())
@@ -61,7 +64,7 @@ class BuiltinTrainer:
 
 
 def earlier_splat(folder: PatchFolder) -> EarlierSplat:
-    """Return the accepted splat of a patch, for which the one that is trained now may take the place."""
+    """Return the accepted splat of a patch, which the new one is compared with; an empty record if there is none."""
     result = folder.read_result()
     if result is None or not result.sha256:
         return EarlierSplat()
@@ -71,7 +74,13 @@ def earlier_splat(folder: PatchFolder) -> EarlierSplat:
 
 
 def settings_for(recipe: Recipe, patch: Patch, task: str) -> TrainingSettings:
-    """Return the settings of a patch for its training, and for what judges its splat afterwards."""
+    """Return the settings of a patch for training, and for evaluating an external trainer's splat.
+
+    Args:
+        recipe: settings of the task.
+        patch: the patch with its model and photographs.
+        task: name of the task.
+    """
     border = patch.border.to_record() if patch.border else {}
     behind, sha256 = PatchFolder(patch.behind).accepted_splat() if border and patch.behind else (Path(), "")
     return TrainingSettings(

@@ -1,4 +1,4 @@
-"""The trainers that one may choose from: ours, those of a config, and the presets; and what each lacks here."""
+"""Lists the trainers to choose from: the builtin one, those of a YAML and the presets; and what each lacks here."""
 
 from __future__ import annotations
 
@@ -15,29 +15,31 @@ from splatbatch.trainers.availability import missing
 
 @dataclass(frozen=True)
 class TrainerEntry:
-    """A trainer, where it is written down, and what it lacks here."""
+    """A trainer: where it is defined, and what it lacks on this machine."""
 
     name: str
     origin: Literal["ours", "configured", "preset"]
     file: str
+    """YAML that defines it; empty for the builtin trainer."""
     missing: tuple[str, ...]
+    """What it lacks on this machine, as messages."""
     told: ClassVar = ("found",)
 
     @property
     def found(self) -> bool:
-        """Return whether it can train here."""
+        """Return whether nothing is missing."""
         return not self.missing
 
 
 @dataclass(frozen=True)
 class TrainerList:
-    """`doctor --trainers --json`."""
+    """Result of `doctor --trainers --json`."""
 
     trainers: tuple[TrainerEntry, ...]
 
 
 def trainers_here(config: Path | None) -> tuple[TrainerEntry, ...]:
-    """Return our own trainer, those of a YAML, where one is named, and the presets."""
+    """Return the builtin trainer, those of the YAML `config` unless it is None, and the presets, in this order."""
     configured = _listed(config, "configured") if config else ()
     folder = shipped("trainers")
     presets = (one for path in (sorted(folder.glob("*.yml")) if folder else ()) for one in _listed(path, "preset"))

@@ -1,4 +1,4 @@
-"""External trainers: argv from a template, the splat from where the program leaves it."""
+"""External trainers: their command comes from a template of the YAML, their splat from the files they write."""
 
 from __future__ import annotations
 
@@ -37,13 +37,14 @@ from splatbatch.trainers.builtin import earlier_splat, settings_for
 from splatbatch.trainers.last_step import SILENT, StepHistory, whose_splat, why_from_before
 
 MOST_FIGURES_BYTES = 32 * MIB
-"""Of a program's figures: those of 10,000 photographs have 3 MiB. A larger file is left unread."""
+"""Largest file of a program's figures that is read; figures of 10,000 photographs have 3 MiB."""
 
 MEASURING = "splatbatch.training.evaluation"
+"""Module that evaluates the splat of an external trainer, after the program has ended."""
 
 
 class ExternalTrainer:
-    """Trains with a program of its own: written down in `settings.json` what for, in `watch.json` how to watch it."""
+    """Trains with an external program; `watch.json` tells the supervisor how to watch it and what it must write."""
 
     stands_by = False
 
@@ -52,7 +53,10 @@ class ExternalTrainer:
         self._program = program
 
     def command(self, patch: Patch, folder: AttemptFolder) -> tuple[str, ...]:
-        """Make the folders, stage the scene if the program wants it, and return the program's command."""
+        """Write settings and watch.json, stage the scene if the command needs it, and return the program's command.
+
+        The scene is staged if the template names it, has an offset, or its photographs are colour-corrected copies.
+        """
         values = self._values(patch, folder)
         argv = _filled(self._program.command, values)
         folder.output.mkdir(exist_ok=True)
@@ -69,10 +73,10 @@ class ExternalTrainer:
         return argv
 
     def _measuring(self, patch: Patch, folder: AttemptFolder, settings: TrainingSettings) -> TrainingSettings | None:
-        """Return what our own evaluation of its splat is told; None where there is none, or nothing is held out.
+        """Return the settings for our evaluation of the program's splat; None if it is off, or nothing is held out.
 
-        The program is given all photographs, whatever the settings hold out: where they hold out none, its splat is
-        measured as the accepted one was.
+        The program gets all photographs, also those that the settings hold out. If the settings hold out none, the
+        splat is measured on the photographs that the accepted splat held out.
         """
         home = PatchFolder(folder.path.parent)
         names = settings.holdout or tuple(sorted(retention.held_out(home.read_result() or Result()) or ()))
@@ -82,13 +86,16 @@ class ExternalTrainer:
         return dataclasses.replace(told, backdrop="", backdrop_sha256="", holdout=names, earlier=earlier_splat(home))
 
     def _held_out(self, patch: Patch) -> tuple[str, ...]:
-        """Return what the settings hold out: whether the program does is its own matter."""
+        """Return the photographs that the settings hold out; the program may train on them. Empty if unreadable."""
         with contextlib.suppress(SceneError):  # a broken model is the audit's to report
             return choose_holdout(patch, self._recipe.evaluation)
         return ()
 
     def collect(self, folder: AttemptFolder) -> Splat | Rejected:
-        """Return the newest splat if it is from the last step, whole and finite, with the program's own figures."""
+        """Return the newest splat if it is from the last step, complete and finite; otherwise the reason.
+
+        Its metrics are those of our evaluation, or without one the program's own. Secrets in a reason are masked.
+        """
         try:
             found = self._collect(folder)
             if isinstance(found, Rejected):  # it may quote what the program has written into its files
@@ -145,7 +152,7 @@ class ExternalTrainer:
         return ""
 
     def _why_not_last(self, folder: AttemptFolder, artifacts: Artifacts, splat: Splat, steps: StepHistory) -> str:
-        """Return why a splat is not from the last step, although its name may tell none."""
+        """Return why a splat is not, or not surely, from the last step; empty if its name or the log shows it."""
         if artifacts.name_last_step():
             return ""
         max_steps, is_trusted = self._recipe.training.max_steps, self._program.artifact.trusted_after_crash is True
@@ -195,7 +202,7 @@ class ExternalTrainer:
 
 
 def _as_measured(folder: AttemptFolder, splat: Splat, by_itself: Record) -> Record:
-    """Return the figures of our own evaluation, with those of the program beside them; these alone without one."""
+    """Return the metrics of our evaluation with the program's figures as "by_itself"; without one only the latter."""
     measured = folder.read_metrics()
     if measured is None or not measured.measured_by or folder.path / measured.splat != splat.path:
         return by_itself
@@ -203,7 +210,7 @@ def _as_measured(folder: AttemptFolder, splat: Splat, by_itself: Record) -> Reco
 
 
 def _why_not_its_own(folder: AttemptFolder, splat: Path) -> str:
-    """Return why a splat is not what the attempt has made; empty if it may be."""
+    """Return why a splat cannot be this attempt's: it is older, or another task's; empty if neither is the case."""
     if reason := why_from_before(splat, folder.start):
         return reason
     inputs = (folder.read_job() or JobSpec()).depends_on.inputs
@@ -212,7 +219,7 @@ def _why_not_its_own(folder: AttemptFolder, splat: Path) -> str:
 
 
 def exit_of(folder: AttemptFolder) -> Exit:
-    """Return how an attempt ended, as its supervisor wrote it down."""
+    """Return how an attempt ended by its supervisor's exit record; Lost if there is no record."""
     facts = folder.read_exit()
     return facts.end if facts else Lost("no exit record")
 
@@ -222,13 +229,12 @@ def _staged_model(folder: AttemptFolder) -> Path:
 
 
 def stage(patch: Patch, folder: AttemptFolder) -> None:
-    """Lay links to the photographs and to each file of the model side by side, as images/ and sparse/0/.
+    """Create images/, sparse/0/ and masks/ in an attempt's folder, as links to the photographs, model files and masks.
 
-    Of a model with an offset there is a copy instead, with the offset taken off; of photographs that are
-    evened there are copies.
+    A model with an offset is copied with the offset subtracted; colour-corrected photographs are copied, too.
 
-    The folders are the attempt's own: what a program writes beside its model (points3D.ply, images_2) is no longer
-    written into the scene.
+    The folders belong to the attempt, so that files that a program writes beside its model (points3D.ply, images_2)
+    do not end up in the scene.
     """
     sparse = _staged_model(folder)
     sparse.mkdir(parents=True)
@@ -251,13 +257,16 @@ def _filled(words: Iterable[str], values: Mapping[str, object]) -> tuple[str, ..
 
 
 def _globs(globs: Iterable[str], values: Mapping[str, Any]) -> tuple[str, ...]:
-    """Fill globs in; what is filled in stands for itself, also if it looks like a glob."""
+    """Return globs with the values filled in; wildcards within values are escaped."""
     escaped = {name: glob.escape(in_words(value)) for name, value in values.items()}
     return tuple(fill(one, escaped) for one in globs)
 
 
 def judge_log(lines: Sequence[ProgressLine], max_steps: int) -> tuple[str, ...]:
-    """Return what the rules of health find in the log of a program; a count of Gaussians holds until the next."""
+    """Return the warnings of the health rules for the progress that a program logged.
+
+    A line without a number of Gaussians counts with that of the line before.
+    """
     num = next((line.num_gaussians for line in lines if line.num_gaussians is not None), 1)
     history = list[health.StepFigures]()
     for line in lines:
@@ -271,7 +280,16 @@ def judge_log(lines: Sequence[ProgressLine], max_steps: int) -> tuple[str, ...]:
 def read_measures(
     measures: Measures, artifacts: Artifacts, globs: Sequence[str], lines: Iterable[ProgressLine]
 ) -> Record:
-    """Return {"final": {"psnr": …}} as our own trainer's metrics have it; what is not there is left out."""
+    """Return the program's own figures in the form of the builtin trainer's metrics: {"final": {"psnr": …}}.
+
+    Figures come from the log and, taking precedence, from the newest figures file; unknown ones are left out.
+
+    Args:
+        measures: names of the figures in the log and in the file.
+        artifacts: the files of the attempt.
+        globs: where the figures file may lie.
+        lines: progress of the attempt.
+    """
     told = ((name, line.figure(name)) for line in lines for name in measures.log)
     figures = {name: value for name, value in told if value is not None}  # the last that the supervisor read
     figures_file = dataclasses.replace(artifacts.finish, products=tuple(globs))
@@ -291,7 +309,7 @@ def _tree(path: Path) -> Any:
 
 
 def _at(tree: Any, keys: Sequence[str]) -> Any:
-    """Follow names and numbers into mappings and lists; * is the only member, or the last of several."""
+    """Return the value at a path of names and indices in nested JSON, None if absent; * means the last member."""
     for key in keys:
         if isinstance(tree, dict):
             tree = list(tree.values())[-1] if key == "*" and tree else tree.get(key)

@@ -1,4 +1,4 @@
-"""Whether a splat whose name tells no step is from the last one: by what the program said, how it ended, and when."""
+"""Decides whether a splat without a step in its name is from the last step: by log, exit and time of the file."""
 
 from __future__ import annotations
 
@@ -16,24 +16,25 @@ from splatbatch.output.records.attempt import ProgressLine
 from splatbatch.supervisor.external import LoggedSteps
 
 CLOCK_S = 2.0
-"""A step is written down up to so much later than it was said, and a share of the run on top."""
 CLOCK_SHARE = 1 / 100
+"""Longest delay in seconds between a step in the log and its record, plus a share of the run's time."""
 CLOCKS_APART_S = 60.0
-"""A file that was made on another file system has the time of its clock."""
+"""Seconds by which the clock of another file system may differ from ours."""
 SILENT = "the program said nothing of its steps: that its splat is from the last is not known"
 
 
 @dataclass(frozen=True)
 class StepHistory:
-    """What a program said of its steps over a whole attempt, as the supervisor heard it in its log."""
+    """Steps that a program logged during an attempt, as the supervisor recorded them in progress.jsonl."""
 
     heard: LoggedSteps
+    """The highest step, and the gap between logged steps."""
     lines: tuple[ProgressLine, ...] = ()
-    """Those with a time that name a step, each no lower than the one before."""
+    """Lines with a time and a step, in which the step never falls."""
 
     @staticmethod
     def of(lines: Iterable[ProgressLine]) -> StepHistory:
-        """Return what the lines of progress.jsonl tell."""
+        """Return the history of the lines of progress.jsonl."""
         heard, dated = LoggedSteps(), []
         for line in lines:
             now = LoggedSteps.of(line)
@@ -43,9 +44,9 @@ class StepHistory:
         return StepHistory(heard, tuple(dated))
 
     def why_not_last(self, end: Exit, max_steps: int, *, is_trusted: bool) -> str:
-        """Return why a splat of no named step is not, or not surely, from the last step; empty if it is taken for that.
+        """Return why a splat may not be from the last step, by log and exit; empty if it counts as from there.
 
-        A trusted program may have crashed where nothing is known of its steps.
+        A trusted program (`is_trusted`) that logged no steps may also have exited with an error or by a signal.
         """
         heard = self.heard
         if heard.falls_short_of(max_steps):
@@ -59,9 +60,9 @@ class StepHistory:
         return f"from an unknown step: the program {_in_words(end)} and had said {said}"
 
     def why_too_old(self, splat: Path, progress: Path, max_steps: int) -> str:
-        """Return why a splat cannot be from the last step: when it was written the program was not there; or nothing.
+        """Return why a splat is too old for the last step: an earlier step was logged after it; empty if it is not.
 
-        Its time counts by the clock of the supervisor, which wrote `progress`; a file server's may be behind it.
+        Its time is corrected by the lag of the file server's clock, which the time of `progress` shows.
         """
         gap = self.heard.gap
         before = [line for line in self.lines if LoggedSteps(line.highest_step, gap).falls_short_of(max_steps)]
@@ -77,10 +78,10 @@ class StepHistory:
 
 
 def why_from_before(splat: Path, start: Path) -> str:
-    """Return why a splat is not of an attempt: it was written before the supervisor wrote start.json; or nothing.
+    """Return why a splat is older than its attempt, which began when start.json was written; empty if it is not.
 
-    The time of the content decides, of the file behind a link: it stays when a file is moved or copied with its times,
-    and a program may have made it elsewhere, by another clock.
+    The modification time of the file behind a link decides; it survives moves and copies that keep times. Differences
+    up to CLOCKS_APART_S are ignored, since the program may have written the file elsewhere, by another clock.
     """
     began = file_fact(start)
     if began.num_bytes < 0:  # it had no supervisor
@@ -104,15 +105,15 @@ def _in_words(end: Exit) -> str:
 
 
 def whose_splat(patches: Path, splat: Path, task: str, inputs: str) -> str:
-    """Return which other task's accepted splat a file is, if that was trained from other inputs; empty if none.
+    """Return the other task whose accepted splat has the same hash but was trained from other inputs; empty if none.
 
-    The same hash has the same size: of hundreds of tasks, the record of hardly one is read.
+    Only splats of the same size are compared, so that few records are read.
 
     Args:
-        patches: the folder of all tasks.
+        patches: folder of all tasks.
         splat: the file.
-        task: whose it is to become.
-        inputs: the hash of what it was trained from.
+        task: the task that the attempt belongs to.
+        inputs: hash of the attempt's inputs.
     """
     size, sha256 = splat.stat().st_size, ""
     for name in sorted(names_in(str(patches))):
