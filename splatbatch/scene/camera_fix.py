@@ -1,4 +1,4 @@
-"""Corrected copies of the models, all or none: never in place, never a photograph, and refused where no K is honest."""
+"""Writes copies of models with corrected cameras: all or none, never in place, and only where the new K is verified."""
 
 from __future__ import annotations
 
@@ -59,27 +59,32 @@ _TWO_FOCALS = {
 }
 _ALONG_X, _ALONG_Y = frozenset({"fx", "cx", "w"}), frozenset({"fy", "cy", "h"})
 _Groups = list[tuple[Size, list[int]]]
-"""The sizes that photographs have, and the images of each by their row."""
+"""Sizes of a camera's photographs, each with the rows of its images."""
 _STEPS_PX = (4, 1)  # of the search: coarse, then fine
 _MOST_PX = 160
 _LEAST_CONTRAST = 6.0  # standard deviation of the points' greys: without colours all are black
 _AS_TONED, _MORE_TONED = 0.6, 0.1
-"""Points and pixels go together from the first on; a correlation that is higher by the second is no accident: greys
-decorrelate within 2 to 10 px of real photographs."""
+"""Correlation of points' greys with pixels from which on they match, and a rise of it that is no accident.
+
+Greys decorrelate within 2 to 10 px of real photographs.
+"""
 _CLEARLY = 0.01
-"""By so much photographs are more alike where another repair is the right one."""
+"""Rise of the correlation from which on the other of scale and crop is considered right."""
 _FULL = 1 << 20  # px: no photograph is made smaller
 _OF_SIZE = frozenset(
     {"scaled", "few_pixels_off", "other_size", "mixed_sizes", "k_left_behind", "size_alone", "k_rescaled"}
 )
-"""Errors that a repair is there for: a copy that still has them is none."""
+"""Size errors that a fix must remove; a copy that still has one is rejected."""
 _OF_GEOMETRY = frozenset(OF_GEOMETRY) - {"wrong_pose", "k_rescaled", "reprojection"}
 BLOCKING = _OF_GEOMETRY | {
     "missing_model", "corrupt_model", "bad_camera_size", "params_count", "bad_params", "transposed", "lens_mix",
 }  # fmt: skip
-"""Errors of an original that no change of sizes fixes. `lens_mix` among them: to other lenses another K seems right."""
+"""Errors of an original that no change of sizes fixes.
+
+`lens_mix` is among them, because under the wrong lens a wrong K seems right.
+"""
 _OF_PICTURES = frozenset({"other_pictures", "displaced", "lens_mix"})
-"""Errors of photographs: a copy that they do not fit is none, whether its original had them or not."""
+"""Errors of photographs; a copy with one is rejected, even if its original has it."""
 _NEW = _OF_GEOMETRY | {"unlike_ratios", "principal_point_outside", "reprojection", "wrong_pose"}
 """Errors that a copy must not have unless its original has them."""
 _MOST = 8
@@ -87,17 +92,17 @@ _MOST = 8
 
 @dataclass(frozen=True)
 class FixRefusal:
-    """Why no change of K would be honest, and what to do instead."""
+    """Reason why no change of K would be right, with what to do instead."""
 
     what: str
     remedy: str
 
 
 def change_camera(camera: Camera, photo: Size, how: How) -> CameraFix | FixRefusal:
-    """Return the change that makes `camera` fit photographs of size `photo`.
+    """Return the change that makes `camera` fit photographs of size `photo`, or why there is none.
 
-    `scale` multiplies each axis by its own ratio; `crop` takes the photograph for the centre of the calibrated image
-    (after the uniform resize that is seen; where a few pixels are off at another resolution).
+    `scale` multiplies each axis by its own ratio. `crop` takes the photograph for the centre of the calibrated image,
+    after the uniform resize that a few pixels' difference at another resolution shows.
     """
     size = camera.size
     relation = relate(size, photo)
@@ -156,10 +161,16 @@ def _with_two_focals(camera: Camera) -> Camera:
 
 
 def choose_change(survey: GeometrySurvey, rows: list[int], photo: Size, how: How) -> CameraFix | FixRefusal:
-    """Return the change that makes a camera fit its photographs, or those images of it that have this size.
+    """Return the change that makes a camera fit its photographs of one size, or why there is none.
 
-    Keypoints that move with K cannot tell whether K is right: they do so only by where they are now. If they agree with
-    K, both follow the photographs, unless they fit those already; if not, K alone follows if it then agrees.
+    Keypoints that move with K cannot prove that K is right; their present places can. If they agree with K, both follow
+    the photographs, unless they fit these already. If not, K alone is changed, provided that it then agrees.
+
+    Args:
+        survey: geometry of the model.
+        rows: rows of the camera's images whose photographs have this size.
+        photo: the size of these photographs.
+        how: scale or crop.
     """
     views = survey.views
     camera = views.cameras[views.images[rows[0]].camera_id]
@@ -179,7 +190,7 @@ def choose_change(survey: GeometrySurvey, rows: list[int], photo: Size, how: How
 
 
 def _followed(views: TrackObservations, change: CameraFix, reach: KeypointReach) -> CameraFix | FixRefusal:
-    """Return the change with its keypoints, without them, or why it would make the camera worse."""
+    """Return the change with its keypoints, or without them, or why it would not fix the camera."""
     before, after = change.before, change.after
     if not len(views.obs()):
         return change  # nothing can be verified: no image has enough keypoints with points
@@ -200,7 +211,7 @@ def _followed(views: TrackObservations, change: CameraFix, reach: KeypointReach)
 
 @dataclass(frozen=True)
 class CameraFixPlan:
-    """The changes of one model, and which of them each image gets."""
+    """Planned camera changes of one model, and the change of each image by image id."""
 
     patch: Patch
     model: Reconstruction
@@ -209,12 +220,12 @@ class CameraFixPlan:
 
     @property
     def rows(self) -> list[int]:
-        """Return the images that are changed, by their places in the model."""
+        """Rows of the images that are changed."""
         return [row for row, image in enumerate(self.model.images) if image.id in self.of_image]
 
 
 def plan_model(patch: Patch, cameras: list[int], how: How, reasons: list[str]) -> CameraFixPlan:
-    """Return the plan for one model; what speaks against it is added to `reasons`."""
+    """Return the planned changes of the given cameras of a model; reasons against them are appended to `reasons`."""
     model = read_reconstruction(patch.sparse)
     if not cameras:
         return CameraFixPlan(patch, model, (), {})
@@ -240,7 +251,7 @@ def plan_model(patch: Patch, cameras: list[int], how: How, reasons: list[str]) -
 
 
 def _groups(found: GeometrySurvey, camera_id: int, sizes: Mapping[int, Size], reasons: list[str]) -> _Groups:
-    """Return the images of a camera by the size of their photographs; unreadable ones go with the largest group."""
+    """Return the images of a camera by the size of their photographs; unreadable ones join the largest group."""
     groups: dict[Size, list[int]] = defaultdict(list)
     unread: list[int] = []
     for row, image in enumerate(found.views.images):
@@ -255,7 +266,7 @@ def _groups(found: GeometrySurvey, camera_id: int, sizes: Mapping[int, Size], re
 
 
 def _compared(patch: Patch, rows: Sequence[int]) -> MatchContext:
-    """Return photographs of a model at full size, in pairs of which at least one is among the rows."""
+    """Return photographs of a model at full size, in pairs with at least one of the given rows."""
     model = read_reconstruction(patch.sparse, tracks=True)
     pairs = pairs_of(model, GROUPS, rows)
     used = sorted({row for pair in pairs for row in (pair.one, pair.other)})
@@ -267,9 +278,9 @@ def _compared(patch: Patch, rows: Sequence[int]) -> MatchContext:
 
 
 def _why_unlike(plan: CameraFixPlan, after: MatchContext, how: How) -> FixRefusal | None:
-    """Return why a copy is not proved: its photographs are not more alike than before where it puts their points.
+    """Return why photographs do not prove a copy right: they do not match its points better than before.
 
-    None where they are.
+    None where they do.
     """
     before = replace(after, cameras=plan.model.cameras, images=plan.model.images, said={})
     everyone, rows = range(len(plan.model.images)), plan.rows
@@ -303,7 +314,7 @@ def _pixel_by_pixel(camera: Size, photo: Size) -> Places:
 
 
 def _why_off_centre(plan: CameraFixPlan, after: MatchContext) -> FixRefusal | None:
-    """Return why photographs do not show what lies about the centre; None where they do, or cannot tell."""
+    """Return why photographs were not cropped about the centre; None where they were, or cannot tell."""
     cut = [np.abs(change.shift) for change in plan.changes if change.shift != (0.0, 0.0)]
     if not cut or not (missed := _centre_missed_by(after, np.max(cut, axis=0))):
         return None
@@ -313,13 +324,13 @@ def _why_off_centre(plan: CameraFixPlan, after: MatchContext) -> FixRefusal | No
 
 
 def _centre_missed_by(compared: MatchContext, reach_px: Floats) -> tuple[int, int] | None:
-    """Return by how many pixels in x and y photographs lie off, by the colours of points; None if not, or unknown.
+    """Return by how many pixels in x and y photographs are off centre, by the colours of points; None: not, or unknown.
 
-    Photographs that are all cropped alike go together again where cameras look alike: the colours tell.
+    Photographs that are all cropped alike still match each other where cameras look alike; the points' colours tell.
 
     Args:
         compared: the photographs, with the corrected cameras.
-        reach_px: the farthest that they can be off: what was cut from each side, [2].
+        reach_px: largest possible offset, the pixels cut from each side, [2].
     """
     seen = []
     for pair in compared.pairs:
@@ -342,17 +353,17 @@ def _centre_missed_by(compared: MatchContext, reach_px: Floats) -> tuple[int, in
 
 
 def _toned(seen: Sequence[tuple[Floats, Greys, Floats]], offset: tuple[int, int]) -> float:
-    """Return the mean correlation of points' greys with those at an offset in pixels; -1 where there is none."""
+    """Return the mean correlation of points' greys with pixels at an offset; -1 where it cannot be computed."""
     found = [correlation(greys_at(picture, pixels + offset), greys) for pixels, picture, greys in seen]
     known = [value for value in found if np.isfinite(value)]
     return float(np.mean(known)) if known else -1.0
 
 
 def verify_copies(audit: Audit, copies: Sequence[Patch], extent: AuditExtent = USUAL) -> None:
-    """See that no copy has an error of sizes, and none of geometry or pictures that its original did not have.
+    """Check that no copy has a size error or photograph error, nor a geometry error that its original lacks.
 
     Raises:
-        SceneError: one has; the repair would make it worse.
+        SceneError: a copy has one, so that the fix would make it worse.
     """
     rules = TrainerRules(False, frozenset(CAMERA_MODELS), audit.trainer)
     had = {(finding.patch, finding.kind) for finding in audit.errors()}
@@ -370,7 +381,7 @@ def verify_copies(audit: Audit, copies: Sequence[Patch], extent: AuditExtent = U
 
 @dataclass(frozen=True)
 class FixedModel:
-    """A corrected copy: what changed, and the mean reprojection error before and after, each in its own pixels."""
+    """A corrected copy of a model: changes, and mean reprojection error before and after, each in its own pixels."""
 
     patch: str
     sparse: Path
@@ -391,7 +402,7 @@ class FixedModel:
         }  # fmt: skip
 
     def in_words(self) -> str:
-        """Return what was written where, each change on a line, and the reprojection errors."""
+        """Return the folder written, each change on a line, and the reprojection errors."""
         lines = [f"{self.patch}: {self.sparse}"]
         lines += [f"  {change.in_words()}" for change in self.changes] or ["  copied, nothing to change"]
         if self.before and self.after:
@@ -407,10 +418,11 @@ def fix_models(
 ) -> tuple[FixedModel, ...]:
     """Write a corrected copy of every patch to out/<patch>/sparse/0, and of the source to out/source/sparse/0.
 
-    Returns nothing, and writes nothing, if every photograph fits its camera. A failure leaves nothing behind.
+    Returns nothing, and writes nothing, if every photograph fits its camera. After a failure `out` is unchanged.
 
     Raises:
-        SceneError: `out` is not empty, or no correction of a model is safe; all reasons are listed.
+        SceneError: `out` is not empty or cannot be written, or no safe correction of a model exists; all reasons are
+            listed.
     """
     _refuse_occupied(out)
     everyone = [*patches, *([source_patch(source, patches)] if source else [])]
@@ -429,7 +441,7 @@ def fix_models(
 
 
 def write_copies(plans: Sequence[CameraFixPlan], aside: Path, out: Path) -> tuple[FixedModel, ...]:
-    """Write what was planned, and whatever has to lie beside it, into a folder that becomes `out`."""
+    """Write the planned copies into `aside`, which becomes `out`, with links to photographs and the partition."""
     repaired = []
     for plan in plans:
         sparse = Path(plan.patch.name) / "sparse/0"
@@ -442,10 +454,10 @@ def write_copies(plans: Sequence[CameraFixPlan], aside: Path, out: Path) -> tupl
 
 
 def plan_models(audit: Audit, patches: Sequence[Patch], how: How) -> list[CameraFixPlan]:
-    """Return what would be changed in models that were audited.
+    """Return the planned changes of models that were audited.
 
     Raises:
-        SceneError: no correction of one is safe; all reasons are listed.
+        SceneError: no safe correction of a model exists; all reasons are listed.
     """
     names = [patch.name for patch in patches]
     reasons = [
@@ -468,7 +480,7 @@ def plan_models(audit: Audit, patches: Sequence[Patch], how: How) -> list[Camera
 
 
 def _link_photographs(patch: Patch, aside: Path) -> None:
-    """Let the copies find photographs and masks as the models do: beside one model, or beside all of them."""
+    """Link photographs and masks beside the copies, at the places where the originals have them."""
     # as they are named, not where links lead: images/ of a patch is looked for beside its copy
     is_own = patch.images.absolute().parent in patch.sparse.absolute().parents[:2]
     place = aside / patch.name if is_own else aside
@@ -480,7 +492,7 @@ def _link_photographs(patch: Patch, aside: Path) -> None:
 
 
 def _carry_partition(plans: Sequence[CameraFixPlan], aside: Path, out: Path) -> None:
-    """Let the copies be patches of the partition that the models were cut by: their cores and hold-out are the same."""
+    """Copy the partition of the originals to the copies, so that cores and hold-out stay the same."""
     path = next((plan.patch.partition for plan in plans if plan.patch.partition), None)
     if path is None:
         return
@@ -507,7 +519,7 @@ def _refuse_occupied(out: Path) -> None:
 
 @contextmanager
 def _written_aside(out: Path) -> Iterator[Path]:
-    """Give a folder on the same file system that becomes `out` if all goes well, and vanishes if not."""
+    """Yield a folder on the same file system that is renamed to `out` on success, and removed on failure."""
     home = next(parent for parent in out.absolute().parents if parent.is_dir())
     aside = home / f".{out.name}.{os.getpid()}"
     try:

@@ -1,7 +1,7 @@
-"""Where patches border on each other: how far each reaches beyond its core, and the seams where two cores meet.
+"""Borders of patches: how far each reaches beyond its core, and the seams where two cores meet.
 
-Who has a place: the patch whose core holds it, if it lies within that patch's reach; else the splat behind. So every
-place is drawn once, and sky and far field come from behind alone.
+A place belongs to the patch whose core holds it, if it lies within that patch's reach; otherwise to the backdrop. So
+every place is drawn once, and sky and far field come from the backdrop alone.
 """
 
 from __future__ import annotations
@@ -21,30 +21,32 @@ from splatbatch.scene.partition.boxes import Box, Corner, box_between, open_side
 from splatbatch.scene.partition.record import Axes, Core, Partition
 
 MARGIN = 0.05
-"""Of a core's width, by which its patch reaches over a side that another core shares: of a core with neighbours on all
-four sides 1 / 1.1^2 = 83 % of the area survives the crop (BlockGaussian 2025 grows its boxes by as much). Photographs
-and points overlap by more: what is seen there must be explained, not densified."""
+"""Share of a core's width by which its patch reaches over a side that it shares with another core.
+
+Of a core with neighbours on all four sides 1 / 1.1^2 = 83 % of the area survives the crop (BlockGaussian 2025 grows its
+boxes by as much). Photographs and points overlap by more: what is seen there must be explained, not densified.
+"""
 OUTWARD = 0.25
-"""Of the scene's widest side in the core, by which it reaches beyond the scene where no other core is: that is kept."""
+"""Share of the widest side of the core's bounds by which a patch reaches outwards, where no other core is."""
 ACROSS = 0.15
-"""Of its points that a photograph sees at least in each of two cores, if it looks across their seam."""
+"""A photograph looks across a seam if it sees at least this share of its points in each of the two cores."""
 Shares = Mapping[str, NDArray[np.float64]]
-"""Of the points that a photograph sees, by its name, how many lie in each core, [P]."""
+"""Share of a photograph's points in each core, [P], by its name."""
 
 
 @dataclass(frozen=True)
 class Border:
-    """Where a patch is responsible, and how far it reaches."""
+    """Core of a patch with its reach, as training and merging use them."""
 
     axes: Axes
     """Unit vectors from the world's axes to the boxes'."""
     core: Box
     reach: Box
-    """Finite."""
+    """Box that bounds the patch; finite."""
 
     @property
     def margin(self) -> float:
-        """Return the narrowest way from the core to the end of its reach, over sides that other cores share."""
+        """Smallest distance from the core to the end of its reach, over finite sides; infinite if there are none."""
         ways = [
             abs(far - near)
             for name in ("lower", "upper")
@@ -54,14 +56,14 @@ class Border:
         return min(ways, default=math.inf)
 
     def to_record(self) -> dict[str, Any]:
-        """Return it as JSON, a side that is infinitely far as null."""
+        """Return the border as JSON; null for an infinite side."""
         boxes = {name: getattr(self, name) for name in ("core", "reach")}
         sides = {name: [[*open_sides(box.lower)], [*open_sides(box.upper)]] for name, box in boxes.items()}
         return {"axes": [list(axis) for axis in self.axes], **sides}
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Border | None:
-        """Return what `to_record` wrote; None for an empty record."""
+        """Return the border that `to_record` wrote; None for an empty record."""
         if not record:
             return None
         x, y, z = map(triple, record["axes"])
@@ -69,13 +71,13 @@ class Border:
 
 
 def border_of(partition: Partition, name: str) -> Border | None:
-    """Return the border of a patch; None if the partition does not know it."""
+    """Return the border of a patch; None if the partition has no such patch."""
     core = partition.core(name)
     return Border(partition.axes, core.core, reach_of(core)) if core else None
 
 
 def reach_of(core: Core) -> Box:
-    """Return how far the patch of a core reaches: over its sides by the margin, outwards beyond the scene."""
+    """Return the reach of a core: over finite sides by the margin, outwards beyond the scene."""
     widths = [high - low for low, high in zip(core.bounds.lower, core.bounds.upper, strict=True)]
     outwards = OUTWARD * max(widths)
 
@@ -94,7 +96,7 @@ class Seam:
     one: Core
     other: Core
     axis: int
-    """Of the partition, at right angles to the face."""
+    """Axis of the partition at right angles to the face."""
     at: float
 
     @property
@@ -118,7 +120,10 @@ def _seam(one: Core, other: Core) -> Seam | None:
 
 
 def shares_of(partition: Partition, model: Reconstruction) -> Shares:
-    """Return what each photograph of a model, in the world's own frame, sees of each core; tracks are needed."""
+    """Return the share of its points that each photograph sees in each core, by name.
+
+    The model must be in the world's own frame. Photographs without tracks have 0.
+    """
     tracks, num = model.points.tracks, len(partition.cores)
     counts = {}
     if tracks is not None and len(model.points):
@@ -134,5 +139,5 @@ def shares_of(partition: Partition, model: Reconstruction) -> Shares:
 
 
 def looks_across(share: NDArray[np.float64], one: int, other: int) -> bool:
-    """Return whether a photograph that sees such shares of the cores looks across the seam of two of them."""
+    """Return whether a photograph with these shares looks across the seam of two cores, given by index."""
     return bool(min(share[one], share[other]) >= ACROSS)

@@ -1,4 +1,4 @@
-"""Half-open boxes that share space: each place lies in one core, however far out it is."""
+"""Half-open boxes that tile space, so that each finite place lies in exactly one core."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from splatbatch.scene.colmap.types import Floats, triple
 
 Corner = tuple[float, float, float]
 NO_BOX = -1
-"""Stands for the core of a place that is none: NaN, or infinity."""
+"""Index for a place in no box, as NaN or infinity."""
 
 
 @dataclass(frozen=True)
 class Box:
-    """A box in the axes of a partition, lower <= x < upper on each; sides may be infinite."""
+    """A half-open box in the axes of a partition, lower <= x < upper on each; sides may be infinite."""
 
     lower: Corner
     upper: Corner
 
     def holds(self, places: Floats) -> NDArray[np.bool_]:
-        """Return which places [N, 3] lie in it."""
+        """Return which places [N, 3] lie in the box."""
         inside = np.ones(len(places), dtype=bool)
         for values, low, high in zip(np.asarray(places).T, self.lower, self.upper, strict=True):
             inside &= values >= low
@@ -33,11 +33,11 @@ class Box:
         return inside
 
     def with_overlap(self, by: Corner) -> Box:
-        """Return the box with its finite sides moved outwards, by so much along each axis."""
+        """Return the box with its finite sides moved outwards by `by` along each axis."""
         return Box(triple(np.subtract(self.lower, by)), triple(np.add(self.upper, by)))
 
     def clipped(self, to: Box) -> Box:
-        """Return the part of it that lies within another."""
+        """Return the intersection with another box."""
         return Box(triple(map(max, self.lower, to.lower)), triple(map(min, self.upper, to.upper)))
 
     def cut(self, axis: int, at: float) -> tuple[Box, Box]:
@@ -47,16 +47,16 @@ class Box:
         return Box(self.lower, triple(below)), Box(triple(above), self.upper)
 
     def meets(self, other: Box) -> bool:
-        """Return whether some place lies in both."""
+        """Return whether the two boxes have a place in common."""
         both = self.clipped(other)
         return all(low < high for low, high in zip(both.lower, both.upper, strict=True))
 
     def within(self, other: Box) -> bool:
-        """Return whether the other reaches as far on every side."""
+        """Return whether the box lies within the other."""
         return self.clipped(other) == self
 
     def is_finite(self) -> bool:
-        """Return whether it has a size."""
+        """Return whether all sides are finite."""
         return all(map(math.isfinite, self.lower + self.upper))
 
 
@@ -72,14 +72,14 @@ def owners(boxes: Sequence[Box], places: Floats) -> NDArray[np.intp]:
 
 
 def first_meeting(boxes: Sequence[Box]) -> tuple[int, int] | None:
-    """Return the first two boxes that have a place in common; None if no two have."""
+    """Return the indices of the first two boxes that overlap; None if no two do."""
     return next((pair for pair in combinations(range(len(boxes)), 2) if boxes[pair[0]].meets(boxes[pair[1]])), None)
 
 
 def tile(boxes: Sequence[Box]) -> bool:
-    """Return whether boxes that do not meet leave no place out.
+    """Return whether boxes that do not overlap cover all space.
 
-    Counted in ranks of their sides, which are whole numbers: the volumes add up to that of all space, exactly.
+    Volumes are counted in ranks of the sides, which are whole numbers, so that the sum is exact.
     """
     sides = [{side for box in boxes for side in (box.lower[axis], box.upper[axis])} for axis in range(3)]
     ranks = [{side: rank for rank, side in enumerate(sorted(own | {-math.inf, math.inf}))} for own in sides]
@@ -90,12 +90,12 @@ def tile(boxes: Sequence[Box]) -> bool:
 
 
 def open_sides(corner: Corner) -> tuple[float | None, ...]:
-    """Return a corner as files have it: None for a side that is infinitely far."""
+    """Return a corner as in files: None for an infinite side."""
     return tuple(side if math.isfinite(side) else None for side in corner)
 
 
 def box_between(lower: Sequence[float | None], upper: Sequence[float | None]) -> Box:
-    """Return the box between corners as files have them."""
+    """Return the box between two corners as in files, where None is an infinite side."""
     low = (-math.inf if side is None else side for side in lower)
     high = (math.inf if side is None else side for side in upper)
     return Box(triple(low), triple(high))

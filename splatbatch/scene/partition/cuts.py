@@ -1,6 +1,6 @@
-"""How many patches, and where: as few as keep to what was asked, their costs as even as cuts can make them.
+"""Cuts a scene into patches: as few as the limits allow, with costs as even as possible.
 
-A photograph belongs to a core by what it sees, not by where it stands.
+A photograph belongs to a core by what it sees, not by where it was taken.
 """
 
 from __future__ import annotations
@@ -22,51 +22,53 @@ from splatbatch.scene.partition.record import Axes
 from splatbatch.text import plural
 
 SHARE = 0.15
-"""Of a photograph's points: who sees so much of a core belongs to it, however far away."""
+"""A photograph belongs to a core if it sees this share of its points there, however far away it is."""
 GROWN_SHARE = 0.25
-"""The same for a core with its overlap, of photographs that are near."""
+"""A photograph that is near also belongs if it sees this share of its points in the core with its overlap."""
 NEAR = 2.0
-"""Times the median distance at which a core is seen beyond which a photograph shows little of it."""
+"""A photograph is near a core up to this multiple of the median distance at which the core is seen."""
 COVER = 0.98
-"""Of a core's points should be seen by two of its photographs, if two photographs see them at all."""
+"""Share of a core's points that two of its photographs should see, among points that any two photographs see."""
 TAILS = (2.0, 98.0)
-"""Percent of the points between which the longer side is measured."""
+"""Percentiles of the points between which the longer side is measured."""
 DIGITS = 4
-"""Of a cut, relative to how far the scene reaches: what a person can read, and every machine agrees on."""
+"""Significant digits of a cut, relative to the extent of the points: readable, and equal on every machine."""
 EVEN = 1.25
-"""Ratio of the dearest to the cheapest part at which nothing is moved any more."""
+"""Ratio of the dearest to the cheapest part at which cuts are no longer moved."""
 ROUNDS, PULL = 8, 0.7
-"""Times that cuts are moved, and how strongly: what costs more than the mean weighs more in the next round."""
+"""Rounds in which cuts are moved, and the exponent: parts dearer than the mean weigh more in the next round."""
 MOST_TRIALS = 16
 FEWER = 0.95
-"""Of the parts that a largest one seems to ask for, tried next: too many cannot be taken back."""
+"""Share of the estimated number of parts that is tried next, since too many cannot be taken back."""
 STEADY = 3
-"""Times as many parts, none of them smaller: more would not be, either."""
+"""Search ends at this multiple of the parts of the best layout so far, if none since has smaller parts."""
 SENSIBLE = 1.1
-"""Times the smallest possible size of a part: what is smaller takes many more parts, which all see the same."""
+"""A layout is sensible up to this multiple of the smallest possible part; smaller ones take many more parts."""
 LEAST_PHOTOS, LEAST_POINTS = 3, 20
-"""Photographs of a patch that are trained on, and points in its core: below that there is nothing to train."""
+"""Fewest training photographs of a patch, and fewest points in its core, with which it can be trained."""
 EXTENT_TAILS, MARGIN = (0.1, 99.9), 0.05
-"""Percent of the points between which a scene lies, and what is added on each side, of its width."""
+"""Percentiles of the points that bound a scene, and the margin added on each side, as a share of its width."""
 CutInto = Callable[[Floats, Floats], list[Box]]
 FLAT = 0.1
-"""Spread of cameras, against their longest, below which a direction is told by the points: a single strip of flight
-varies as little across as in height."""
+"""Spread of the cameras in a direction, relative to their largest, up to which the points decide the direction.
+
+A single strip of flight varies as little across as in height.
+"""
 FAR = 8
-"""Times the median distance from the middle beyond which a camera was registered wrongly."""
+"""Cameras beyond this multiple of the median distance from the middle are ignored as wrongly registered."""
 AXIS_DIGITS = 9
-"""Of a unit vector: what libraries of linear algebra agree on."""
+"""Decimal digits of a unit vector on which libraries of linear algebra agree."""
 
 
 @dataclass(frozen=True, eq=False)
 class CutRegion:
-    """What a patch is made of, and what that costs."""
+    """Contents of a patch: photographs, points and core, with their cost."""
 
     photos: Mask  # [I]
     points: Mask  # [P], those that two of the photographs see
     in_core: Mask  # [P]
     cost: float
-    """Share of the scene's work: half of it the pixels, half the points; all parts together make more than 1."""
+    """Share of the scene's work, half of it pixels, half points; the shares of all parts sum to more than 1."""
 
     @property
     def num_photos(self) -> int:
@@ -76,7 +78,7 @@ class CutRegion:
 
 @dataclass(frozen=True, eq=False)
 class PartObservations:
-    """The sightings of a scene, with where its points lie in the axes of the boxes."""
+    """Observations of a scene, with points and cameras in the axes of the boxes."""
 
     observations: IndexedModel
     places: Floats  # [P, 3]
@@ -86,19 +88,24 @@ class PartObservations:
     pixels: Floats  # [I]
 
     def weights(self) -> Floats:
-        """Return each point's share of the scene's work, [P]: of the pixels that see it, and as a point."""
+        """Return each point's share of the scene's work, [P]: half by the pixels that see it, half as a point."""
         per_sighting = self.pixels / np.maximum(self.totals, 1) / max(self.pixels.sum(), 1)
         seen = per_sighting[self.observations.photo]
         shares = np.bincount(self.point, seen, minlength=len(self.places))
         return (shares + 1 / len(self.places)) / 2
 
     def counted(self, points: Mask) -> Floats:
-        """Return how many of some points [P] each photograph sees, [I]."""
+        """Return the number of the given points [P] that each photograph sees, [I]."""
         at, _ = self.observations.of_points(points)
         return np.bincount(self.observations.photo[at], minlength=len(self.totals)).astype(np.float64)
 
     def shares(self, owner: NDArray[np.intp], count: int) -> Floats:
-        """Return which share of its points each photograph sees in each of so many cores, [count, I]."""
+        """Return the share of its points that each photograph sees in each core, [count, I].
+
+        Args:
+            owner: core of each point, [P]; -1: in none.
+            count: number of cores.
+        """
         pairs = self.observations.photo.astype(np.int64)
         pairs *= count + 1
         pairs += owner[self.point] + 1  # those in no box come first
@@ -106,7 +113,7 @@ class PartObservations:
         return table[:, 1:].T / np.maximum(self.totals, 1)
 
     def distances(self, points: Mask) -> Floats:
-        """Return how far those of some points are that each photograph sees, in the mean; NaN for none, [I]."""
+        """Return the mean distance of the given points that each photograph sees, [I]; NaN where it sees none."""
         at, point = self.observations.of_points(points)
         photo = self.observations.photo[at]
         away = self.centers[photo] - self.places[point]
@@ -119,16 +126,16 @@ class PartObservations:
 
 
 def seen_along(sightings: IndexedModel, axes: Floats) -> PartObservations:
-    """Return the sightings of a scene in the axes of boxes."""
+    """Return the observations of a scene with coordinates in the axes of the boxes."""
     totals = np.bincount(sightings.photo, minlength=len(sightings.images)).astype(np.float64)
     places, centers = sightings.points.xyz @ axes.T, sightings.centers() @ axes.T
     return PartObservations(sightings, places, sightings.point, totals, centers, sightings.pixels())
 
 
 def parts_of(seen: PartObservations, cores: Sequence[Box], grown: Sequence[Box]) -> list[CutRegion]:
-    """Return what belongs to each core.
+    """Return the contents of each core.
 
-    A photograph that belongs nowhere by its shares goes where it sees most.
+    A photograph that belongs to no core by its shares goes to the core where it sees most.
     """
     owner = owners(cores, seen.places)
     shares = seen.shares(owner, len(cores))
@@ -139,7 +146,7 @@ def parts_of(seen: PartObservations, cores: Sequence[Box], grown: Sequence[Box])
 
 
 def _by_sight(seen: PartObservations, share: Floats, in_grown: Mask) -> Mask:
-    """Return which photographs see enough of a core, or of it and its overlap from near enough."""
+    """Return which photographs see enough of a core, or are near and see enough of it with its overlap."""
     belongs = share >= SHARE
     also = seen.counted(in_grown) / np.maximum(seen.totals, 1) >= GROWN_SHARE
     if not belongs.any() or not (also & ~belongs).any():
@@ -149,7 +156,7 @@ def _by_sight(seen: PartObservations, share: Floats, in_grown: Mask) -> Mask:
 
 
 def _part(seen: PartObservations, photos: Mask, in_core: Mask) -> CutRegion:
-    """Return a part, its photographs completed: by those, most useful first, that give more of its core depth."""
+    """Return the contents of a core, with photographs added until two see nearly all points; most useful first."""
     photos = photos.copy()
     wanted = in_core & (np.diff(seen.observations.starts) >= 2)
     may_lack = (1 - COVER) * wanted.sum()
@@ -165,11 +172,11 @@ def _part(seen: PartObservations, photos: Mask, in_core: Mask) -> CutRegion:
 
 
 class UncuttableBox(Exception):
-    """A box cannot be cut any more: its points lie in one place."""
+    """Error: a box cannot be cut, since its points lie in one place."""
 
 
 def halves(places: Floats, weights: Floats, num_parts: int, box: Box = EVERYWHERE) -> list[Box]:
-    """Return a box cut into so many parts of even weight, from one end to the other.
+    """Return a box cut recursively into `num_parts` parts of even weight, in order.
 
     Raises:
         UncuttableBox: there are too few places for so many parts.
@@ -189,7 +196,7 @@ def halves(places: Floats, weights: Floats, num_parts: int, box: Box = EVERYWHER
 
 
 def grid(places: Floats, weights: Floats, shape: tuple[int, int]) -> list[Box]:
-    """Return all space as rows of boxes: so many of even weight along the first axis, each cut so often across.
+    """Return all space cut into shape[0] rows along the first axis, each cut into shape[1] parts; weights are even.
 
     Raises:
         UncuttableBox: there are too few places for so many parts.
@@ -202,10 +209,10 @@ def grid(places: Floats, weights: Floats, shape: tuple[int, int]) -> list[Box]:
 
 
 def slices(places: Floats, weights: Floats, box: Box, cut: tuple[int, int]) -> list[Box]:
-    """Return a box in slices of even weight: across which axis, and how many.
+    """Return a box cut into slices of even weight; `cut` is the axis and the number of slices.
 
     Raises:
-        UncuttableBox: there are too few places for so many.
+        UncuttableBox: there are too few places for so many slices.
     """
     axis, count = cut
     found = []
@@ -219,7 +226,11 @@ def slices(places: Floats, weights: Floats, box: Box, cut: tuple[int, int]) -> l
 
 
 def _place_at(values: Floats, weights: Floats, share: float) -> float:
-    """Return the place below which so much of the weight lies: a round number with values on both sides."""
+    """Return the place with this share of the weight below it: a round number, with values on both sides.
+
+    Raises:
+        UncuttableBox: there are fewer than two different values.
+    """
     order = np.argsort(values, kind="stable")
     ranked, summed = values[order], np.cumsum(weights[order])
     if not len(ranked) or ranked[0] == ranked[-1]:
@@ -235,13 +246,13 @@ def _rounded(value: float, reach: float) -> float:
 
 
 def evenness(costs: Sequence[float] | Floats) -> float:
-    """Return how many times the cheapest part the dearest costs."""
+    """Return the ratio of the dearest part to the cheapest; infinite where a part costs nothing."""
     return max(costs) / min(costs) if len(costs) and min(costs) > 0 else math.inf
 
 
 @dataclass(frozen=True, eq=False)
 class CutLayout:
-    """Cores, with what belongs to them."""
+    """Cores with their overlap, bounds and contents."""
 
     cores: list[Box]
     overlap: list[Box]
@@ -249,30 +260,35 @@ class CutLayout:
     parts: list[CutRegion]
 
     def most(self) -> int:
-        """Return the photographs of the part that has most."""
+        """Return the largest number of photographs of a part."""
         return max(part.num_photos for part in self.parts)
 
 
 @dataclass(frozen=True, eq=False)
 class CutContext:
-    """What cuts are tried on."""
+    """Observations, hold-out and overlap with which cuts are laid out."""
 
     seen: PartObservations
     is_test: Mask  # [I]
     overlap: float
 
     def lay_out(self, cores: Sequence[Box]) -> CutLayout:
-        """Return what belongs to cores."""
+        """Return the layout of given cores."""
         bounds = [_bounds(core, self.seen.places[core.holds(self.seen.places)]) for core in cores]
         steps = [_corner(self.overlap * np.subtract(bound.upper, bound.lower)) for bound in bounds]
         grown = [core.with_overlap(step) for core, step in zip(cores, steps, strict=True)]
         return CutLayout(list(cores), grown, bounds, parts_of(self.seen, cores, grown))
 
     def balanced(self, cut: CutInto, box: Box = EVERYWHERE, others: Sequence[Box] = ()) -> CutLayout:
-        """Return the most even of some layouts of a box, with others beside it: dear parts weigh more each time.
+        """Return the most even layout of a box, beside fixed other cores, over `ROUNDS` rounds of reweighting.
+
+        Args:
+            cut: cuts places with weights into boxes.
+            box: the box to cut.
+            others: cores that stay.
 
         Raises:
-            UncuttableBox: a box cannot be cut any more.
+            UncuttableBox: the box cannot be cut.
         """
         inside, best, least = box.holds(self.seen.places), None, math.inf
         places, weights = self.seen.places[inside], self.seen.weights()[inside]
@@ -290,7 +306,7 @@ class CutContext:
         return best
 
     def lacks(self, layout: CutLayout) -> int | None:
-        """Return the first part that cannot be trained: too few photographs, or points; None if all can."""
+        """Return the index of the first part with too few photographs or points to be trained; None: no such part."""
         for index, part in enumerate(layout.parts):
             if (part.photos & ~self.is_test).sum() < LEAST_PHOTOS or part.in_core.sum() < LEAST_POINTS:
                 return index
@@ -298,15 +314,15 @@ class CutContext:
 
 
 def by_size(tried: CutContext, ground: CutContext, most: int) -> CutLayout:
-    """Return as few even parts as have at most so many photographs each.
+    """Return a layout of few even parts with at most `most` photographs each.
 
     Args:
-        tried: some of the points: cuts are tried on them.
-        ground: all of them: what was found has to hold there.
-        most: photographs of a part.
+        tried: a sample of the points, on which cuts are tried.
+        ground: all points, for which the result must hold.
+        most: most photographs of a part.
 
     Raises:
-        ConfigError: photographs see too much of the scene for parts so small; the nearest possible is named.
+        ConfigError: photographs see too much of the scene for parts so small; the nearest possible limit is named.
     """
     num_photos, least = len(ground.seen.totals), None
     count = max(1, -(-num_photos // most))
@@ -327,7 +343,7 @@ def by_size(tried: CutContext, ground: CutContext, most: int) -> CutLayout:
 
 
 def _every_size(tried: CutContext, ground: CutContext) -> Iterator[CutLayout]:
-    """Yield a scene in one even part, in two, … in more, by a quarter at a time, for as long as parts get smaller."""
+    """Yield layouts with 1, 2, … even parts, by a quarter more at a time, as long as parts get smaller."""
     count, least, at = 1, math.inf, 1
     while count <= STEADY * at and (found := _tried(tried, partial(halves, num_parts=count), may_lack=count == 1)):
         yield (layout := ground.lay_out(found.cores))
@@ -337,12 +353,12 @@ def _every_size(tried: CutContext, ground: CutContext) -> Iterator[CutLayout]:
 
 
 def _nearest(layouts: Sequence[CutLayout], most: int) -> CutLayout:
-    """Return the layout of fewest parts that have at most so many photographs each.
+    """Return the layout with the fewest parts of at most `most` photographs each.
 
-    The same layouts whatever was asked for: so what is named as possible is found when it is asked for.
+    The layouts do not depend on the limit, so that the limit named as possible is met when it is given.
 
     Raises:
-        ConfigError: none has; one that many more parts would hardly make smaller is named.
+        ConfigError: there is none; a limit near the smallest possible is named.
     """
     asked = f"--max-images {most}: cannot be kept to: the photographs see too much of the scene for patches so small"
     if not layouts:
@@ -358,10 +374,10 @@ def _nearest(layouts: Sequence[CutLayout], most: int) -> CutLayout:
 
 
 def by_grid(tried: CutContext, ground: CutContext, shape: tuple[int, int]) -> CutLayout:
-    """Return a scene in so many rows of so many parts each.
+    """Return a layout of shape[0] rows with shape[1] parts each.
 
     Raises:
-        ConfigError: there would be parts that no photograph sees; the nearest possible grid is named.
+        ConfigError: some parts could not be trained; the nearest possible grid is named.
     """
     if found := _tried(tried, partial(grid, shape=shape)):
         return ground.lay_out(found.cores)
@@ -378,7 +394,7 @@ def by_grid(tried: CutContext, ground: CutContext, shape: tuple[int, int]) -> Cu
 
 
 def _tried(ground: CutContext, cut: CutInto, *, may_lack: bool = False) -> CutLayout | None:
-    """Return a scene in parts that are as even as can be; None if some of them could not be trained."""
+    """Return the most even layout; None if it cannot be cut, or a part cannot be trained."""
     try:
         found = ground.balanced(cut)
     except UncuttableBox:
@@ -387,7 +403,7 @@ def _tried(ground: CutContext, cut: CutInto, *, may_lack: bool = False) -> CutLa
 
 
 def _bounds(core: Box, places: Floats) -> Box:
-    """Return a core as far as its own points reach: what is added elsewhere to a scene does not move it."""
+    """Return the extent of a core's own points within it; points elsewhere in the scene do not change it."""
     low, high = np.percentile(places, EXTENT_TAILS, axis=0) if len(places) else (np.zeros(3), np.zeros(3))
     lower, upper = np.array(core.lower), np.array(core.upper)
     low, high = np.where(np.isfinite(lower), lower, low), np.where(np.isfinite(upper), upper, high)
@@ -400,12 +416,12 @@ def _corner(values: Floats) -> tuple[float, float, float]:
 
 
 def principal_axes(centers: Floats, points: Floats, up: tuple[float, float, float] | None = None) -> Axes:
-    """Return unit vectors along the longest way of the cameras [I, 3], across it, and up, as rows.
+    """Return the axes of a scene as rows: along the longest extent of the cameras [I, 3], across it, and up.
 
-    Up is where the cameras vary least, or as given, and points from what they see to them.
+    Up is the given direction, or that in which the cameras vary least, pointing from the points to the cameras.
 
     Raises:
-        ConfigError: the given direction is none.
+        ConfigError: the given direction has no length.
     """
     cameras = _near(finite(centers))
     if up is not None:
@@ -424,9 +440,9 @@ def principal_axes(centers: Floats, points: Floats, up: tuple[float, float, floa
 
 
 def _directions(cameras: Floats, points: Floats, known: Floats) -> Floats:
-    """Return directions across the known ones [k, 3], the one with the largest spread first; the last is fixed by them.
+    """Return the directions orthogonal to the known ones [k, 3], by descending spread of the cameras.
 
-    Where the cameras hardly vary, the points do.
+    Where the cameras hardly vary, the points decide.
     """
     found = known
     longest = 0.0
@@ -440,7 +456,7 @@ def _directions(cameras: Floats, points: Floats, known: Floats) -> Floats:
 
 
 def _widest(places: Floats, known: Floats) -> tuple[Floats, float]:
-    """Return the direction across known ones in which places vary most, and by how much."""
+    """Return the direction orthogonal to the known ones in which places vary most, and its standard deviation."""
     across = np.eye(3) - known.T @ known
     sound = finite(places)
     spread = np.cov((sound - sound.mean(axis=0)).T) if len(sound) > 1 else np.zeros((3, 3))
@@ -458,6 +474,6 @@ def _near(centers: Floats) -> Floats:
 
 
 def _side(up: Floats, cameras: Floats, points: Floats) -> float:
-    """Return the sign that lets a direction point from the points to the cameras."""
+    """Return the sign that turns a direction from the points to the cameras."""
     height = float((np.median(cameras, axis=0) - np.median(points, axis=0)) @ up) if len(cameras) else 0.0
     return float(np.sign(height)) or 1.0

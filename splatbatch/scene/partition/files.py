@@ -1,4 +1,4 @@
-"""Where a split leaves what it says: beside the patches, and in each of them; read without arrays, for `status`."""
+"""Files of a split: their names, and how they are found. Without numpy, so that `status` starts fast."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ from splatbatch.errors import SceneError
 from splatbatch.files import read_json, read_record
 
 PARTITION, PATCH = "partition.json", "patch.json"
-"""What `split` writes beside the patches, and in each of them."""
+"""Files of `split`: beside the patches, and in each patch."""
 SPLIT_READY = ".split-ready"
-"""Beside them: patches of a split that was interrupted while they were put in place."""
+"""Folder beside the patches that holds those of an interrupted split, ready to be put in place."""
 
 
 def find_partition(root: Path) -> Path | None:
-    """Return the file of ours that says how the patches in a folder were cut, if any; its reader refuses a broken one.
+    """Return the partition.json of a folder of patches; None if it has none of `splatbatch split`.
+
+    A damaged file is returned too; reading it raises the error.
 
     Raises:
         SceneError: a split was interrupted while it put patches in place.
@@ -27,7 +29,7 @@ def find_partition(root: Path) -> Path | None:
 
 
 def is_of_split(path: Path) -> bool:
-    """Return whether a partition.json is one of ours, or what a crash has left of one; others write such files too.
+    """Return whether a file is a partition.json of `splatbatch split`, damaged or not; other programs use the name too.
 
     Raises:
         LaterFormatError: a later version wrote it.

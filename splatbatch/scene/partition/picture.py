@@ -1,4 +1,4 @@
-"""A picture of a plan from above: cores, overlaps, points, cameras and cost, as SVG."""
+"""Draws a plan from above as SVG: cores, overlaps, points, cameras and costs."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ WIDTH_PX, MOST_HEIGHT_PX, EDGE_PX, HEAD_PX = 1400, 2400, 40, 80
 POINTS_DRAWN, POINTS_ASKED = 6000, 200_000
 TAILS = (0.5, 99.5)
 GOLDEN = 0.618034
-"""Of a turn of the colour wheel from patch to patch: neighbours in number are never neighbours in colour."""
+"""Turn of the colour wheel from patch to patch, so that successive patches never have similar colours."""
 INK, FAINT = (40, 40, 40), (190, 190, 190)
 MARK = "splatbatch split"
-"""What tells our pictures from others."""
+"""Text in the SVG that marks it as a picture of `splatbatch split`."""
 
 
 @dataclass(frozen=True)
 class _Sheet:
-    """Where places of the scene lie on the picture."""
+    """Map from the scene to the pixels of the picture."""
 
     low: Floats  # [2]
     high: Floats  # [2]
     scale: float
-    """Pixels per unit."""
+    """Pixels per unit of the model."""
 
     @property
     def size(self) -> tuple[int, int]:
@@ -42,22 +42,22 @@ class _Sheet:
         return int(wide) + 2 * EDGE_PX, int(high) + 2 * EDGE_PX + HEAD_PX
 
     def at(self, places: Floats) -> Floats:
-        """Return pixels [N, 2] of places [N, 2]; the second axis runs upwards."""
+        """Return the pixels [N, 2] of places [N, 2]; the second axis points upwards."""
         away = np.clip(places, self.low - 1e6 / self.scale, self.high + 1e6 / self.scale) - self.low
         pixels = np.stack([away[:, 0], (self.high - self.low)[1] - away[:, 1]], axis=1) * self.scale
         return np.round(pixels + np.array([EDGE_PX, EDGE_PX + HEAD_PX]), 1)
 
     def box(self, box: Box) -> tuple[float, float, float, float]:
-        """Return left, top, right and bottom of a box."""
+        """Return left, top, right and bottom of a box in pixels."""
         (left, bottom), (right, top) = self.at(np.array([box.lower[:2], box.upper[:2]])).tolist()
         return left, top, right, bottom
 
 
 def draw(plan: PartitionPlan, path: Path) -> None:
-    """Write a picture of a plan.
+    """Write a plan as SVG.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: the file cannot be written.
     """
     from jinja2 import Environment, PackageLoader
 
@@ -103,11 +103,11 @@ def _shapes(plan: PartitionPlan) -> dict[str, object]:
 
 
 LETTER = 0.55
-"""Width of a letter, of its height."""
+"""Width of a letter, as a share of its height."""
 
 
 def _around(sheet: _Sheet, bounds: Box) -> Box:
-    """Return what of a grown core is shown: to the edge of the picture where it has no end."""
+    """Return the box to which a grown core is clipped: the edge of the picture, where the core has no end."""
     (x0, y0), (x1, y1) = sheet.low.tolist(), sheet.high.tolist()
     return Box((x0, y0, bounds.lower[2]), (x1, y1, bounds.upper[2]))
 
@@ -121,7 +121,7 @@ def _sheet(bounds: Sequence[Box], cameras: Floats) -> _Sheet:
 
 
 def _homes(plan: PartitionPlan, places: Floats) -> list[int]:
-    """Return in which core each photograph sees most; -1 where it sees nothing."""
+    """Return the index of the core in which each photograph sees most; -1 where it sees nothing."""
     some, count = plan.observations.some(POINTS_ASKED), len(plan.partition.cores)
     owner = plan.partition.owner(places)[some.point]
     is_in = owner >= 0

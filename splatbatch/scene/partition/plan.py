@@ -1,6 +1,6 @@
-"""The plan of a split: what was asked, cores, photographs, hold-out and offset; nothing is written for it.
+"""Plans a split: cores, photographs, hold-out and offset of each patch. Nothing is written.
 
-What cannot be is refused in words.
+Options that cannot be met raise an error that names the nearest possible ones.
 """
 
 from __future__ import annotations
@@ -33,41 +33,41 @@ LARGEST_BLOCK = 0.3
 WORLD: record.Axes = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
 BOXES_LOOK_SO = 'As {"boxes": [{"name": "p0", "lower": [null, null, null], "upper": [3.5, null, null]}, …]}.'
 POINTS_TRIED = 200_000
-"""Points that cuts are tried on; what was found has to hold for all."""
+"""Most points on which cuts are tried; the result is then checked on all points."""
 UNEVEN = 1.6
 
 
 @dataclass(frozen=True)
 class DrawnBoxes:
-    """Boxes drawn by hand."""
+    """Cores drawn by hand, in a file given by --boxes."""
 
     axes: record.Axes
     cores: dict[str, Box]
-    """By the name of the patch; they tile space."""
+    """Core of each patch, by its name; together they tile space."""
 
 
 @dataclass(frozen=True)
 class SplitOptions:
-    """What was asked of a split."""
+    """Options of `split` that decide where patches lie."""
 
     max_images: int | None = None
-    """Photographs of a patch; None: `MAX_IMAGES` where nothing else says how many patches there are."""
+    """Most photographs of a patch; None: `MAX_IMAGES`, unless boxes, a grid or an earlier split decide."""
     overlap: float = 0.15
-    """How far patches reach over their core, as a share of its width."""
+    """Overlap of a patch beyond its core, as a share of the core's width."""
     grid: tuple[int, int] | None = None
-    """Along the cameras' longest way, and across."""
+    """Number of patches along the cameras' longest extent, and across it."""
     boxes: DrawnBoxes | None = None
     up: tuple[float, float, float] | None = None
-    """Direction that is not cut; None: where the cameras vary least."""
+    """Direction that is not cut, up; None: the direction in which the cameras vary least."""
     block: float = 0.0
-    """Share of the photographs that lie together and may be held out in one piece; 0: none."""
+    """Share of the photographs to be held out as one contiguous block; 0: none."""
 
 
 def parse_grid(text: str) -> tuple[int, int] | None:
-    """Return "3x4" as numbers; None for an empty text.
+    """Return the numbers of a grid as "3x4"; None for an empty text.
 
     Raises:
-        ConfigError: it is something else.
+        ConfigError: the text is no grid.
     """
     if not text:
         return None
@@ -78,10 +78,10 @@ def parse_grid(text: str) -> tuple[int, int] | None:
 
 
 def parse_axis(text: str) -> tuple[float, float, float] | None:
-    """Return "0,0,1" as a direction; None for an empty text.
+    """Return the direction of a text as "0,0,1"; None for an empty text.
 
     Raises:
-        ConfigError: it is something else.
+        ConfigError: the text is not three numbers.
     """
     if not text:
         return None
@@ -93,10 +93,10 @@ def parse_axis(text: str) -> tuple[float, float, float] | None:
 
 
 def check_shares(overlap: float, block: float) -> None:
-    """See that an overlap can be, and that a share of the photographs can be held out in one piece.
+    """Check that overlap and hold-out block are within their limits.
 
     Raises:
-        ConfigError: one cannot; the nearest that can is named.
+        ConfigError: one is not; the nearest possible value is named.
     """
     asked = (("overlap", overlap, WIDEST_OVERLAP, " of a core's width"), ("holdout-block", block, LARGEST_BLOCK, ""))
     for option, share, most, of_what in asked:
@@ -117,10 +117,10 @@ class _Drawing(BaseModel):
 
 
 def read_boxes(path: Path) -> DrawnBoxes:
-    """Return the boxes of a file: of a partition.json, or drawn by hand; outer sides become infinite.
+    """Return the boxes in a partition.json or a file drawn by hand; outer sides become infinite.
 
     Raises:
-        ConfigError: it cannot be read, or its boxes do not share space between them.
+        ConfigError: the file cannot be read, or its boxes overlap or leave space between them.
     """
     try:
         given = json.loads(read_regular(path, MOST_JSON_BYTES))
@@ -153,7 +153,7 @@ def _checked(path: Path, form: Any) -> DrawnBoxes:
 
 
 def _opened(boxes: list[Box]) -> list[Box]:
-    """Return boxes whose outer sides are infinite: a rectangle drawn by hand means all of the scene."""
+    """Return the boxes with infinite outer sides, as a rectangle drawn by hand stands for all of the scene."""
     lower, upper = np.array([box.lower for box in boxes]), np.array([box.upper for box in boxes])
     lower = np.where(lower == lower.min(axis=0), -np.inf, lower)
     upper = np.where(upper == upper.max(axis=0), np.inf, upper)
@@ -162,16 +162,16 @@ def _opened(boxes: list[Box]) -> list[Box]:
 
 @dataclass(frozen=True, eq=False)
 class PartitionPlan:
-    """A scene with its cuts."""
+    """A scene with its planned partition, not yet written."""
 
     observations: IndexedModel
     partition: record.Partition
     parts: Mapping[str, cuts.CutRegion]
-    """By the name of the patch."""
+    """Contents of each patch, by its name."""
     before: record.Partition | None
-    """What an earlier split has left where this one goes."""
+    """Partition of an earlier split in the same folder; None: there is none."""
     notes: tuple[str, ...] = ()
-    """What a person should know, in words."""
+    """Notes for the user, in words."""
     hold_out: str = ""
     """How many frames are held out, in words; empty where each photograph was taken alone."""
 
@@ -179,11 +179,11 @@ class PartitionPlan:
 def plan_split(source: Path, out: Path, options: SplitOptions) -> PartitionPlan:
     """Return how a scene would be cut into patches in the folder `out`.
 
-    An earlier partition there is kept to as far as the options allow: axes, offset, hold-out, and cores.
+    An earlier partition there is kept as far as the options allow: axes, offset, hold-out, and cores.
 
     Raises:
-        ConfigError: what was asked cannot be met; the nearest that can is named.
-        SceneError: the model cannot be read, or there is nothing in it to cut.
+        ConfigError: the options cannot be met; the nearest possible ones are named.
+        SceneError: the model cannot be read, or has nothing to cut.
     """
     check_shares(options.overlap, options.block)
     before = record.partition_of(out)
@@ -244,7 +244,7 @@ def _axes(sightings: IndexedModel, options: SplitOptions, before: record.Partiti
 def _laid_out(
     tried: cuts.CutContext, ground: cuts.CutContext, options: SplitOptions, before: record.Partition | None
 ) -> tuple[list[str], cuts.CutLayout]:
-    """Return the names of the patches, and where they lie: trainable, and within --max-images.
+    """Return the names and the layout of the patches, which can be trained and keep to --max-images.
 
     Raises:
         ConfigError: there is no such layout.
@@ -275,13 +275,13 @@ def _laid_out(
 
 
 def _grid(options: SplitOptions, before: record.Partition | None, num_cores: int) -> tuple[int, int] | None:
-    """Return the grid that cores are of, if they are of one."""
+    """Return the grid that the cores form; None if they are of no grid."""
     grid = options.grid or (before.grid if before and _keeps(options, before) else None)
     return grid if grid and grid[0] * grid[1] == num_cores else None
 
 
 def _keeps_up(options: SplitOptions, before: record.Partition) -> bool:
-    """Return whether the options say nothing else of what is up than an earlier split has done."""
+    """Return whether the options agree with the up direction of an earlier split."""
     if options.up is None:
         return True
     length = float(np.linalg.norm(options.up)) or 1.0
@@ -289,15 +289,15 @@ def _keeps_up(options: SplitOptions, before: record.Partition) -> bool:
 
 
 def _keeps(options: SplitOptions, before: record.Partition) -> bool:
-    """Return whether the cores of an earlier split are what is wished for, those that are too large apart."""
+    """Return whether the cores of an earlier split are kept; those that became too large are cut later."""
     return options.boxes is None and options.grid in (None, before.grid) and _keeps_up(options, before)
 
 
 def _kept(tried: cuts.CutContext, ground: cuts.CutContext, cores: dict[str, Box], most: int) -> dict[str, Box]:
-    """Return the cores of an earlier split; one that has become too large is cut, and keeps its name for one half.
+    """Return the cores of an earlier split; one that became too large is cut, and one half keeps its name.
 
     Raises:
-        ConfigError: one cannot be cut any more.
+        ConfigError: a core cannot be cut further.
     """
     while True:
         layout = ground.lay_out(list(cores.values()))

@@ -1,4 +1,4 @@
-"""partition.json: how a scene was cut; read without trust, written whole and the same byte for byte."""
+"""Reads and writes partition.json, which holds how a scene was cut. It is checked when read, and written atomically."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Triple = tuple[Finite, Finite, Finite]
 Side = Finite | None
 Count = Annotated[int, Field(ge=0)]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-][A-Za-z0-9_.-]*$", max_length=LONGEST_PART_BYTES)]
-"""Of a folder, and nothing else."""
+"""Name of a patch's folder: a single part of a path."""
 
 
 class _Part(BaseModel):
@@ -50,7 +50,7 @@ class BoxForm(_Part):
 
 
 def box_of(form: BoxForm) -> Box:
-    """Return a box as a file has it, null for a side that is infinitely far."""
+    """Return the box of its form in a file; null there is an infinite side."""
     return box_between(form.lower, form.upper)
 
 
@@ -63,88 +63,88 @@ BoxInFile = Annotated[Box, GetPydanticSchema(_box_schema)]
 
 @dataclass(frozen=True)
 class Core:
-    """A patch: where it is responsible, and what it was cut from."""
+    """A patch in the partition: its core, its overlap, and the size of its model."""
 
     __pydantic_config__: ClassVar[ConfigDict] = _Part.model_config
 
     name: Name
-    """Of its folder, beside this file."""
+    """Name of the patch and of its folder, beside this file."""
     core: BoxInFile
-    """Where it is responsible; the cores of all patches tile space, outer sides are infinite."""
+    """Box that the patch is responsible for; the cores of all patches tile space, outer sides are infinite."""
     grown: BoxInFile
-    """The core with the overlap around it; infinite sides stay so."""
+    """Core with the overlap around it; infinite sides stay infinite."""
     bounds: BoxInFile
-    """The core as far as the scene reaches; finite."""
+    """Part of the core that the scene reaches; finite."""
     num_images: Count = 0
     num_points: Count = 0
-    """Of its model."""
+    """Number of points in its model."""
     num_core_points: Count = 0
-    """Of its model, inside the core."""
+    """Number of points of its model that lie inside the core."""
     cost: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
-    """Share of the scene's work, as the cuts balance it."""
+    """Share of the scene's work that the patch costs, by which cuts are balanced."""
     cut_from: str = ""
-    """SHA-256 of all that its files hold; a later split that comes to the same leaves the patch as it is."""
+    """SHA-256 of its files; a later split with the same result leaves the patch unchanged."""
 
 
 @dataclass(frozen=True)
 class Partition:
-    """A scene cut into patches, and what is decided once for all of them: axes, offset, hold-out."""
+    """A scene cut into patches, with what all patches share: axes, offset, hold-out."""
 
     path: Path
-    """Of partition.json."""
+    """Path of partition.json."""
     source: Path
     """Folder of the COLMAP model that was cut."""
     axes: Axes
     """Unit vectors from the world's axes to the boxes'; the last is up."""
     offset: Offset
-    """Frozen for the scene: what is taken off its coordinates before training."""
+    """Offset subtracted from all coordinates before training; fixed for the scene."""
     test: frozenset[str]
-    """Photographs held out everywhere, by image name."""
+    """Photographs held out in every patch, by image name."""
     contiguous: frozenset[str]
-    """Photographs held out in one piece; empty if that was not asked for."""
+    """Photographs held out as one contiguous block; empty if that was not requested."""
     cores: tuple[Core, ...]
     overlap: float = 0.0
     train: frozenset[str] = frozenset()
-    """Photographs known to be no test."""
+    """Photographs that are trained on, so that a later split never holds them out."""
     grid: tuple[int, int] | None = None
-    """Rows, and patches in each, where that was asked for."""
+    """Rows and columns of the requested grid; None: no grid was requested."""
 
     def core(self, name: str) -> Core | None:
-        """Return the core of a patch; None if the partition does not know it."""
+        """Return the core of a patch; None if the partition has no such patch."""
         return next((core for core in self.cores if core.name == name), None)
 
     def in_axes(self, places: Floats, offset: Offset = NO_OFFSET) -> Floats:
         """Return places [N, 3] of a frame with an offset in the axes of the boxes, float64.
 
-        A place comes out the same to the last bit whatever others it is asked with: a matrix product does not promise
-        that, and a Gaussian on a border would belong to two cores, or to none.
+        Each place gives the same bits whatever other places are in the array. A matrix product does not guarantee that,
+        and a Gaussian on a border would then belong to two cores, or to none.
         """
         x, y, z = (np.asarray(places, dtype=np.float64) + np.array(offset)).T
         return np.stack([x * along[0] + y * along[1] + z * along[2] for along in self.axes], axis=1)
 
     def owner(self, places: Floats) -> NDArray[np.intp]:
-        """Return which of `cores` each place [N, 3], in the axes of the boxes, lies in; -1 for one that is not finite.
+        """Return the index in `cores` of each place [N, 3], in the axes of the boxes; -1 for places not finite.
 
-        Each is asked in float64, so that a place on a border belongs to one core for everybody who asks.
+        Places are compared in float64, so that a place on a border belongs to the same core for every caller.
         """
         return owners([core.core for core in self.cores], np.asarray(places, dtype=np.float64))
 
 
 def partition_of(patches: Path) -> Partition | None:
-    """Return the partition that patches in a folder were cut by; None if there is none of ours.
+    """Return the partition of the patches in a folder; None if it has none of `splatbatch split`.
 
     Raises:
-        SceneError: it cannot be read, or is none.
+        SceneError: partition.json cannot be read, or is invalid.
     """
     path = find_partition(patches)
     return read_partition(path) if path else None
 
 
 def read_partition(path: Path) -> Partition:
-    """Return the partition in a file.
+    """Return the partition in a file; cached until the file changes.
 
     Raises:
-        SceneError: it cannot be read, or is none; the key and value are named.
+        SceneError: it cannot be read, or is invalid; the key and value are named.
     """
     try:
         status = path.stat()
@@ -154,11 +154,11 @@ def read_partition(path: Path) -> Partition:
 
 
 def write_partition(partition: Partition, home: Path | None = None) -> None:
-    """Write partition.json, whole or not at all.
+    """Write partition.json atomically.
 
     Args:
-        partition: with the path to write.
-        home: the folder it will lie in, if it is prepared elsewhere: its paths are relative to that.
+        partition: partition with the path to write.
+        home: folder it will lie in, if it is prepared elsewhere; paths in it are relative to that.
 
     Raises:
         OSError: it cannot be written.
@@ -179,7 +179,7 @@ def write_partition(partition: Partition, home: Path | None = None) -> None:
 
 @lru_cache(maxsize=8)
 def _read(path: Path, mtime_ns: int, size: int) -> Partition:
-    """Return the partition that a file holds at this time: every patch of a batch asks."""
+    """Return the partition of a file at this time and size; cached, as every patch of a batch reads it."""
     from pydantic import ValidationError
 
     try:
@@ -206,7 +206,7 @@ def _read(path: Path, mtime_ns: int, size: int) -> Partition:
 
 
 def patch_record(partition: Partition, name: str, photographs: set[str]) -> dict[str, Any]:
-    """Return what patch.json says: all of partition.json that matters to one patch, so that a change is seen there."""
+    """Return the record for patch.json: all of partition.json that concerns one patch, so that changes show there."""
     core = next(core for core in partition.cores if core.name == name)
     return {
         "format": 1,
@@ -225,14 +225,14 @@ def _boxes_record(core: Core) -> dict[str, Any]:
 
 
 def relative(path: Path, base: Path) -> str:
-    """Return a path as a file in `base` names it: relative, unless they have nothing but the root in common."""
+    """Return a path relative to `base`, or absolute where only the root is in common."""
     path, base = absolute(path), absolute(base)
     common = Path(os.path.commonpath([path, base]))
     return os.path.relpath(path, base) if common != Path(common.anchor) else str(path)
 
 
 def absolute(path: Path) -> Path:
-    """Return a path from the root on, its links as they are."""
+    """Return the absolute path; links are not resolved."""
     return Path(os.path.abspath(path))  # noqa: PTH100
 
 
@@ -240,25 +240,27 @@ class PartitionForm(_Part):
     """How a scene was cut into patches, and what is decided once for all of them."""
 
     format: Literal[1]
-    """Of this file."""
+    """Version of the file format."""
     source: Annotated[str, Field(min_length=1)]
     """Folder of the COLMAP model that was cut, relative to this file."""
     axes: tuple[Triple, Triple, Triple]
-    """Unit vectors, one a row: a place of the world times their transpose lies in the axes of the boxes. The last is
-    up: the direction in which the cameras vary least."""
+    """Unit vectors, one a row: world coordinates times their transpose are coordinates of the boxes.
+
+    The last is up: the direction in which the cameras vary least.
+    """
     offset: Triple
-    """What is taken off all coordinates before training, the same for every patch."""
+    """Offset subtracted from all coordinates before training, the same for every patch."""
     overlap: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = 0.0
-    """By how much a core is grown, of its own width."""
+    """Overlap around a core, as a share of its width."""
     grid: tuple[Count, Count] | None = None
-    """Rows, and patches in each, where that was asked for: asked for again, the cores stay where they are."""
+    """Rows and columns of the requested grid; a later split with the same grid keeps the cores."""
     patches: Annotated[tuple[Core, ...], Field(min_length=1)]
     test: tuple[str, ...]
     """Photographs that are held out in every patch, by image name."""
     contiguous: tuple[str, ...] = ()
-    """Photographs held out in one piece instead, where that was asked for."""
+    """Photographs held out as one contiguous block instead, where that was requested."""
     train: tuple[str, ...] = ()
-    """The other photographs, none of `test`: what is known to be no test stays so when photographs are added."""
+    """All other photographs, none in `test`; they stay trained when photographs are added."""
 
 
 def json_schema() -> dict[str, Any]:
@@ -267,7 +269,7 @@ def json_schema() -> dict[str, Any]:
 
 
 def mistake_in(partition: Partition) -> str:
-    """Return what keeps a partition from being one, in words; empty if nothing does."""
+    """Return what makes a partition invalid, in words; empty if it is valid."""
     names = [core.name for core in partition.cores]
     boxes = [core.core for core in partition.cores]
     if wrong := not_a_frame(partition.axes):
@@ -286,14 +288,14 @@ def mistake_in(partition: Partition) -> str:
 
 
 def not_a_frame(axes: Axes) -> str:
-    """Return what keeps three vectors from being axes, in words; empty if nothing does."""
+    """Return why three vectors are not orthonormal axes, in words; empty if they are."""
     rows = np.array(axes)
     is_frame = np.allclose(rows @ rows.T, np.eye(3), atol=1e-6)
     return "" if is_frame else f"{rows.tolist()}: should be three unit vectors at right angles"
 
 
 def _misfit(core: Core) -> str:
-    """Return how the boxes of a patch do not fit each other; empty if they do."""
+    """Return how the boxes of a patch contradict each other; empty if they do not."""
     if not core.core.within(core.grown):
         return f"patches: {core.name}: grown: {core.grown}: should hold the core, {core.core}"
     if not (core.bounds.is_finite() and core.bounds.within(core.core)):
@@ -302,7 +304,7 @@ def _misfit(core: Core) -> str:
 
 
 def first_mistake(error: Any) -> str:
-    """Return the first mistake that pydantic has found: key, value, what it should be."""
+    """Return the first of pydantic's mistakes: key, value, and what it should be."""
     first = error.errors(include_url=False)[0]
     key = ".".join(str(part) for part in first["loc"])
     value = "" if first["type"] in ("missing", "json_invalid") else f"{str(first['input'])[:80]}: "

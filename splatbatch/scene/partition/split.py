@@ -1,6 +1,6 @@
-"""A split: what each patch is to hold, which patches stay as they are, and all of it put in place whole.
+"""Cuts a scene into patches: writes each patch aside, keeps unchanged ones, and puts all in place at once.
 
-What an interrupted split left is finished or gone.
+An interrupted split is either finished by the next call or leaves nothing.
 """
 
 from __future__ import annotations
@@ -49,24 +49,24 @@ from splatbatch.text import plural
 SPARSE = "sparse/0"
 PICTURE = "partition.svg"
 WRITERS = 2
-"""Patches written at once: more would hold more in memory and gain nothing on two cores."""
+"""Number of patches written at once; more would take more memory and gain nothing on two cores."""
 State = Literal["new", "stays", "changes"]
 
 
 Shared = Mapping[str, Path]
-"""Folders of the scene by the name of the link that each patch has."""
+"""Folders of the scene that every patch links to, by the name of the link."""
 
 
 def find_source(given: Path) -> Path:
-    """Return the folder of the model: the given one, or sparse/0 below it."""
+    """Return the folder of the model: the given one, or sparse/0 below it; the given one if there is none."""
     return given if has_model(given) else model_folder(given) or given
 
 
 def find_shared(source: Path, images: Path | None) -> Shared:
-    """Return the folders that patches share; photographs are looked for beside the model where none are named.
+    """Return the folders that patches link to; photographs are looked for near the model where none are named.
 
     Raises:
-        SceneError: there is no such folder; or the model cannot be read.
+        SceneError: there is no such folder, or the model cannot be read.
     """
     if images is not None and not is_folder(images):
         raise SceneError(f"--images {images}: {no_such(images, 'folder')}", near(images))
@@ -78,7 +78,7 @@ def find_shared(source: Path, images: Path | None) -> Shared:
 
 
 def _photographs_of(source: Path) -> Path:
-    """Return images/ beside a model, else the folder near it that holds its photographs."""
+    """Return images/ near a model, else the folder near it that holds its photographs."""
     above = source.absolute()
     if usual := next((each / "images" for each in above.parents[:2] if is_folder(each / "images")), None):
         return usual
@@ -90,10 +90,10 @@ def _photographs_of(source: Path) -> Path:
 
 
 def missing_photographs(shared: Shared, sightings: IndexedModel) -> str:
-    """Return, in words, how many photographs lie nowhere; empty if all are there.
+    """Return how many photographs are missing, in words; empty if none is.
 
     Raises:
-        SceneError: none is there.
+        SceneError: all are missing.
     """
     folder, names = shared["images"], [image.name for image in sightings.images]
     missing = [name for name in names if not (folder / name).exists()]
@@ -107,16 +107,16 @@ def missing_photographs(shared: Shared, sightings: IndexedModel) -> str:
 
 @dataclass(frozen=True, eq=False)
 class PatchContents:
-    """What the folder of a patch holds."""
+    """Contents of the folder of a patch, before they are written."""
 
     subset: Subset
     record: str
-    """patch.json."""
+    """Text of patch.json."""
     links: Mapping[str, str]
-    """Where they point: relative, unless nothing but the root is in common."""
+    """Targets of the links by name; relative, unless only the root is in common."""
 
     def write(self, folder: Path) -> str:
-        """Write all of it into a new folder; return its hash."""
+        """Write the contents into a new folder and return their hash."""
         (folder / SPARSE).mkdir(parents=True)
         found = self.subset.write(folder / SPARSE)
         write_text(folder / PATCH, self.record)
@@ -125,11 +125,11 @@ class PatchContents:
         return _with(found, self.record)
 
     def hash(self) -> str:
-        """Return the hash of what would be written."""
+        """Return the hash that `write` would return."""
         return _with(self.subset.hash(), self.record)
 
     def is_in(self, folder: Path, cut_from: str) -> bool:
-        """Return whether a folder holds just this, and every byte is as it was written."""
+        """Return whether a folder holds exactly these contents, unchanged since they were written."""
         names = [name for name, _ in self.subset.files()]
         try:
             there = sorted(os.listdir(folder / SPARSE))  # noqa: PTH208 - names alone
@@ -142,7 +142,7 @@ class PatchContents:
 
 
 def content_of(partition: Partition, name: str, subset: Subset, shared: Shared) -> PatchContents:
-    """Return what the folder of a patch is to hold."""
+    """Return the contents of the folder of a patch."""
     chosen = {image.name for image, is_in in zip(subset.observations.images, subset.photos, strict=True) if is_in}
     record = json.dumps(patch_record(partition, name, chosen), indent=1) + "\n"
     out = Path(os.path.realpath(partition.path.parent))
@@ -152,10 +152,10 @@ def content_of(partition: Partition, name: str, subset: Subset, shared: Shared) 
 
 
 def check_out(out: Path) -> None:
-    """See that a split may go into a folder: there is none, it is empty, or a split of ours is there.
+    """Check that a split may be written to a folder: it is missing, empty, or holds a split of splatbatch.
 
     Raises:
-        SceneError: something else lies there.
+        SceneError: it holds other files, or is not a folder.
     """
     if out.is_dir():
         names = sorted(os.listdir(out))  # noqa: PTH208 - names alone
@@ -168,10 +168,10 @@ def check_out(out: Path) -> None:
 
 @contextlib.contextmanager
 def prepared(out: Path) -> Iterator[Path]:
-    """Give a folder to prepare the patches of `out` in; they get their places if all goes well, and vanish if not.
+    """Yield a folder to prepare the patches of `out` in; they are put in place on success, and removed on failure.
 
     Raises:
-        OutputError: another split of the folder is being put in place.
+        OutputError: another split is being put in place there, or the folder cannot be renamed.
     """
     has_split = is_of_split(out / PARTITION)
     place = out / "split" if has_split else out
@@ -198,9 +198,9 @@ def prepared(out: Path) -> Iterator[Path]:
 
 
 def finish(out: Path) -> bool:
-    """Put in place what a split had ready, if there is such a thing; return whether there was.
+    """Put in place the patches that an interrupted split has ready; return whether there were any.
 
-    May be interrupted and called again: what is in place is not ready any more, and partition.json comes last.
+    It may be interrupted and called again: patches in place are no longer ready, and partition.json is moved last.
     """
     ready = out / SPLIT_READY
     if not ready.is_dir():
@@ -220,7 +220,7 @@ def finish(out: Path) -> bool:
 
 
 def _put(ready: Path, out: Path, name: str, *, is_gone: bool) -> None:
-    """Put one patch in place of an older one; what others have put beside its files stays with it."""
+    """Put one patch in place of an older one; files that other programs put beside its own are kept."""
     new, old = ready / name, out / name
     if not new.is_dir() and not is_gone:
         return  # it stays as it is, or is in place already
@@ -238,7 +238,7 @@ def _put(ready: Path, out: Path, name: str, *, is_gone: bool) -> None:
 
 
 def _remove_ours(folder: Path) -> None:
-    """Remove a patch that is no more, and its folder unless files of others are in it."""
+    """Remove the files of a patch that no longer exists, and its folder unless it holds other files."""
     for entry in os.listdir(folder):  # noqa: PTH208 - names alone
         path = folder / entry
         if _is_ours(path) and path.is_dir() and not path.is_symlink():
@@ -259,19 +259,19 @@ def _with(model: str, record: str) -> str:
 
 @dataclass(frozen=True)
 class SplitRequest:
-    """What is cut, and where the patches go."""
+    """Scene, target folder and options of a split."""
 
     source: Path
     images: Path | None
     out: Path
     options: SplitOptions
     trained: frozenset[str] = frozenset()
-    """Patches of an earlier split that have a splat: a cut without one of them is refused."""
+    """Patches of an earlier split with a trained splat; a cut that drops one is refused."""
 
 
 @dataclass(frozen=True)
 class CutPatch:
-    """A patch that was cut."""
+    """JSON record of one patch of a split."""
 
     name: str
     state: State
@@ -282,12 +282,12 @@ class CutPatch:
     cost: float
     """Its share of the scene's work."""
     bounds: Box
-    """The core as far as the scene reaches, in the axes of partition.json."""
+    """Part of the core that the scene reaches, in the axes of partition.json."""
 
 
 @dataclass(frozen=True)
 class SplitFacts:
-    """`split --json`."""
+    """JSON record of `split --json`."""
 
     partition: str
     source: str
@@ -298,7 +298,7 @@ class SplitFacts:
     evenness: float
     patches: tuple[CutPatch, ...]
     gone: tuple[str, ...]
-    """Patches of an earlier split that are no more."""
+    """Patches of an earlier split that no longer exist."""
     notes: tuple[str, ...]
     hold_out: str
     """How many frames are held out, in words; empty where each photograph was taken alone."""
@@ -306,16 +306,16 @@ class SplitFacts:
 
 @dataclass(frozen=True, eq=False)
 class SplitFiles:
-    """A plan with the files that it comes to."""
+    """Result of a split: its plan, and the state of each patch."""
 
     plan: PartitionPlan
     states: dict[str, State]
-    """By the name of the patch: whether it is new, or changes an earlier one."""
+    """State of each patch, by its name: new, unchanged, or different from the earlier split."""
     notes: tuple[str, ...]
 
     @property
     def gone(self) -> tuple[str, ...]:
-        """Patches of the earlier split that are no more."""
+        """Patches of the earlier split that no longer exist, sorted."""
         return (
             tuple(sorted({core.name for core in self.plan.before.cores} - self.states.keys()))
             if self.plan.before
@@ -323,7 +323,7 @@ class SplitFiles:
         )
 
     def facts(self) -> SplitFacts:
-        """Return what to tell of it."""
+        """Return the JSON record."""
         partition, parts = self.plan.partition, self.plan.parts
         return SplitFacts(
             str(partition.path),
@@ -345,19 +345,22 @@ class SplitFiles:
         return CutPatch(core.name, self.states[core.name], *counts, core.cost, core.bounds)
 
     def photographs(self, patch: str) -> tuple[str, ...]:
-        """Return the names of a patch's photographs, sorted."""
+        """Return the names of a patch's photographs, in the order of the model."""
         images, chosen = self.plan.observations.images, self.plan.parts[patch].photos
         return tuple(images[index].name for index in np.flatnonzero(chosen))
 
 
 def split(request: SplitRequest, *, dry_run: bool = False, advance: Advance = unheard) -> SplitFiles:
-    """Cut a scene into patches; write nothing if only asked how it would be.
+    """Cut a scene into patches; a dry run writes nothing.
 
-    `advance` hears how many patches of how many are written.
+    Args:
+        request: scene, target folder and options.
+        dry_run: only return what would be written.
+        advance: called with the number of patches written and the total.
 
     Raises:
-        ConfigError: what was asked cannot be met; the nearest that can is named.
-        SceneError: the source cannot be read, or something else lies where the patches should go.
+        ConfigError: the options cannot be met; the nearest possible ones are named.
+        SceneError: the source cannot be read, the folder is used otherwise, or a trained patch would be lost.
         OSError: a file cannot be written.
     """
     source = find_source(request.source)
@@ -430,7 +433,7 @@ def _check_cameras(sightings: IndexedModel) -> None:
 
 
 def _rigs(sightings: IndexedModel) -> tuple[Rigs | None, str]:
-    """Return rigs and frames of the source; why there are none that can be used, in words."""
+    """Return the usable rigs and frames of the source, if any, and why they cannot be used, in words."""
     try:
         rigs = read_rigs(sightings.folder)
     except ModelError as error:
