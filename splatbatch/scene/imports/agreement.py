@@ -1,6 +1,6 @@
-"""Poses against photographs: points triangulated from them, and what two of them both show; in bounded time.
+"""Checks imported poses by matching photographs, and triangulates points from the matches.
 
-Photographs are matched by pycolmap, SIFT on the CPU: bounded in time, threads, pixels and features.
+pycolmap matches with SIFT on the CPU, bounded in time, threads, pixels and features.
 """
 
 from __future__ import annotations
@@ -35,13 +35,16 @@ from splatbatch.text import plural
 
 THREADS = 2
 _WIDEST = np.cos(np.radians(75))
-"""Photographs that look apart by more than this have nothing to match."""
+"""Cosine of the largest angle between two viewing directions whose photographs are matched."""
 _SHOTS, _POINTS = 24, 200_000  # sampled, evenly
 _LEAST_SEEN = 5
 LEAST_MATCHES = 20
-"""Of a pair that says anything."""
+"""Fewest matches from which a pair is judged."""
 AGREES, CONTRADICTS = 0.7, 0.35
-"""Share of the matches that fits the poses: of sound ones 0.9 and more, of wrong ones hardly any."""
+"""Share of matches that fit the poses from which on they agree, and below which they contradict.
+
+Sound poses have 0.9 and more, wrong ones hardly any.
+"""
 _OFF = 0.004  # of the longer side: epipolar distance that passes
 _LEAST_BASELINE = 1e-6
 _NEAR = 0.03  # of the longer side: a point's pixel counts as that of a match
@@ -53,48 +56,48 @@ _LATE = "not done in time"
 
 
 class MatchingSkipped(Exception):
-    """Matching was not done; the message says why."""
+    """Error: matching was not done; the message says why."""
 
 
 @dataclass(frozen=True)
 class MatchEffort:
-    """How closely a photograph is looked at."""
+    """Effort of matching: resolution and number of features per photograph."""
 
     longest_px: int = 1600
-    """Its longer side while features are looked for."""
+    """Longer side to which photographs are reduced before features are extracted."""
     most_features: int = 4096
     doubled_below_px: int = 1 << 20
-    """Photographs with shorter sides are doubled first, which finds finer features in four times the time."""
+    """All photographs are doubled first if the longest side is shorter: finer features, four times the time."""
 
 
 GLANCE = MatchEffort(1000, 2048, 800)
-"""Enough to see whether poses are right."""
+"""Effort that is enough to check poses."""
 
 
 @dataclass(frozen=True, eq=False)
 class MatchFolder:
-    """A folder where matching works: images/ with the photographs of shots under their names, and a database."""
+    """Working folder of matching: images/ with the photographs under the names of the shots, and a database."""
 
     work: Path
     shots: Sequence[PosedPhoto]
     until: float
-    """Time of time.monotonic() at which it gives up."""
+    """Deadline, as a value of time.monotonic()."""
     effort: MatchEffort = MatchEffort()
 
     @property
     def images(self) -> Path:
-        """Return the folder of the photographs."""
+        """Folder of the photographs."""
         return self.work / "images"
 
     @property
     def database(self) -> Path:
-        """Return the database of features and matches."""
+        """Path of the database of features and matches."""
         return self.work / "matches.db"
 
 
 @dataclass(frozen=True, eq=False)
 class PhotographMatch:
-    """Two shots, by their indices, and where they show the same: pixels [N, 2] in each."""
+    """Matches of two shots, given by index: pixels [N, 2] in each, row by row."""
 
     first: int
     second: int
@@ -103,7 +106,7 @@ class PhotographMatch:
 
 
 def near_pairs(shots: Sequence[PosedPhoto], each: int) -> list[tuple[int, int]]:
-    """Return the pairs of photographs that look the same way from close by: up to `each` for every one."""
+    """Return up to `each` pairs for every photograph: neighbours that look in a similar direction."""
     from scipy.spatial import cKDTree
 
     centers = np.array([shot.center for shot in shots])
@@ -117,15 +120,15 @@ def near_pairs(shots: Sequence[PosedPhoto], each: int) -> list[tuple[int, int]]:
 
 
 def match(model: Any, pairs: Sequence[tuple[int, int]], place: MatchFolder) -> list[PhotographMatch]:
-    """Return what pairs of photographs have in common; features and matches stay in the database of the place.
+    """Return the verified matches of pairs of photographs; features and matches stay in the database of `place`.
 
     Args:
-        model: pycolmap's, with the cameras of the place's shots; the id of an image is the index of its shot and one.
-        pairs: indices of shots.
-        place: of the photographs and the database.
+        model: pycolmap's model of the shots of `place`; image ids are shot indices plus one.
+        pairs: pairs of shot indices.
+        place: working folder with the photographs.
 
     Raises:
-        MatchingSkipped: it is not done in time, or pycolmap cannot.
+        MatchingSkipped: the time is over, or pycolmap fails.
     """
     if not pairs:
         return []
@@ -162,7 +165,7 @@ def match(model: Any, pairs: Sequence[tuple[int, int]], place: MatchFolder) -> l
 
 
 def _begin(model: Any, used: Sequence[int], place: MatchFolder) -> None:
-    """Write cameras and images into a database, so that it knows the lenses and keeps the ids of the model."""
+    """Write cameras and images of the model into a new database, with their lenses and ids."""
     pycolmap = load_pycolmap()
     place.database.unlink(missing_ok=True)
     with pycolmap.Database.open(place.database) as database:
@@ -198,10 +201,10 @@ def _ids(pair: Any) -> tuple[int, int]:
 
 @contextmanager
 def _within_time(place: MatchFolder) -> Iterator[Any]:
-    """Give a token that is cancelled when the time of a place is over; pycolmap tells nothing of every photograph.
+    """Yield a token that is cancelled at the deadline of a working folder; pycolmap logs errors only.
 
     Raises:
-        MatchingSkipped: the time is over, or pycolmap cannot.
+        MatchingSkipped: the deadline has passed, or pycolmap failed.
     """
     pycolmap = load_pycolmap()
     token, before = pycolmap.CancellationToken(), pycolmap.logging.minloglevel
@@ -221,10 +224,10 @@ def _within_time(place: MatchFolder) -> Iterator[Any]:
 
 
 def triangulate(model: Any, place: MatchFolder) -> Any:
-    """Return the model with points triangulated from what was matched; poses and cameras stay as they are.
+    """Return the model with points triangulated from the matches; poses and cameras stay as they are.
 
     Raises:
-        MatchingSkipped: it is not done in time, or pycolmap cannot.
+        MatchingSkipped: the time is over, or pycolmap fails.
     """
     pycolmap = load_pycolmap()
     out = place.work / "triangulated"
@@ -241,14 +244,14 @@ def triangulate(model: Any, place: MatchFolder) -> Any:
 
 
 def share_that_see(shots: Sequence[PosedPhoto], points: Floats) -> float:
-    """Return the share of photographs that have some of the points [P, 3] in view."""
+    """Return the share of photographs, sampled, that have some of the points [P, 3] in view."""
     some_points, some_shots = points[:: len(points) // _POINTS or 1], shots[:: len(shots) // _SHOTS or 1]
     seen = [int(in_view(shot, some_points)[0].sum()) for shot in some_shots]
     return float(np.mean(np.array(seen) >= min(_LEAST_SEEN, max(1, len(points))))) if seen else 0.0
 
 
 def in_view(shot: PosedPhoto, points: Floats) -> tuple[Mask, Floats, Floats]:
-    """Return which points [P, 3] a photograph shows, with their pixels [P, 2] and depths [P]."""
+    """Return which points [P, 3] lie in a photograph, with their pixels [P, 2] and depths [P]; a panorama shows all."""
     camera = shot.camera
     local = (points - shot.center) @ shot.rotation.T
     if not camera.has_center:  # a panorama sees all
@@ -259,17 +262,17 @@ def in_view(shot: PosedPhoto, points: Floats) -> tuple[Mask, Floats, Floats]:
 
 @dataclass(frozen=True)
 class PoseVerdict:
-    """What matches say of the poses."""
+    """Agreement of matches with the poses."""
 
     num_pairs: int
     agreement: float
     """Median over the pairs of the share of matches that fit."""
     cause: str = ""
-    """What would make them fit, where they do not."""
+    """Change of the poses under which the matches would fit; empty if they fit, or no change helps."""
 
 
 def judge(shots: Sequence[PosedPhoto], matched: Sequence[PhotographMatch]) -> PoseVerdict | None:
-    """Return what the matches of photographs say of their poses; None where there are too few to say anything."""
+    """Return how well matches fit the poses; None where too few can be judged."""
     telling = [one for one in matched if _is_telling(one, shots)]
     shares = [share for one in telling if (share := _share(one, shots)) is not None]
     if not shares:
@@ -288,7 +291,7 @@ def judge(shots: Sequence[PosedPhoto], matched: Sequence[PhotographMatch]) -> Po
 
 
 def _is_telling(one: PhotographMatch, shots: Sequence[PosedPhoto]) -> bool:
-    """Return whether there are enough matches, of cameras that have a focal length: panoramas have rays all round."""
+    """Return whether a pair has enough matches, of two cameras with a focal length; panoramas have rays all round."""
     return len(one.here) >= LEAST_MATCHES and all(shots[at].camera.has_center for at in (one.first, one.second))
 
 
@@ -318,7 +321,7 @@ _CAUSES: dict[str, Callable[[Floats, Floats], tuple[Floats, Floats]]] = {
 
 
 def _share(one: PhotographMatch, shots: Sequence[PosedPhoto] | dict[int, PosedPhoto]) -> float | None:
-    """Return the share of the matches of a pair that fits its poses; None for a pair without a baseline."""
+    """Return the share of a pair's matches that fits its poses; None for a pair without a baseline."""
     first, second = shots[one.first], shots[one.second]
     here, there = rays(first, one.here), rays(second, one.there)
     turn, shift = _between(one, shots)
@@ -348,7 +351,7 @@ def _reach(shot: PosedPhoto) -> float:
 
 
 def rays(shot: PosedPhoto, pixels: Floats) -> Floats:
-    """Return the rays [N, 3] (z = 1) that meet pixels [N, 2]."""
+    """Return the rays [N, 3] (z = 1) of pixels [N, 2]."""
     theirs = in_pycolmap(shot.camera)
     found = np.asarray(theirs.cam_from_img(np.ascontiguousarray(pixels, np.float64)), np.float64)
     return np.concatenate([found[:, :2], np.ones((len(found), 1))], axis=1)
@@ -366,7 +369,7 @@ def _depths(here: Floats, there: Floats, turn: Floats, shift: Floats) -> Floats:
 
 
 def depth_ratio(shots: Sequence[PosedPhoto], cloud: PointCloud, matched: Sequence[PhotographMatch]) -> float | None:
-    """Return how much farther the points are than what the photographs show there; None where that cannot be told."""
+    """Return the median ratio of the points' depth to that of matches near them; None: too few can be compared."""
     ratios = []
     for one in matched:
         if not _is_telling(one, shots) or (_share(one, shots) or 0.0) < AGREES:
@@ -379,7 +382,7 @@ def depth_ratio(shots: Sequence[PosedPhoto], cloud: PointCloud, matched: Sequenc
 
 
 def _beside(shot: PosedPhoto, points: Floats, pixels: Floats, depths: Floats) -> Floats:
-    """Return the depth of the nearest point in the picture over that of each match."""
+    """Return the depth of each match's nearest point in the picture over its own; distant points are left out."""
     from scipy.spatial import cKDTree
 
     is_seen, places, theirs = in_view(shot, points)
@@ -391,7 +394,10 @@ def _beside(shot: PosedPhoto, points: Floats, pixels: Floats, depths: Floats) ->
 
 
 def check_poses(capture: SourceCapture, folder: Path, log: ImportLog) -> None:
-    """Match a few pairs of photographs and see that they fit poses and points."""
+    """Match a few pairs of photographs and note a mistake if they contradict poses or points.
+
+    If matching is skipped, that is noted as an omission.
+    """
     try:
         matched = matched_few(capture.shots, folder)
     except MatchingSkipped as error:
@@ -407,17 +413,17 @@ def check_poses(capture: SourceCapture, folder: Path, log: ImportLog) -> None:
 
 
 def matched_few(shots: Sequence[PosedPhoto], folder: Path) -> list[PhotographMatch]:
-    """Return what a few pairs of photographs have in common.
+    """Return the matches of a few pairs of photographs.
 
     Raises:
-        MatchingSkipped: it is not done in time, or pycolmap cannot.
+        MatchingSkipped: the time is over, or pycolmap fails.
     """
     with _workplace(folder, _CHECK_S, shots) as place:
         return match(posed_model(place.shots), _few_pairs(shots), replace(place, effort=GLANCE))
 
 
 def _few_pairs(shots: Sequence[PosedPhoto]) -> list[tuple[int, int]]:
-    """Return some pairs of neighbours, evenly over the photographs."""
+    """Return pairs of neighbours about photographs spread evenly over all."""
     anchors = set(range(0, len(shots), len(shots) // _CHECKED or 1))
     pairs = [pair for pair in near_pairs(shots, _NEIGHBOURS) if pair[0] in anchors]
     return pairs[: _CHECKED * _NEIGHBOURS]
@@ -440,7 +446,10 @@ def _judge(shots: Sequence[PosedPhoto], matched: Sequence[PhotographMatch], log:
 
 
 def triangulated(capture: SourceCapture, folder: Path, options: ImportOptions, log: ImportLog) -> Any:
-    """Return pycolmap's model with points that the photographs show; without, where that is not done in time."""
+    """Return pycolmap's model with points triangulated from the photographs; without points if time runs out.
+
+    Wrong poses found on the way are noted as mistakes.
+    """
     shots = capture.shots
     with _workplace(folder, options.within_s, shots) as place:
         model = posed_model(place.shots)
@@ -464,7 +473,7 @@ def triangulated(capture: SourceCapture, folder: Path, options: ImportOptions, l
 
 @contextmanager
 def _workplace(folder: Path, within_s: float, shots: Sequence[PosedPhoto]) -> Iterator[MatchFolder]:
-    """Give a folder for features and matches that is gone afterwards; photographs have numbers there."""
+    """Yield a working folder for matching, which is removed afterwards; photographs have numbers as names there."""
     work = folder / ".matching"
     try:
         numbers = link_numbers([shot.photo for shot in shots], work / "images")

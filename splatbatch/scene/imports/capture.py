@@ -1,4 +1,4 @@
-"""The nouns of an import: photographs with lens and pose, worlds, points, what was converted and what was not."""
+"""Types of an import: photographs with lens and pose, points, options, and the log of what was changed."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ from splatbatch.scene.similarity import IDENTITY, Similarity
 from splatbatch.text import list_some, plural
 
 OPENGL = np.diag([1.0, -1.0, -1.0])
-"""Camera axes of OpenGL and Blender (y up, looking along -z) to those of COLMAP (y down, looking along z)."""
+"""Matrix from camera axes of OpenGL and Blender (y up, looking along -z) to COLMAP's (y down, looking along z)."""
 _SHEAR = 1e-3
-"""Largest deviation from a rotation, after a common scale is taken out, that passes for rounding."""
+"""Largest deviation from a rotation, after a common scale is removed, that counts as rounding."""
 _LAST_ROW = 1e-6
 MOST_OF_A_KIND = 8
-"""Places named of one kind of mistake before "and 37 more"."""
+"""Number of places named for one kind of mistake before "and 37 more"."""
 _LONGEST_VALUE = 60
 
 
 class NoPose(ValueError):
-    """A matrix is no pose; the message says why."""
+    """Error: a matrix is no valid pose; the message says why."""
 
 
 def as_matrix(value: Any) -> Floats:
-    """Return a 4x4 matrix (or its first three rows) that JSON or XML gave, as [3, 4].
+    """Return a 4x4 matrix (or its first three rows) from JSON or XML as [3, 4].
 
     Raises:
-        NoPose: it has another shape, or holds what is no finite number.
+        NoPose: it has another shape or last row, or holds values that are no finite numbers.
     """
     try:
         matrix = np.array(value, dtype=np.float64)
@@ -58,7 +58,7 @@ def similarity_of(matrix: Floats) -> Similarity:
     """Return a matrix [3, 4] as a similarity.
 
     Raises:
-        NoPose: it mirrors, shears, or has no volume.
+        NoPose: it mirrors, shears, or has determinant 0.
     """
     linear = matrix[:, :3]
     size = np.abs(np.linalg.det(linear)) ** (1 / 3)
@@ -78,116 +78,116 @@ class PosedPhoto:
     """A photograph with its camera and pose: x_camera = rotation @ (x_world - center), x right, y down, z forward."""
 
     name: str
-    """What the model calls it: a path below the folder of photographs, "/" between its parts."""
+    """Image name in the model: a path below the photograph folder, with "/" between its parts."""
     photo: Path
     camera: Camera
-    """Its id counts for nothing: cameras that are alike become one."""
+    """Camera of the photograph; its id is ignored, and equal cameras become one."""
     rotation: Floats  # [3, 3]
     center: Floats  # [3]
     where: str
-    """Its place in the source: 'frames[3]', 'camera 7 "DJI_0042"'."""
+    """Place in the source, for messages: 'frames[3]', 'camera 7 "DJI_0042"'."""
     mask: Path | None = None
     depth: Path | None = None
     keypoints: Points2D | None = None
     split: str = ""
-    """train, val or test, if the source says so."""
+    """Split in the source: train, val or test; empty if it has none."""
 
     @property
     def translation(self) -> Floats:
-        """Return the translation of COLMAP: x_camera = rotation @ x_world + translation."""
+        """Translation as in COLMAP: x_camera = rotation @ x_world + translation."""
         return -self.rotation @ self.center
 
 
 @dataclass(frozen=True, eq=False)
 class PointCloud:
-    """The points of a source, in its world."""
+    """Points of a source, in its world."""
 
     xyz: Floats  # [P, 3]
     rgb: NDArray[np.uint8]  # [P, 3]
     origin: str
-    """The file they are from."""
+    """File that the points are from."""
     ids: NDArray[np.uint64] | None = None
-    """What the keypoints of the shots call them; None where no keypoint names a point."""
+    """Point ids that keypoints of the shots refer to; None where no keypoint refers to a point."""
 
 
 @dataclass(frozen=True, eq=False)
 class SourceCapture:
-    """A source that was read: everything a model is made of."""
+    """Content of a source that was read, from which a model is made."""
 
     kind: str
-    """In words: "nerfstudio transforms.json"."""
+    """Kind of source, in words: "nerfstudio transforms.json"."""
     shots: tuple[PosedPhoto, ...]
     cloud: PointCloud | None
     world: str
-    """What its coordinates are, in words."""
+    """Description of its coordinates, in words."""
     crs: str = ""
-    """The coordinate reference system, as the source spells it (WKT, EPSG)."""
+    """Coordinate reference system, as the source writes it (WKT, EPSG); empty if unknown."""
     reference: Record = field(default_factory=dict)
-    """What ties the world to others: transforms that were undone or applied, georeference found beside."""
+    """Relations of its world to others, for import.json: transforms undone or applied, georeference found beside it."""
     of_points: Similarity = IDENTITY
-    """Leads points that --points names to this world: from that of the source's file."""
+    """Similarity that brings points given by --points from the world of the source's file to this world."""
 
 
 @dataclass(frozen=True)
 class ImportOptions:
-    """What an import was asked, beside its source."""
+    """Options of an import, apart from its source."""
 
     images: Path | None = None
-    """Folder of the photographs, where the source does not say or says wrongly."""
+    """Folder of the photographs, where the source does not name it or names a wrong one."""
     points: Path | None = None
     """PLY file with points, in the coordinates of the source."""
     chunk: str = ""
-    """Label of the Metashape chunk."""
+    """Label of the Metashape chunk; empty: the only one with poses."""
     skips_missing: bool = False
-    """Leave out poses whose photograph is missing."""
+    """Whether poses without a photograph are left out instead of being mistakes."""
     triangulates: bool = True
-    """Find points in the photographs where the source has none."""
+    """Whether points are triangulated from the photographs where the source has none."""
     within_s: float = 1800.0
-    """Longest time for that."""
+    """Longest time for triangulation, in seconds."""
 
 
 class ImportLog:
-    """What is told of an import: what was converted, what was left out, and its mistakes, which are raised together."""
+    """Log of an import: conversions, omissions, and mistakes. Mistakes are collected and raised together by `stop`."""
 
     def __init__(self, source: Path) -> None:
         self.source = source
         self.converted: list[str] = []
-        """What became something else, and what it became."""
+        """Conversions, in words: what was changed and to what."""
         self.left_out: list[str] = []
-        """What is not in the result."""
+        """Parts of the source that are not in the result, in words."""
         self._by_remedy: dict[str, dict[str, None]] = {}
 
     def convert(self, what: str) -> None:
-        """Note that something was converted."""
+        """Record a conversion; each text once."""
         if what not in self.converted:
             self.converted.append(what)
 
     def leave_out(self, what: str) -> None:
-        """Note that something was left out."""
+        """Record an omission; each text once."""
         if what not in self.left_out:
             self.left_out.append(what)
 
     def leave_out_unused(self, poses: Sequence[str], photographs: Sequence[str]) -> None:
-        """Note poses without a photograph, and photographs without a pose, if there are any."""
+        """Record poses without a photograph, and photographs without a pose, if there are any."""
         for names, noun, lacking in ((poses, "pose", "photograph"), (photographs, "photograph", "a pose")):
             if names:
                 self.leave_out(f"{plural(len(names), noun)} without {lacking}: {some(names)}")
 
     @property
     def num_mistakes(self) -> int:
-        """Return how many mistakes there are."""
+        """Number of different mistakes."""
         return sum(map(len, self._by_remedy.values()))
 
     def mistake(self, where: str, what: str, remedy: str) -> None:
-        """Note a mistake: its place in the source, what is wrong there, and what to do."""
+        """Record a mistake: its place in the source, the error there, and the remedy. Equal ones are listed once."""
         line = f"{shown(where)}: {' '.join(shown(what).split())}"
         self._by_remedy.setdefault(remedy, {})[line] = None  # what all frames share is told once
 
     def stop(self) -> None:
-        """Raise all mistakes, if there are any.
+        """Raise all recorded mistakes as one error; do nothing if there are none.
 
         Raises:
-            SceneError: there are.
+            SceneError: there are mistakes; at most `MOST_OF_A_KIND` lines per remedy are listed.
         """
         if not self._by_remedy:
             return
@@ -201,14 +201,14 @@ class ImportLog:
 
 
 def spelt(value: Any) -> str:
-    """Return a value as an error quotes it: short, on one line; null, true and false as in JSON."""
+    """Return a value as errors quote it: short, on one line; null, true and false as in JSON."""
     words = json.dumps(value) if value is None or isinstance(value, bool) else " ".join(str(value).split())
     text = repr(value) if isinstance(value, str) else words
     return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}…"
 
 
 def why_no_number(value: Any) -> str:
-    """Return what is wrong with what should be a number of a lens."""
+    """Return why a value is no usable number of a lens: not a finite number, or too large."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     return "is beyond what any lens has" if is_number else "is no finite number"
 

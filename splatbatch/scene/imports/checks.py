@@ -1,4 +1,4 @@
-"""An import by itself: photographs against their cameras' sizes, names, units, points that no photograph sees."""
+"""Checks of an import: sizes of photographs and cameras, names, units, and points that no photograph sees."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ from splatbatch.scene.photos.sizes import (
 from splatbatch.text import plural, spell_place
 
 _NONE = 1
-"""Sides of this length or less mean that the size was not written: exports with 0x0 and 1x1 exist."""
+"""Sides up to this length mean that the size was not written; exports with 0x0 and 1x1 exist."""
 _CENTRAL = (0.25, 0.75)
-"""Share of the side where a principal point lies that is in pixels of the photograph."""
+"""Range of the principal point, as a share of the side, in which K is taken to be in pixels of the photograph."""
 _FAR = 200
-"""Times the median distance from the middle beyond which a camera's place is in another unit."""
+"""A camera farther from the middle than this multiple of the median distance is in another unit."""
 _NOWHERE = 1e15
-"""Beyond it float64 has no fractions left: no unit makes that a place."""
+"""Coordinates beyond this are invalid: float64 has no fractions left there."""
 _LEAST_SEEING = 0.25
-"""Share of the photographs that have points in view, below which points and poses are of two worlds."""
+"""Share of photographs with points in view below which points and poses are of different worlds."""
 
 
 def fit_to_photographs(shots: Sequence[PosedPhoto], log: ImportLog) -> tuple[PosedPhoto, ...]:
-    """Return the shots with cameras of the size of their photographs; what cannot be is a mistake."""
+    """Return the shots with cameras of the size of their photographs; what cannot be adapted is noted as a mistake."""
     headers = headers_of([shot.photo for shot in shots])
     fitted, told = [], Counter[str]()
     for shot in shots:
@@ -61,7 +61,7 @@ def fit_to_photographs(shots: Sequence[PosedPhoto], log: ImportLog) -> tuple[Pos
 
 
 def _fitted(shot: PosedPhoto, size: Size, log: ImportLog) -> tuple[PosedPhoto, str]:
-    """Return the shot with a camera of the photograph's size, and what was done for it."""
+    """Return the shot with a camera of the photograph's size, and the change in words; empty if there is none."""
     camera, own = shot.camera, shot.camera.size
     if min(own) <= _NONE:
         return _sized(shot, size, log)
@@ -112,7 +112,7 @@ def _moved(keypoints: Points2D | None, ratio: np.ndarray[tuple[int], np.dtype[np
 
 
 def check_world(shots: Sequence[PosedPhoto], cloud: PointCloud | None, log: ImportLog) -> None:
-    """Note what poses and points say against themselves."""
+    """Note mistakes in names, camera positions, and points that too few photographs have in view."""
     _check_names(shots, log)
     _check_places(shots, log)
     if log.num_mistakes or cloud is None or not shots or not len(cloud.xyz):
@@ -139,7 +139,7 @@ def _check_names(shots: Sequence[PosedPhoto], log: ImportLog) -> None:
 
 @np.errstate(all="ignore")  # what overflows is no place
 def _check_places(shots: Sequence[PosedPhoto], log: ImportLog) -> None:
-    """Note cameras that stand so far from the others that their unit must be another, or nowhere."""
+    """Note cameras at invalid positions, all at one position, or so far out that their unit must differ."""
     centers = np.array([shot.center for shot in shots]).reshape(-1, 3)
     sound = (np.abs(centers) < _NOWHERE).all(axis=1)
     for index in map(int, np.flatnonzero(~sound)):

@@ -1,4 +1,4 @@
-"""A COLMAP export (RealityScan, ODM, OpenSfM, Metashape) as a capture."""
+"""Reads a COLMAP export (RealityScan, ODM, OpenSfM, Metashape) as a capture."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _MISSING = "Name the folder of the photographs with --images DIR, or leave such 
 
 @dataclass(frozen=True, eq=False)
 class Export:
-    """Cameras by id, images with their keypoints by image id, and points if there are any."""
+    """Content of an export: cameras by id, images, keypoints by image id, and points; None: it has no points."""
 
     cameras: Mapping[int, Camera]
     images: Sequence[Image]
@@ -52,7 +52,7 @@ class Export:
 
 
 def suffix_of(folder: Path) -> str | None:
-    """Return "bin" or "txt" where cameras and images are in a folder, points or not; None where they are not."""
+    """Return "bin" or "txt" if a folder has cameras and images in that form; None if it has neither."""
     for suffix in ("bin", "txt"):
         if all((folder / f"{part}.{suffix}").is_file() for part in ("cameras", "images")):
             return suffix
@@ -60,7 +60,7 @@ def suffix_of(folder: Path) -> str | None:
 
 
 def read_export(folder: Path, log: ImportLog) -> Export | None:
-    """Return the model in a folder; what its files hold wrongly is a mistake."""
+    """Return the export in a folder; None, with mistakes, where its files cannot be read."""
     suffix = suffix_of(folder)
     if suffix is None:
         log.mistake(str(folder), "no cameras and images, both .bin or both .txt", _REMEDY)
@@ -80,7 +80,7 @@ def read_export(folder: Path, log: ImportLog) -> Export | None:
 
 
 def _images(path: Path, log: ImportLog) -> tuple[list[Image], dict[int, Points2D]]:
-    """Return images and keypoints; text that lacks the lines of keypoints is read as one line for each image."""
+    """Return images and keypoints; text without keypoint lines is read with one line per image."""
     if path.suffix == ".bin":
         return binary.read_images(path), binary.read_points2d(path)
     try:
@@ -113,7 +113,7 @@ def _is_image(line: bytes) -> bool:
 
 
 def _points(path: Path, log: ImportLog) -> Points | None:
-    """Return the points with what their tracks say; None where there are none."""
+    """Return the points with their tracks; None where there are none, or they cannot be read."""
     if not path.exists() or not path.stat().st_size:
         log.convert(f"{path.name} is {'empty' if path.exists() else 'missing'}: the source has no points")
         return None
@@ -143,9 +143,9 @@ def _check_ids(cameras: Sequence[Camera], images: Sequence[Image], log: ImportLo
 
 
 def _settle_tracks(keypoints: Mapping[int, Points2D], points: Points | None, log: ImportLog) -> None:
-    """Say which tracks count: those of the keypoints; points whose own track says otherwise lose it.
+    """Note whether tracks exist, and whether they contradict the keypoints, whose references are used.
 
-    OpenSfM writes the keypoints that have a point alone, but numbers them in the tracks as if all were there.
+    OpenSfM writes only the keypoints that have a point, but numbers them in the tracks as if all were written.
     """
     if points is None or points.tracks is None:
         return
@@ -167,7 +167,7 @@ def _settle_tracks(keypoints: Mapping[int, Points2D], points: Points | None, log
 
 
 def read(folder: Path, options: ImportOptions, log: ImportLog) -> SourceCapture | None:
-    """Return what the model says; None where mistakes leave nothing to go on with."""
+    """Return the capture in a folder; None where mistakes leave no usable image."""
     export = read_export(folder, log)
     if export is None:
         return None
@@ -189,7 +189,7 @@ def read(folder: Path, options: ImportOptions, log: ImportLog) -> SourceCapture 
 
 
 def _sound(camera: Camera, log: ImportLog) -> Camera | None:
-    """Return a camera as the simplest model that is the same lens; None where it is none."""
+    """Return a camera as the simplest model of the same lens; None, with a mistake, where it is invalid."""
     model, where = CAMERA_MODELS.get(camera.model), f"camera {camera.id}"
     if model is None:
         known = ", ".join(CAMERA_MODELS)
@@ -210,7 +210,7 @@ def _sound(camera: Camera, log: ImportLog) -> Camera | None:
 
 
 def _photographs(folder: Path, images: Sequence[Image]) -> Path:
-    """Return the folder that holds most of the photographs: beside the model, or up to three folders above."""
+    """Return the folder near the model that holds most of the photographs; images/ beside it if none does."""
     held = find_photographs(folder, [_plain(image.name) for image in images[:: len(images) // _SAMPLE or 1]])
     return held.folder if held else folder / "images"
 
@@ -262,7 +262,7 @@ def _shot(image: Image, photo: Path, name: str, camera: Camera | None, export: E
 
 
 def _own_name(place: Location, name: str) -> str:
-    """Return the name below the folder that a photograph was found under; empty if it was not."""
+    """Return the name under which a photograph was found below the folder; empty if it was not."""
     match place:
         case FoundPhotograph():
             return name
@@ -285,7 +285,7 @@ def _cloud(export: Export, folder: Path, log: ImportLog) -> PointCloud | None:
 
 
 def _georeference(folder: Path, log: ImportLog) -> tuple[Record, str]:
-    """Return what ODM and OpenSfM leave beside of where on Earth the model lies."""
+    """Return the georeference that ODM and OpenSfM leave near the model, and its coordinate reference system."""
     found: Record = {}
     crs = ""
     for top in (folder, *folder.resolve().parents[:3]):

@@ -1,7 +1,7 @@
-"""Lenses as other programs write them, as COLMAP camera models: the simplest that is the same lens, else a fitted one.
+"""Converts lenses of other programs to COLMAP cameras: the simplest model of the same lens, else a fitted one.
 
 The general lens here is Brown's with a radial polynomial up to r^8 and the terms that Metashape adds (skew B2, P3 and
-P4): Agisoft Metashape User Manual, appendix "Camera models". OpenCV's own rational model is handed through.
+P4): Agisoft Metashape User Manual, appendix "Camera models". OpenCV's own rational model needs no conversion.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from splatbatch.scene.photos.undistort import unbent
 from splatbatch.scene.reprojection import project
 
 Fitted = tuple[Camera, float]
-"""A camera, and by how many pixels at most it differs from the lens: 0 where it is the same."""
+"""A camera, and its largest difference from the lens in pixels; 0 where it is the same lens."""
 
 _GRID = 25  # pixels along each side of the image
 _SMALL = 1e-6
@@ -31,24 +31,24 @@ _TERMS = slice(4, 12)  # of FULL_OPENCV and OPENCV_FISHEYE: all but focal length
 
 @dataclass(frozen=True)
 class Lens:
-    """Focal lengths and principal point in pixels from the top-left corner, and the terms of the distortion."""
+    """A general lens: focal lengths, principal point in pixels from the top-left corner, and distortion."""
 
     fx: float
     fy: float
     cx: float
     cy: float
     k: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 0.0)
-    """Of the radial polynomial: r^2, r^4, r^6, r^8."""
+    """Coefficients of the radial polynomial: r^2, r^4, r^6, r^8."""
     p: tuple[float, float] = (0.0, 0.0)
     """Tangential terms in OpenCV's order; Metashape's P1 is OpenCV's p2."""
     p_scale: tuple[float, float] = (0.0, 0.0)
-    """Metashape's P3, P4: the tangential terms times 1 + P3 r^2 + P4 r^4."""
+    """Metashape's P3, P4: the tangential terms are multiplied by 1 + P3 r^2 + P4 r^4."""
     skew: float = 0.0
-    """Metashape's B2: pixels along x for each y."""
+    """Metashape's B2: shift along x in pixels per unit of y."""
     bend: Literal["frame", "equidistant", "equisolid"] = "frame"
 
     def project(self, rays: Floats) -> Floats:
-        """Return the pixels [N, 2] of rays [N, 2] as x / z, y / z."""
+        """Return the pixels [N, 2] of rays [N, 2] given as x / z, y / z."""
         x, y = self._bent(rays).T
         r2 = x * x + y * y
         k1, k2, k3, k4 = self.k
@@ -70,7 +70,7 @@ class Lens:
 
 @lru_cache(maxsize=256)
 def camera_of(lens: Lens, size: Size) -> Fitted:
-    """Return the COLMAP camera of a lens for images of a size, and the largest difference in pixels."""
+    """Return the COLMAP camera of a lens for images of a size, and its largest error in pixels; infinite: none fits."""
     lacks_a_model = bool(lens.k[3]) if lens.bend == "frame" else lens.bend == "equisolid"
     if lens.skew or any(lens.p_scale) or lacks_a_model:
         return _fitted(lens, size)
@@ -78,12 +78,12 @@ def camera_of(lens: Lens, size: Size) -> Fitted:
 
 
 def spell_misfit(off: float) -> str:
-    """Return in words by how much no camera of COLMAP comes closer to a lens."""
+    """Return in words how close COLMAP's cameras come to a lens, given the difference in pixels."""
     return "it folds over inside the image" if np.isinf(off) else f"no camera of COLMAP comes closer than {off:.2g} px"
 
 
 def _fitted(lens: Lens, size: Size) -> Fitted:
-    """Return the camera whose distortion comes closest over the image; K stays as it is."""
+    """Return the camera with the closest distortion over the image, by least squares; focal lengths and centre stay."""
     from scipy.optimize import least_squares
 
     start, rays = _start(lens, size), _rays_inside(lens, size)
@@ -119,7 +119,7 @@ def _with(camera: Camera, terms: Floats) -> Camera:
 
 
 def _rays_inside(lens: Lens, size: Size) -> Floats:
-    """Return the rays [N, 2] that meet a grid of pixels, as far as they are found and lie within the widest angle."""
+    """Return the rays [N, 2] of a grid of pixels; rays that are not found, or beyond the widest angle, are left out."""
     grid = np.meshgrid(*(np.linspace(0, side, _GRID) for side in size))
     pixels = np.stack(grid, axis=-1).reshape(-1, 2)
     start = (pixels - (lens.cx, lens.cy)) / (lens.fx, lens.fy)
@@ -135,7 +135,8 @@ def _rays_inside(lens: Lens, size: Size) -> Floats:
 
 
 def simplified(camera: Camera) -> Camera:
-    """Return the same lens as the simplest model: FULL_OPENCV whose last terms are 0 is OPENCV, without any PINHOLE."""
+    """Return the simplest model of the same lens: FULL_OPENCV with last terms 0 is OPENCV, an undistorted one PINHOLE.
+    """
     params = camera.params
     if camera.model == "FULL_OPENCV" and len(params) == 12 and not any(params[8:]):
         camera = replace(camera, model="OPENCV", params=params[:8])
@@ -147,7 +148,7 @@ def simplified(camera: Camera) -> Camera:
 
 
 def resized(camera: Camera, size: Size) -> Camera:
-    """Return a camera for photographs that were resized as a whole: focal lengths and principal point go along."""
+    """Return the camera of photographs that were resized as a whole; focal lengths and principal point are scaled."""
     if camera.model == "EQUIRECTANGULAR":
         return Camera(camera.id, camera.model, *size, (float(size[0]), float(size[1])))
     ratio, params = (size[0] / camera.width, size[1] / camera.height), list(camera.params)

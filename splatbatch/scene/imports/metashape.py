@@ -1,9 +1,9 @@
-"""Metashape's XML as a capture: the cameras of one chunk that are enabled and aligned.
+"""Reads Metashape's XML as a capture: the enabled and aligned cameras of one chunk.
 
-Metashape's sensors: calibrations as COLMAP cameras, and where a slave of a rig sits on its master.
+Sensors become COLMAP cameras; slaves of a rig get the pose of their master and their place on it.
 
 Formulas: Agisoft Metashape User Manual, appendix "Camera models". cx and cy are relative to the middle of the image; B1
-is added to the focal length along x, and P1, P2 stand in the other order than OpenCV's.
+is added to the focal length along x, and P1, P2 are in the opposite order to OpenCV's.
 """
 
 from __future__ import annotations
@@ -43,17 +43,17 @@ if TYPE_CHECKING:
 LARGEST_MIB = 256
 MOST_LEVELS = 64
 MOST_TOKEN_BYTES = 1 << 20
-"""Of a tag with its attributes, or a comment: expat 2.5 takes a minute for 30 MB of one."""
+"""Longest tag with its attributes, or comment; expat 2.5 takes a minute for one of 30 MB."""
 _PIECE_BYTES = 1 << 16
 _MIB = 1 << 20
 _REMEDY = "Export it again: File > Export > Export Cameras, as Agisoft XML."
 _ECEF = (6.2e6, 6.6e6)
-"""Metres between the middle of the Earth and what lies on it, or is flown over it."""
+"""Range of distances in metres from the centre of the Earth at which coordinates are taken as geocentric."""
 _AGAIN = "Export the cameras again, as Agisoft XML."
 MOST_FILES = 200_000
-"""Looked at before a folder counts as the wrong one."""
+"""Most files that are searched before a folder counts as the wrong one."""
 MOST_OFF_PX = 1.0
-"""By how much a fitted lens may differ from the calibrated one."""
+"""Largest difference in pixels between a fitted lens and the calibrated one."""
 _BENDS = {"frame": "frame", "fisheye": "equidistant", "equidistant_fisheye": "equidistant",
           "equisolid_fisheye": "equisolid"}  # fmt: skip
 _PANORAMAS = ("spherical", "equirectangular")
@@ -68,22 +68,22 @@ _OPTIMISE = "Optimise the cameras in Metashape and export them again, as Agisoft
 
 @dataclass(frozen=True, eq=False)
 class XmlDocument:
-    """An XML file: its root, and the line that each element begins in."""
+    """A parsed XML file, with the line in which each element begins."""
 
     path: Path
     root: Element
     lines: dict[Element, int]
 
     def where(self, element: Element, name: str = "") -> str:
-        """Return the place of an element as a mistake names it."""
+        """Return the place of an element as mistakes name it: "line 12: camera"."""
         return f"line {self.lines.get(element, 0)}: {name or element.tag}"
 
 
 def read_document(path: Path) -> XmlDocument:
-    """Return an XML file.
+    """Return a parsed XML file.
 
     Raises:
-        SceneError: it cannot be read, is cut, is none, or declares entities.
+        SceneError: it cannot be read, is too large, is no whole XML, or declares a document type or entities.
     """
     with opened(path) as (file, size):
         if size > LARGEST_MIB * _MIB:
@@ -101,7 +101,7 @@ def read_document(path: Path) -> XmlDocument:
 
 
 class _Builder:
-    """Takes what expat finds; a document type ends it, so that there is no entity to expand or to fetch."""
+    """Builds the tree from expat's events. A document type is refused, so that no entity is expanded or fetched."""
 
     def __init__(self, path: Path) -> None:
         from xml.etree.ElementTree import TreeBuilder
@@ -118,7 +118,10 @@ class _Builder:
         self.parser.CharacterDataHandler = self.tree.data
 
     def read(self, file: BinaryIO) -> None:
-        """Take a file in pieces: expat looks at a token from its beginning whenever it gets a piece more of it."""
+        """Parse a file in pieces; a token longer than `MOST_TOKEN_BYTES` raises SceneError.
+
+        expat parses a token from its beginning whenever it gets a further piece of it.
+        """
         taken = 0
         while piece := file.read(_PIECE_BYTES):
             self.parser.Parse(piece)
@@ -146,7 +149,7 @@ class _Builder:
 
 
 def numbers(element: Element | None, count: int) -> Floats | None:
-    """Return the `count` finite numbers that an element holds; None where it holds something else."""
+    """Return the `count` finite numbers in the text of an element; None if it holds anything else."""
     if element is None:
         return None
     try:
@@ -157,12 +160,12 @@ def numbers(element: Element | None, count: int) -> Floats | None:
 
 
 def is_enabled(element: Element) -> bool:
-    """Return whether a chunk or a camera counts; it does unless it is said not to."""
+    """Return whether a chunk or a camera is enabled, which is the default."""
     return element.get("enabled", "true").strip().lower() not in ("false", "0")
 
 
 def cameras_below(element: Element | None) -> Iterator[tuple[Element, str]]:
-    """Yield every camera, those in groups too, with the label of its group."""
+    """Yield every camera, including those in groups, with the label of its group."""
     for child in element if element is not None else ():
         if child.tag == "camera":
             yield child, ""
@@ -172,7 +175,7 @@ def cameras_below(element: Element | None) -> Iterator[tuple[Element, str]]:
 
 @dataclass(frozen=True, eq=False)
 class ModelFrame:
-    """Where a chunk's coordinates lead."""
+    """The world of a chunk's poses, with a description and its coordinate reference system."""
 
     placed: Similarity
     """From the chunk (or its component) to the world."""
@@ -181,7 +184,7 @@ class ModelFrame:
 
 
 def chosen_chunk(document: XmlDocument, label: str, log: ImportLog) -> Element | None:
-    """Return the chunk that is meant; None, with a mistake, where that is not clear."""
+    """Return the chunk to import; None, with a mistake, where the choice is not clear."""
     chunks = [chunk for chunk in document.root.iter("chunk") if chunk.find("cameras") is not None]
     if not chunks:
         what = f"<{document.root.tag}> holds no chunk with cameras"
@@ -212,7 +215,7 @@ def _in_words(chunk: Element) -> str:
 
 
 def world_of(document: XmlDocument, chunk: Element, component: str | None, log: ImportLog) -> ModelFrame:
-    """Return where the poses of a chunk lead, given the id of the component that its cameras belong to."""
+    """Return the world that the poses of a chunk are moved to; `component` is the id of its cameras' component."""
     crs = next((text for name in ("reference", "crs", "projection") if (text := _text(chunk.find(name)))), "")
     element = chunk.find("transform")
     components = [one for one in chunk.findall("components/component") if one.find("transform") is not None]
@@ -254,7 +257,7 @@ def _text(element: Element | None) -> str:
 
 
 class PhotographIndex:
-    """The photographs below a folder, by name and by stem."""
+    """Index of the photographs below a folder, by name and by stem, in any case of letters."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -266,7 +269,7 @@ class PhotographIndex:
         self.names = sorted({name for names in self._by_key.values() for name in names})
 
     def find(self, label: str, group: str) -> list[str]:
-        """Return the photographs that a label may mean, those in the folder of its group before all others."""
+        """Return the photographs that a label may mean; of several, those in a folder of its group."""
         label = label.replace("\\", "/").strip("/")
         found = self._by_key.get(label.casefold(), [])
         if len(found) > 1 and (exact := [name for name in found if name in (label, PurePosixPath(label).name)]):
@@ -292,7 +295,7 @@ def _photographs(folder: Path) -> Iterator[str]:
 
 
 class SensorProblem(NamedTuple):
-    """Why a sensor has no usable camera, and what to do about it."""
+    """Reason why a sensor has no usable camera, with the remedy."""
 
     what: str
     remedy: str = "Calibrate it, and export again."
@@ -300,16 +303,16 @@ class SensorProblem(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Sensor:
-    """A sensor of a chunk, and its place on the master of its rig."""
+    """A sensor of a chunk, with its place on the master of its rig."""
 
     label: str
     element: Element
     on_master: Similarity | None = None
-    """From the axes of this sensor to those of its master; None where it has none, or is its own master."""
+    """From the axes of this sensor to those of its master; None where it has no master, or its place is not given."""
 
 
 def read_sensors(document: XmlDocument, chunk: Element, log: ImportLog) -> Mapping[str, Sensor]:
-    """Return the sensors of a chunk by id."""
+    """Return the sensors of a chunk by id; broken ones are noted as mistakes."""
     found = {}
     for element in chunk.findall("sensors/sensor"):
         name = f'sensor {element.get("id", "?")} "{element.get("label", "")}"'
@@ -379,7 +382,7 @@ def _lens(terms: Mapping[str, float], bend: str, size: Size) -> Lens | None:
 
 
 def _terms(calibration: Element) -> tuple[dict[str, float], list[str]]:
-    """Return the terms of a calibration, those that are not written 0, and the keys of those that are no numbers."""
+    """Return the terms of a calibration, 0 where not written, and the keys whose values are no numbers."""
     written = {key: numbers(one, 1) for key in _TERMS if (one := calibration.find(key)) is not None}
     terms = {key: float(values[0]) for key, values in written.items() if values is not None}
     broken = [key for key, values in written.items() if values is None]
@@ -395,7 +398,7 @@ def _size(element: Element | None) -> Size | None:
 
 
 def _side(text: str) -> int | None:
-    """Return a number of pixels; None where a text is none."""
+    """Return a number of pixels; None where the text is none."""
     try:
         side = float(text)
     except ValueError:
@@ -426,7 +429,7 @@ def _on_master(element: Element, where: str, log: ImportLog) -> Similarity | Non
 
 @dataclass(frozen=True, eq=False)
 class _AlignedCamera:
-    """A camera of the chunk that counts: its pose leads from the camera to the chunk."""
+    """An enabled camera with a pose, which leads from the camera to the chunk."""
 
     label: str
     where: str
@@ -436,7 +439,7 @@ class _AlignedCamera:
 
 
 def read(path: Path, options: ImportOptions, log: ImportLog) -> SourceCapture | None:
-    """Return what the file says; None where mistakes leave nothing to go on with."""
+    """Return the capture in a file; None where mistakes leave no usable camera."""
     try:
         document = read_document(path)
         beside = (path.parent / name for name in ("images", "Images", "photos", "Photos"))
@@ -472,7 +475,7 @@ def _stations(
     poses: Mapping[str | None, Similarity],
     log: ImportLog,
 ) -> tuple[list[_AlignedCamera], str | None]:
-    """Return the cameras that count, and the component that they belong to."""
+    """Return the enabled cameras with a pose, and the id of their component."""
     disabled = [_label(camera) for camera, _ in cameras if not is_enabled(camera)]
     enabled = [(camera, group) for camera, group in cameras if is_enabled(camera)]
     posed = [(camera, group) for camera, group in enabled if camera.get("id") in poses]
@@ -497,7 +500,7 @@ def _stations(
 
 
 def _poses(document: XmlDocument, cameras: list[Element], log: ImportLog) -> dict[str | None, Similarity]:
-    """Return the cameras' own poses by id."""
+    """Return the cameras' own poses by camera id; broken ones are noted as mistakes."""
     poses = {}
     for camera in cameras:
         element = camera.find("transform")
@@ -520,7 +523,7 @@ def _slave_poses(
     document: XmlDocument, cameras: list[Element], poses: Mapping[str | None, Similarity],
     sensors: Mapping[str, Sensor], log: ImportLog,
 ) -> dict[str | None, Similarity]:  # fmt: skip
-    """Return the poses of the slaves of a rig by id: on those of their masters."""
+    """Return the poses of a rig's slaves by camera id, from those of their masters."""
     found = {}
     for camera in cameras:
         master = poses.get(camera.get("master_id"))
@@ -546,7 +549,7 @@ def _label(camera: Element) -> str:
 
 
 class _PoseFinder:
-    """Makes photographs with poses of aligned cameras; what lacks a photograph or a lens is noted."""
+    """Makes posed photographs of aligned cameras; a missing photograph or lens is noted."""
 
     def __init__(
         self,
@@ -563,7 +566,7 @@ class _PoseFinder:
         self._taken: dict[str, str] = {}
 
     def shot(self, camera: _AlignedCamera) -> PosedPhoto | None:
-        """Return the shot of a camera; None where its photograph or its lens is missing."""
+        """Return the posed photograph of a camera; None where its photograph or its lens is missing."""
         sensor = self._sensors.get(camera.sensor)
         name = self._photo(camera)
         lens = self._lenses.get(camera.sensor, SensorProblem(f"sensor {camera.sensor or '?'} is not there"))
@@ -596,6 +599,6 @@ class _PoseFinder:
         return None
 
     def tell_others(self) -> None:
-        """Say which photographs have no pose, and which poses no photograph."""
+        """Note photographs without a pose, and poses without a photograph."""
         others = [name for name in self._photographs.names if name not in self._taken]
         self._log.leave_out_unused(self._missing, others)

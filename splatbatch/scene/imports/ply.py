@@ -1,4 +1,4 @@
-"""Points of a PLY file, read without trust: places and colours of its vertices, every count checked first."""
+"""Reads the points of a PLY file: positions and colours of its vertices; counts are checked before they are used."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from splatbatch.scene.colmap.files import opened
 from splatbatch.scene.imports.capture import ImportLog, PointCloud
 
 MOST_POINTS = 2_000_000
-"""Of more, evenly spread ones are taken: no training starts from more."""
+"""Most points that are read, evenly taken from the file; no training starts from more."""
 LARGEST_MIB = 4096
 _LONGEST_HEADER = 1 << 16  # bytes
 _REMEDY = "Export the points again, as a PLY file with x, y, z (and red, green, blue) for each vertex."
@@ -37,10 +37,10 @@ class _Header:
 
 
 def read_cloud(path: Path, log: ImportLog) -> PointCloud:
-    """Return the points of a PLY file.
+    """Return the points of a PLY file; conversions go to the log.
 
     Raises:
-        SceneError: the file is missing, cut or no PLY file with places.
+        SceneError: the file is missing, cut, or no PLY file with positions.
     """
     with opened(path, LARGEST_MIB) as (file, size):
         header = _header(path, file)

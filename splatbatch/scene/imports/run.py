@@ -1,4 +1,4 @@
-"""An import from beginning to end: read, check against the photographs, write aside, and give it its name."""
+"""Runs an import: reads the source, checks it against the photographs, writes aside, and renames."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ _LINKS = "Name a new folder on a disk with free space and symbolic links: photog
 
 @dataclass(frozen=True)
 class ImportSource:
-    """Something that can be imported."""
+    """A source that can be imported."""
 
     kind: ImportFormat
     paths: tuple[Path, ...]
     """The JSON files, the XML file, or the folder of the model."""
 
     def in_words(self) -> str:
-        """Return what it is, as a person would say it."""
+        """Return a description of the source for messages."""
         match self.kind:
             case "transforms":
                 names = ", ".join(path.name for path in self.paths)
@@ -52,7 +52,7 @@ class ImportSource:
 
 
 def find_sources(path: Path) -> list[ImportSource]:
-    """Return what a file or a folder holds that can be imported; the first is what it is taken for."""
+    """Return the sources that a file or a folder holds; an import uses the first."""
     if path.is_file() and path.suffix.lower() in (".json", ".xml") and seen_at(path):  # of another program
         return []
     found = []
@@ -75,7 +75,7 @@ def find_sources(path: Path) -> list[ImportSource]:
 
 @dataclass(frozen=True, eq=False)
 class ImportResult:
-    """What an import has written."""
+    """Result of an import, after it was written."""
 
     capture: SourceCapture
     log: ImportLog
@@ -85,11 +85,11 @@ class ImportResult:
 
 
 def bring_in(path: Path, target: Path, options: ImportOptions) -> ImportResult:
-    """Write the model of a source into a new folder `target`: whole, or not at all.
+    """Write the model of a source into a new folder `target`: completely, or not at all.
 
     Raises:
-        SceneError: the source holds mistakes; all that are found.
-        ConfigError: the target is no new folder, or the source none that is known.
+        SceneError: the source holds mistakes, all of which are listed, or is none that can be imported.
+        ConfigError: the target is no new folder, or an option does not fit the source.
         OutputError: the target cannot be written.
     """
     log = ImportLog(path)
@@ -159,7 +159,7 @@ def _read(source: ImportSource, options: ImportOptions, log: ImportLog) -> Sourc
 
 
 def _checked(capture: SourceCapture, options: ImportOptions, log: ImportLog) -> SourceCapture:
-    """Return the capture with cameras of its photographs' sizes and the points that are wished for."""
+    """Return the capture with cameras of its photographs' sizes, and with the points of --points if given."""
     shots = fit_to_photographs(capture.shots, log)
     if options.points:
         try:
@@ -178,7 +178,7 @@ def _checked(capture: SourceCapture, options: ImportOptions, log: ImportLog) -> 
 def _written(
     source: Path, capture: SourceCapture, folder: Path, options: ImportOptions, log: ImportLog
 ) -> ImportResult:
-    """Write all files of an import into a folder of its own.
+    """Write all files of an import into a new folder.
 
     Raises:
         SceneError: the photographs contradict the poses.

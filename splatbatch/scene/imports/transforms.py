@@ -1,7 +1,7 @@
-"""A transforms.json, or the split files of a Blender scene, as a capture; all mistakes are noted.
+"""Reads a transforms.json, or the split files of a Blender scene, as a capture; all mistakes are noted.
 
-Points are those of a COLMAP model beside it, with its tracks, else of the PLY file that it names. The lens of a frame
-is told by its own keys, else by those at the top; focal lengths in pixels, else from the angle of view.
+Points are those of a COLMAP model beside it, with its tracks, else of the PLY file that it names. A frame's own keys
+describe its lens, else those at the top. Focal lengths are in pixels, else computed from the angle of view.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ OTHER_NAMES = {
     "focal": "Write it as fl_x and fl_y, in pixels.",
     **dict.fromkeys(("K", "intrinsics", "intrinsic_matrix", "camera_intrinsics", "intrinsic", "cam_K"), _MATRIX),
 }
-"""What other programs call the intrinsics, and what to write for it."""
+"""Keys with which other programs write intrinsics, with the remedy for each."""
 MOST_OFF_PX = 1.0
-"""By how much a fitted lens may differ from the one that was written."""
+"""Largest difference in pixels between a fitted lens and the written one."""
 _PERSPECTIVE = frozenset({
     "SIMPLE_PINHOLE", "PINHOLE", "SIMPLE_RADIAL", "RADIAL", "OPENCV", "FULL_OPENCV", "PERSPECTIVE",
 })  # fmt: skip
@@ -69,11 +69,11 @@ _FISHEYES = frozenset({"OPENCV_FISHEYE", "FISHEYE", "SIMPLE_RADIAL_FISHEYE", "RA
 _EQUIRECTANGULAR = "EQUIRECTANGULAR"
 _NO_COLMAP = "COLMAP has no such camera: undistort the images to one of its models first."
 _CONTRARY = 0.01
-"""Relative difference between a focal length and an angle of view from which on they contradict each other."""
+"""Relative difference from which on a focal length and an angle of view contradict each other."""
 BESIDE = ("colmap/sparse/0", "colmap/sparse", "sparse/0", "sparse")
 _LEAST_COMMON = 3
 _ROTATIONS, _CENTERS = 2e-3, 2e-3
-"""How far poses may differ, in radians and in shares of the cameras' spread, to be those of the same model."""
+"""Largest difference of poses of the same model, in radians and in shares of the cameras' spread."""
 _SAME_WORLD = 1e-6
 _SHARE_LOST = 0.5
 MAIN = "transforms.json"
@@ -84,7 +84,7 @@ _REMEDY = "Write the file again, or take a whole copy; JSON ends with the bracke
 KEYS = OF_LENS | {
     "file_path", "transform_matrix", "mask_path", "depth_file_path", "colmap_im_id", "sharpness", "rotation",
 }  # fmt: skip
-"""What is read of a frame, or is known to say nothing about the model."""
+"""Keys of a frame that are read, or are known to be irrelevant to the model."""
 _ROLLING = ("transform_matrix_start", "transform_matrix_end", "rolling_shutter")
 _LISTS = tuple(f"{split}_filenames" for split in SPLITS)
 _KNOWN = OF_LENS | {"frames", "applied_transform", "applied_scale", "ply_file_path", *_LISTS}
@@ -100,22 +100,22 @@ _SAYS_NOTHING = {
     "integer_depth_scale": "no trainer here reads depth",
     "enable_depth_loading": "no trainer here reads depth",
 }
-"""Keys that are known, and why nothing is made of them."""
+"""Known keys at the top that are ignored, with the reason."""
 
 
 class Intrinsics:
-    """The keys of one frame over those at the top."""
+    """Intrinsics of one frame: its own keys, else those at the top. Mistakes go to the log."""
 
     def __init__(self, frame: Mapping[str, Any], top: Mapping[str, Any], where: str, log: ImportLog) -> None:
         self._frame, self._top, self._where, self.log = frame, top, where, log
         self.is_sound = True
 
     def get(self, key: str) -> Any:
-        """Return what is written under a key: in the frame, else at the top."""
+        """Return the value of a key in the frame, else at the top; None if it is in neither."""
         return self._frame[key] if key in self._frame else self._top.get(key)
 
     def number(self, key: str) -> float | None:
-        """Return the number under a key; None where there is none; what is no number is a mistake."""
+        """Return the number under a key; None if it is missing. A value that is no number is noted as a mistake."""
         if key not in self._frame and key not in self._top:
             return None
         if (value := number(self.get(key))) is None:
@@ -123,13 +123,13 @@ class Intrinsics:
         return value
 
     def fault(self, what: str, remedy: str) -> None:
-        """Note a mistake about this lens; those of keys at the top are noted once."""
+        """Note a mistake about this lens; a mistake in keys at the top is noted once."""
         self.is_sound = False
         key = what.split(" ", 1)[0]
         self.log.mistake(self._where if key in self._frame or key not in self._top else "at the top", what, remedy)
 
     def size(self, photo: Size | None) -> Size | None:
-        """Return w and h as written, else the photograph's."""
+        """Return w and h as written, else the photograph's size; None, with a mistake, if they are no sizes."""
         wide, high = (whole_number(self.number(key)) for key in ("w", "h"))
         if wide is None and high is None:
             return photo
@@ -140,7 +140,7 @@ class Intrinsics:
 
 
 def read_camera(keys: Intrinsics, photo: Size | None) -> Camera | None:
-    """Return the COLMAP camera of a frame, given the size of its photograph; None where its keys are mistaken."""
+    """Return the COLMAP camera of a frame, given the size of its photograph; None where its keys hold mistakes."""
     size = keys.size(photo)
     model = _model(keys)
     if size is None or model is None:
@@ -174,7 +174,7 @@ def _model(keys: Intrinsics) -> str | None:
 
 
 def _focal_lengths(keys: Intrinsics, size: Size, *, is_fisheye: bool) -> tuple[float, float] | None:
-    """Return focal lengths in pixels; those of the angle of view where none are written."""
+    """Return focal lengths in pixels, computed from angles of view where none are written; None with mistakes."""
     fl_x, fl_y = keys.number("fl_x"), keys.number("fl_y")
     of_angle = [_of_angle(keys, axis, side) for axis, side in zip("xy", size, strict=True)]
     if not keys.is_sound:
@@ -204,7 +204,7 @@ def _focal_lengths(keys: Intrinsics, size: Size, *, is_fisheye: bool) -> tuple[f
 
 
 def _of_angle(keys: Intrinsics, axis: str, side: int) -> float | None:
-    """Return the focal length of camera_angle_x (radians, instant-ngp: or x_fov in degrees)."""
+    """Return the focal length in pixels from camera_angle_x (radians), or from instant-ngp's x_fov (degrees)."""
     angle = keys.number(f"camera_angle_{axis}")
     degrees = keys.number(f"{axis}_fov") if angle is None else None
     angle = math.radians(degrees) if degrees is not None else angle
@@ -242,7 +242,7 @@ def _camera(keys: Intrinsics, model: str, pinhole: Lens, size: Size) -> Camera |
 
 
 SharedPhotograph = tuple[PosedPhoto, Image]
-"""A shot and the image of the COLMAP model that is the same photograph."""
+"""A photograph of the import, with the image of the COLMAP model that shows the same photograph."""
 
 
 def cloud_beside(
@@ -252,9 +252,9 @@ def cloud_beside(
 
     Args:
         document: the transforms.json.
-        ids: colmap_im_id by the name of the shot, where it is written.
-        shots: those that were read.
-        log: hears which model, and how its world was brought to this one.
+        ids: colmap_im_id by name of the shot, where it is written.
+        shots: the shots of the file.
+        log: receives which model was used, and how its world was moved to this one.
     """
     folders = [document.folder / name for name in BESIDE]
     folder = next((one for one in folders for end in ("bin", "txt") if (one / f"points3D.{end}").is_file()), None)
@@ -292,7 +292,7 @@ def _pairs(shots: Sequence[PosedPhoto], images: Sequence[Image], ids: Mapping[st
 
 
 def _same_world(pairs: Sequence[SharedPhotograph]) -> Similarity | None:
-    """Return what leads from the model's world to that of the shots; None where the poses are not the same."""
+    """Return the similarity from the model's world to that of the shots; None where their poses differ otherwise."""
     if len(pairs) < _LEAST_COMMON:
         return None
     turns = np.array([shot.rotation.T @ image.rotation() for shot, image in pairs])  # [n, 3, 3]
@@ -334,9 +334,9 @@ def cloud_named(
     shots: Sequence[PosedPhoto],
     log: ImportLog,
 ) -> PointCloud | None:
-    """Return the points of ply_file_path in the world of the shots; None where none is named.
+    """Return the points of ply_file_path in the world of the shots; None where none is named or it cannot be read.
 
-    `undone` leads from the world of the file to that of the shots.
+    `undone` leads from the world of the file to that of the shots. Points that programs left unmoved are kept so.
     """
     written = document.top.get("ply_file_path")
     if written is None:
@@ -366,17 +366,17 @@ class TransformsFile:
 
     path: Path
     split: str
-    """train, val or test by its name; empty for all."""
+    """Split that its name says: train, val or test; empty where it is not of a split."""
     top: Mapping[str, Any]
 
     @property
     def folder(self) -> Path:
-        """Return the folder that its paths are relative to."""
+        """Folder that its paths are relative to."""
         return self.path.parent
 
 
 def find_documents(source: Path) -> list[Path]:
-    """Return the files that a folder or a file stands for: transforms.json, else one for each split; none: no such."""
+    """Return the JSON files of a source: itself, transforms.json in it, or one per split; empty if there are none."""
     if source.is_file():
         return [source] if source.suffix.lower() == ".json" else []
     if (source / MAIN).is_file():
@@ -385,7 +385,7 @@ def find_documents(source: Path) -> list[Path]:
 
 
 def read_documents(paths: list[Path], log: ImportLog) -> list[TransformsFile]:
-    """Return the files with their frames; what is no JSON, or has none, is a mistake."""
+    """Return the files with their frames; a file that is no JSON or has no frames is noted as a mistake."""
     found = []
     for path in paths:
         try:
@@ -419,13 +419,13 @@ def _read(path: Path) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class TransformsFrame:
-    """A frame whose photograph was found and whose pose is one; its lens is not looked at yet."""
+    """A frame with a photograph and a valid pose; its lens is not read yet."""
 
     where: str
     document: TransformsFile
     keys: Mapping[str, Any]
     written: str
-    """The file_path, without a leading ./ and with the suffix of the file."""
+    """Its file_path, without a leading ./ and with the suffix of the file."""
     photo: Path
     rotation: Floats  # [3, 3], from the world of the file to the camera
     center: Floats  # [3]
@@ -434,7 +434,7 @@ class TransformsFrame:
 
 
 class FrameReader:
-    """Reads the frames of all documents of a source; photographs that are missing are counted or mistakes."""
+    """Reads the frames of all files of a source. A missing photograph is a mistake, unless missing ones are skipped."""
 
     def __init__(self, images: Path | None, log: ImportLog, *, skips_missing: bool) -> None:
         self._images, self._log, self._skips = images, log, skips_missing
@@ -442,7 +442,7 @@ class FrameReader:
         self.missing: list[str] = []
 
     def read(self, document: TransformsFile) -> list[TransformsFrame]:
-        """Return the frames of a document."""
+        """Return the valid frames of a file; mistakes in the others are noted."""
         found = []
         for index, keys in enumerate(document.top["frames"]):
             where = f"{document.path.name}: frames[{index}]"
@@ -509,7 +509,7 @@ class FrameReader:
         return None
 
     def _candidates(self, document: TransformsFile, written: str) -> list[Path]:
-        """Return the files that a file_path may mean: there, or below the folder of --images."""
+        """Return the files that a file_path may mean: at that path, or below the folder of --images."""
         roots = [document.folder / written]
         if self._images:
             parts = PurePosixPath(written).parts
@@ -520,7 +520,7 @@ class FrameReader:
         return []
 
     def _as_file(self, path: Path) -> list[Path]:
-        """Return the file itself, else those of this name with the suffix of a photograph."""
+        """Return the file itself, else the photographs of this name with a suffix."""
         names = self._folders.names(str(path.parent)) or frozenset()
         if path.name in names and path.is_file():
             return [path]
@@ -539,15 +539,15 @@ class FrameReader:
 
 
 def _plain(written: str) -> str:
-    """Return a path as this system writes it: no leading ./, no backslashes of Windows."""
+    """Return a path in the form of this system: no leading ./, no backslashes of Windows."""
     path = written if "/" in written else written.replace("\\", "/")
     return os.path.normpath(path)
 
 
 def common_names(frames: Sequence[TransformsFrame]) -> list[str]:
-    """Return what the photographs are called below one folder: as written, less the images/ that all begin with.
+    """Return the names of photographs below one folder: file_path without an images/ that all share.
 
-    Paths that are absolute, or leave the folder of the file, lose what they all have in common.
+    Absolute paths, and paths out of the file's folder, are shortened by their common folder.
     """
     written = [frame.written for frame in frames]
     if any(path.startswith(("/", "..")) or path[1:2] == ":" for path in written):
@@ -562,7 +562,7 @@ def common_names(frames: Sequence[TransformsFrame]) -> list[str]:
 
 
 def read(paths: list[Path], options: ImportOptions, log: ImportLog) -> SourceCapture | None:
-    """Return what the files say; None where mistakes leave nothing to go on with."""
+    """Return the capture in the files; None where mistakes leave no usable frame."""
     found = read_documents(paths, log)
     reader = FrameReader(options.images, log, skips_missing=options.skips_missing)
     undone = [_undone(each, log) for each in found]
@@ -587,7 +587,7 @@ def read(paths: list[Path], options: ImportOptions, log: ImportLog) -> SourceCap
 
 
 def _undone(document: TransformsFile, log: ImportLog) -> Similarity:
-    """Return what leads back from what was applied to the poses of a file."""
+    """Return the similarity that undoes applied_transform and applied_scale of a file."""
     where, given = document.path.name, document.top.get("applied_transform")
     scale = number(document.top.get("applied_scale"))
     if "applied_scale" in document.top and not (scale and scale > 0):
@@ -625,7 +625,7 @@ def _shots(frames: Sequence[TransformsFrame], undone: dict[int, Similarity], log
 
 
 def _tell_own_lenses(frames: Sequence[TransformsFrame], log: ImportLog) -> None:
-    """Say where frames contradict the top: programs differ in which of the two they take."""
+    """Note the keys for which frames contradict the top; programs differ in which of the two they read."""
     top = frames[0].document.top
     keys = [
         key
@@ -672,7 +672,7 @@ def _tell_keys(document: TransformsFile, log: ImportLog) -> None:
 
 
 def _tell_unposed(found: Sequence[TransformsFile], frames: Sequence[TransformsFrame], log: ImportLog) -> None:
-    """Say how many photographs beside those with a pose have none."""
+    """Note how many photographs beside those with a pose have none."""
     folders = {frame.photo.parent for frame in frames}
     posed = {frame.photo.absolute() for frame in frames}
     posed |= {extra.absolute() for frame in frames for extra in (frame.mask, frame.depth) if extra}

@@ -1,4 +1,4 @@
-"""A capture on disk: a COLMAP model that pycolmap writes, links to photographs, masks and depth, and import.json."""
+"""Writes a capture: a COLMAP model by pycolmap, links to photographs, masks and depth, and import.json."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def link_files(shots: Iterable[PosedPhoto], folder: Path) -> None:
 
     Raises:
         SceneError: a name leads out of the folder.
-        OSError: the folder cannot be written, or its file system knows no links.
+        OSError: the folder cannot be written, or its file system has no links.
     """
     for shot in shots:
         see_name(shot.name, shot.where, "source")
@@ -41,7 +41,7 @@ def _link(source: Path, target: Path) -> None:
 
 
 def posed_model(shots: Sequence[PosedPhoto]) -> Any:
-    """Return pycolmap's reconstruction with cameras and poses; the id of an image is its index and one."""
+    """Return pycolmap's reconstruction with cameras and poses; image ids are shot indices plus one."""
     pycolmap = load_pycolmap()
     model, numbers = pycolmap.Reconstruction(), _numbered(shots)
     for camera, number in numbers.items():
@@ -59,7 +59,7 @@ def posed_model(shots: Sequence[PosedPhoto]) -> Any:
 
 
 def _numbered(shots: Sequence[PosedPhoto]) -> dict[Camera, int]:
-    """Return the cameras with ids from 1 on; those that are alike are one."""
+    """Return the different cameras with ids from 1 on."""
     every = dict.fromkeys(_bare(shot.camera) for shot in shots)
     return {camera: number for number, camera in enumerate(every, start=1)}
 
@@ -69,7 +69,7 @@ def _bare(camera: Camera) -> Camera:
 
 
 def add_points(model: Any, shots: Sequence[PosedPhoto], cloud: PointCloud) -> None:
-    """Add points to a model, with the tracks that keypoints of the shots name."""
+    """Add points to a model, with the tracks that keypoints of the shots refer to."""
     pycolmap = load_pycolmap()
     images, places, starts = _tracks(shots, cloud)
     element, track = pycolmap.TrackElement, pycolmap.Track
@@ -81,7 +81,7 @@ def add_points(model: Any, shots: Sequence[PosedPhoto], cloud: PointCloud) -> No
 
 
 def _tracks(shots: Sequence[PosedPhoto], cloud: PointCloud) -> tuple[list[int], list[int], list[int]]:
-    """Return image ids and keypoints of all tracks in the order of the points, and where each point's begin."""
+    """Return image ids and keypoint indices of all tracks in the order of the points, and where each point's begin."""
     ids = cloud.ids if cloud.ids is not None else np.zeros(0, np.uint64)
     seen = [(number, shot.keypoints) for number, shot in enumerate(shots, start=1) if shot.keypoints is not None]
     named = np.concatenate([np.zeros(0, np.uint64), *(one.point3d_ids for _, one in seen)])
@@ -96,12 +96,12 @@ def _tracks(shots: Sequence[PosedPhoto], cloud: PointCloud) -> tuple[list[int], 
 
 
 def held_out(shots: Sequence[PosedPhoto]) -> list[str]:
-    """Return the photographs that the source keeps from training: those of its test and val splits."""
+    """Return the names of the photographs of the test and val splits, sorted; they are held out."""
     return sorted(shot.name for shot in shots if shot.split in {"test", "val"})
 
 
 def write_record(source: Path, capture: SourceCapture, log: ImportLog, offset: Offset, folder: Path) -> None:
-    """Write import.json, and the hold-out list where the source has one."""
+    """Write import.json, and the hold-out list if the source has test or val splits."""
     names = held_out(capture.shots)
     if names:
         write_text(folder / HOLDOUT, "\n".join(names) + "\n")
