@@ -135,7 +135,7 @@ def _rays_inside(lens: Lens, size: Size) -> Floats:
 
 
 def simplified(camera: Camera) -> Camera:
-    """Return the simplest model of the same lens: FULL_OPENCV with last terms 0 is OPENCV, an undistorted one PINHOLE."""
+    """Return the simplest model of the same lens: OPENCV for FULL_OPENCV with last terms 0, PINHOLE if undistorted."""
     params = camera.params
     if camera.model == "FULL_OPENCV" and len(params) == 12 and not any(params[8:]):
         camera = replace(camera, model="OPENCV", params=params[:8])
