@@ -1,4 +1,4 @@
-"""WHAT came out: splat files written, read, checked."""
+"""Splat files: written, read, checked, merged, cleaned and exported."""
 
 from splatbatch.splats.check import check_splat
 from splatbatch.splats.ply import (

@@ -1,7 +1,8 @@
-"""A splat file seen as blocks of space, so that what is looked at fits in memory and the whole need not.
+"""A splat file divided into blocks of space, so that a view can be rendered without the whole file in memory.
 
-The file is read twice, a few thousand Gaussians at a time: some of it for where to cut, all of it for what lies where.
-Two bytes for each Gaussian are kept. Read, not mapped: a mapped file that is cut in the meantime ends the process.
+The file is read twice, a few thousand Gaussians at a time: a sample of it to place the cuts, all of it to assign each
+Gaussian to a block. Two bytes for each Gaussian are kept. The file is read, not mapped: a mapped file that is truncated
+in the meantime ends the process.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ ROWS_AT_ONCE = 1 << 16
 SAMPLED_CHUNKS, SAMPLED_ROWS = 256, 256
 MOST_PER_BLOCK = 1 << 19
 SIGMAS = 3.5
-"""As far as a Gaussian is drawn, a little more: beyond, an opaque one is fainter than 1/255."""
+"""Extent of a Gaussian in standard deviations, rounded up: beyond it, the alpha of an opaque one is below 1/255."""
 MEANS = slice(0, 3)
 Ids = npt.NDArray[np.int64]
 _PLACED = ("x", "y", "z", "scale_0", "scale_1", "scale_2")
@@ -28,13 +29,13 @@ _PLACED = ("x", "y", "z", "scale_0", "scale_1", "scale_2")
 
 @dataclass(frozen=True)
 class BlockTree:
-    """Space cut in halves, and these again: of a node i, a heap's, the halves are 2i + 1 and 2i + 2."""
+    """Binary tree of cuts through space, stored as a heap: the halves of node i are nodes 2i + 1 and 2i + 2."""
 
-    axis: Ids  # [2^depth - 1]
-    at: FloatArray  # [2^depth - 1]
+    axis: Ids  # [2^depth - 1], axis of each cut
+    at: FloatArray  # [2^depth - 1], coordinate of each cut along its axis
 
     def leaf_of(self, means: FloatArray) -> Ids:
-        """Return in which of the smallest parts places [N, 3] lie, [N]."""
+        """Return the index of the leaf in which each mean [N, 3] lies, [N]."""
         node, rows = np.zeros(len(means), dtype=np.int64), np.arange(len(means))
         while len(self.axis) and len(node) and node[0] < len(self.axis):  # all leaves lie equally deep
             node = 2 * node + 1 + (means[rows, self.axis[node]] >= self.at[node])
@@ -43,24 +44,24 @@ class BlockTree:
 
 @dataclass(frozen=True)
 class Blocks:
-    """Which rows of a splat file lie in which block, and how far what lies there reaches."""
+    """Index of a splat file: the block of each row, and the bounds of each block with the extent of its Gaussians."""
 
     path: Path
     header: SplatHeader
     columns: tuple[str, ...]
-    """The properties of a row as `rows` returns it."""
+    """Names of the properties of a row as `rows` returns it."""
     of_row: npt.NDArray[np.uint16]  # [N]
     counts: Ids  # [B]
-    lower: FloatArray  # [B, 3], with what the Gaussians cover
+    lower: FloatArray  # [B, 3], bounds of each block, with the extent of its Gaussians; infinite if empty
     upper: FloatArray  # [B, 3]
-    first: Ids  # [B], the first row of each
-    last: Ids  # [B], the row behind its last
+    first: Ids  # [B], the first row of each block
+    last: Ids  # [B], the row after its last
 
     def __len__(self) -> int:
         return len(self.counts)
 
     def rows(self, wanted: Sequence[int]) -> dict[int, FloatArray]:
-        """Return the rows of some blocks, each [n, columns], in the order of the file; it is gone through once.
+        """Return the rows of some blocks, each [n, columns], in the order of the file, which is read once.
 
         Raises:
             ValueError: the file has become shorter.
@@ -79,7 +80,7 @@ class Blocks:
 
 
 def index_blocks(path: Path, most: int = MOST_PER_BLOCK) -> Blocks:
-    """Cut a splat file into blocks of about at most so many Gaussians; those that reach far make one of their own.
+    """Divide a splat file into blocks of about `most` Gaussians at most; large Gaussians are in a block of their own.
 
     Raises:
         ValueError: it is no splat, or cut.
@@ -113,9 +114,9 @@ def index_blocks(path: Path, most: int = MOST_PER_BLOCK) -> Blocks:
 def read_rows(
     path: Path, header: SplatHeader, columns: Sequence[str] = (), between: tuple[int, int] | None = None
 ) -> Iterator[tuple[int, FloatArray]]:
-    """Yield the rows of a splat file, a few thousand at a time: the first one's number, and [n, columns].
+    """Yield the rows of a splat file, a few thousand at a time: the index of the first one, and [n, columns].
 
-    Without names of columns a row has all of them.
+    Without `columns` rows have all properties; `between` limits them to a range of indices.
 
     Raises:
         ValueError: a property is missing, or the file ends before its last row.
@@ -137,12 +138,12 @@ def read_rows(
 
 
 def reach_of(scales: FloatArray) -> FloatArray:
-    """Return how far Gaussians of these scales [N, 3], logarithms, are drawn around their means, [N]."""
+    """Return the radius around their means in which Gaussians of scales [N, 3], logarithms, are visible, [N]."""
     return np.float32(SIGMAS) * np.exp(scales.max(axis=1))
 
 
 def _sample(path: Path, header: SplatHeader) -> FloatArray:
-    """Return places and scales of some Gaussians from all over the file, [n, 6]."""
+    """Return means and scales of a sample of Gaussians from all over the file, [n, 6]."""
     starts = np.linspace(0, max(0, header.num_gaussians - SAMPLED_ROWS), SAMPLED_CHUNKS).astype(int)
     ends = np.minimum(starts + SAMPLED_ROWS, header.num_gaussians)
     pairs = dict.fromkeys(zip(starts.tolist(), ends.tolist(), strict=True))
@@ -151,7 +152,7 @@ def _sample(path: Path, header: SplatHeader) -> FloatArray:
 
 
 def cut_in_halves(sample: FloatArray, depth: int) -> BlockTree:
-    """Return cuts that leave as many of a sample [n, 3 or more] on each side, each across the longer way."""
+    """Return a tree of cuts at the medians of a sample [n, 3 or more], each across the longest side of its part."""
     axis, at = np.zeros(2**depth - 1, dtype=np.int64), np.zeros(2**depth - 1, dtype=np.float32)
     parts = [sample[:, MEANS]]
     for node in range(2**depth - 1):
@@ -166,7 +167,7 @@ def cut_in_halves(sample: FloatArray, depth: int) -> BlockTree:
 
 
 def sample_means(path: Path) -> FloatArray:
-    """Return places of some Gaussians from all over a splat file, [n, 3].
+    """Return means of a sample of Gaussians from all over a splat file, [n, 3].
 
     Raises:
         ValueError: it is no splat, or cut.

@@ -1,4 +1,4 @@
-"""Whether a splat file counts: whole, finite, filled, not empty, from the last step. Exit codes are not asked."""
+"""Check of a splat file: whether it is complete, not empty, finite, and from the last step; without exit codes."""
 
 from __future__ import annotations
 
@@ -23,33 +23,35 @@ QUATS = tuple(f"rot_{i}" for i in range(4))
 MEANS = ("x", "y", "z")
 SCALES = tuple(f"scale_{i}" for i in range(3))
 LARGEST_LOG_SCALE = float(np.log(np.finfo(np.float32).max))
-"""A Gaussian's size is exp(scale): above this it is infinite in float32, and nothing can be rendered of it."""
+"""Largest scale, as a logarithm: above it exp(scale) is infinite in float32, and the Gaussian cannot be rendered."""
 
 
 @dataclass(frozen=True)
 class Flaws:
-    """How many Gaussians cannot be rendered."""
+    """Numbers of Gaussians of a splat file that cannot be rendered, by reason."""
 
     not_finite: int = 0
-    """A parameter that is drawn is NaN or infinite, or the size it stands for is."""
+    """Gaussians with a rendered parameter that is NaN or infinite, or whose exp(scale) is."""
     unturned: int = 0
-    """The rotation is 0, 0, 0, 0, which is none: it was never written. Programs that give a file its size before its
-    content leave such rows; trained rotations have any length, and never this one."""
+    """Gaussians with the rotation 0, 0, 0, 0: rows that were never written.
+
+    Programs that give a file its size before its content leave such rows. Trained rotations have any length but 0.
+    """
     out_of_reach: int = 0
-    """A coordinate is finite and beyond `LARGEST_COORDINATE`."""
+    """Gaussians with a finite coordinate beyond `LARGEST_COORDINATE`."""
 
     def __add__(self, more: Flaws) -> Flaws:
-        """Return the flaws of both."""
+        """Return the sums of both counts."""
         not_finite, unturned = self.not_finite + more.not_finite, self.unturned + more.unturned
         return Flaws(not_finite, unturned, self.out_of_reach + more.out_of_reach)
 
 
 def check_splat(path: Path, last_step: int | None = None) -> Splat | Rejected:
-    """Return the splat in a file, or why the file does not count.
+    """Check a splat file; return the splat, or why it is rejected, also if it is missing or cannot be read.
 
     Args:
         path: a 3DGS PLY.
-        last_step: the step it must be from, or was meant for when it stopped early by its own rules; None: any.
+        last_step: the planned last step that its header must name, also after early stopping; None: any.
     """
     try:
         size = path.stat().st_size
@@ -90,7 +92,8 @@ def _why_rejected(size: int, header: SplatHeader, last_step: int | None) -> str:
 def count_flaws(path: Path, header: SplatHeader) -> Flaws | None:
     """Count Gaussians that cannot be rendered, a few thousand at a time: a splat may be larger than memory.
 
-    Read, not mapped: a mapped file that is cut in the meantime would end the process. None: it was.
+    Returns None if the file was truncated in the meantime. It is read, not mapped, since a mapped file that is
+    truncated would end the process.
 
     Raises:
         OSError: it cannot be read.
@@ -102,7 +105,7 @@ def count_flaws(path: Path, header: SplatHeader) -> Flaws | None:
 
 
 def flaws_of(rows: npt.NDArray[np.float32], header: SplatHeader) -> Flaws:
-    """Count the flaws of some rows, [N, properties]; one look at all of them tells whether there are any to count."""
+    """Count the Gaussians that cannot be rendered among rows, [N, properties]."""
     means, scales, quats = (rows[:, [header.properties.index(name) for name in of]] for of in (MEANS, SCALES, QUATS))
     finite, huge, turned = np.isfinite(rows), scales > LARGEST_LOG_SCALE, quats != 0
     if not finite.all():  # what is not drawn, as the normals that some programs leave empty, may be anything

@@ -1,4 +1,4 @@
-"""The rules of cleaning, each with its number and reason; a Gaussian goes by the first that it breaks."""
+"""The rules of `merge --clean`, each with its limit and reason; a Gaussian is removed by the first that applies."""
 
 from __future__ import annotations
 
@@ -17,27 +17,30 @@ from splatbatch.scene.frame import shifted_image
 from splatbatch.splats.ply import FloatArray, names_at
 
 BITS = 20
-"""Of the number of a voxel along each axis; beyond a million of them the tree is asked."""
+"""Bits of a voxel's index along each axis; for points beyond a million voxels the k-d tree is used."""
 MOST_NEIGHBOURS = 512
-"""Places that are asked for together."""
+"""Largest number of neighbouring points that are tested together against the cameras."""
 PAIRS_AT_ONCE = 1 << 14
-"""Of a place and a camera: 128 KB for each coordinate of them, which a cache holds."""
+"""Number of pairs of a point and a camera tested at once: 128 KB per coordinate, which a cache holds."""
 WIDER = 0.1
-"""Of a picture's sides, by which it counts as larger on each: a Gaussian is no point, and lenses bend."""
+"""Share of a picture's width and height by which it is enlarged on each side, for large Gaussians and distortion."""
 STRAIGHT = frozenset({"SIMPLE_PINHOLE", "PINHOLE", "SIMPLE_RADIAL", "RADIAL", "OPENCV", "FULL_OPENCV"})
-"""Camera models that see about what a pinhole of their focal length sees; others count as seeing all before them."""
+"""Camera models whose field of view is about that of a pinhole; others count as seeing everything in front of them."""
 ALL_BEFORE = 1e6
-"""As x / z: a thousandth of a degree less than half of all around."""
+"""Field of view of such other cameras as x / z: a thousandth of a degree less than a half space."""
 Rows = NDArray[np.intp]
 FAINTEST = 0.005
 """Opacity below which training itself prunes (Kerbl 2023); below 1/255 rasterisers draw nothing at all."""
 LARGEST = 0.1
-"""Standard deviation, of the way to the farthest camera: Kerbl 2023 prunes at a tenth of the cameras' extent; the way
-there grows with the distance, so that a sky far out may have large Gaussians."""
+"""Largest standard deviation, as a share of the distance to the farthest camera.
+
+Kerbl 2023 prunes at a tenth of the cameras' extent. This distance grows for far Gaussians, so that a far sky may have
+large ones.
+"""
 OPAQUE = 0.1
-"""Opacity from which on a floater is seen as one."""
+"""Least opacity at which a Gaussian is tested for being a floater."""
 FEWEST = 3
-"""Cameras that must see what is opaque: what one or two see, they alone have placed."""
+"""Least number of cameras that must see an opaque Gaussian: one or two do not determine its depth."""
 ASTRAY = 0.5
 """Of the median depth of the points in their photographs: so far from all of them, and yet among the cameras, hangs
 what explains single photographs, close to their cameras."""
@@ -49,14 +52,17 @@ IN_WORDS: Mapping[str, str] = {
     " their median distance from all points of tracks",
 }
 MOST_POINTS = 2000
-"""Whose depth is looked at."""
+"""Largest number of points from which the median depth is measured."""
 _NAMES = names_at(0)
 _TAILS = (0.5, 99.5)
-"""Percent of the points between which they count: a lone mismatched point would stretch any box."""
+"""Percentiles of the points that bound the scene: a lone mismatched point would stretch any box."""
 
 
 class PointProximity:
-    """Tells which places have a point within a distance; voxels answer for nearly all of them, a tree for the rest."""
+    """Test whether positions have a sparse point within a distance, by voxels where possible, else by a k-d tree.
+
+    The result is exact: voxels only shortcut the test for positions that share a voxel with a point.
+    """
 
     def __init__(self, points: Floats, within: float) -> None:
         """Take points [P, 3] in the frame of the splats."""
@@ -68,7 +74,7 @@ class PointProximity:
         self._tree: Any = None
 
     def are_far(self, places: Floats) -> Mask:
-        """Return which places [N, 3] have no point within the distance."""
+        """Return which positions [N, 3] have no point within the distance, [N]."""
         keys, known = self._voxels(places)
         at = np.searchsorted(self._voxels_known, keys)
         at[at == len(self._voxels_known)] = 0
@@ -79,7 +85,7 @@ class PointProximity:
         return far
 
     def _nearest(self, places: Floats) -> Floats:
-        """Return how near the nearest point of each place is; infinity if that is beyond the distance."""
+        """Return the distance of each position to its nearest point; infinity if that is beyond the limit."""
         from scipy.spatial import cKDTree
 
         if self._tree is None:
@@ -87,7 +93,7 @@ class PointProximity:
         return self._tree.query(places, distance_upper_bound=np.nextafter(self._within, np.inf))[0]
 
     def _voxels(self, places: Floats) -> tuple[NDArray[np.int64], Mask]:
-        """Return the number of the voxel of each place, and whether it has one."""
+        """Return the index of each position's voxel, and whether it has one."""
         cells = np.floor((places - self._low) / self._side)
         known = ((cells >= 0) & (cells < 1 << BITS)).all(axis=1)
         x, y, z = np.where(known[:, None], cells, 0).astype(np.int64).T
@@ -96,7 +102,7 @@ class PointProximity:
 
 @dataclass(frozen=True)
 class CleaningViews:
-    """Cameras in the frame of the splats."""
+    """Cameras in the frame of the splats, with their fields of view, to count which Gaussians they see."""
 
     turns: Floats  # [C, 3, 3], world to camera
     shifts: Floats  # [C, 3]
@@ -104,7 +110,7 @@ class CleaningViews:
 
     @staticmethod
     def of_all(parts: Sequence[CleaningViews]) -> CleaningViews:
-        """Return the cameras of some sets as one."""
+        """Return the cameras of several sets as one set."""
         arrays = ([getattr(part, name) for part in parts] for name in ("turns", "shifts", "reaches"))
         return CleaningViews(*(np.concatenate(one) for one in arrays))
 
@@ -113,13 +119,14 @@ class CleaningViews:
 
     @cached_property
     def centers(self) -> Floats:
-        """Return where the cameras stand, [C, 3]."""
+        """Return the positions of the cameras, [C, 3]."""
         return -np.einsum("cba,cb->ca", self.turns, self.shifts)
 
     def seen_by_fewer(self, places: Floats, least: int) -> Mask:
-        """Return which places [N, 3] lie in the pictures of fewer than `least` cameras.
+        """Return which positions [N, 3] are in the field of view of fewer than `least` cameras, [N].
 
-        Asked are groups of neighbours: of the cameras that may see a group the nearest first, until enough have.
+        Positions are tested in groups of neighbours, against the nearest cameras first, until enough see them.
+        Occlusion is not considered.
         """
         fewer = np.ones(len(places), dtype=bool)
         for group in _neighbours(places, np.arange(len(places))):
@@ -141,7 +148,7 @@ class CleaningViews:
         return counts < least
 
     def _may_see(self, middle: Floats, radius: float) -> Mask:
-        """Return which cameras have some of a ball in their pictures, as far as each side of these tells, [C]."""
+        """Return which cameras may see a part of a ball, [C]; a conservative test against each side of the picture."""
         x, y, z = (self.turns @ middle + self.shifts).T
         left, right, top, bottom = self.reaches.T
         may: Mask = z > -radius
@@ -150,14 +157,14 @@ class CleaningViews:
         return may
 
     def _looked(self, chosen: NDArray[np.intp], places: Floats) -> tuple[Mask, Floats]:
-        """Return which of the chosen cameras sees which place, and in what depth, [c, n] each."""
+        """Return which chosen cameras see which positions, and the depths, [c, n] each."""
         x, y, z = (self.turns[chosen, row] @ places.T + self.shifts[chosen, row, None] for row in range(3))
         left, right, top, bottom = (self.reaches[chosen, side, None] for side in range(4))
         seen: Mask = (z > 0) & (x >= left * z) & (x <= right * z) & (y >= top * z) & (y <= bottom * z)
         return seen, z
 
     def median_depth(self, places: Floats) -> float:
-        """Return how far before the cameras that see them places [N, 3] lie, in the median; infinity if none does."""
+        """Return the median depth of positions [N, 3] in the cameras that see them; infinity if no camera does."""
         depths = []
         for start in range(0, len(self), step := max(1, PAIRS_AT_ONCE // max(1, len(places)))):
             seen, depth = self._looked(np.arange(start, min(start + step, len(self))), places)
@@ -167,7 +174,7 @@ class CleaningViews:
 
 
 def views_of(images: Iterable[Image], cameras: Mapping[int, Camera], offset: Offset) -> CleaningViews:
-    """Return the cameras of images in a frame; those without a pose or a focal length are left out."""
+    """Return the cameras of images, less an offset; those without a finite pose or focal length are left out."""
     turns, shifts, reaches = [], [], []
     for image in images:
         reach, turn = _reach(cameras[image.camera_id]), image.rotation()
@@ -181,7 +188,7 @@ def views_of(images: Iterable[Image], cameras: Mapping[int, Camera], offset: Off
 
 
 def _reach(camera: Camera) -> tuple[float, float, float, float] | None:
-    """Return how far a camera sees to each side, as x / z and y / z; None where its file does not tell."""
+    """Return the field of view of a camera, as least and greatest x / z and y / z; None without a focal length."""
     if camera.model not in STRAIGHT:
         return (-ALL_BEFORE, ALL_BEFORE, -ALL_BEFORE, ALL_BEFORE)
     try:
@@ -196,7 +203,7 @@ def _reach(camera: Camera) -> tuple[float, float, float, float] | None:
 
 
 def _neighbours(places: Floats, chosen: NDArray[np.intp]) -> Iterator[NDArray[np.intp]]:
-    """Yield groups of the chosen places that lie close to each other: halves of halves, across the widest side."""
+    """Yield the chosen positions in groups of neighbours, by repeated halving across the widest side."""
     if len(chosen) <= MOST_NEIGHBOURS:
         if len(chosen):
             yield chosen
@@ -209,15 +216,15 @@ def _neighbours(places: Floats, chosen: NDArray[np.intp]) -> Iterator[NDArray[np
 
 
 def faint(rows: FloatArray) -> Mapping[str, Mask]:
-    """Return which rows are near-transparent: all that goes of a scene behind patches, whose sky is large and far."""
+    """Return which rows are near-transparent: the only rule for a backdrop, whose sky may be large and far."""
     return {"faint": opacities(rows) < FAINTEST}
 
 
 class PatchRules:
-    """All rules, for the Gaussians of a patch."""
+    """The cleaning rules for the Gaussians of one patch, with its cameras and points."""
 
     def __init__(self, everyone: CleaningViews, own: CleaningViews, points: Floats) -> None:
-        """Take the cameras of all patches, those of this one, and the points [P, 3] around it, in the splats' frame."""
+        """Take the cameras of all patches, those of this patch, and its points [P, 3], in the frame of the splats."""
         self._everyone, self._own = everyone, own
         centers = own.centers
         self._middle = centers.mean(axis=0)
@@ -229,7 +236,7 @@ class PatchRules:
         self._tracks = PointProximity(points, ASTRAY * own.median_depth(some)) if len(points) else None
 
     def removed(self, rows: FloatArray) -> Mapping[str, Mask]:
-        """Return by rule which rows [N, properties of ours] go; none by two rules."""
+        """Return, by rule, which rows [N, properties in our order] to remove; no row is removed by two rules."""
         means, opaque = rows[:, :3].astype(np.float64), opacities(rows)
         found = {"faint": opaque < FAINTEST}
         start = rows.shape[1] - len(_NAMES) + _NAMES.index("scale_0")  # harmonics stand before
@@ -247,7 +254,7 @@ class PatchRules:
 
 
 def opacities(rows: FloatArray) -> Floats:
-    """Return the opacities of rows of ours, 0 to 1."""
+    """Return the opacities, 0 to 1, of rows with properties in our order."""
     logits = rows[:, rows.shape[1] - len(_NAMES) + _NAMES.index("opacity")].astype(np.float64)
     return 1 / (1 + np.exp(-np.clip(logits, -30, 30)))
 

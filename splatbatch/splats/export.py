@@ -1,4 +1,4 @@
-"""A splat to hand over: copied whole, or cut to fewer colours and Gaussians, and checked where it arrives."""
+"""Export of a splat: copied whole, or reduced in spherical harmonics and Gaussians, and checked after it is written."""
 
 from __future__ import annotations
 
@@ -22,40 +22,40 @@ from splatbatch.splats.check import check_splat
 from splatbatch.text import spell_place
 
 EXPORTED = "splatbatch export of"
-"""Begins the comment in the header of a splat that was cut to hand over."""
+"""First words of the comment in the header of a reduced export, by which it may be overwritten later."""
 
 
 @dataclass(frozen=True)
 class ExportOptions:
-    """What an export leaves out, and which coordinates it has."""
+    """Options of an export: what is left out, and in which frame the coordinates are."""
 
     sh_degree: int | None = None
-    """Highest degree of the spherical harmonics that stays; None: all."""
+    """Highest degree of the spherical harmonics that is kept; None: all."""
     min_opacity: float = 0.0
     """Gaussians below this opacity are left out; from 0 to less than 1."""
     in_source_frame: bool = False
-    """The offset is added again: coordinates are those of the model."""
+    """Whether the offset is added again, so that coordinates are those of the source model."""
 
 
 WHOLE = ExportOptions()
-"""Nothing is left out, and nothing moved."""
+"""Options of an unchanged copy: nothing is left out, and nothing moved."""
 
 
 @dataclass(frozen=True)
 class ExportSource:
-    """An accepted splat that is to be exported."""
+    """An accepted splat of a patch that is to be exported or merged, with its hash."""
 
     path: Path
     name: str
-    """Of its patch."""
+    """Name of its patch."""
     sha256: str = ""
-    """Of the file as it was accepted, in hexadecimal digits; empty: that is not known."""
+    """SHA-256 of the file as it was accepted, in hexadecimal digits; empty: not known, and not checked."""
 
     def read(self, take: Callable[[bytes], object]) -> None:
-        """Hand the file over piece by piece.
+        """Read the file and call `take` with each piece; check its hash at the end.
 
         Raises:
-            OutputError: it is not the one that was accepted; what was taken of it is worth nothing.
+            OutputError: the file is not the one that was accepted; pieces already taken must be discarded.
         """
         digest = hashlib.sha256()
         with open_regular(self.path) as file:
@@ -67,7 +67,7 @@ class ExportSource:
 
 
 class ChangedOnDisk(OutputError):
-    """The splat of a patch is no longer the one that was accepted."""
+    """Raised if the splat file of a patch is no longer the one that was accepted."""
 
     def __init__(self, name: str, why: str) -> None:
         super().__init__(f"{name}: changed on disk ({why})", f"Train it again: splatbatch train {name}.")
@@ -75,11 +75,11 @@ class ChangedOnDisk(OutputError):
 
 
 def export_splat(source: ExportSource, target: Path, cut: ExportOptions = WHOLE) -> Splat:
-    """Write a splat elsewhere, whole or not at all; return it as it was found there.
+    """Write an accepted splat to a file, whole or not at all; return the splat as checked in that file.
 
     Raises:
-        OutputError: it cannot be read or written; nothing would be left of it; it is not the one that was accepted, or
-            it did not arrive whole.
+        OutputError: the splat cannot be read or written; no Gaussian would be left; it is not the one that was
+            accepted; or the written file does not pass the check.
     """
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -97,10 +97,10 @@ def export_splat(source: ExportSource, target: Path, cut: ExportOptions = WHOLE)
 
 
 def cut_to(target: Path, name: str, gaussians: ply.Gaussians, header: ply.SplatHeader, cut: ExportOptions) -> None:
-    """Write what a cut leaves of a splat of this name to a file.
+    """Write a splat, reduced by export options, to a file whose header names the patch.
 
     Raises:
-        ValueError: it leaves nothing.
+        ValueError: no Gaussian is left.
         OutputError: float32 would not tell neighbouring Gaussians apart in the frame of the source.
         OSError: it cannot be written.
     """
@@ -131,10 +131,10 @@ def in_source_frame(name: str, gaussians: ply.Gaussians, offset: Offset) -> ply.
 
 
 def apply(cut: ExportOptions, gaussians: ply.Gaussians) -> ply.Gaussians:
-    """Return the Gaussians that a cut leaves.
+    """Return the Gaussians with at least the wanted opacity, with harmonics up to the wanted degree.
 
     Raises:
-        ValueError: it leaves none.
+        ValueError: no Gaussian is left.
     """
     kept = np.ones(len(gaussians), dtype=bool)
     if cut.min_opacity > 0:
@@ -150,7 +150,7 @@ def check_place(target: Path, product: Path, output: Path, *, is_forced: bool) -
     """Check that a product may be written to a file.
 
     Raises:
-        OutputError: it lies in the output folder, is the product itself, or a file that nothing of ours wrote.
+        OutputError: it lies in the output folder, is the product itself, or exists and was not written by `publish`.
     """
     if target.parent.resolve().is_relative_to(output.resolve()):
         message = f"{target}: lies in the output folder, among what the batch has written"
@@ -162,7 +162,7 @@ def check_place(target: Path, product: Path, output: Path, *, is_forced: bool) -
 
 
 def _may_be_replaced(target: Path, product: Path) -> bool:
-    """Return whether nothing is lost: there is no file, or the same as the product, or one that an export cut."""
+    """Return whether a file may be overwritten: it is missing, equal to the product, or a reduced export."""
     if target.is_symlink():
         return False
     if not target.exists():

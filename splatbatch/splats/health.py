@@ -1,7 +1,8 @@
-"""Whether a training is well: figures in, findings out; each says which rule found it and the numbers that show it.
+"""Health rules of a training: figures of its steps in, findings out, each with its rule and the numbers that show it.
 
-Pure, and the same for every trainer. Hopeless findings end a run of ours (`ProgressRecorder`); the others become
-warnings of a splat that is whole all the same. So do all about an external program, which has ended by then.
+Pure functions, the same for every trainer. A fatal finding ends a run of the built-in trainer (`ProgressRecorder`);
+others become warnings of a splat that is accepted all the same. All findings on an external program become warnings,
+since it has ended by then.
 """
 
 from __future__ import annotations
@@ -18,50 +19,55 @@ from splatbatch.config.schedule import MOST_PRUNED, Schedule
 
 ZERO_GRADIENT_RECORDS = 3
 REFINEMENTS_TO_JUDGE = 5
-"""Refinements after which a strategy that never adds is not just waiting for gradients."""
+"""Number of refinements after which a strategy must have added Gaussians."""
 COLLAPSED_SHARE = 0.02
 SHRUNK_SHARE = 0.25
-"""Of the first count: fewer are hopeless while it trains, odd at its end, unless pruning removes them by intention."""
+"""Share of the initial number of Gaussians: fewer at the end of a run give a warning, unless pruning explains them.
+
+Fewer than `COLLAPSED_SHARE`, at any step, are fatal.
+"""
 FEWEST_LOSSES = 20
 LOSS_WINDOW = 5
 FALLEN_SHARE = 0.98
-"""A loss that is less than 2 % under its start, medians of 5 records, has not fallen."""
+"""Share of the first loss above which the last one has not fallen: 2 % less, as medians of 5 records."""
 WIDEST_GAP_DB = 10.0
-"""Training views 10 dB above held-out ones: memorised, not reconstructed. Sound runs show a few dB."""
+"""Gap of the PSNR of training views over held-out ones that is overfitting; sound runs show a few dB."""
 
 
 @dataclass(frozen=True)
 class StepFigures:
-    """What was read of one step."""
+    """Figures of one step that are judged."""
 
     step: int
-    """Steps done, this one included."""
+    """Number of steps done, this one included."""
     loss: float
     num_gaussians: int
     photo_gradient: float | None = None
-    """Norm of the gradients that only photographs cause: those of scales and opacities may come from a regulariser.
-    None, as of all: an external program does not say."""
+    """Norm of the gradients that only photographs cause, without scales and opacities, which regularisers affect.
+
+    None: not known, as of an external program.
+    """
     gradient: float | None = None
-    """Norm of all gradients."""
+    """Norm of all gradients; None: not known, as of an external program."""
 
 
 @dataclass(frozen=True)
 class Expectations:
-    """What the recipe makes one expect of a run; of an external program its length alone."""
+    """Expectations of a run by its recipe, against which the rules judge; of an external program only its length."""
 
     max_steps: int
     strategy: str = ""
-    """Empty: a program's own."""
+    """Densification strategy; empty for an external program."""
     cap_max: int = 0
     refine_start: int = 0
     refine_stop: int = 0
     refine_every: int = 1
     kept_share: float = 1.0
-    """Of the Gaussians, at least, when pruning by importance is done."""
+    """Least share of the Gaussians that pruning by importance leaves."""
 
     @classmethod
     def of(cls, recipe: Recipe, plan: Schedule) -> Expectations:
-        """Return what a recipe with this schedule makes one expect."""
+        """Return the expectations of a recipe with its schedule."""
         training = recipe.training
         return cls(
             max_steps=plan.max_steps,
@@ -74,18 +80,18 @@ class Expectations:
         )
 
     def refinements(self, history: Sequence[StepFigures]) -> int:
-        """Return how often the strategy has refined from the first record to the latest; a resumed run begins late."""
+        """Return the number of refinements from the first record to the latest; a resumed run has later records."""
         return self._refinements(history[-1].step) - self._refinements(history[0].step)
 
     def _refinements(self, steps: int) -> int:
-        """Return how often it has refined after so many steps (gsplat: start < step < stop, every n-th)."""
+        """Return the number of refinements after `steps` steps (gsplat: start < step < stop, every n-th)."""
         last, first = min(steps, self.refine_stop) - 1, self.refine_start
         return max(0, last // self.refine_every - first // self.refine_every)
 
 
 @dataclass(frozen=True)
 class HealthFinding:
-    """Something wrong with a training."""
+    """Something wrong with a training: the rule, the numbers that show it, and whether the run must end."""
 
     rule: str
     shown_by: str
@@ -96,7 +102,7 @@ class HealthFinding:
 
 
 def judge(history: Sequence[StepFigures], expected: Expectations) -> tuple[HealthFinding, ...]:
-    """Return what is wrong with a run by its figures so far, the latest last; hopeless findings first."""
+    """Return the findings on a run by its figures so far, the latest last; fatal findings first."""
     if not history:
         return ()
     findings = [finding for rule in RULES for finding in rule(history, expected)]
@@ -104,7 +110,7 @@ def judge(history: Sequence[StepFigures], expected: Expectations) -> tuple[Healt
 
 
 def judge_evaluation(training_psnr: float | None, holdout_psnr: float | None) -> HealthFinding | None:
-    """Return a finding if training views look far better than held-out ones; both in dB, None where not measured."""
+    """Return a finding if the PSNR of training views is far above that of held-out ones, in dB; None: not measured."""
     if training_psnr is None or holdout_psnr is None or training_psnr - holdout_psnr < WIDEST_GAP_DB:
         return None
     numbers = f"PSNR {training_psnr:.1f} dB on training views, {holdout_psnr:.1f} dB on held-out ones"
@@ -136,7 +142,7 @@ def _collapse(history: Sequence[StepFigures], expected: Expectations) -> Iterato
 
 
 def _no_densification(history: Sequence[StepFigures], expected: Expectations) -> Iterator[HealthFinding]:
-    """`default` adds where gradients are large: that no record ever shows more than the one before is odd."""
+    """Warn if `default`, which adds Gaussians where gradients are large, has never added any between two records."""
     first, now = history[0].num_gaussians, history[-1]
     refinements = expected.refinements(history)
     if expected.strategy != "default" or refinements < REFINEMENTS_TO_JUDGE or first >= expected.cap_max:
@@ -147,7 +153,7 @@ def _no_densification(history: Sequence[StepFigures], expected: Expectations) ->
 
 
 def _no_growth(history: Sequence[StepFigures], expected: Expectations) -> Iterator[HealthFinding]:
-    """`mcmc` adds 5 % at every refinement below its cap; under 20 Gaussians that is none."""
+    """Warn if `mcmc`, which adds 5 % at every refinement below its cap, has not; below 20 Gaussians 5 % is none."""
     first, now = history[0].num_gaussians, history[-1]
     refinements = expected.refinements(history)
     must_grow = int(1.05 * first) > first and first < expected.cap_max
@@ -174,4 +180,4 @@ RULES: tuple[Callable[[Sequence[StepFigures], Expectations], Iterator[HealthFind
     _no_growth,
     _loss_not_falling,
 )
-"""The order in which hopeless findings are believed: without Gaussians there are no gradients either."""
+"""All rules; of several fatal findings the first is reported: without Gaussians there are no gradients either."""

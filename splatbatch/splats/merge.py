@@ -1,4 +1,7 @@
-"""The merged splat: part by part in the order given, written aside, then renamed; the same bytes for the same parts."""
+"""Merge of splats into one file: part by part in the given order, written aside, then renamed.
+
+The same parts give the same bytes.
+"""
 
 from __future__ import annotations
 
@@ -25,20 +28,20 @@ from splatbatch.terminal import Advance, unheard
 from splatbatch.text import list_some, plural, spell_place
 
 ROWS_AT_ONCE = 1 << 15
-"""Of 8 MB at most: a merge needs no more memory for ten thousand patches than for two."""
+"""Rows read at once, of 8 MB at most: a merge needs no more memory for ten thousand patches than for two."""
 AGAIN = "Train it again: splatbatch train {name}."
 MERGED = "splatbatch merge of"
-"""Begins the comment in the header of a splat that was merged."""
+"""First words of the comment in the header of a merged splat, by which it may be overwritten later."""
 MOST_DIGITS = 20
-"""Of a number of Gaussians: the header has its length before anybody knows the number."""
+"""Digits reserved in the header for the number of Gaussians, which is only known at the end."""
 SUFFIX = ".ply"
 
 
 def header_of(source: ExportSource, offset: Offset) -> ply.SplatHeader:
-    """Return the header of a splat that is to be merged with others in a frame.
+    """Read the header of a splat that is to be merged in the frame of an offset.
 
     Raises:
-        OutputError: it is no splat that could be, or lies in another frame.
+        OutputError: the file is no splat, is truncated, or has another offset.
     """
     try:
         header, size = ply.read_header(source.path), source.path.stat().st_size
@@ -54,11 +57,11 @@ def header_of(source: ExportSource, offset: Offset) -> ply.SplatHeader:
 
 
 def read_rows(source: ExportSource, header: ply.SplatHeader) -> Iterator[ply.FloatArray]:
-    """Yield all rows [n, properties] of a splat; each piece is overwritten by the next.
+    """Yield all rows [n, properties] of a splat, in pieces in one buffer that the next piece overwrites.
 
     Raises:
-        OutputError: it is not the splat that was accepted, is cut, or cannot be rendered; what was taken of it before
-            is worth nothing.
+        OutputError: it is not the splat that was accepted, is truncated, or cannot be rendered; rows already taken must
+            be discarded.
     """
     digest, flaws = hashlib.sha256(), Flaws()
     width = len(header.properties)
@@ -92,13 +95,13 @@ def _unusable(source: ExportSource, why: str) -> OutputError:
 
 
 class ColumnMap:
-    """Brings rows of a file into our order and to a degree; what a file has besides (normals) is left out."""
+    """Mapping of a file's rows to our order of properties and a common degree; others, as normals, are left out."""
 
     def __init__(self, header: ply.SplatHeader, degree: int) -> None:
-        """Take rows of a file with this header to harmonics of this degree, which is at least the file's own.
+        """Map from the properties of a header to those of a degree, which must be at least the file's own.
 
         Raises:
-            ValueError: it is the header of no splat.
+            ValueError: the header is not that of a splat.
         """
         own = ply.degree_of(header)
         self._names = ply.names_at(degree)
@@ -112,7 +115,7 @@ class ColumnMap:
         self._from = np.array([header.properties.index(name) for name in named.values()], dtype=np.intp)
 
     def of(self, rows: ply.FloatArray) -> ply.FloatArray:
-        """Return rows [N, properties of the file] as rows [N, properties of ours]: themselves if they are alike."""
+        """Return rows [N, properties of the file] as rows [N, properties in our order]; the same array if equal."""
         if self._is_as_wanted:
             return rows
         wanted = np.zeros((len(rows), len(self._names)), dtype=np.float32)
@@ -121,16 +124,16 @@ class ColumnMap:
 
 
 Region = Callable[[ply.FloatArray], Mask]
-"""A part of space: returns which means [N, 3], in the frame of the splats, lie in it."""
+"""Part of space, as a function that returns which means [N, 3], in the frame of the splats, lie in it."""
 
 
 def inside(partition: Partition, offset: Offset, box: Box) -> Region:
-    """Return a box of the partition: half-open, so that a place on a side of two belongs to one of them."""
+    """Return a box of the partition as a region; it is half-open, so that adjacent boxes share no point."""
     return lambda means: box.holds(partition.in_axes(means.astype(np.float64), offset))
 
 
 def out_of_bounds(partition: Partition, offset: Offset, boxes: Sequence[Box]) -> Region:
-    """Return what no box of a list holds."""
+    """Return the region outside of all boxes of a list."""
 
     def holds(means: ply.FloatArray) -> Mask:
         places = partition.in_axes(means.astype(np.float64), offset)
@@ -141,23 +144,23 @@ def out_of_bounds(partition: Partition, offset: Offset, boxes: Sequence[Box]) ->
 
 @dataclass(frozen=True)
 class WrittenPart:
-    """What a part has become in a merged splat."""
+    """Record of one part of a merged splat: which rows it has there, and how many were read and removed."""
 
     name: str
     start: int
-    """Its first Gaussian there."""
+    """Index of its first Gaussian in the merged splat."""
     num_gaussians: int
-    """It has there."""
+    """Number of its Gaussians in the merged splat."""
     num_read: int
-    """Of its whole splat."""
+    """Number of Gaussians of its own splat."""
     removed: Mapping[str, int] = field(default_factory=dict)
-    """By cleaning, by rule; what is neither here nor there lies outside its region."""
+    """Number of Gaussians removed by cleaning, by rule; the remaining ones lie outside its region."""
     sha256: str = ""
-    """Of its rows as they lie there; empty: unknown."""
+    """SHA-256 of its rows in the merged splat; empty: not known."""
 
 
 def damaged_parts(path: Path, parts: Iterable[WrittenPart]) -> tuple[str, ...]:
-    """Return the parts of a merged splat whose rows are not those that were merged, or cannot be read."""
+    """Return the names of the parts whose rows in a merged splat cannot be read or have another hash than recorded."""
     return tuple(one.name for one in parts if one.sha256 and not _is_whole(path, one))
 
 
@@ -178,47 +181,49 @@ def _is_whole(path: Path, part: WrittenPart) -> bool:
 
 
 Removed = Callable[[ply.FloatArray], Mapping[str, Mask]]
-"""Returns by rule which rows [N, properties of ours] cleaning removes; none by two rules."""
+"""Function that returns, by rule, which rows [N, properties in our order] cleaning removes; none by two rules."""
 
 
 @dataclass(frozen=True)
 class MergePart:
-    """A splat, and what of it the merged one has."""
+    """One splat of a merge: its file, its region, and the cleaning rules."""
 
     source: ExportSource
     region: Region
     key: str
-    """All that decides which rows it has."""
+    """Text that names everything which decides on its rows."""
     removed: Removed | None = None
     may_be_empty: bool = False
-    """Nothing of it need lie in its region."""
+    """Whether the merge accepts that no Gaussian of it lies in its region."""
 
 
 @dataclass(frozen=True)
 class MergedSplat:
-    """What a merge has written."""
+    """Result of a merge: its parts in the order of the file, and the degree of its harmonics."""
 
     parts: tuple[WrittenPart, ...]
     sh_degree: int
 
     @property
     def num_gaussians(self) -> int:
-        """Return how many there are in all."""
+        """Return the number of Gaussians of all parts."""
         return sum(part.num_gaussians for part in self.parts)
 
 
 def merge_splats(target: Path, parts: Sequence[MergePart], offset: Offset, advance: Advance = unheard) -> MergedSplat:
-    """Write one splat of what parts have in their regions; whole, or as it was before.
+    """Write the Gaussians of all parts that lie in their regions to one splat file.
+
+    On an error an earlier file stays unchanged. Rows are read in pieces, so a splat need not fit in memory.
 
     Args:
-        target: where it goes.
+        target: path of the merged splat.
         parts: in their order in the file.
-        offset: of the frame that all of them lie in.
-        advance: hears how many Gaussians were read.
+        offset: of the frame of all parts.
+        advance: is called with the number of Gaussians read and their total.
 
     Raises:
-        OutputError: a splat cannot be read, is not whole or sound, lies in another frame, has nothing in its region;
-            some are drawn antialiased and others not; or the file cannot be written.
+        OutputError: a splat cannot be read, is truncated or cannot be rendered, has another offset, or has nothing in
+            its region; some are antialiased and others not; or the file cannot be written.
     """
     headers = [header_of(part.source, offset) for part in parts]
     degree, mode = max(map(ply.degree_of, headers)), common_mode([part.source.name for part in parts], headers)
@@ -245,10 +250,10 @@ def merge_splats(target: Path, parts: Sequence[MergePart], offset: Offset, advan
 
 
 def common_mode(names: Sequence[str], headers: Sequence[ply.SplatHeader]) -> bool | None:
-    """Return whether splats are drawn antialiased; those whose files do not say so are taken to be as the others.
+    """Return whether all splats are antialiased; None if no header says so. Headers that do not say are ignored.
 
     Raises:
-        OutputError: some are, and others are not.
+        OutputError: some splats are antialiased, and others are not.
     """
     named = list(zip(names, headers, strict=True))
     with_it, without = ([name for name, header in named if header.antialiased is one] for one in (True, False))
@@ -263,10 +268,10 @@ def common_mode(names: Sequence[str], headers: Sequence[ply.SplatHeader]) -> boo
 def _write(
     part: MergePart, header: ply.SplatHeader, degree: int, file: BinaryIO, advance: Callable[[int], None]
 ) -> WrittenPart:
-    """Write what a part has in its region.
+    """Write the rows of a part that lie in its region and pass cleaning.
 
     Raises:
-        OutputError: that is nothing, or it is not whole and sound.
+        OutputError: no row lies in its region, or the splat is truncated or cannot be rendered.
     """
     columns, removed, num_inside, num_read = ColumnMap(header, degree), Counter[str](), 0, 0
     digest = hashlib.sha256()
@@ -295,7 +300,7 @@ def _write(
 
 
 def _header(num_gaussians: int, degree: int, offset: Offset, num_parts: int, mode: bool | None) -> bytes:
-    """Return the header of a merged splat: of the same length whatever the number of Gaussians is."""
+    """Return the header of a merged splat, whose length does not depend on the number of Gaussians."""
     filler = "-" * (MOST_DIGITS - len(str(num_gaussians)))
     comments = (
         f"{MERGED} {plural(num_parts, 'part')}",
@@ -307,11 +312,11 @@ def _header(num_gaussians: int, degree: int, offset: Offset, num_parts: int, mod
 
 
 def check_place(target: Path, output: Path) -> None:
-    """See that a merged splat that is wanted outside its own folder may be written to a path.
+    """Check that a merged splat may be written to the path of `--out`.
 
     Raises:
-        ConfigError: it is no name of a PLY file.
-        OutputError: it lies in the output folder, or is a file that merge did not write.
+        ConfigError: it is not the name of a PLY file.
+        OutputError: it lies in the output folder, or exists and was not written by `merge`.
     """
     if target.suffix.lower() != SUFFIX or target.is_dir():
         raise ConfigError(f"--out {target}: not the name of a PLY file", "Name a file, as scene.ply.")

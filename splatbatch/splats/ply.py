@@ -1,4 +1,4 @@
-"""The splat file: 3DGS PLY as every viewer reads it (Kerbl 2023), binary little endian, in COLMAP's axes and units.
+"""The splat file: 3DGS PLY (Kerbl 2023), binary little endian, in COLMAP's axes and units.
 
     x y z, f_dc_0..2, f_rest_0..3K-1 (channel by channel), opacity (logit), scale_0..2 (log), rot_0..3 (w x y z)
 
@@ -25,10 +25,10 @@ from splatbatch.scene.colmap.types import from_quats, triple
 FloatArray = npt.NDArray[np.float32]
 MOST_HEADER_BYTES = 65536
 HIGHEST_DEGREE = 3
-"""Of spherical harmonics: what our renderers draw and other programs know."""
+"""Highest degree of the spherical harmonics that our rasterisers and other programs support."""
 CHANNELS = 3
 LARGEST_COORDINATE = 1e18
-"""Of a Gaussian: beyond it a squared distance is infinite in float32, and nothing can be computed with the splat."""
+"""Largest coordinate of a Gaussian: beyond it a squared distance is infinite in float32."""
 _OFFSET = re.compile(r"^comment splatbatch offset (\S+) (\S+) (\S+)$", re.MULTILINE)
 _MODE = re.compile(r"^comment (?:splatrendermode: (default|mip)|antialiased ([01]))\s*$", re.MULTILINE | re.IGNORECASE)
 _STEP = re.compile(r"^comment splatbatch step (\d+)(?: of (\d+), stopped early)?$", re.MULTILINE)
@@ -55,34 +55,34 @@ class Gaussians:
 
 @dataclass(frozen=True)
 class SplatHeader:
-    """What the header of a splat file promises."""
+    """Contents of the header of a splat file, with the comments of this program."""
 
     num_gaussians: int
     properties: tuple[str, ...]
     header_bytes: int
     step: int | None
-    """The step it was trained to; None where the writer does not say."""
+    """Number of training steps; None where the header does not say."""
     planned: int | None = None
-    """The step it was to be trained to: more than `step` if its quality gained nothing any more."""
+    """Planned number of steps; more than `step` after early stopping."""
     offset: tuple[float, float, float] = (0.0, 0.0, 0.0)
-    """What was taken off the world's coordinates: add it to x, y and z for COLMAP's own."""
+    """Offset subtracted from COLMAP's coordinates: add it to x, y and z to get these."""
     antialiased: bool | None = None
-    """Whether it was trained to be drawn antialiased (Mip-Splatting, Yu 2024); None where the writer does not say."""
+    """Whether it was trained with antialiasing (Mip-Splatting, Yu 2024); None where the header does not say."""
 
     @property
     def file_bytes(self) -> int:
-        """Size of the whole file: header and 4 bytes per property and Gaussian."""
+        """Return the size of the whole file in bytes: header and 4 bytes per property and Gaussian."""
         return self.header_bytes + 4 * len(self.properties) * self.num_gaussians
 
     @property
     def sh_degree(self) -> int:
-        """Degree of the spherical harmonics, from the number of f_rest properties: 3 ((degree + 1)^2 - 1)."""
+        """Return the degree of the harmonics, from the number of f_rest properties: 3 ((degree + 1)^2 - 1)."""
         rest = sum(name.startswith("f_rest_") for name in self.properties)
         return math.isqrt(rest // 3 + 1) - 1
 
 
 def property_names(num_rest: int) -> tuple[str, ...]:
-    """Return the properties of a splat in their order in the file."""
+    """Return the names of a splat's properties in our order, with `num_rest` properties f_rest."""
     return (
         *("x", "y", "z"),
         *(f"f_dc_{i}" for i in range(3)),
@@ -94,21 +94,21 @@ def property_names(num_rest: int) -> tuple[str, ...]:
 
 
 def num_coefficients(degree: int) -> int:
-    """Return how many harmonics each channel has besides the constant one."""
+    """Return the number of spherical harmonics per channel above degree 0, up to a degree."""
     return (degree + 1) ** 2 - 1
 
 
 def names_at(degree: int) -> tuple[str, ...]:
-    """Return the properties of a splat with harmonics up to a degree, in their order in a file of ours."""
+    """Return the names of a splat's properties in our order, with harmonics up to a degree."""
     return property_names(CHANNELS * num_coefficients(degree))
 
 
 def degree_of(header: SplatHeader) -> int:
-    """Return the degree of the harmonics that a splat has; used to read, check, merge and publish one.
+    """Return the degree of a splat's harmonics, after a check of its properties.
 
     Raises:
-        ValueError: properties that every splat has are missing; the harmonics are those of no degree, or of one that
-            is not drawn.
+        ValueError: a required property is missing, or a property occurs twice; the number of harmonics fits no degree;
+            or the degree is above `HIGHEST_DEGREE`.
     """
     names = set(header.properties)
     if len(names) < len(header.properties):
@@ -128,12 +128,12 @@ def degree_of(header: SplatHeader) -> int:
 def write_splat(
     path: Path, gaussians: Gaussians, step: int | None, planned: int | None = None, comments: Sequence[str] = ()
 ) -> None:
-    """Write a splat, whole or not at all, with the step it was trained to and, if it stopped early, the planned one.
+    """Write a splat, whole or not at all, with the number of its steps and, after early stopping, the planned number.
 
-    The comments are further lines of the header; what ASCII cannot hold is escaped.
+    `comments` are further lines of the header; characters beyond ASCII are escaped.
 
     Raises:
-        ValueError: a parameter is not finite; such a file would be worthless to every reader.
+        ValueError: a parameter is not finite.
     """
     table = table_of(gaussians)
     if not np.isfinite(table).all():
@@ -150,10 +150,10 @@ def write_splat(
 
 
 def write_pieces(path: Path, num_gaussians: int, sh_degree: int, pieces: Iterable[Gaussians]) -> None:
-    """Write a splat piece by piece, whole or not at all.
+    """Write a splat from pieces, whole or not at all, for splats larger than memory; values are not checked.
 
     Raises:
-        ValueError: the pieces have another number of Gaussians, or another degree.
+        ValueError: the pieces have another number of Gaussians, or another degree, than given.
     """
     names = names_at(sh_degree)
 
@@ -173,14 +173,14 @@ def write_pieces(path: Path, num_gaussians: int, sh_degree: int, pieces: Iterabl
 
 
 def table_of(gaussians: Gaussians) -> FloatArray:
-    """Return Gaussians as the rows of a splat file, [N, properties]."""
+    """Return Gaussians as the rows of a splat file, float32 [N, properties in our order]."""
     shn = gaussians.shN.transpose(0, 2, 1).reshape(len(gaussians), 3 * gaussians.shN.shape[1])  # channel by channel
     columns = (gaussians.means, gaussians.sh0, shn, gaussians.opacities[:, None], gaussians.scales, gaussians.quats)
     return np.concatenate(columns, axis=1).astype("<f4")
 
 
 def encode_header(num_gaussians: int, properties: Sequence[str], comments: Sequence[str] = ()) -> bytes:
-    """Return the header of a splat file; what ASCII cannot hold of a comment is escaped."""
+    """Return the header of a splat file in bytes; characters of comments beyond ASCII are escaped."""
     lines = [
         "ply",
         "format binary_little_endian 1.0",
@@ -193,17 +193,20 @@ def encode_header(num_gaussians: int, properties: Sequence[str], comments: Seque
 
 
 def offset_comments(offset: Sequence[float]) -> tuple[str, ...]:
-    """Return the header's line that says where the splat lies: none if it lies where its model does."""
+    """Return the comment for the header that names the offset; none without an offset."""
     return (f"splatbatch offset {' '.join(f'{value!r}' for value in offset)}",) if any(offset) else ()
 
 
 def mode_comments(antialiased: bool | None) -> tuple[str, ...]:
-    """Return the header's line that says how a splat is drawn, as Brush writes and splat-transform reads it."""
+    """Return the comment for the header that names the antialiasing, as Brush writes and splat-transform reads it.
+
+    None if `antialiased` is None.
+    """
     return () if antialiased is None else (f"SplatRenderMode: {'mip' if antialiased else 'default'}",)
 
 
 def has_comment(path: Path, words: str) -> bool:
-    """Return whether a comment in the header of a file begins with these words; not of one that cannot be read."""
+    """Return whether a comment in the header of a file begins with these words; False if it cannot be read."""
     with suppress(OSError), open_regular(path) as file:
         header = file.read(MOST_HEADER_BYTES).partition(b"end_header\n")[0]
         return f"\ncomment {words} ".encode() in header
@@ -242,7 +245,7 @@ def read_header(path: Path) -> SplatHeader:
 
 
 def _offset(text: str) -> tuple[float, float, float]:
-    """Return what the header says was taken off; nothing where that is no number."""
+    """Return the offset that a header names; zero where it names none, or not three numbers."""
     said = _OFFSET.search(text)
     try:
         return triple(map(float, said.groups())) if said else NO_OFFSET
@@ -272,7 +275,10 @@ def read_table(path: Path, header: SplatHeader) -> FloatArray:
 
 
 def columns_of(table: FloatArray, header: SplatHeader) -> Callable[..., FloatArray]:
-    """Return what takes properties by name out of the rows of a splat file, [N, names], or raises ValueError."""
+    """Return a function that copies properties, by their names, from the rows of a splat file, [N, names].
+
+    The function raises ValueError for a property that the file does not have.
+    """
     column = {name: index for index, name in enumerate(header.properties)}
 
     def take(*names: str) -> FloatArray:
@@ -284,10 +290,10 @@ def columns_of(table: FloatArray, header: SplatHeader) -> Callable[..., FloatArr
 
 
 def read_splat(path: Path) -> Gaussians:
-    """Read a splat of any writer that uses the 3DGS property names.
+    """Read a splat file of any program that uses the property names of 3DGS, with its properties in any order.
 
     Raises:
-        ValueError: it is no splat, or cut.
+        ValueError: it is no splat, or is truncated.
         OSError: it cannot be read.
     """
     header = read_header(path)

@@ -1,4 +1,7 @@
-"""A preview of a splat: few enough Gaussians, without view-dependent colour, as a .compressed.ply (PlayCanvas)."""
+"""Preview of a splat for the report: a subset of Gaussians without view-dependent colour, as .compressed.ply.
+
+The format is PlayCanvas's.
+"""
 
 from __future__ import annotations
 
@@ -13,18 +16,18 @@ from splatbatch.splats.ply import FloatArray, columns_of, read_header, read_tabl
 
 Floats = npt.NDArray[np.floating[Any]]
 MOST_GAUSSIANS = 180_000
-"""At 16 bytes each and 72 for every 256 of them: 2.9 MB."""
+"""Largest number of Gaussians of a preview: 2.9 MB at 16 bytes each and 72 for every 256."""
 LOGIT_RANGE, LOG_SCALE_RANGE = 30.0, 30.0
-"""Further out exp() overflows, and the order stays the same to the eye."""
+"""Limits to which logits and log scales are clamped before exp(), which would overflow beyond."""
 UNTURNED = np.array([1.0, 0.0, 0.0, 0.0])
 _CHUNK_FLOATS = 18
-"""Per chunk in the file: least and greatest x y z first, then of scales and colours."""
+"""Floats per chunk of the file: least and greatest x, y, z, then those of scales and colours."""
 
 
 def make_preview(splat: Path, turn: Floats = UNTURNED, most: int = MOST_GAUSSIANS) -> bytes:
-    """Return a splat file as a .compressed.ply of at most `most` Gaussians: those that cover most of the picture.
+    """Return a splat file as the bytes of a .compressed.ply of at most `most` Gaussians (see `most_visible`).
 
-    `turn` rotates the whole: a quaternion w x y z of length 1.
+    `turn` rotates the whole splat: a quaternion w x y z of length 1.
 
     Raises:
         ImportError: gsply is not installed (extra `web`).
@@ -49,7 +52,7 @@ def make_preview(splat: Path, turn: Floats = UNTURNED, most: int = MOST_GAUSSIAN
 
 
 def middle_of(preview: bytes) -> Floats:
-    """Return about where the middle Gaussian of a preview lies, [3]: the median of the middles of its chunks.
+    """Return the approximate median position of a preview's Gaussians, [3]: the median of its chunks' middles.
 
     Raises:
         ValueError: it is no preview.
@@ -70,7 +73,7 @@ def rotated(points: npt.ArrayLike, turn: Floats) -> Floats:
 
 
 def _product(turn: Floats, quats: FloatArray) -> Floats:
-    """Return the quaternions, [N, 4], of Gaussians that are rotated by `turn` as well."""
+    """Return the products of `turn` and quaternions [N, 4]: rotations of Gaussians that are rotated by `turn`."""
     w, axis, scalars, vectors = turn[0], turn[1:], quats[:, :1], quats[:, 1:]
     scalar = w * scalars - vectors @ axis[:, None]
     vector = w * vectors + scalars * axis + np.cross(axis, vectors)
@@ -78,12 +81,12 @@ def _product(turn: Floats, quats: FloatArray) -> Floats:
 
 
 def most_visible(scales: FloatArray, opacities: FloatArray, most: int) -> npt.NDArray[np.intp]:
-    """Return the rows of at most `most` Gaussians, in order: those with the largest opacity times area.
+    """Return the indices of the `most` Gaussians with the largest opacity times area, ascending; all if they are fewer.
 
     Args:
         scales: [N, 3], logarithms; a Gaussian's area is the product of the two largest.
         opacities: [N], logits.
-        most: how many may stay.
+        most: largest number of Gaussians to return.
     """
     if len(scales) <= most:
         return np.arange(len(scales))

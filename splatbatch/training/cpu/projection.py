@@ -1,6 +1,6 @@
-"""From ellipsoids in the world to ellipses on the image, and their colours: EWA splatting, by autograd.
+"""Projection of Gaussians onto the image (EWA splatting) and their view-dependent colours, differentiable by autograd.
 
-Colours change with the direction of view: real spherical harmonics up to degree 3.
+Colours are real spherical harmonics up to degree 3.
 """
 
 from dataclasses import dataclass
@@ -46,7 +46,7 @@ class PinholeCameras:
 
 @dataclass(frozen=True)
 class ProjectedGaussians:
-    """What N Gaussians are on the images of C cameras. Radius 0 means culled; the other values then mean nothing."""
+    """Projections of N Gaussians onto the images of C cameras. Radius 0 means culled: other values are then void."""
 
     means2d: Tensor  # [C, N, 2], px
     conics: Tensor  # [C, N, 3], the inverse covariance's xx, xy, yy in 1/px^2
@@ -56,7 +56,7 @@ class ProjectedGaussians:
 
 
 def project(gaussians: Ellipsoids, cameras: PinholeCameras, *, antialiased: bool = False) -> ProjectedGaussians:
-    """The footprints of Gaussians on images, with the conventions of `gsplat.fully_fused_projection`.
+    """Project Gaussians onto images, with the conventions of `gsplat.fully_fused_projection`; differentiable.
 
     `antialiased` lowers the opacity of an ellipse as the low-pass filter enlarges it (Mip-Splatting, Yu 2024, eq. 9).
     """
@@ -91,7 +91,7 @@ def project(gaussians: Ellipsoids, cameras: PinholeCameras, *, antialiased: bool
 
 
 def scaled_rotations(quats: Tensor, scales: Tensor) -> Tensor:
-    """M = R S, `[N, 3, 3]`, of which M M^T is the covariance; quaternions `[N, 4]` of any length, w first."""
+    """Return M = R S, `[N, 3, 3]`, where M M^T is the covariance; quaternions `[N, 4]` of any length, w first."""
     w, x, y, z = torch.nn.functional.normalize(quats, dim=-1).unbind(-1)
     rows = (
         (1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)),
@@ -143,10 +143,11 @@ def _radii(means2d: Tensor, variances: Tensor, opacities: Tensor, cameras: Pinho
 
 
 def view_colors(directions: Tensor, sh0: Tensor, shN: Tensor, degree: int) -> Tensor:
-    """The RGB `[C, N, 3]` of N Gaussians seen by C cameras: 0.5 where all coefficients are 0, never negative (3DGS).
+    """Return the RGB `[C, N, 3]` of N Gaussians seen by C cameras: 0.5 where all coefficients are 0, never negative.
 
-    `directions` `[C, N, 3]` point from the camera to the Gaussian, of any length; `sh0` is `[N, 1, 3]`, `shN`
-    `[N, K, 3]`, of which what is above `degree` is ignored. Raises ValueError for a degree above 3, or above `shN`'s.
+    As in 3DGS. `directions` `[C, N, 3]` point from the camera to the Gaussian, of any length; `sh0` is `[N, 1, 3]`,
+    `shN` `[N, K, 3]`, whose coefficients above `degree` are ignored. Raises ValueError for a degree above 3, or above
+    that of `shN`.
     """
     num_higher = (degree + 1) ** 2 - 1
     if degree > MAX_DEGREE or num_higher > shN.shape[1]:
@@ -161,9 +162,10 @@ def view_colors(directions: Tensor, sh0: Tensor, shN: Tensor, degree: int) -> Te
 
 
 def basis(directions: Tensor, degree: int) -> list[Tensor]:
-    """The (degree + 1)^2 functions at `directions` `[..., 3]`, `[...]` each, in the order and with the signs of 3DGS.
+    """Return the (degree + 1)^2 spherical harmonics at `directions` `[..., 3]`, `[...]` each.
 
-    The numbers are the usual normalisations of real spherical harmonics, such as 1 / (2 sqrt(pi)) for degree 0.
+    They have the order and the signs of 3DGS. The numbers are the usual normalisations of real spherical harmonics,
+    such as 1 / (2 sqrt(pi)) for degree 0.
     """
     x, y, z = torch.nn.functional.normalize(directions, dim=-1).unbind(-1)
     functions = [torch.full_like(x, 0.28209479177387814)]

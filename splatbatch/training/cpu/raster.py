@@ -1,14 +1,15 @@
-"""The tile rasteriser: projected Gaussians to images, with a backward pass written by hand.
+"""Tile rasteriser for the CPU: projected Gaussians to images, with a backward pass written by hand.
 
 Bit-identical from run to run and with any number of threads: nothing is summed in an order left to chance.
 
-1. Which Gaussians touch which tile, nearest first: exact, so that what is left out would not have been drawn.
-2. Tiles with lists of like length are padded to one length: a group is blended by a few large matrix products.
+1. Tile lists: which Gaussians touch which tile, nearest first. The test is exact: a Gaussian that is left out would
+   change no pixel.
+2. Tiles with lists of similar length are padded to one length: a group is blended by a few large matrix products.
 3. The logarithm of alpha over a tile is a quadratic in pixel coordinates: evaluating it is a matrix product. With p
    the pixel, m the mean and Q = [[a, b], [b, c]] the conic, alpha = opacity exp(-(p - m)^T Q (p - m) / 2). In
    coordinates (u, v) from the middle of the tile, ln(alpha) = q . (1, u, v, u^2, u v, v^2): six numbers per pair of a
    tile and a Gaussian, times a constant `[6, 64]` basis, and back through its transpose.
-4. Blending front to back over the 64 pixels of tiles, and the way back. A pixel's colour is sum_i w_i c_i with w_i =
+4. Blending front to back over the 64 pixels of tiles, and its derivative. A pixel's colour is sum_i w_i c_i with w_i =
    alpha_i T_i and T_i = prod_{j<i} (1 - alpha_j) (3DGS, Kerbl 2023, eq. 3). The thresholds are gsplat's
    (RasterizeToPixels3DGSFwd.cu): an alpha below 1/255 is skipped, none exceeds 0.999, and a pixel stops before the
    Gaussian that would bring its transmittance to 1e-4 or less. Alpha itself is one more colour channel, always 1.
@@ -42,7 +43,7 @@ _CLAMPED_ODDS = 998.9
 def raster(
     footprints: ProjectedGaussians, colors: Tensor, width: int, height: int, *, absgrad: bool = False
 ) -> tuple[Tensor, Tensor]:
-    """Draw N Gaussians of colours `[C, N, D]` for C cameras: images `[C, H, W, D]` over black, alphas `[C, H, W, 1]`.
+    """Render N Gaussians of colours `[C, N, D]` for C cameras: images `[C, H, W, D]` over black, alphas `[C, H, W, 1]`.
 
     Differentiable in `colors` and the footprints' means2d, conics and opacities. With `absgrad`, the backward pass also
     sets `footprints.means2d.absgrad` `[C, N, 2]` as gsplat does: the sum over pixels of the absolute gradient (AbsGS).
@@ -95,7 +96,7 @@ class _Raster(torch.autograd.Function):
                     group.of(v_absolute)[:, rows] = absolute_slopes(group.of(coefficients)[:, rows], v_log_alpha)
 
         def total(v_rows: Tensor) -> Tensor:
-            """Per Gaussian, `[C, N, D]`; the last row collects what the padding got. Rows are added in their order."""
+            """Return the sums of rows per Gaussian, `[C, N, D]`, added in their order, without those of the padding."""
             num_cameras, num_gaussians, _ = means2d.shape
             sums = v_rows.new_zeros(num_cameras * num_gaussians + 1, v_rows.shape[1])
             sums.index_add_(0, ctx.table.gaussians, v_rows)
@@ -108,7 +109,10 @@ class _Raster(torch.autograd.Function):
 
 
 def _gather(tensors: list[Tensor], table: PairTable, grid: TileGrid) -> tuple[Tensor, Tensor]:
-    """Of each pair, mean from the tile's middle, conic, opacity `[6, R]`; colour and 1 for alpha `[R, D + 1]`."""
+    """Return geometry and colours of each pair: mean from the tile's middle, conic, opacity `[6, R]`; `[R, D + 1]`.
+
+    The last channel of the colours is 1, for alpha.
+    """
     means2d, conics, opacities, colors = (tensor.flatten(0, 1) for tensor in tensors)
     geometry = torch.cat((means2d, conics, opacities[:, None]), 1)
     padding = geometry.new_tensor([[0, 0, 0, 0, 0, 1e-9]])  # an opacity too faint to draw, but with a logarithm
@@ -121,14 +125,14 @@ def _gather(tensors: list[Tensor], table: PairTable, grid: TileGrid) -> tuple[Te
 
 
 def _assemble(pixels: Tensor, grid: TileGrid) -> Tensor:
-    """Tiles `[num_tiles, D, 64]` to images `[C, D, H, W]`."""
+    """Convert tiles `[num_tiles, D, 64]` to images `[C, D, H, W]`."""
     tiles = pixels.view(grid.num_cameras, grid.rows, grid.columns, -1, TILE_PX, TILE_PX)
     images = tiles.permute(0, 3, 1, 4, 2, 5).reshape(grid.num_cameras, -1, grid.rows * TILE_PX, grid.columns * TILE_PX)
     return images[..., : grid.height, : grid.width].contiguous()
 
 
 def _cut(images: Tensor, grid: TileGrid) -> Tensor:
-    """Images `[C, D, H, W]` to tiles `[num_tiles, D, 64]`, zero where a tile sticks out of the image."""
+    """Convert images `[C, D, H, W]` to tiles `[num_tiles, D, 64]`, zero where a tile sticks out of the image."""
     beyond = (0, grid.columns * TILE_PX - grid.width, 0, grid.rows * TILE_PX - grid.height)
     padded = torch.nn.functional.pad(images, beyond)
     tiles = padded.view(grid.num_cameras, -1, grid.rows, TILE_PX, grid.columns, TILE_PX).permute(0, 2, 4, 1, 3, 5)
@@ -145,30 +149,30 @@ class TileGrid:
 
     @property
     def columns(self) -> int:
-        """Tiles side by side."""
+        """Return the number of tiles per row."""
         return -(-self.width // TILE_PX)
 
     @property
     def rows(self) -> int:
-        """Tiles one above the other."""
+        """Return the number of rows of tiles per image."""
         return -(-self.height // TILE_PX)
 
     @property
     def num_tiles(self) -> int:
-        """Tiles of all cameras."""
+        """Return the number of tiles of all cameras."""
         return self.num_cameras * self.rows * self.columns
 
     def centres(self, tiles: Tensor) -> tuple[Tensor, Tensor]:
-        """x and y in px of the middle of `tiles`, int of any shape."""
+        """Return x and y in px of the middles of `tiles`, int of any shape."""
         row, column = tiles // self.columns % self.rows, tiles % self.columns
         return column * TILE_PX + TILE_PX / 2, row * TILE_PX + TILE_PX / 2
 
 
 @torch.no_grad()
 def bin_gaussians(footprints: ProjectedGaussians, grid: TileGrid) -> tuple[Tensor, Tensor]:
-    """The Gaussians of every tile, nearest first, one list after the other `[M]`, and their counts `[num_tiles]`.
+    """Return the tile lists: Gaussians of each tile, nearest first, concatenated `[M]`, and their counts `[num_tiles]`.
 
-    A Gaussian is its place among the C x N. Ties in depth keep the order of the Gaussians, as gsplat's radix sort does.
+    A Gaussian is its index among the C x N. Ties in depth keep the order of the Gaussians, as gsplat's radix sort does.
     """
     visible = (footprints.radii > 0).all(-1).flatten().nonzero().squeeze(1)
     nearest_first = footprints.depths.flatten().index_select(0, visible).argsort(stable=True)
@@ -192,7 +196,7 @@ def bin_gaussians(footprints: ProjectedGaussians, grid: TileGrid) -> tuple[Tenso
 
 
 def _candidates(means2d: Tensor, radii: Tensor, grid: TileGrid) -> tuple[Tensor, Tensor, Tensor]:
-    """Every pair of an ellipse and a tile in its bounding box: ellipse, tile column, tile row, int32 `[P]` each."""
+    """Return each pair of an ellipse and a tile in its bounding box: ellipse, tile column and row, int32 `[P]` each."""
     limits = torch.tensor((grid.columns, grid.rows))
     first = ((means2d - radii) / TILE_PX).floor().long().clamp_min(0).minimum(limits)  # [V, 2]
     last = ((means2d + radii) / TILE_PX).ceil().long().clamp_min(0).minimum(limits)
@@ -208,7 +212,7 @@ def _candidates(means2d: Tensor, radii: Tensor, grid: TileGrid) -> tuple[Tensor,
 
 
 def _touches(ellipses: Tensor, columns: Tensor, rows: Tensor) -> Tensor:
-    """Whether `ellipses` `[6, P]` reach ALPHA_MIN anywhere on the rectangle that the pixel centres of their tile span.
+    """Return whether `ellipses` `[6, P]` reach ALPHA_MIN on the rectangle that the pixel centres of their tile span.
 
     The largest alpha is where the quadratic form d^T Q d is smallest. With the mean outside, that is on one of the two
     sides that face it: along each, the parabola's vertex, clamped to the side. This drops about a quarter of the tiles
@@ -237,7 +241,7 @@ class TileGroup:
     start: int
 
     def of(self, table: Tensor) -> Tensor:
-        """The group's part of a table `[R, D]`, as a view `[T, K, D]`."""
+        """Return the group's part of a table `[R, D]`, as a view `[T, K, D]`."""
         num_rows = len(self.tiles) * self.length
         return table.narrow(0, self.start, num_rows).view(len(self.tiles), self.length, -1)
 
@@ -252,7 +256,7 @@ class PairTable:
 
 
 def pair_table(gaussians: Tensor, counts: Tensor, num_gaussians: int) -> PairTable:
-    """Lay out the lists of all tiles as `bin_gaussians` returns them, padded; empty tiles have no row."""
+    """Return the tile lists of `bin_gaussians` as a table, padded to one length per group; empty tiles have no row."""
     order = torch.argsort(counts, descending=True, stable=True)
     groups, start = [], 0
     for first, last, length in _similar(counts[order].tolist()):
@@ -288,14 +292,17 @@ def _similar(lengths: Sequence[int]) -> Iterator[tuple[int, int, int]]:
 @cache
 @torch.inference_mode(False)  # kept for good, so it must be fit for training even if an evaluation asks first
 def pixel_basis(dtype: torch.dtype) -> Tensor:
-    """1, u, v, u^2, u v, v^2 at the centres of a tile's pixels, row by row: `[6, 64]`."""
+    """Return 1, u, v, u^2, u v, v^2 at the centres of a tile's pixels, row by row: `[6, 64]`."""
     centres = torch.arange(TILE_PX, dtype=dtype) + 0.5 - TILE_PX / 2
     v, u = (grid.flatten() for grid in torch.meshgrid(centres, centres, indexing="ij"))
     return torch.stack((torch.ones_like(u), u, v, u * u, u * v, v * v))
 
 
 def quadratics(pairs: Tensor) -> Tensor:
-    """The coefficients q `[R, 6]` of pairs `[6, R]`: the mean from the tile's middle (x, y in px), a, b, c, opacity."""
+    """Return the coefficients q `[R, 6]` of ln(alpha) for pairs `[6, R]`.
+
+    A pair is the mean from the tile's middle (x, y in px), the conic a, b, c, and the opacity.
+    """
     x, y, a, b, c, opacity = pairs.unbind(0)
     slope_x, slope_y = a * x + b * y, b * x + c * y
     constant = opacity.log() - 0.5 * (x * slope_x + y * slope_y)
@@ -303,7 +310,7 @@ def quadratics(pairs: Tensor) -> Tensor:
 
 
 def quadratics_backward(pairs: Tensor, v_quadratics: Tensor) -> Tensor:
-    """From the gradient of q `[R, 6]` to that of the pairs `[6, R]`, as rows `[R, 6]`."""
+    """Return the gradient of the pairs `[6, R]`, as rows `[R, 6]`, from that of q `[R, 6]`."""
     x, y, a, b, c, opacity = pairs.unbind(0)
     v_1, v_u, v_v, v_uu, v_uv, v_vv = v_quadratics.unbind(1)
     v_slope_x, v_slope_y = v_u - x * v_1, v_v - y * v_1
@@ -315,7 +322,7 @@ def quadratics_backward(pairs: Tensor, v_quadratics: Tensor) -> Tensor:
 
 
 def absolute_slopes(coefficients: Tensor, v_log_alphas: Tensor) -> Tensor:
-    """The sum over a tile's pixels of |gradient of the mean|, `[T, k, 2]`, which AbsGS densifies by (Ye 2024, eq. 8).
+    """Return the sum over a tile's pixels of |gradient of the mean|, `[T, k, 2]`, for AbsGS (Ye 2024, eq. 8).
 
     `coefficients` is `[T, k, 6]`, `v_log_alphas` `[T, k, 64]`. Moving the mean is moving the pixel backwards, so the
     derivatives of ln(alpha) by the mean are minus its slopes: linear in u and v.
@@ -328,14 +335,14 @@ def absolute_slopes(coefficients: Tensor, v_log_alphas: Tensor) -> Tensor:
 
 
 class Blended(NamedTuple):
-    """What the way back needs of up to BLOCK consecutive Gaussians on T tiles."""
+    """Values that the backward pass needs of up to BLOCK consecutive Gaussians on T tiles."""
 
     odds: Tensor  # [T, k, 64], alpha / (1 - alpha)
     weights: Tensor  # [T, k, 64], alpha times transmittance; 0 where the pixel had stopped
 
 
 def blend(quadratics: Tensor, colors: Tensor) -> tuple[Tensor, list[Blended]]:
-    """Draw T tiles: coefficients `[T, K, 6]` and colours `[T, K, D]`, nearest first, give pixels `[T, D, 64]`.
+    """Blend T tiles: coefficients `[T, K, 6]` and colours `[T, K, D]`, nearest first, give pixels `[T, D, 64]`.
 
     Stops after the first block that leaves every pixel opaque, so the blocks may cover fewer than K Gaussians.
     """
@@ -369,7 +376,7 @@ def _blend_block(coefficients: Tensor, before: Tensor | None) -> tuple[Blended, 
 
 
 def unblend(pixels: Tensor, v_pixels: Tensor, colors: Tensor, blocks: list[Blended]) -> Iterator[Tensor]:
-    """The gradient of ln(alpha), `[T, k, 64]`, block by block, front to back, from that of `pixels` `[T, D, 64]`.
+    """Yield the gradient of ln(alpha), `[T, k, 64]`, block by block, front to back, from that of `pixels` `[T, D, 64]`.
 
     Let v be the gradient of a pixel and s_i = w_i (c_i . v) what Gaussian i adds to pixel . v. Raising alpha_i raises
     s_i and dims all that is behind: dL / d ln(alpha_i) = s_i - alpha_i / (1 - alpha_i) sum_{j>i} s_j. The sum is the

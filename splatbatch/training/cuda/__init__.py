@@ -1,7 +1,8 @@
 """Our own kernels for NVIDIA GPUs, in CUDA C++: with them a step never waits for the GPU.
 
-Projection with colours, tile lists, blending, loss, evening, Adam and mcmc's noise. On p1 of caliterra with 200,000
-Gaussians (H200, 995 x 748): a recorded step takes 727 us with ours and 1,412 with gsplat's projection and blending.
+They compute projection with colours, tile lists, blending, loss, colour correction, Adam and the noise of `mcmc`. On p1
+of caliterra with 200,000 Gaussians (H200, 995 x 748): a recorded step takes 727 us with ours and 1,412 with gsplat's
+projection and blending.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ from splatbatch.training.cuda.project import NAMES, ProjectionInput, project
 
 
 def serves(tensor: Tensor, training: Training) -> bool:
-    """Return whether our kernels are to work on a tensor: on a GPU that they can, unless `kernels` says gsplat."""
+    """Return whether to use our kernels for a tensor: it is on a GPU, they work there, and `kernels` is `auto`."""
     return tensor.is_cuda and training.kernels == "auto" and not why_not_here()
 
 
 @cache
 def loaded() -> GpuKernels:
-    """Return our kernels on this GPU, compiled now if they have never been.
+    """Return our kernels on the current GPU, loaded once per process; compiled if neither wheel nor cache has them.
 
     Raises:
         CompileError: they cannot be compiled or loaded here.
@@ -37,9 +38,9 @@ def loaded() -> GpuKernels:
 
 @cache
 def why_not_here() -> str:
-    """Return why our kernels cannot be used on this GPU; "" if they can. Compiles them where they have never been.
+    """Return why our kernels cannot be used on this GPU; "" if they can. Loads and tries them at the first call.
 
-    Must be asked once before a step is recorded as a CUDA graph.
+    Must be called once before a step is recorded as a CUDA graph.
     """
     try:
         with torch.inference_mode(False), torch.enable_grad():  # the first to ask may be an evaluation
@@ -51,7 +52,7 @@ def why_not_here() -> str:
 
 
 def _try(kernels: Kernels) -> None:
-    """See one Gaussian, blend it, compare that, and back."""
+    """Run projection, blending and loss for one Gaussian, forward and backward."""
     shapes = ((1, 3), (1, 4), (1, 3), (1,), (1, 1, 3), (1, 0, 3))
     values = (torch.full(shape, 0.5, device="cuda", requires_grad=True) for shape in shapes)
     camera = torch.eye(4, device="cuda")

@@ -1,4 +1,4 @@
-"""Blending as a differentiable function: buffers of fixed sizes and no wait, so that it can be recorded."""
+"""Alpha blending by our kernels, differentiable, with buffers of fixed sizes, so that CUDA graphs can record it."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from splatbatch.training.cuda.sources import constant, struct
 
 Scene, Drawn, Gradients = struct("Scene"), struct("Drawn"), struct("Gradients")
 WARP, PARTS = constant("WARP"), constant("PARTS")
-"""Entries per slot, warps of a tile."""
+"""Constants of the CUDA sources: entries of a tile list per slot, and warps per tile."""
 
 
 @dataclass(frozen=True)
 class Lists:
-    """Which Gaussians each tile blends, and the picture they make."""
+    """Tile lists, by which each tile finds its Gaussians, and the size of the image."""
 
     offsets: Tensor  # [tiles] int32
     ids: Tensor  # [entries] int32
@@ -41,7 +41,7 @@ def blend(rows: Tensor, lists: Lists, kernels: Kernels, *, absgrad: bool = False
 
 
 class Blend(torch.autograd.Function):
-    """What `blend` says, of contiguous rows."""
+    """Autograd function of `blend`, for contiguous rows."""
 
     @staticmethod
     def forward(ctx: Any, *inputs: Any) -> tuple[Tensor, Tensor]:  # noqa: D102
@@ -79,7 +79,7 @@ def _scene(rows: Tensor, lists: Lists) -> Structure:
 
 
 def _to_keep(lists: Lists) -> tuple[Tensor, Tensor]:
-    """Return room for what forward keeps for backward: contributors, and numbers of batches."""
+    """Return buffers for the values that forward keeps for backward: contributors, and numbers of batches."""
     num_tiles = lists.offsets.numel()
     slots = len(lists.ids) // WARP + num_tiles + 1  # see `slots` in gaussians.cuh
     return lists.ids.new_empty(slots, PARTS), lists.ids.new_empty(num_tiles, PARTS)

@@ -1,8 +1,8 @@
 """Our kernels compiled for a GPU by NVRTC, which torch's own wheels bring: no toolkit, no compiler, no headers.
 
-The wheel carries machine code for most GPUs; what it lacks is compiled in seconds and kept in the user's cache. Called
-by ctypes: cuda-bindings would do as well, but lacks where torch is a build for CPUs, on which all of this is tested.
-Imports no torch, so that a wheel can be built without one.
+The wheel has machine code for most GPUs; other programs are compiled in seconds and kept in the user's cache. NVRTC is
+called by ctypes: cuda-bindings would do as well, but is missing beside torch's build for CPUs, which the tests use.
+Imports no torch, so that a wheel can be built without it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from splatbatch.files import aside
 
 SOURCE = Path(__file__).parent / "source"
 SHIPPED = Path(__file__).parent / "compiled"
-"""What a wheel carries."""
+"""Folder of the machine code in a wheel; it does not exist in a clone."""
 FAST = ("--use_fast_math",)
 LOSS = ("compare_bytes", "compare_floats", "compare_backward_bytes", "compare_backward_floats")
 PROGRAMS: dict[str, tuple[str, ...]] = {
@@ -36,38 +36,41 @@ PROGRAMS: dict[str, tuple[str, ...]] = {
 }
 """Programs, each a file of `source/`, and the flags of each; optimising is NVRTC's default."""
 ARCHITECTURES = (75, 80, 86, 90, 100, 120)
-"""That a wheel carries machine code for. It runs on later GPUs of the same major version, too (CUDA C++ Programming
-Guide, binary compatibility): 8.6 serves 8.9, 10.0 serves 10.3, 12.0 serves 12.1."""
+"""Architectures for which a wheel has machine code, as 10 x major + minor of the compute capability.
+
+It runs on later GPUs of the same major version, too (CUDA C++ Programming Guide, binary compatibility): 8.6 serves
+8.9, 10.0 serves 10.3, 12.0 serves 12.1.
+"""
 LEAST_CAPABILITY = (7, 0)
-"""Lanes of a warp must be able to wait for one another: since Volta."""
+"""Least compute capability: threads of a warp must be able to wait for each other, as they can since Volta."""
 DIGEST_BYTES = 32
 MOST_KEPT = 99
-"""Files in the cache: of nine programs, eleven versions or kinds of GPUs."""
+"""Largest number of files in the cache: nine programs for eleven versions or architectures."""
 
 
 class CompileError(RuntimeError):
-    """The kernels cannot be compiled for a GPU; the message says why, and what helps."""
+    """Raised if kernels cannot be compiled or loaded for a GPU; the message says why."""
 
 
 @dataclass(frozen=True)
 class Cubin:
-    """A program as machine code, an ELF file."""
+    """Machine code of a program, an ELF file, and where it comes from."""
 
     content: bytes
     is_shipped: bool = False
     unkept: str = ""
-    """Why it could not be kept for the next process."""
+    """Why the program could not be written to the cache after it was compiled; empty if it was, or need not be."""
 
 
 def cubin(program: str, capability: tuple[int, int], *, shipped: bool = True) -> Cubin:
-    """Return a program for GPUs of a compute capability: as the wheel or the cache has it, else compiled now and kept.
+    """Return a program for GPUs of a compute capability: from the wheel or the cache, else compiled now and cached.
 
-    Several processes may do this at once: each compiles its own aside, and the last one stays.
+    Several processes may do this at once: each writes a whole file, and the last one stays.
 
     Args:
         program: one of `PROGRAMS`.
         capability: of the GPU.
-        shipped: whether the wheel's may be taken; an old driver may refuse what a newer NVRTC has made.
+        shipped: whether to use the wheel's machine code; an old driver may refuse that of a newer NVRTC.
 
     Raises:
         CompileError: no NVRTC, or none that knows this GPU.
@@ -87,7 +90,7 @@ def cubin(program: str, capability: tuple[int, int], *, shipped: bool = True) ->
 
 
 def lacking(capability: tuple[int, int]) -> tuple[str, ...]:
-    """Return the programs that neither the wheel nor the cache has for a GPU, and that must be compiled.
+    """Return the programs that must be compiled for a GPU, since neither the wheel nor the cache has them.
 
     Raises:
         CompileError: no NVRTC, or none that knows this GPU.
@@ -102,7 +105,7 @@ def lacking(capability: tuple[int, int]) -> tuple[str, ...]:
 
 @cache
 def compile_all(capability: tuple[int, int]) -> dict[str, Cubin]:
-    """Return all programs for a GPU, remembered; those to be compiled are compiled at once, a thread each.
+    """Return all programs for a GPU, cached in the process; missing ones are compiled in parallel, one thread each.
 
     Raises:
         CompileError: no NVRTC, or none that knows this GPU.
@@ -113,7 +116,9 @@ def compile_all(capability: tuple[int, int]) -> dict[str, Cubin]:
 
 
 def ship(folder: Path) -> None:
-    """Write all programs for all of `ARCHITECTURES` into a folder: the wheel's `compiled/`. Needs no GPU.
+    """Compile all programs for all of `ARCHITECTURES` into a folder, the wheel's `compiled/`, emptied before.
+
+    Needs no GPU.
 
     Raises:
         CompileError: no NVRTC, or an old one.
@@ -135,7 +140,7 @@ def ship(folder: Path) -> None:
 
 
 def _shipped(program: str, capability: tuple[int, int]) -> bytes | None:
-    """Return what the wheel has for a GPU; None: nothing, or nothing of these sources."""
+    """Return the wheel's machine code for a GPU; None if there is none, or it is of other sources."""
     architecture = best_of(ARCHITECTURES, capability)
     if architecture is None:
         return None
@@ -153,7 +158,7 @@ def best_of(architectures: tuple[int, ...], capability: tuple[int, int]) -> int 
 
 @cache
 def _key(program: str) -> str:
-    """Return what tells a program from others of its name: sources and flags."""
+    """Return a hash of a program's sources and flags."""
     digest = hashlib.sha256(repr(PROGRAMS[program]).encode())
     for path in (SOURCE / f"{program}.cu", *sorted(SOURCE.glob("*.cuh"))):
         digest.update(path.name.encode() + path.read_bytes())
@@ -170,7 +175,7 @@ def _kept_at(program: str, architecture: int, compiler: Nvrtc) -> Path:
 
 
 def _read(path: Path) -> bytes | None:
-    """Return what was kept; None if it is not there, or not whole."""
+    """Return a program from the cache; None if the file is missing or its hash is wrong."""
     try:
         kept = path.read_bytes()
     except OSError:
@@ -180,7 +185,7 @@ def _read(path: Path) -> bytes | None:
 
 
 def _keep(path: Path, content: bytes) -> str:
-    """Write a file whole or not at all, and remove the oldest of too many; return why it could not be written."""
+    """Write a program to the cache, and remove the oldest ones if there are too many; return why that failed, or ""."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with aside(path) as written:
@@ -194,7 +199,7 @@ def _keep(path: Path, content: bytes) -> str:
 
 
 class Nvrtc:
-    """NVIDIA's run-time compiler (docs.nvidia.com/cuda/nvrtc)."""
+    """NVIDIA's run-time compiler, called by ctypes (docs.nvidia.com/cuda/nvrtc)."""
 
     def __init__(self, library: ctypes.CDLL) -> None:
         self._library = library
@@ -209,10 +214,10 @@ class Nvrtc:
         self.architectures = tuple(sorted(numbers))
 
     def architecture_for(self, capability: tuple[int, int]) -> int:
-        """Return what to compile for, so that it runs on a GPU.
+        """Return the highest architecture of this NVRTC whose machine code runs on a GPU of a compute capability.
 
         Raises:
-            CompileError: this NVRTC compiles for no such GPU.
+            CompileError: this NVRTC has none for the GPU; the message says whether an older or a newer one is needed.
         """
         architecture = best_of(self.architectures, capability)
         if architecture is None:
@@ -223,7 +228,7 @@ class Nvrtc:
         return architecture
 
     def compile(self, program: str, architecture: int) -> bytes:
-        """Return a program as machine code for an architecture, such as 90. The GIL is free meanwhile.
+        """Return a program as machine code for an architecture, such as 90. Releases the GIL meanwhile.
 
         Raises:
             CompileError: the compiler refuses it.
@@ -264,7 +269,7 @@ class Nvrtc:
 
 @cache
 def nvrtc() -> Nvrtc:
-    """Return the NVRTC that torch brings, or one that the system has.
+    """Return the NVRTC of torch's wheels, or one installed on the system.
 
     Raises:
         CompileError: there is none.
@@ -283,7 +288,7 @@ def nvrtc() -> Nvrtc:
 
 
 def _candidates() -> Iterator[str]:
-    """Yield names of libraries; first those of the CUDA that torch was built for, and the newest."""
+    """Yield paths of NVRTC libraries to try; first those for the CUDA version of torch, the newest first."""
     build = getattr(getattr(sys.modules.get("torch"), "version", None), "cuda", None)
     wanted = f".so.{build.partition('.')[0]}" if build else ""
     found = [path for folder in _folders() for path in folder.glob("libnvrtc*.so*") if _is_nvrtc(path.name)]
@@ -298,7 +303,7 @@ def _is_nvrtc(name: str) -> bool:
 
 
 def _folders() -> Iterator[Path]:
-    """Yield where wheels put NVRTC: the packages of NVIDIA, and torch's own folder."""
+    """Yield the folders in which wheels have NVRTC: NVIDIA's packages, and torch's own folder."""
     for package, below in (("nvidia", "*/lib"), ("torch", "lib")):
         spec = importlib.util.find_spec(package)
         for folder in (spec.submodule_search_locations or ()) if spec else ():

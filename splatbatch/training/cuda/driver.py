@@ -1,4 +1,4 @@
-"""Our kernels loaded on the GPU of this process and started from Python, by CUDA's driver alone (libcuda)."""
+"""Our kernels, loaded on the GPU of this process and launched from Python through CUDA's driver API (libcuda)."""
 
 from __future__ import annotations
 
@@ -14,26 +14,29 @@ from splatbatch.training.cuda.compile import CompileError, Cubin, compile_all, c
 from splatbatch.training.cuda.sources import kernels
 
 TOO_OLD = (200, 209, 218, 222)
-"""Invalid image, no binary for this GPU, invalid PTX, unsupported PTX: a driver may be older than NVRTC."""
+"""Errors of the driver that may mean that it is older than the NVRTC of the machine code.
+
+Invalid image, no binary for this GPU, invalid PTX, unsupported PTX.
+"""
 NO_CONTEXT = 201
-"""CUDA_ERROR_INVALID_CONTEXT: a thread, as autograd has, that has not called CUDA's runtime yet."""
+"""CUDA_ERROR_INVALID_CONTEXT: the error in a thread, as of autograd, that has not called CUDA's runtime yet."""
 
 
 class Kernels(Protocol):
-    """Our kernels, where they can be started."""
+    """Interface to launch our kernels: on a GPU (`GpuKernels`), or a substitute in tests."""
 
     def launch(self, name: str, num: int, *arguments: Structure) -> None:
-        """Start a kernel with at least `num` threads; none if that is 0. Nothing here waits for it."""
+        """Launch a kernel with at least `num` threads; nothing for 0. Does not wait for it."""
         ...
 
 
 class GpuKernels:
     """Our kernels on the current GPU, in torch's primary context; they run on torch's current stream.
 
-    All programs are loaded at once, before any step is recorded as a CUDA graph.
+    All programs are loaded when it is made, so that no module is loaded while a CUDA graph is recorded.
 
     Raises:
-        CompileError: they are not here for this GPU, and cannot be compiled; or its driver is too old for them.
+        CompileError: no machine code for this GPU, and it cannot be compiled; or the driver is too old for it.
     """
 
     def __init__(self) -> None:
@@ -42,16 +45,16 @@ class GpuKernels:
         self._driver, self._context = _driver(), c_void_p()
         self._check("cuCtxGetCurrent", self._driver.cuCtxGetCurrent(byref(self._context)))
         self.unkept = ""
-        """Why what was compiled could not be kept for the next process."""
+        """Why a compiled program could not be written to the cache; empty: all are cached, or from the wheel."""
         self._functions: dict[str, tuple[c_void_p, int]] = {}
         for program, made in compile_all(capability).items():
             self._load(program, made, capability)
 
     def launch(self, name: str, num: int, *arguments: Structure) -> None:
-        """Start a kernel with at least `num` threads; none if that is 0. Nothing here waits for it.
+        """Launch a kernel with at least `num` threads; nothing for 0. Does not wait for it.
 
         Raises:
-            RuntimeError: CUDA refused it.
+            RuntimeError: the driver returned an error.
         """
         if num == 0:
             return
@@ -105,5 +108,5 @@ def _driver() -> ctypes.CDLL:
 
 
 def address(tensor: Tensor | None) -> int | None:
-    """Return where a tensor lies; None, a null pointer, for none."""
+    """Return the address of a tensor's data; None, a null pointer, for None."""
     return None if tensor is None else tensor.data_ptr()

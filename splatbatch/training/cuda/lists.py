@@ -1,10 +1,10 @@
-"""Which Gaussians each tile of 16 x 16 pixels blends, front to back, without the host ever learning how many.
+"""Tile lists: the Gaussians that each tile of 16 x 16 pixels blends, front to back; their length stays on the GPU.
 
 gsplat's own `isect_tiles` reads the length of the list on the host, in the middle of every step. Here the list has a
-fixed capacity and the end of it is padding, so that a step can be recorded as a CUDA graph. As in 3DGS Gaussians are
-ordered by the depth of their centres; they are sorted by depth first and, in that order, by tile: two short sorts
-instead of one of 64-bit keys. Tiles that only the box around a Gaussian touches, but nothing visible of it, are left
-out: the picture is the same to the bit.
+fixed capacity and is padded, so that a step can be recorded as a CUDA graph. As in 3DGS Gaussians are ordered by the
+depth of their centres. They are sorted by depth first and, in that order, by tile: two short sorts instead of one of
+64-bit keys. Tiles that only the bounding box of a Gaussian touches, but nothing visible of it, are left out: the
+picture is the same to the bit.
 """
 
 from dataclasses import dataclass
@@ -23,17 +23,20 @@ MOST_SMALL_TILES = 32_766  # tile numbers that 16 bits hold, with one to spare: 
 
 @dataclass(frozen=True)
 class PaddedTileLists:
-    """What is blended, with one row of tiles below the image that holds the padding."""
+    """Tile lists of fixed capacity, with one additional row of tiles below the image for the padding."""
 
     offsets: Tensor  # [1, rows + 1, columns] int32, where the list of each tile begins
     ids: Tensor  # [capacity] int32, Gaussians
     masks: Tensor  # [1, rows + 1, columns] bool, False for the row of padding
-    num: Tensor  # [] int32, entries there should be; more than the capacity: the farthest Gaussians are missing
+    num: Tensor  # [] int32, entries needed; if more than the capacity, the farthest Gaussians are missing
 
 
 @torch.no_grad()
 def tile_lists(seen: Sight, size: tuple[int, int], capacity: int, kernels: Kernels) -> PaddedTileLists:
-    """List the Gaussians of every tile of an image of width x height. Nothing here waits for the GPU."""
+    """Return the Gaussians of every tile of an image of `size`, width x height in px. Does not wait for the GPU.
+
+    Entries beyond the capacity are dropped, those of the farthest Gaussians first.
+    """
     columns, rows = -(-size[0] // TILE_PX), -(-size[1] // TILE_PX)
     device = seen.counts.device
     order = seen.distances.sort().indices
@@ -54,7 +57,7 @@ def tile_lists(seen: Sight, size: tuple[int, int], capacity: int, kernels: Kerne
 @cache
 @torch.inference_mode(False)  # the first caller may be an evaluation
 def _frame(rows: int, columns: int, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Return the number of every tile, the row of padding included, and which tiles are drawn."""
+    """Return the number of every tile, the row of padding included, and which tiles are rendered."""
     first = torch.arange((rows + 1) * columns, device=device).to(dtype)
     masks = torch.ones(1, rows + 1, columns, dtype=torch.bool, device=device)
     masks[:, rows] = False

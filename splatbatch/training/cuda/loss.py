@@ -1,6 +1,6 @@
 """The loss of 3DGS, (1 - lambda) L1 + lambda (1 - SSIM), in a kernel, and its derivative, written by hand, in another.
 
-The same numbers as `training.loss`. With mu, s and c the mean, variance and covariance under the window w: A = 2
+Same formulas as `training.loss`. With mu, s and c the mean, variance and covariance under the window w: A = 2
 mu_x mu_y + C1, B = 2 c + C2, C = mu_x^2 + mu_y^2 + C1, D = s_x + s_y + C2, SSIM = A B / (C D) (Wang 2004). Every
 mean is a blur of the image, the window is symmetric and zero lies beyond the border. So the derivative in a pixel x is
 a blur again: blur(d/d mu_x) + 2 x blur(d/d E[x^2]) + y blur(d/d E[x y]).
@@ -33,10 +33,11 @@ def photometric_loss(
     as_taken: Tensor | None = None,
     mask: Tensor | None = None,
 ) -> Tensor:
-    """The loss of a rendering `[H, W, 3]` against a photo `[H, W, 3]`, uint8 or float32 in [0, 1].
+    """Return the loss, [], of a rendering `[H, W, 3]` against a photograph `[H, W, 3]`, uint8 or float32 in [0, 1].
 
-    `as_taken`: the bytes [H, W, 3] of a photograph that was evened; where they are clipped and the rendering is
-    brighter, it learns less: see `training.photos.color_correction`. `mask` [H, W] bool is that of `training.loss`.
+    `as_taken` is the bytes [H, W, 3] of a photograph whose colour correction is divided out. Where these are clipped
+    and the rendering is brighter, the gradient is smaller: see `posed_image.to_compare`. `mask` [H, W] bool is true
+    where a pixel counts, as in `training.loss.masked`.
     """
     taken, mask = (None if one is None else one.contiguous() for one in (as_taken, mask))
     loss: Tensor = _Photometric.apply(render.contiguous(), photo.contiguous(), taken, mask, ssim_lambda, kernels)
@@ -44,15 +45,15 @@ def photometric_loss(
 
 
 def ssim(render: Tensor, photo: Tensor, kernels: Kernels) -> Tensor:
-    """Mean SSIM, [], of the same images; in less memory than `training.loss.ssim` takes."""
+    """Return the mean SSIM, [], of a rendering and a photograph [H, W, 3], in less memory than `training.loss.ssim`."""
     return _compared(render.contiguous(), photo.contiguous(), (0.0, 1.0), kernels)[1]
 
 
 def normalise(colors: Tensor, pixels: Tensor, tone: Tensor, K: Tensor, kernels: Kernels) -> Tensor:
-    """Return the evened photograph [H, W, 3] that a loss compares a rendering with: what is clipped is drawn to it.
+    """Return the target of the loss, [H, W, 3]: the photograph divided by its tone, closer to `colors` where clipped.
 
-    As `training.photos.color_correction.to_compare`, which takes a dozen passes over the image; that clipped
-    bytes count less in the derivative too is the part of `photometric_loss`.
+    It is the target of `posed_image.to_compare`, which takes a dozen passes over the image. The smaller gradient of
+    clipped pixels is up to `photometric_loss`.
     """
     seen, target = colors.detach().contiguous(), torch.empty_like(colors, memory_format=torch.contiguous_format)
     tensors = (seen, pixels.contiguous(), tone, K.contiguous(), target)
@@ -86,7 +87,7 @@ class _Photometric(torch.autograd.Function):
 def _compared(
     render: Tensor, photo: Tensor, shares: tuple[float, float], kernels: Kernels, mask: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Return SSIM's slopes in its three blurs of the rendering [3, H, W, 3], and the means of L1 and SSIM by shares."""
+    """Return SSIM's derivatives in its three blurs of the rendering [3, H, W, 3], and the weighted L1 plus SSIM."""
     num_warps = _num_blocks(render, STRIP_ROWS) * STRIP_THREADS // WARP
     slopes, sums = render.new_empty(3, *render.shape), render.new_empty(num_warps)
     _launch("compare", _comparison(render, photo, slopes, shares, sums=sums, mask=mask), photo, STRIP_ROWS, kernels)

@@ -1,4 +1,4 @@
-"""Our kernels compiled while other things are done: in threads, for a GPU that this process has not touched yet."""
+"""Compilation of our kernels in the background, for a GPU whose CUDA context this process has not opened yet."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from splatbatch.training.cuda.compile import CompileError, compile_all
 
 @dataclass(frozen=True)
 class KernelCompilation:
-    """Kernels on their way; none where there is nothing to compile."""
+    """A compilation of our kernels that runs in a thread; None where nothing is compiled."""
 
     thread: Thread | None = None
 
     def wait(self) -> None:
-        """Return once they are compiled; an error is raised where the kernel is needed."""
+        """Wait until the thread has ended. Errors are not raised here, but where a kernel is first used."""
         if self.thread:
             self.thread.join()
 
 
 def for_training(recipe: Recipe) -> KernelCompilation:
-    """Start to compile what a training will use on the GPU that is visible here; nothing if it uses none of ours."""
+    """Start to compile our kernels for the GPU that CUDA_VISIBLE_DEVICES names, unless the recipe uses gsplat's."""
     if recipe.training.kernels != "auto":
         return KernelCompilation()
     thread = Thread(target=_compile, daemon=True)
@@ -40,6 +40,6 @@ def _compile() -> None:
 
 
 def _capability() -> tuple[int, int] | None:
-    """Return that of the GPU this process may see, asked of NVML: CUDA is not touched."""
+    """Return the compute capability of the visible GPU, from NVML, without touching CUDA; None if it is not known."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
     return next((card.capability for card in gpu.gpus() if card.uuid == visible), None)

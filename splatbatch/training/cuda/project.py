@@ -1,4 +1,4 @@
-"""Projection, opacity, colour and tile counts of Gaussians as a differentiable function: one kernel, and one back."""
+"""Projection, opacity, colour and tile counts of Gaussians as a differentiable function: one kernel each way."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from splatbatch.training.cuda.sources import constant, struct
 Scenery, Projected, Slopes = struct("Scenery"), struct("Projected"), struct("Slopes")
 ROW = constant("ROW")
 SH_COUNTS = (0, 3, 8, 15)
-"""Coefficients above degree 0, by degree."""
+"""Number of spherical harmonics above degree 0, by degree."""
 NAMES = ("means", "quats", "scales", "opacities", "sh0", "shN")
 
 
 @dataclass(frozen=True)
 class ProjectionInput:
-    """The camera, and how it sees."""
+    """Camera and options of a projection, as the kernel takes them."""
 
     viewmat: Tensor  # [4, 4]
     K: Tensor  # [3, 3]
@@ -36,22 +36,22 @@ class ProjectionInput:
 
 @dataclass(frozen=True)
 class Sight:
-    """What is seen of N Gaussians; undefined, but for the radii and what is counted, where a radius is 0."""
+    """Result of the projection of N Gaussians; where a radius is 0, only radii, counts and distances are defined."""
 
-    rows: Tensor  # [1, N, ROW]: means2d 2 (px), conics 3, opacity, colours 3, and three that hold nothing
+    rows: Tensor  # [1, N, ROW]: means2d 2 (px), conics 3, opacity, colours 3, and three unused
     radii: Tensor  # [1, N, 2] int32
     counts: Tensor  # [N] int32, tiles that the box around each touches
     distances: Tensor  # [N], depth; infinite where it touches none
 
 
 def project(gaussians: Mapping[str, Tensor], shot: ProjectionInput, kernels: Kernels) -> Sight:
-    """Return what a camera sees of Gaussians; differentiable in all six parameters."""
+    """Project Gaussians onto the image of a camera, with their colours; differentiable in all six parameters."""
     made = Project.apply(*(gaussians[name].contiguous() for name in NAMES), shot, kernels)
     return Sight(*made)
 
 
 class Project(torch.autograd.Function):
-    """means, quats, scales, opacities, sh0, shN -> what `Sight` holds, in its order; the rows can be derived."""
+    """Autograd function from the parameters, in the order of `NAMES`, to `Sight`; only the rows are differentiable."""
 
     @staticmethod
     def forward(ctx: Any, *inputs: Any) -> tuple[Tensor, ...]:  # noqa: D102

@@ -1,4 +1,4 @@
-"""Projection, tile lists and blending: a rendering that never waits for the GPU."""
+"""Rasteriser of our CUDA kernels: projection, tile lists and blending, without waiting for the GPU."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from splatbatch.training.rendering.view import RasterOptions, RenderCamera, Rend
 def rasterize(
     gaussians: Mapping[str, Tensor], view: RenderCamera, options: RasterOptions, capacity: int | None, kernels: Kernels
 ) -> Rendering:
-    """Render Gaussians; `capacity` is how many entries the tile lists hold. None counts them, and waits for the count.
+    """Render Gaussians; `capacity` is how many entries the tile lists hold. None counts them, and waits for the GPU.
 
-    `info` holds what strategies read: `rows` instead of gsplat's `means2d`, and `num_entries`, [] int32: where it is
-    more than the capacity, the farthest Gaussians are missing from the picture.
+    `info` has what strategies read: `rows` in place of gsplat's `means2d`, and `num_entries`, [] int32. If that is more
+    than the capacity, the farthest Gaussians are missing from the picture.
     """
     size = view.width, view.height
     seen = _see(gaussians, view, options, kernels)
@@ -44,7 +44,7 @@ def rasterize(
 
 @torch.no_grad()
 def num_entries(gaussians: Mapping[str, Tensor], view: RenderCamera, kernels: Kernels) -> Tensor:
-    """Return how many entries the tile lists of a rendering need, [] int64."""
+    """Return how many entries the tile lists of a rendering need, [] int64, without waiting for the GPU."""
     return _see(gaussians, view, RasterOptions(sh_degree=0), kernels).counts.sum()
 
 

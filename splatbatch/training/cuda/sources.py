@@ -1,4 +1,4 @@
-"""What the CUDA sources say of themselves: programs, threads and arguments of kernels, and constants."""
+"""Constants, structs and signatures of kernels, parsed from the CUDA sources, so that Python repeats none of them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TYPES = {"float": c_float, "int": c_int, "long long": c_longlong}
 
 @dataclass(frozen=True)
 class Kernel:
-    """A kernel that Python starts."""
+    """A kernel that Python launches: its program, block size and arguments."""
 
     program: str
     threads: int  # of a block
@@ -38,20 +38,20 @@ def _constants() -> Mapping[str, int]:
 
 
 def constant(name: str) -> int:
-    """Return a number of the sources, such as `WARP`.
+    """Return an integer constant of the CUDA sources by its name, such as `WARP`.
 
     Raises:
-        KeyError: there is none.
+        KeyError: no such constant.
     """
     return _constants()[name]
 
 
 @cache
 def struct(name: str) -> type[Structure]:
-    """Return a struct of the sources as ctypes lays it out.
+    """Return a struct of the CUDA sources as a ctypes structure of the same layout.
 
     Raises:
-        KeyError: there is none, or it has a field of a type that kernels do not take.
+        KeyError: no such struct, or it has a field of an unknown type.
     """
     fields = {found: body for text in _texts().values() for found, body in _STRUCT.findall(text)}[name]
     laid_out = [one for kind, star, names in _FIELD.findall(fields) for one in _fields(kind, star, names)]
@@ -69,7 +69,7 @@ def _fields(kind: str, star: str, names: str) -> list[tuple[str, Any]]:
 
 @cache
 def kernels() -> Mapping[str, Kernel]:
-    """Return all kernels by name."""
+    """Return all kernels of `PROGRAMS` by name."""
     found = {}
     for program in PROGRAMS:
         for threads, name, arguments in _KERNEL.findall(_texts()[f"{program}.cu"]):

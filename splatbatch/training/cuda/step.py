@@ -1,7 +1,7 @@
-"""What moves the Gaussians in a step, a kernel each: Adam (Kingma 2015) of a parameter, and the noise of mcmc.
+"""Updates of Gaussians in a step by our kernels: Adam (Kingma 2015), gradient statistics, and the noise of `mcmc`.
 
-Adam has its rate and its count of steps on the GPU: nothing waits for it. torch's own fused Adam hands out 65,536
-elements at a time, so that a splat's positions keep ten of a hundred multiprocessors busy: 0.43 ms per step for
+Adam has its learning rate and its count of steps on the GPU, so that it never waits. torch's own fused Adam hands out
+65,536 elements at a time, so that a splat's positions keep ten of a hundred multiprocessors busy: 0.43 ms per step for
 250,000 Gaussians on one H200.
 """
 
@@ -26,9 +26,9 @@ BETAS = (0.9, 0.999)
 
 
 class Adam:
-    """As `torch.optim.Adam` for one parameter, as far as gsplat's strategies and a checkpoint look into it.
+    """Adam for one parameter, with the attributes of `torch.optim.Adam` that gsplat's strategies and checkpoints use.
 
-    No `torch.optim.Optimizer`: making the first one of a process imports torch's compiler, which takes 1.5 s.
+    It is no `torch.optim.Optimizer`: making the first one of a process imports torch's compiler, which takes 1.5 s.
     """
 
     def __init__(self, parameter: Parameter, rate: float, eps: float, kernels: Kernels) -> None:
@@ -38,17 +38,17 @@ class Adam:
         self.eps, self.kernels = eps, kernels
 
     def step(self) -> None:
-        """Move the parameter, if it has a gradient; nothing here waits for the GPU."""
+        """Update the parameter if it has a gradient; does not wait for the GPU."""
         move({"": self})
 
     @property
     def parameter(self) -> Parameter:
-        """Return what it moves; strategies put another one in its place."""
+        """Return the parameter that is optimised; strategies replace it when the number of Gaussians changes."""
         parameter: Parameter = self.param_groups[0]["params"][0]
         return parameter
 
     def made(self) -> dict[str, Any]:
-        """Return the state of the parameter, which begins with its first step."""
+        """Return the state of the parameter (step count and moments), made at first use."""
         parameter = self.parameter
         state = self.state[parameter]
         if not state:
@@ -58,16 +58,16 @@ class Adam:
         return state
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Forget the gradient."""
+        """Clear the gradient; `set_to_none` has no effect."""
         del set_to_none
         self.parameter.grad = None
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what a checkpoint keeps."""
+        """Return learning rate and state for a checkpoint."""
         return {"lr": self.param_groups[0]["lr"], "state": dict(self.state[self.parameter])}
 
     def load_state_dict(self, record: Mapping[str, Any]) -> None:
-        """Go on from a checkpoint, on the device of the parameter."""
+        """Restore learning rate and state from a checkpoint, on the device of the parameter."""
         parameter = self.parameter
         self.param_groups[0]["lr"] = record["lr"].to(parameter.device)
         moved: dict[str, Tensor] = {name: value.to(parameter.device) for name, value in record["state"].items()}
@@ -77,11 +77,12 @@ class Adam:
 
 @dataclass(frozen=True)
 class GradNorms:
-    """Sums of squared gradients by parameter, in parts; they lie where a recording writes them in every step."""
+    """Gradient norms of a step, as partial sums of squares that a recorded step overwrites each time."""
 
     parts: Tensor
+    """Sums of squared gradients by warp, parameter after parameter."""
     ends: Mapping[str, int]
-    """Of the parts of each parameter."""
+    """Index in `parts` after the last one of each parameter."""
 
     def norms(self) -> dict[str, Tensor]:
         """Return the norm of each parameter's gradient, []."""
@@ -93,13 +94,15 @@ class GradNorms:
 def move(
     adams: Mapping[str, Adam], radii: Tensor | None = None, pulls: Mapping[str, float] | None = None
 ) -> GradNorms | None:
-    """Move the parameters of up to six Adams that have gradients, in one kernel; nothing here waits for the GPU.
+    """Update the parameters of up to six Adams that have gradients, in one kernel; does not wait for the GPU.
+
+    Returns the gradient norms; None if no parameter has a gradient.
 
     Args:
         adams: by the names of parameters of one splat.
-        radii: [N, 2] or more, int32; the higher harmonics of a Gaussian stay as they are, moments included, where it
-            is 0: not seen. None: all move.
-        pulls: weights of mean opacity and mean scale in what is minimised, by the names of their parameters.
+        radii: [N, 2] or more, int32; where it is 0, for unseen Gaussians, higher harmonics and their moments stay
+            unchanged. None: all are updated.
+        pulls: weights of mean opacity and mean scale in the loss, by the names of their parameters.
     """
     gradients = {
         name: adam.parameter.grad.contiguous() for name, adam in adams.items() if adam.parameter.grad is not None
@@ -129,15 +132,15 @@ def move(
 def accumulate_grad2d(
     pulls: Tensor, radii: Tensor, sums: Tensor, counts: Tensor, halves: tuple[float, float], kernels: Kernels
 ) -> None:
-    """Add up how strongly each of the first Gaussians is pulled, and how often it is seen.
+    """Accumulate, in place, image-plane gradients and view counts of the first `len(sums)` Gaussians.
 
     Args:
         pulls: [N, 2] or more, gradients of means2d.
         radii: [N, 2] or more, int32; 0: not seen.
-        sums: of lengths of pulls, in halves of the image.
-        counts: of times that it was seen.
-        halves: of width and height, px.
-        kernels: where they run.
+        sums: sums of the lengths of gradients, in half image sizes.
+        counts: numbers of views that have seen a Gaussian.
+        halves: half of width and height, px.
+        kernels: to launch.
     """
     rows = pulls if pulls.stride(1) == 1 else pulls.contiguous()
     tensors = (rows, radii.contiguous(), sums, counts)
@@ -151,11 +154,11 @@ def perturb_means(
     """Add covariance x noise x strength to the means, in place, less where a Gaussian is opaque.
 
     Args:
-        gaussians: as they are optimised: means, quats, scales, opacities.
+        gaussians: parameters before activation: means, quats, scales, opacities.
         noise: [N, 3], normal.
         strength: [].
-        fading: how steeply noise fades out, and above which opacity (3DGS-MCMC, equation 9).
-        kernels: where they run.
+        fading: slope and midpoint of the sigmoid in the opacity (3DGS-MCMC, equation 9).
+        kernels: to launch.
     """
     names = ("means", "quats", "scales", "opacities")
     tensors = (*(gaussians[name] for name in names), noise, strength)

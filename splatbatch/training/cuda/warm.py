@@ -1,4 +1,4 @@
-"""`python -m splatbatch.training.cuda.warm WHAT`: compile kernels ahead, and print how long that took, as JSON."""
+"""`python -m splatbatch.training.cuda.warm WHAT`: compile kernels before training; print seconds and error as JSON."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from splatbatch.training.rendering.gsplats import build_gsplat
 
 
 def ours() -> None:
-    """Compile our kernels for the GPUs here, and use them once.
+    """Compile our kernels for each visible GPU, and run them once there.
 
     Raises:
-        RuntimeError: they cannot be compiled or used here.
+        RuntimeError: they cannot be compiled or used on one of the GPUs.
     """
     for index in range(torch.cuda.device_count()):
         with torch.cuda.device(index):
@@ -30,7 +30,7 @@ WHAT = {"kernels": ours, "gsplat": build_gsplat}
 
 
 def main(name: str) -> None:
-    """Build one of `WHAT`; what goes wrong is told, not raised."""
+    """Build one of `WHAT`; print the seconds and the last line of an error, which is not raised."""
     started, error = time.monotonic(), ""
     try:
         WHAT[name]()

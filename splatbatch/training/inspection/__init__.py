@@ -1,1 +1,1 @@
-"""An accepted splat inspected in this process: figures beside PSNR, each with a limit, a subject and advice."""
+"""Inspection of an accepted splat: figures of its quality besides PSNR, each with a limit, photographs and advice."""

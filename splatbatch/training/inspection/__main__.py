@@ -1,4 +1,4 @@
-"""`python -m splatbatch.training.inspection <attempt folder>`: inspect a splat, into metrics.json."""
+"""`python -m splatbatch.training.inspection <attempt folder>`: inspect a splat and write metrics.json."""
 
 import contextlib
 import os
@@ -23,33 +23,35 @@ from splatbatch.training.standby import wait_for_go
 from splatbatch.training.stop_request import exit_code_of, leave
 
 BEFORE, STEPS = ("load", "standby"), len(STAGES) + 1
-"""Phases before the first stage; and how many there are to count, pictures included."""
+"""Phases before the first stage, and the number of counted stages, pictures included."""
 
 
 class InspectionProgressWriter:
-    """Writes down which stage has begun, and after how long."""
+    """Writes the stages of an inspection to progress.jsonl; see `StandbyWait`."""
 
     def __init__(self, path: Path) -> None:
         self._path, self._began = path, time.monotonic()
 
     @property
     def seconds(self) -> float:
-        """How long it has taken so far, less the time that it stood by."""
+        """Return the seconds since the start, or since the end of the standby."""
         return round(time.monotonic() - self._began, 2)
 
     def begin(self) -> None:
-        """Count from now on: it has stood by."""
+        """Count the seconds from now on, at the end of the standby."""
         self._began = time.monotonic()
 
     def phase(self, stage: str) -> None:
-        """Say that a stage begins."""
+        """Record that a stage begins."""
         step = STAGES.index(stage) if stage in STAGES else 0 if stage in BEFORE else len(STAGES)
         line = ProgressLine(round(time.time(), 2), self.seconds, stage, step, STEPS)
         append_line(self._path, line.to_record(), durable=False)
 
 
 def run(folder: AttemptFolder, *, stands_by: bool = False) -> None:
-    """Inspect the splat that an attempt's settings name; one that stands by reads and decodes, then waits.
+    """Inspect the splat that an attempt's settings name, and write metrics.json and pictures.
+
+    With `stands_by`, it reads and decodes all files, then waits for go.json before it uses the GPU.
 
     Raises:
         SplatbatchError: the splat, the model or a photograph cannot be read, or a rendering is not finite.

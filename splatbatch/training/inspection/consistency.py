@@ -1,4 +1,4 @@
-"""Whether the splat is one solid thing: pictures of it from far apart are matched and registered like photographs."""
+"""Consistency of a splat: renderings of views far apart are matched and registered like photographs."""
 
 from __future__ import annotations
 
@@ -20,47 +20,48 @@ from splatbatch.training.rendering.view import RenderCamera
 
 NAME = "consistency"
 MOST_VIEWS = 24
-"""Among which pairs are looked for."""
+"""Largest number of training views among which pairs are chosen."""
 MOST_PAIRS = 3
 MOST_TRIED = 8
 FAR_DEG = (8.0, 30.0)
-"""Between the directions from which two views see their common points: far, and near enough for SIFT."""
+"""Angles between the viewing directions of a pair to its common points: far apart, but near enough for SIFT."""
 LEAST_SHARED = 15
-"""Points that two views must share."""
+"""Least number of points that both views of a pair see."""
 UNREGISTERED_DEG = 15.0
-"""What counts as the error of pictures that cannot be registered although the photographs can."""
+"""Error of a pair whose renderings cannot be registered although its photographs can; also the largest error."""
 
 
 @dataclass(frozen=True, eq=False)
 class ViewPair:
-    """Two views far apart, and what their renderings say of how they stand."""
+    """Two views far apart, and the error of their relative rotation as registered from their renderings."""
 
     one: SmallPhotograph
     other: SmallPhotograph
     error_deg: float
-    """Between the rotation that the renderings say and the cameras' own, beyond what the photographs are off.
+    """Rotation error of the renderings against the model's cameras, less that of the photographs, at least 0.
 
-    Of 80 x 60 pixels they are off by 3 degrees.
+    Photographs of 80 x 60 pixels have an error of 3 degrees.
     """
     found: RelativePose | None
+    """Relative pose registered from the renderings; None: they could not be registered."""
 
 
 @dataclass(frozen=True, eq=False)
 class Consistency:
-    """Pairs that could be judged; or why none could."""
+    """Result of `consistency`: the pairs whose photographs could be registered, or why there are none."""
 
     pairs: tuple[ViewPair, ...] = ()
     why: str = ""
 
     @property
     def error_deg(self) -> float | None:
-        """Return the error of the usual pair."""
+        """Return the median error of the pairs; None without pairs."""
         return float(np.median([pair.error_deg for pair in self.pairs])) if self.pairs else None
 
 
 @torch.inference_mode()
 def consistency(subject: InspectedSplat) -> Consistency:
-    """Return how well renderings of far views fit together; only pairs count whose photographs do."""
+    """Return the consistency of a splat, computed once; only pairs count whose photographs can be registered."""
     if NAME not in subject.found:
         subject.found[NAME] = _registered(subject)
     known: Consistency = subject.found[NAME]
@@ -88,7 +89,7 @@ def _registered(subject: InspectedSplat) -> Consistency:
 
 
 def _far_pairs(subject: InspectedSplat) -> list[tuple[SmallPhotograph, SmallPhotograph]]:
-    """Return pairs that see the same from far apart, those with most points in common first."""
+    """Return pairs of views far apart, those with most common points first."""
     found = [(shared, one, other) for one, other, shared in _candidates(subject)]
     return [(one, other) for _, one, other in sorted(found, key=lambda row: -row[0])]
 
@@ -115,7 +116,7 @@ def _rendering(subject: InspectedSplat, look: SmallPhotograph) -> SiftFeatures:
 
 
 def grey_of(colors: Tensor) -> NDArray[np.uint8]:
-    """Return a picture [H, W, 3] of 0 to 1 in grey, [H, W]."""
+    """Return a picture [H, W, 3] of 0 to 1 as grey bytes, [H, W]."""
     grey: NDArray[np.uint8] = (255 * colors.clamp(0, 1).mean(dim=-1)).round().to(torch.uint8).cpu().numpy()
     return grey
 
@@ -126,7 +127,7 @@ def _intrinsics(view: RenderCamera) -> Floats:
 
 
 def _angle(rotation: Floats, one: RenderCamera, other: RenderCamera) -> float:
-    """Return by how many degrees a rotation differs from that between two cameras."""
+    """Return the angle in degrees between a rotation and the relative rotation of two cameras."""
     known = [view.viewmat[:3, :3].double().cpu().numpy() for view in (one, other)]
     difference = rotation @ known[0] @ known[1].T
     return float(np.degrees(np.arccos(np.clip((np.trace(difference) - 1) / 2, -1, 1))))

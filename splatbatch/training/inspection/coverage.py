@@ -1,4 +1,4 @@
-"""Coverage: how many photographs see each cell of the scene, and how far held-out views are from trained ones."""
+"""Coverage: how many photographs see each cell of the scene, and how far held-out views are from training views."""
 
 from __future__ import annotations
 
@@ -16,42 +16,42 @@ from splatbatch.training.inspection.subject import AT_ONCE, Floats, InspectedSpl
 Mask = NDArray[np.bool_]
 SEEN = "seen"
 CELLS = 12
-"""Along the longer side of the scene."""
+"""Number of cells along the longer side of the scene."""
 FEW = 3
-"""Photographs below which a cell is weakly covered."""
+"""Number of photographs below which a cell is weakly covered."""
 OPAQUE = 0.3
-"""Opacity from which on a Gaussian counts as surface."""
+"""Opacity above which a Gaussian counts as surface."""
 LEAST_GAUSSIANS = 5
-"""Of a cell that has any surface."""
+"""Least number of opaque Gaussians in a cell that is reported."""
 LEAST_VIEWS, LEAST_SPREAD = 5, 1.0
-"""Held-out views, and baselines by which their distances differ, for it to be told how PSNR falls with distance."""
+"""Least number of held-out views, and least range of their distances in baselines, to measure the falloff of PSNR."""
 TAILS = (5.0, 95.0)
-"""Percent of the opaque Gaussians between which the scene lies."""
+"""Percentiles of the opaque Gaussians' positions that bound the scene."""
 
 
 @dataclass(frozen=True)
 class CoverageColumn:
-    """A column of the scene, as tall as the scene is."""
+    """A cell of the coverage map: a column with a square base, as tall as the scene, and how photographs see it."""
 
     place: tuple[float, float, float]
-    """In the middle of its surface, in the frame that was trained in."""
+    """Mean position of its opaque Gaussians, in the frame of the training."""
     size: float
-    """Side of its square, in units of the frame."""
+    """Side of its base, in units of the frame."""
     num_photos: float
-    """That see its surface, in the median over it."""
+    """Number of training photographs that see its surface, in the median over the surface."""
     angle_deg: float
-    """Between the directions of those of them that are furthest apart."""
+    """Largest angle between the viewing directions of the photographs that see at least half of it."""
     px_per_unit: float
-    """The finest of them: pixels of the photograph for one unit of the frame."""
+    """Resolution of the closest such photograph, in pixels per unit of the frame."""
 
     @property
     def is_weak(self) -> bool:
-        """Return whether too few photographs see it."""
+        """Return whether fewer than `FEW` photographs see it."""
         return self.num_photos < FEW
 
 
 def cells(subject: InspectedSplat) -> list[CoverageColumn]:
-    """Return the cells of the scene that have a surface, by the photographs that were trained on."""
+    """Return the cells of the scene with enough opaque Gaussians, and their coverage by the training photographs."""
     surface = _surface(subject)
     if len(surface) < LEAST_GAUSSIANS:
         return []
@@ -66,7 +66,7 @@ def cells(subject: InspectedSplat) -> list[CoverageColumn]:
 
 
 def _surface(subject: InspectedSplat) -> Floats:
-    """Return where most of the opaque Gaussians lie, [n, 3]: its outer ones are seen by few everywhere."""
+    """Return the means of the opaque Gaussians within `TAILS`, [n, 3]; the outermost are seen by few in every scene."""
     means = subject.own["means"].double().cpu().numpy()
     opaque = subject.own["opacities"].sigmoid().cpu().numpy() > OPAQUE
     if not opaque.any():
@@ -77,14 +77,14 @@ def _surface(subject: InspectedSplat) -> Floats:
 
 
 def _grid(points: Floats) -> tuple[Floats, Floats, float]:
-    """Return the two axes along which places reach furthest, [2, 3], their lower corner, and a cell's side."""
+    """Return the two principal axes of points, [2, 3], the lower corner of the grid along them, and a cell's side."""
     axes = np.linalg.svd(points - points.mean(axis=0), full_matrices=False)[2][:2]
     low, high = np.percentile(points @ axes.T, TAILS, axis=0)
     return axes, low, max(float((high - low).max()) / CELLS, 1e-9)
 
 
 def _seen(subject: InspectedSplat, surface: Floats) -> Mask:
-    """Return which training photographs have each place of the surface in their picture, [n, I]."""
+    """Return which training photographs have each point of the surface in their picture, [n, I]; not by occlusion."""
     if SEEN not in subject.found:
         found = []
         for part in torch.split(torch.from_numpy(surface), AT_ONCE):
@@ -110,7 +110,7 @@ def _cell(subject: InspectedSplat, side: float, surface: tuple[Floats, Mask], ce
 
 
 def weakly_covered(subject: InspectedSplat) -> float | None:
-    """Return the share of the surface that too few photographs see; None where there is none."""
+    """Return the share of the opaque Gaussians that fewer than `FEW` photographs see; None without any."""
     surface = _surface(subject)
     if not len(surface):
         return None
@@ -118,7 +118,10 @@ def weakly_covered(subject: InspectedSplat) -> float | None:
 
 
 def distances(subject: InspectedSplat) -> dict[str, float]:
-    """Return how far each held-out view is from the nearest trained one, in baselines of the trained ones."""
+    """Return the distance of each held-out view to the nearest training view, by name, in baselines.
+
+    The baseline is the median distance between nearest training views. Empty with fewer than two of these.
+    """
     if len(subject.training) < 2:
         return {}
     centers = np.array([center_of(look.photo.view) for look in subject.training])
@@ -129,10 +132,10 @@ def distances(subject: InspectedSplat) -> dict[str, float]:
 
 
 def falloff_db(psnrs: Mapping[str, float], away: Mapping[str, float]) -> float | None:
-    """Return how many dB a held-out view loses for each baseline that it is further away, in the median over pairs.
+    """Return how many dB of PSNR held-out views lose per baseline of distance to the training views, at least 0.
 
-    Of lines through pairs of views the median slope (Theil 1950): single views do not turn it. None where views differ
-    too little in their distances.
+    It is the median slope over pairs of views (Theil 1950), which single views do not change much. None for too few
+    views, or too little range of their distances.
     """
     names = sorted(psnrs.keys() & away.keys())
     far, good = (np.array([known[name] for name in names]) for known in (away, psnrs))

@@ -1,4 +1,4 @@
-"""Fidelity: whether held-out photographs are shown better than by a blur of them, and what was merely memorised."""
+"""Fidelity: PSNR on held-out photographs against that of a blurred photograph, and the gap to training photographs."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from splatbatch.training.photos.dataset import evenly_spaced
 from splatbatch.training.photos.posed_image import PosedImage
 
 BLUR_PX = 8
-"""Side of the squares whose mean colour makes a blur, in the small copies that are inspected."""
+"""Side, in pixels of the small copies, of the squares whose mean colours make a blurred photograph."""
 MOST_DB = 30.0
-"""Of a blur: better than that a splat need not be, however little detail a scene has."""
+"""Largest PSNR of a blur that counts, since in a scene with little detail a blur is too good a standard."""
 
 
 @dataclass(frozen=True)
 class Fidelity:
-    """The PSNR of small copies of held-out photographs on covered pixels, in dB: of the splat, and of a blur."""
+    """PSNR in dB, by held-out photograph, of the splat and of a blur, on covered pixels of the small copies."""
 
     splat: dict[str, float]
     blur: dict[str, float]
 
     @property
     def worse_db(self) -> float | None:
-        """Return by how much the splat is worse than a blur, in the mean; None where no pixel is covered."""
+        """Return by how many dB the splat is worse than a blur in the mean, at least 0; None without covered pixels."""
         if not self.splat:
             return None
         return max(0.0, min(MOST_DB, statistics.fmean(self.blur.values())) - statistics.fmean(self.splat.values()))
@@ -37,7 +37,7 @@ class Fidelity:
 
 @torch.inference_mode()
 def fidelity(subject: InspectedSplat) -> Fidelity:
-    """Measure the splat on the held-out photographs."""
+    """Measure splat and blur on the held-out photographs that have enough covered pixels."""
     found = Fidelity({}, {})
     for look in subject.holdout:
         drawn = look.small.as_taken(subject.shown(look).colors)
@@ -52,7 +52,7 @@ def _of_blur(look: SmallPhotograph) -> float | None:
 
 
 def blur_of(photo: PosedImage) -> Tensor:
-    """Return a photograph, [H, W, 3] in [0, 1], of whose squares only the mean colours are left."""
+    """Return a blurred photograph, [H, W, 3] in [0, 1]: means of squares of `BLUR_PX`, interpolated bilinearly."""
     pixels = (photo.target().float() / 255).movedim(-1, 0)[None]
     means = avg_pool2d(pixels, BLUR_PX, ceil_mode=True)
     size = (photo.view.height, photo.view.width)
@@ -64,12 +64,12 @@ MOST_VIEWS = 8
 
 @torch.inference_mode()
 def psnrs(subject: InspectedSplat, looks: tuple[SmallPhotograph, ...]) -> dict[str, float]:
-    """Return the PSNR of small copies of photographs, in dB; of those of which any pixel counts."""
+    """Return the PSNR in dB of the small copies, by name of the photograph; only of those with valid pixels."""
     return {look.photo.name: psnr_as(subject.shown(look).colors, look.small) for look in looks if look.small.counts()}
 
 
 def gap_db(subject: InspectedSplat, held_out: dict[str, float]) -> float | None:
-    """Return by how much trained photographs are better than held-out ones; None without either."""
+    """Return by how many dB the PSNR of training photographs exceeds that of held-out ones; None without either."""
     trained = psnrs(subject, evenly_spaced(subject.training, MOST_VIEWS))
     if not trained or not held_out:
         return None

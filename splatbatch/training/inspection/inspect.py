@@ -1,4 +1,4 @@
-"""All figures of a splat, and its grade."""
+"""Inspection of a splat: all its figures, and the grade that follows from them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ ByPhoto = Mapping[str, Mapping[str, float]]
 
 
 def inspect(subject: InspectedSplat, tell: Callable[[str], None] = lambda _: None) -> Inspection:
-    """Return how good a splat is; `tell` hears of each stage that begins."""
+    """Return all figures of a splat and its grade; `tell` is called with each of `STAGES` when it begins."""
     began = time.monotonic()
     values: dict[str, FigureValue] = {}
     photos: dict[str, Mapping[str, float]] = {}
@@ -56,7 +56,7 @@ def inspect(subject: InspectedSplat, tell: Callable[[str], None] = lambda _: Non
 
 
 def _by_photograph(values: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, float]]:
-    """Return the figures of each photograph by its name, from each figure by photograph."""
+    """Return figures by photograph and figure name, from figures by figure name and photograph."""
     found: dict[str, dict[str, float]] = {}
     for figure, by_name in values.items():
         for name, value in by_name.items():
@@ -65,7 +65,7 @@ def _by_photograph(values: Mapping[str, Mapping[str, float]]) -> dict[str, dict[
 
 
 def _places(subject: InspectedSplat) -> dict[str, dict[str, float]]:
-    """Return where photographs were taken from, in the coordinates of the splat file; and which lie in the piece."""
+    """Return camera positions in the splat file's coordinates, and `piece`: 1 for photographs held out side by side."""
     at = {
         look.photo.name: subject.frame.to_model(novel_views.center_of(look.photo.view)).tolist()
         for look in subject.looks

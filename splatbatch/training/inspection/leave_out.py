@@ -1,4 +1,4 @@
-"""What photographs cost that figures name: two short trainings, one with and one without them."""
+"""Cost of the photographs that figures name as harmful: two short trainings, one with and one without them."""
 
 from __future__ import annotations
 
@@ -19,22 +19,25 @@ from splatbatch.training.attempt import train_attempt
 
 MOST_STEPS = 1000
 LEAST_LEFT = 3
-"""Photographs to train on that must be left, and one to measure on."""
+"""Least number of training photographs that must be left without the named ones."""
 NAMING = ("blurred", "exposure", "misregistered")
 
 
 def named(found: Inspection) -> tuple[str, ...]:
-    """Return the photographs that are said to hurt, in the order of their names."""
+    """Return the photographs that the figures of `NAMING` name as harmful, sorted by name."""
     return tuple(sorted({name for one in found.figures if one.name in NAMING for name in one.subjects}))
 
 
 def dropped(
     settings: TrainingSettings, names: tuple[str, ...], folder: Path, tell: Callable[[str], None] = lambda _: None
 ) -> LeaveOutResult:
-    """Train twice in a folder that is removed in the end; both are measured on held-out photographs that are not named.
+    """Train twice for a few steps, with and without the named photographs, and compare the PSNR on held-out ones.
+
+    Both are measured on the same held-out photographs, none of them named. The folder is removed at the end. The result
+    says why if no comparison is possible.
 
     Raises:
-        SplatbatchError: a training cannot be prepared, or its health fails.
+        SplatbatchError: a training cannot be prepared, or has a fatal finding of the health rules.
     """
     trained = {image.name for image in read_images(Path(settings.sparse))} - set(settings.holdout)
     measured = set(settings.holdout) - set(names)
@@ -63,14 +66,14 @@ def _why_not(hurting: set[str], left: set[str], measured: set[str]) -> str:
 
 
 def _short(recipe: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a recipe of few steps that is measured once."""
+    """Return a recipe of at most `MOST_STEPS` steps, evaluated only at its end."""
     training = {**recipe["training"], "max_steps": min(recipe["training"]["max_steps"], MOST_STEPS)}
     evaluation = {**recipe["evaluation"], "steps": [], "every": 0, "stop_after": 0, "tensorboard": False}
     return {**recipe, "training": training, "evaluation": evaluation}
 
 
 def _of_training(settings: TrainingSettings) -> TrainingSettings:
-    """Return what a training is told, without what only an inspection is."""
+    """Return the settings of a training, without those that only an inspection has."""
     return TrainingSettings(**{one.name: getattr(settings, one.name) for one in fields(TrainingSettings)})
 
 

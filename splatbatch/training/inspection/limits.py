@@ -1,11 +1,11 @@
-"""Which figures there are, up to where each is sound, and what is to be done beyond.
+"""The figures of an inspection: their limits, what they mean, and what to do where one is beyond its limit.
 
-The limits were chosen on splats of the quarry (p0, p1) and of 24 drone photographs (caliterra): trained on the CPU for
-300 to 1,500 steps of mcmc (seeds 1 to 3, 11, 12; after 81 to 84 those of needles and veil were raised), and on the same
-ones with planted sicknesses (planting seeds 1 to 4; four trained on every fourth or fifth photograph alone, seeds 21
-and 22). Those of floaters and of blur were raised after four
-splats of caliterra at full size (3,000 steps of default on a GPU). Beside each limit: the most on sound splats, the
-least where its own sickness had been planted.
+The limits were chosen on splats of the quarry (p0, p1) and of 24 drone photographs (caliterra). These were trained on
+the CPU for 300 to 1,500 steps of mcmc (seeds 1 to 3, 11, 12; after 81 to 84 the limits of needles and veil were
+raised). The same splats were measured with planted defects (planting seeds 1 to 4; four trained on every fourth or
+fifth photograph alone, seeds 21 and 22). The limits of floaters and of blur were raised after four splats of caliterra
+at full size (3,000 steps of default on a GPU). The comment at each limit has the largest value of sound splats, and the
+smallest of splats with that defect planted.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ from splatbatch.output.records.quality import QualityFigure
 
 @dataclass(frozen=True)
 class FigureLimit:
-    """A figure and its limit."""
+    """A figure of the inspection with its limit, its unit, and the texts of the report.
+
+    The value of a sound splat is at most `limit`; `meaning` completes the value to a sentence.
+    """
 
     name: str
     limit: float
@@ -112,29 +115,35 @@ TABLE = (
     ),
 )
 BLURRED_OCTAVES, EXPOSED_STOPS, ERROR_TIMES, SHIFTED = 0.4, 0.4, 3.0, 8.0
-"""From which on a photograph is named: of detail, of brightness, times the usual reprojection error, in 1/1000 of the
-width beside its rendering. Sound photographs: 0.07 (0.56 at full size), 0.08, 1.6 and 0."""
+"""Limits above which a photograph is named as harmful.
+
+Octaves less detail; stops of brightness; times the usual reprojection error; shift against its rendering, in 1/1000 of
+the width. Sound photographs: 0.07 (0.56 at full size), 0.08, 1.6 and 0.
+"""
 BLURRED_SPREADS = 4.5
-"""And this many robust standard deviations: at full size the detail of sound photographs differs more. Sound: 4.3;
-blurred by 1.5 pixels, at full size: 6 and more."""
+"""Least number of robust standard deviations by which a blurred photograph has less detail.
+
+It is required beside `BLURRED_OCTAVES`, since at full size the detail of sound photographs differs more. Sound: 4.3;
+blurred by 1.5 pixels, at full size: 6 and more.
+"""
 TO_DEVIATION = 1.4826
-"""Makes a median of distances from the median a standard deviation."""
+"""Factor from the median absolute deviation to the standard deviation of a normal distribution."""
 MOST_AT_FAULT = 1 / 3
-"""Of all photographs: where more lie beside their renderings, the splat is at fault and not they."""
+"""Largest share of photographs that are named for a shift: where more are shifted, the splat is wrong, not they."""
 
 
 @dataclass(frozen=True)
 class FigureValue:
-    """What was measured, and which photographs it is about."""
+    """Measured value of a figure, and the photographs that it names."""
 
     value: float | None
     subjects: tuple[str, ...] = ()
     why: str = ""
-    """It cannot be told."""
+    """Why there is no value; shown only where `value` is None."""
 
 
 def figures(values: Mapping[str, FigureValue]) -> tuple[QualityFigure, ...]:
-    """Return what was measured with its limits; what was not is unknown."""
+    """Return all figures of `TABLE` with their limits and texts; figures that are not in `values` have no value."""
     found = []
     for row in TABLE:
         one = values.get(row.name, FigureValue(None))
@@ -160,13 +169,13 @@ def limit_of(name: str) -> float:
 
 
 def named(values: Mapping[str, float], limit: float) -> tuple[str, ...]:
-    """Return the photographs that exceed a limit, the worst first."""
+    """Return the photographs whose value exceeds a limit, the largest value first."""
     over = [name for name in values if values[name] > limit]
     return tuple(sorted(over, key=lambda name: (-values[name], name)))
 
 
 def blur_limit(values: Iterable[float]) -> float:
-    """Return from how many octaves less detail on a photograph counts as blurred, among so many others."""
+    """Return how many octaves less detail a photograph must have to count as blurred, by the spread of all values."""
     known = [*values]
     if not known:
         return BLURRED_OCTAVES
@@ -175,5 +184,5 @@ def blur_limit(values: Iterable[float]) -> float:
 
 
 def count(names: Sequence[str]) -> FigureValue:
-    """Return how many photographs are named."""
+    """Return the number of named photographs as a figure that names them."""
     return FigureValue(float(len(names)), tuple(names))

@@ -1,4 +1,4 @@
-"""Views between the cameras: moved sideways by half the baseline, where no training view is."""
+"""Novel views between the cameras: training views moved sideways by half the baseline."""
 
 from __future__ import annotations
 
@@ -12,14 +12,17 @@ from splatbatch.training.rendering.view import RenderCamera
 
 MOST_VIEWS = 10
 NEIGHBOURS = 3
-"""Cameras whose median distance is the baseline of a camera."""
+"""Number of nearest cameras whose median distance is the baseline of a camera."""
 HOLE = 0.3
 """Opacity below which a pixel at a point of the model is a hole: short runs leave solid ground at half of it."""
 
 
 @torch.inference_mode()
 def holes(subject: InspectedSplat, points: Floats) -> float | None:
-    """Return the share of the points at which a hole is seen from between cameras; None where there are not two."""
+    """Return the share of a view's points at which the splat has a hole, from between cameras, in the mean over views.
+
+    None with fewer than two training views.
+    """
     looks = subject.training
     if len(looks) < 2:
         return None
@@ -28,21 +31,21 @@ def holes(subject: InspectedSplat, points: Floats) -> float | None:
 
 
 def baseline_of(subject: InspectedSplat, look: SmallPhotograph) -> float:
-    """Return the median distance of a camera to its nearest trained ones; 0 where there is no other."""
+    """Return the median distance of a camera to the `NEIGHBOURS` nearest training cameras; 0 without others."""
     centers = np.array([center_of(other.photo.view) for other in subject.training if other is not look])
     away = np.sort(np.linalg.norm(centers.reshape(-1, 3) - center_of(look.photo.view), axis=1))
     return float(np.median(away[:NEIGHBOURS])) if len(away) else 0.0
 
 
 def center_of(view: RenderCamera) -> Floats:
-    """Return where a camera stands, [3]."""
+    """Return the position of a camera, [3]."""
     matrix = view.viewmat.double().cpu().numpy()
     center: Floats = -matrix[:3, :3].T @ matrix[:3, 3]
     return center
 
 
 def _beside(subject: InspectedSplat, look: SmallPhotograph, baseline: float, points: Floats) -> float:
-    """Return the share of a photograph's points at which a hole is seen from beside its camera, from both sides."""
+    """Return the share of a photograph's points that are holes from half a baseline left and right of its camera."""
     own, local = look.small.view, points[look.points[look.is_inside]]
     views = [moved(own, step) for step in (-baseline / 2, baseline / 2)]
     seen = [_alphas_at(subject.shown_from(view).alphas, view, local) for view in views]
@@ -50,14 +53,14 @@ def _beside(subject: InspectedSplat, look: SmallPhotograph, baseline: float, poi
 
 
 def moved(view: RenderCamera, step: float) -> RenderCamera:
-    """Return a camera that stands so much further to its right and looks the same way."""
+    """Return a camera moved to its right by `step`, with the same orientation."""
     viewmat = view.viewmat.clone()
     viewmat[0, 3] -= step
     return RenderCamera(viewmat, view.K, view.width, view.height)
 
 
 def _alphas_at(alphas: Tensor, view: RenderCamera, points: Floats) -> Tensor:
-    """Return the opacity where points [n, 3] fall into the picture."""
+    """Return the opacity at the pixels of those points [n, 3] that are in the picture."""
     there = torch.from_numpy(points).to(alphas)
     pixels, depths = view.project(there)
     x, y = pixels[(depths > 0) & view.shows(pixels)].long().unbind(1)

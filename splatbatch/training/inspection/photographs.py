@@ -1,4 +1,4 @@
-"""Photographs that hurt: blurred, exposed unlike the others, or standing elsewhere than the model says."""
+"""Detection of harmful photographs: blurred, exposed unlike the others, or with a wrong pose in the model."""
 
 from __future__ import annotations
 
@@ -16,36 +16,39 @@ from splatbatch.training.photos.dataset import evenly_spaced
 
 DETAIL_SIGMA_PX = 1.0
 WINDOW_PX = 15
-"""Around a point, in which detail and brightness are measured."""
+"""Side of the window around a point in which detail and brightness are measured."""
 LEAST_POINTS = 20
-"""That a photograph must share with others, to be judged."""
+"""Least number of points that a photograph must share with others to be judged."""
 DARK = 4.0
-"""Of 255: windows darker than that say nothing."""
+"""Mean brightness, of 255, below which a window is not used."""
 SMALLEST_ERROR = 0.3
-"""In 1/1000 of the width: what keypoints cannot tell from none."""
+"""Smallest reprojection error, in 1/1000 of the width, that keypoints distinguish from none."""
 MOST_RENDERED = 100
 PHASE = 0.75
-"""How far amplitudes are evened: all of it would let noise speak as loud as the picture."""
+"""Exponent of the amplitudes by which the cross power spectrum is divided; 1 would weigh noise like the picture."""
 OPAQUE, LEAST_SHOWN = 0.5, 0.5
-"""Of a picture, that the splat must show for a shift to be looked for: photographs show other patches, too."""
+"""Opacity of a pixel, and least share of such pixels, to measure a shift: photographs also show other patches."""
 CLEAR = 8.0
-"""Standard deviations by which a shift must stand out, to be one."""
+"""Standard deviations by which the peak of a shift must exceed the mean correlation; else the shift is 0."""
 
 
 @dataclass(frozen=True)
 class PhotographScores:
-    """Photographs against those that they share points with; figures by name."""
+    """Figures of photographs against others that see the same points, each by name of the photograph."""
 
     blur: dict[str, float]
-    """How many octaves less detail it has at the points, log2."""
+    """Octaves (log2) of detail that the photograph lacks at its points."""
     exposure: dict[str, float]
-    """How many stops brighter it is than the others, less what colors.json knows of; log2."""
+    """Stops (log2) by which it is brighter than the others, after the gain of its colour correction."""
     registration: dict[str, float]
-    """Times the error of the others that its points fall beside their keypoints."""
+    """Its median reprojection error, as a multiple of the usual one of all photographs."""
 
 
 def judged(looks: Sequence[SmallPhotograph], num_points: int) -> PhotographScores:
-    """Judge every photograph by those that it shares points with."""
+    """Compare every photograph with others that see the same points.
+
+    A photograph that shares fewer than `LEAST_POINTS` with others has no figures.
+    """
     windows = {look.photo.name: _windows(look) for look in looks}
     detail = {name: found[0] for name, found in windows.items()}
     bright = {name: found[1] for name, found in windows.items()}
@@ -55,7 +58,7 @@ def judged(looks: Sequence[SmallPhotograph], num_points: int) -> PhotographScore
 
 
 def _windows(look: SmallPhotograph) -> tuple[Floats, Floats]:
-    """Return the logarithms of detail and of brightness around each point that falls into the picture."""
+    """Return log2 of detail and of brightness around each point in the picture, [n] each; NaN where it is dark."""
     grey = look.photo.target().float().mean(dim=-1)
     if look.photo.correction is not None:
         grey = grey / look.photo.correction[:3].mean()
@@ -72,14 +75,14 @@ def _windows(look: SmallPhotograph) -> tuple[Floats, Floats]:
 
 
 def gaussian(sigma: float, device: torch.device) -> Tensor:
-    """Return the weights of a Gaussian that ends at four sigmas."""
+    """Return the weights of a Gaussian filter cut at four sigmas, which sum to 1."""
     away = torch.arange(-round(4 * sigma), round(4 * sigma) + 1, device=device)
     weights = (-0.5 * (away / sigma).square()).exp()
     return weights / weights.sum()
 
 
 def smooth(picture: Tensor, weights: Tensor) -> Tensor:
-    """Return a picture [H, W] smoothed along both axes; beyond its edges it is mirrored, edges included."""
+    """Return a picture [H, W] filtered along both axes, mirrored at its edges, edge pixels included."""
     reach = len(weights) // 2
     for axis in (0, 1):
         rows = picture.movedim(axis, -1)
@@ -96,7 +99,7 @@ def smooth(picture: Tensor, weights: Tensor) -> Tensor:
 def _against_others(
     points: Mapping[str, NDArray[np.int64]], values: Mapping[str, Floats], num_points: int
 ) -> dict[str, float]:
-    """Return by how much each photograph's values exceed the median of their points', in the median."""
+    """Return the median, over a photograph's points, of the excess of its value over the median of all photographs."""
     middles = _middles(np.concatenate(list(points.values())), np.concatenate(list(values.values())), num_points)
     found = {}
     for name, at in points.items():
@@ -108,7 +111,7 @@ def _against_others(
 
 
 def _middles(points: NDArray[np.int64], values: Floats, num_points: int) -> Floats:
-    """Return the median of each point's values, [P]; NaN where fewer than two photographs have one."""
+    """Return the median value of each point, [P]; NaN where fewer than two photographs have a value."""
     known = np.isfinite(values)
     order = np.lexsort((values[known], points[known]))
     points, values = points[known][order], values[known][order]
@@ -129,7 +132,10 @@ def _registration(looks: Sequence[SmallPhotograph]) -> dict[str, float]:
 
 @torch.inference_mode()
 def shifts(subject: InspectedSplat) -> dict[str, float]:
-    """Return how far photographs lie beside their renderings, in 1/1000 of their width; phases tell (Kuglin 1975)."""
+    """Return the shift of photographs against their renderings, in 1/1000 of the width, by phase correlation.
+
+    As in Kuglin 1975. Photographs of which the splat shows less than `LEAST_SHOWN` are left out.
+    """
     found = {}
     for look in evenly_spaced(subject.looks, MOST_RENDERED):
         shown = subject.shown(look)
@@ -146,7 +152,7 @@ def shifts(subject: InspectedSplat) -> dict[str, float]:
 
 
 def _shift(one: Tensor, other: Tensor) -> float:
-    """Return how far one picture lies beside another, in pixels."""
+    """Return the shift between two pictures [H, W] in pixels, by phase correlation; 0 where no shift is clear."""
     height, width = one.shape
     window = torch.hann_window(height).to(one)[:, None] * torch.hann_window(width).to(one)
     first, second = (torch.fft.rfft2((picture - picture.mean()) * window) for picture in (one, other))

@@ -1,4 +1,4 @@
-"""A small picture for each figure, of where it is worst; and thumbnails of the photographs that figures name."""
+"""Pictures of an inspection: for each figure the view in which it is worst, and thumbnails of named photographs."""
 
 from __future__ import annotations
 
@@ -23,14 +23,17 @@ WIDEST_PX, THUMBNAIL_PX = 360, 160
 MOST_THUMBNAILS = 12
 QUALITY = 70
 UNCOVERED = 4
-"""By so much pixels are darker that are not covered."""
+"""Divisor that darkens pixels which are not covered."""
 RED, GREEN = (220, 40, 40), (60, 200, 90)
 Pixels = NDArray[np.uint8]
 
 
 @torch.inference_mode()
 def illustrated(subject: InspectedSplat, found: Inspection, folder: Path) -> Inspection:
-    """Write pictures of an inspection into a folder, each whole; return it with their names."""
+    """Write the pictures of an inspection into a folder; return the inspection with the names of the files.
+
+    Each file is written whole or not at all.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     by_name = {look.photo.name: look for look in subject.looks}
     figures = []
@@ -48,7 +51,7 @@ def illustrated(subject: InspectedSplat, found: Inspection, folder: Path) -> Ins
 
 
 def _named(found: Inspection) -> list[str]:
-    """Return the photographs that figures beyond their limits name, each once."""
+    """Return at most `MOST_THUMBNAILS` photographs that figures beyond their limits name, each once."""
     names = dict.fromkeys(name for figure in found.found for name in figure.subjects)
     return list(names)[:MOST_THUMBNAILS]
 
@@ -74,7 +77,7 @@ _BY_PHOTO = {"haze": "cover", "veil": "cover", "floaters": "cover", "blurred": "
 
 
 def _worst(subject: InspectedSplat, found: Inspection, figure: QualityFigure) -> SmallPhotograph | None:
-    """Return the view in which there is most to see of a figure."""
+    """Return the view that shows most of a figure: a named photograph, else the one with the worst value."""
     by_name = {look.photo.name: look for look in subject.looks}
     if figure.subjects:
         return by_name.get(figure.subjects[0])
@@ -129,7 +132,7 @@ def _depth(subject: InspectedSplat, look: SmallPhotograph) -> Pixels:
 
 
 def _front(subject: InspectedSplat, look: SmallPhotograph) -> Pixels:
-    """Return the photograph, and what stands before its points alone."""
+    """Return the photograph, and a rendering of only the Gaussians that stand in front of its points."""
     _, front = surface.standing_in_front(subject.own["means"], look)
     if not bool(front.any()):
         return np.concatenate([_photo(look), np.zeros_like(_photo(look))], axis=1)
@@ -138,13 +141,13 @@ def _front(subject: InspectedSplat, look: SmallPhotograph) -> Pixels:
 
 
 def _shapes(subject: InspectedSplat, look: SmallPhotograph) -> Pixels:
-    """Return needles in red and giants in green."""
+    """Return a rendering with needles in red and giants in green."""
     shown = subject.shown(look)
     return _bytes(torch.stack([shown.needles, shown.giants, torch.zeros_like(shown.giants)], dim=-1))
 
 
 def _opacities(subject: InspectedSplat, _: SmallPhotograph) -> Pixels:
-    """Return how many Gaussians have which opacity, from 0 to 1; the near-invisible ones in red."""
+    """Return a histogram of the opacities from 0 to 1, with near-invisible Gaussians in red."""
     opacities = subject.own["opacities"].sigmoid().cpu().numpy()
     counts, edges = np.histogram(opacities, bins=50, range=(0, 1))
     heights = (100 * counts / max(counts.max(), 1)).round().astype(int)
@@ -157,7 +160,7 @@ def _opacities(subject: InspectedSplat, _: SmallPhotograph) -> Pixels:
 
 
 def _moved(subject: InspectedSplat, look: SmallPhotograph) -> BlendedView:
-    """Return what is shown half a baseline beside a photograph."""
+    """Return the rendering from half a baseline to the right of a photograph's camera."""
     return subject.shown_from(novel_views.moved(look.small.view, novel_views.baseline_of(subject, look) / 2))
 
 
@@ -173,7 +176,7 @@ def _holes(subject: InspectedSplat, look: SmallPhotograph) -> Pixels:
 
 
 def _pair(subject: InspectedSplat, _: SmallPhotograph) -> Pixels | None:
-    """Return two renderings from far apart, and lines between what was found to be the same."""
+    """Return the renderings of the pair with the largest error, with lines between matched features."""
     found = consistency.consistency(subject).pairs
     if not found:
         return None
@@ -208,7 +211,7 @@ _DRAWN: Mapping[str, Callable[[InspectedSplat, SmallPhotograph], Pixels | None]]
 
 
 def _map(found: Inspection) -> Pixels:
-    """Return the cells from above, those that few photographs see in red, others the lighter the more do."""
+    """Return a map of the cells from above: weakly covered cells red, others lighter with more photographs."""
     places = np.array([(cell["x"], cell["y"]) for cell in found.cells])
     low, size = places.min(axis=0), max(cell["size"] for cell in found.cells)
     scale = WIDEST_PX / max(float(np.ptp(places, axis=0).max()) + size, 1e-9)

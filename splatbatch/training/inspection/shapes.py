@@ -1,4 +1,4 @@
-"""What the Gaussians themselves are, weighed with what they paint: floaters, needles, giants; and ballast."""
+"""Figures of the Gaussians' shapes and places: floaters, needles, giants and near-invisible ones."""
 
 from __future__ import annotations
 
@@ -12,21 +12,24 @@ from splatbatch.training.photos.dataset import evenly_spaced
 
 MOST_VIEWS = 16
 FAINT = 0.02
-"""Opacity below which a Gaussian alone does not change the picture by more than a few steps of 255."""
+"""Opacity below which a Gaussian is near-invisible: alone it changes a picture by a few steps of 255 at most."""
 OPAQUE = 0.1
-"""Opacity from which on a floater counts."""
+"""Opacity above which a Gaussian can be a floater."""
 
 
 @dataclass(frozen=True)
 class PictureShares:
-    """Shares of what pictures show, in the mean over pictures."""
+    """Shares of the pictures' opacity that needles and giants contribute, in the mean over pictures."""
 
     needles: float
     giants: float
 
 
 def floaters(subject: InspectedSplat, found: FrontCounts) -> float:
-    """Return which share of the opaque mass stands in front of the points in most pictures that show it."""
+    """Return the share of floaters in the summed opacity of opaque Gaussians.
+
+    A floater stands in front of the model's points in at least half of the pictures that show it.
+    """
     opacities = subject.own["opacities"].double().sigmoid().cpu().numpy()
     opaque = opacities > OPAQUE
     is_floater = opaque & (found.num_seen > 0) & (2 * found.num_front >= found.num_seen)
@@ -34,12 +37,12 @@ def floaters(subject: InspectedSplat, found: FrontCounts) -> float:
 
 
 def transparent_share(subject: InspectedSplat) -> float:
-    """Return which share of the Gaussians is near-invisible."""
+    """Return the share of Gaussians with an opacity below `FAINT`."""
     return float((subject.own["opacities"].sigmoid() < FAINT).double().mean())
 
 
 def label_colors(subject: InspectedSplat) -> PictureShares:
-    """Return how much of the pictures needles and giants paint."""
+    """Return the shares of needles and giants in renderings from at most `MOST_VIEWS` photographs."""
     shares = np.array([_shares(subject.shown(look)) for look in evenly_spaced(subject.looks, MOST_VIEWS)])
     needles, giants = shares.mean(axis=0) if len(shares) else (0.0, 0.0)
     return PictureShares(float(needles), float(giants))

@@ -1,4 +1,4 @@
-"""What is inspected: a splat, the photographs around it, and the points of the model that each of them sees."""
+"""Subject of an inspection: a splat, its photographs, and the points of the model that each photograph sees."""
 
 from __future__ import annotations
 
@@ -48,27 +48,27 @@ from splatbatch.training.scene.block_cache import may_be_seen
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 MOST_PIXELS = 120_000
-"""Of a picture that is rendered: figures cost the same whatever the photographs' size, and mean the same."""
+"""Largest number of pixels of a rendering: time and meaning of figures must not depend on the photographs' size."""
 MOST_POINTS = 60_000
-"""Points of the model that are looked at, evenly taken."""
+"""Largest number of the model's points that are used, evenly taken."""
 MOST_KEPT = 100
-"""Renderings that are kept, of 2.9 MB each: what several figures look at is drawn once."""
+"""Largest number of renderings, of 2.9 MB each, that are cached for several figures."""
 AT_ONCE = 1 << 21
-"""Gaussians that are projected at once: with what that takes in between 0.3 GB."""
+"""Number of Gaussians that are projected at once, which takes 0.3 GB of memory."""
 COPIES, SHARE = 3, 0.5
-"""Of a splat's bytes: what drawing all of it takes; and of the free memory of a GPU, what it may take."""
+"""Memory for rendering a whole splat, as a multiple of its bytes; and the share of a GPU's free memory for it."""
 FAINTEST = 1e-6
 NEEDLE = 12.0
-"""Times its second axis that the longest axis of a needle measures; a disc is none."""
+"""Ratio of the longest axis to the second axis above which a Gaussian is a needle; a disc is none."""
 GIANT = 0.4
-"""Times the size of the scene that both long axes of a giant measure."""
+"""Size of the second longest axis, as a share of the scene's size, above which a Gaussian is a giant."""
 TAILS = (1.0, 99.0)
-"""Percent of the points between which the scene lies: what is large beyond it is a background."""
+"""Percentiles of the points that bound the scene; large Gaussians beyond are background, not giants."""
 
 
 @dataclass(frozen=True, eq=False)
 class SmallPhotograph:
-    """A photograph, a smaller copy of it that is rendered, and the points of the model that it sees."""
+    """A photograph, its smaller copy whose camera renders, and the points of the model that it sees."""
 
     photo: PosedImage
     small: PosedImage
@@ -86,42 +86,42 @@ class SmallPhotograph:
 
 @dataclass(frozen=True)
 class BlendedView:
-    """What a view shows, all of it blended alike, [H, W] each."""
+    """Rendering of a view, with depths and shares of needles and giants alpha-blended like its colours, [H, W] each."""
 
     colors: Tensor  # [H, W, 3], not clamped
     alphas: Tensor
-    depths: Tensor  # in the mean, along the camera's axis, in units of the frame
-    needles: Tensor  # share that needles paint
-    giants: Tensor
+    depths: Tensor  # expected depth along the camera's axis, in units of the frame
+    needles: Tensor  # opacity that needles contribute
+    giants: Tensor  # opacity that giants contribute
 
 
 @dataclass(frozen=True)
 class InspectedSplat:
-    """A splat in the frame that it was trained in, and what there is to hold it against.
+    """A splat in the frame of its training, with photographs and points to compare it with.
 
-    One that its GPU does not hold lies in host memory, and each view is drawn of what it may show.
+    A splat too large for the GPU is in host memory; for each view the Gaussians that may be visible are uploaded.
     """
 
     own: Parameters
     drawn: Parameters
-    """With what lies behind it, if anything does."""
+    """The splat's Gaussians, followed by those of its backdrop, if it has one."""
     training: tuple[SmallPhotograph, ...]
     holdout: tuple[SmallPhotograph, ...]
     points: Floats  # [P, 3]
     frame: LocalFrame
     recipe: Recipe
     piece: frozenset[str] = frozenset()
-    """Held-out photographs that were taken side by side."""
+    """Names of held-out photographs that were taken side by side, as one piece of the scene."""
     is_sampled: bool = False
-    """There are more photographs than these."""
+    """Whether only some of the patch's photographs are used."""
     is_held: bool = True
-    """The device that draws holds all Gaussians."""
+    """Whether all Gaussians are on the device that renders."""
     found: dict[str, Any] = field(default_factory=dict)
-    """What is dear and asked for twice, by its name."""
+    """Cache of expensive results, by name."""
     _shown: dict[str, BlendedView] = field(default_factory=dict)
 
     def shown(self, look: SmallPhotograph) -> BlendedView:
-        """Return what is drawn from where a photograph was taken, in its small copy's size."""
+        """Return the rendering from the camera of a photograph's small copy, cached."""
         name = look.photo.name
         if name not in self._shown:
             if len(self._shown) >= MOST_KEPT:
@@ -131,7 +131,7 @@ class InspectedSplat:
 
     @torch.inference_mode()
     def shown_from(self, view: RenderCamera) -> BlendedView:
-        """Return what a view shows."""
+        """Render a view, without caching."""
         met = self._met(view)
         gaussians, marks = (self.drawn, self.marks) if met is None else (self.part(met), self.marks[met])
         depths = (gaussians["means"] * view.viewmat[2, :3]).sum(dim=1) + view.viewmat[2, 3]
@@ -142,11 +142,11 @@ class InspectedSplat:
         return BlendedView(rendering.colors, alphas, far / alphas.clamp_min(FAINTEST), needles, giants)
 
     def part(self, which: Tensor) -> Parameters:
-        """Return the splat's own Gaussians of a mask [N], on the device that draws."""
+        """Return the splat's own Gaussians selected by a mask [N], on the device that renders."""
         return _frozen({name: value.to(self.device) for name, value in select(self.own, which).items()})
 
     def _met(self, view: RenderCamera) -> Tensor | None:
-        """Return which Gaussians a view may show, [N]; None: all lie where they are drawn."""
+        """Return which Gaussians may be visible from a view, [N]; None if all are on the device that renders."""
         if self.is_held:
             return None
         means, reach = (torch.split(values, AT_ONCE) for values in (self.own["means"], self._reach))
@@ -161,12 +161,12 @@ class InspectedSplat:
 
     @property
     def device(self) -> torch.device:
-        """The device that draws."""
+        """Return the device that renders."""
         return self.looks[0].small.view.viewmat.device
 
     @cached_property
     def marks(self) -> Tensor:
-        """Return which Gaussians are needles and which giants, [N, 2]; nothing behind the splat is either."""
+        """Return which of the `drawn` Gaussians are needles and which giants, [N, 2], 0 or 1; 0 for the backdrop."""
         lengths = self.own["scales"].exp().sort(dim=1, descending=True).values  # [N, 3]
         size = float(np.linalg.norm(self.points.std(axis=0)))
         low, high = torch.from_numpy(np.percentile(self.points, TAILS, axis=0)).to(self.own["means"])
@@ -178,7 +178,7 @@ class InspectedSplat:
 
     @property
     def options(self) -> RasterOptions:
-        """Return how it is drawn."""
+        """Return the raster options of the splat's recipe."""
         return RasterOptions.of(self.recipe)
 
     @property
@@ -189,7 +189,7 @@ class InspectedSplat:
 
 @dataclass(frozen=True)
 class FramedReconstruction:
-    """A reconstruction as the frame has it."""
+    """The model of a patch with its points in the frame of the training, to look up the points of photographs."""
 
     sightings: IndexedModel
     points: Floats  # [P, 3], in the frame
@@ -197,14 +197,14 @@ class FramedReconstruction:
 
     @classmethod
     def of(cls, sightings: IndexedModel, frame: LocalFrame, offset: Offset) -> FramedReconstruction:
-        """Return a model in the frame of a training; of many points some."""
+        """Return a model in the frame of a training; at most `MOST_POINTS` points are kept for use."""
         num = len(sightings.points)
         is_kept = np.zeros(num, dtype=bool)
         is_kept[np.linspace(0, num - 1, min(num, MOST_POINTS)).astype(np.int64)] = num > 0
         return cls(sightings, frame.to_local(sightings.points.xyz - np.array(offset)), is_kept)
 
     def looks(self, photos: Sequence[PosedImage]) -> tuple[SmallPhotograph, ...]:
-        """Return what each photograph sees."""
+        """Return photographs with their small copies and the points that they see."""
         index = {image.name: place for place, image in enumerate(self.sightings.images)}
         order = np.argsort(self.sightings.photo, kind="stable")
         ends = np.searchsorted(self.sightings.photo[order], np.arange(len(index) + 1))
@@ -226,7 +226,7 @@ class FramedReconstruction:
         )
 
     def _errors(self, photo: PosedImage, sightings: Ints) -> Floats:
-        """Return how far the points fall from their keypoints, in 1/1000 of the width of the camera's picture."""
+        """Return the reprojection errors of a photograph's points, in 1/1000 of the camera's width, [n]."""
         known = self.sightings
         place = next(place for place, image in enumerate(known.images) if image.name == photo.name)
         image, camera = known.images[place], known.cameras[known.images[place].camera_id]
@@ -238,7 +238,7 @@ class FramedReconstruction:
 
 
 def smaller(photo: PosedImage) -> PosedImage:
-    """Return a photograph with its camera, of at most `MOST_PIXELS`."""
+    """Return a photograph reduced to about `MOST_PIXELS` pixels, with camera, masks and tone; unchanged if smaller."""
     view = photo.view
     factor = math.sqrt(MOST_PIXELS / (view.width * view.height))
     if factor >= 1:
@@ -261,7 +261,7 @@ def smaller(photo: PosedImage) -> PosedImage:
 def subject_of(
     own: Mapping[str, Tensor], views: TrainingImages, model: FramedReconstruction, recipe: Recipe
 ) -> InspectedSplat:
-    """Return a splat with what there is to hold it against."""
+    """Return the subject of an inspection, with the splat `own` as it is on its device."""
     frozen, drawn = (_frozen(values) for values in (own, views.border.with_backdrop(own)))
     training, holdout = model.looks(views.training), model.looks(views.holdout)
     return InspectedSplat(frozen, drawn, training, holdout, model.points, views.frame, recipe)
@@ -273,7 +273,7 @@ def _frozen(gaussians: Mapping[str, Tensor]) -> Parameters:
 
 @dataclass(frozen=True)
 class LoadedSubject:
-    """A splat and all that it was trained from, in host memory: another process may still have the GPU."""
+    """A splat with photographs and model in host memory, read without CUDA, since another process may use the GPU."""
 
     recipe: Recipe
     gaussians: Gaussians
@@ -283,11 +283,11 @@ class LoadedSubject:
     is_sampled: bool
 
     def on(self, device: torch.device, room: int | None = None) -> InspectedSplat:
-        """Return what is inspected, on the device that draws it.
+        """Return the subject of the inspection, to be rendered on a device.
 
         Args:
-            device: that draws.
-            room: bytes that the splat may take there; None: a share of what is free.
+            device: that renders.
+            room: bytes that the splat may take there; None: on a GPU `SHARE` of its free memory.
 
         Raises:
             SceneError: no photograph shows the patch.
@@ -303,7 +303,7 @@ class LoadedSubject:
 
 
 def open_subject(settings: TrainingSettings, splat: Path) -> LoadedSubject:
-    """Read a splat and all that it was trained from, without touching CUDA.
+    """Read a splat, its photographs and its model, without touching CUDA.
 
     Raises:
         SceneError: the splat, the model or a photograph cannot be read.

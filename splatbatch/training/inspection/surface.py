@@ -1,4 +1,4 @@
-"""The surface as it is drawn, against the points of the model: its depth there, and what stands in front of it."""
+"""The rendered surface against the points of the model: its depth there, and Gaussians that stand in front."""
 
 from __future__ import annotations
 
@@ -17,46 +17,46 @@ from splatbatch.training.rendering.rasterize import rasterize
 
 MOST_VIEWS = 16
 OPAQUE = 0.5
-"""Opacity from which on a pixel shows something that has a depth."""
+"""Opacity of a pixel above which its depth counts."""
 OFF = 0.05
-"""Of the depth: a point whose surface is drawn further away from it, in the median over its pictures, is off."""
+"""Relative depth error, in the median over its pictures, above which the surface at a point counts as wrong."""
 LEAST_VIEWS = 2
-"""That a point must be seen in, to count."""
+"""Least number of pictures that show a point, for the point to count."""
 IN_FRONT = 0.85
-"""Of the smallest depth of the points around it: a Gaussian that is nearer stands in front of them all."""
+"""Share of the smallest depth of the points around: a Gaussian that is nearer stands in front of them."""
 NEIGHBOURS = 8
 CELL_PX = 4.0
-"""Side of the squares of a picture in which points have the same neighbours."""
+"""Side of the squares of a picture in which all Gaussians are compared with the same neighbouring points."""
 BESIDE = 0.5
-"""Of the picture, that a Gaussian's centre may lie beside it: it may be large."""
+"""Share of the picture by which a Gaussian's centre may be outside of it, since large Gaussians reach in."""
 
 
 @dataclass(frozen=True)
 class FrontCounts:
-    """How much stands in front of the points, picture by picture, and which Gaussians these are."""
+    """Opacity in front of the model's points by picture, and in how many pictures each Gaussian stands in front."""
 
     covers: dict[str, float]
-    """By photograph: mean opacity of what stands in front of its points."""
+    """Mean opacity, by photograph, of a rendering of only the Gaussians in front, at the photograph's points."""
     num_front: NDArray[np.int64]  # [N], pictures in which a Gaussian stands in front
     num_seen: NDArray[np.int64]  # [N], pictures in or beside which its centre lies
 
 
 @dataclass(frozen=True)
 class SurfaceDepths:
-    """How far from the model's points the surface is drawn, sighting by sighting, relative to the depth."""
+    """Depth errors of the rendered surface at the model's points, relative to the depth, one per point and picture."""
 
     points: NDArray[np.int64]  # [n], rows of the subject's points
     errors: Floats  # [n]; 1 where nothing is drawn
 
     @property
     def off(self) -> float | None:
-        """Return the share of points where the surface is drawn elsewhere, or not at all; None without points."""
+        """Return the share of points with a median error above `OFF`; None without points in enough pictures."""
         medians = list(_medians(self.points, self.errors))
         return float(np.mean(np.array(medians) > OFF)) if medians else None
 
 
 def depths_at_points(subject: InspectedSplat) -> SurfaceDepths:
-    """Return how far from the points the surface is drawn in some of the pictures."""
+    """Return the depth errors at the points of at most `MOST_VIEWS` photographs."""
     points, errors = [np.zeros(0, np.int64)], [np.zeros(0)]
     for look in evenly_spaced(subject.looks, MOST_VIEWS):
         y, x = look.cells()
@@ -69,7 +69,7 @@ def depths_at_points(subject: InspectedSplat) -> SurfaceDepths:
 
 
 def _medians(points: NDArray[np.int64], errors: Floats) -> Iterator[float]:
-    """Yield the median error of each point that several pictures show."""
+    """Yield the median error of each point that at least `LEAST_VIEWS` pictures show."""
     order = np.argsort(points, kind="stable")
     _, starts = np.unique(points[order], return_index=True)
     for group in np.split(errors[order], starts[1:]):
@@ -79,7 +79,7 @@ def _medians(points: NDArray[np.int64], errors: Floats) -> Iterator[float]:
 
 @torch.inference_mode()
 def fronts(subject: InspectedSplat) -> FrontCounts:
-    """Return what stands in front of the points that photographs see."""
+    """Count, over all photographs, the Gaussians that stand in front of the photograph's points."""
     means = subject.own["means"]
     num_front, num_seen = means.new_zeros((2, len(means)), dtype=torch.int64)
     covers = {}
@@ -92,7 +92,10 @@ def fronts(subject: InspectedSplat) -> FrontCounts:
 
 
 def standing_in_front(means: Tensor, look: SmallPhotograph) -> tuple[Tensor, Tensor]:
-    """Return which Gaussians have their centre in a picture, and which of them are nearer than all points around."""
+    """Return which Gaussians have their centre in or beside a picture, and which of these stand in front, [N] each.
+
+    Those in front are clearly nearer than the `NEIGHBOURS` points around them in the picture.
+    """
     found = [_in_front(part.to(look.small.view.viewmat.device).double(), look) for part in torch.split(means, AT_ONCE)]
     seen, front = (torch.cat(parts).to(means.device) for parts in zip(*found, strict=True))
     return seen, front
@@ -113,7 +116,7 @@ def _in_front(means: Tensor, look: SmallPhotograph) -> tuple[Tensor, Tensor]:
 
 
 def _cells(pixels: Tensor) -> tuple[Tensor, Floats]:
-    """Return in which square each of some places [n, 2] lies, [n], and the middles of the squares, [m, 2]."""
+    """Return the index of the square of each pixel position [n, 2], [n], and the middles of the squares, [m, 2]."""
     squares = (pixels / CELL_PX).floor().long()
     low = squares.amin(dim=0)
     across, down = (squares.amax(dim=0) - low + 1).tolist()

@@ -1,1 +1,1 @@
-"""The merged scene in this process: drawn block by block, measured on photographs and across its seams."""
+"""Evaluation of a merged scene: rendered block by block, compared with held-out photographs and across its seams."""

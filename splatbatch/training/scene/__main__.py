@@ -1,4 +1,4 @@
-"""`python -m splatbatch.training.scene <attempt folder>`: measure the scene of settings.json, into metrics.json."""
+"""`python -m splatbatch.training.scene <attempt folder>`: evaluate the merged scene of settings.json."""
 
 import os
 import sys
@@ -18,7 +18,7 @@ from splatbatch.training.stop_request import exit_code_of
 
 
 def evaluate(folder: AttemptFolder) -> None:
-    """Measure the scene that an attempt's settings name.
+    """Evaluate the merged scene that an attempt's settings name, and write metrics.json and pictures.
 
     Raises:
         SplatbatchError: a splat, a photograph or the partition cannot be read, or a rendering is not finite.

@@ -1,4 +1,4 @@
-"""The Gaussians of a splat file that a camera sees: their blocks are loaded, the latest used are kept."""
+"""The Gaussians of a splat file that a camera may see, loaded in blocks of space, of which the latest used are kept."""
 
 from __future__ import annotations
 
@@ -21,19 +21,22 @@ from splatbatch.training.rendering.view import RenderCamera
 FAINTEST_LOGIT = -20.0
 
 WIDER = 1.4
-"""Than the picture: near its edge a Gaussian is drawn larger than it is (EWA, Zwicker 2001), up to 1.3 of its half."""
+"""Factor on the picture's half width and height for culling.
+
+Near its edge a Gaussian is rendered larger than it is (EWA, Zwicker 2001), up to 1.3 of the half.
+"""
 BESIDE_PX = 4.0
 
 
 def slopes(view: RenderCamera) -> Tensor:
-    """Return the tangents of the picture's edges with a margin, left, right, top, bottom, as positive numbers, [4]."""
+    """Return the tangents of the enlarged picture's left, right, top and bottom edge, as positive numbers, [4]."""
     fx, fy, cx, cy = view.K[0, 0], view.K[1, 1], view.K[0, 2], view.K[1, 2]
     edges = torch.stack([cx, view.width - cx, cy, view.height - cy]) + BESIDE_PX
     return WIDER * edges / torch.stack([fx, fx, fy, fy])
 
 
 def may_be_seen(places: Tensor, reach: Tensor, view: RenderCamera) -> Tensor:
-    """Return which balls around places [N, 3] of a radius [N] may be in the picture, [N]."""
+    """Return which balls, with centres [N, 3] and radii [N], meet the frustum of the enlarged picture, [N]."""
     local = places @ view.viewmat[:3, :3].T + view.viewmat[:3, 3]
     left, right, top, bottom = slopes(view).unbind()
     seen = local[:, 2] > -reach
@@ -45,7 +48,10 @@ def may_be_seen(places: Tensor, reach: Tensor, view: RenderCamera) -> Tensor:
 
 
 def boxes_met(lower: npt.NDArray[np.float32], upper: npt.NDArray[np.float32], view: RenderCamera) -> list[int]:
-    """Return which boxes [B, 3] may be in the picture: all but those whose corners lie beyond one of its edges."""
+    """Return the indices of the boxes, [B, 3] each corner, that may be visible; empty boxes are infinite.
+
+    A box is left out if all its corners lie behind the camera, or beyond one edge of the enlarged picture.
+    """
     filled = np.flatnonzero(np.isfinite(lower).all(axis=1))
     lower, upper = lower[filled], upper[filled]
     corners = np.stack([np.where(pick, upper, lower) for pick in product((False, True), repeat=3)], axis=1)  # [B, 8, 3]
@@ -60,18 +66,20 @@ def boxes_met(lower: npt.NDArray[np.float32], upper: npt.NDArray[np.float32], vi
 
 @dataclass
 class BlockCache:
-    """Blocks of a splat file on the device that renders, as rows of their properties; the latest used stay there."""
+    """Cache of a splat file's blocks, as rows on the device that renders; drops the least recently used ones."""
 
     blocks: Blocks
     device: torch.device
     most: int
-    """Gaussians that may lie there at once, besides those that are drawn; one block always does."""
+    """Largest number of cached Gaussians, besides those being rendered; one block is loaded even if it is larger."""
     _held: dict[int, Tensor] = field(default_factory=dict)
     num_loaded: int = 0
-    """Gaussians read so far."""
+    """Number of Gaussians read from the file so far."""
 
     def seen_from(self, frame: LocalFrame, view: RenderCamera) -> Parameters:
-        """Return the Gaussians that a camera may show, in the frame that it stands in.
+        """Return the Gaussians that may be visible from a camera, in its frame, reading blocks that are not cached.
+
+        Where none is, one invisible Gaussian is returned, since not every rasteriser accepts none.
 
         Raises:
             ValueError: the file has become shorter.
@@ -83,14 +91,14 @@ class BlockCache:
         return parameters_of(rows if len(rows) else self._nothing(), self.blocks.columns, frame)
 
     def _nothing(self) -> Tensor:
-        """Return a Gaussian too faint to be drawn: not every rasteriser takes none at all."""
+        """Return a row of one Gaussian that is too transparent to be rendered."""
         row = torch.zeros(1, len(self.blocks.columns), device=self.device)
         row[:, self.blocks.columns.index("opacity")] = FAINTEST_LOGIT
         row[:, self.blocks.columns.index("rot_0")] = 1.0
         return row
 
     def _tables(self, wanted: Sequence[int]) -> Iterator[Tensor]:
-        """Yield blocks, as many at a time as there is room for; those that are there already come first."""
+        """Yield blocks, cached ones first; others are loaded in batches that fit the cache."""
         here = [one for one in wanted if one in self._held]
         for one in here:
             self._held[one] = self._held.pop(one)  # the latest used stands last
@@ -118,7 +126,7 @@ class BlockCache:
 
 
 def _in_model(frame: LocalFrame, view: RenderCamera) -> RenderCamera:
-    """Return a camera of a frame as one in the frame of the splat."""
+    """Return a camera of a local frame in the frame of the splat file."""
     viewmat = view.viewmat.double().clone()
     origin = torch.from_numpy(frame.origin).to(viewmat)
     viewmat[:3, 3] = frame.scale * viewmat[:3, 3] - viewmat[:3, :3] @ origin
@@ -132,7 +140,7 @@ def _seen_rows(rows: Tensor, view: RenderCamera, columns: Sequence[str]) -> Tens
 
 
 def parameters_of(rows: Tensor, columns: Sequence[str], frame: LocalFrame) -> Parameters:
-    """Return rows of a splat file as what is rendered, in a frame."""
+    """Convert rows of a splat file to parameters in a local frame, without gradients."""
     opacity = columns.index("opacity")
     rest = rows[:, 6:opacity].reshape(len(rows), 3, (opacity - 6) // 3)  # [N, 3, K]
     origin = torch.from_numpy(frame.origin).to(rows)

@@ -1,4 +1,4 @@
-"""What is measured of a scene: its partition, its cameras in the splats' frame, and who sees what of it."""
+"""A merged scene that is evaluated: partition, cameras in the splats' frame, and splats of patches and backdrop."""
 
 from __future__ import annotations
 
@@ -35,41 +35,41 @@ from splatbatch.training.scene.photographs import CameraView, usual_scale
 
 FLOAT = 4
 MOST_BYTES = 1 << 40
-"""Where the amount of memory is unknown."""
+"""Upper limit of the free memory, in bytes, for machines that do not know it."""
 
 
 @dataclass(frozen=True)
 class LoadedScene:
-    """What is measured, and from where."""
+    """Settings, partition and cameras of a merged scene, from which its splats are opened and evaluated."""
 
     settings: EvaluationSettings
     recipe: Recipe
     partition: Partition
     model: Reconstruction
-    """In the splats' frame."""
+    """The reconstruction of the whole scene, in the splats' frame (its offset is subtracted)."""
     shares: Shares
     device: torch.device
     covered: CoverageMask = field(default_factory=CoverageMask)
 
     @property
     def held_out(self) -> list[str]:
-        """Return the photographs that no patch was trained on, in an order that loads little anew."""
+        """Return the names of the held-out photographs of the scene, in the order of `in_order`."""
         wanted = set(self.settings.holdout)
         return self.in_order([image.name for image in self.model.images if image.name in wanted])
 
     def home(self, name: str) -> str:
-        """Return the patch whose core a photograph sees most of; empty: it sees none."""
+        """Return the patch in whose core most points of a photograph lie; an empty string if none lies in a core."""
         share = self.shares[name]
         return self.partition.cores[int(share.argmax())].name if share.any() else ""
 
     def in_order(self, names: Sequence[str]) -> list[str]:
-        """Return photographs so that those which see the same stand together: their blocks are loaded once."""
+        """Return photographs sorted by their home patch, then by name, so that few blocks are loaded repeatedly."""
         order = {core.name: place for place, core in enumerate(self.partition.cores)}
         return sorted(names, key=lambda name: (order.get(self.home(name), -1), name))
 
     @property
     def scale(self) -> float:
-        """Return the scale of a patch's frame, in the median: the near plane is as far away as in training."""
+        """Return the median scale of the patches' training frames, so that the near plane is that of training."""
         groups: dict[str, list[str]] = {}
         for name in self.shares:
             groups.setdefault(self.home(name), []).append(name)
@@ -77,7 +77,7 @@ class LoadedScene:
         return usual_scale([by_name[name] for name in group] for group in groups.values())
 
     def store(self, splat: Path, shared_by: int = 1) -> BlockCache:
-        """Return what draws a splat; several share the memory.
+        """Open a splat file as a cache of blocks on the device, sized by the free memory over `shared_by`.
 
         Raises:
             SceneError: it cannot be read.
@@ -90,23 +90,25 @@ class LoadedScene:
         return BlockCache(blocks, self.device, max(1, int(room / (FLOAT * len(blocks.columns)))))
 
     def place(self, box: Box) -> PatchPlacement:
-        """Return a box of the partition as one that places in the splats' frame are asked for."""
+        """Return a box of the partition, to test points of the splats' frame against it."""
         return PatchPlacement(self.partition, box, self.settings.offset)
 
     def drawn(self, patch: str) -> PatchRenderer:
-        """Return a patch as it was trained, with a quarter of the memory: there is another side, and what lies behind.
+        """Open the splat of a patch with its backdrop, as it was trained.
+
+        Each takes a quarter of the memory, since a seam has two patches.
 
         Raises:
-            SceneError: its splat, or the one behind it, cannot be read.
+            SceneError: its splat, or that of its backdrop, cannot be read.
         """
         own = self.store(Path(self.settings.splats[patch]), 4)
         return PatchRenderer(own, self.behind([patch]).get(patch))
 
     def behind(self, patches: Iterable[str]) -> dict[str, Backdrop]:
-        """Return what was drawn behind patches, with a quarter of the memory; of others there is none.
+        """Return the backdrops of those patches that were trained with one; they share one cache of blocks.
 
         Raises:
-            SceneError: it cannot be read.
+            SceneError: the splat of the backdrop cannot be read.
         """
         cores = {name: self.partition.core(name) for name in patches if name in self.settings.before_backdrop}
         if not cores:
@@ -116,19 +118,19 @@ class LoadedScene:
 
     @property
     def is_answered_for(self) -> bool:
-        """Return whether there are patches that answer for some pixels of their photographs alone."""
+        """Return whether any patch was trained with a backdrop, so that only some pixels of its photographs count."""
         return bool(self.settings.before_backdrop)
 
     def options(self, store: BlockCache) -> RasterOptions:
-        """Return how a splat is drawn: as its file says."""
+        """Return the raster options for a splat, with the degree and antialiasing of its header."""
         return RasterOptions.of(drawn_as(self.recipe, store.blocks.header))
 
 
 def open_scene(settings: EvaluationSettings, recipe: Recipe, device: torch.device) -> LoadedScene:
-    """Read what is measured.
+    """Read the partition and the model of a scene, and compute the covered pixels of its held-out photographs.
 
     Raises:
-        SceneError: the partition, or the model that was cut, cannot be read, or nothing is held out.
+        SceneError: the partition or the model cannot be read, or the model has no held-out photograph.
     """
     partition = read_partition(Path(settings.partition))
     world = read_reconstruction(partition.source, tracks=True)
@@ -140,21 +142,21 @@ def open_scene(settings: EvaluationSettings, recipe: Recipe, device: torch.devic
 
 
 def _free_bytes(device: torch.device) -> int:
-    """Return how much memory is free where Gaussians lie."""
+    """Return the free memory in bytes: of the GPU, or of the host for the CPU."""
     free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else available_mib() * MIB
     return int(min(free, MOST_BYTES))
 
 
 @dataclass(frozen=True)
 class PatchPlacement:
-    """A box of a partition, asked of places in the splats' frame."""
+    """A box of a partition, against which points of a frame within the splats' frame are tested."""
 
     partition: Partition
     box: Box
     offset: Offset
 
     def holds(self, places: Tensor, frame: LocalFrame) -> Tensor:
-        """Return which places of a frame [..., 3] lie there, [...]."""
+        """Return which points of a frame [..., 3] lie in the box, [...]."""
         there = frame.scale * places.double() + torch.from_numpy(frame.origin).to(places.device)
         flat = self.partition.in_axes(there.reshape(-1, 3).cpu().numpy(), self.offset)
         return torch.from_numpy(self.box.holds(flat)).to(places.device).reshape(places.shape[:-1])
@@ -162,14 +164,14 @@ class PatchPlacement:
 
 @dataclass(frozen=True)
 class Backdrop:
-    """What was drawn behind a patch."""
+    """The backdrop that was rendered behind a patch in its training."""
 
     store: BlockCache
     reach: PatchPlacement
-    """Of the patch: what lies there the patch itself explains."""
+    """Reach of the patch; Gaussians of the backdrop within it are not rendered."""
 
     def boundary_mask(self, shot: CameraView) -> PosedImage:
-        """Return a photograph whose pixels count where the patch answers for them."""
+        """Mask the pixels of a photograph that show the scene outside the patch's reach, as in its training."""
         behind = self.store.seen_from(shot.frame, shot.photo.view)
         is_outside = ~self.reach.holds(behind["means"], shot.frame)
         shown = rasterize({**behind, **label_colors(is_outside)}, shot.photo.view, RasterOptions(sh_degree=0))
@@ -178,18 +180,18 @@ class Backdrop:
 
 @dataclass(frozen=True)
 class PatchRenderer:
-    """The splat of a patch with what was drawn behind it as it was trained."""
+    """The splat of a patch with its backdrop, rendered as in training."""
 
     store: BlockCache
     backdrop: Backdrop | None = None
 
     @property
     def sh_degree(self) -> int:
-        """Return the degree of its colours."""
+        """Return the degree of the spherical harmonics of the patch's splat."""
         return self.store.blocks.header.sh_degree
 
     def seen_from(self, frame: LocalFrame, view: RenderCamera) -> tuple[Parameters, Parameters]:
-        """Return the patch's own Gaussians that a view may show, and all that it may show."""
+        """Return the patch's own Gaussians that may be visible from a view, and these with those of the backdrop."""
         own = self.store.seen_from(frame, view)
         if self.backdrop is None:
             return own, own

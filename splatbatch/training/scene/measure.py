@@ -1,4 +1,4 @@
-"""How good a merged scene is: on photographs that no patch was trained on, and where patches meet."""
+"""Evaluation of a merged scene: on held-out photographs, and by the difference of two patches at each seam."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ from splatbatch.training.scene.loaded_scene import LoadedScene, PatchPlacement, 
 from splatbatch.training.scene.photographs import CameraView, ScenePhotographs
 
 OPAQUE = 0.5
-"""Opacity from which on a pixel shows something that has a depth."""
+"""Opacity of a pixel above which its depth counts."""
 MOST_PIXELS = 50_000
-"""Of a view that are kept for the medians."""
+"""Largest number of pixels of a view that go into the medians."""
 LEAST_PIXELS = 500
-"""Of all views together, below which a seam has no figures."""
+"""Least number of compared pixels, over all views, for a seam to have figures."""
 
 MOST_VIEWS = 12
-"""Cameras from which a seam is rendered: held-out ones first."""
+"""Largest number of cameras from which a seam is rendered; held-out photographs come first."""
 ANSWERED_FOR = "patches' own figures, and the gain over them: of the pixels that each patch answers for"
 Photos = dict[str, PhotoMeasurement]
 Item = TypeVar("Item")
@@ -50,7 +50,7 @@ Item = TypeVar("Item")
 
 @dataclass
 class ProgressWriter:
-    """Writes down how far it is, for the watchdog."""
+    """Writes the progress of the evaluation to progress.jsonl, for the supervisor's watchdog."""
 
     folder: AttemptFolder
     max_steps: int
@@ -59,7 +59,7 @@ class ProgressWriter:
     began: float = 0.0
 
     def each(self, phase: str, items: Sequence[Item]) -> Iterator[Item]:
-        """Yield items, and tell of each that was done."""
+        """Yield items; record each as done when the next one is asked for."""
         self.phase, self.began = phase, self.began or time.monotonic()
         for item in items:
             yield item
@@ -70,7 +70,7 @@ class ProgressWriter:
 
 
 def measure(scene: LoadedScene, folder: AttemptFolder) -> SceneEvaluation:
-    """Return how good the merged scene is.
+    """Evaluate the merged scene on its held-out photographs and at its seams; write progress and three pictures.
 
     Raises:
         SceneError: a splat or a photograph cannot be read.
@@ -116,7 +116,7 @@ def _name_of(device: torch.device) -> str:
 def _measured_photos(
     scene: LoadedScene, photographs: ScenePhotographs, told: ProgressWriter, lpips: Lpips | None, folder: AttemptFolder
 ) -> tuple[Photos, int]:
-    """Return what the merged scene shows of each held-out photograph, and how many Gaussians it has; picture three."""
+    """Return figures of the merged scene on each held-out photograph, and its number of Gaussians; write pictures."""
     store, photos = scene.store(Path(scene.settings.splat), 2), Photos()
     recipe = drawn_as(scene.recipe, store.blocks.header)
     behind, images = scene.behind(scene.settings.own), dict[str, Any]()
@@ -153,14 +153,14 @@ def _with_circumstances(scene: LoadedScene, name: str, photo: PhotoMeasurement) 
 
 
 def _across(scene: LoadedScene, seam: Seam, names: Sequence[str]) -> list[str]:
-    """Return which photographs look across a seam."""
+    """Return the photographs that see enough points in the cores on both sides of a seam."""
     order = [core.name for core in scene.partition.cores]
     one, other = order.index(seam.one.name), order.index(seam.other.name)
     return [name for name in names if looks_across(scene.shares[name], one, other)]
 
 
 def _views_of(scene: LoadedScene, seam: Seam) -> list[str]:
-    """Return the cameras from which a seam is rendered: held-out ones, and others where these are few."""
+    """Return the photographs whose cameras render a seam: held-out ones, and training ones where these are few."""
     held_out = _across(scene, seam, scene.held_out)
     others = _across(scene, seam, sorted(scene.shares.keys() - set(held_out)))
     room = max(0, MOST_VIEWS - len(held_out))
@@ -170,7 +170,7 @@ def _views_of(scene: LoadedScene, seam: Seam) -> list[str]:
 def _seen_from_both(
     scene: LoadedScene, seam: Seam, photographs: ScenePhotographs, names: Sequence[str]
 ) -> SeamMeasurement:
-    """Return how the splats of two patches differ where they meet, or why that cannot be told."""
+    """Compare the splats of two patches at their seam; the result has a `problem` where they cannot be compared."""
     settings, pair = scene.settings, (seam.one.name, seam.other.name)
     if lacking := [f"{name}: {settings.lacking.get(name, 'no splat')}" for name in pair if name not in settings.splats]:
         return SeamMeasurement(problem="; ".join(lacking))
@@ -185,7 +185,7 @@ def _seen_from_both(
 
 
 def _taken_together(scene: LoadedScene, found: SceneEvaluation, seams: Sequence[SeamMeasurement]) -> SceneEvaluation:
-    """Return an evaluation with its means."""
+    """Return an evaluation with means over photographs, by patch, by seam, and across and within seams."""
     photos = found.photos
     by_seam = {one.name: _across(scene, one, list(photos)) for one in seams_of(scene.partition)}
     across = {name for names in by_seam.values() for name in names}
@@ -200,7 +200,7 @@ def _taken_together(scene: LoadedScene, found: SceneEvaluation, seams: Sequence[
 
 
 def _patches(own: Mapping[str, Mapping[str, QualityFigures]], photos: Photos) -> dict[str, SceneMeasurement]:
-    """Return the merged scene on the photographs that each patch has measured itself on."""
+    """Return, by patch, means of the merged scene over the photographs on which the patch itself was evaluated."""
     return {
         patch: measured(
             PhotographRenderings(photos[name], figures, photos[name].answered.get(patch))
@@ -219,16 +219,16 @@ FIGURES = (
 
 @dataclass(frozen=True)
 class PhotographRenderings:
-    """The merged scene on a photograph, and a patch's own splat on it, where that has been measured."""
+    """Figures of the merged scene and of a patch's own splat on one photograph."""
 
     merged: QualityFigures
     own: QualityFigures | None = None
     answered_psnr: float | None = None
-    """Of the merged scene on the pixels that `own` is of."""
+    """PSNR of the merged scene in dB on the pixels on which `own` was measured."""
 
 
 def measured(pairs: Iterable[PhotographRenderings]) -> SceneMeasurement:
-    """Return the means over photographs; the gain over those alone that a patch has measured itself on."""
+    """Return the means over photographs; the gain only over those on which a patch's own splat was evaluated too."""
     known = list(pairs)
     merged = {name: _mean(getattr(pair.merged, name) for pair in known) for name in FIGURES}
     own = {f"own_{name}": _mean(getattr(pair.own, name) for pair in known if pair.own) for name in ("psnr", "ssim")}
@@ -243,7 +243,7 @@ def _gain(pair: PhotographRenderings) -> float | None:
 
 
 def of_photos(photos: Mapping[str, PhotoMeasurement], names: Iterable[str]) -> SceneMeasurement:
-    """Return the means over some photographs, beside the splats of the patches that each sees most of."""
+    """Return the means over some photographs, each compared with the splat of its home patch."""
     return measured(
         PhotographRenderings(
             photos[name], QualityFigures(psnr=photos[name].own_psnr), photos[name].answered.get(photos[name].home)
@@ -259,23 +259,23 @@ def _mean(values: Iterable[float | None]) -> float | None:
 
 @dataclass(frozen=True)
 class SideView:
-    """What one side shows to a view."""
+    """Rendering of one patch from a view at a seam, and where it shows the region of both patches."""
 
     colors: Tensor  # [H, W, 3]
     depths: Tensor  # [H, W], in units of the view
-    is_common: Tensor  # [H, W], whether it lies where both patches were trained
+    is_common: Tensor  # [H, W], whether the surface lies in the band where both patches have Gaussians
     num_common: int
-    """Gaussians that may be seen there."""
+    """Number of Gaussians in that band that may be visible."""
 
 
 @dataclass
 class SeamSides:
-    """The splats of two patches, compared view by view."""
+    """Comparison of two patches at a seam: `look` accumulates over views, `figures` returns the result."""
 
     one: PatchRenderer
     other: PatchRenderer
     band: PatchPlacement
-    """Where both patches have Gaussians of their own."""
+    """Intersection of both patches' reach, where both have Gaussians of their own."""
     options: RasterOptions
     _differences: list[np.ndarray[tuple[int, ...], np.dtype[np.float32]]] = field(default_factory=list)
     _steps: list[np.ndarray[tuple[int, ...], np.dtype[np.float32]]] = field(default_factory=list)
@@ -288,7 +288,7 @@ class SeamSides:
 
     @torch.inference_mode()
     def look(self, shots: Iterable[CameraView]) -> None:
-        """Render both sides from where photographs were taken; the photographs themselves have no say."""
+        """Render both patches from the cameras of photographs and compare them; pixels of photographs are not used."""
         for shot in shots:
             one, other = (self._shown(side, shot.photo.view, shot.frame) for side in (self.one, self.other))
             self._compare(one, other)
@@ -316,7 +316,7 @@ class SeamSides:
         self._steps.append(step[::stride])
 
     def figures(self) -> SeamMeasurement:
-        """Return what was found; a problem, and no figures, where too little is seen of what both were trained on."""
+        """Return the figures over all views; only a `problem` if fewer than `LEAST_PIXELS` were compared."""
         found = SeamMeasurement(num_views=self._num_views)
         if self._num_compared < LEAST_PIXELS:
             why = f"{self._num_compared} pixels of {self._num_views} views show what both patches were trained on"

@@ -1,4 +1,4 @@
-"""Photographs of the whole scene, one after the other, each with its camera standing at the origin."""
+"""Photographs of a whole scene, decoded one after the other, each in a local frame around its camera."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from splatbatch.training.photos.decode import PhotoSource, decode
 from splatbatch.training.photos.posed_image import PosedImage, photo_in, settled
 
 AHEAD = 4
-"""Photographs decoded before their turn."""
+"""Number of photographs that are decoded ahead, and of threads."""
 
 
 @dataclass(frozen=True)
@@ -35,10 +35,10 @@ class CameraView:
 
 
 class ScenePhotographs:
-    """The photographs of a model that has the splat's offset taken off, decoded when they are asked for."""
+    """Photographs of a model in the splats' frame, decoded only when `shots` yields them."""
 
     def __init__(self, model: Reconstruction, folders: PhotoFolders, training: Training, names: Iterable[str]) -> None:
-        """Choose their resolution as a training does, by those that are named alone."""
+        """Choose folder and resolution as a training does, for the named photographs only."""
         wanted = set(names)
         self._images = {image.name: image for image in model.images if image.name in wanted}
         self._cameras, self._workers = model.cameras, 1 if training.workers == 0 else AHEAD
@@ -48,16 +48,16 @@ class ScenePhotographs:
 
     @property
     def note(self) -> str:
-        """Why they are not loaded as one would expect; empty if they are."""
+        """Return a note if folder or resolution are not the expected ones; else an empty string."""
         return self._chosen.note
 
     def shots(
         self, names: Iterable[str], scale: float, device: torch.device, tone_of: ToneOf = neutral
     ) -> Iterator[CameraView]:
-        """Yield photographs in this order, on the device that renders; some are decoded ahead.
+        """Yield photographs in the order of `names`, on the device that renders; a few are decoded ahead in threads.
 
         Raises:
-            SceneError: one is missing or unreadable, or its lens cannot be undistorted.
+            SceneError: a photograph is missing or unreadable, or its lens cannot be undistorted.
         """
         with ThreadPoolExecutor(max_workers=self._workers) as pool:
             waiting: list[Future[CameraView]] = []
@@ -83,18 +83,18 @@ class ScenePhotographs:
         return CameraView(photo_in(image, decoded, frame, tone), frame)
 
     def has(self, name: str) -> bool:
-        """Return whether a photograph is among them."""
+        """Return whether a photograph is one of the named ones."""
         return name in self._images
 
     def file(self, name: str) -> Path:
-        """Return where a photograph is loaded from."""
+        """Return the path of a photograph's file."""
         return self._chosen.folder / name
 
 
 def usual_scale(groups: Iterable[Iterable[Image]]) -> float:
-    """Return the scale of the frames of the patches that groups of images make, in the median.
+    """Return the median scale of the training frames of groups of images, each of one patch; 1 without images.
 
-    A camera of the whole scene has the near plane that its patch was trained with.
+    With that scale, a camera of the whole scene has about the near plane with which its patch was trained.
     """
     scales = [frame_of(images).scale for group in groups if (images := tuple(group))]
     return float(np.median(scales)) if scales else 1.0
