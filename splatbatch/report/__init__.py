@@ -1,4 +1,4 @@
-"""The morning after: report.html to look at, report.md to read, report.json for programs; the same facts in all."""
+"""The report of a batch as report.html, report.md and report.json, all made from the same facts."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -24,22 +24,27 @@ def write_report(
     previews_mib: int = 48,
     standing: FreshnessChecker | None = None,
 ) -> Report:
-    """Write the three reports from the files of a batch; return what they say.
+    """Gather the facts of a batch from its files, write the three reports, and return the facts.
 
-    Splats that open in 3D may take `previews_mib` of the page; without `standing` any product counts that is there,
-    and where the photographs lie is unknown.
+    Args:
+        output: the output folder.
+        names: names of the tasks to report.
+        variants: variants of a sweep.
+        previews_mib: space in report.html for splats that open in 3D.
+        standing: decides which products are up to date; without it every existing product counts, and the page has no
+            pictures made from photographs.
     """
     return write_facts(build(output, names, tuple(variants), standing), output, previews_mib, standing)
 
 
 def write_facts(report: Report, output: OutputFolder, previews_mib: int, standing: FreshnessChecker | None) -> Report:
-    """Write the three reports of these facts, and return them."""
+    """Write the three reports of these facts, and return the facts."""
     write_json(output.report("json"), in_json(report))
     write_text(output.report("md"), to_markdown(report))
     patches = [task.patch for task in standing.tasks.values()] if standing else []
 
     def folders(scene: str) -> tuple[Path, ...]:
-        """Return where the photographs of a scene lie; "": those of all patches."""
+        """Return the folders of a scene's photographs; of all patches if the scene is ""."""
         images = dict.fromkeys(patch.images for patch in patches if scene in ("", patch.name))
         return tuple(stored_photographs(folder)[0] for folder in images)
 

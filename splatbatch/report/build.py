@@ -1,4 +1,4 @@
-"""The facts of a batch, gathered from its files."""
+"""Gathers the facts of a batch from the files of its output folder."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ T = TypeVar("T")
 
 
 def attempts_of(folder: PatchFolder, history: Sequence[OfAttempt]) -> tuple[ReportedAttempt, ...]:
-    """Return the attempts at a patch, first to last, by what the ledger and their folders say of them."""
+    """Return the attempts at a patch in order, from the events of the ledger and the attempts' folders."""
     product = folder.read_result() or Result()
     attempts = {one.number: ReportedAttempt(one.number) for one in folder.attempts()}
     latest = 0
@@ -114,7 +114,7 @@ def _with(attempt: ReportedAttempt, event: OfAttempt) -> ReportedAttempt:
 
 
 def _as_its_folder_says(attempt: ReportedAttempt, folder: AttemptFolder, product: Result) -> ReportedAttempt:
-    """Add what only the attempt's own folder knows; its own clock is better than that of the run that adopted it."""
+    """Return an attempt completed from its folder; times in the folder override those of a run that adopted it."""
     job, told, start = folder.read_job() or JobSpec(), folder.read_exit() or ExitFacts(), folder.read_start()
     metrics, lines = folder.read_metrics() or Metrics(), folder.read_progress()
     started_at = (folder.read_go() or Go()).at or start.started_at or attempt.started_at
@@ -149,7 +149,7 @@ def _as_its_folder_says(attempt: ReportedAttempt, folder: AttemptFolder, product
 
 
 def pace_s(lines: Sequence[ProgressLine]) -> float | None:
-    """Return what a step took after the first one, in seconds; None where fewer than two have a time."""
+    """Return the mean seconds per step after the first one; None if fewer than two steps have a time."""
     known = [(line.step, line.t) for line in lines if line.loss is not None and line.step and line.t is not None]
     steps = [(step, at) for step, at in known if step > 0]
     if len(steps) < 2 or steps[-1][0] <= steps[0][0]:
@@ -158,7 +158,10 @@ def pace_s(lines: Sequence[ProgressLine]) -> float | None:
 
 
 def gain_db(attempts: Sequence[ReportedAttempt], since: float) -> float | None:
-    """Return by how much the product is better than the one before it, if the run that began then has trained it."""
+    """Return the gain in dB of the accepted splat over the one before it, by PSNR; the covered one if it is comparable.
+
+    None if the run that started at `since` did not train the accepted splat, or there is no earlier one.
+    """
     kept = next((one for one in attempts if one.is_kept), None)
     if kept is None or kept.psnr is None or (kept.started_at or 0.0) + 1 < since:
         return None
@@ -174,7 +177,7 @@ def gain_db(attempts: Sequence[ReportedAttempt], since: float) -> float | None:
 def deadline_of(
     output: OutputFolder, history: Iterable[events.Event], standing: FreshnessChecker | None
 ) -> ReportedDeadline | None:
-    """Return what is told of the deadline; None where none was chosen for."""
+    """Return the facts about the deadline; None if nothing was chosen for a deadline."""
     choice = DeadlineDecision.read(output.deadline)
     if choice is None:
         return None
@@ -190,7 +193,7 @@ def deadline_of(
 
 
 def _patches_in_one_world(standing: FreshnessChecker) -> tuple[Patch, ...]:
-    """Return the patches, each once, whose models share their coordinates; none of a list of scenes."""
+    """Return the patches, each once, if their models share coordinates; none if the YAML lists separate scenes."""
     if standing.config.scene.scenes:
         return ()
     return tuple({task.patch.name: task.patch for task in standing.tasks.values()}.values())
@@ -206,11 +209,11 @@ def build(
     """Return the facts of a batch.
 
     Args:
-        output: its folder.
-        names: of its patches.
-        variants: of its sweep.
-        standing: tells what is up to date; None: any product counts that is there.
-        statuses: how its patches stand, if that is known already.
+        output: the output folder.
+        names: names of the tasks to report.
+        variants: variants of a sweep.
+        standing: decides which products are up to date; None: every existing product counts.
+        statuses: statuses of the tasks if they are known already; otherwise they are read.
     """
     statuses, said = statuses or read_status(output, names, standing=standing), _said(output)
     history = [event for record in said if (event := events.event_of(record))]
@@ -250,7 +253,7 @@ def build(
 
 
 def _said(output: OutputFolder) -> list[Record]:
-    """Return all lines of the ledger; they share their keys and words, which weigh more than all else that they say."""
+    """Return all lines of the ledger; equal keys and strings are interned, since they take most of the memory."""
     return [
         {sys.intern(key): sys.intern(value) if type(value) is str else value for key, value in event.items()}
         for event in lines(output)
@@ -294,7 +297,7 @@ def _patch(
 
 
 def _walled(look: Callable[[], T], nothing: T) -> T:
-    """Return what the files of one patch say; nothing of those that cannot be read: the others are reported."""
+    """Return the result of `look`, or `nothing` after any error, so that other patches are still reported."""
     try:
         return look()
     except Exception:  # noqa: BLE001 - they may be whatever they are; its status names the fault
@@ -302,7 +305,7 @@ def _walled(look: Callable[[], T], nothing: T) -> T:
 
 
 def _training_s(status: PatchStatus, attempts: Sequence[ReportedAttempt]) -> float | None:
-    """Return what the steps of a product took; without recorded steps, its whole time but for its set-up."""
+    """Return the seconds that the steps of the accepted splat took; without recorded steps its time less set-up."""
     kept = next((one for one in attempts if one.is_kept), None)
     if kept and kept.pace_s is not None:
         return kept.pace_s * status.step
@@ -326,7 +329,7 @@ def _runs(said: Sequence[Record]) -> tuple[ReportedRun, ...]:
 
 
 def _audit(said: Record, statuses: Sequence[PatchStatus]) -> Record:
-    """Return the latest audit with every patch that is refused now: it may have been about some patches alone."""
+    """Return the latest audit, with all patches that are refused now: that audit may have covered only some."""
     refused = {one.patch: one.advice for one in statuses if one.state == "refused"}
     event = events.PatchesAudited.from_record(said)
     return {**said, "verified": event.verified, "refused": refused, "warnings": list(event.warnings)}

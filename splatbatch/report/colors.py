@@ -1,4 +1,4 @@
-"""What report.json says of the colours of photographs: what was solved, and the photographs that differ most."""
+"""Facts about the colour correction of photographs: the solution of each scene, and the largest outliers."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from splatbatch.scene.colors.correction import ColorCorrection
 from splatbatch.tasks.shared_decisions.colors import in_words
 
 MOST_SHOWN = 24
+"""Most photographs that are shown, over all scenes."""
 LEAST_SEEN = 1.03
-"""Times brighter or darker than the mean, in a channel: less is not visible."""
+"""Least factor from the mean, in a channel, that is visible."""
 
 
 def colors_of(output: OutputFolder) -> tuple[ReportedColors, ...]:
-    """Return what is told of each scene whose photographs were looked at; "" is the name of all patches together.
+    """Return the facts about each scene whose photographs were examined; "" is the name of all patches together.
 
-    Of the photographs, over all scenes, only those that differ most: outliers first, then the farthest from the mean.
+    At most MOST_SHOWN photographs are listed over all scenes: outliers first, then the farthest from the mean.
     """
     solved = Colors.read(output.colors)
     scenes = {"": solved.together, **solved.scenes} if solved else {}
@@ -31,7 +32,7 @@ def colors_of(output: OutputFolder) -> tuple[ReportedColors, ...]:
 
 
 def _unlike(scene: str, solved: SceneColors) -> Iterator[tuple[bool, float, str, str]]:
-    """Yield the photographs that differ: whether from their neighbours, how far, and their names."""
+    """Yield the photographs that differ visibly: whether from neighbours, log of the factor, scene, name."""
     times = _times(solved)
     for name, tone in solved.tones.items():
         far = abs(math.log(times[name])) if name in times else max(abs(math.log(one)) for one in tone.gain)

@@ -1,4 +1,4 @@
-"""A sweep's variants side by side: what they set, how they did in the mean and patch by patch, and which did best."""
+"""Compares the variants of a sweep: their settings, their figures in the mean and per patch, and the best ones."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ TITLES = {
     "num_gaussians": "Gaussians",
     "seconds": "time, s",
 }
-"""Of figures that are drawn against settings."""
+"""Titles of the figures that are drawn against settings."""
 MADE = re.compile(rf"_[0-9a-f]{{{HASH_DIGITS}}}$")
-"""Ends the name of a variant that was given none."""
+"""Ending of the generated name of a variant."""
 HEADINGS = {
     **{"psnr_covered": "covered dB", "psnr": "PSNR dB", "ssim": "SSIM"},
     **{"num_gaussians": "Gaussians", "bytes": "MiB", "seconds": "time"},
 }
 HIGHER = ("psnr_covered", "psnr", "ssim")
-"""Figures of which more is better; of the others, less."""
+"""Figures of which a higher value is better; of all others a lower one is."""
 
 
 @dataclass(frozen=True)
@@ -38,9 +38,9 @@ class SettingChart:
 
     title: str
     values: tuple[str, ...]
-    """Of the setting, in their order."""
+    """Values of the setting, in order."""
     lines: Mapping[str, Sequence[tuple[int, float, str]]]
-    """By the other settings, in words: place of the value, figure, name of the variant."""
+    """Lines by the other settings as text; a point is index of the value, figure, name of the variant."""
 
     @property
     def low(self) -> float:
@@ -53,12 +53,12 @@ class SettingChart:
         return max(one for points in self.lines.values() for _, one, _ in points)
 
     def height(self, value: float) -> float:
-        """Return how far up a figure lies between the least and the greatest, of 1."""
+        """Return the position of a figure between the least (0) and the greatest (1); 0.5 if these are equal."""
         return (value - self.low) / (self.high - self.low) if self.high > self.low else 0.5
 
 
 def compare(patches: Sequence[ReportedPatch], variants: Sequence[Variant]) -> SweepFacts | None:
-    """Return the comparison of a sweep; None without one."""
+    """Return the comparison of a sweep; None if there are no variants."""
     if not variants:
         return None
     names = {variant.name for variant in variants}
@@ -82,13 +82,13 @@ def compare(patches: Sequence[ReportedPatch], variants: Sequence[Variant]) -> Sw
 
 
 def deciding_of(figures: Iterable[SweepFigures]) -> str:
-    """Return by which PSNR splats are compared: the covered one, unless one has only the other."""
+    """Return the PSNR by which splats are compared: "psnr_covered" if all measured ones have it, else "psnr"."""
     known = [one for one in figures if one.psnr is not None]
     return "psnr_covered" if known and all(one.psnr_covered is not None for one in known) else "psnr"
 
 
 def spelt(value: Any) -> str:
-    """Return the value of a setting as people write it."""
+    """Return the value of a setting as text; None is empty."""
     if value is None or isinstance(value, str | PurePath):
         return "" if value is None else str(value)
     short = f"{value:g}" if isinstance(value, float) else ""
@@ -106,13 +106,13 @@ def _row(variant: Variant, tasks: Mapping[str, ReportedPatch | None]) -> Variant
 
 
 def label_of(variant: Variant) -> str:
-    """Return what people call a variant: "mcmc" of one that has no name of its own, by the values that are compared."""
+    """Return the label of a variant: its name, or if that is generated the compared values, such as "mcmc"."""
     has_name = variant.name != BASE and not MADE.search(variant.name)
     return variant.name if has_name else ", ".join(spelt(value) or "none" for value in variant.compared.values())
 
 
 def _figures(task: ReportedPatch | None) -> VariantPatch:
-    """Return what is compared of a patch under a variant."""
+    """Return the figures of a patch under a variant; only state and changes unless it is trained."""
     if task is None:
         return VariantPatch()
     if task.state != "trained":
@@ -131,7 +131,7 @@ def _mean(values: Sequence[float | None]) -> float | None:
 
 
 def _best(values: Mapping[str, float | None], key: str) -> str | None:
-    """Return who has the best value; None with fewer than two to choose from, or if all are alike."""
+    """Return the variant with the best value; None if there are fewer than two different values."""
     known = {name: value for name, value in values.items() if value is not None}
     if len(set(known.values())) < 2:
         return None
@@ -140,7 +140,7 @@ def _best(values: Mapping[str, float | None], key: str) -> str | None:
 
 
 def setting_charts(sweep: SweepFacts) -> Iterator[tuple[str, list[SettingChart]]]:
-    """Yield every setting with at least two values, with a chart per figure that is known."""
+    """Yield every setting with at least two values, with a chart for each known figure; comparable variants only."""
     rows = [row for row in sweep.variants if row.is_comparable]
     for key in sweep.settings:
         known = list(dict.fromkeys(row.settings[key] for row in rows))
@@ -164,19 +164,19 @@ def _lines(
 
 
 def headings_of(sweep: SweepFacts) -> dict[str, str]:
-    """Return the figures that are shown of variants, each with its heading; covered ones only where there are such."""
+    """Return the figures to show with their headings; without the covered PSNR if no variant has it."""
     has_covered = any(row.mean.psnr_covered is not None for row in sweep.variants)
     return {key: words for key, words in HEADINGS.items() if has_covered or key != "psnr_covered"}
 
 
 def is_best(sweep: SweepFacts, row: VariantRow, key: str) -> bool:
-    """Return whether a variant's mean is the best one, or reads like it: one of two equals is no better."""
+    """Return whether a comparable variant's mean is the best one, or is equal to it as printed."""
     best = next((one for one in sweep.variants if one.variant == sweep.best[key]), None)
     return bool(best and row.is_comparable) and _reads_alike(key, row.mean, best.mean if best else None)
 
 
 def is_best_of(sweep: SweepFacts, patch: str, row: VariantRow) -> bool:
-    """Return whether a variant is the best of a patch, or reads like it."""
+    """Return whether a variant is the best for a patch, or its figure is equal to the best as printed."""
     best = next((one for one in sweep.variants if one.variant == sweep.best_of_patch[patch]), None)
     return _reads_alike(deciding_in(sweep, patch), row.patches[patch], best.patches[patch] if best else None)
 
@@ -186,11 +186,11 @@ def _reads_alike(key: str, one: SweepFigures, best: SweepFigures | None) -> bool
 
 
 def deciding_in(sweep: SweepFacts, patch: str) -> str:
-    """Return by which PSNR the splats of a patch are compared."""
+    """Return the PSNR by which a patch's splats are compared: "psnr_covered" or "psnr"."""
     return deciding_of([row.patches[patch] for row in sweep.variants])
 
 
 def changed_in(sweep: SweepFacts) -> list[str]:
-    """Return what failures made change settings of a variant: "p0 under b"."""
+    """Return the patches whose settings a retry changed, as "p0 under b"."""
     rows = ((patch, row) for row in sweep.variants for patch in row.patches)
     return [f"{patch} under {row.label}" for patch, row in rows if row.patches[patch].changes]

@@ -1,4 +1,4 @@
-"""Curves as SVG, drawn here: what is worth drawing of attempts; the page's script reads values and zooms."""
+"""Charts of attempts for the page: curves of training and GPU as points and ticks; its script adds zoom and values."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from splatbatch.output.records.metrics import Metrics
 from splatbatch.report.units import figure
 
 MOST_POINTS = 160
+"""Most points of a curve."""
 MOST_ATTEMPTS = 4
+"""Latest attempts that have a curve in a chart."""
 TRAINING = (
     ("loss", "loss", ""),
     ("psnr", "hold-out PSNR", "dB"),
@@ -32,36 +34,41 @@ MOST_TICKS = 6
 MOST_LOG_TICKS = 7
 STEPS = (1.0, 2.0, 5.0, 10.0)
 TIMES_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400)
-"""Between the ticks of a time; more than a day is counted in days."""
+"""Distances of ticks on an axis of time; longer ones are multiples of a day."""
 Curve = tuple[int, Points]
-"""A figure of one attempt, by its number."""
+"""Number of an attempt, and the points of its curve."""
 Ticks = list[tuple[float, str]]
-"""Where labels of an axis stand, as shares of it."""
+"""Labels of an axis, each with its position as a share of the axis."""
 
 
 @dataclass(frozen=True)
 class Chart:
-    """One figure of all attempts over `along`, "step" or "s"; what of it is drawn, in shares of the drawing."""
+    """One figure of a patch's attempts over steps or seconds, with what is needed to draw it."""
 
     title: str
     unit: str
     along: str
+    """Unit of the x axis: "step" or "s"."""
     curves: tuple[Curve, ...]
     wants_log: bool = False
+    """Whether the y axis is logarithmic if all values are positive."""
 
     @cached_property
     def latest(self) -> Points:
-        """Return the curve of the latest attempt, which is drawn last and strongest."""
+        """Return the curve of the latest attempt, which is drawn on top and strongest."""
         return self.curves[-1][1]
 
     @cached_property
     def end(self) -> float:
-        """Return the end of the x axis, which begins at 0."""
+        """Return the end of the x axis, which starts at 0."""
         return max(*(x for _, points in self.curves for x, _ in points), 1e-9)
 
     @cached_property
     def range(self) -> tuple[float, float]:
-        """Return both ends of the y axis; shares and memory start at zero, a constant gets room on both sides."""
+        """Return both ends of the y axis: percent 0 to 100, memory from 0, other figures their range.
+
+        A constant figure gets a margin on both sides.
+        """
         ys = [y for _, points in self.curves for _, y in points]
         low, high = min(ys), max(ys)
         if self.unit == "%":
@@ -75,32 +82,32 @@ class Chart:
 
     @cached_property
     def is_log(self) -> bool:
-        """Return whether the y axis is logarithmic: below zero it cannot be."""
+        """Return whether the y axis is logarithmic: if that is wanted and all values are positive."""
         return self.wants_log and min(y for _, points in self.curves for _, y in points) > 0
 
     def height(self, value: float) -> float:
-        """Return how far up a value lies, of 1."""
+        """Return the position of a value on the y axis, from 0 (low) to 1 (high)."""
         low, high = self.range
         return math.log(value / low) / math.log(high / low) if self.is_log else (value - low) / (high - low)
 
     @property
     def heading(self) -> str:
-        """Return what the y axis is of."""
+        """Return the heading of the chart: title, unit, and whether it is logarithmic."""
         return f"{self.title}{f', {self.unit}' if self.unit else ''}{', logarithmic' if self.is_log else ''}"
 
     def y_ticks(self) -> Ticks:
-        """Return the labels of the y axis, in as many digits as tell them apart."""
+        """Return the labels of the y axis, with as many digits as make them different."""
         ticks = log_ticks(*self.range) if self.is_log else round_ticks(*self.range, 4)
         digits = next((most for most in range(3, 8) if len({figure(one, most) for one in ticks}) == len(ticks)), 8)
         return [(self.height(one), figure(one, digits)) for one in ticks]
 
     def x_ticks(self) -> Ticks:
-        """Return the labels of the x axis at round places; the page's script writes others when zoomed."""
+        """Return the labels of the x axis at round values; the page's script makes others when zoomed."""
         ticks = round_ticks(0, self.end) if self.along == "step" else time_ticks(0, self.end)
         return [(one / self.end, axis_label(one, self.end, self.along)) for one in ticks]
 
     def lines(self) -> list[tuple[int, str, str | None]]:
-        """Return each attempt's line in percent from above, with its values where it is the latest."""
+        """Return for each attempt its number, points "x,percent from the top", and values if it is the latest."""
         drawn = []
         for attempt, points in self.curves:
             line = " ".join(f"{x:.6g},{100 * (1 - self.height(y)):.2f}" for x, y in points)
@@ -110,7 +117,7 @@ class Chart:
 
 
 def charts_of(folders: Sequence[AttemptFolder]) -> tuple[Chart, ...]:
-    """Return the charts of a patch's latest attempts; a figure that was not recorded has none."""
+    """Return the charts of a patch's latest attempts; a figure that was not recorded has no chart."""
     latest = folders[-MOST_ATTEMPTS:]
     progress = {folder.number: folder.read_progress() for folder in latest}
     samples = {folder.number: folder.read_gpu_samples() for folder in latest}
@@ -127,7 +134,7 @@ def _chart(empty: Chart, key: str, records: Mapping[int, Lines]) -> Chart:
 
 
 def _measured(psnr: Chart, folders: Sequence[AttemptFolder], progress: Mapping[int, Sequence[ProgressLine]]) -> Chart:
-    """Return the chart of PSNR with what was measured before the first step, and at the end."""
+    """Return the chart of hold-out PSNR, with the measurements before the first step and after the last one added."""
     curves = []
     for folder in folders:
         metrics, lines = folder.read_metrics() or Metrics(), progress[folder.number]
@@ -142,7 +149,7 @@ def _measured(psnr: Chart, folders: Sequence[AttemptFolder], progress: Mapping[i
 
 
 def _points(lines: Lines, along: str, key: str) -> Points:
-    """Return the pairs of two figures in order; times count from the first."""
+    """Return pairs of two fields where the first rises, at most MOST_POINTS; times count from the first line."""
     pairs = ((getattr(line, along), getattr(line, key)) for line in lines)
     points: list[tuple[float, float]] = [(x, y) for x, y in pairs if x is not None and y is not None]
     points = points[:1] + [after for before, after in pairwise(points) if after[0] > before[0]]
@@ -151,7 +158,7 @@ def _points(lines: Lines, along: str, key: str) -> Points:
 
 
 def thin(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Return at most MOST_POINTS points, with the lowest and the highest of every stretch: peaks stay."""
+    """Return about MOST_POINTS points: the lowest and the highest of every stretch, so that peaks are kept."""
     if len(points) <= MOST_POINTS:
         return list(points)
     size = math.ceil(2 * len(points) / MOST_POINTS)
@@ -164,7 +171,7 @@ def thin(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
 
 
 def round_ticks(low: float, high: float, most: int = MOST_TICKS) -> list[float]:
-    """Return at most so many round values from low to high; a few at least, where they differ."""
+    """Return round values from low to high, about `most` of them; low alone if both are equal."""
     if not high > low:
         return [low]
     rough = (high - low) / most
@@ -174,7 +181,7 @@ def round_ticks(low: float, high: float, most: int = MOST_TICKS) -> list[float]:
 
 
 def time_ticks(low: float, high: float) -> list[float]:
-    """Return `MOST_TICKS` times of a stretch in seconds at most: whole minutes, quarters, hours."""
+    """Return round times in seconds from low to high, about `MOST_TICKS`: whole seconds, minutes, hours or days."""
     rough, day = (high - low) / MOST_TICKS, TIMES_S[-1]
     if rough > day:
         return [day * number for number in round_ticks(low / day, high / day)]
@@ -184,7 +191,7 @@ def time_ticks(low: float, high: float) -> list[float]:
 
 
 def log_ticks(low: float, high: float) -> list[float]:
-    """Return round values of a logarithmic axis, both ends above 0."""
+    """Return round values for a logarithmic axis from low to high, both above 0."""
     for mantissas in ((1,), (1, 3), (1, 2, 5), tuple(range(1, 10))):
         found = [
             float(f"{mantissa}e{power}")
@@ -198,7 +205,7 @@ def log_ticks(low: float, high: float) -> list[float]:
 
 
 def _apart(values: Sequence[float], least: float) -> list[float]:
-    """Return those values that have room for their labels, by the least difference of two logarithms."""
+    """Return the values, in order, whose logarithms differ by at least `least` from the value kept before."""
     kept: list[float] = []
     for value in values:
         if not kept or math.log(value / kept[-1]) >= least:
@@ -212,7 +219,7 @@ def _multiples(low: float, high: float, step: float) -> list[float]:
 
 
 def axis_label(value: float, span: float, along: str) -> str:
-    """Return a label of the x axis: steps, or time as fits the span."""
+    """Return a label of the x axis: steps, or a time in the unit that fits the span of the axis."""
     # the same in templates/page.js
     if along == "step":
         return f"{value:.0f}" if value < 1e3 or span < 5e3 else f"{value / 1e3:g}k"

@@ -1,7 +1,7 @@
-"""What is known of a batch in the morning: the pages are drawn from it, and report.json is it, field by field.
+"""The facts of a report: report.json holds them field by field, report.html and report.md are made from them.
 
-Version `SCHEMA` of report.json: fields are only ever added within it. Times are seconds since 1970, or a span in
-seconds, and None (null) if unknown.
+Within version `SCHEMA` of report.json fields are only ever added. Times are seconds since 1970, spans are seconds;
+None (null) means unknown.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from splatbatch.reconstruction.facts import ReconstructionRecord
 from splatbatch.tasks.status import PatchStatus, State
 
 SCHEMA = 1
-"""It rises when a field changes its meaning or goes."""
+"""Version of report.json; it rises when a field changes its meaning or is removed."""
 Outcome = Literal["trained", "made", "failed", "stopped"]
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 Grade = Literal["even", "slight", "step", "unknown"]
@@ -28,133 +28,138 @@ Grade = Literal["even", "slight", "step", "unknown"]
 
 @dataclass(frozen=True)
 class NextStep:
-    """What was decided after an attempt, and why."""
+    """The decision after an attempt: another try, or giving up; and why."""
 
     decision: Literal["retry", "gave_up"]
     wait_s: float | None = None
+    """Seconds to wait before the next attempt."""
     reason: str = ""
-    """Until when it was given up, and why."""
+    """Why the patch was given up, and until when."""
     changes: dict[str, Any] = field(default_factory=dict)
-    """Settings of the next attempt that differ from the config."""
+    """Settings of the next attempt that differ from the YAML."""
     trained_in_between: tuple[str, ...] = ()
-    """Patches that show that the GPU is not to blame."""
+    """Patches that were trained in between on the same machine, which shows that the GPU works."""
 
 
 @dataclass(frozen=True)
 class ReportedAttempt:
-    """An attempt at a patch."""
+    """An attempt at a patch: times, outcome, cause, memory, quality, and the decision after it."""
 
     number: int
     outcome: Outcome | None = None
-    """None while it runs."""
+    """How it ended; None while it runs."""
     slot: str = ""
     node: str = ""
-    """The name of its host."""
+    """Name of its host."""
     worker: str = ""
     started_at: float | None = None
     ended_at: float | None = None
     setup_s: float | None = None
-    """Before the first step."""
+    """Time from its start to the first step."""
     seconds: float | None = None
     step: int | None = None
     phase: str = ""
     gate_s: float | None = None
-    """For how long the slot was not fit before it."""
+    """Seconds that the slot was not ready before the attempt."""
     gate: str = ""
-    """Why it was not."""
+    """Why the slot was not ready."""
     cause: str = ""
     advice: str = ""
     evidence: tuple[str, ...] = ()
-    """Lines of the log."""
+    """Lines of the log that show the cause."""
     warnings: tuple[str, ...] = ()
     changes: dict[str, Any] = field(default_factory=dict)
-    """Settings that differ from the config."""
+    """Settings that differ from the YAML."""
     gpu_peak_mib: float | None = None
-    """All that was in use on the card."""
+    """Peak of all memory in use on the GPU."""
     own_gpu_peak_mib: float | None = None
-    """By this attempt, as NVML sees it."""
+    """Peak of this attempt's GPU memory by NVML."""
     torch_peak_mib: float | None = None
-    """Of that, what torch had allocated."""
+    """Peak of the memory that torch had allocated."""
     psnr_covered: float | None = None
-    """On the pixels of held-out photographs that training photographs see, in dB: the figure that decides."""
+    """PSNR in dB on the covered pixels of held-out photographs; splats are compared by this figure."""
     psnr: float | None = None
-    """On all their pixels."""
+    """PSNR in dB on all pixels of held-out photographs."""
     ssim: float | None = None
     num_gaussians: int | None = None
-    """Of its splat."""
+    """Number of Gaussians in its splat."""
     covered_set: str = ""
-    """Hash of the covered pixels: of another set figures are not compared."""
+    """Hash of the set of covered pixels; covered PSNRs are compared only if their sets are equal."""
     pace_s: float | None = None
-    """Of a step, but for the first, which compiles kernels."""
+    """Mean seconds per step, without the first, which compiles kernels."""
     choice: str = ""
-    """Which of two splats was kept, and why."""
+    """Which of two splats was kept, and why; empty if there was no choice."""
     adopted: bool = False
-    """By a later run."""
+    """Whether a later run took it over."""
     is_kept: bool = False
-    """Its splat is the product."""
+    """Whether its splat is the accepted one."""
     has_splat: bool = False
-    """It is there still."""
+    """Whether its splat still exists in its folder."""
     is_pictured: bool = False
+    """Whether pictures of its held-out views exist."""
     next: NextStep | None = None
 
 
 @dataclass(frozen=True)
 class SplatQuality:
-    """What an inspection has found of a splat."""
+    """Result of the inspection of a splat, as the report shows it."""
 
     grade: str
     figures: tuple[QualityFigure, ...]
     cells: tuple[dict[str, float], ...]
-    """Columns of the scene, as inspection.json has them."""
+    """Vertical columns of the scene with their coverage, as in inspection.json."""
     holdout: dict[str, dict[str, float]]
-    """Held-out photographs, with their PSNR and distance."""
+    """PSNR, distance and position of each held-out photograph."""
     cameras: dict[str, dict[str, float]]
-    """Where photographs were taken from."""
+    """Camera position x, y, z of each photograph."""
     psnr: float | None
-    """In the mean over held-out photographs that were not taken side by side."""
+    """Mean PSNR over held-out photographs whose neighbours were trained on."""
     psnr_in_one_piece: float | None
-    """Over those that were."""
+    """Mean PSNR over held-out photographs whose neighbours are held out, too."""
     thumbnails: dict[str, str]
-    """Names of pictures, by what is said below them."""
+    """File names of pictures, by caption."""
     pictures: str
-    """The folder of all pictures."""
+    """Folder of all pictures."""
     dropped: str
-    """What leaving photographs out has brought; empty if not measured."""
+    """Gain from leaving photographs out of training, as text; empty if it was not measured."""
     seconds: float | None
     certificate: dict[str, Any]
-    """As certificate.json has it; empty where there is none of this splat."""
+    """Content of certificate.json; empty if this splat has no certificate."""
 
     @property
     def exceeded(self) -> list[QualityFigure]:
-        """Return the figures that exceed their limits."""
+        """Return the figures whose state is weak or bad."""
         return [one for one in self.figures if one.state in ("weak", "bad")]
 
 
 @dataclass(frozen=True)
 class ReportedPatch(PatchStatus):
-    """A patch in a report: its status, and what only the report says of it."""
+    """A patch in a report: its status, and further facts that only the report has."""
 
     outliers: tuple[str, ...] = ()
-    """How it differs from the other patches."""
+    """How it differs from the other patches, as messages."""
     gain_db: float | None = None
-    """Of its PSNR, the covered one if both are of the same pixels, by the latest run; None where that has not replaced
-    it."""
+    """Gain in dB if the latest run replaced the accepted splat, by covered PSNR if both have the same covered pixels.
+
+    None if it did not.
+    """
     attempts: tuple[ReportedAttempt, ...] = ()
     of_patch: str = ""
+    """Name of the patch without the variant."""
     variant: str = ""
-    """Its parts in a sweep; else the patch, and nothing."""
+    """Name of the variant in a sweep; empty otherwise."""
     bytes: int | None = None
-    """Of the splat file."""
+    """Size of the splat file."""
     resolution: Resolution | None = None
-    """Of the photographs that it was trained on."""
+    """Resolution of the photographs that it was trained on."""
     versions: dict[str, str] = field(default_factory=dict)
-    """Of what trained it, as far as its files say."""
+    """Versions of the programs that trained it, as far as they are recorded."""
     quality: SplatQuality | None = None
 
 
 @dataclass(frozen=True)
 class SweepFigures:
-    """What is compared in a sweep, of a patch or in the mean over the trained ones."""
+    """Figures that a sweep compares, of one patch or as means over trained patches."""
 
     psnr_covered: float | None = None
     psnr: float | None = None
@@ -164,36 +169,37 @@ class SweepFigures:
     seconds: float | None = None
 
     def of(self, name: str) -> float | None:
-        """Return a figure by its name."""
+        """Return the figure with this field name."""
         found: float | None = getattr(self, name)
         return found
 
 
 @dataclass(frozen=True)
 class VariantPatch(SweepFigures):
-    """A patch under a variant."""
+    """Figures and state of a patch under a variant."""
 
     state: State = "waiting"
     changes: dict[str, Any] = field(default_factory=dict)
-    """Settings that a failure made it change."""
+    """Settings that a retry changed after a failure."""
 
 
 @dataclass(frozen=True)
 class VariantRow:
-    """A variant of a sweep."""
+    """A variant of a sweep: its settings, its mean figures, and those of each patch."""
 
     variant: str
     settings: dict[str, bool | int | float | str]
-    """That are compared, by their full names."""
+    """Compared settings, by their full names."""
     trained: int
+    """Number of its trained patches."""
     of: int
-    """How many of its patches are trained, of how many."""
+    """Number of all its patches."""
     mean: SweepFigures
     patches: dict[str, VariantPatch]
     label: str = ""
-    """What people call it: its own name, else the values that are compared."""
+    """Name for people: its own name, or if that is generated the compared values."""
     is_comparable: bool = False
-    """Means over different patches say nothing: it has trained the largest set of patches that any variant has."""
+    """Whether its means may be compared: its trained patches are the largest set that any variant has."""
 
 
 @dataclass(frozen=True)
@@ -201,74 +207,74 @@ class SweepFacts:
     """The variants of a sweep, in the order of the YAML."""
 
     settings: tuple[str, ...]
-    """Full names of those that are compared."""
+    """Full names of the compared settings."""
     patches: tuple[str, ...]
     variants: tuple[VariantRow, ...]
     best: dict[str, str | None]
-    """Variant by figure."""
+    """Best variant by the mean of each figure; None if there is no best one."""
     best_of_patch: dict[str, str | None]
-    """Variant by patch, after its PSNR; the covered one where every variant has one."""
+    """Best variant of each patch by its PSNR; the covered PSNR if every measured variant has it."""
 
 
 @dataclass(frozen=True)
 class ReportedRun:
-    """One `train`, `retry` or worker."""
+    """One run of `train`, `retry` or a worker."""
 
     started_at: float | None
     ended_at: float | None
     slots: tuple[str, ...]
     changes: dict[str, Any]
-    """Settings changed by --set."""
+    """Settings changed by `--set`."""
     worker: str
 
 
 @dataclass(frozen=True)
 class ReportedWorker:
-    """Who has made attempts, or is at work."""
+    """A worker that made attempts or is running."""
 
     worker: str
-    """Its name."""
+    """Name of the worker."""
     node: str
-    """The name of its host."""
+    """Name of its host."""
     job: str
-    """Of the engine that runs it."""
+    """Job of the cluster engine that runs it; empty without one."""
     since: str
     attempts: int
     trained: int
-    """Of its attempts."""
+    """Number of its attempts that trained a splat."""
     seconds: float
-    """In training processes."""
+    """Time that its attempts took."""
     patches: tuple[str, ...]
-    """What it has trained."""
+    """Patches that it trained."""
     running: tuple[str, ...]
-    """What it trains."""
+    """Patches that it is training."""
     has_ended: bool
 
 
 @dataclass(frozen=True)
 class ReportedFrame(Frame):
-    """What to add to the splats' coordinates for the models'."""
+    """The offset to add to the splats' coordinates to get those of the reconstruction, with a note."""
 
     note: str = ""
 
 
 @dataclass(frozen=True)
 class OutlierPhotograph:
-    """A photograph that is among those that differ most."""
+    """One of the photographs whose colours differ most."""
 
     name: str
     gain: tuple[float, ...]
     tone: tuple[float, ...]
-    """As in colors.json."""
+    """Parameters of its colour correction, as in colors.json."""
     words: str
 
 
 @dataclass(frozen=True)
 class ReportedColors:
-    """A scene whose photographs were looked at; residuals in percent."""
+    """Colour correction of a scene; residuals are in percent."""
 
     scene: str
-    """Empty: all patches together."""
+    """Name of the scene; empty for all patches together."""
     is_even: bool
     residual_before: float | None
     residual_after: float | None
@@ -287,7 +293,7 @@ class CoreBox:
 
 @dataclass(frozen=True)
 class CameraPosition:
-    """Where a photograph was taken from, from above; of one that is held out its name, and what it shows."""
+    """Position of a photograph's camera from above; for a held-out photograph also its name and PSNR."""
 
     at: tuple[float, float]
     name: str = ""
@@ -296,11 +302,11 @@ class CameraPosition:
 
 @dataclass(frozen=True)
 class ReportedSeam(SeamMeasurement):
-    """A seam, and the line that it is from above."""
+    """Measurement of a seam, with its line seen from above and its grade."""
 
     told: ClassVar = ("name",)
     line: tuple[tuple[float, float], tuple[float, float]] | None = None
-    """None where it lies level."""
+    """Both ends of the seam from above; None for a horizontal seam."""
     grade: Grade = "unknown"
     """How well the two patches meet."""
 
@@ -313,29 +319,29 @@ class SceneMap:
     cameras: tuple[CameraPosition, ...] = ()
     seams: tuple[ReportedSeam, ...] = ()
     lacking: tuple[str, ...] = ()
-    """Patches whose models cannot be read, where no partition says where they lie."""
+    """Patches that are missing on the map because their models cannot be read."""
 
 
 @dataclass(frozen=True)
 class ReportedPartition(SceneMap):
-    """A scene that was cut into patches: its partition from above, and how well the patches meet."""
+    """A scene that was cut into patches: its map, its evaluation, and the quality of the merged splat."""
 
     problem: str = ""
-    """Why nothing else is told."""
+    """Why the other fields are empty; empty if all is well."""
     evaluation: SceneEvaluation | None = None
-    """Without photographs and seams."""
+    """Evaluation of the merged scene, without photographs and seams; None if it was not measured."""
     is_stale: bool = False
-    """It was merged again since it was measured."""
+    """Whether the scene was merged again after it was measured."""
     splat: str = ""
-    """The merged splat; empty as long as there is none."""
+    """Path of the merged splat; empty if the scene is not merged."""
     behind: str = ""
-    """Why the merged scene has nothing of its backdrop; empty where it has, or nothing was merged."""
+    """Why the merged scene has no backdrop; empty if it has one or is not merged."""
     quality: SplatQuality | None = None
 
 
 @dataclass(frozen=True)
 class ReportedDeadline(DeadlineDecision):
-    """What was chosen for a deadline, and when the last attempt at its patches ended."""
+    """Step budget chosen for a deadline, and when the last attempt at its patches ended."""
 
     words: tuple[str, ...] = ()
     ended_at: float | None = None
@@ -343,44 +349,44 @@ class ReportedDeadline(DeadlineDecision):
 
 @dataclass(frozen=True)
 class Report:
-    """All of it."""
+    """All facts of a batch: the content of report.json."""
 
     output: str = ""
-    """The folder."""
+    """The output folder."""
     summary: str = ""
-    """One line."""
+    """The outcome in one line."""
     counts: Mapping[State, int] = field(default_factory=dict)
-    """Of patches, by their state."""
+    """Number of patches in each state."""
     patches: tuple[ReportedPatch, ...] = ()
-    """In natural order."""
+    """All patches, in natural order."""
     sweep: SweepFacts | None = None
     runs: tuple[ReportedRun, ...] = ()
     workers: tuple[ReportedWorker, ...] = ()
-    """In the order of their nodes."""
+    """All workers, in order of their hosts."""
     settled: tuple[str, ...] = ()
-    """What is settled for the batch besides its frame, its colours and its deadline, in words."""
+    """Hold-out of photographs that were taken together, as text; empty without such frames."""
     frame: ReportedFrame | None = None
     colors: tuple[ReportedColors, ...] = ()
     scene: ReportedPartition | None = None
     map: SceneMap | None = None
-    """Where no partition says where patches lie."""
+    """Map of the patches if the scene has no partition."""
     reconstruction: ReconstructionRecord | None = None
-    """The result of a reconstruction, in its report."""
+    """Result of a reconstruction; None in reports of training."""
     deadline: ReportedDeadline | None = None
     afterwards: tuple[FollowUpResult, ...] = ()
-    """What followed the training, or was left out."""
+    """Results of the follow-ups, also of those that were left out."""
     audit: dict[str, Any] | None = None
-    """The latest, as the ledger has it, with every patch that is refused now: verified, refused, warnings."""
+    """The latest audit in the ledger, with all patches that are refused now: "verified", "refused", "warnings"."""
     config: str = ""
-    """batch.yaml, the resolved settings of the latest run."""
+    """Content of batch.yaml, the resolved settings of the latest run."""
     config_file: str = ""
-    """The YAML; empty where it is not known."""
+    """Path of the YAML; empty if it is not known."""
     events: tuple[dict[str, Any], ...] = ()
-    """The lines of the ledgers; `worker` says whose ledger it is, if it is not that of `train`."""
+    """Lines of all ledgers; `worker` names the worker, except in the ledger of `train`."""
     todo: tuple[TodoItem, ...] = ()
     version: str = ""
-    """Of the splatbatch that wrote it."""
+    """Version of the splatbatch that wrote the report."""
     python: str = ""
     written_at: str = ""
-    """Local time with its zone."""
+    """Local time with the UTC offset."""
     schema: int = SCHEMA

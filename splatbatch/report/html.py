@@ -1,4 +1,4 @@
-"""HTML and Markdown from templates, safe from injection: all that facts hold is text, and is escaped."""
+"""Renders HTML and Markdown from templates; all values are escaped as text, which prevents injection."""
 
 from __future__ import annotations
 
@@ -44,17 +44,17 @@ IN_WORDS = (
     grade_in_words, headings_of, holdout_map, in_words, is_best, is_best_of, list_names, moment, one_line, photographs,
     plain_text, plural, ran_in_words, seam_figures, setting_charts, spell_figures, spelt, title,
 )  # fmt: skip
-"""What templates call to say facts, or to draw them."""
+"""Functions that templates may call to format or draw facts."""
 
 
 def render(name: str, **facts: Any) -> str:
-    """Return what a template makes of facts: HTML of *.html.j2, else Markdown."""
+    """Return a rendered template: HTML if its name ends in .html.j2, otherwise Markdown."""
     return environment(is_html=name.endswith(".html.j2")).get_template(name).render(facts)
 
 
 @cache
 def environment(*, is_html: bool) -> Environment:
-    """Return what fills the report's templates in."""
+    """Return the Jinja environment of the report's templates; it is made once for HTML and once for Markdown."""
     made = templates_of(PACKAGE, _html if is_html else markdown)
     made.globals |= {one.__name__: one for one in (*IN_WORDS, fence_of)} | {
         "SIGNS": SIGNS,
@@ -74,7 +74,12 @@ def _html(value: object) -> object:
 
 
 def templates_of(package: str, spell: Callable[[object], object] = _html) -> Environment:
-    """Return what fills the templates of a package in: what facts hold is text and is escaped, None is nothing."""
+    """Return a Jinja environment for the templates of a package, with autoescaping and strict undefined names.
+
+    Args:
+        package: package that has a folder "templates".
+        spell: converts each value before it is escaped; by default None becomes an empty string.
+    """
     return Environment(
         loader=PackageLoader(package),
         autoescape=True,
@@ -87,7 +92,7 @@ def templates_of(package: str, spell: Callable[[object], object] = _html) -> Env
 
 
 def fence_of(quoted: Sequence[str]) -> str:
-    """Return what stands above and below lines of a log, so that nothing in them can end the block."""
+    """Return a Markdown code fence that is longer than any run of backticks in the quoted lines."""
     longest = max(map(len, re.findall("`+", "\n".join(quoted))), default=0)
     return "`" * max(3, longest + 1)
 
@@ -101,7 +106,7 @@ def _spell_json(value: object) -> str:
 
 
 def markdown(value: object) -> Markup:
-    """Return text that others wrote so that Markdown reads text in it: no HTML, table, link, emphasis or line end."""
+    """Return a value as one escaped line of Markdown: no HTML, table, link or emphasis. Markup stays unchanged."""
     if isinstance(value, Markup):
         return value
     words = SPECIAL.sub(r"\\\g<0>", one_line("" if value is None else str(value)))
@@ -110,16 +115,15 @@ def markdown(value: object) -> Markup:
 
 @cache
 def asset(name: str, package: str = PACKAGE) -> str:
-    """Return the text of a style or a script that lies beside the templates of a package."""
+    """Return the text of a style sheet or script in a package's folder "templates"; it is read once."""
     return files(package).joinpath("templates", name).read_text(encoding="utf-8")
 
 
 def policy(style: str, scripts: Sequence[str], *, follows: bool) -> str:
-    """Return what a page may do: it may load nothing at all, and runs the first script.
+    """Return the Content-Security-Policy of a page: it loads nothing and runs only these scripts.
 
-    It may run the others, too: their text, and no other, may be put into a script element later. Such a script may
-    start workers whose text it brings along; these are bound by the same policy. One that `follows` may ask the server
-    that it came from alone.
+    Scripts after the first may be inserted later by their text, and may start workers from blobs, which are bound by
+    the same policy. A page that `follows` a batch may connect to its own server, and to no other.
     """
     workers = "worker-src blob:; " if len(scripts) > 1 else ""
     asks = "connect-src 'self'; " if follows else ""
@@ -130,5 +134,5 @@ def policy(style: str, scripts: Sequence[str], *, follows: bool) -> str:
 
 
 def digest(text: str) -> str:
-    """Return the hash of a style or a script, as a policy names it."""
+    """Return the SHA-256 of a style sheet or script in the form of a Content-Security-Policy."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

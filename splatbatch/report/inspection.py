@@ -1,4 +1,4 @@
-"""What the page draws of an inspection: pictures, the fall of PSNR with distance, and maps from above."""
+"""Drawings of an inspection for the page: pictures, PSNR over distance, maps of cameras and of coverage."""
 
 from __future__ import annotations
 
@@ -14,15 +14,18 @@ from splatbatch.text import plural
 
 SIZE_PX, MARGIN_PX = 220, 16
 POOREST, BEST = 0.25, 1.0
-"""Opacity of a held-out view's dot, of the poorest and of the best."""
+"""Opacity of the dots of the held-out views with the lowest and the highest PSNR."""
 OF_TRAINING = {"fill": "none", "stroke": "currentColor"}
 CELLS_PX, CELL_PX = 240, 5
 Figures = Mapping[str, Mapping[str, float]]
-"""Of photographs, by name."""
+"""Figures of photographs, by name of the photograph and of the figure."""
 
 
 def pictures_of(quality: SplatQuality | None, budget: PictureBudget) -> list[tuple[str, str]]:
-    """Return the pictures of an inspection, each with the words below it, as far as the page has room."""
+    """Return the pictures of an inspection as data URLs with captions, figures over their limits first.
+
+    Pictures that the budget has no room for are left out.
+    """
     if quality is None:
         return []
     named = {f"{one.name}: {one.meaning}": one.picture for one in quality.exceeded}
@@ -30,7 +33,7 @@ def pictures_of(quality: SplatQuality | None, budget: PictureBudget) -> list[tup
 
 
 def _pictures(quality: SplatQuality, named: Mapping[str, str], budget: PictureBudget) -> Iterator[tuple[str, str]]:
-    """Yield pictures by the words below them; anybody may have changed their names."""
+    """Yield pictures by caption; names that leave the folder and files that are not WebP are skipped."""
     for words, name in named.items():
         data = read_picture(Path(quality.pictures) / name, b"RIFF") if not fault_of_name(name) else b""
         if data[8:12] == b"WEBP" and budget.take(data):
@@ -38,7 +41,7 @@ def _pictures(quality: SplatQuality, named: Mapping[str, str], budget: PictureBu
 
 
 def falloff_curve(held_out: Figures) -> Drawing | None:
-    """Return the PSNR of held-out views over their distance in baselines; None for fewer than three."""
+    """Return a chart of the PSNR of held-out views over their distance in baselines; None for fewer than three."""
     known = {name: one for name, one in held_out.items() if {"psnr", "distance"} <= one.keys()}
     if len(known) < 3:
         return None
@@ -60,7 +63,10 @@ def falloff_curve(held_out: Figures) -> Drawing | None:
 
 
 def holdout_map(cameras: Figures, held_out: Figures) -> Drawing | None:
-    """Return from where photographs were taken, seen from above: held-out ones the stronger the better they are."""
+    """Return a map of camera positions from above; None for fewer than two.
+
+    Dots of held-out photographs are the more opaque the higher their PSNR.
+    """
     places = {name: (one["x"], one["y"]) for name, one in {**cameras, **held_out}.items() if {"x", "y"} <= one.keys()}
     if len(places) < 2:
         return None
@@ -88,7 +94,7 @@ def _drawing(dots: list[Dot], size: tuple[float, float], words: str, axis: str =
 
 
 def cell_map(quality: SplatQuality) -> Drawing | None:
-    """Return the cells of the scene from above: dark where many photographs see them, red where too few do."""
+    """Return a map of the scene's cells from above: darker with more photographs, red for weak ones."""
     cells = [cell for cell in quality.cells if {"x", "y", "photos", "weak"} <= cell.keys()]
     if not cells:
         return None
@@ -111,5 +117,5 @@ def cell_map(quality: SplatQuality) -> Drawing | None:
 
 
 def certificate_of(quality: SplatQuality) -> Certificate:
-    """Return the certificate of a splat that has one."""
+    """Return the certificate in an inspection's facts; only for a splat that has one."""
     return Certificate.from_record(quality.certificate)

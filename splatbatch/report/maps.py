@@ -1,4 +1,4 @@
-"""The scene from above, as it is drawn: patches by state and PSNR, seams by their step, cameras by what they show."""
+"""Maps of the scene from above: patches by state and PSNR, seams by grade, cameras by error."""
 
 from __future__ import annotations
 
@@ -19,29 +19,32 @@ WIDTH_PX = 600
 MOST_HEIGHT_PX, LEAST_HEIGHT_PX = 460, 120
 MARGIN_PX = 14
 FAINTEST, STRONGEST = 0.10, 0.42
-"""Opacity of a patch's colour, of the poorest and of the best: writing on it stays legible."""
+"""Opacity of the colour of the patches with the lowest and the highest PSNR; text on them stays legible."""
 LEAST_RANGE_DB = 3.0
-"""What is alike should look so."""
+"""Least range of PSNR that the scale of opacity covers, so that similar patches look similar."""
 TINY = 1e-30
 MOST_DOTS = 1500
-"""Held-out cameras that have a dot of their own."""
+"""Most dots of held-out cameras."""
 MOST_CAMERAS = 4000
+"""Most cameras on a map of a reconstruction."""
 COLORS = ("#2c7bb6", "#5aa3c4", "#c9b25b", "#e0823d", "#d7191c")
-"""From the fifth that fits best to the fifth that fits worst."""
+"""Colours of cameras, from the fifth with the smallest errors to the fifth with the largest."""
 Point = tuple[float, float]
 Dot = tuple[float, float, float, str, Mapping[str, str]]
-"""Where it is drawn, its radius, what stands under the cursor, and how it looks."""
+"""A dot: x and y in pixels, radius, tooltip, SVG attributes."""
 
 
 class Area(NamedTuple):
-    """A patch on the map."""
+    """A patch on the map, as a rectangle in pixels."""
 
     place: str
     state: str
     said: str
-    """On it, below its name."""
+    """Text on the rectangle, below the name."""
     words: str
+    """Tooltip."""
     link: str
+    """Id of the patch's section in the page; empty without one."""
     x0: float
     y0: float
     x1: float
@@ -51,24 +54,32 @@ class Area(NamedTuple):
 
 @dataclass(frozen=True)
 class Drawing:
-    """What is drawn from above, or of figures, in pixels, with the origin at the top."""
+    """A map or chart to draw as SVG, in pixels, with the origin at the top left."""
 
     width: float
     height: float
     words: str
+    """Description of the drawing."""
     dots: tuple[Dot, ...] = ()
     axis: str = ""
+    """SVG path of the axes; empty without axes."""
     areas: tuple[Area, ...] = ()
     cameras: tuple[Point, ...] = ()
-    """That are trained on."""
+    """Positions of cameras that are trained on."""
     seams: tuple[tuple[ReportedSeam, Point, Point], ...] = ()
-    """With both ends, where they do not lie level."""
+    """Seams with both ends, without horizontal ones."""
     grades: frozenset[str] = frozenset()
-    """Of all seams."""
+    """Grades that occur among the seams, for the legend."""
 
 
 def draw_map(scene: SceneMap | None, patches: Sequence[ReportedPatch], links: Mapping[str, str]) -> Drawing | None:
-    """Return the map of a scene; None where there is nothing to draw."""
+    """Return the map of a scene; None if it has no patches to draw.
+
+    Args:
+        scene: cores, cameras and seams.
+        patches: for state and PSNR of each patch.
+        links: id of each patch's section in the page.
+    """
     if not scene or not scene.cores:
         return None
     low, high = _extent(scene)
@@ -102,12 +113,12 @@ def draw_map(scene: SceneMap | None, patches: Sequence[ReportedPatch], links: Ma
 
 
 def _pixels_per_unit(span: Sequence[float] | Floats) -> float:
-    """Return how large a scene of such sides is drawn."""
+    """Return the pixels per unit for a scene with these two side lengths, so that it fits the drawing."""
     return float(min((WIDTH_PX - 2 * MARGIN_PX) / span[0], (MOST_HEIGHT_PX - 2 * MARGIN_PX) / span[1]))
 
 
 def _extent(scene: SceneMap) -> tuple[list[float], list[float]]:
-    """Return what shows all cores, and cameras as far as they stand no farther out than half of that."""
+    """Return the corners of the map: all cores, extended to cameras by at most half their extent on each side."""
     lower, upper = [core.lower for core in scene.cores], [core.upper for core in scene.cores]
     low, high = ([pick(one[axis] for one in ends) for axis in range(2)] for pick, ends in ((min, lower), (max, upper)))
     for axis in range(2):
@@ -119,7 +130,7 @@ def _extent(scene: SceneMap) -> tuple[list[float], list[float]]:
 
 
 def _of_places(patches: Sequence[ReportedPatch]) -> dict[str, ReportedPatch]:
-    """Return what stands for each place: its patch; in a sweep its best variant, or the first where none is trained."""
+    """Return the patch to show for each name; in a sweep the variant with the best PSNR, or the first without any."""
     found: dict[str, ReportedPatch] = {}
     for patch in patches:
         place = patch.of_patch or patch.patch
@@ -157,16 +168,16 @@ def _opacity(psnr: float | None, shades: tuple[float, float]) -> float:
 
 
 def _ring(camera: CameraPosition, at: Point, shades: tuple[float, float]) -> Dot:
-    """Return a camera that is held out, the larger the poorer."""
+    """Return the dot of a held-out camera; its radius grows as its PSNR falls."""
     (low, high), psnr = shades, camera.psnr
     radius = 3.5 if psnr is None or high <= low else round(3 + 4 * (high - psnr) / (high - low), 1)
     return *at, radius, f"{camera.name}, held out" + (f": {psnr:.2f} dB" if psnr is not None else ""), {}
 
 
 def camera_map(told: ReconstructionRecord) -> Drawing | None:
-    """Return the cameras, coloured by what speaks against them; None of fewer than two.
+    """Return a map of a reconstruction's cameras, coloured by GPS or reprojection error; None for fewer than two.
 
-    They are seen from above where GPS tells what that is, else in the plane in which they lie.
+    They are seen from above if the model is georeferenced, otherwise in the plane that fits them best.
     """
     cameras = told.placed[:: max(1, -(-len(told.placed) // MOST_CAMERAS))]
     if len(cameras) < 2:

@@ -1,4 +1,4 @@
-"""Which patches came out unlike the others: far from the median, measured in median absolute deviations."""
+"""Finds patches whose PSNR, size or time is far from the median, in median absolute deviations."""
 
 from __future__ import annotations
 
@@ -10,17 +10,22 @@ from splatbatch.output.records.metrics import deciding
 from splatbatch.tasks.status import PatchStatus
 
 FEWEST = 4
-"""With fewer trained patches none is unlike the others."""
+"""Fewest trained patches among which outliers are looked for."""
 FAR = 3.5
-"""Deviations from the median (Iglewicz and Hoaglin 1993, "How to detect and handle outliers")."""
+"""Standard deviations from the median (Iglewicz and Hoaglin 1993, "How to detect and handle outliers")."""
 DEVIATION = 1.4826
-"""Times the median absolute deviation: the standard deviation of a normal distribution."""
+"""Standard deviation of a normal distribution, as a multiple of its median absolute deviation."""
 LEAST_DB = 1.0
+"""Least PSNR below the median, in dB, that is reported."""
 LEAST_FACTOR = 1.5
+"""Least factor from the median number of Gaussians or time that is reported."""
 
 
 def outliers(statuses: Iterable[PatchStatus]) -> dict[str, tuple[str, ...]]:
-    """Return for each patch what is odd about it: "PSNR 6.0 dB under the median"; within its variant of a sweep."""
+    """Return for each patch its messages, such as "PSNR 6.0 dB under the median"; empty for usual patches.
+
+    In a sweep, patches are compared within their variant.
+    """
     alike: dict[str, list[PatchStatus]] = {}
     for status in statuses:
         alike.setdefault(TaskId.of_folder(status.patch).variant, []).append(status)
@@ -43,7 +48,7 @@ def _outliers(statuses: Sequence[PatchStatus]) -> dict[str, tuple[str, ...]]:
 
 
 def _far(values: dict[str, float | None]) -> list[tuple[str, float, float]]:
-    """Return the patches whose value is far from the median: name, value, median."""
+    """Return the patches whose value is farther than FAR from the median, as name, value, median."""
     known = {patch: value for patch, value in values.items() if value is not None}
     if len(known) < FEWEST:
         return []
@@ -53,7 +58,7 @@ def _far(values: dict[str, float | None]) -> list[tuple[str, float, float]]:
 
 
 def _factor(value: float, median: float) -> str:
-    """Return "0.2 ×" or "3.1 ×"; empty if that is not worth a word."""
+    """Return the factor from the median as "0.2 ×" or "3.1 ×"; empty below LEAST_FACTOR."""
     if min(value, median) <= 0 or max(value, median) / min(value, median) < LEAST_FACTOR:
         return ""
     return f"{value / median:.2g} ×"

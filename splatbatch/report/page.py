@@ -1,4 +1,4 @@
-"""report.html: one file that needs nothing else, loads nothing and runs nothing but its own few lines."""
+"""report.html: a single file that loads nothing and runs no scripts but its own."""
 
 from __future__ import annotations
 
@@ -41,18 +41,20 @@ from splatbatch.tasks.counts import counted_tasks, how_many, words_for
 from splatbatch.tasks.status import MADE, noun_of
 
 PICTURE_BYTES = 16 << 20
+"""Most bytes of pictures in the sections of patches and of the scene."""
 SMALL_BYTES = 3 << 20
-"""Of the contact sheet, and of variants side by side."""
+"""Most bytes of the contact sheet and of variants side by side."""
 STRIP_BYTES = 1 << 20
+"""Most bytes of photographs before and after colour correction."""
 MOST_PATCHES = 500
-"""Thousands of sections are too many to show; report.json has them all."""
+"""Most patches with a section in the page; report.json has all of them."""
 URGENT = ("failed", "refused", "stopped", "stale", "running", "waiting", *MADE)
-"""States, the most urgent first."""
+"""States, in the order in which the page lists them."""
 
 
 @dataclass(frozen=True)
 class PatchSection:
-    """What the page shows of a patch beside its facts."""
+    """A patch's section of the page: its facts with pictures, charts and 3D preview."""
 
     patch: ReportedPatch
     link: str
@@ -64,7 +66,7 @@ class PatchSection:
 
     @property
     def figures(self) -> Iterator[str]:
-        """Yield the key figures, which are read where it is folded in."""
+        """Yield the key figures, which the section shows while it is collapsed."""
         patch = self.patch
         yield patch.state
         if patch.psnr is not None:
@@ -84,23 +86,30 @@ class PatchSection:
 
     @property
     def made_with(self) -> list[str]:
-        """Return what made it, and where its splat lies."""
+        """Return the versions of the programs that trained it, and the path of its splat, as text."""
         facts = {**self.patch.versions, "splat": self.patch.splat} if self.patch.splat else self.patch.versions
         return [f"{name} {value}" for name, value in facts.items()]
 
 
 def to_html(report: Report, output: OutputFolder, previews_mib: int, folders: Folders) -> str:
-    """Return the page of a report; curves and pictures come from the output folder, few from the photographs."""
+    """Return report.html.
+
+    Args:
+        report: the facts.
+        output: the output folder, for curves and pictures.
+        previews_mib: space for splats that open in 3D.
+        folders: returns the folders of a scene's photographs, for pictures of colour correction.
+    """
     return _page(report, output, PictureBudget(previews_mib * MIB), folders)
 
 
 def to_live_html(report: Report, output: OutputFolder, version: str) -> str:
-    """Return the page that `serve` shows: it follows the batch, and leaves out what takes long to make.
+    """Return the page that `serve` shows: it follows the batch and has no 3D previews or photographs.
 
     Args:
-        report: its facts.
-        output: where curves and pictures come from.
-        version: by which the page knows that its report is no longer the latest.
+        report: the facts.
+        output: the output folder, for curves and pictures.
+        version: version of the report, by which the page notices that a newer one exists.
     """
     return _page(report, output, PictureBudget(0), lambda _: (), version)
 
@@ -166,7 +175,7 @@ def _section(
 
 
 def most_telling(patches: Sequence[ReportedPatch]) -> list[ReportedPatch]:
-    """Return the patches that a page has room for, in their order: what went wrong or is odd, then the poorest."""
+    """Return at most MOST_PATCHES patches in their order: failed and unusual ones first, then those of lowest PSNR."""
     ranked = sorted(patches, key=lambda patch: (patch.is_made and not patch.outliers, _psnr(patch)))
     chosen = {patch.patch for patch in ranked[:MOST_PATCHES]}
     return [patch for patch in patches if patch.patch in chosen]
@@ -178,13 +187,13 @@ def _psnr(patch: ReportedPatch) -> float:
 
 
 def alone(patches: Sequence[ReportedPatch]) -> list[ReportedPatch]:
-    """Return the patches without the backdrop, which counts as none of them."""
+    """Return the patches without the backdrop, which is not counted as a patch."""
     named = set(counted_tasks([patch.patch for patch in patches]))
     return [patch for patch in patches if patch.patch in named]
 
 
 def _fine(patches: Sequence[ReportedPatch]) -> str:
-    """Say that there is nothing to do."""
+    """Return the sentence for a report without anything to do."""
     noun, left = noun_of(patches), [patch.patch for patch in patches if not patch.is_made]
     words = words_for((patch.patch for patch in patches), noun)
     state = f"{how_many(left, noun)} to {words.verb}" if left else f"All {words.one}{words.plural} {words.done}"

@@ -1,4 +1,4 @@
-"""Photograph, rendering and error of held-out views, as attempts have left them; as many as a page has room for."""
+"""Pictures of held-out views (photograph, rendering, error) from attempts' folders, within the page's size budget."""
 
 from __future__ import annotations
 
@@ -17,35 +17,36 @@ from splatbatch.report.facts import ReportedPatch, SweepFacts
 
 KINDS = ("photo", "render", "error")
 MOST_PICTURE_BYTES = 60_000
-"""A larger file is none of ours."""
+"""Largest picture that is read; larger files were not written by training."""
 RANKS_OF_A_PATCH = ("median", "worst", "best")
-"""Which view stands for a patch, if it is there."""
+"""View that represents a patch: the first of these that exists."""
 SMALL_PX = 256
 SMALL_QUALITY = 62
 MOST_BESIDE = 12
+"""Most splats that are shown side by side."""
 NUM_SWATCHES = 17
 ERROR_STOPS = ((0, 0, 4), (87, 16, 110), (188, 55, 84), (249, 142, 9), (252, 255, 164))
 FULL_ERROR = 0.25
-"""Of error maps, as the training draws them: colours from no difference to this one, of 1, and more."""
+"""Error (0 to 1) at which the colours of error maps end; the training process draws them by the same limit."""
 Pictured = tuple[str, AttemptFolder]
-"""What is said of a splat, and the attempt that has left pictures of it."""
+"""Label of a splat, and the attempt that has its pictures."""
 Beside = tuple[str, list[tuple[str, str, str]]]
-"""One view as several splats show it: a heading, and of each picture source, what it shows, and words below it."""
+"""One view rendered by several splats: a heading, and for each picture its source, alternative text and caption."""
 
 
 class PictureBudget:
-    """How many bytes of pictures a page may still take: a page of 200 patches must open, too."""
+    """Bytes of pictures that a page may still take, so that pages of many patches open, too."""
 
     def __init__(self, num_bytes: int) -> None:
         self.size = self.left = num_bytes
 
     @property
     def is_used(self) -> bool:
-        """Return whether anything was taken."""
+        """Return whether any picture was taken into the page."""
         return self.left < self.size
 
     def take(self, *pictures: bytes) -> bool:
-        """Take the room that pictures need as text of a page; return whether there was enough."""
+        """Reserve the size of pictures in base64; return whether it was free. If not, nothing is reserved."""
         num_bytes = sum(len(one) * 4 // 3 for one in pictures)
         if num_bytes > self.left:
             return False
@@ -55,7 +56,7 @@ class PictureBudget:
 
 @dataclass(frozen=True)
 class PicturedView:
-    """A held-out view; its pictures are sources of images, none where the page was full."""
+    """A held-out view with its pictures as data URLs; these are empty if the budget was used up."""
 
     rank: str
     view: EvaluatedView
@@ -66,14 +67,17 @@ class PicturedView:
 
     @property
     def figures(self) -> str:
-        """Return how good it is, as far as that is known."""
+        """Return the known PSNR and SSIM as text."""
         psnr = "" if self.view.psnr is None else f"PSNR {self.view.psnr:.2f} dB"
         ssim = "" if self.view.ssim is None else f"SSIM {self.view.ssim:.3f}"
         return ", ".join(filter(None, (psnr, ssim)))
 
 
 def views_of(folder: AttemptFolder | None, budget: PictureBudget) -> Iterator[PicturedView]:
-    """Yield the held-out views that an attempt has pictured, the worst first, as far as the budget goes."""
+    """Yield the held-out views that an attempt has pictures of, in recorded order.
+
+    The first view beyond the budget has no pictures and is the last.
+    """
     for rank, view in folder.read_views().items() if folder else ():
         pictures = [read_picture(folder.picture(rank, kind)) for kind in KINDS] if folder else []
         if not folder or not all(pictures):
@@ -85,21 +89,21 @@ def views_of(folder: AttemptFolder | None, budget: PictureBudget) -> Iterator[Pi
 
 
 def small_render(folder: AttemptFolder | None, budget: PictureBudget) -> str:
-    """Return the rendering that stands for a patch, small, as a data URL; empty without one, or without room."""
+    """Return a small rendering that represents a patch, as a data URL; empty without one or beyond the budget."""
     names = {rank: view.name for rank, view in folder.read_views().items()} if folder else {}
     chosen = next((names[rank] for rank in RANKS_OF_A_PATCH if rank in names), None)
     return small_picture(folder, chosen, "render", budget) if folder and chosen is not None else ""
 
 
 def small_picture(folder: AttemptFolder, name: str, kind: str, budget: PictureBudget) -> str:
-    """Return a picture of the view of a photograph, small, as a data URL; empty without one, or without room."""
+    """Return a small picture of the view of photograph `name` as a data URL; empty without one or beyond the budget."""
     rank = next((rank for rank, view in folder.read_views().items() if view.name == name), "")
     small = _shrunk(read_picture(folder.picture(rank, kind))) if rank else b""
     return data_url(small) if small and budget.take(small) else ""
 
 
 def attempts_side_by_side(output: OutputFolder, patch: ReportedPatch, budget: PictureBudget) -> Beside | None:
-    """Return the same view of each attempt at a patch that has left pictures; nothing of fewer than two."""
+    """Return the same view from each attempt at a patch with pictures; None for fewer than two attempts."""
     pictured = {one.number: one for one in patch.attempts if one.is_pictured}
     shown = [
         (f"attempt {folder.number}{', kept' if pictured[folder.number].is_kept else ''}", folder)
@@ -112,7 +116,7 @@ def attempts_side_by_side(output: OutputFolder, patch: ReportedPatch, budget: Pi
 def variants_side_by_side(
     output: OutputFolder, patches: Sequence[ReportedPatch], sweep: SweepFacts, budget: PictureBudget
 ) -> Iterator[Beside]:
-    """Yield for each patch of a sweep the same view under each variant."""
+    """Yield the same view from each variant for each patch of a sweep that has at least two."""
     labels = {row.variant: row.label for row in sweep.variants}
     for name in dict.fromkeys(one.of_patch for one in patches):
         of_patch = [one for one in patches if one.of_patch == name and one.variant]
@@ -126,7 +130,10 @@ def variants_side_by_side(
 
 
 def side_by_side(heading: str, shown: Sequence[Pictured], budget: PictureBudget) -> Beside | None:
-    """Return one view as most of these show it, with its photograph and the PSNR of each, as far as the budget goes."""
+    """Return the view that most splats have pictures of, with its photograph and the PSNR of each splat.
+
+    None if fewer than two splats share a view; pictures beyond the budget are left out.
+    """
     known = [
         (words, folder, {view.name: view.psnr for view in folder.read_views().values()})
         for words, folder in shown[-MOST_BESIDE:]
@@ -146,12 +153,12 @@ def side_by_side(heading: str, shown: Sequence[Pictured], budget: PictureBudget)
 
 
 def attempt_folder(output: OutputFolder, patch: ReportedPatch) -> AttemptFolder | None:
-    """Return the folder of the attempt that a patch's state is about; None if there is none."""
+    """Return the folder of the attempt that a patch's status refers to; None if it does not exist."""
     return next((one for one in output.patch(patch.patch).attempts() if one.path.name == patch.attempt), None)
 
 
 def _shrunk(jpeg: bytes) -> bytes:
-    """Return a JPEG that is at most SMALL_PX wide; empty where it is none, whatever is wrong with it."""
+    """Return a JPEG scaled down to at most SMALL_PX on each side; empty if it cannot be decoded."""
     from PIL import Image
 
     if not jpeg:
@@ -167,7 +174,7 @@ def _shrunk(jpeg: bytes) -> bytes:
 
 
 def read_picture(path: Path, start: bytes = b"\xff\xd8") -> bytes:
-    """Return a picture of ours, a JPEG; empty if it is none."""
+    """Return a picture that begins with `start`, by default a JPEG; empty for other and too large files."""
     try:
         data = read_regular(path, MOST_PICTURE_BYTES)
     except (OSError, ValueError):
@@ -176,17 +183,17 @@ def read_picture(path: Path, start: bytes = b"\xff\xd8") -> bytes:
 
 
 def data_url(picture: bytes, kind: str = "jpeg") -> str:
-    """Return a picture as the source of an image that loads nothing."""
+    """Return a picture as a data URL."""
     return f"data:image/{kind};base64,{base64.b64encode(picture).decode()}"
 
 
 def error_colors() -> list[str]:
-    """Return what the colours of error maps are, from no difference to the greatest: the same in every report."""
+    """Return the colours of error maps for the legend, from no error to FULL_ERROR."""
     return [error_color(index / (NUM_SWATCHES - 1)) for index in range(NUM_SWATCHES)]
 
 
 def error_color(share: float) -> str:
-    """Return the colour of an error map, of 0 for no difference and 1 for the greatest that it tells apart."""
+    """Return the colour of an error map for a share from 0 (no error) to 1 (FULL_ERROR), as "#rrggbb"."""
     place = min(max(share, 0.0), 1.0) * (len(ERROR_STOPS) - 1)
     low = min(int(place), len(ERROR_STOPS) - 2)
     before, after = ERROR_STOPS[low : low + 2]

@@ -1,4 +1,4 @@
-"""What the report says of how good a splat is beyond PSNR: its grade, and figure by figure."""
+"""Facts for the report from the inspection of a splat: its grade and figures."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ MOST_NAMED = 8
 
 
 def quality_of(folder: SplatFolder, sha256: str | None = None) -> SplatQuality | None:
-    """Return what an inspection has found of a splat of this hash; None if it was not inspected.
+    """Return the inspection of the splat with this hash; None if that splat was not inspected.
 
-    Without a hash it is the splat that lies there now.
+    Without a hash, the splat file is hashed.
     """
     found = folder.read_inspection()
     if found is None or not found.grade or not found.splat:
@@ -45,14 +45,14 @@ def quality_of(folder: SplatFolder, sha256: str | None = None) -> SplatQuality |
 
 
 def _mean_psnr(found: Inspection, *, in_one_piece: bool) -> float | None:
-    """Return the mean PSNR of the photographs that were held out side by side, or of the others."""
+    """Return the mean PSNR of held-out photographs whose neighbours are held out, too, or of the others."""
     every = found.photos.values()
     psnrs = [one["psnr"] for one in every if "psnr" in one and bool(one.get("piece")) == in_one_piece]
     return sum(psnrs) / len(psnrs) if psnrs else None
 
 
 def drop_in_words(dropped: LeaveOutResult | None) -> str:
-    """Return what leaving photographs out has brought; empty if not measured."""
+    """Return the gain from leaving photographs out of training, as text; empty if it was not measured."""
     if dropped is None:
         return ""
     if dropped.gain_db is None:
@@ -62,7 +62,7 @@ def drop_in_words(dropped: LeaveOutResult | None) -> str:
 
 
 def figure_row(figure: QualityFigure) -> tuple[str, ...]:
-    """Return a figure under `FIGURES`."""
+    """Return a figure as a row of text under the headings `FIGURES`."""
     value, limit = ("" if one is None else f"{one:.3g}" for one in (figure.value, figure.limit))
     named = ", ".join(figure.subjects[:MOST_NAMED])
     what = f"{figure.unit} {figure.meaning}" + (f": {named}" if named else "")

@@ -1,4 +1,4 @@
-"""What the report says of the whole scene: its partition, or its cameras, from above, and how well patches meet."""
+"""Facts for the report about the whole scene: its map from above, and how well patches meet at seams."""
 
 from __future__ import annotations
 
@@ -35,26 +35,32 @@ if TYPE_CHECKING:
 SEAM_FIGURES = ("photographs", "PSNR dB", "between dB", "colour /255", "depth step %", "density")
 EVEN = (1.0, 0.01)
 SLIGHT = (2.0, 0.02)
-"""Colour offset in 1/255, and depth step: a seam up to the first is invisible, up to the second hard to see."""
+"""Limits of colour offset (in 1/255) and relative depth step of a seam: up to EVEN invisible, up to SLIGHT faint."""
 UNLIKE = 2.0
-"""Times as many Gaussians on one side of a seam, from which on it is named beside a step."""
+"""Ratio of Gaussians between both sides of a seam from which it is named as a reason of a step."""
 DIGITS = 9
-"""Of a place: centimetres in UTM, and all that a scene of any unit needs."""
+"""Significant digits of a position: they resolve centimetres in UTM."""
 MOST_PATCHES = 400
+"""Most patches for which a map is made without a partition."""
 MOST_CAMERAS = 4000
-"""Drawn; of more, every second or third one."""
+"""Most cameras on a map; of more, every n-th is drawn."""
 MOST_BYTES = {"images.bin": 8 << 30, "images.txt": 64 << 20}
-"""Of the lists of images, of which the binary ones are skipped through: the report is not to wait for its map."""
+"""Largest total size of all patches' lists of images for which a map is made, so that the report need not wait."""
 MIDDLE, FEW = (20, 80), 8
-"""Percent of its cameras between which a patch's box lies, along each side; of a few it takes in all. Patches overlap
-by many cameras: boxes around them all would hide each other."""
+"""Percentiles of a patch's cameras that bound its box on each axis; up to FEW cameras the box holds all.
+
+Patches share many cameras: boxes around all of them would hide each other.
+"""
 LEAST_SIDE = 0.02
-"""Of the whole: cameras in a row are a patch, too."""
+"""Least side of a patch's box, as a share of the whole map, for patches whose cameras lie in a row."""
 Places = npt.NDArray[np.float64]  # [N, 2]
 
 
 def scene_facts(output: OutputFolder, patches: Path) -> ReportedPartition | None:
-    """Return what there is to say of a scene that was cut into patches; None where none was."""
+    """Return the facts about a scene that was cut into patches; None if `patches` has no partition.
+
+    If the partition cannot be read or the merged splat is damaged, only `problem` is filled in.
+    """
     from splatbatch.scene.partition.border import seams_of
     from splatbatch.scene.partition.record import partition_of
 
@@ -95,7 +101,7 @@ def _is_older(output: OutputFolder, merged: Merge | None, measured: SceneEvaluat
 
 
 def _cameras(partition: Partition, found: SceneEvaluation, output: OutputFolder) -> tuple[CameraPosition, ...]:
-    """Return where photographs were taken from, those that are held out with what they show of the scene."""
+    """Return the camera positions of the partition's photographs; held-out ones with name and PSNR."""
     try:
         images = read_images(partition.source)
     except SceneError:
@@ -112,7 +118,7 @@ def _cameras(partition: Partition, found: SceneEvaluation, output: OutputFolder)
 
 
 def _seam(seam: Seam, measured: SeamMeasurement | None) -> ReportedSeam:
-    """Return a seam with the line that it is from above; none where it lies level."""
+    """Return a seam with its measurement and its line from above; a horizontal seam has no line."""
     found = measured or SeamMeasurement(seam.one.name, seam.other.name, problem="not measured yet")
     low = [max(a, b) for a, b in zip(seam.one.bounds.lower, seam.other.bounds.lower, strict=True)]
     high = [min(a, b) for a, b in zip(seam.one.bounds.upper, seam.other.bounds.upper, strict=True)]
@@ -124,7 +130,7 @@ def _seam(seam: Seam, measured: SeamMeasurement | None) -> ReportedSeam:
 
 
 def grade(seam: SeamMeasurement) -> Grade:
-    """Return how well two patches meet: even, slight, step; unknown if not measured."""
+    """Return the grade of a seam by EVEN and SLIGHT: even, slight or step; unknown if it was not measured."""
     color, depth = seam.color_offset, seam.depth_step
     if color is None or depth is None:
         return "unknown"
@@ -134,7 +140,7 @@ def grade(seam: SeamMeasurement) -> Grade:
 
 
 def why_it_steps(seam: SeamMeasurement) -> str:
-    """Return what differs between both sides of a seam, in words; empty where nothing does."""
+    """Return the differences between both sides of a seam that exceed SLIGHT, as text; empty without any."""
     color, depth, ratio = seam.color_offset, seam.depth_step, seam.density_ratio
     found = []
     if color is not None and color > SLIGHT[0]:
@@ -149,13 +155,13 @@ def why_it_steps(seam: SeamMeasurement) -> str:
 
 
 def place_from_above(values: Iterable[float]) -> tuple[float, float]:
-    """Return the first two of some coordinates, rounded."""
+    """Return the first two coordinates, rounded to DIGITS significant digits."""
     x, y, *_ = (float(f"{float(value):.{DIGITS}g}") for value in values)
     return x, y
 
 
 def in_words(scene: ReportedPartition) -> str:
-    """Return what was measured of the merged scene in a sentence."""
+    """Return the evaluation of the merged scene as text, or the advice to evaluate it."""
     found = scene.evaluation
     behind = f" {scene.behind}" if scene.behind else ""
     if found is None:
@@ -173,7 +179,7 @@ def _db(value: float | None) -> str:
 
 
 def seam_figures(seam: ReportedSeam) -> tuple[str, ...]:
-    """Return the figures of a seam under `SEAM_FIGURES`; empty where they are unknown."""
+    """Return the figures of a seam as text under the headings `SEAM_FIGURES`; unknown ones are empty."""
     step = None if seam.depth_step is None else 100 * seam.depth_step
     known = ((seam.across.num_photos, "d"), (seam.across.psnr, ".2f"), (seam.psnr_between, ".2f"))
     more = ((seam.color_offset, ".2f"), (step, "+.2f"), (seam.density_ratio, ".2f"))
@@ -181,11 +187,13 @@ def seam_figures(seam: ReportedSeam) -> tuple[str, ...]:
 
 
 def overview(output: OutputFolder, patches: Sequence[Patch]) -> SceneMap | None:
-    """Return boxes of patches and places of cameras from above, None with nothing to draw.
+    """Return the map of patches without a partition: boxes around their cameras.
+
+    None if no model can be read, or there are too many patches or images to read them for a report.
 
     Args:
-        output: where the results lie, which say what held-out photographs show.
-        patches: in one world; their models are read.
+        output: the output folder, for the PSNR of held-out photographs.
+        patches: patches that share coordinates; their models are read.
     """
     if not 0 < len(patches) <= MOST_PATCHES or any(_num_bytes(patches, name) > MOST_BYTES[name] for name in MOST_BYTES):
         return None
@@ -211,7 +219,7 @@ def _num_bytes(patches: Sequence[Patch], name: str) -> int:
 
 
 def _images(patch: Patch) -> list[Image]:
-    """Return the images of a patch that have a pose; none where its model cannot be read."""
+    """Return the images of a patch with a finite pose; none if its model cannot be read."""
     try:
         found = read_images(patch.sparse)
     except (SceneError, OSError, ValueError):
@@ -220,7 +228,7 @@ def _images(patch: Patch) -> list[Image]:
 
 
 def _axes(images: Sequence[Image]) -> Places:
-    """Return two level directions as rows, the first along the longer side, so that the sky is above the drawing."""
+    """Return the axes of the map as rows, [2, 3]: two horizontal directions, the first along the longer side."""
     chosen = images[:: max(1, len(images) // 2000)]
     up = up_of(chosen)
     centers = np.stack([image.center() for image in chosen])
@@ -249,7 +257,7 @@ def _cameras_of_patches(
     places: Mapping[str, Places],
     held_out: Mapping[str, Mapping[str, float | None]],
 ) -> tuple[CameraPosition, ...]:
-    """Return where photographs were taken, each once, those that are held out with what they show."""
+    """Return the camera position of each photograph once, at most MOST_CAMERAS; held-out ones with name and PSNR."""
     seen: dict[str, CameraPosition] = {}
     for name, found in images.items():
         for image, place in zip(found, places[name], strict=True):

@@ -1,6 +1,6 @@
-"""The photographs whose colours differ most, as they are and evened.
+"""The photographs whose colours differ most, before and after colour correction.
 
-Pictures are made while the report is written: few, small, from a JPEG's own eighths, and none after a few seconds.
+Pictures are made while the report is written: few, small, decoded at a JPEG's reduced size, and none after MOST_S.
 """
 
 from __future__ import annotations
@@ -25,19 +25,28 @@ from splatbatch.scene.photos.headers import opened_photograph, pixels_of
 LONG_SIDE_PX = 176
 JPEG_QUALITY = 80
 MOST_PIXELS = 16_000_000
-"""Of a photograph that can only be decoded whole: a quarter of a second."""
+"""Most pixels of a photograph that is no JPEG and so is decoded in full, which takes a quarter of a second."""
 MOST_S = 4.0
-"""After which no further photograph is decoded."""
+"""Seconds after which no further photograph is decoded."""
 Folders = Callable[[str], Sequence[Path]]
-"""Where the photographs of a scene may lie."""
+"""Returns the folders that may hold the photographs of a scene, by the scene's name."""
 Pair = tuple[bytes, bytes, tuple[int, int]]
-"""A photograph as it is and evened, as JPEGs, and their size."""
+"""A photograph before and after colour correction, as JPEGs, and their width and height."""
 Strip = list[tuple[OutlierPhotograph, list[str], dict[str, int]]]
-"""Photographs, each with the sources of both images, and their size."""
+"""Photographs, each with data URLs of both pictures, and their width and height."""
 
 
 def color_strip(scene: ReportedColors, folders: Sequence[Path], budget: PictureBudget, ends_at: float) -> Strip:
-    """Return the photographs that differ most, as far as they can be read until then, by the monotonic clock."""
+    """Return pictures of a scene's most different photographs, before and after colour correction.
+
+    Photographs that cannot be read, or for which time or budget run out, are left out.
+
+    Args:
+        scene: the photographs, and the correction of each.
+        folders: folders that may hold them.
+        budget: size that pictures may take.
+        ends_at: time by the monotonic clock after which no photograph is decoded.
+    """
     strip: Strip = []
     for photo in scene.photographs if folders else ():
         pair = _pair(photo.name, ColorCorrection.of(photo.tone), folders) if time.monotonic() < ends_at else None
@@ -47,7 +56,7 @@ def color_strip(scene: ReportedColors, folders: Sequence[Path], budget: PictureB
 
 
 def _pair(name: str, tone: ColorCorrection, folders: Sequence[Path]) -> Pair | None:
-    """Return a photograph as it is and evened, small; None where it cannot be read, whatever is wrong with it."""
+    """Return small pictures of a photograph before and after correction; None if it cannot be found or decoded."""
     if fault_of_name(PurePath(name).as_posix()):
         return None
     for folder in folders:
@@ -62,7 +71,7 @@ def _pair(name: str, tone: ColorCorrection, folders: Sequence[Path]) -> Pair | N
 
 
 def decoded_pair(path: Path, tone: ColorCorrection) -> Pair | None:
-    """Return a photograph as it is and evened, small; None where that would take long."""
+    """Return small pictures of a photograph before and after correction; None if it is no JPEG and too large."""
     with opened_photograph(path) as file:
         if file.format != "JPEG" and file.width * file.height > MOST_PIXELS:
             return None

@@ -1,4 +1,4 @@
-"""All attempts of a run on all slots: gate, set-up, training, failure with its cause, retries; as they are drawn."""
+"""The timeline of a run for the page: every attempt as a bar on its slot, with gate, set-up, outcome and cause."""
 
 from __future__ import annotations
 
@@ -14,17 +14,18 @@ from splatbatch.report.workers import RUN_GAP_S, starts_of
 from splatbatch.text import assignments, moment, plural
 
 MOST_RUNS = 6
+"""Most runs that are drawn, the latest ones."""
 MOST_BARS = 2000
-"""Of a run; more would be narrower than a hair."""
+"""Most attempts of a run that are drawn, the latest ones; bars of more would be too narrow."""
 Seat = tuple[str, str, str]
-"""Where an attempt ran: node, slot, worker."""
+"""Place of an attempt: host, slot, worker."""
 Lane = tuple[str, str, int]
-"""Of the drawing: node, slot, and a number, for several workers may each call a slot of theirs the same."""
+"""A row of the drawing: host, slot, and a number, since several workers may have slots of the same name."""
 
 
 @dataclass(frozen=True)
 class Bar:
-    """An attempt with times that are known; where it is drawn in percent of its run."""
+    """An attempt with known times, and its position in the drawing in percent of the run's time span."""
 
     patch: str
     link: str
@@ -32,36 +33,40 @@ class Bar:
     start: float
     end: float
     lane: int = 0
+    """Index of its row."""
     left: float = 0.0
+    """Its start in percent."""
     width: float = 0.0
+    """Its length in percent."""
     waited: float = 0.0
+    """Time at the gate before it, in percent."""
 
     @property
     def seat(self) -> Seat:
-        """Return where it ran."""
+        """Return the host, slot and worker of the attempt."""
         return self.attempt.node, self.attempt.slot or "?", self.attempt.worker
 
     @property
     def kind(self) -> str:
-        """Return how it ended, as its colour says it."""
+        """Return the outcome that decides its colour; "running" if it has none."""
         return self.attempt.outcome if self.attempt.outcome in SIGNS else "running"
 
     @property
     def setup(self) -> float:
-        """Return which share of it went by before the first step."""
+        """Return the share of its time before the first step, 0 to 1."""
         long_s = self.end - self.start
         return min(1.0, (self.attempt.setup_s or 0.0) / long_s) if long_s else 0.0
 
     @property
     def words(self) -> str:
-        """Return what is written on it."""
+        """Return the text on the bar: patch, attempt, sign of the outcome, cause."""
         attempt = self.attempt
         again = f" ↻{attempt.number}" if attempt.number > 1 else ""
         return f"{self.patch}{again} {SIGNS[self.kind]}{f' {in_words(attempt.cause)}' if attempt.cause else ''}"
 
     @property
     def told(self) -> str:
-        """Return what stands under the cursor."""
+        """Return the tooltip: outcome, cause, times, gate and changed settings, in lines."""
         attempt, where = self.attempt, " of ".join(filter(None, self.seat[1::-1]))
         lines = [f"{self.patch}, attempt {attempt.number} on {where}: {self.kind}"]
         if attempt.cause:
@@ -77,23 +82,25 @@ class Bar:
 
 @dataclass(frozen=True)
 class RunTimeline:
-    """One run, or several with little time in between: more would only be empty."""
+    """The drawing of one run, or of several runs with little time between them."""
 
     words: str
+    """Heading: times, number of attempts and slots."""
     span: float
+    """Time span of the drawing in seconds."""
     is_latest: bool
     labels: tuple[str, ...]
-    """Of its lanes."""
+    """Labels of the rows."""
     bars: tuple[Bar, ...]
     gaps: tuple[tuple[int, float, float, str], ...]
-    """Lane, from where to where in percent, and what was waited for."""
+    """Gaps between attempts: row, start and end in percent, reason of the wait."""
     ticks: Ticks
 
 
 def timelines(report: Report, links: dict[str, str]) -> list[RunTimeline]:
-    """Return the runs in which attempts were started, the latest first.
+    """Return the timelines of the MOST_RUNS latest runs with attempts, the latest first.
 
-    Workers that were at work at the same time are one run.
+    Workers whose times overlap count as one run. `links` are the ids of the patches' sections in the page.
     """
     bars = [
         Bar(patch.patch, links.get(patch.patch, ""), one, one.started_at, max(one.started_at, one.ended_at or 0.0))
@@ -146,7 +153,7 @@ def _timeline(bars: Sequence[Bar], runs: Sequence[float], *, is_latest: bool) ->
 
 
 def _lanes(bars: Sequence[Bar]) -> dict[Seat, Lane]:
-    """Return where to draw what: workers that share a node and the name of a slot share a lane if never at once."""
+    """Return the row of each seat; workers with the same host and slot share a row if their times do not overlap."""
     spans: dict[Seat, tuple[float, float]] = {}
     for bar in bars:
         start, end = spans.get(bar.seat, (bar.start, bar.end))
@@ -162,7 +169,7 @@ def _lanes(bars: Sequence[Bar]) -> dict[Seat, Lane]:
 
 
 def _gap(before: Bar, after: Bar, runs: Sequence[float]) -> str:
-    """Say what was waited for between two attempts of a lane."""
+    """Return the length of the gap between two attempts on one row and what ended it, as text."""
     is_between_runs = any(before.end <= start <= after.start + 1 for start in runs)
     why = "the next run" if is_between_runs else "the GPU was fit, or a patch was due again"
     return f"{duration(after.start - before.end)} until {why}"

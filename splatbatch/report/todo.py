@@ -1,4 +1,4 @@
-"""What is to be done this morning, with the command for each; then what is worth a look. Pure: facts in."""
+"""Derives from a report's facts what the user should do, with a command for each, and what is worth a look. Pure."""
 
 from __future__ import annotations
 
@@ -17,21 +17,24 @@ from splatbatch.tasks.status import INSIST, done_in_words
 from splatbatch.text import plural
 
 MOST_NAMED = 12
-"""Patches in a command; of more, it is about all of the batch."""
+"""Most patches that a command names; for more, the command is about all of the batch."""
 OF_ONE = ("explain", "accept")
-"""Commands that are about one patch: of several, the first."""
+"""Commands that take one patch; of several patches the first is named."""
 DARK_EDGE_DB = 1.0
-"""By which the merged scene falls behind the patches' own splats on photographs that look across no seam.
+"""Loss in dB of the merged scene, on photographs that see no seam, from which dark edges are suspected.
+
 caliterra-small cut in 2: 2.0 after 500 steps, 0.1 without a border; full-size caliterra, all of them: 0.8 at most."""
 ONLY_LOOKS = ("splatbatch verify-dims", "splatbatch view scene")
-"""Commands about the batch that may be run while it is trained."""
+"""Commands about the batch that may be run while it is being trained."""
 
 
 def todo(report: Report, *, is_at_work: bool = False, again: str = "") -> tuple[TodoItem, ...]:
-    """Return what is to be done, what is worth a look after it; patches with the same trouble are one item.
+    """Return the items to do, then those worth a look; patches with the same trouble share an item.
 
-    While a run trains the batch (`is_at_work`), only commands are named that only look: others would be refused.
-    Of a reconstruction one command (`again`) makes all that is not made.
+    Args:
+        report: the facts.
+        is_at_work: whether a run trains the batch; then only commands that change nothing are named.
+        again: command that completes a reconstruction; empty for a batch of training.
     """
     if again:
         return tuple(_of_stages(report, again))
@@ -47,7 +50,7 @@ def todo(report: Report, *, is_at_work: bool = False, again: str = "") -> tuple[
 
 
 def _of_stages(report: Report, again: str) -> Iterator[TodoItem]:
-    """Yield what is to be done about stages; what only waits for one that failed follows it by itself."""
+    """Yield an item for each failed or stopped stage; stages that only wait for a failed one are left out."""
     for stage in report.patches:
         if stage.state == "failed" and stage.cause != NOT_MADE:
             yield TodoItem("do", (stage.patch,), _failure(stage), again)
@@ -56,7 +59,7 @@ def _of_stages(report: Report, again: str) -> Iterator[TodoItem]:
 
 
 def verdict(report: Report) -> str:
-    """Return how it went in a sentence: "7 of 9 patches trained. 2 things to do"."""
+    """Return the outcome in a sentence: "7 of 9 patches trained. 2 things to do"."""
     said = done_in_words(report.patches)
     if sweep := report.sweep:
         said += f": {plural(len(sweep.patches), 'patch', 'es')} x {plural(len(sweep.variants), 'setting')}"
@@ -86,24 +89,24 @@ def _of_patch(patch: ReportedPatch, *, is_running: bool) -> Iterator[TodoItem]:
 
 
 def _reason(kind: Literal["do", "look"], what: str, command: str) -> TodoItem:
-    """Return what is to be done, or worth a look, without a patch; `command` has PATCH where its name belongs."""
+    """Return an item without patches; `command` has PATCH in place of their names."""
     return TodoItem(kind, (), what, command)
 
 
 def _failure(patch: ReportedPatch) -> str:
-    """Return why a patch failed, and the advice; what to type stands beside it."""
+    """Return why a patch failed and the advice, without the command to type, which the item has already."""
     told, suspect, _ = _advice(patch).partition(OR_TRY)
     told = f"{told}." if suspect else told.partition(TRY)[0].strip()
     return ": ".join(filter(None, (title(patch.cause), told)))
 
 
 def _advice(patch: ReportedPatch) -> str:
-    """Return the advice for an attempt, without what was said of the patch below it."""
+    """Return the advice for an attempt, without the sentence about the patch that follows it."""
     return patch.advice.replace(INSIST.format(patch=patch.patch), "").strip()
 
 
 def _next_step(patch: ReportedPatch) -> str:
-    """Return the first retry that the advice names; without one where to look, or that it is tried again as it is."""
+    """Return the first `retry` that the advice names; without one `train`, or `explain` for a patch given up."""
     name, advice = shlex.quote(patch.patch), _advice(patch)
     typed = advice.partition(OR_TRY)[2].partition(IF_NOT)[0] or advice.partition(TRY)[2]
     steps = [step.strip().replace(f" {name}", " PATCH", 1) for step in typed.split("; ")]
@@ -115,7 +118,7 @@ def _next_step(patch: ReportedPatch) -> str:
 
 
 def _of_product(patch: ReportedPatch, *, is_running: bool) -> Iterator[TodoItem]:
-    """Yield what is odd about a patch that is trained and fresh."""
+    """Yield items worth a look about a trained patch: a choice between splats, outliers, warnings."""
     last = patch.attempts[-1] if patch.attempts else None
     said, _, command = last.choice.partition(f": {ACCEPT}") if last else ("", "", "")
     number = command.partition("--attempt ")[2].partition("`")[0]
@@ -154,7 +157,7 @@ def _of_batch(report: Report) -> Iterator[TodoItem]:
 
 
 def _item(trouble: TodoItem, names: list[str], config: str) -> TodoItem:
-    """Return an item for the report; its command can be copied into a shell in any folder."""
+    """Return an item with its patches; its command can be copied into a shell in any folder, if the YAML is known."""
     command = _command(trouble.command, names)
     if config:
         command = " && ".join(f"{part} -c {shlex.quote(config)}" for part in command.split(" && "))
@@ -162,7 +165,7 @@ def _item(trouble: TodoItem, names: list[str], config: str) -> TodoItem:
 
 
 def _command(command: str, names: Sequence[str]) -> str:
-    """Return a command about these patches; where it cannot name them all, it is about all that are due."""
+    """Return the command with PATCH replaced by the patches; if it cannot name them all, it is about all due ones."""
     if "PATCH" not in command:
         return command
     can_be_typed = all(name.isprintable() for name in names)
@@ -174,5 +177,5 @@ def _command(command: str, names: Sequence[str]) -> str:
 
 
 def _quoted(name: str) -> str:
-    """Return a name as a shell takes it, which is no option."""
+    """Return a name quoted for a shell; a name that begins with "-" is written as --patch=NAME."""
     return f"--patch={shlex.quote(name)}" if name.startswith("-") else shlex.quote(name)

@@ -1,4 +1,4 @@
-"""Figures and states as people read them."""
+"""Formats figures, times and states as text for people."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ SIGNS = {
     "trained": "✓", "done": "✓", "failed": "✕", "refused": "✕",
     "stopped": "■", "running": "…", "stale": "↻", "waiting": "·",
 }  # fmt: skip
-"""Of states: what a colour says is also said without it."""
+"""Signs of the states, so that a state is not told by colour alone."""
 
 
 def figure(value: float, digits: int = 4) -> str:
-    """Return a number in a few digits: 0.0831, 26.54, 12.4k, 1.2M."""
+    """Return a number with few digits: 0.0831, 26.54, 12.4k, 1.2M; `digits` holds below 10,000."""
     for size, letter in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
         if abs(value) >= size:
             return f"{value / (1e3 if letter == 'k' else size):.3g}{letter}"
@@ -43,7 +43,7 @@ def photographs(resolution: Resolution | None) -> str:
 
 
 def amount(key: str, value: float | None) -> str:
-    """Return a figure of a splat as people read it, by the name of its field; empty for None."""
+    """Return a figure of a splat as text, formatted by the name of its field; bytes are in MiB; empty for None."""
     if value is None:
         return ""
     match key:

@@ -1,4 +1,4 @@
-"""Who has trained a batch, where and when: what report.json and the pages say of workers and nodes."""
+"""Facts for the report about workers and hosts: who trained which patches, where and when."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from splatbatch.report.facts import Report, ReportedAttempt, ReportedPatch, Repo
 from splatbatch.text import moment
 
 RUN_GAP_S = 7200.0
-"""Between two runs that are shown as one: who restarts what has ended early goes on with it."""
+"""Longest pause in seconds between two runs that are shown as one."""
 
 
 def workers_of(output: OutputFolder, patches: Sequence[ReportedPatch]) -> tuple[ReportedWorker, ...]:
-    """Return those who have made attempts, or are at work, in the order of their nodes."""
+    """Return the workers that made attempts or are running, in order of host and name."""
     watcher = Watcher(output)
     living = {one.worker for one in watcher.living()}
     made: dict[str, list[tuple[str, ReportedAttempt]]] = {name: [] for name in living}
@@ -44,12 +44,12 @@ def _worker(record: WorkerRecord, attempts: Sequence[tuple[str, ReportedAttempt]
 
 
 def nodes_of(patches: Iterable[ReportedPatch]) -> list[str]:
-    """Return the names of the hosts on which attempts were made: where it is one, no page names it."""
+    """Return the names of the hosts that attempts ran on, sorted; pages name hosts only if there are several."""
     return sorted({attempt.node for patch in patches for attempt in patch.attempts if attempt.node})
 
 
 def ran_in_words(report: Report) -> str:
-    """Say from when to when the latest run went, or the several that followed each other; empty if unknown."""
+    """Return start and end of the latest run as text, with earlier runs up to RUN_GAP_S before it; empty if unknown."""
     starts = starts_of(report.runs, RUN_GAP_S)
     if not starts:
         return ""
@@ -61,9 +61,9 @@ def ran_in_words(report: Report) -> str:
 
 
 def starts_of(runs: Sequence[ReportedRun], gap_s: float = 0.0) -> list[float]:
-    """Return when runs began that came more than `gap_s` after the end of all before them; so long apart they are two.
+    """Return the starts of runs, where a run that starts within `gap_s` of the end of all earlier ones is left out.
 
-    One without an end was killed at an unknown time.
+    A run without an end was killed at an unknown time, and counts as ended at its start.
     """
     known = sorted((run.started_at, run.ended_at or 0.0) for run in runs if run.started_at is not None)
     starts: list[float] = []

@@ -1,6 +1,6 @@
-"""The 3D viewer in the page: packed once, unpacked on a click; without it the page says how to get it.
+"""The 3D viewer in the report's page: embedded once, unpacked on a click; previews of splats and first cameras.
 
-One stands where a photograph was taken, with the sky above.
+The first view is that of a photograph, rotated so that the sky is up.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ from splatbatch.splats.preview import UNTURNED, Floats, make_preview, middle_of,
 
 Vector = npt.NDArray[np.float64]  # [3]; a quaternion, w x y z: [4]
 VIEWER_UP = np.array([0.0, -1.0, 0.0])
-"""What the viewer shows as up, in our axes: those of COLMAP's first camera."""
+"""The viewer's up direction in the splat's axes, which are those of COLMAP's first camera."""
 TO_VIEWER = np.array([-1.0, -1.0, 1.0])
-"""The viewer turns a splat by half a turn around z."""
+"""Signs of the half turn around z by which the viewer rotates a splat."""
 FLIGHT_WEIGHT = 0.1
-"""Of the plane the cameras lie in, against that they are level: the second is surer."""
+"""Weight of the cameras' common plane in the up direction, relative to their sideways axes, which are more reliable."""
 BUILT = ("web", "dist", "viewer.js.gz")
 MOST_PREVIEW_BYTES = 4 << 20
-"""A larger file is none of ours."""
+"""Largest preview that is read; larger files were not written by us."""
 MOST_SPLAT_BYTES = 1 << 30
-"""A larger one takes too long to read whole for a report."""
+"""Largest splat that a preview is made of; reading a larger one takes too long for a report."""
 HOW = {
     "viewer": "3D: this installation has no viewer: install a wheel of a release, or build it where npm is.",
     "gsply": "3D: pip install 'splatbatch[web]', then `splatbatch report`.",
@@ -53,7 +53,7 @@ HOW = {
 
 @dataclass(frozen=True)
 class InitialCamera:
-    """A camera in the world of the splat, and the rotation that puts the sky above it."""
+    """A camera in the splat's axes, and the rotation w x y z that turns the sky up."""
 
     turn: Vector
     up: Vector
@@ -61,14 +61,14 @@ class InitialCamera:
     forward: Vector
 
     def looking_at(self, middle: Floats) -> str:
-        """Return "eye target", six numbers in the viewer's axes; the target lies as far as the middle of the splat."""
+        """Return eye and target as six numbers in the viewer's axes; the target is at the depth of `middle`."""
         eye, forward = rotated(np.stack([self.eye, self.forward]), self.turn)
         depth = max(float((middle - eye) @ forward), 1e-3)
         return " ".join(f"{value:.6g}" for point in (eye, eye + depth * forward) for value in TO_VIEWER * point)
 
 
 def find_initial_camera(folder: AttemptFolder | None) -> InitialCamera | None:
-    """Return where the median held-out photograph of an attempt was taken, else a middle one; None if unknown."""
+    """Return the camera of an attempt's median held-out view, otherwise of the middle image; None without images."""
     images = _images(folder) if folder else []
     if not folder or not images:
         return None
@@ -80,7 +80,7 @@ def find_initial_camera(folder: AttemptFolder | None) -> InitialCamera | None:
 
 
 def _images(folder: AttemptFolder) -> Sequence[Image]:
-    """Return the images that an attempt was trained on, as far as they still lie there."""
+    """Return the images of the model that an attempt was trained on, by name; none if it cannot be read any more."""
     settings = folder.read_settings()
     try:
         images = read_images(Path(settings.sparse)) if settings.sparse else []
@@ -92,10 +92,11 @@ def _images(folder: AttemptFolder) -> Sequence[Image]:
 
 
 def up_of(images: Sequence[Image]) -> Vector:
-    """Return the direction of the sky, of length 1: cameras are held level, and people and drones keep their height.
+    """Return the estimated direction of the sky, of length 1.
 
-    x points right, y down and z forward in a camera (COLMAP); the rows of its rotation are these in the world. The sky
-    is across from every x, and, where all cameras face one way and leave it open, across from the plane they fly in.
+    Assumes that cameras are held level, and that people and drones keep their height. In a camera x points right, y
+    down and z forward (COLMAP); the rows of its rotation are these axes in the world. The sky is perpendicular to every
+    x axis. If all cameras face one way this is ambiguous; then the plane that the cameras lie in decides.
     """
     rotations = np.stack([image.rotation() for image in images])  # [N, 3, 3]
     spread = np.stack([image.center() for image in images])
@@ -108,7 +109,7 @@ def up_of(images: Sequence[Image]) -> Vector:
 
 
 def turn_upright(up: Vector) -> Vector:
-    """Return the shortest rotation that takes `up`, of length 1, to the viewer's up."""
+    """Return the shortest rotation w x y z that takes `up`, of length 1, to the viewer's up direction."""
     turn = np.array([1 + up @ VIEWER_UP, *np.cross(up, VIEWER_UP)])
     length = float(np.linalg.norm(turn))
     # upside down: half a turn around z
@@ -117,7 +118,7 @@ def turn_upright(up: Vector) -> Vector:
 
 @cache
 def viewer_gz() -> bytes:
-    """Return the viewer's script, gzipped; empty where it was not built."""
+    """Return the viewer's script, gzipped; empty if it was not built."""
     try:
         return files("splatbatch.report.viewer").joinpath(*BUILT).read_bytes()
     except OSError:
@@ -126,7 +127,7 @@ def viewer_gz() -> bytes:
 
 @cache
 def viewer_script() -> str:
-    """Return the text of the script, whose hash the page's policy names; empty where there is none."""
+    """Return the text of the viewer's script, whose hash the page's policy allows; empty if it was not built."""
     try:
         return gzip.decompress(viewer_gz()).decode() if viewer_gz() else ""
     except (OSError, EOFError, zlib.error, UnicodeDecodeError):
@@ -134,14 +135,14 @@ def viewer_script() -> str:
 
 
 def what_is_missing() -> str:
-    """Return in one line how to get the viewer; empty where it is all there."""
+    """Return in one line how to install what 3D previews lack; empty if nothing is missing."""
     if not viewer_script():
         return HOW["viewer"]
     return HOW["gsply"] if find_spec("gsply") is None else ""
 
 
 class SplatStage(NamedTuple):
-    """A splat that opens in 3D; without a preview a line that says how to see it."""
+    """A splat's 3D preview in the page; without a preview only the line that says how to view the splat."""
 
     words: str
     size: str = ""
@@ -150,16 +151,17 @@ class SplatStage(NamedTuple):
 
 
 def stage_of(output: OutputFolder, patch: ReportedPatch, budget: PictureBudget) -> SplatStage | None:
-    """Return the stage on which a trained patch opens; None where it has no splat, or no page shows any."""
+    """Return the 3D preview of a patch; None if it has no splat, or the page shows no previews."""
     if not patch.splat:
         return None
     return stage(patch.patch, output.patch(patch.patch).splat, attempt_folder(output, patch), budget)
 
 
 def stage(name: str, splat: Path, attempt: AttemptFolder | None, budget: PictureBudget) -> SplatStage | None:
-    """Return the stage on which a splat opens, seen from a camera of an attempt; None where no page shows any.
+    """Return the 3D preview of a splat, seen from a camera of an attempt.
 
-    Where the budget does not reach, it says what shows the splat: `splatbatch view`.
+    None if the page shows no previews: the budget is 0, or the viewer or gsply is missing. Beyond the budget the
+    result has no preview, only the command `splatbatch view`.
     """
     if not budget.size or what_is_missing():
         return None
@@ -173,7 +175,7 @@ def stage(name: str, splat: Path, attempt: AttemptFolder | None, budget: Picture
 
 
 def _read(splat: Path, turn: Floats) -> bytes:
-    """Return the preview beside a splat, made anew where it is older or spoilt; empty if it cannot be made."""
+    """Return the preview beside a splat; it is made again if it is older or damaged. Empty if it cannot be made."""
     beside = splat.with_name(PREVIEW)
     try:
         facts = splat.stat()
@@ -191,7 +193,7 @@ def _read(splat: Path, turn: Floats) -> bytes:
 
 
 def _kept(path: Path) -> bytes:
-    """Return a preview if it is one of ours; empty for anything larger, or else."""
+    """Return a preview from its file if it is a valid PLY of allowed size; empty otherwise."""
     try:
         preview = read_regular(path, MOST_PREVIEW_BYTES)
         if not preview.startswith(b"ply\n"):
