@@ -1,4 +1,4 @@
-"""Where a scene lies below, or around, a named folder; where there is none, what lies there instead."""
+"""Finds the scene below or around a folder; where there is none, explains what the folder holds."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ _CONFIGS = (".yml", ".yaml")
 
 @dataclass(frozen=True)
 class SceneLayout:
-    """Where the parts of a scene lie, as a YAML names them."""
+    """Folders of a scene, as a YAML names them."""
 
     top: Path
-    """The folder of the scene, or that holds its patches."""
+    """Folder of the scene, or that holds its patches."""
     root: Path
-    """Of the patches: `scene.patches`."""
+    """Folder of the patches: `scene.patches`."""
     patches: tuple[Patch, ...]
     images: Path | None = None
-    """The photographs of all patches, where they do not lie in images/ of each."""
+    """Photograph folder of all patches; None: each patch has its own images/."""
     source: Path | None = None
-    """The scene that the patches were cut from."""
+    """Scene that the patches were cut from."""
     notes: tuple[str, ...] = ()
-    """What was found where it is not usually, in words."""
+    """Notes on unusual places, in words."""
 
 
 def find_layout(place: Path) -> SceneLayout:
-    """Return where a scene lies: in a folder, or around it where that is its model or its photographs.
+    """Return the layout of a scene in a folder, or of the scene that the folder (a model, photographs) belongs to.
 
     Raises:
-        SceneError: there is none; the hint says what lies there, and what to do with it.
+        SceneError: there is none; the hint says what the folder holds, and what to do with it.
     """
     top = _top(place)
     notes = () if top == place else (f"{place}: a part of the scene {top}",)
@@ -60,7 +60,7 @@ def find_layout(place: Path) -> SceneLayout:
 
 
 def _with_photographs(found: SceneLayout) -> SceneLayout:
-    """Return a layout with the folder of its photographs, where that is not images/ of each patch."""
+    """Return the layout with the folder of its photographs, where that is not images/ of each patch."""
     first = found.patches[0]
     usual = next((path for path in (found.top / "images", found.root.parent / "images") if path.is_dir()), None)
     own = all(patch.images.is_dir() for patch in found.patches)
@@ -83,7 +83,7 @@ def _with_photographs(found: SceneLayout) -> SceneLayout:
 
 
 def _top(place: Path) -> Path:
-    """Return the folder of the scene that a place is a part of, by its name: a model, its file, or photographs."""
+    """Return the folder of the scene that a model, its file, or a photograph folder is of; else the place itself."""
     whole = place.absolute()
     above = [whole.parent, *whole.parent.parents[:2]]
     if whole.is_file():
@@ -102,7 +102,7 @@ def _top(place: Path) -> Path:
 
 
 def why_no_scene(place: Path) -> SceneError:
-    """Return why there is no scene in a place, with what lies there and what to do with it."""
+    """Return the error for a place without a scene; its hint says what the place holds, and what to do with it."""
     if not place.exists():
         return SceneError(f"{place}: no such folder", near(place))
     if not is_folder(place):

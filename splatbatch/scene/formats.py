@@ -1,4 +1,4 @@
-"""What other programs leave: by which files each is known, what it is, and what to do with it. One table for all."""
+"""Formats of other programs: the files that identify each, a description, and how to convert it."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from splatbatch.files import open_regular
 from splatbatch.scene.photos.folders import PHOTO_FOLDERS, PHOTOGRAPHS
 
 _HEAD = 4096
-"""Bytes of a file that are looked at."""
+"""Number of bytes at the start of a file that are searched."""
 _MOST_LOOKED_INTO = 20
-"""Files of one pattern whose beginning is read."""
+"""Most files of one format whose start is read."""
 _COLMAP = "Make a model of its photographs (splatbatch reconstruct PHOTOS), or write a transforms.json of its poses."
 _TRAINED = "It needs no training: name the photographs and the COLMAP model that it was made from."
 _PHOTOS = tuple(f"{above}*{suffix}" for above in ("", "*/", "*/*/") for suffix in sorted(PHOTOGRAPHS))
@@ -23,17 +23,18 @@ _PHOTOS = tuple(f"{above}*{suffix}" for above in ("", "*/", "*/*/") for suffix i
 
 @dataclass(frozen=True)
 class ForeignFormat:
-    """A format that is not trained as it lies there."""
+    """A format of another program that cannot be trained directly."""
 
     what: str
-    """What it is, as a noun with its article."""
+    """Description, as a noun with its article."""
     patterns: tuple[str, ...]
-    """Of files, from the folder on; the case of letters counts for nothing."""
+    """Patterns of its files, relative to the folder; upper and lower case are equal."""
     todo: str
-    """What to do with it: a sentence. {file} was found, {beside} is its folder; {folder} is where it was looked for,
-    {photos} the folder of all photographs there."""
+    """Instruction, as a sentence. {file} is the found file and {beside} its folder; {folder} is where it was looked
+    for, and {photos} the folder of all photographs there.
+    """
     heads: tuple[bytes, ...] = ()
-    """One of these stands in the beginning of such a file; none: its name says enough."""
+    """Byte strings of which one stands at the start of such a file; empty: the name is enough."""
 
 
 FORMATS = (
@@ -151,21 +152,21 @@ FORMATS = (
         "Unpack it, and name the unpacked folder.",
     ),
 )
-"""Of several that are found the first counts: what says more stands before what says less."""
+"""All known formats; the first that matches counts, so that specific ones precede general ones."""
 
 
 @dataclass(frozen=True)
 class ScenePaths:
-    """A file of a format."""
+    """A found file of another program's format."""
 
     format: ForeignFormat
     file: Path
     place: Path
-    """Where it was looked for."""
+    """File or folder that was examined."""
 
     @property
     def todo(self) -> str:
-        """What to do with it, in a sentence."""
+        """Instruction for this file, in a sentence, with its paths filled in."""
         folder = self.place if self.place != self.file else self.file.parent
         above = [one for one in self.file.parents if one.is_relative_to(folder)]
         photos = next((one for one in above if one.absolute().name.casefold() in PHOTO_FOLDERS), folder)
@@ -173,12 +174,12 @@ class ScenePaths:
         return self.format.todo.format(**{name: quote(str(path)) for name, path in paths.items()})
 
     def in_words(self) -> str:
-        """Return "scan.psx is a Metashape project. Open it …"."""
+        """Return description and instruction: "scan.psx is a Metashape project. Open it …"."""
         return f"{self.file.name} is {self.format.what}. {self.todo}"
 
 
 def seen_at(place: Path) -> ScenePaths | None:
-    """Return what a file, or the first that a folder holds, is of a format of others; None if of none that is known."""
+    """Return the format of a file, or of the first known file in a folder; None if there is none."""
     return next((ScenePaths(one, file, place) for one in FORMATS if (file := _file_of(one, place))), None)
 
 
@@ -198,7 +199,7 @@ def _file_of(one: ForeignFormat, place: Path) -> Path | None:
 
 
 def _matches(folder: Path, parts: list[str]) -> Iterator[Path]:
-    """Yield what lies below a folder under names like these, in order."""
+    """Yield the paths below a folder that match a pattern, in order; nothing if it cannot be read."""
     try:
         names = sorted(os.listdir(folder))  # noqa: PTH208 - names alone
     except OSError:
@@ -216,7 +217,7 @@ def _fits(name: str, pattern: str) -> bool:
 
 
 def head_of(file: Path) -> bytes:
-    """Return the beginning of a file; nothing of one that cannot be read."""
+    """Return the start of a file; empty if it cannot be read."""
     try:
         with open_regular(file) as opened:
             return opened.read(_HEAD)

@@ -1,7 +1,7 @@
-"""The frame of the splats: COLMAP's world, less an offset where float32 would not tell neighbouring points apart.
+"""The frame of splats: COLMAP's world, minus an offset where float32 cannot separate neighbouring points.
 
-A float32 has 24 bits: at UTM northings (4.5e6) neighbouring numbers lie 0.5 m apart, and a splat written there is a
-staircase. The offset is subtracted from float64, when a model is read, and never added to float32 again.
+A float32 has 24 bits: at UTM northings (4.5e6) neighbouring numbers lie 0.5 m apart, and a splat stored there looks
+like a staircase. The offset is subtracted from float64 when a model is read, and never added to float32 again.
 """
 
 from __future__ import annotations
@@ -19,41 +19,40 @@ from splatbatch.scene.colmap.reconstruction import Reconstruction
 from splatbatch.scene.colmap.types import Floats, Image, centers_of, finite, triple
 
 FINEST = 100
-"""Steps of float32 that the distance between neighbouring points should have at least."""
+"""Smallest number of float32 steps between neighbouring points."""
 MILLIMETRE = 0.001
-"""The largest step of float32 where an offset is taken off: such coordinates are those of a map, in metres."""
+"""Largest float32 step with an offset; such coordinates are those of a map, in metres."""
 FAR = 4
-"""Times its own half width a scene must lie from the origin before an offset gains anything: two bits."""
+"""Distance from the origin, in half widths of the scene, above which an offset gains anything: two bits."""
 TAILS = (0.1, 99.9)
-"""Percent of the points between which they count: a lone mismatched point would stretch any scene."""
+"""Percentiles of the points between which the extent is measured; a single mismatched point would stretch it."""
 MOST_SAMPLES = 512
-"""Points whose neighbours are looked for."""
+"""Most points whose nearest neighbours are looked for."""
 
 
 @dataclass(frozen=True)
 class ModelExtent:
-    """Where cameras and points of a model lie, and how close to each other the points are; in units of the model."""
+    """Box of the cameras and points of a model, and the spacing of its points; in units of the model."""
 
     low: Offset
     high: Offset
     spacing: float | None = None
-    """Median distance of a point to its nearest neighbour; None where the scene lies around the origin, and for one
-    point."""
+    """Median distance of a point to its nearest neighbour; None around the origin, or without two different points."""
 
     def loses(self, offset: Offset = NO_OFFSET) -> bool:
-        """Return whether float32 is too coarse for these points once the offset is taken off."""
+        """Return whether float32 is too coarse for these points after the offset is subtracted."""
         return self.spacing is not None and self._outgrows(offset, self.spacing)
 
     def is_coarse(self, offset: Offset) -> bool:
-        """Return whether a splat with this offset loses the millimetre, where its points lie close enough to tell."""
+        """Return whether steps of a splat with this offset exceed a millimetre and are coarse for its points."""
         return self.step(offset) > MILLIMETRE and self._outgrows(offset, self.spacing or 0.0)
 
     def step(self, offset: Offset) -> float:
-        """Return the step of float32 at the largest coordinate once the offset is taken off."""
+        """Return the float32 step at the largest coordinate after the offset is subtracted."""
         return float(np.spacing(np.float32(_reach(self, offset))))
 
     def middle(self) -> Offset:
-        """Return the middle of its box, in whole units."""
+        """Return the centre of the box, rounded to whole units."""
         return triple(np.round(np.add(self.low, self.high) / 2) + 0.0)  # no -0
 
     def _outgrows(self, offset: Offset, spacing: float) -> bool:
@@ -62,13 +61,13 @@ class ModelExtent:
 
 
 def span_of(model: Reconstruction) -> ModelExtent | None:
-    """Return where a model lies; None if nothing in it has a finite place."""
+    """Return the extent of a model; None if it has no finite position."""
     points = finite(model.points.xyz)
     return span_between(points, finite(centers_of(model.images)))
 
 
 def span_between(points: Floats, centers: Floats) -> ModelExtent | None:
-    """Return where points [N, 3] and cameras [n, 3] lie; None if there is neither."""
+    """Return the extent of points [N, 3] and cameras [n, 3]; None if there are none."""
     if not len(points) and not len(centers):
         return None
     cut = np.percentile(points, TAILS, axis=0) if len(points) else centers
@@ -81,7 +80,7 @@ def span_between(points: Floats, centers: Floats) -> ModelExtent | None:
 
 
 def offset_for(spans: Collection[ModelExtent]) -> Offset:
-    """Return the offset of a batch, in whole units: none where float32 is fine enough for every patch without one."""
+    """Return the offset of a batch in whole units; 0 where float32 is fine enough for every patch."""
     if not any(span.loses() for span in spans):
         return NO_OFFSET
     low = np.min([span.low for span in spans], axis=0)
@@ -90,13 +89,14 @@ def offset_for(spans: Collection[ModelExtent]) -> Offset:
 
 
 def shared_offset(spans: Mapping[str, ModelExtent], kept: Offset | None = None) -> tuple[Offset, tuple[str, ...]]:
-    """Return the offset that patches share, and the names of those that are too far from the others for it.
+    """Return the offset that patches share, and the names of those too far away for it.
 
-    Where one offset cannot serve all, it is chosen for those that the kept one serves, else for those about the median.
+    Where one offset cannot serve all, it is chosen for the patches that the kept one serves, else for those about the
+    median.
 
     Args:
-        spans: where the patches lie, at least one.
-        kept: the offset that splats have already, if there are any.
+        spans: extents of the patches by name, at least one.
+        kept: offset of splats that exist already; None: there are none.
     """
     whole = offset_for(spans.values())
     if not any(span.is_coarse(whole) for span in spans.values()):
@@ -112,7 +112,7 @@ def shared_offset(spans: Mapping[str, ModelExtent], kept: Offset | None = None) 
 
 
 def shifted(model: Reconstruction, offset: Offset) -> Reconstruction:
-    """Return a model with the offset taken off its points and cameras; the very same model for no offset."""
+    """Return a model with the offset subtracted from points and cameras; the same object if the offset is 0."""
     if offset == NO_OFFSET:
         return model
     points = replace(model.points, xyz=model.points.xyz - np.array(offset))
@@ -120,14 +120,14 @@ def shifted(model: Reconstruction, offset: Offset) -> Reconstruction:
 
 
 def shifted_image(image: Image, offset: Offset) -> Image:
-    """Return an image with the offset taken off its place."""
+    """Return an image with the offset subtracted from its position; the same object if the offset is 0."""
     if offset == NO_OFFSET:
         return image
     return replace(image, translation=moved(image, -np.array(offset)))
 
 
 def write_shifted(sparse: Path, offset: Offset, target: Path) -> None:
-    """Write a copy of a model with the offset taken off into the folder `target`.
+    """Write a copy of a model with the offset subtracted into the folder `target`.
 
     Raises:
         ModelError: a file of the model is missing or broken.
@@ -137,12 +137,12 @@ def write_shifted(sparse: Path, offset: Offset, target: Path) -> None:
 
 
 def _reach(span: ModelExtent, offset: Offset) -> float:
-    """Return the largest coordinate there is once the offset is taken off."""
+    """Return the largest absolute coordinate after the offset is subtracted."""
     return float(np.abs(np.subtract((span.low, span.high), offset)).max())
 
 
 def _median_distance(points: Floats) -> float | None:
-    """Return the median distance of some points to their nearest other place."""
+    """Return the median distance of sampled points to their nearest different point; None if there is none."""
     from scipy.spatial import cKDTree
 
     if len(points) < 2:

@@ -1,7 +1,7 @@
-"""Which photographs are held out: chosen on the source scene, so that one is test in every patch or in none.
+"""Chooses held-out photographs on the source scene, so that a photograph is held out in all patches or in none.
 
-All photographs of a frame (see `scene.moments`) are held out together: beside the right eye of a stereo rig the left
-one's photograph is no test.
+All photographs of a frame (see `scene.moments`) are held out together: while the right eye of a stereo rig is trained
+on, the left one's photograph is no test.
 """
 
 from __future__ import annotations
@@ -29,37 +29,45 @@ from splatbatch.text import plural
 
 EVERY = 8
 MOST_LIST_BYTES = 64 * MIB
-"""Of a list of names, one a line."""
+"""Largest file of a hold-out list, with one name per line."""
 PIECE = 0.1
-"""Of the photographs of a scene that no split has cut, that are held out side by side."""
+"""Share of a scene's photographs that is held out side by side, where no split has chosen a block."""
 MOST_SHARE, MOST_TIMES = 0.25, 1.5
-"""Of the photographs that whole frames may take, or times what was asked for; beyond that single ones are held out."""
+"""Largest share of photographs that whole frames may take, and largest multiple of the requested share.
+
+Above the larger of both single photographs are held out instead.
+"""
 
 
 @dataclass(frozen=True)
 class HoldOut:
-    """Names of photographs."""
+    """Held-out and trained photographs of a scene, by name."""
 
     test: frozenset[str]
-    """Held out everywhere."""
+    """Photographs held out in every patch."""
     train: frozenset[str]
-    """The others."""
+    """All other photographs, which no later split holds out."""
     contiguous: frozenset[str]
-    """Held out in one piece, by who wants that instead."""
+    """Photographs held out as one contiguous block, for `evaluation.holdout: contiguous` or `both`."""
     words: str
-    """About their frames; empty where each photograph was taken alone."""
+    """Note on frames, in words; empty where each photograph was taken alone."""
 
     def is_test(self, sightings: IndexedModel) -> Mask:
-        """Return which photographs [I] are held out one way or the other."""
+        """Return which photographs [I] are held out, in either way."""
         out = self.test | self.contiguous
         return np.array([image.name in out for image in sightings.images], dtype=bool)
 
 
 def hold_out(sightings: IndexedModel, share: float, before: Partition | None) -> HoldOut:
-    """Return what is held out: every 8th of the frames that no partition knows yet, and a block if asked for.
+    """Return the hold-out of a scene: every 8th of the frames that no partition knows yet, and a block if requested.
 
-    A photograph that was test stays so, and one that was trained on never becomes test. One that is added to a frame
-    goes with those that are known: it is test if all of them are.
+    A held-out photograph stays so, and a trained one is never held out later. A photograph added to a known frame is
+    held out if all known photographs of the frame are.
+
+    Args:
+        sightings: the scene.
+        share: share of the photographs that the block takes; 0: no block.
+        before: partition of an earlier split; None: there is none.
     """
     names, frames = [image.name for image in sightings.images], frames_of(sightings.images, rigs_of(sightings.folder))
     known_test, known_train = (before.test, before.train) if before else (frozenset[str](), frozenset[str]())
@@ -75,7 +83,7 @@ def hold_out(sightings: IndexedModel, share: float, before: Partition | None) ->
 
 
 def in_words(frames: Frames, held_out: Collection[str]) -> str:
-    """Say how many photographs are held out, of how many frames; empty where each was taken alone."""
+    """Return how many photographs of how many frames are held out, in words; empty where each was taken alone."""
     whole = [frame for frame in frames if {*frame}.issubset(held_out)]
     num, num_whole = (len({*chain(*these)}.intersection(held_out)) for these in (frames, whole))
     said = f"{num} of {plural(sum(map(len, frames)), 'photograph')} are held out"
@@ -86,9 +94,9 @@ def in_words(frames: Frames, held_out: Collection[str]) -> str:
 
 
 def scene_in_words(patch: Patch, evaluation: Evaluation) -> str:
-    """Say how many photographs of the scene that a patch is of are held out, as `in_words` does.
+    """Return how many photographs of a patch's scene are held out, in words as `in_words` does.
 
-    Of a scene that cannot be read nothing is said: the audit reports that.
+    Empty if the scene cannot be read, which the audit reports.
     """
     with contextlib.suppress(SceneError):
         sparse = read_partition(patch.partition).source if patch.partition else _source_of(patch)
@@ -101,10 +109,10 @@ def scene_in_words(patch: Patch, evaluation: Evaluation) -> str:
 def every_nth_frame(frames: Iterable[Sequence[str]], n: int) -> frozenset[str]:
     """Return the photographs of every n-th frame, the first included; none for n = 0.
 
-    Of frames of unlike sizes it is the next one whenever fewer than every n-th photograph is held out so far. So they
-    are never fewer than every n-th, and the same where each frame is one photograph. Where few large frames would take
-    more than `MOST_SHARE` of all photographs, it is every n-th photograph, whatever its frame: one moment of a rig of
-    40 cameras would be all or nothing.
+    A frame is held out whenever fewer than every n-th photograph is held out so far. So they are never fewer than every
+    n-th, and exactly these where each frame is one photograph. Where few large frames would take more than `MOST_SHARE`
+    of all photographs, every n-th photograph is held out instead: one moment of a rig of 40 cameras would be all or
+    nothing.
     """
     held, names = list[str](), list[str]()
     for frame in frames:
@@ -115,12 +123,12 @@ def every_nth_frame(frames: Iterable[Sequence[str]], n: int) -> frozenset[str]:
 
 
 def _with_twins(frames: Iterable[Sequence[str]], names: Collection[str]) -> frozenset[str]:
-    """Return all photographs of the frames that some photographs are of."""
+    """Return all photographs of the frames that contain any of the given photographs."""
     return frozenset(name for frame in frames if not {*frame}.isdisjoint(names) for name in frame)
 
 
 def block(names: Sequence[str], centers: Floats, share: float) -> frozenset[str]:
-    """Return so many photographs that were taken side by side, around one that is not at the edge of the scene."""
+    """Return this share of the photographs, taken side by side around one that is not at the edge of the scene."""
     sound = np.flatnonzero(np.isfinite(centers).all(axis=1))
     count = round(share * len(sound))
     if not count:
@@ -133,7 +141,7 @@ def block(names: Sequence[str], centers: Floats, share: float) -> frozenset[str]
 
 
 def _joining(names: list[str], centers: Floats, block: frozenset[str], new: frozenset[str]) -> frozenset[str]:
-    """Return the new photographs that were taken inside a block: trained on, they would show what it hides."""
+    """Return the new photographs taken inside a block; if trained on, they would show what the block hides."""
     inside = np.array([name in block for name in names]) & np.isfinite(centers).all(axis=1)
     if not inside.any():
         return frozenset()
@@ -144,7 +152,12 @@ def _joining(names: list[str], centers: Floats, block: frozenset[str], new: froz
 
 
 def choose_holdout(patch: Patch, evaluation: Evaluation, images: Iterable[Image] | None = None) -> tuple[str, ...]:
-    """Return the names of the patch's held-out photographs, sorted; `images`: of its model, if that was read already.
+    """Return the names of the patch's held-out photographs, sorted.
+
+    Args:
+        patch: the patch.
+        evaluation: hold-out settings.
+        images: images of its model, if they were read already.
 
     Raises:
         SceneError: a model or the hold-out list cannot be read.
@@ -164,7 +177,7 @@ def choose_holdout(patch: Patch, evaluation: Evaluation, images: Iterable[Image]
 
 
 def in_one_piece(patch: Patch, evaluation: Evaluation) -> frozenset[str]:
-    """Return which of a patch's held-out photographs were taken side by side: what lies around them is held out, too.
+    """Return the held-out photographs that were taken side by side, whose surroundings are held out too.
 
     Raises:
         SceneError: a model or the partition cannot be read.
@@ -177,23 +190,23 @@ def in_one_piece(patch: Patch, evaluation: Evaluation) -> frozenset[str]:
 
 
 def _source_of(patch: Patch) -> Path:
-    """Return the model in which photographs are chosen: of the scene that the patch is of, where that is known."""
+    """Return the model in which photographs are chosen: that of the source scene if known, else the patch's own."""
     return patch.sparse if patch.source is None else model_folder(patch.source) or patch.source
 
 
 @cache
 def _side_by_side(sparse: Path, by_name: bool) -> frozenset[str]:
-    """Return a tenth of a scene's photographs, around one that is not at its edge; always the same ones."""
+    """Return a tenth of a scene's photographs around one that is not at its edge; the same ones in every call."""
     images = sorted(read_images(sparse), key=lambda image: image.name)
     piece = block([image.name for image in images], centers_of(images), PIECE)
     return _with_twins(_frames(sparse, images, by_name), piece)
 
 
 def _of_partition(patch: Patch, evaluation: Evaluation) -> frozenset[str]:
-    """Return what a partition holds out, in every patch alike; nothing for `holdout_every: 0`.
+    """Return the hold-out that a partition holds for all patches; empty for `holdout_every: 0`, except for a block.
 
     Raises:
-        SceneError: it cannot be read, or has no block of photographs where one is asked for.
+        SceneError: it cannot be read, or has no block of photographs although one is requested.
     """
     partition = read_partition(patch.partition) if patch.partition else None
     every = partition.test if partition is not None and evaluation.holdout_every else frozenset()
@@ -215,15 +228,15 @@ def _frames(sparse: Path, images: Sequence[Image], by_name: bool) -> Frames:
 
 @cache
 def _frames_of_source(sparse: Path, by_name: bool) -> Frames:
-    """Return the frames of the source: read once, though every patch asks."""
+    """Return the frames of the source; cached, since every patch asks for them."""
     return _frames(sparse, read_images(sparse), by_name)
 
 
 def check_lists(trained: Iterable[tuple[Patch, Evaluation]]) -> None:
-    """See that every hold-out list can be read, and that there is a block where one is asked for.
+    """Check that every hold-out list can be read, and that there is a block where one is requested.
 
     Raises:
-        SceneError: one cannot, or there is none.
+        SceneError: a list cannot be read, or a block is missing.
     """
     for patch, evaluation in {(patch.partition, one): (patch, one) for patch, one in trained}.values():
         _listed(evaluation)

@@ -1,10 +1,8 @@
-"""How much memory and time the training of a patch will take, told before it starts: pure arithmetic.
+"""Estimates memory and time of a patch's training before it starts, by arithmetic on counts and sizes.
 
-An estimate from above: what is reserved by the time the cap is reached, with photographs where the config wants them.
+Memory is an upper bound: what is reserved once the cap is reached, with photographs where the config puts them.
 
-How long the training of a patch will take, told before it starts: pure arithmetic on counts and sizes.
-
-A step costs so much for each pixel of its photograph and so much for each Gaussian there is by then. Measured:
+A step's time is linear in the pixels of its photograph and in the Gaussians at that time. Measured:
 
 - CPU: one core of an Intel Xeon (2026), one thread, `mcmc`, SH degree 3, seconds per step at fixed numbers of Gaussians
   on real photographs. Of whole runs, start and evaluation left out: steps took 0.14 s (320x241, `default`, 4,000 to
@@ -40,63 +38,74 @@ FLOAT = 4  # bytes
 GPU_CONTEXT_MIB = 512
 """CUDA's context with the kernels of torch and gsplat: 290 MiB (loaded lazily) to 667 MiB (pytorch PR #86509)."""
 COPIES = 4
-"""Of each parameter: itself, its gradient, Adam's two moments; 944 bytes per Gaussian at SH degree 3."""
+"""Copies of each parameter in memory: itself, its gradient, and Adam's two moments.
+
+944 bytes per Gaussian at SH degree 3.
+"""
 PLAIN_SH_COPIES = 2
-"""Of the harmonics, with `kernels: gsplat`: joined for gsplat's rasteriser, and the gradient of that."""
+"""Further copies of the harmonics with `kernels: gsplat`: joined for gsplat's rasteriser, and the gradient of that."""
 RASTER_BYTES = 136
-"""Per Gaussian, projected and in tile lists. With the copies above 1,080 bytes per Gaussian at SH degree 3: on one H200
-steps took 287 MiB of torch's memory at 250,000, 1,038 at 1 M and 3,052 at 3 M (1,054 each).
-With the plain copies 1,464: gsplat's documentation has 1.75 GB for 1 M and 4.97 GB for 3.2 M (1,463 each)."""
+"""Bytes per Gaussian for projection and tile lists.
+
+With the copies above 1,080 bytes per Gaussian at SH degree 3: on one H200 steps took 287 MiB of torch's memory at
+250,000, 1,038 at 1 M and 3,052 at 3 M (1,054 each). With the plain copies 1,464: gsplat's documentation has 1.75 GB for
+1 M and 4.97 GB for 3.2 M (1,463 each).
+"""
 PIXEL_BYTES = 140
-"""Per pixel of the largest photograph: rendering, gradient, maps of SSIM; 135 from 995x748 to 1548x1357 there."""
+"""Bytes per pixel of the largest photograph: rendering, gradient, maps of SSIM; 135 on an H200, 995x748 to 1548x1357."""
 TONE_BYTES, PLAIN_TONE_BYTES = 24, 75
-"""Per pixel more where photographs are evened. Derived, not measured: the evened target and the gradient that clipped
-pixels weigh, float32 each; with torch's own operations also gain and falloff, the photograph as float32, the rendering
-drawn to the target, and a mask."""
+"""Further bytes per pixel where colours are corrected: with our kernels, and with torch's own operations.
+
+Derived, not measured: the corrected target and the gradient that clipped pixels weigh, float32 each. With torch's own
+operations also gain and falloff, the photograph as float32, the rendering drawn to the target, and a mask.
+"""
 GROWTH = 1.05  # at most, per refinement of `mcmc` (gsplat's MCMCStrategy)
 HOST_MIB = 2560
-"""A process that has imported torch and holds a CUDA context (estimated, not measured); 600 without CUDA."""
+"""Host memory of a process with torch and a CUDA context (estimated, not measured); 600 without CUDA."""
 HOST_WITHOUT_CUDA_MIB = 600
 DECODERS = 16  # at most at a time
 DECODED_BYTES = 8  # per pixel while it is decoded: as stored, as RGB, and shrunk
 MOST_PHOTOS = 1000
-"""Of a whole scene that is drawn behind its patches: so many fit any host, and show every place of it, coarsely."""
+"""Most photographs of a whole scene that a backdrop is trained on; they fit any host and show every place coarsely."""
 FITS = 0.9
-"""Share of a card that may be planned with; the rest goes to fragmentation and to what is not counted here."""
+"""Share of a GPU's memory that may be planned with; the rest is for fragmentation and uncounted parts."""
 DEFAULT_GROWTH = 6.0
-"""At least so many Gaussians per sparse point after a run with `default`, below the cap: 4 to 6 in runs of 400 to 7,000
-steps. Longer ones grow as `mcmc` does, by 5 % at each refinement, or not at all: that is from above."""
+"""Smallest factor by which the Gaussians of a run with `default` grow over the sparse points, below the cap.
+
+4 to 6 in runs of 400 to 7,000 steps. Longer runs grow as `mcmc` does, by 5 % at each refinement, or not at all; that is
+an upper bound.
+"""
 
 
 @dataclass(frozen=True)
 class PatchSize:
-    """What of a patch takes memory."""
+    """Sizes and counts of a patch that determine its memory."""
 
     num_points: int
     sizes: tuple[Size, ...]
-    """Width and height of every photograph as its camera has it."""
+    """Width and height of every photograph, as its camera has it."""
     stored: int = 1
-    """By how much smaller the photographs are that lie there: 2 where there is images_2 alone."""
+    """Factor by which the stored photographs are smaller than the cameras: 2 where only images_2 exists."""
     num_behind: int = 0
-    """Gaussians of the whole scene, at most, that are drawn with the patch's own."""
+    """Most Gaussians of the backdrop that are drawn with the patch's own."""
 
 
 @dataclass(frozen=True)
 class MemoryEstimate:
-    """Memory that one training is expected to take at its peak, and what makes it up."""
+    """Expected peak memory of one training, with its parts."""
 
     gpu_mib: int
-    """As NVML counts it, the process's context included; 0 on the CPU."""
+    """GPU memory as NVML counts it, with the process's context; 0 on the CPU."""
     host_mib: int
     num_gaussians: int
-    """At the end, at most."""
+    """Most Gaussians at the end."""
     photos: Literal["gpu", "host"]
     photos_mib: int
-    """All photographs of the patch as they are trained, 3 bytes per pixel."""
+    """All photographs of the patch at training resolution, 3 bytes per pixel."""
     num_points: int = 0
     """Gaussians at the start."""
     mean_px: int = 0
-    """Of a photograph as it is trained."""
+    """Mean pixels of a photograph at training resolution."""
 
     def in_words(self) -> str:
         """Return the estimate as a line."""
@@ -106,7 +115,7 @@ class MemoryEstimate:
 
 
 def measure(patch: Patch) -> PatchSize:
-    """Return the extent of a patch: cameras, images and a count are read, points and photographs are not.
+    """Return the sizes and counts of a patch; cameras and images are read, points and photographs are not.
 
     Raises:
         ModelError: the model cannot be read.
@@ -116,27 +125,30 @@ def measure(patch: Patch) -> PatchSize:
 
 
 def extent_of(num_points: int, images: Iterable[Image], cameras: Mapping[int, Camera]) -> PatchSize:
-    """Return the extent of a model that was read."""
+    """Return the sizes and counts of a model that was read."""
     used = (cameras.get(image.camera_id) for image in images)
     return PatchSize(num_points, tuple(camera.size for camera in used if camera))
 
 
 def thinned(extent: PatchSize, most_points: int) -> PatchSize:
-    """Return the extent of a whole scene as it is trained to be drawn behind its patches."""
+    """Return the sizes and counts of a whole scene, reduced as for training its backdrop."""
     return replace(
         extent, num_points=min(extent.num_points, most_points), sizes=extent.sizes[:: every(len(extent.sizes))]
     )
 
 
 def every(num_photos: int) -> int:
-    """Return the step in which the photographs of a whole scene are taken for that."""
+    """Return the step in which a backdrop takes the photographs of a scene, so that at most `MOST_PHOTOS` are used."""
     return max(1, -(-num_photos // MOST_PHOTOS))
 
 
 def estimate(recipe: Recipe, extent: PatchSize, card_mib: int | None = None) -> MemoryEstimate:
-    """Return what the training of a patch needs.
+    """Return the memory that the training of a patch is expected to need.
 
-    Where the memory of the card is unknown, photographs are taken to fit.
+    Args:
+        recipe: settings of the training.
+        extent: sizes and counts of the patch.
+        card_mib: memory of the GPU; None: unknown, and photographs are expected to fit.
     """
     training = recipe.training
     divisor = extent.stored * max(1, divisor_of(training.resolution, extent.sizes) // extent.stored)
@@ -158,7 +170,7 @@ def estimate(recipe: Recipe, extent: PatchSize, card_mib: int | None = None) -> 
 
 
 def why_tight(need: MemoryEstimate, card_mib: int) -> str:
-    """Say why a training may not fit a GPU of so much memory; empty if it is expected to."""
+    """Return why a training may not fit a GPU with so much memory; empty if it is expected to fit."""
     if need.gpu_mib <= FITS * card_mib:
         return ""
     return (
@@ -168,7 +180,7 @@ def why_tight(need: MemoryEstimate, card_mib: int) -> str:
 
 
 def expected_gaussians(recipe: Recipe, num_points: int) -> int:
-    """Return how many Gaussians there are at most: no more than the cap, and `mcmc` adds 5 % per refinement."""
+    """Return the largest expected number of Gaussians: at most the cap; `mcmc` adds 5 % per refinement."""
     cap = recipe.training.cap(num_points)
     if recipe.training.strategy != "mcmc":
         return cap
@@ -179,7 +191,7 @@ def expected_gaussians(recipe: Recipe, num_points: int) -> int:
 
 
 def bytes_per_gaussian(training: Training) -> int:
-    """Return the bytes that one Gaussian takes while it is trained."""
+    """Return the bytes of memory that one Gaussian takes during training."""
     harmonics = 3 * (training.sh_degree + 1) ** 2
     joined = PLAIN_SH_COPIES if training.kernels == "gsplat" else 0
     parameters = 3 + 3 + 4 + 1 + harmonics  # mean, scales, quaternion, opacity
@@ -187,7 +199,7 @@ def bytes_per_gaussian(training: Training) -> int:
 
 
 def bytes_per_pixel(training: Training) -> int:
-    """Return the bytes that a step takes per pixel of its photograph, evened where `auto` may even it."""
+    """Return the bytes that a step takes per pixel of its photograph, with colour correction where it may be used."""
     if training.colors == "as_is":
         return PIXEL_BYTES
     is_plain = training.kernels == "gsplat" or training.device == "cpu"
@@ -195,7 +207,7 @@ def bytes_per_pixel(training: Training) -> int:
 
 
 def bytes_behind(training: Training, num: int, num_behind: int) -> int:
-    """Return the bytes that a splat behind takes: itself, joined to the patch's own Gaussians, and the gradient."""
+    """Return the bytes that a backdrop takes: itself, joined to the patch's own Gaussians, and the gradient."""
     if not num_behind:
         return 0
     parameters = FLOAT * (3 + 3 + 4 + 1 + 3 * (training.sh_degree + 1) ** 2)
@@ -208,16 +220,16 @@ def _mib(num_bytes: int) -> int:
 
 @dataclass(frozen=True)
 class TrainingSpeed:
-    """What trains how fast, in seconds."""
+    """Coefficients of training time, in seconds, for one device."""
 
     start: float
-    """From the start of a process to its first step, and from its last step to its end."""
+    """Time from process start to the first step, plus from the last step to the end."""
     step: float
-    """Of each step, whatever it works on."""
+    """Constant time of each step."""
     pixel: float
-    """Of each step, per pixel."""
+    """Time of each step per pixel."""
     gaussian: float
-    """Of each step, per Gaussian."""
+    """Time of each step per Gaussian."""
 
 
 CPU = TrainingSpeed(start=4.0, step=0.0, pixel=1.5e-6, gaussian=5e-6)
@@ -227,19 +239,19 @@ H200 = TrainingSpeed(start=3.0, step=0.3e-3, pixel=0.5e-9, gaussian=5e-9)
 
 
 def training_s(recipe: Recipe, need: MemoryEstimate, throughput: TrainingSpeed) -> float:
-    """Return the seconds that one attempt takes, from the start of its process to its end."""
+    """Return the expected seconds of one attempt, from process start to end."""
     return throughput.start + stepping_s(recipe, need, throughput)
 
 
 def stepping_s(recipe: Recipe, need: MemoryEstimate, throughput: TrainingSpeed, until: float | None = None) -> float:
-    """Return the seconds that the steps of an attempt take, all of them or so many of the first."""
+    """Return the expected seconds of an attempt's steps: of the first `until`, or of all."""
     steps = recipe.training.max_steps if until is None else min(until, recipe.training.max_steps)
     of_each = throughput.step + throughput.pixel * need.mean_px
     return steps * of_each + throughput.gaussian * gaussian_steps(recipe, need, steps)
 
 
 def gaussian_steps(recipe: Recipe, need: MemoryEstimate, until: float) -> float:
-    """Return how many Gaussians so many steps have together: they grow by a factor at each refinement."""
+    """Return the sum of the Gaussians over the first `until` steps; they grow by a factor at each refinement."""
     plan, first = schedule(recipe), max(1, need.num_points)
     refinements = max(1, (plan.refine_stop - plan.refine_start) // plan.refine_every)
     growth = math.log(GROWTH)

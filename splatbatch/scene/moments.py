@@ -1,12 +1,12 @@
-"""Which photographs were taken at one moment: a frame. Its photographs show the same from almost the same place.
+"""Groups photographs into frames: those taken at one moment, which show the same from almost the same place.
 
 The evidence, in this order:
 
 1. Frames of COLMAP's rigs of two or more cameras. The trivial rigs that COLMAP writes for each camera say nothing.
-2. Names, of photographs that no such rig holds. A path is split into a moment and a camera. The moment is its last
+2. Names, of photographs that are in no such rig. A path is split into a moment and a camera. The moment is its last
    part with a number in it: `left/0012.jpg`, `0012/left.jpg`, `IMG_0012_left.jpg` are all of moment 12. The camera is
-   the rest: the other folders, and words that name a camera (`CAMERA_WORD`). Padding, case and file type do not count.
-3. Poses check what names say, for each two cameras. Drones count anew in each flight: flight1/DJI_0001.jpg and
+   the rest: the other folders, and words that name a camera (`CAMERA_WORD`). Padding, case and file type are ignored.
+3. Poses check the names, for each two cameras. Drones count anew in each flight: flight1/DJI_0001.jpg and
    flight2/DJI_0001.jpg are no frame. A rig is stiff: seen from its first camera, the second has the same pose at all
    moments. Names count where at least half of the shared moments differ from the median by no more than this:
    15 degrees, and a tenth of the baseline or the way between two moments, whichever is more. The way leaves room for
@@ -14,8 +14,8 @@ The evidence, in this order:
    moments prove no constancy: there the cameras may also be no more than 5 ways apart. Of one photograph by each
    camera no way is known: those are no frame.
 
-When in doubt photographs are a frame: held out together they cost a few photographs, apart they flatter every figure.
-So a shared moment counts even where one of its poses is wrong, and without any pose names decide.
+In doubt photographs are a frame: held out together they cost a few photographs, apart they flatter every figure. So a
+shared moment counts even where one of its poses is wrong, and without any pose names decide.
 """
 
 from __future__ import annotations
@@ -32,23 +32,23 @@ from splatbatch.scene.colmap.types import Floats, Image, centers_of, finite, rot
 from splatbatch.scene.patches import natural_key
 
 Frames = tuple[tuple[str, ...], ...]
-"""Names of photographs, each once: those of a frame sorted, frames in the order of their first names."""
+"""Names of photographs, each once: sorted within a frame, frames in the order of their first names."""
 _PLAIN = "left|right|front|rear|back|top|bottom|up|down|middle|cent(?:er|re)|port|starboard|fore|aft|master|slave|[lr]"
 _NUMBERED = r"(?:cam|camera|sensor|lens|eye)(?:\d{1,2}(?!\d)|[-_ ]\d{1,2}(?=[-_ ].*\d))"
 CAMERA_WORD = re.compile(rf"(?<![a-z])(?:{_PLAIN}|{_NUMBERED})(?![a-z])")
-"""In a part of a path, in small letters: `cam1/`, `0012_L`, `cam_1_0012`; not `cam_0012`, which counts photographs."""
+"""Words that name a camera, in lower case: `cam1/`, `0012_l`, `cam_1_0012`; not `cam_0012`, a photograph's number."""
 ALIKE_DEG, ALIKE_BASELINES, ALIKE_WAYS = 15.0, 0.1, 1.0
 FEW, NEAR_WAYS = 2, 5.0
 MOST_CAMERAS = 128
-"""Folders or words: more are no rig, and each two of them would be compared."""
+"""Most cameras whose names are compared in pairs; more folders or words are no rig."""
 
 
 def frames_of(images: Sequence[Image], rigs: Rigs | None = None) -> Frames:
     """Return the frames of a model; a photograph that was taken alone is a frame of one.
 
     Args:
-        images: of a model.
-        rigs: of the same model; what does not fit its images says nothing.
+        images: images of the model.
+        rigs: rigs of the model; ignored if they do not fit its images.
     """
     row = {image.id: number for number, image in enumerate(images)}
     known = [(image.id, image.camera_id) for image in images]
@@ -65,7 +65,7 @@ def frames_of(images: Sequence[Image], rigs: Rigs | None = None) -> Frames:
 
 
 def moment_and_camera(name: str) -> tuple[str, str]:
-    """Return when a photograph was taken and by which camera, as its path says; no moment where it has no number."""
+    """Return the moment and the camera in a photograph's path; an empty moment if the path has no number."""
     path = re.sub(r"\.[^./]*$", "", name.casefold())
     words = CAMERA_WORD.findall(path)
     parts = CAMERA_WORD.sub("*", path).split("/")
@@ -75,7 +75,7 @@ def moment_and_camera(name: str) -> tuple[str, str]:
 
 
 def _of_names(images: Sequence[Image], chosen: Collection[int]) -> Iterator[tuple[int, int]]:
-    """Yield two photographs at a time that were taken at one moment, as names say and poses do not deny."""
+    """Yield pairs of rows of photographs of one moment, by their names and checked by their poses."""
     moments, taken = defaultdict[str, dict[str, int]](dict), defaultdict[str, list[int]](list)
     by_name = [natural_key(image.name) for image in images].__getitem__
     for number in sorted(chosen, key=by_name):
@@ -100,7 +100,14 @@ def _median(lengths: Floats) -> float:
 
 
 def _are_stiff(centers: Floats, rotations: Floats, twins: Floats, way: float) -> bool:
-    """Return whether two cameras [n, 2] may be fixed to each other: how one lies to the other is constant."""
+    """Return whether the relative pose of two cameras is constant over their shared moments, so that they form a rig.
+
+    Args:
+        centers: camera centres, [I, 3].
+        rotations: rotations from world to camera, [I, 3, 3].
+        twins: rows of the photographs of both cameras at each shared moment, [n, 2].
+        way: usual distance between two moments; infinite if unknown.
+    """
     one, other = twins.T
     turns = rotations[other] @ rotations[one].transpose(0, 2, 1)  # [n, 3, 3], from the first camera to the second
     steps = np.einsum("nij,nj->ni", rotations[one], centers[other] - centers[one])  # [n, 3], seen by the first

@@ -1,4 +1,4 @@
-"""Which patches there are, in natural order (p2 before p10), and where their models and photographs lie."""
+"""Finds the patches of a scene, in natural order (p2 before p10), with the folders of their models and photographs."""
 
 from __future__ import annotations
 
@@ -42,43 +42,43 @@ class Patch:
     images: Path
     """Folder that the image names of the model are relative to; need not exist."""
     source: Path | None = None
-    """The COLMAP scene it was cut from, if the config names one."""
+    """COLMAP scene that it was cut from, if the config names one."""
     masks: Path | None = None
     """Folder of the masks, if there is one."""
     offset: Offset = NO_OFFSET
-    """Taken off its coordinates before it is trained."""
+    """Offset subtracted from its coordinates before training."""
     tones: Mapping[str, ColorCorrection] = field(default_factory=dict, hash=False)
-    """Of its photographs, by image name; those that are not named are neutral."""
+    """Colour corrections of its photographs, by image name; photographs that are not in it stay unchanged."""
     partition: Path | None = None
-    """The partition.json that it was cut by, which then says what is held out and where its core lies; if any."""
+    """The partition.json of its split, which decides hold-out and core; None: it was not split."""
     border: Border | None = None
-    """How far it reaches, if it has a core."""
+    """Border of the patch, if it has a core."""
     behind: Path | None = None
-    """Folder of the whole scene's results, whose splat is drawn behind a patch with a core: its backdrop."""
+    """Folder with the results of the whole scene, whose splat is the backdrop of a patch with a core."""
     is_whole: bool = False
-    """It is the whole scene, trained coarsely to be drawn behind its patches."""
+    """Whether it is the whole scene, trained coarsely as the backdrop of its patches."""
     held_out: tuple[str, ...] | None = None
-    """As chosen where its source, partition or list lies: it was brought here without them; None: chosen here."""
+    """Held-out photographs chosen elsewhere, for a patch without its source, partition or list; None: chosen here."""
     by_name: bool = False
-    """Photographs are held out one by one, as its batch's records say; else all of a frame together."""
+    """Whether photographs are held out one by one, as the batch's records say; else all of a frame together."""
 
     @property
     def is_evened(self) -> bool:
-        """Whether any of its photographs has a tone, which a training takes off."""
+        """Whether training corrects the colours of any of its photographs."""
         return bool(self.tones)
 
     def tone_of(self, photograph: str) -> ColorCorrection:
-        """Return the tone of a photograph."""
+        """Return the colour correction of a photograph; neutral if it has none."""
         return self.tones.get(photograph, NEUTRAL)
 
 
 def find_patches(scene: Scene) -> tuple[Patch, ...]:
-    """Return the patches of a scene, or the scenes of a list, in natural order; a plain COLMAP scene is a batch of one.
+    """Return the patches of a scene, or the scenes of a list, in natural order; a plain COLMAP scene is one patch.
 
-    A numbered sub-folder (p7) without a model counts too, so that the audit can say what it lacks.
+    A numbered sub-folder (p7) without a model counts too, so that the audit can report what it lacks.
 
     Raises:
-        SceneError: the folder is missing or holds neither patches nor a model.
+        SceneError: a folder is missing, or holds neither patches nor a model.
     """
     _see_folders(scene)
     # masks beside photographs that all share are looked for once: there may be thousands of patches
@@ -102,10 +102,10 @@ def find_patches(scene: Scene) -> tuple[Patch, ...]:
 
 
 def _see_folders(scene: Scene) -> None:
-    """See that the folders are there that a scene names.
+    """Check that the folders that a scene names exist.
 
     Raises:
-        SceneError: some are not; all of them at once.
+        SceneError: some do not; all of them are listed.
     """
     named = {"patches": None if scene.scenes else scene.patches, "masks": scene.masks, "source": scene.source}
     missing = {key: folder for key, folder in named.items() if folder and not is_folder(folder)}
@@ -125,7 +125,7 @@ def list_names(names: Sequence[str], most: int = 20) -> str:
 
 @lru_cache(maxsize=1 << 16)
 def natural_key(name: str) -> tuple[tuple[int, int, str], ...]:
-    """Return a sort key under which p2 stands before p10."""
+    """Return a sort key that orders p2 before p10."""
     parts = _DIGITS.split(name)
     return tuple([(1, int(part), part) if part.isdecimal() else (0, 0, part) for part in parts if part])
 
@@ -149,7 +149,7 @@ def model_folder(folder: Path | str) -> Path | None:
 def models_beside(sparse: Path) -> list[tuple[Path, int]]:
     """Return the models in numbered folders beside one, itself included, with their numbers of images, most first.
 
-    A model whose images cannot be read has none.
+    A model whose images cannot be read counts 0 images.
     """
     from splatbatch.scene.colmap.reconstruction import count_images  # reads arrays, which `status` has no use for
 
@@ -161,7 +161,7 @@ def models_beside(sparse: Path) -> list[tuple[Path, int]]:
 
 
 def has_model(folder: Path) -> bool:
-    """Return whether the cameras of a COLMAP model lie in a folder itself."""
+    """Return whether a folder itself holds the cameras of a COLMAP model."""
     return any((folder / f"cameras.{suffix}").is_file() for suffix in ("bin", "txt"))
 
 
@@ -174,7 +174,7 @@ def _entries(folder: Path) -> list[os.DirEntry[str]]:
 
 
 def _may_be_patch(folder: os.DirEntry[str], source: Path | None) -> bool:
-    """Return whether a folder is meant to be a patch; the source that lies beside its patches is none."""
+    """Return whether a folder is meant to be a patch; the source beside its patches is not."""
     is_source = folder.name == "source" or (source is not None and source.samefile(folder.path))
     return not is_source and bool(_NUMBERED.fullmatch(folder.name) or model_folder(folder.path))
 
@@ -203,10 +203,10 @@ def _subfolders(root: Path) -> list[os.DirEntry[str]]:
 
 
 def scene_folders(places: Sequence[Path]) -> Mapping[str, Path]:
-    """Return the folders of scenes by name: of folders, and of patterns such as /data/360_v2/* that find models.
+    """Return the folders of scenes by name; a pattern such as /data/360_v2/* stands for the models that it matches.
 
     Raises:
-        SceneError: a folder is missing, or a pattern finds nothing; all of them at once.
+        SceneError: a folder is missing, or a pattern matches no model; all of them are listed.
     """
     found: dict[Path, Path] = {}
     lacking = []
@@ -225,9 +225,9 @@ def scene_folders(places: Sequence[Path]) -> Mapping[str, Path]:
 
 
 def distinct_names(folders: Sequence[Path]) -> list[str]:
-    """Return a name for each folder: its own, with those above it in front where two would be alike.
+    """Return a different name for each folder: its own, prefixed by parent folders where two would be equal.
 
-    A name depends on the order of the folders in nothing, and is fit for a file system that ignores case.
+    Names do not depend on the order of the folders, and stay different on file systems that ignore case.
     """
     paths = [Path(os.path.abspath(folder)) for folder in folders]  # noqa: PTH100 - a link keeps the name it has
     names = [_tail(path, 1) for path in paths]
@@ -246,7 +246,7 @@ def _repeated(names: Sequence[str]) -> set[str]:
 
 
 def _tail(path: Path, depth: int) -> str:
-    """Return the last parts of a path as one part of a path."""
+    """Return the last `depth` parts of a path joined into one valid part."""
     name = "-".join(path.parts[1:][-depth:])
     return re.sub(r"[^\w.+-]+", "-", name).strip("-.") or "scene"
 

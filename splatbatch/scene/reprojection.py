@@ -1,4 +1,4 @@
-"""Where 3D points fall on the photographs, and how far that is from their keypoints: the honest measure of a repair."""
+"""Projects 3D points into photographs, and measures their distance from keypoints; used to verify repairs."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from splatbatch.scene.colmap.types import CAMERA_MODELS, NONE, PINHOLE_MODELS, C
 
 @dataclass(frozen=True)
 class ReprojectionError:
-    """Mean over all observations in front of their camera."""
+    """Mean reprojection error over all observations in front of their camera, in pixels."""
 
     mean_px: float
     num_observations: int
 
 
 def reprojection_error(model: Reconstruction) -> ReprojectionError | None:
-    """Return the error computed anew from poses, cameras and points; None where no keypoint has a point.
+    """Return the error computed from poses, cameras and points; None where no keypoint has a point.
 
     The errors stored with the points are not used: they are stale after most edits.
 
@@ -47,10 +47,10 @@ def reprojection_error(model: Reconstruction) -> ReprojectionError | None:
 
 
 def project(camera: Camera, points: Floats) -> Floats:
-    """Return the pixels [N, 2] of points [N, 3] in camera coordinates: NaN behind the camera and where no model is.
+    """Return the pixels [N, 2] of points [N, 3] in camera coordinates; NaN behind the camera or for an invalid model.
 
-    The formulas are pycolmap's own, but for pinholes: it takes half a second to import, which most scenes can do
-    without. No file and no size reaches its C++, only as many numbers as the model takes.
+    The formulas are pycolmap's own, except for pinholes: importing it takes half a second, which most scenes do not
+    need. Only the parameters reach its C++, as many as the model takes; no file and no size does.
     """
     if camera.model in PINHOLE_MODELS and len(camera.params) == len(CAMERA_MODELS[camera.model].params):
         return _through_pinhole(camera, points)
@@ -63,7 +63,7 @@ def project(camera: Camera, points: Floats) -> Floats:
 
 
 def in_picture(camera: Camera, local: Floats) -> tuple[Mask, Floats]:
-    """Return which points [N, 3] in camera coordinates a photograph shows, and their pixels [N, 2]."""
+    """Return which points [N, 3] in camera coordinates lie in a photograph, and their pixels [N, 2]."""
     pixels = project(camera, local)
     with np.errstate(invalid="ignore"):
         inside = ((pixels >= 0) & (pixels < camera.size)).all(axis=1) & (local[:, 2] > 0)
@@ -71,7 +71,7 @@ def in_picture(camera: Camera, local: Floats) -> tuple[Mask, Floats]:
 
 
 def _through_pinhole(camera: Camera, points: Floats) -> Floats:
-    """Return the pixels [N, 2] of points in front of a pinhole; its test's reference is pycolmap's img_from_cam."""
+    """Return the pixels [N, 2] of points [N, 3] in front of a pinhole; tested against pycolmap's img_from_cam."""
     with np.errstate(all="ignore"):
         depths = np.where(points[:, 2] >= np.finfo(np.float64).eps, points[:, 2], np.nan)
         x, y = points[:, 0] / depths, points[:, 1] / depths
@@ -80,7 +80,7 @@ def _through_pinhole(camera: Camera, points: Floats) -> Floats:
 
 @lru_cache(maxsize=4096)
 def in_pycolmap(camera: Camera) -> Any:
-    """Return the camera as pycolmap's; None where its model is unknown or has another count of parameters."""
+    """Return the camera as pycolmap's; None where its model is unknown or has another number of parameters."""
     model = CAMERA_MODELS.get(camera.model)
     if model is None or len(model.params) != len(camera.params):
         return None

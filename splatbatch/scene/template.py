@@ -1,4 +1,4 @@
-"""A commented configuration for what lies in a folder: what `splatbatch init` writes."""
+"""Makes the commented configuration that `splatbatch init` writes for a scene."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ DEVICES = {
     True: "cuda            # never the CPU, on which a night is too short; cpu trains there all the same",
     False: "auto            # no NVIDIA GPU was seen here: the CPU, for an hour at most; cpu: for as long as it takes",
 }
-"""By whether there is an NVIDIA GPU, usable or not, where the YAML is written."""
+"""Line of the YAML for the device, by whether this machine has an NVIDIA GPU, usable or not."""
 
 
 _HOLDOUT_EVERY = "  holdout_every: 8        # every 8th photograph is held out and measured on; 0: none"
@@ -55,18 +55,25 @@ _HOLDOUT_EVERY = "  holdout_every: 8        # every 8th photograph is held out a
 
 @dataclass(frozen=True)
 class ImportNotes:
-    """What an import knows of a scene that its model does not say."""
+    """Facts of an import that the model itself does not hold, for its configuration."""
 
     offset: Offset = NO_OFFSET
-    """Taken off all coordinates before training."""
+    """Offset subtracted from all coordinates before training."""
     crs: str = ""
-    """The coordinate reference system, in words."""
+    """Coordinate reference system, in words; empty if unknown."""
     holdout: str = ""
-    """The file with the photographs that the source holds out; empty for none."""
+    """File with the photographs that the source holds out; empty if there is none."""
 
 
 def config_for(found: SceneLayout, base: Path, *, has_gpu: bool, kept: ImportNotes | None = None) -> str:
-    """Return the YAML of a scene; `base` is the folder that it will lie in."""
+    """Return the YAML of a scene.
+
+    Args:
+        found: folders of the scene.
+        base: folder that the YAML will lie in; its paths are relative to it.
+        has_gpu: whether this machine has an NVIDIA GPU.
+        kept: facts of an import; None: the scene was not imported.
+    """
     names = [patch.name for patch in found.patches]
     return TEMPLATE.format(
         found=one_line(f"{len(names)} found: {list_names(names)}" if len(names) > 1 else f"one scene: {names[0]}"),
@@ -80,7 +87,7 @@ def config_for(found: SceneLayout, base: Path, *, has_gpu: bool, kept: ImportNot
 
 
 def _offset(kept: ImportNotes) -> str:
-    """Return the lines about where the scene lies; empty for one around its origin without a coordinate system."""
+    """Return the lines about coordinate system and offset; empty if there is neither."""
     crs = f"  # coordinate system: {one_line(kept.crs)[:_LONGEST_COMMENT]}\n" if kept.crs else ""
     if kept.offset == NO_OFFSET:
         return crs
@@ -95,5 +102,5 @@ def _holdout(kept: ImportNotes) -> str:
 
 
 def _relative(path: Path, base: Path) -> str:
-    """Return a path as the YAML writes it: quoted, so that a folder named 2024 or true stays a name."""
+    """Return a path relative to the YAML and quoted, so that a folder named 2024 or true stays a name."""
     return quote(os.path.relpath(path.resolve(), base))

@@ -1,4 +1,4 @@
-"""Two pictures of the same place: matched by SIFT and registered to each other by pycolmap, on the CPU."""
+"""Relative pose of two pictures of the same place, by SIFT matches and pycolmap on the CPU."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from splatbatch.scene.colmap.types import Floats
 from splatbatch.text import plural
 
 RATIO = 0.8
-"""Of the distance to the second nearest descriptor, that the nearest must be below (Lowe 2004)."""
+"""A match's descriptor distance must be below this share of the distance to the second nearest (Lowe 2004)."""
 MOST_FEATURES = 2048
 LEAST_INLIERS = 20
-"""Matches that agree on one motion, for it to be believed."""
+"""Fewest matches that agree on one relative pose for it to be accepted."""
 Grey = NDArray[np.uint8]
 
 
 @dataclass(frozen=True, eq=False)
 class SiftFeatures:
-    """What SIFT finds in a picture of a pinhole camera."""
+    """SIFT features of a picture of a pinhole camera."""
 
     size: tuple[int, int]
-    """Width and height."""
+    """Width and height in pixels."""
     K: Floats  # [3, 3]
     xy: Floats  # [n, 2]
     descriptors: Floats  # [n, 128], of length 1
@@ -33,7 +33,7 @@ class SiftFeatures:
 
 @dataclass(frozen=True, eq=False)
 class RelativePose:
-    """How the second camera stands to the first, as their pictures alone say."""
+    """Relative pose of two cameras, computed from their pictures alone, with the matches that agree with it."""
 
     rotation: Floats  # [3, 3]
     here: Floats  # [m, 2], matches that agree with it
@@ -41,7 +41,7 @@ class RelativePose:
 
 
 def features_of(picture: Grey, K: Floats) -> SiftFeatures:
-    """Return what SIFT finds in a grey picture [H, W]."""
+    """Return the SIFT features of a grey picture [H, W], at most `MOST_FEATURES`."""
     pycolmap = load_pycolmap()
     options = pycolmap.FeatureExtractionOptions()
     options.use_gpu, options.num_threads = False, 1
@@ -61,7 +61,7 @@ def features_of(picture: Grey, K: Floats) -> SiftFeatures:
 
 
 def register(one: SiftFeatures, other: SiftFeatures) -> RelativePose | str:
-    """Return how two cameras stand to each other by their pictures; or why these do not say."""
+    """Return the relative pose of two cameras; or the reason, in words, why there is none."""
     matches = _matches(one, other)
     if len(matches) < LEAST_INLIERS:
         return f"{plural(len(matches), 'match', 'es')}"
@@ -80,7 +80,7 @@ def register(one: SiftFeatures, other: SiftFeatures) -> RelativePose | str:
 
 
 def _matches(one: SiftFeatures, other: SiftFeatures) -> NDArray[np.uint32]:
-    """Return the pairs that are each other's nearest, and clearly nearer than the next, [m, 2]."""
+    """Return the matches [m, 2]: mutual nearest neighbours that pass the ratio test."""
     if min(len(one.xy), len(other.xy)) < 2:
         return np.zeros((0, 2), np.uint32)
     alike = one.descriptors @ other.descriptors.T

@@ -1,7 +1,7 @@
-"""The .bin files of a COLMAP model: every count is checked against the size of the file before it is believed.
+"""Reads the .bin files of a COLMAP model; every count is checked against the size of the file before it is used.
 
-A file is read a few megabytes at a time, and what is wrong with it is said at the first place that shows it: a file of
-20 GB, cut in the middle or full of zeros, costs no more memory than a small one.
+A file is read a few megabytes at a time, and an error is raised at the first fault: a file of 20 GB, cut in the middle
+or full of zeros, takes no more memory than a small one.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ KEYPOINT = np.dtype([("xy", "<f8", 2), ("point3d", "<u8")])
 _LONGEST_NAME = 4096  # bytes; PATH_MAX of Linux
 _PIECE_BYTES = 4 << 20
 MOST_ENTRIES = {"cameras": 1_000_000, "images": 1_000_000, "points": 100_000_000}
-"""More need tens of GB of memory here and in every trainer; of points, 10 GB."""
+"""Most entries that are read; more need tens of GB of memory here and in every trainer; points alone 10 GB."""
 MOST_KEYPOINTS = 16_000_000
-"""Of one image. COLMAP finds 8,192 unless it is told otherwise."""
+"""Most keypoints of one image that are read. COLMAP finds 8,192 by default."""
 MOST_TRACK = 16_000_000
-"""Of one point: so many keypoints of all images."""
+"""Most observations in the track of one point that are read."""
 SPLIT = "Cut the scene into patches (splatbatch split), or leave points out (colmap point_filtering)."
 Records = NDArray[np.void]
 
@@ -85,7 +85,7 @@ def read_points2d(path: Path) -> dict[int, Points2D]:
 
 
 def walk_points2d(path: Path, wanted: Collection[int] | None = None) -> Iterator[tuple[int, Points2D]]:
-    """Yield the keypoints of each image, or of the wanted ones, with its id; one image is in memory at a time.
+    """Yield the keypoints of each image, or of the wanted ones, with the image id; one image is in memory at a time.
 
     Raises:
         ModelError: the file is cut, too long or garbage.
@@ -98,7 +98,7 @@ def walk_points2d(path: Path, wanted: Collection[int] | None = None) -> Iterator
 
 
 def walk_images(path: Path, file: BinaryIO, size: int) -> Iterator[tuple[Image, int, int]]:
-    """Yield every image with the first and the last byte (exclusive) of its keypoints.
+    """Yield every image with the byte range of its keypoints: first byte, and the one after the last.
 
     Raises:
         ModelError: the file is cut, too long or garbage.
@@ -136,27 +136,27 @@ def walk_images(path: Path, file: BinaryIO, size: int) -> Iterator[tuple[Image, 
 
 
 def count_images(path: Path) -> int:
-    """Return the count that images.bin begins with.
+    """Return the number of images that images.bin states; the images are not read.
 
     Raises:
-        ModelError: the file is too small for it.
+        ModelError: the file is too small for this number, or the number is too large.
     """
     with opened(path) as (file, size):
         return _checked_count(path, file.read(_COUNT.size), size, _IMAGE.size + 1 + _COUNT.size, "images")
 
 
 def count_points(path: Path) -> int:
-    """Return the count that points3D.bin begins with.
+    """Return the number of points that points3D.bin states; the points are not read.
 
     Raises:
-        ModelError: the file is too small for it.
+        ModelError: the file is too small for this number, or the number is too large.
     """
     with opened(path) as (file, size):
         return _checked_count(path, file.read(_COUNT.size), size, POINT.itemsize, "points")
 
 
 def read_points(path: Path, *, tracks: bool = False) -> Points:
-    """Return the points of points3D.bin, with their tracks if asked for.
+    """Return the points of points3D.bin, with `tracks` set also their tracks.
 
     Raises:
         ModelError: the file is cut, too long or garbage.
@@ -181,7 +181,7 @@ def read_points(path: Path, *, tracks: bool = False) -> Points:
 
 
 def walk_points(path: Path, file: BinaryIO, size: int) -> Iterator[tuple[NDArray[np.uint8], Ints]]:
-    """Yield the bytes of some points at a time, and where each of them starts there and the last one ends.
+    """Yield the bytes of some points at a time, with the start of each point in them and the end of the last.
 
     Raises:
         ModelError: the file is cut, too long or garbage.
@@ -208,7 +208,7 @@ def walk_points(path: Path, file: BinaryIO, size: int) -> Iterator[tuple[NDArray
 
 
 def _ends_of_points(data: bytes, most: int) -> list[int]:
-    """Return where each of the points ends that lie wholly in a piece."""
+    """Return the end of each point that lies completely in a piece."""
     ends, offset = [], 0
     read_length, until_length = _COUNT.unpack_from, POINT.itemsize - _COUNT.size
     with contextlib.suppress(struct.error, OverflowError):  # the next length lies beyond the end
@@ -221,13 +221,16 @@ def _ends_of_points(data: bytes, most: int) -> list[int]:
 
 
 def _missing_of_point(path: Path, data: bytes, at: tuple[int, int], left: int) -> int:
-    """Return how many bytes of a point, the first of a piece, have not been read yet.
+    """Return the number of bytes of a point, the first of a piece, that have not been read yet.
 
     Args:
-        path: of the file.
+        path: path of the file.
         data: the piece.
-        at: how many points lie before, and how many there are.
-        left: bytes of the file behind the piece.
+        at: number of points before this one, and in all.
+        left: bytes of the file after the piece.
+
+    Raises:
+        ModelError: the file ends inside the point, or its track is too long.
     """
     done, count = at
     if len(data) < POINT.itemsize:
@@ -243,7 +246,7 @@ def _missing_of_point(path: Path, data: bytes, at: tuple[int, int], left: int) -
 
 
 def _taken_apart(data: NDArray[np.uint8], starts: Ints, *, with_elements: bool) -> tuple[Records, Records]:
-    """Return the heads of some points and, one after the other, the elements of their tracks."""
+    """Return the heads of some points, and the elements of all their tracks in one row (empty if not requested)."""
     records = data[: starts[-1]]
     places = starts[:-1, None] + np.arange(POINT.itemsize)
     heads = records[places].view(POINT).ravel()
@@ -255,7 +258,11 @@ def _taken_apart(data: NDArray[np.uint8], starts: Ints, *, with_elements: bool) 
 
 
 def _checked_count(path: Path, data: bytes, size: int, least: int, what: str) -> int:
-    """Return the leading count if the file is large enough for so many entries of `least` bytes, and memory may be."""
+    """Return the number at the beginning of a file, if the file is large enough for that many entries of `least` bytes.
+
+    Raises:
+        ModelError: it is not, or the number is above `MOST_ENTRIES`.
+    """
     if size < _COUNT.size or len(data) < _COUNT.size:
         raise ModelError(path, f"cut: only {size} bytes")
     count: int = _COUNT.unpack_from(data)[0]

@@ -1,20 +1,16 @@
-"""Copies of a COLMAP model that are not the same: some of it, with other cameras, or elsewhere in the world.
+"""Writes changed copies of a COLMAP model: a part of it, with other cameras, or moved in the world.
 
-Part of a model as files: some photographs, some points; ids, keypoints and their order stay the source's.
+A part of a model: some photographs and points; ids, keypoints and their order stay those of the source. pycolmap is not
+used, because it holds every keypoint as an object: 5,000 photographs would take minutes and more memory than most
+machines have. Tests read the files back and check them with pycolmap.
 
-It is written here and not by pycolmap, which holds every keypoint as an object: 5,000 photographs would take minutes
-and more memory than most machines have. What is written is read back and checked by pycolmap in the tests.
+Other cameras: keypoints follow, and unchanged files are copied byte for byte. pycolmap is not used, because it writes
+all five files anew: stored errors, and rigs it does not know, would be lost. It also moves keypoints one by one. For 75
+images with 2,600 keypoints each that took 0.8 s, this 0.03 s. Tests read the files back with pycolmap.
 
-A copy of a COLMAP model with other cameras: keypoints follow, and what does not change is copied byte for byte.
-
-It is written here and not by pycolmap. That writes all five files anew (stored errors and rigs that it does not know
-would not survive) and moves keypoints one by one: for 75 images with 2,600 keypoints each that took 0.8 s, this 0.03 s.
-What is written is read back by pycolmap in the tests.
-
-A copy of a COLMAP model that lies elsewhere in the world; all else in it is copied as it is.
-
-pycolmap could do it, but refuses models with loose ends (tracks that contradict keypoints) which every trainer takes.
-Rigs and frames are left out: they hold poses too, and trainers read those of the images.
+Moved in the world: all other content is copied unchanged. pycolmap could do it, but refuses models with loose ends
+(tracks that contradict keypoints), which every trainer accepts. Rigs and frames are left out: they hold poses too, and
+trainers read those of the images.
 """
 
 from __future__ import annotations
@@ -66,19 +62,19 @@ _TRANSLATION = struct.Struct("<3d")
 
 @dataclass(frozen=True, eq=False)
 class Subset:
-    """Some photographs of a model, with the points that they see."""
+    """A part of a model: some photographs, with some of the points that they see."""
 
     observations: IndexedModel
     photos: Mask  # [I]
     points: Mask  # [P]
     rigs: Rigs | None = None
-    """Of the whole model."""
+    """Rigs of the whole model; None: it has none."""
 
     def write(self, folder: Path) -> str:
         """Write the files into a folder, and return their hash.
 
         Raises:
-            OSError: one cannot be written.
+            OSError: a file cannot be written.
         """
         digest = hashlib.sha256()
         for name, pieces in _hashed(self.files(), digest):
@@ -86,11 +82,11 @@ class Subset:
         return digest.hexdigest()
 
     def hash(self) -> str:
-        """Return the hash of the files, which are not written."""
+        """Return the hash that `write` would return, without writing."""
         return _hash_of(self.files())
 
     def files(self) -> Iterator[tuple[str, Pieces]]:
-        """Yield the names of the files with what they hold, sorted by name."""
+        """Yield the names of the files with their contents in pieces, sorted by name."""
         rigs = self._rigs()
         yield "cameras.bin", self._cameras(rigs)
         if rigs:
@@ -124,7 +120,7 @@ class Subset:
             yield head + image.name.encode() + b"\0" + _COUNT.pack(len(point)) + keypoints.tobytes()
 
     def _points(self) -> Pieces:
-        """Yield the points with what is left of their tracks, some at a time."""
+        """Yield the points with the rest of their tracks, some at a time."""
         chosen = np.flatnonzero(self.points)
         yield _COUNT.pack(len(chosen))
         for first in range(0, len(chosen), _AT_ONCE):
@@ -149,7 +145,7 @@ class Subset:
 def _together(
     heads: np.ndarray[tuple[int], np.dtype[np.void]], elements: np.ndarray[tuple[int], np.dtype[np.void]]
 ) -> bytes:
-    """Return records, each followed by its elements."""
+    """Return the records of points, each followed by the elements of its track."""
     lengths = heads["length"].astype(np.int64)
     sizes = POINT.itemsize + ELEMENT.itemsize * lengths
     begins = np.cumsum(sizes) - sizes
@@ -162,7 +158,7 @@ def _together(
 
 
 def hash_of_files(folder: Path, names: list[str]) -> str | None:
-    """Return the hash of files as `Subset.write` does; None if one cannot be read."""
+    """Return the hash of files as `Subset.write` computes it; None if a file cannot be read."""
     try:
         return _hash_of((name, _pieces(folder / name)) for name in sorted(names))
     except OSError:
@@ -183,7 +179,7 @@ def _hash_of(files: Iterable[tuple[str, Pieces]]) -> str:
 
 
 def _hashed(files: Iterable[tuple[str, Pieces]], digest: Any) -> Iterator[tuple[str, Pieces]]:
-    """Yield files whose names and pieces go into a hash as they are taken."""
+    """Yield files whose names and pieces are added to a hash as they are consumed."""
 
     def taken(pieces: Pieces) -> Pieces:
         for piece in pieces:
@@ -197,22 +193,22 @@ def _hashed(files: Iterable[tuple[str, Pieces]], digest: Any) -> Iterator[tuple[
 
 @dataclass(frozen=True)
 class CameraFix:
-    """The new camera, and where a pixel of the old one comes to lie: xy * scale + shift."""
+    """A camera before and after a fix, and the map of its pixels: xy * scale + shift."""
 
     before: Camera
     after: Camera
     scale: tuple[float, float] = (1.0, 1.0)
     shift: tuple[float, float] = (0.0, 0.0)
     has_keypoints: bool = True
-    """Whether the keypoints follow; they do not where they fit the photographs already."""
+    """Whether the keypoints are moved too; they are not where they fit the photographs already."""
 
     @property
     def moves_pixels(self) -> bool:
-        """Whether anything changes at all."""
+        """Whether the fix changes the camera."""
         return self.before != self.after
 
     def in_words(self) -> str:
-        """Return one line with the cameras before and after, and what was done."""
+        """Return one line with both cameras and the change."""
         old, new = (f"{each.model} {each.width}x{each.height}" for each in (self.before, self.after))
         parts = []
         if self.before.params == self.after.params:
@@ -229,10 +225,10 @@ class CameraFix:
 
 
 def write_changed(sparse: Path, cameras: Mapping[int, Camera], changes: Mapping[int, CameraFix], out: Path) -> None:
-    """Write the model of `sparse` into the folder `out` (made here) with the changes of its images, by image id.
+    """Write the model of `sparse` with changed cameras into the new folder `out`; `changes` are by image id.
 
-    Where a change gives images a camera of their own, rigs and frames are left out: they name the old one, and COLMAP
-    makes trivial ones.
+    Where a change gives images a new camera, rigs and frames are left out: they name the old one, and COLMAP makes
+    trivial ones.
 
     Raises:
         ModelError: a file of the model is broken.
@@ -266,7 +262,7 @@ def _binary_cameras(cameras: list[Camera]) -> bytes:
 
 
 def _binary_images(path: Path, edit: Callable[[Image, bytearray, int], None]) -> Pieces:
-    """Yield images.bin with the record of each image edited: given are the image, its bytes, where keypoints begin."""
+    """Yield images.bin with each image's record edited; `edit` gets the image, its bytes, and where keypoints start."""
     with opened(path) as (file, size):
         before = _COUNT.size
         yield os.pread(file.fileno(), before, 0)
@@ -305,7 +301,7 @@ def _moved(line: bytes, change: CameraFix) -> bytes:
 
 
 def write_moved(sparse: Path, by: Floats, target: Path) -> None:
-    """Write a copy of the model of `sparse`, moved `by` [3], into the folder `target`, in the same format.
+    """Write a copy of the model of `sparse`, moved by `by` [3], into the folder `target`, in the same format.
 
     Raises:
         ModelError: a file of the model is missing or broken.
@@ -333,7 +329,7 @@ def _placed(by: Floats, image: Image, record: bytearray, keypoints_at: int) -> N
 
 
 def moved(image: Image, by: Floats) -> tuple[float, float, float]:
-    """Return the translation of an image whose camera was moved: x_camera = R (x - by) + (t + R by) for points x."""
+    """Return the translation of an image in a world moved by `by`: t - R by."""
     return triple(np.array(image.translation) - image.rotation() @ by)
 
 

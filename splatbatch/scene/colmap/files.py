@@ -1,4 +1,4 @@
-"""The files of a COLMAP model, opened without trust: what cannot be read is a SceneError that names the file."""
+"""Opens the files of a COLMAP model; a file that cannot be used raises a ModelError that names it."""
 
 from __future__ import annotations
 
@@ -30,15 +30,17 @@ _REMEDIES = {
     errno.ENOTDIR: ("not below a folder", "Name the folder that holds cameras, images and points3D (.bin or .txt)."),
 }
 TAKEN = (signal.SIGTERM, signal.SIGABRT, signal.SIGSEGV, signal.SIGILL, signal.SIGFPE, signal.SIGBUS)
-"""glog's InstallFailureSignalHandler, which pycolmap calls as it is imported: a batch that was told to end would print
-a stack trace and die, its attempts with it."""
+"""Signals whose handlers glog's InstallFailureSignalHandler replaces, which pycolmap calls when it is imported.
+
+With glog's handlers a batch that was told to end would print a stack trace and die, its attempts with it.
+"""
 SIGACTION = 256
-"""Bytes in which a `struct sigaction` has room: glibc's takes 152."""
+"""Bytes reserved for a `struct sigaction`; glibc's takes 152."""
 _IMPORTING = threading.Lock()
 
 
 class ModelError(SceneError):
-    """A file or folder of a COLMAP model cannot be used."""
+    """Error: a file or folder of a COLMAP model cannot be used."""
 
     def __init__(self, path: Path, what: str, hint: str = _COPY_AGAIN) -> None:
         super().__init__(f"{path}: {what}", hint)
@@ -47,21 +49,22 @@ class ModelError(SceneError):
 
 
 class MissingModel(ModelError):
-    """There is no COLMAP model, or only some of its files."""
+    """Error: there is no COLMAP model, or only some of its files."""
 
 
 def unreadable(path: Path, error: OSError) -> ModelError:
-    """Return the error for a path that the system does not let us read."""
+    """Return the error for a path that the operating system refuses to read."""
     if error.errno == errno.ENOENT and path.is_symlink():
         return ModelError(path, f"a link to {path.readlink()}, which does not exist", "Correct the link.")
     return ModelError(path, *_REMEDIES.get(error.errno or 0, (error.strerror or str(error), _COPY_AGAIN)))
 
 
 def choose_format(folder: Path) -> str:
-    """Return "bin" or "txt": the binary set wins when it is complete, as in COLMAP itself.
+    """Return "bin" or "txt"; a complete binary set is preferred, as in COLMAP itself.
 
     Raises:
-        ModelError: the folder cannot be read, or neither set is complete.
+        MissingModel: the folder does not exist, or neither set is complete.
+        ModelError: the folder cannot be read.
     """
     try:
         names = set(os.listdir(folder))  # noqa: PTH208 - names alone are wanted
@@ -85,14 +88,14 @@ def choose_format(folder: Path) -> str:
 
 @contextmanager
 def opened(path: Path, most_mib: int | None = None) -> Iterator[tuple[BinaryIO, int]]:
-    """Open a regular file and give its size in bytes; a pipe, an empty file and a git-lfs pointer are refused.
+    """Open a regular file and yield it with its size in bytes; pipes, empty files and git-lfs pointers are refused.
 
     Args:
-        path: of the file.
-        most_mib: a larger one is refused; None: it is not read whole.
+        path: path of the file.
+        most_mib: largest size that is accepted; None: any, for callers that do not read it whole.
 
     Raises:
-        ModelError: the file cannot be opened or read.
+        ModelError: the file cannot be opened or read, or is refused.
     """
     try:
         with open_regular(path) as file:
@@ -116,7 +119,7 @@ def opened(path: Path, most_mib: int | None = None) -> Iterator[tuple[BinaryIO, 
 
 
 def _odd_encoding(head: bytes) -> str:
-    """Return how the first bytes of a text are no plain UTF-8; empty where they are."""
+    """Return why the first bytes of a text are not plain UTF-8; empty if they are."""
     if head == codecs.BOM_UTF8:
         return "begins with a byte order mark (BOM), as some editors of Windows write it"
     return "is UTF-16, as some editors of Windows write it" if head[:2] in _UTF_16 else ""
@@ -128,7 +131,11 @@ def shown(name: str) -> str:
 
 
 def unique_ids(path: Path, items: list[T], key: Callable[[T], int]) -> dict[int, T]:
-    """Return the items by id; the same id twice is a broken file."""
+    """Return the items by id.
+
+    Raises:
+        ModelError: two items have the same id.
+    """
     by_id = {key(item): item for item in items}
     if len(by_id) != len(items):
         raise ModelError(path, f"{len(items)} entries share {len(by_id)} ids")
@@ -136,7 +143,10 @@ def unique_ids(path: Path, items: list[T], key: Callable[[T], int]) -> dict[int,
 
 
 def load_pycolmap() -> Any:
-    """Return pycolmap, whole and with every signal handled as before, in any thread; the import takes half a second."""
+    """Import and return pycolmap without changing signal handlers; safe in any thread.
+
+    The first call takes half a second.
+    """
     with _IMPORTING:  # a second thread would take glog's handlers for those to put back
         kept = {} if "pycolmap" in sys.modules else {number: ctypes.create_string_buffer(SIGACTION) for number in TAKEN}
         for number, action in kept.items():  # Python's own functions set a handler in the main thread alone

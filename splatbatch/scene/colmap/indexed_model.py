@@ -1,4 +1,4 @@
-"""Which photograph sees which point: the tracks of a model without loose ends, indexed both ways."""
+"""Index of which photograph sees which point, in both directions; tracks with loose ends are left out."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Ids = NDArray[np.uint64]
 
 @dataclass(frozen=True, eq=False)
 class IndexedModel:
-    """A model in which photographs and points go by their places in two lists; n sightings, in the order of points."""
+    """A model whose photographs and points are numbered by their place in two lists, with n observations by point."""
 
     folder: Path
     cameras: dict[int, Camera]
@@ -45,15 +45,15 @@ class IndexedModel:
     xy: Floats  # [K, 2], of every keypoint
     point_of_keypoint: Indices  # [K], `NONE` where it was not triangulated
     num_nowhere: int = 0
-    """Points of the model that are none of P: they lie nowhere (NaN, infinity)."""
+    """Number of points that were left out because their position is not finite."""
 
     @property
     def point(self) -> Indices:
-        """Return which point each sighting is of, [n]."""
+        """Index of the point of each observation, [n]."""
         return np.repeat(np.arange(len(self.points), dtype=np.int32), np.diff(self.starts))
 
     def seen_by(self, photos: Mask, least: int = 2) -> Mask:
-        """Return which points [P] at least so many of some photographs [I] see."""
+        """Return which points [P] at least `least` of the given photographs [I] see."""
         rows = [
             self.point_of_keypoint[self.first_keypoint[index] : self.first_keypoint[index + 1]]
             for index in np.flatnonzero(photos)
@@ -62,21 +62,21 @@ class IndexedModel:
         return np.bincount(points[points != NONE], minlength=len(self.points)) >= least
 
     def of_points(self, points: Mask) -> tuple[Ints, Ints]:
-        """Return which sightings [m] are of some points [P], and which point each of them is of."""
+        """Return the observations [m] of the given points [P], and the point of each, [m]."""
         chosen = np.flatnonzero(points)
         return elements_of(self.starts, chosen), np.repeat(chosen, np.diff(self.starts)[chosen])
 
     def pixels(self) -> Floats:
-        """Return how many pixels each photograph has, [I]."""
+        """Return the number of pixels of each photograph, [I]."""
         cameras = [self.cameras[image.camera_id] for image in self.images]
         return np.array([float(camera.width) * camera.height for camera in cameras])
 
     def centers(self) -> Floats:
-        """Return where the photographs were taken, [I, 3]; NaN where a pose is none."""
+        """Return the camera centres, [I, 3]; NaN where a pose is invalid."""
         return _centers(self.images)
 
     def some(self, most: int) -> IndexedModel:
-        """Return the sightings of at most so many points, evenly taken; keypoints are those of these alone."""
+        """Return a copy with at most `most` points, evenly taken, and only the keypoints that see them."""
         if len(self.points) <= most:
             return self
         is_kept = np.zeros(len(self.points), dtype=bool)
@@ -94,8 +94,8 @@ class IndexedModel:
 def read_sightings(sparse: Path) -> IndexedModel:
     """Read a model with all its keypoints and tracks.
 
-    A loose end is none: an element of a track that names no image or keypoint, or one that another point has; and
-    what belongs to a point that lies nowhere, or to an image whose pose is none.
+    Left out are track elements that name no image or keypoint, or a keypoint that another point has. So are
+    observations of points without a finite position, and of images with an invalid pose.
 
     Raises:
         ModelError: a file is missing, unreadable, cut or garbage; it is named.
@@ -115,7 +115,7 @@ def read_sightings(sparse: Path) -> IndexedModel:
 
 
 def _placed(points: Points, tracks: Tracks) -> Points:
-    """Return the points that lie somewhere, with their tracks."""
+    """Return the points with a finite position, with their tracks."""
     kept: Mask = np.logical_and.reduce(np.isfinite(points.xyz), axis=1)
     if kept.all():
         return points

@@ -1,8 +1,8 @@
-"""A COLMAP model read in a fraction of a second and without trust: broken files end in a SceneError, nothing worse.
+"""Reads a COLMAP model quickly; a broken file raises a ModelError and never crashes the process.
 
-This reader is for models that have not been checked yet. pycolmap's reads a cut cameras.bin as if it were whole; takes
-the garbage count of a cut points3D.bin for a size (bad_alloc), and can end the process; ours cannot abort. Projection
-and distortion are pycolmap's (`scene.reprojection`), once a camera is known to be sound.
+This reader is for models that have not been checked yet. pycolmap's reads a cut cameras.bin as if it were whole, and
+takes the garbage count of a cut points3D.bin for a size (bad_alloc). It can end the process; ours cannot. Projection
+and distortion are pycolmap's (`scene.reprojection`), once a camera is known to be valid.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ class Reconstruction:
 
 
 def reader_of(sparse: Path, part: str) -> tuple[ModuleType, Path]:
-    """Return what reads a part of the model in a folder, and the file that holds it.
+    """Return the module that reads a part of the model in a folder, and the path of its file.
 
     Raises:
-        ModelError: the folder cannot be read, or holds no whole model.
+        ModelError: the folder cannot be read, or holds no complete model.
     """
     suffix = choose_format(sparse)
     return binary if suffix == "bin" else text, sparse / f"{part}.{suffix}"
 
 
 def read_reconstruction(sparse: Path, *, tracks: bool = False) -> Reconstruction:
-    """Read the model in a folder: the .bin files when all three are there, else the .txt files.
+    """Read the model in a folder: the .bin files if all three exist, else the .txt files.
 
     Values are not judged here (a NaN pose or an absurd focal length is for the audit): only whether the files are
-    whole and fit each other. `tracks` asks for `points.tracks` as well.
+    complete and fit each other. `tracks` also reads `points.tracks`.
 
     Raises:
         ModelError: a file is missing, unreadable, cut or garbage; it is named.
@@ -77,7 +77,7 @@ def read_cameras(sparse: Path) -> dict[int, Camera]:
 
 
 def count_points(sparse: Path) -> int:
-    """Return how many points a model says it has, without reading them.
+    """Return the number of points of a model; those of a .bin are not read.
 
     Raises:
         ModelError: points3D.bin (or .txt) is missing or unreadable.
@@ -87,7 +87,7 @@ def count_points(sparse: Path) -> int:
 
 
 def count_images(sparse: Path) -> int:
-    """Return how many images a model says it has; 0 where they cannot be read."""
+    """Return the number of images of a model; 0 where it cannot be read."""
     try:
         files, path = reader_of(sparse, "images")
         return binary.count_images(path) if files is binary else len(text.read_images(path))
@@ -96,7 +96,7 @@ def count_images(sparse: Path) -> int:
 
 
 def read_images(sparse: Path) -> list[Image]:
-    """Return the images of a model without reading its points.
+    """Return the images of a model without reading its points; the last four files are cached until they change.
 
     Raises:
         ModelError: images.bin (or .txt) is missing, unreadable, cut or garbage.
@@ -111,12 +111,12 @@ def read_images(sparse: Path) -> list[Image]:
 
 @lru_cache(maxsize=4)
 def _read_images(files: ModuleType, path: Path, mtime_ns: int, size: int) -> tuple[Image, ...]:
-    """Return the images of a file as it is at this time: its hold-out, hash and settings are asked for in a row."""
+    """Return the images of a file at this time and size; cached for the hold-out, hash and settings of one patch."""
     return tuple(files.read_images(path))
 
 
 def read_points2d(sparse: Path) -> dict[int, Points2D]:
-    """Return the keypoints of every image by image id, those without a 3D point too.
+    """Return all keypoints of every image, with or without a 3D point, by image id.
 
     Raises:
         ModelError: images.bin (or .txt) is missing, unreadable, cut or garbage.
@@ -125,7 +125,7 @@ def read_points2d(sparse: Path) -> dict[int, Points2D]:
 
 
 def walk_points2d(sparse: Path, wanted: Collection[int] | None = None) -> Iterator[tuple[int, Points2D]]:
-    """Yield the keypoints of each image, or of the wanted ones, with its id.
+    """Yield the keypoints of each image, or of the wanted ones, with the image id.
 
     Raises:
         ModelError: images.bin (or .txt) is missing, unreadable, cut or garbage.

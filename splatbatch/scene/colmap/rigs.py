@@ -1,4 +1,4 @@
-"""rigs and frames, the two files that COLMAP writes since 3.12: read, and written for some of the images."""
+"""Reads rigs and frames, two files that COLMAP writes since 3.12, and writes them for a part of the images."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from splatbatch.scene.colmap.files import ModelError, choose_format, opened
 
 CAMERA = 0
 MOST_MIB = 512
-"""Of rigs or of frames: a million frames of five cameras have 250 MiB."""
+"""Largest file of rigs or frames that is read; a million frames of five cameras have 250 MiB."""
 _OF_WORD: dict[str, Callable[[str], Any]] = {
     **dict.fromkeys("IQB", int), "d": float, "i": {"CAMERA": CAMERA, "IMU": 1}.__getitem__
 }  # fmt: skip
@@ -26,7 +26,7 @@ Pose = tuple[float, ...]
 
 @dataclass(frozen=True)
 class Rig:
-    """Sensors that are fixed to each other; the first is the reference and has no pose."""
+    """Sensors fixed to each other; the first is the reference and has no pose."""
 
     id: int
     sensors: tuple[tuple[Sensor, Pose | None], ...]
@@ -34,13 +34,13 @@ class Rig:
 
 @dataclass(frozen=True)
 class RigFrame:
-    """What the sensors of a rig took at one moment."""
+    """The images and other data that the sensors of a rig took at one moment."""
 
     id: int
     rig_id: int
     pose: Pose
     data: tuple[tuple[int, int, int], ...]
-    """Type and id of a sensor, and id of what it took: for a camera an image's."""
+    """Type and id of a sensor, and id of its datum: the image id for a camera."""
 
     def image_ids(self) -> Iterator[int]:
         """Yield the ids of its images."""
@@ -49,13 +49,13 @@ class RigFrame:
 
 @dataclass(frozen=True)
 class Rigs:
-    """The rigs of a model and their frames."""
+    """The rigs of a model with their frames."""
 
     rigs: tuple[Rig, ...]
     frames: tuple[RigFrame, ...]
 
     def of(self, image_ids: Collection[int]) -> Rigs:
-        """Return those of some images: a frame keeps the images that are among them, a rig all of its sensors."""
+        """Return the rigs of the given images: frames keep only these, rigs keep all of their sensors."""
         kept = []
         for frame in self.frames:
             data = tuple(one for one in frame.data if one[0] != CAMERA or one[2] in image_ids)
@@ -65,11 +65,11 @@ class Rigs:
         return Rigs(tuple(rig for rig in self.rigs if rig.id in used), tuple(kept))
 
     def camera_ids(self) -> set[int]:
-        """Return the cameras that the rigs name."""
+        """Return the ids of the cameras in the rigs."""
         return {number for rig in self.rigs for (kind, number), _ in rig.sensors if kind == CAMERA}
 
     def misfit(self, images: Collection[tuple[int, int]], cameras: Collection[int]) -> str:
-        """Return what keeps the frames from being those of some images (id, camera), in words; empty if none."""
+        """Return why the frames do not fit images (id, camera id) and cameras (ids), in words; empty if they do."""
         known = {rig.id: {sensor for sensor, _ in rig.sensors} for rig in self.rigs}
         data = [(datum, sensor) for frame in self.frames for kind, sensor, datum in frame.data if kind == CAMERA]
         if len(known) != len(self.rigs) or len({frame.id for frame in self.frames}) != len(self.frames):
@@ -83,10 +83,10 @@ class Rigs:
 
 
 def read_rigs(sparse: Path) -> Rigs | None:
-    """Return the rigs and frames of a model; None where there are neither.
+    """Return the rigs and frames of a model; None if it has neither file.
 
     Raises:
-        ModelError: one is there without the other, or cannot be read.
+        ModelError: one exists without the other, or cannot be read.
     """
     suffix = choose_format(sparse)
     paths = [sparse / f"{name}.{suffix}" for name in ("rigs", "frames")]
@@ -100,7 +100,7 @@ def read_rigs(sparse: Path) -> Rigs | None:
 
 
 def rigs_of(sparse: Path) -> Rigs | None:
-    """Return the rigs of a model; None where there are none, or they cannot be read: the audit reports that."""
+    """Return the rigs of a model; None if it has none or they cannot be read, which the audit reports."""
     with contextlib.suppress(SceneError):
         return read_rigs(sparse)
     return None
@@ -114,7 +114,7 @@ def _whole(path: Path, read: Callable[[Entries], Iterator[Any]], form: type[Entr
 
 
 def rigs_bytes(rigs: Rigs) -> bytes:
-    """Return rigs.bin."""
+    """Return the content of rigs.bin."""
     parts = [_COUNT.pack(len(rigs.rigs))]
     for rig in rigs.rigs:
         parts.append(_PAIR.pack(rig.id, len(rig.sensors)))
@@ -126,7 +126,7 @@ def rigs_bytes(rigs: Rigs) -> bytes:
 
 
 def frames_bytes(rigs: Rigs) -> bytes:
-    """Return frames.bin."""
+    """Return the content of frames.bin."""
     parts = [_COUNT.pack(len(rigs.frames))]
     for frame in rigs.frames:
         parts.append(_PAIR.pack(frame.id, frame.rig_id) + _POSE.pack(*frame.pose) + struct.pack("<I", len(frame.data)))
@@ -135,7 +135,7 @@ def frames_bytes(rigs: Rigs) -> bytes:
 
 
 class _BinaryEntries:
-    """The entries of a binary file, one after the other."""
+    """Reads the entries of a binary file in order."""
 
     def __init__(self, path: Path) -> None:
         with opened(path, MOST_MIB) as (file, _):
@@ -143,7 +143,7 @@ class _BinaryEntries:
         self._at, self._path = 0, path
 
     def take(self, form: str) -> tuple[Any, ...]:
-        """Return the next values, of the types of a `struct`."""
+        """Return the next values, whose types are given as in `struct`."""
         found = struct.unpack_from(f"<{form}", self._data, self._at)
         self._at += struct.calcsize(f"<{form}")
         return found
@@ -156,14 +156,14 @@ class _BinaryEntries:
 
 
 class _TextEntries:
-    """The entries of a text file, one a line."""
+    """Reads the entries of a text file, one per line."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._words: Iterator[str] = iter(())
 
     def take(self, form: str) -> tuple[Any, ...]:
-        """Return the next values, of the types of a `struct`; the type of a sensor is its name."""
+        """Return the next values, whose types are given as in `struct`; a sensor's type is read from its name."""
         types = form[-1] * int(form[:-1] or 1) if form[:-1].isdecimal() or len(form) == 1 else form
         return tuple(_OF_WORD[one](next(self._words, "")) for one in types)
 

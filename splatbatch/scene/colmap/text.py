@@ -1,4 +1,4 @@
-"""The .txt files of a COLMAP model: every line is checked, and a wrong one is named by its number."""
+"""Reads the .txt files of a COLMAP model; every line is checked, and errors give its number."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from splatbatch.scene.colmap.types import CAMERA_MODELS, NO_POINT3D, Camera, Ima
 _BAD_NUMBER = (ValueError, OverflowError, IndexError)
 _MAX_ID = 2**32 - 1
 _LONGEST_LINE = 64 * MIB
-"""Of the keypoints of one image: a million."""
+"""Longest line that is read: a million keypoints of one image."""
 MOST_POINTS_BYTES = 4096 * MIB
-"""Of points3D.txt: what is read of it takes several times as much memory. A .bin has no such limit."""
+"""Largest points3D.txt that is read; parsed it takes several times as much memory. A .bin has no such limit."""
 
 
 def read_cameras(path: Path) -> list[Camera]:
@@ -57,7 +57,7 @@ def read_points2d(path: Path) -> dict[int, Points2D]:
 
 
 def walk_points2d(path: Path, wanted: Collection[int] | None = None) -> Iterator[tuple[int, Points2D]]:
-    """Yield the keypoints of each image, or of the wanted ones, with its id.
+    """Yield the keypoints of each image, or of the wanted ones, with the image id.
 
     Raises:
         ModelError: a line is no image or no keypoints.
@@ -75,7 +75,7 @@ def walk_points2d(path: Path, wanted: Collection[int] | None = None) -> Iterator
 
 
 def walk_images(path: Path) -> Iterator[tuple[Image, bytes, bytes, int]]:
-    """Yield every image with its line of keypoints, its own line, and the number of that.
+    """Yield every image with its line of keypoints, its own line, and that line's number.
 
     Raises:
         ModelError: a line is no image, or a line of keypoints is cut.
@@ -104,7 +104,7 @@ def count_points(path: Path) -> int:
 
 
 def read_points(path: Path, *, tracks: bool = False) -> Points:
-    """Return the points of points3D.txt, with their tracks if asked for.
+    """Return the points of points3D.txt, with `tracks` set also their tracks.
 
     Raises:
         ModelError: a line is no point.
@@ -168,7 +168,7 @@ def entries(path: Path) -> Iterator[tuple[int, bytes]]:
     """Yield the lines that hold data, with their numbers.
 
     Raises:
-        ModelError: the file cannot be read, or is none of lines.
+        ModelError: the file cannot be read, or has a line that is too long.
     """
     for number, line in _lines(path):
         text = line.strip()
@@ -177,7 +177,7 @@ def entries(path: Path) -> Iterator[tuple[int, bytes]]:
 
 
 def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Yield the lines with their numbers; zeros, or one line without an end, never fill the memory."""
+    """Yield the lines with their numbers. A file of zeros, or one endless line, never fills the memory."""
     with opened(path) as (file, size):
         if path.stem == "points3D" and size > MOST_POINTS_BYTES:
             what = f"{size // MIB:,} MiB of text; {MOST_POINTS_BYTES // MIB:,} MiB are read at most"

@@ -1,4 +1,4 @@
-"""The nouns of a COLMAP model: camera models, cameras, images, points. Ids and conventions are COLMAP's own."""
+"""Types of a COLMAP model: camera models, cameras, images, points. Ids and conventions are COLMAP's own."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NO_POINT3D = 2**64 - 1
 
 @dataclass(frozen=True)
 class CameraModel:
-    """A projection that COLMAP knows; `params` are the names of its parameters in the order of the file."""
+    """A camera model of COLMAP; `params` are the names of its parameters in the order of the file."""
 
     id: int
     name: str
@@ -58,7 +58,7 @@ CAMERA_MODELS = {
 
 
 def misspelt(model: str) -> str:
-    """Return the camera model whose name differs in the case of letters alone, as PINHOLE of PinHole; else nothing."""
+    """Return the camera model whose name differs only in upper and lower case (PINHOLE for PinHole); else ""."""
     known = model.upper()
     return known if known != model and known in CAMERA_MODELS else ""
 
@@ -68,11 +68,11 @@ CAMERA_MODELS_BY_ID = {model.id: model for model in CAMERA_MODELS.values()}
 
 @dataclass(frozen=True)
 class Camera:
-    """The intrinsics shared by some images. The top-left corner of the image is (0, 0), pixel centres lie at .5."""
+    """Intrinsics shared by some images. The top-left corner of the image is (0, 0), pixel centres lie at .5."""
 
     id: int
     model: str
-    """Name of the camera model; a text file can name one that `CAMERA_MODELS` does not know."""
+    """Name of the camera model; a text file can name one that is not in `CAMERA_MODELS`."""
     width: int
     height: int
     params: tuple[float, ...]
@@ -117,21 +117,21 @@ class Camera:
 
     @property
     def size(self) -> tuple[int, int]:
-        """Width and height."""
+        """Width and height in pixels."""
         return self.width, self.height
 
     @property
     def pinhole(self) -> tuple[float, float, float, float]:
-        """Focal lengths and principal point: all but the distortion."""
+        """Focal lengths and principal point (fx, fy, cx, cy), without distortion."""
         return self.fx, self.fy, self.cx, self.cy
 
     @property
     def has_center(self) -> bool:
-        """Whether its model is known and has a principal point: a panorama has none."""
+        """Whether its model is known and has a principal point, which a panorama does not have."""
         return self.model in CAMERA_MODELS and "cx" in CAMERA_MODELS[self.model].params
 
     def named_params(self) -> Iterator[tuple[str, float]]:
-        """Yield its parameters with their names."""
+        """Yield pairs of name and value of its parameters."""
         return zip(CAMERA_MODELS[self.model].params, self.params, strict=True)
 
     @property
@@ -146,7 +146,7 @@ class Image:
 
     id: int
     name: str
-    """Relative path below the folder of photographs, "/" between its parts."""
+    """Image name: path below the photograph folder, with "/" between its parts."""
     camera_id: int
     quat: tuple[float, float, float, float]
     """w, x, y, z as in the file; not necessarily of unit length."""
@@ -164,7 +164,7 @@ class Image:
         return matrix
 
     def center(self) -> Floats:
-        """Return where the camera stands in the world, [3]."""
+        """Return the camera centre in world coordinates, [3]."""
         with np.errstate(all="ignore"):
             return -self.rotation().T @ np.array(self.translation)
 
@@ -175,18 +175,18 @@ def rotations_of(images: Iterable[Image]) -> Floats:
 
 
 def triple(values: Iterable[float]) -> tuple[float, float, float]:
-    """Return three numbers as Python has them."""
+    """Return three numbers as a tuple of Python floats."""
     x, y, z = map(float, values)
     return x, y, z
 
 
 def finite(rows: Floats) -> Floats:
-    """Return the rows, or numbers, that are finite throughout."""
+    """Return the rows of a 2D array, or the values of a 1D array, that are finite."""
     return rows[np.isfinite(rows) if rows.ndim == 1 else np.logical_and.reduce(np.isfinite(rows), axis=1)]
 
 
 def centers_of(images: Sequence[Image]) -> Floats:
-    """Return where the cameras of images stand, [I, 3]; not finite where a pose is none."""
+    """Return the camera centres of images, [I, 3]; not finite where a pose is invalid."""
     places = np.array([image.translation for image in images], dtype=np.float64).reshape(-1, 3)
     with np.errstate(all="ignore"):
         return -np.einsum("iba,ib->ia", rotations_of(images), places)
@@ -206,11 +206,11 @@ def from_quats(quats: NDArray[F]) -> NDArray[F]:
 
 
 NONE = -1
-"""Stands for the place of what a list does not hold."""
+"""Index of a value that a list does not hold."""
 
 
 def places_in(known: NDArray[Any], asked: NDArray[Any]) -> Ints:
-    """Return where each id that is asked for stands in a list of ids; `NONE` where it does not."""
+    """Return the index in `known` of each id in `asked`; `NONE` for ids that are not in it."""
     if not len(known):
         return np.full(len(asked), NONE, dtype=np.int64)
     order = np.argsort(known, kind="stable")
@@ -219,12 +219,12 @@ def places_in(known: NDArray[Any], asked: NDArray[Any]) -> Ints:
 
 
 def starts_of(lengths: NDArray[Any]) -> Ints:
-    """Return where each of some runs of these lengths [N] starts in one row, and where the last one ends, [N + 1]."""
+    """Return the starts of consecutive runs with these lengths [N], and the end of the last, [N + 1]."""
     return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
 
 
 def elements_of(starts: Ints, runs: Ints) -> Ints:
-    """Return the places of all elements of some runs in one row, given where each of all runs starts."""
+    """Return the indices of all elements of the given runs, from the starts of all runs."""
     lengths = np.diff(starts)[runs]
     begins = np.cumsum(lengths) - lengths
     return np.repeat(starts[runs] - begins, lengths) + np.arange(int(lengths.sum()))
@@ -232,7 +232,7 @@ def elements_of(starts: Ints, runs: Ints) -> Ints:
 
 @dataclass(frozen=True, eq=False)
 class Tracks:
-    """Which keypoint of which image sees which point: observations starts[i] to starts[i + 1] belong to point i."""
+    """Observations of points: observations starts[i] to starts[i + 1] belong to point i."""
 
     starts: Ints  # [P + 1]
     image_ids: NDArray[np.uint32]  # [O]
@@ -240,11 +240,11 @@ class Tracks:
 
     @property
     def points(self) -> Ints:
-        """Return the place of the point of each observation, [O]."""
+        """Index of the point of each observation, [O]."""
         return np.repeat(np.arange(len(self.starts) - 1), np.diff(self.starts))
 
     def by_image(self) -> dict[int, Ints]:
-        """Return the observations of each image, by its id."""
+        """Return the indices of each image's observations, by image id."""
         order = np.argsort(self.image_ids, kind="stable")
         ids, starts = np.unique(self.image_ids[order], return_index=True)
         return dict(zip(ids.tolist(), np.split(order, starts[1:]), strict=True)) if len(ids) else {}
@@ -260,10 +260,10 @@ class Points:
     track_lengths: Ints  # [P]
     ids: NDArray[np.uint64]  # [P]
     tracks: Tracks | None = None
-    """Only where the reader was asked for them."""
+    """Tracks of the points; None unless the reader was asked for them."""
 
     def only(self, kept: Mask | Ints) -> Points:
-        """Return some of them, without their tracks."""
+        """Return the chosen points, without their tracks."""
         return Points(self.xyz[kept], self.rgb[kept], self.errors[kept], self.track_lengths[kept], self.ids[kept])
 
     def __len__(self) -> int:
@@ -272,7 +272,7 @@ class Points:
 
 @dataclass(frozen=True, eq=False)
 class Points2D:
-    """The keypoints of one image."""
+    """Keypoints of one image."""
 
     xy: Floats  # [N, 2] in pixels
     point3d_ids: NDArray[np.uint64]  # [N], NO_POINT3D where the keypoint was not triangulated

@@ -135,7 +135,7 @@ def _rays_inside(lens: Lens, size: Size) -> Floats:
 
 
 def simplified(camera: Camera) -> Camera:
-    """Return the simplest model of the same lens: OPENCV for FULL_OPENCV with last terms 0, PINHOLE if undistorted."""
+    """Return the simplest model of the same lens: OPENCV if the last terms of FULL_OPENCV are 0, PINHOLE if all are."""
     params = camera.params
     if camera.model == "FULL_OPENCV" and len(params) == 12 and not any(params[8:]):
         camera = replace(camera, model="OPENCV", params=params[:8])
