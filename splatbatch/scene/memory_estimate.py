@@ -52,7 +52,7 @@ With the copies above 1,080 bytes per Gaussian at SH degree 3: on one H200 steps
 1 M and 4.97 GB for 3.2 M (1,463 each).
 """
 PIXEL_BYTES = 140
-"""Bytes per pixel of the largest photograph: rendering, gradient, maps of SSIM; 135 on an H200, 995x748 to 1548x1357."""
+"""Bytes per pixel of the largest photograph: rendering, gradient, SSIM maps; 135 on an H200, 995x748 to 1548x1357."""
 TONE_BYTES, PLAIN_TONE_BYTES = 24, 75
 """Further bytes per pixel where colours are corrected: with our kernels, and with torch's own operations.
 
