@@ -96,7 +96,7 @@ class Toolchain:
 
 @dataclass(frozen=True)
 class TorchProbe:
-    """What a separate process with torch found out; such a process may hang or crash with the driver."""
+    """Result of trying the GPUs in a separate process with torch, which may hang or crash with the driver."""
 
     error: str = ""
     """Why the process gave no answer, or why torch has no CUDA; empty if all is well."""
@@ -114,7 +114,7 @@ class TorchProbe:
 
 @dataclass(frozen=True)
 class MachineNeeds:
-    """What a batch needs of the machine, and what of it is there."""
+    """Needs of a batch, and whether the machine meets them: disk, trainers, device, optional extras."""
 
     folder: Path
     """The output folder."""
@@ -296,7 +296,7 @@ def torch_build(machine: Machine) -> CheckResult:
 
 
 def shared_memory(shm_mib: tuple[int, int] | None) -> CheckResult:
-    """Check the free space in /dev/shm: no patch starts below SHARED_MEMORY_MIB, or below half of a smaller one."""
+    """Check the free space in /dev/shm: no patch starts while it is below SHARED_MEMORY_MIB and half of the total."""
     if shm_mib is None:
         return ok("shared memory", "no /dev/shm here")
     total, free = shm_mib

@@ -83,7 +83,7 @@ class ConsoleListener:
             print(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {line}", file=sys.stderr, flush=True)  # noqa: T201
 
     def tick(self) -> None:
-        """Show the progress if it is due, and how many lines were lost; called many times a second, and does not block.
+        """Show the progress if it is due, and how many lines were lost; called many times a second.
 
         A terminal that accepts no output is not written to.
         """

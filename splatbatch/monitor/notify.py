@@ -42,7 +42,7 @@ SHOWN = ("patch", "state", "cause", "advice", "psnr_covered", "psnr", "num_gauss
 
 
 class Notifier(Sink):
-    """Sends messages by `notify.command` and `notify.urls`, one at a time.
+    """Sends messages by `notify.command` and `notify.urls`, one message at a time.
 
     Patches that fail during a delivery are named together in the next message.
     """

@@ -1,1 +1,1 @@
-"""What came out, for everybody else: files that viewers open, each opened again before it is called done."""
+"""Publishes accepted splats in formats for other programs; files are read back where a reader is available."""

@@ -21,7 +21,7 @@ class SplatFormat:
     suffix: str
     """Suffix of the file; for a folder, the name of the file in it that programs open."""
     writer: Writer
-    """What writes the format: our code, gsply ("compressed"), or splat-transform ("tool")."""
+    """Writer of the format: our code ("ply", "sog"), gsply ("compressed"), or splat-transform ("tool")."""
     arguments: tuple[str, ...] = ()
     """Arguments of splat-transform for writing."""
     turn: tuple[str, ...] = ()
@@ -29,7 +29,7 @@ class SplatFormat:
     turn_back: tuple[str, ...] = ()
     """Arguments of splat-transform that rotate the splat back when the file is read."""
     reader: FormatReader = "tool"
-    """What reads the file back to count its Gaussians and measure the loss."""
+    """Reader that decodes the file, to count its Gaussians and measure the loss."""
     is_folder: bool = False
     about: str = ""
 

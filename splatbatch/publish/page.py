@@ -190,7 +190,7 @@ def file_page(facts: PageFacts, content: str, packed: bytes, viewer: tuple[bytes
 
 
 def _document(facts: PageFacts, content: str, policy: str, **held: str) -> str:
-    """Return the HTML of a page; `held` are further values for the template, as a page of one file needs them."""
+    """Return the HTML of a page; `held` are the contents that a page of one file embeds, for the template."""
     plan = draw_plan(facts.boxes, facts.metres_per_unit)
     shown = {"facts": facts, "scene": _scene(facts, content), "plan": plan, "policy": policy, "packed": ""}
     return page_templates().get_template("page.html.j2").render(shown | held)

@@ -304,7 +304,7 @@ def publish(splats: Sequence[PublishedSplat], wish: PublishRequest, output: Path
         telling: shows progress.
 
     Raises:
-        SplatbatchError: some files could not be published; the others are in place and in publish.json.
+        SplatbatchError: nothing, or only some files could be published; these are in place and in publish.json.
     """
     known = wish.target.check(output)
     with wish.target.work() as work:

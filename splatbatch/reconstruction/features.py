@@ -34,7 +34,8 @@ class FeatureExtraction(TypedRecord):
 def make(work: StageAttempt) -> dict[str, Any]:
     """Find the features of a chunk and write them to a database in the product.
 
-    Photographs that cannot be decoded, or that crashed an earlier attempt alone, are left out.
+    Photographs that cannot be decoded are left out. If the retry's rung says so (leave_out), so are photographs that
+    crashed an earlier attempt while they were read alone.
 
     Returns:
         For metrics.json: "photographs" with measurements of each, "left_out" with reasons, and the limit "features".

@@ -158,7 +158,7 @@ def _points(lines: Lines, along: str, key: str) -> Points:
 
 
 def thin(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Return about MOST_POINTS points: the lowest and the highest of every stretch, so that peaks are kept."""
+    """Return at most MOST_POINTS points: the lowest and the highest of every stretch, so that peaks are kept."""
     if len(points) <= MOST_POINTS:
         return list(points)
     size = math.ceil(2 * len(points) / MOST_POINTS)

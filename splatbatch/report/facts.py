@@ -38,7 +38,7 @@ class NextStep:
     changes: dict[str, Any] = field(default_factory=dict)
     """Settings of the next attempt that differ from the YAML."""
     trained_in_between: tuple[str, ...] = ()
-    """Patches that were trained in between on the same machine, which shows that the GPU works."""
+    """Patches that were trained in between, which shows that the GPU works."""
 
 
 @dataclass(frozen=True)
@@ -260,7 +260,7 @@ class ReportedFrame(Frame):
 
 @dataclass(frozen=True)
 class OutlierPhotograph:
-    """One of the photographs whose colours differ most."""
+    """A photograph whose colours differ from the others': factors per channel, correction, and a description."""
 
     name: str
     gain: tuple[float, ...]

@@ -104,7 +104,7 @@ def to_html(report: Report, output: OutputFolder, previews_mib: int, folders: Fo
 
 
 def to_live_html(report: Report, output: OutputFolder, version: str) -> str:
-    """Return the page that `serve` shows: it follows the batch and has no 3D previews or photographs.
+    """Return the page that `serve` shows: it follows the batch, without 3D previews and pictures of colour correction.
 
     Args:
         report: the facts.
