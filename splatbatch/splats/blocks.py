@@ -91,11 +91,11 @@ def index_blocks(path: Path, most: int = MOST_PER_BLOCK) -> Blocks:
     sample = _sample(path, header)
     depth = max(0, int(np.ceil(np.log2(max(1, header.num_gaussians) / most))))
     cuts = cut_in_halves(sample, depth)
-    # half of the block's width, of most blocks
+    # a Gaussian is large if it reaches farther than half the median width of a block
     leaves = cuts.leaf_of(sample[:, MEANS]) if len(sample) else np.zeros(0, dtype=np.int64)
     widths = [float(np.ptp(sample[leaves == one, MEANS], axis=0).max()) for one in np.unique(leaves).tolist()]
     reach = float(np.median(widths)) / 2 if widths and max(widths) > 0 else float("inf")
-    num = 2**depth + 1  # the last one: of those that reach far
+    num = 2**depth + 1  # the last block is that of the large Gaussians
     of_row = np.zeros(header.num_gaussians, dtype=np.uint16)
     lower, upper = np.full((num, 3), np.inf, np.float32), np.full((num, 3), -np.inf, np.float32)
     first, last = np.full(num, header.num_gaussians), np.zeros(num, dtype=np.int64)

@@ -108,7 +108,7 @@ def flaws_of(rows: npt.NDArray[np.float32], header: SplatHeader) -> Flaws:
     """Count the Gaussians that cannot be rendered among rows, [N, properties]."""
     means, scales, quats = (rows[:, [header.properties.index(name) for name in of]] for of in (MEANS, SCALES, QUATS))
     finite, huge, turned = np.isfinite(rows), scales > LARGEST_LOG_SCALE, quats != 0
-    if not finite.all():  # what is not drawn, as the normals that some programs leave empty, may be anything
+    if not finite.all():  # properties that are not rendered, as normals, may have any value
         finite = finite[:, np.isin(header.properties, names_at(HIGHEST_DEGREE))]
     not_finite = 0 if finite.all() and not huge.any() else int((~finite.all(axis=1) | huge.any(axis=1)).sum())
     beyond = (np.abs(means) > np.float32(LARGEST_COORDINATE)) & np.isfinite(means)

@@ -30,7 +30,7 @@ ALL_BEFORE = 1e6
 """Field of view of such other cameras as x / z: a thousandth of a degree less than a half space."""
 Rows = NDArray[np.intp]
 FAINTEST = 0.005
-"""Opacity below which training itself prunes (Kerbl 2023); below 1/255 rasterisers draw nothing at all."""
+"""Opacity below which a Gaussian is removed, as training prunes (Kerbl 2023); below 1/255 rasterisers skip it."""
 LARGEST = 0.1
 """Largest standard deviation, as a share of the distance to the farthest camera.
 
@@ -42,8 +42,11 @@ OPAQUE = 0.1
 FEWEST = 3
 """Least number of cameras that must see an opaque Gaussian: one or two do not determine its depth."""
 ASTRAY = 0.5
-"""Of the median depth of the points in their photographs: so far from all of them, and yet among the cameras, hangs
-what explains single photographs, close to their cameras."""
+"""Distance from all sparse points, as a share of their median depth in the patch's photographs, that marks a floater.
+
+A Gaussian that is farther from every point, and yet between points and cameras, explains only single photographs and is
+close to their cameras.
+"""
 IN_WORDS: Mapping[str, str] = {
     "faint": f"opacity below {FAINTEST:g}",
     "oversized": f"a standard deviation above {LARGEST:g} of the way to the farthest camera of its patch",
@@ -65,9 +68,9 @@ class PointProximity:
     """
 
     def __init__(self, points: Floats, within: float) -> None:
-        """Take points [P, 3] in the frame of the splats."""
+        """Take points [P, 3] in the frame of the splats, and the distance `within` in units of that frame."""
         self._points, self._within = points, within
-        self._side = within / np.sqrt(3)  # two places in one voxel are no farther apart than `within`
+        self._side = within / np.sqrt(3)  # two points in one voxel are no farther apart than `within`
         self._low = points.min(axis=0) if len(points) else np.zeros(3)
         keys, known = self._voxels(points)
         self._voxels_known = np.unique(keys[known])

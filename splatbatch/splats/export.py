@@ -86,7 +86,7 @@ def export_splat(source: ExportSource, target: Path, cut: ExportOptions = WHOLE)
         if cut == WHOLE:
             write_whole(target, lambda copy: source.read(copy.write))
         else:
-            source.read(lambda _: None)  # for its error
+            source.read(lambda _: None)  # only to check the hash
             cut_to(target, source.name, ply.read_splat(source.path), ply.read_header(source.path), cut)
     except (OSError, ValueError) as error:
         raise OutputError(f"{target}: {source.path} cannot be exported there ({error})") from error

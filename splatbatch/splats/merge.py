@@ -50,7 +50,7 @@ def header_of(source: ExportSource, offset: Offset) -> ply.SplatHeader:
         raise _unusable(source, str(error)) from error
     if size != header.file_bytes:
         raise _unusable(source, f"cut: {size} of {header.file_bytes} bytes")
-    if header.offset not in (NO_OFFSET, offset):  # other programs write none, whatever frame they were given
+    if header.offset not in (NO_OFFSET, offset):  # other programs write no offset, although they train with one
         there, here = spell_place(header.offset), spell_place(offset)
         raise _unusable(source, f"it lies in another frame: offset {there}, the others {here}")
     return header
@@ -191,7 +191,7 @@ class MergePart:
     source: ExportSource
     region: Region
     key: str
-    """Text that names everything which decides on its rows."""
+    """Hash of everything that decides which of its rows are merged; a later merge compares it to find changes."""
     removed: Removed | None = None
     may_be_empty: bool = False
     """Whether the merge accepts that no Gaussian of it lies in its region."""

@@ -193,14 +193,14 @@ def encode_header(num_gaussians: int, properties: Sequence[str], comments: Seque
 
 
 def offset_comments(offset: Sequence[float]) -> tuple[str, ...]:
-    """Return the comment for the header that names the offset; none without an offset."""
+    """Return the comment for the header that names the offset; empty for a zero offset."""
     return (f"splatbatch offset {' '.join(f'{value!r}' for value in offset)}",) if any(offset) else ()
 
 
 def mode_comments(antialiased: bool | None) -> tuple[str, ...]:
     """Return the comment for the header that names the antialiasing, as Brush writes and splat-transform reads it.
 
-    None if `antialiased` is None.
+    Empty if `antialiased` is None.
     """
     return () if antialiased is None else (f"SplatRenderMode: {'mip' if antialiased else 'default'}",)
 

@@ -6,9 +6,9 @@ import sys
 from pathlib import Path
 from typing import NoReturn
 
-# before torch is imported: segments that grow leave no gaps behind as the number of Gaussians changes
+# before torch is imported: expandable segments do not fragment memory as the number of Gaussians changes
 os.environ.setdefault("PYTORCH_ALLOC_CONF", "expandable_segments:True")
-# our products of matrices are small; cuBLAS would keep 32 MiB per stream on a GPU of compute capability 9
+# our matrix products are small; by default cuBLAS reserves 32 MiB per stream on a GPU of compute capability 9
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":16:8")
 
 from splatbatch.output.attempt_folder import AttemptFolder
@@ -19,7 +19,7 @@ from splatbatch.training.stop_request import exit_code_of, leave
 def main(folder: Path) -> int:
     """Train the attempt of a folder; return the exit code of the process."""
     stands_by = os.environ.get(STANDBY_VARIABLE) == "1"
-    # what was imported and read stays: a look through all of it would hold up some steps of the training
+    # imported and decoded objects live until the end: a garbage collection over them would delay some training steps
     return exit_code_of(lambda: train_attempt(AttemptFolder(folder), stands_by=stands_by, when_prepared=gc.freeze))
 
 

@@ -114,7 +114,7 @@ def prepare(
         SplatbatchError: no points, unusable photographs, or CUDA was initialised although `has_gpu` is false.
     """
     training, was_touched = recipe.training, torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
-    # what is large here has threads of its own; torch's, of several attempts at once, wait for one another: 11 s for 1
+    # large computations here have their own threads; torch's threads of several attempts block each other: 11 s for 1
     torch.set_num_threads(1)
     progress.phase("start")
     compiling, opening = _begin_beside(recipe, has_gpu=has_gpu)
@@ -126,7 +126,7 @@ def prepare(
     reconstruction = as_trained(shifted(whole, settings.offset), settings, training)
     folders = PhotoFolders(Path(settings.images), Path(settings.masks) if settings.masks else None)
     load_lenses(reconstruction.cameras.values())
-    with ThreadPoolExecutor(max_workers=1) as beside:  # while all else is read, which waits for the disk
+    with ThreadPoolExecutor(max_workers=1) as beside:  # while photographs are read, which waits for the disk
         covering = beside.submit(covered_of, settings, whole)
         views = decode_views(reconstruction, folders, frozenset(settings.holdout), training, tone_in(settings))
         progress.found(find_repeats(views.training))
@@ -148,7 +148,7 @@ def prepare(
     resume = Path(settings.resume) if settings.resume else None
     settled = recipe.settled(len(whole.points) if settings.is_backdrop else extent.num_points)
     gaussians = _within_cap(gaussians, views.border.boundary_init, settled.training, progress)
-    who = identity(settled, views, gaussians)  # read through here, where no GPU waits for it
+    who = identity(settled, views, gaussians)  # hashes all pixels now, while no GPU is idle for it
     opening.join()
     of_settings = (settings.offset, resume, settings.earlier)
     return PreparedAttempt(settled, views, gaussians, extent, *of_settings, who, compiling)
@@ -162,7 +162,7 @@ def _begin_beside(recipe: Recipe, *, has_gpu: bool) -> tuple[KernelCompilation, 
         _load_kernels(recipe.training.kernels)
 
     def open_context() -> None:
-        with contextlib.suppress(Exception):  # an error is raised where it is needed
+        with contextlib.suppress(Exception):  # the error is raised again at the first use
             if has_gpu and recipe.training.device != "cpu" and torch.cuda.is_available():
                 number = torch.zeros(1, device="cuda")
                 compiling.wait()
@@ -209,10 +209,10 @@ def train_prepared(  # noqa: PLR0915 - it reads top to bottom
     recipe = prepared.recipe
 
     progress.phase("init")
-    device = open_device(recipe.training.device)  # a second that the compiler has beside it
+    device = open_device(recipe.training.device)  # takes a second, in which kernels may still be compiled
     prepared.compiling.wait()
     torch.manual_seed(recipe.training.seed)
-    # what this process may come to take on its GPU, its context included
+    # memory that this process may use on its GPU, its context included
     free_mib = GPU_CONTEXT_MIB + torch.cuda.mem_get_info(device)[0] // MIB if device.type == "cuda" else None
     footprint = estimate(recipe.with_training({"device": device.type}), prepared.extent, free_mib)
     scene = boundary_mask(prepared.views.to(device, footprint.photos))
@@ -249,7 +249,7 @@ def train_prepared(  # noqa: PLR0915 - it reads top to bottom
         folder.checkpoint.unlink(missing_ok=True)
     progress.phase("done")
     if device.type == "cuda":
-        # everything is given back by the end of the process; this only makes sure that no error is still on its way
+        # the end of the process frees everything; this only makes sure that no asynchronous error is pending
         torch.cuda.synchronize()
 
 
@@ -265,7 +265,7 @@ def versions(device: torch.device) -> dict[str, str]:
     """Return the versions of Python, torch and gsplat and the name of the device, for metrics.json."""
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"
     versions = {"python": platform.python_version(), "torch": str(torch.__version__), "on": name}
-    with contextlib.suppress(PackageNotFoundError):  # a source tree on the path
+    with contextlib.suppress(PackageNotFoundError):  # gsplat may be a source tree on the path
         versions["gsplat"] = version("gsplat")
     return versions
 

@@ -117,7 +117,7 @@ def read_border(settings: TrainingSettings, frame: LocalFrame, training: Trainin
     border = Border.from_record(settings.border)
     is_alone = not settings.backdrop and training.draws_behind
     if border is None or is_alone or training.border == "none":
-        return NONE  # nothing but its own Gaussians would explain what lies outside
+        return NONE  # without a backdrop, the patch's own Gaussians must explain the pixels of the scene around
     bounds = Boundary.of(border, frame, settings.offset)
     if not training.draws_behind:
         return PatchBorder(bounds)
@@ -125,7 +125,8 @@ def read_border(settings: TrainingSettings, frame: LocalFrame, training: Trainin
     if not training.keeps_to_core:
         inside = bounds.contains(values["means"])
         return PatchBorder(None, select(values, ~inside), select(values, inside))
-    # what reaches over the border would shine into the core; what the crop takes away may not be drawn behind
+    # large backdrop Gaussians are split, since they would shine across the border into the core; of a Gaussian with its
+    # mean within reach, parts outside are not rendered, since the merged scene will not have them
     pieces, origin, is_part = split_up(values, bounds)
     inside, was_inside = bounds.contains(pieces["means"]), bounds.contains(values["means"])[origin]
     behind, within, cover = (select(pieces, which) for which in (~inside & ~was_inside, inside, inside & is_part))
@@ -185,7 +186,7 @@ class Boundary:
         return cls(torch.from_numpy(axes).float(), core, reach, border.margin / frame.scale)
 
     def to(self, device: torch.device) -> Boundary:
-        """Return the bounds on a device."""
+        """Return the boundary with its tensors on a device."""
         return replace(self, axes=self.axes.to(device), core=self.core.to(device), reach=self.reach.to(device))
 
     def contains(self, means: Tensor) -> Tensor:
@@ -212,14 +213,14 @@ def split_up(values: Mapping[str, Tensor], bounds: Boundary) -> tuple[dict[str, 
     scales = values["scales"].exp()
     largest = bounds.largest_scales(values["means"])[:, None]
     more = (scales / largest).clamp_min(1).prod(dim=1).ceil().clamp_max(MOST_PARTS) - 1
-    more = more * (len(more) / more.sum().clamp_min(1)).clamp_max(1)  # twice as many in all, at most
+    more = more * (len(more) / more.sum().clamp_min(1)).clamp_max(1)  # at most twice as many in total
     nums = 1 + more.long()
     origin = torch.repeat_interleave(nums)
     is_part = nums[origin] > 1
     pieces = select(values, origin)
     away = torch.randn(len(origin), 3, 1, generator=torch.Generator().manual_seed(SEED)) * is_part[:, None, None]
     pieces["means"] = pieces["means"] + (scaled_rotations(pieces["quats"], scales[origin]) @ away)[:, :, 0]
-    held = bounds.largest_scales(pieces["means"])[:, None]  # where each lies: parts of one far away lie at the border
+    held = bounds.largest_scales(pieces["means"])[:, None]  # by part: parts of a far Gaussian may be at the border
     pieces["scales"] = torch.minimum(torch.minimum(scales, largest)[origin], held).log()
     return pieces, origin, is_part
 

@@ -75,7 +75,7 @@ class RunState:
             optimizer.param_groups[0]["params"] = [self.gaussians[name]]
             optimizer.load_state_dict(record["optimizers"][name])
             for group in optimizer.param_groups:
-                group.update(_moved(group, device))  # rates that are tensors
+                group.update(_moved(group, device))  # learning rates may be tensors
         self.strategy.restore(_moved(record["strategy"], device))
         self.movers.restore(_moved(record["movers"], device))
         self.evaluator.evaluations[:] = json.loads(record["evaluations"])
@@ -133,7 +133,7 @@ class Checkpoints:
         run = changing.to_record()
         record = {"format": FORMAT, "identity": self.identity, "kind": changing.kind(), "step": step, "run": run}
         if not all(bool(value.isfinite().all()) for value in run["gaussians"].values()):
-            return  # nothing that an attempt should go on from
+            return  # an attempt must not resume from NaN
         try:
             write_whole(self.path, lambda file: torch.save(record, file))
         except (OSError, RuntimeError) as error:

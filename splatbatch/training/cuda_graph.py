@@ -58,7 +58,7 @@ class GraphedStep:
 
     def __call__(self, photo: PosedImage, sh_degree: int, *, is_watched: bool = False) -> StepResult:
         """Take one step on a photograph; a recorded step has the gradient norms in any case."""
-        if self._is_first or not self._is_recorded:  # what is made but once must not be made in every replay
+        if self._is_first or not self._is_recorded:  # lazy initialisations must not be recorded
             self._is_first = False
             return self._step(photo, sh_degree, is_watched=is_watched)
         of_tone = None if photo.correction is None else len(photo.correction)
@@ -94,7 +94,7 @@ class GraphedStep:
         self._recordings.clear()
         if not self._is_recorded:
             return
-        # where torch's segments cannot grow, each recording that is a little larger than the last one leaves a gap
+        # without expandable segments, each recording that is larger than the one before fragments memory
         if torch.cuda.memory_reserved() > WASTE * torch.cuda.max_memory_allocated() + WASTE_BYTES:
             self._renew_pool()
 
@@ -116,7 +116,7 @@ class GraphedStep:
         mask = None if photo.mask is None else torch.empty_like(photo.mask, device=view.viewmat.device)
         tone = None if photo.correction is None else photo.correction.clone()
         graph, there = torch.cuda.CUDAGraph(), PosedImage(photo.name, place, pixels, mask, tone)
-        # torch.cuda.graph() would collect garbage and empty torch's memory cache, each time
+        # torch.cuda.graph() would run the garbage collector and empty torch's memory cache each time
         graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
         learned = self._step(there, sh_degree)
         graph.capture_end()

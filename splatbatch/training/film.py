@@ -45,7 +45,7 @@ def fly(images: Sequence[Image], num_frames: int) -> list[Pose]:
     centers = np.array([image.center() for image in keys])
     rotations = np.array([image.rotation() for image in keys])
     steps = np.linalg.norm(np.diff(centers, axis=0), axis=1)
-    kept = np.concatenate([[True], steps > 1e-9 * max(float(steps.sum()), 1e-300)])  # a rig's cameras may share a place
+    kept = np.concatenate([[True], steps > 1e-9 * max(float(steps.sum()), 1e-300)])  # cameras of a rig may coincide
     centers, rotations = centers[kept], rotations[kept]
     if len(centers) < 2:
         return [(centers[0], rotations[0])] * num_frames
@@ -107,7 +107,7 @@ def draw(settings: FilmSettings, target: Path) -> str:
             drawn = rasterize(store.seen_from(frame, view), view, options).colors
             file.write(to_pixels(drawn).data)
             drawn_at.append(time.monotonic())
-    rate = (len(drawn_at) - 1) / max(drawn_at[-1] - drawn_at[0], 1e-9)  # before the first a GPU may build its kernels
+    rate = (len(drawn_at) - 1) / max(drawn_at[-1] - drawn_at[0], 1e-9)  # without the first, which may compile kernels
     return f"{plural(len(drawn_at), 'frame')} in {drawn_at[-1] - began:.1f} s, {rate:.1f} a second after the first"
 
 
@@ -124,7 +124,7 @@ def _view(
     frame = camera_frame(pose[0], scale)
     matrix = torch.eye(4)
     matrix[:3, :3] = torch.from_numpy(pose[1])
-    moved = (frame.origin - pose[0]) / scale  # what float32 took off
+    moved = (frame.origin - pose[0]) / scale  # rounding of the origin to float32
     matrix[:3, 3] = torch.from_numpy(pose[1] @ moved)
     view = RenderCamera(matrix.to(calibration.device), calibration, settings.width, settings.height)
     return view, frame

@@ -58,7 +58,7 @@ def compare(settings: ComparisonSettings) -> dict[str, Any]:
     folders = PhotoFolders(Path(settings.images), Path(settings.masks) if settings.masks else None)
     photographs = ScenePhotographs(model, folders, recipe.training, names)
     stores = {name: _store(Path(path), device) for name, path in settings.splats.items()}
-    recipe = drawn_as(recipe, stores[ORIGINAL].blocks.header)  # not each as it says: some formats cannot
+    recipe = drawn_as(recipe, stores[ORIGINAL].blocks.header)  # one for all: some formats have no such header
     scale = usual_scale([model.images])
     found: dict[str, list[Figures]] = {name: [] for name in stores}
     for shot in photographs.shots(names, scale, device, tone_in(settings)):

@@ -53,9 +53,9 @@ def frame_of(images: Sequence[Image]) -> LocalFrame:
     middle = centers.mean(axis=0)
     distances = np.linalg.norm(centers - middle, axis=1)
     unit, reach = float(np.median(distances)), float(distances.max())
-    if reach <= ROUNDING * float(np.abs(centers).max()):  # all from one place: the distances are rounding errors
+    if reach <= ROUNDING * float(np.abs(centers).max()):  # all cameras at one position, up to rounding
         return LocalFrame(middle, scale=1.0)
-    unit = unit if unit > 1e-6 * reach else reach  # most from one place
+    unit = unit if unit > 1e-6 * reach else reach  # most cameras at one position
     return LocalFrame(middle, unit, scene_scale=1.1 * reach / unit)
 
 

@@ -110,7 +110,7 @@ def values_of(splat: Gaussians, frame: LocalFrame) -> dict[str, Tensor]:
         "sh0": splat.sh0[:, None],
         "shN": splat.shN,
     }
-    # columns picked from a table lie apart; the kernels read rows that lie side by side
+    # columns picked from a table are strided; the kernels need contiguous rows
     return {name: torch.from_numpy(np.ascontiguousarray(value)) for name, value in values.items()}
 
 
@@ -151,7 +151,7 @@ def neighbour_distance(points: Floats) -> Floats:
     """
     distances, nearest = _query(points)
     if len(points) > 1 and not nearest.all():
-        # sorting a million points takes twice as long as building the tree: only where there are equal ones
+        # only where points are equal: sorting a million points takes twice as long as building the tree
         places, place_of = np.unique(points, axis=0, return_inverse=True)
         distances = _query(places)[0][place_of.reshape(-1)]
     smallest = SMALLEST_SHARE * float(np.median(distances)) if len(points) else 0.0
@@ -165,7 +165,7 @@ def _query(points: Floats) -> tuple[Floats, Floats]:
         return distances, nearest
     tree = cKDTree(points)
     for start in range(0, len(points), AT_ONCE):
-        # in the order of the tree: neighbours after each other find its nodes in the cache, seven times as fast
+        # in the order of the tree, so that its nodes are in the CPU's cache: seven times as fast
         chunk = tree.indices[start : start + AT_ONCE]
         workers = -1 if len(chunk) > FEWEST_FOR_THREADS else 1
         near, _ = tree.query(points[chunk], k=min(1 + NEIGHBOURS, len(points)), workers=workers)

@@ -69,7 +69,7 @@ def train(  # noqa: PLR0915 - it reads top to bottom
             progress.step(step, learned.loss, gaussians, learned.norms())
         graphed.refine(step, is_due=is_due)
 
-        # once no degree of the colours, no pixel and no Gaussian is added any more
+        # growth has ended: all degrees of the harmonics, full-size photographs, and no further Gaussians
         is_grown = step >= plan.sh_every * training.sh_degree and sizes.factor(step) == 1 and strategy.has_grown(step)
         step += 1
         if is_grown and early.is_due(step) and early.check(step, gaussians, capacity.entries):

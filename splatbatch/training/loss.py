@@ -42,7 +42,7 @@ class LossTarget:
 
     @classmethod
     def of(cls, photo: Tensor, dtype: torch.dtype = torch.float32) -> "LossTarget":
-        """From `[H, W, 3]`, uint8 or floating point in [0, 1]."""
+        """Return the target of a photograph `[H, W, 3]`, uint8 or floating point in [0, 1]."""
         image = _unit_range(photo, dtype).movedim(-1, 0).contiguous()
         mean, square = _blur(torch.cat((image, image * image))).chunk(2)
         return cls(image, mean, square)
@@ -62,13 +62,16 @@ def photometric_loss(render: Tensor, target: Tensor | LossTarget, ssim_lambda: f
 
 
 def ssim(render: Tensor, photo: Tensor) -> Tensor:
-    """Mean structural similarity (equal: 1) of two images `[H, W, 3]` in [0, 1]; uint8 is scaled."""
+    """Return the mean structural similarity (equal: 1), [], of two images `[H, W, 3]` in [0, 1]; uint8 is scaled."""
     dtype = render.dtype if render.is_floating_point() else torch.float32
     return _ssim(_unit_range(render, dtype).movedim(-1, 0), LossTarget.of(photo, dtype))
 
 
 def psnr(render: Tensor, photo: Tensor) -> Tensor:
-    """Peak signal-to-noise ratio in dB of two images `[H, W, 3]` in [0, 1]; uint8 is scaled, nothing is clamped."""
+    """Return the peak signal-to-noise ratio in dB, [], of two images `[H, W, 3]` in [0, 1]; uint8 is scaled.
+
+    Values are not clamped; equal images give infinity.
+    """
     dtype = render.dtype if render.is_floating_point() else torch.float32
     return -10 * (_unit_range(render, dtype) - _unit_range(photo, dtype)).square().mean().log10()
 
@@ -87,7 +90,7 @@ def _ssim(image: Tensor, target: LossTarget) -> Tensor:
 
 
 def _blur(maps: Tensor) -> Tensor:
-    """`[M, H, W]` through the window, zeros beyond the border."""
+    """Return maps `[M, H, W]` blurred with the window of SSIM along both axes, zeros beyond the border."""
     blurred: Tensor = _Blur.apply(maps)  # type: ignore[no-untyped-call]
     return blurred
 
@@ -120,7 +123,7 @@ def _along(maps: Tensor, axis: int) -> Tensor:
 
 
 @cache
-@torch.inference_mode(False)  # the first caller may be an evaluation, whose tensors no later training could use
+@torch.inference_mode(False)  # cached: training could not use a tensor that an evaluation made in inference mode
 def window(dtype: torch.dtype, device: torch.device) -> Tensor:
     """Return the weights of SSIM's window along one axis, `[11]`, which sum to 1."""
     places = torch.arange(WINDOW_PX, dtype=torch.float64) - WINDOW_PX // 2

@@ -29,7 +29,7 @@ REGULARISED = ("scales", "opacities")
 
 
 class ProgressRecorder:
-    """Writes phases, warnings and, every so many steps, the figures of a run to progress.jsonl; judges their health.
+    """Writes phases, warnings and, at even intervals, the figures of a run to progress.jsonl; judges their health.
 
     Reading the figures of a step waits for the GPU. Errors of the file system do not end a training.
     """
@@ -37,7 +37,7 @@ class ProgressRecorder:
     def __init__(self, path: Path, max_steps: int) -> None:
         self._path = path
         self._max_steps = max_steps
-        self._planned_steps: int | None = None  # where the run ends earlier
+        self._planned_steps: int | None = None  # set when the run ends early
         self._every = max(1, min(MOST_STEPS_BETWEEN, max_steps // attempt.RECORDS_PER_RUN))
         self._phase = "start"
         self._step = 0
@@ -103,7 +103,7 @@ class ProgressRecorder:
             self.warn(str(finding))
 
     def due(self, step: int) -> bool:
-        """Return whether the figures of this step, counted from 0, are recorded: every so many steps, and the last."""
+        """Return whether the figures of this step, counted from 0, are recorded: at even intervals, and at the last."""
         return step % self._every == 0 or step == self._max_steps - 1
 
     def step(self, step: int, loss: Tensor, gaussians: Parameters, norms: Mapping[str, Tensor] | None = None) -> None:

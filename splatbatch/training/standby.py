@@ -97,7 +97,7 @@ def _train_a_little(gaussians: Parameters, scene: TrainingImages, recipe: Recipe
     step.update(rendering)
     for degree in range(recipe.training.sh_degree + 1):
         graphed(photo, degree)
-    graphed.refine((plan.refine_start // plan.refine_every + 1) * plan.refine_every)  # the first that refines
+    graphed.refine((plan.refine_start // plan.refine_every + 1) * plan.refine_every)  # the first refinement
 
 
 def _in_small(views: TrainingImages) -> TrainingImages:

@@ -1,4 +1,4 @@
-"""One training step: render, compare, derive, update. Nothing in it waits for the GPU."""
+"""One training step (render, loss, backpropagation, update), which never waits for the GPU, and its tile capacity."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MARGIN = 1.25
 The surplus is for growing Gaussians, and for photographs not rendered since the last check.
 """
 EMPTY, FULL = 0.5, 0.9
-"""Shares of the capacity between which the longest tile list lies without a change of the capacity."""
+"""Shares of the capacity: it is changed if the longest tile list falls below the first or exceeds the second."""
 FEWEST = 1 << 18
 """Smallest capacity of the tile lists, in entries: Gaussians grow fastest in the first steps, when they are few."""
 
@@ -69,7 +69,7 @@ class Step:
             name: value.grad for name, value in self.gaussians.items() if is_watched and value.grad is not None
         }
         squares = self.update(rendering)
-        if squares is not None:  # which cost nothing
+        if squares is not None:  # computed by the kernel of Adam at no cost
             return StepResult(loss.detach(), squares.norms)
         return StepResult(loss.detach(), lambda: {name: gradient.norm() for name, gradient in gradients.items()})
 
@@ -83,7 +83,7 @@ class Step:
         self.capacity.record(rendering)
         self.strategy.step_pre_backward(rendering)
         loss = self._loss(rendering.colors, photo)
-        if not cuda.serves(loss, self.recipe.training):  # there the pulls are part of Adam
+        if not cuda.serves(loss, self.recipe.training):  # our kernel of Adam adds the gradients of the regularisers
             loss = self.strategy.regularise(loss)
         torch.autograd.backward(loss)
         return loss, rendering
@@ -157,7 +157,7 @@ class TileCapacity:
             return False
         num, longest = self._count(), int(self._most)
         self.overflown += longest > self.entries
-        # between two looks not every photo is seen: what was the longest counts on, but less
+        # not every photograph is rendered between two checks, so the longest list decays instead of starting at 0
         self._most.copy_(self._most * 97 // 100)
         needed = longest * max(1.0, num / self._num_drawn)
         self._num_drawn = num

@@ -39,7 +39,7 @@ class PinholeCameras:
     far_plane: float = 1e10
 
     def intrinsics(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """`fx, fy, cx, cy` in px, each `[C, 1]` to broadcast over the Gaussians."""
+        """Return `fx, fy, cx, cy` in px, each `[C, 1]` to broadcast over the Gaussians."""
         Ks = self.Ks[..., None]
         return Ks[:, 0, 0], Ks[:, 1, 1], Ks[:, 0, 2], Ks[:, 1, 2]
 
@@ -105,7 +105,7 @@ def scaled_rotations(quats: Tensor, scales: Tensor) -> Tensor:
 def _covariances2d(
     gaussians: Ellipsoids, cameras: PinholeCameras, rays: Tensor, depths: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """`xx, xy, yy` of the covariances on the image, `[C, N]` each, in px^2.
+    """Return `xx, xy, yy` of the covariances on the image, `[C, N]` each, in px^2.
 
     Sigma' = J W Sigma W^T J^T (EWA splatting, Zwicker 2001; 3DGS eq. 5). With Sigma = M M^T its entries are the dot
     products of the two rows of J W M. J, the derivative of the projection, is taken no further out than 15% beyond the
@@ -131,7 +131,7 @@ def _clamp(values: Tensor, lowest: Tensor, highest: Tensor) -> Tensor:
 
 @torch.no_grad()
 def _radii(means2d: Tensor, variances: Tensor, opacities: Tensor, cameras: PinholeCameras) -> Tensor:
-    """Half sizes `[C, N, 2]` in whole px of the boxes around alpha >= ALPHA_MIN; 0 where the box misses the image.
+    """Return half sizes `[C, N, 2]` in whole px of the boxes around alpha >= ALPHA_MIN; 0 if a box misses the image.
 
     opacity exp(-d^2/2) = ALPHA_MIN at d = sqrt(2 ln(opacity / ALPHA_MIN)) (StopThePop, Radl 2024, section B.2).
     """

@@ -57,7 +57,7 @@ def raster(
 
 
 class _Raster(torch.autograd.Function):
-    """means2d, conics, opacities, colours -> images whose last channel is alpha, `[C, D + 1, H, W]`."""
+    """Autograd function: means2d, conics, opacities, colours to images `[C, D + 1, H, W]`; the last channel is alpha."""
 
     @staticmethod
     def forward(ctx: Any, *inputs: Any) -> Tensor:
@@ -71,7 +71,7 @@ class _Raster(torch.autograd.Function):
             if any(ctx.needs_input_grad):
                 kept += [tensor for block in blocks for tensor in block]
                 num_blocks.append(len(blocks))
-        # Not kept on ctx: what is saved this way is given back as soon as the backward pass is done.
+        # Not as attributes of ctx: saved tensors are freed as soon as the backward pass is done.
         ctx.save_for_backward(tensors[0], pixels, pairs, colors, coefficients, *kept)
         ctx.grid, ctx.table, ctx.absgrad, ctx.num_blocks = grid, table, absgrad, num_blocks
         return _assemble(pixels, grid)
@@ -228,7 +228,7 @@ def _touches(ellipses: Tensor, columns: Tensor, rows: Tensor) -> Tensor:
     on_vertical = a * facing_x * facing_x + 2 * b * facing_x * y + c * y * y
     on_horizontal = a * x * x + 2 * b * x * facing_y + c * facing_y * facing_y
     is_inside = (facing_x == 0) & (facing_y == 0)
-    rounding = 1e-3  # in ln(alpha): rather keep a pair too many
+    rounding = 1e-3  # in ln(alpha): a superfluous pair is better than a missing one
     return is_inside | (0.5 * torch.minimum(on_vertical, on_horizontal) <= cutoffs + rounding)
 
 
@@ -248,7 +248,7 @@ class TileGroup:
 
 @dataclass(frozen=True)
 class PairTable:
-    """One row per pair of a tile and a Gaussian, group after group."""
+    """Table of all pairs of a tile and a Gaussian, one row each, group after group; made by `pair_table`."""
 
     groups: list[TileGroup]
     gaussians: Tensor  # [R] int64; padding points one past the last Gaussian
@@ -290,7 +290,7 @@ def _similar(lengths: Sequence[int]) -> Iterator[tuple[int, int, int]]:
 
 
 @cache
-@torch.inference_mode(False)  # kept for good, so it must be fit for training even if an evaluation asks first
+@torch.inference_mode(False)  # cached: training could not use a tensor that an evaluation made in inference mode
 def pixel_basis(dtype: torch.dtype) -> Tensor:
     """Return 1, u, v, u^2, u v, v^2 at the centres of a tile's pixels, row by row: `[6, 64]`."""
     centres = torch.arange(TILE_PX, dtype=dtype) + 0.5 - TILE_PX / 2
@@ -388,7 +388,7 @@ def unblend(pixels: Tensor, v_pixels: Tensor, colors: Tensor, blocks: list[Blend
         behind = behind_block - torch.cumsum(shares, 1)
         behind_block = behind[:, -1:].clone()
         v_log_alphas = shares.sub_(behind.mul_(block.odds))
-        # A clamped alpha does not move. Asked first, because it is rare and the mask costs as much as the exponential.
+        # A clamped alpha has no gradient. Tested first: it is rare, and the mask costs as much as the exponential.
         if block.odds.amax() > _CLAMPED_ODDS:
             v_log_alphas.masked_fill_(block.odds > _CLAMPED_ODDS, 0.0)
         yield v_log_alphas

@@ -43,7 +43,7 @@ def why_not_here() -> str:
     Must be called once before a step is recorded as a CUDA graph.
     """
     try:
-        with torch.inference_mode(False), torch.enable_grad():  # the first to ask may be an evaluation
+        with torch.inference_mode(False), torch.enable_grad():  # the first call may come from an evaluation
             _try(loaded())
         torch.cuda.synchronize()
     except Exception as error:  # noqa: BLE001 - an old driver, a new GPU, no NVRTC: gsplat's may be there

@@ -34,7 +34,7 @@ PROGRAMS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("blend", "project", "even", *LOSS), FAST),
     **dict.fromkeys(("lists", "step"), ()),
 }
-"""Programs, each a file of `source/`, and the flags of each; optimising is NVRTC's default."""
+"""Programs, each a file of `source/`, with their flags for NVRTC, which optimises by default."""
 ARCHITECTURES = (75, 80, 86, 90, 100, 120)
 """Architectures for which a wheel has machine code, as 10 x major + minor of the compute capability.
 
@@ -151,7 +151,7 @@ def _shipped(program: str, capability: tuple[int, int]) -> bytes | None:
 
 
 def best_of(architectures: tuple[int, ...], capability: tuple[int, int]) -> int | None:
-    """Return the highest of some architectures, such as 86, whose machine code runs on a GPU."""
+    """Return the highest architecture, such as 86, whose machine code runs on a GPU of a capability; None: none does."""
     own = 10 * capability[0] + capability[1]
     return max((one for one in architectures if one // 10 == capability[0] and one <= own), default=None)
 
@@ -277,7 +277,7 @@ def nvrtc() -> Nvrtc:
     for name in _candidates():
         try:
             for builtins in sorted(Path(name).parent.glob("libnvrtc-builtins.so*")):
-                ctypes.CDLL(str(builtins))  # NVRTC asks for it by its name alone, which is found once it is loaded
+                ctypes.CDLL(str(builtins))  # NVRTC opens it by name without a path, which works once it is loaded
             library = ctypes.CDLL(name)
         except OSError:
             continue

@@ -18,7 +18,7 @@ from splatbatch.training.cuda.project import Sight
 from splatbatch.training.cuda.sources import constant, struct
 
 Entries, TILE_PX = struct("Entries"), constant("TILE_PX")
-MOST_SMALL_TILES = 32_766  # tile numbers that 16 bits hold, with one to spare: half the passes of the sort
+MOST_SMALL_TILES = 32_766  # tile numbers that fit 16 bits, with one to spare, which halve the passes of the sort
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ def tile_lists(seen: Sight, size: tuple[int, int], capacity: int, kernels: Kerne
 
 
 @cache
-@torch.inference_mode(False)  # the first caller may be an evaluation
+@torch.inference_mode(False)  # cached: training could not use a tensor that an evaluation made in inference mode
 def _frame(rows: int, columns: int, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
     """Return the number of every tile, the row of padding included, and which tiles are rendered."""
     first = torch.arange((rows + 1) * columns, device=device).to(dtype)

@@ -76,7 +76,7 @@ class Project(torch.autograd.Function):
 
 
 def _scenery(tensors: list[Tensor], shot: ProjectionInput) -> Structure:
-    """`tensors` are those of `NAMES`."""
+    """Return the arguments of the kernels; `tensors` are the parameters in the order of `NAMES`."""
     return Scenery(
         *map(address, (*tensors, shot.viewmat, shot.K)),
         *(shot.near_plane, shot.far_plane, len(tensors[0]), tensors[5].shape[1], SH_COUNTS[shot.sh_degree]),

@@ -85,7 +85,7 @@ class GradNorms:
     """Index in `parts` after the last one of each parameter."""
 
     def norms(self) -> dict[str, Tensor]:
-        """Return the norm of each parameter's gradient, []."""
+        """Return the norm of each parameter's gradient, [], by name; computed on the GPU without waiting."""
         starts = (0, *self.ends.values())
         return {name: self.parts[start:end].sum().sqrt() for start, (name, end) in zip(starts, self.ends.items())}  # noqa: B905
 

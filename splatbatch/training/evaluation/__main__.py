@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-# before torch is imported: segments that grow leave no gaps behind as the number of Gaussians changes
+# before torch is imported: expandable segments do not fragment memory as the number of Gaussians changes
 os.environ.setdefault("PYTORCH_ALLOC_CONF", "expandable_segments:True")
 
 from splatbatch.config import Recipe
@@ -31,7 +31,7 @@ MEASURED_BY = "splatbatch"
 def measure(folder: AttemptFolder, splat: Path) -> None:
     """Evaluate a splat on the held-out photographs of an attempt; write metrics.json, the coverage and pictures.
 
-    The accepted splat of the patch is evaluated on the same pixels where its figures are of others.
+    The accepted splat of the patch is evaluated too, unless its figures are of the same pixels already.
 
     Raises:
         SplatbatchError: the splat, the model or a photograph cannot be read, or a rendering is not finite.

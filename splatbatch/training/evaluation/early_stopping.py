@@ -76,7 +76,7 @@ class StoppingRule:
 
     @classmethod
     def of(cls, recipe: Recipe) -> StoppingRule:
-        """Return the rule of a recipe."""
+        """Return the rule that a recipe's settings give."""
         return cls(recipe.training.max_steps, recipe.stops_after(), recipe.evaluation.least_gain_db)
 
     @property
@@ -132,10 +132,10 @@ def gain_left_db(series: Series, rule: StoppingRule) -> float | None:
             return risen
 
         shape, values = curve(steps) - curve(steps).mean(), psnr - psnr.mean()
-        height = max(0.0, float(shape @ values / (shape @ shape)))  # what falls is not expected to rise again
+        height = max(0.0, float(shape @ values / (shape @ shape)))  # a falling PSNR is not expected to rise again
         squares.append(float(((values - height * shape) ** 2).sum()))
         gains.append(height * float(curve(end) - curve(tail_end)))
-    # n ln(squares) is the AIC of a fit with normal errors, up to what all of these curves have in common
+    # n ln(squares) is the AIC of a fit with normal errors, up to a constant that all these curves share
     most = min(squares) * math.exp(AIC_DIFFERENCE / len(steps)) + ROUNDING_DB2
     return max(gain for gain, square in zip(gains, squares, strict=True) if square <= most)
 
@@ -184,7 +184,7 @@ class EarlyStopping:
         self.checks: list[PlateauCheck] = []
         self.tail_from: int | None = None
         """Number of steps after which the tail begins; None: no plateau so far."""
-        self._seen_from, self._closed_at = (0, 0.0), 0.0  # the tail, in this process, by time.monotonic()
+        self._seen_from, self._closed_at = (0, 0.0), 0.0  # begin (step, time.monotonic()) and end of the tail here
 
     @property
     def is_on(self) -> bool:
@@ -260,7 +260,7 @@ class EarlyStopping:
         ended = self.tail_from is not None
         saved, left = self.rule.max_steps - self.last_step, gain_left_db(self._series(), self.rule)
         first, began = self._seen_from
-        pace_s = max(0.0, self._closed_at - began) / max(1, self.last_step - first)  # of a step of the tail
+        pace_s = max(0.0, self._closed_at - began) / max(1, self.last_step - first)  # seconds per step of the tail
         return {
             "max_steps": self.rule.max_steps,
             "tail_from": self.tail_from,
@@ -371,7 +371,7 @@ def _fullest(mask: Tensor, size: tuple[int, int]) -> tuple[int, int]:
         torch.tensor(sorted({*range(0, side - part, max(1, part // 2)), side - part}))
         for side, part in zip(mask.shape, size, strict=True)
     )
-    above = torch.nn.functional.pad(mask.cpu().int().cumsum(0).cumsum(1), (1, 0, 1, 0))  # counts up to a pixel
+    above = torch.nn.functional.pad(mask.cpu().int().cumsum(0).cumsum(1), (1, 0, 1, 0))  # summed-area table
     bottoms, rights = tops[:, None] + size[0], lefts[None] + size[1]
     inside = (
         above[bottoms, rights]

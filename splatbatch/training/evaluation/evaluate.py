@@ -39,7 +39,7 @@ TRAINING_VIEWS = 4
 """Largest number of training photographs that are evaluated beside the held-out ones, to show overfitting."""
 Metrics = dict[str, Any]
 MeasuredFile = Callable[[Path], Metrics]
-"""Reads a splat and returns its figures; raises OSError, ValueError or TrainerError where it cannot."""
+"""Function that reads a splat file and returns its figures; raises OSError, ValueError or TrainerError if it cannot."""
 
 
 class Evaluator:
@@ -81,7 +81,7 @@ class Evaluator:
         if step < self.early.last_step and (is_every or step in evaluation.steps):
             metrics = self.measure(gaussians, step)
             drawn = from_one(self._border.with_backdrop(gaussians), self._holdout)
-            with self._peaks.evaluating(), torch.inference_mode():  # a watcher sees the one in the middle
+            with self._peaks.evaluating(), torch.inference_mode():  # only the median view, to watch the run
                 picture_views(self._folder, drawn, metrics, self._recipe, most=1)
 
     def measure(self, gaussians: Mapping[str, Tensor], step: int) -> Metrics | None:
@@ -106,7 +106,7 @@ class Evaluator:
         Where a rendering is not finite, the run has no evaluation of step 0, and no error.
         """
         if not self.evaluations or self.evaluations[0]["step"]:
-            with contextlib.suppress(TrainerError):  # the file that is there is whole: a failed beginning ends nothing
+            with contextlib.suppress(TrainerError):  # the trained splat is accepted even if this evaluation fails
                 metrics = self._measured(gaussians, 0)
                 self.evaluations[:0] = [metrics] if metrics else []
 

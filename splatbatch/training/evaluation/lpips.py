@@ -61,7 +61,7 @@ class Lpips:
 
 
 def load_lpips() -> Lpips | str:
-    """Return the metric, or a note that says which file is missing and where it belongs."""
+    """Return the metric with its weights, or a note that says which file is missing and where to put it."""
     alexnet = Path(torch.hub.get_dir()) / "checkpoints" / ALEXNET_FILE
     package = importlib.util.find_spec("torchmetrics")
     if package is None or not package.submodule_search_locations:

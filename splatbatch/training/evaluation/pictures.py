@@ -110,7 +110,10 @@ def _small(pixels: Pixels) -> Pillow.Image:
 
 
 def error(target: Pillow.Image, render: Pillow.Image) -> Pillow.Image:
-    """Return the absolute difference of two pictures, averaged over channels, as colours from black to yellow."""
+    """Return the absolute difference of two pictures of one size, averaged over channels, as a colour map.
+
+    0 is black, `FULL_ERROR` and more are yellow.
+    """
     difference = np.abs(np.asarray(target, dtype=np.float32) - np.asarray(render, dtype=np.float32)).mean(axis=2) / 255
     stops = np.linspace(0, FULL_ERROR, len(RAMP))
     channels = [np.interp(difference, stops, RAMP[:, channel]) for channel in range(3)]

@@ -7,7 +7,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-# before torch is imported: segments that grow leave no gaps behind as the number of Gaussians changes
+# before torch is imported: expandable segments do not fragment memory as the number of Gaussians changes
 os.environ.setdefault("PYTORCH_ALLOC_CONF", "expandable_segments:True")
 
 from splatbatch.files import append_line, write_json
@@ -67,7 +67,7 @@ def run(folder: AttemptFolder, *, stands_by: bool = False) -> None:
     del opened
     found = inspect(subject, telling.phase).aware_of(settings.warnings)
     telling.phase("pictures")
-    with contextlib.suppress(OSError):  # a full disk costs the pictures alone
+    with contextlib.suppress(OSError):  # on a full disk only the pictures are missing
         found = illustrated(subject, found, folder.pictures)
     del subject
     seconds = telling.seconds

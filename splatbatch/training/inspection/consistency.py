@@ -38,7 +38,7 @@ class ViewPair:
     one: SmallPhotograph
     other: SmallPhotograph
     error_deg: float
-    """Rotation error of the renderings against the model's cameras, less that of the photographs, at least 0.
+    """Rotation error in degrees of the renderings against the model's cameras, less the photographs' own; at least 0.
 
     Photographs of 80 x 60 pixels have an error of 3 degrees.
     """

@@ -164,7 +164,7 @@ def figures(values: Mapping[str, FigureValue]) -> tuple[QualityFigure, ...]:
 
 
 def limit_of(name: str) -> float:
-    """Return the limit of a figure."""
+    """Return the limit of a figure of `TABLE` by its name."""
     return next(row.limit for row in TABLE if row.name == name)
 
 

@@ -14,7 +14,7 @@ MOST_VIEWS = 10
 NEIGHBOURS = 3
 """Number of nearest cameras whose median distance is the baseline of a camera."""
 HOLE = 0.3
-"""Opacity below which a pixel at a point of the model is a hole: short runs leave solid ground at half of it."""
+"""Opacity below which a pixel at a point of the model is a hole; after short runs solid ground has about 0.5."""
 
 
 @torch.inference_mode()

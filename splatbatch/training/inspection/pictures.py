@@ -109,7 +109,7 @@ def _beside(subject: InspectedSplat, look: SmallPhotograph) -> Pixels:
 
 
 def _covered(subject: InspectedSplat, look: SmallPhotograph) -> Pixels:
-    """Return photograph and rendering side by side, dark where no three training photographs see the place."""
+    """Return photograph and rendering side by side, darkened where the pixels are not covered."""
     picture = _beside(subject, look)
     if look.small.coverage_mask is None:
         return picture
@@ -118,7 +118,7 @@ def _covered(subject: InspectedSplat, look: SmallPhotograph) -> Pixels:
 
 
 def _depth(subject: InspectedSplat, look: SmallPhotograph) -> Pixels:
-    """Return the rendering, with points where the surface is drawn (green) and elsewhere (red)."""
+    """Return the rendering with the model's points: green where the rendered depth agrees, red where it does not."""
     shown = subject.shown(look)
     depths, alphas = shown.depths.cpu().numpy(), shown.alphas.cpu().numpy()
     y, x = look.cells()

@@ -79,7 +79,7 @@ class SmallPhotograph:
     is_inside: NDArray[np.bool_]  # [n], whether it falls into the picture, before the camera, on a pixel that counts
 
     def cells(self) -> tuple[Ints, Ints]:
-        """Return row and column of each point that falls into the picture."""
+        """Return row and column, in the small copy, of each point that is in the picture and on a valid pixel."""
         places = np.floor(self.pixels[self.is_inside]).astype(np.int64)
         return places[:, 1], places[:, 0]
 
@@ -152,7 +152,7 @@ class InspectedSplat:
         means, reach = (torch.split(values, AT_ONCE) for values in (self.own["means"], self._reach))
         found = [may_be_seen(m.to(self.device), r.to(self.device), view) for m, r in zip(means, reach, strict=True)]
         met = torch.cat(found).to(self.own["means"].device)
-        met[0] |= not bool(met.any())  # not every rasteriser takes none at all
+        met[0] |= not bool(met.any())  # not every rasteriser accepts zero Gaussians
         return met
 
     @cached_property
@@ -183,7 +183,7 @@ class InspectedSplat:
 
     @property
     def looks(self) -> tuple[SmallPhotograph, ...]:
-        """Return all photographs, in the order of their names."""
+        """Return all photographs, training and held-out, sorted by name."""
         return tuple(sorted((*self.training, *self.holdout), key=lambda look: look.photo.name))
 
 
@@ -245,7 +245,7 @@ def smaller(photo: PosedImage) -> PosedImage:
         return photo
     width, height = max(1, round(factor * view.width)), max(1, round(factor * view.height))
     scale = view.K.new_tensor([[width / view.width], [height / view.height], [1.0]])
-    pixels = photo.target().movedim(-1, 0)[None].float()  # where it is drawn, too: a GPU reduces at once
+    pixels = photo.target().movedim(-1, 0)[None].float()  # on the device that renders: a GPU is faster
     reduced = interpolate(pixels, size=(height, width), mode="area")[0].movedim(0, -1).round().to(torch.uint8)
     mask, covered = (
         None if one is None else interpolate(one[None, None].float(), size=(height, width), mode="area")[0, 0] > 0.5

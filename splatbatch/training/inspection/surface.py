@@ -123,7 +123,7 @@ def _cells(pixels: Tensor) -> tuple[Tensor, Floats]:
     number = (squares[:, 1] - low[1]) * across + squares[:, 0] - low[0]
     taken = torch.zeros(across * down, dtype=torch.int64, device=pixels.device)
     taken[number] = 1
-    found = taken.nonzero()[:, 0]  # a table of all squares: to sort the places takes fifty times as long
+    found = taken.nonzero()[:, 0]  # by a table of all squares: sorting the positions takes fifty times as long
     middles = (torch.stack([found % across, found // across], dim=1) + low + 0.5) * CELL_PX
     return (taken.cumsum(dim=0) - 1)[number], middles.double().cpu().numpy()
 

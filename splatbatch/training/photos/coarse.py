@@ -23,7 +23,7 @@ from splatbatch.training.photos.posed_image import PosedImage, shrink
 FACTORS = (8, 6, 4, 3, 2)
 """Shrink factors, the coarsest first; few, since CUDA graphs are recorded anew after each change of size."""
 LEAST_CONTENT = 0.25
-"""A size that shows less than a quarter of the frequency content is never trained at (DashGaussian: a = 4)."""
+"""Least share of the frequency content that a size must keep to be used in training (DashGaussian: a = 4)."""
 SMALLEST_PX = 64
 MOST_PHOTOS = 12
 """Largest number of photographs whose spectrum is computed; those of one patch are alike."""
@@ -71,7 +71,7 @@ def content_of(photos: Sequence[PosedImage], recipe: Recipe) -> dict[int, float]
 
 
 def stages(content: Mapping[int, float], full_size_at: int) -> tuple[CoarseStage, ...]:
-    """Return the stages for the share of frequency content that each factor leaves; coarse sizes first."""
+    """Return the stages of a run from the share of frequency content that each factor keeps, coarsest first."""
     kept = [factor for factor in sorted(content, reverse=True) if content[factor] >= LEAST_CONTENT]
     return tuple(CoarseStage(factor, round(full_size_at * min(1.0, content[factor]))) for factor in kept)
 
@@ -118,7 +118,7 @@ class Pyramid:
             yield self.at(step, photo)
 
     def at(self, step: int, photo: PosedImage) -> PosedImage:
-        """Return a photograph at the size of a step."""
+        """Return a photograph shrunk to the size of a step; at full size the photograph itself."""
         factor = self._sizes.factor(step)
         if factor != self._factor:
             self._factor = factor

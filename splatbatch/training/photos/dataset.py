@@ -253,7 +253,7 @@ def prefetch(photos: Iterator[PosedImage], device: torch.device) -> Iterator[Pos
         now.wait_event(is_there)
         for tensor in (photo.pixels, photo.mask):
             if tensor is not None:
-                tensor.record_stream(now)  # its memory is not given to the next upload before this step has read it
+                tensor.record_stream(now)  # its memory is not reused by the next upload before this step has read it
         yield photo
 
 
@@ -280,7 +280,7 @@ def boundary_mask(views: TrainingImages) -> TrainingImages:
     if drawn is None:
         return views
     whole, is_outside = drawn
-    marked = whole | label_colors(is_outside)  # from wherever it is seen
+    marked = whole | label_colors(is_outside)
     training, holdout = (
         tuple(one for photo in photos if (one := _masked(photo, marked)).counts())
         for photos in (views.training, views.holdout)
@@ -319,7 +319,7 @@ def find_repeats(photos: Sequence[PosedImage]) -> HealthFinding | None:
         return None
     thumbnails = torch.stack([_thumbnail(photo.pixels) for photo in photos])  # [n, 3 * 16 * 16]
     same = torch.cdist(thumbnails, thumbnails, p=float("inf")) <= LARGEST_DIFFERENCE
-    first = same.int().argmax(dim=1).tolist()  # the first one that each is like
+    first = same.int().argmax(dim=1).tolist()  # for each photograph the first one that is equal to it
     repeats = [(index, like) for index, like in enumerate(first) if like != index]
     if not repeats:
         return None
@@ -354,7 +354,7 @@ def covered_of(settings: TrainingSettings, model: Reconstruction | None = None) 
         return None
     sparse, border = Path(settings.sparse), Border.from_record(settings.border)
     whole = model or read_reconstruction(sparse, tracks=True)
-    # within its reach a patch with a core has all the points that there are
+    # a patch with a core has all points of the scene within its reach, so the source adds none
     source = None if border else _source_of(settings)
     return coverage_mask(whole, frozenset(settings.holdout), border, rigs_of(sparse), source)
 

@@ -1,4 +1,4 @@
-"""A photograph from its file to the pixels that are trained: shrunk, masked, undistorted. Nothing here touches CUDA."""
+"""Decoding of photographs and masks: from a file to shrunk, undistorted pixels in host memory, without CUDA."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from splatbatch.scene.photos.headers import opened_photograph, pixels_of
 from splatbatch.scene.photos.undistort import is_distorted, sources, undistorted_camera
 
 Pixels = NDArray[np.uint8]
-"""[H, W, 3]"""
+"""RGB pixels of a photograph, [H, W, 3]."""
 WHITE = 255
 BENT_PER_SIDE = 16
-LENSES = 4  # maps kept; each takes 8 bytes per pixel, and there is one per camera that differs
+LENSES = 4  # undistortion maps that are cached, one per camera, of 8 bytes per pixel
 
 Pillow.init()  # imports its readers before threads need them; a fork server does so once for all trainings
 
@@ -52,7 +52,7 @@ class Decoded:
     camera: Camera
     """Pinhole camera whose size is that of the pixels."""
     stored: tuple[int, int]
-    """Width and height of the file."""
+    """Width and height of the photograph's file, before shrinking."""
     half_diagonal_px: float
     """Half the diagonal of the photograph, in pixels of this resolution."""
     undistort_map: NDArray[np.float64] | None = None
@@ -108,7 +108,7 @@ def lens(camera: Camera) -> tuple[Camera, NDArray[np.float32]]:
     Raises:
         SceneError: the camera cannot be undistorted to a pinhole.
     """
-    with _MAKING:  # many threads ask for the same one at the same time: the first makes it
+    with _MAKING:  # of threads that ask for the same map at once, only the first computes it
         return _lens(camera)
 
 

@@ -183,7 +183,7 @@ class PosedImage:
         return (colors, pixels) if self.correction is None else to_compare(colors, pixels, self.correction, self.view)
 
     def counts(self) -> bool:
-        """Return whether any pixel counts."""
+        """Return whether the mask leaves any pixel."""
         return self.mask is None or bool(self.mask.any())
 
 
@@ -234,7 +234,7 @@ def shrink(photo: PosedImage, factor: int) -> PosedImage:
     """
     means = _means(photo.target().movedim(-1, 0).float(), factor)  # [3, h, w]
     pixels = _beside(photo, means.round().to(torch.uint8).movedim(0, -1).contiguous())
-    valid = photo.valid()  # a pixel counts if all that it is made of do
+    valid = photo.valid()  # a pixel counts if all pixels that it averages count
     mask = None if valid is None else _beside(photo, _means(valid[None].float(), factor)[0] == 1)
     K = photo.view.K.clone()
     K[:2] /= factor

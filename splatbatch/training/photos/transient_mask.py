@@ -44,7 +44,8 @@ LEAST = 0.1
 TIMES = 2.0
 """Factor by which the residual of a cell must exceed the residuals of other photographs at the same place.
 
-Theirs are the largest of a cell and its neighbours, since the depth is off by a cell early in training.
+The other photographs' residuals are the largest of a cell and its neighbours, since depth is off by a cell early in
+training.
 """
 OTHERS = 8
 """Number of nearest photographs with which a photograph is compared."""
@@ -91,8 +92,8 @@ class TransientMask:
     ) -> None:
         self._photos, self._options, self._border = photos, options, border
         self._steps = {round(share * max_steps) for share in LOOKS}
-        self._cells: dict[str, Tensor] = {}  # by photograph, [h, w] bool, true where something stood
-        self._sure: dict[str, Tensor] = {}  # likewise, what was sure at the last look; on the CPU
+        self._cells: dict[str, Tensor] = {}  # by photograph, [h, w] bool, true where it is transient
+        self._sure: dict[str, Tensor] = {}  # likewise, strong evidence at the last comparison; on the CPU
 
     def step_begins(self, step: int, gaussians: Parameters, capacity: int | None = None) -> None:
         """Update the masks if a comparison is due before this step; see `look`."""

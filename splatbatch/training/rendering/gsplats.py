@@ -86,7 +86,7 @@ def rasterize(gaussians: Mapping[str, Tensor], view: RenderCamera, options: Rast
         near_plane=options.near_plane,
         far_plane=options.far_plane,
         sh_degree=options.sh_degree,
-        packed=False,  # what is unseen has its row: less memory otherwise, but a patch fits, and trains slower so
+        packed=False,  # rows for unseen Gaussians too: packing saves memory, which a patch has, but is slower
         absgrad=options.absgrad,
         rasterize_mode="antialiased" if options.antialiased else "classic",
     )

@@ -77,8 +77,8 @@ def _rasterize_cpu(
         "width": view.width,
         "height": view.height,
         "n_cameras": 1,
-        "gaussian_ids": None,  # there, and None: every Gaussian has its row
-        # The very tensor that was drawn from: strategies call retain_grad() on it and read .grad or .absgrad.
+        "gaussian_ids": None,  # as gsplat without packing: every Gaussian has a row
+        # The tensor of the autograd graph itself: strategies call retain_grad() on it and read .grad or .absgrad.
         "means2d": footprints.means2d,
         "radii": footprints.radii,
         "depths": footprints.depths,

@@ -28,7 +28,7 @@ class RenderCamera:
         Points of depth 0 have infinite or NaN pixels; points behind the camera are not excluded.
         """
         viewmat, K = self.viewmat.to(points), self.K.to(points)
-        # products of so few columns need no cuBLAS, whose loading takes as long as a hundred of them
+        # a sum instead of a matrix product: loading cuBLAS takes as long as a hundred of these
         local = (points[:, None] * viewmat[:3, :3]).sum(dim=2) + viewmat[:3, 3]
         depths = local[:, 2]
         return local[:, :2] / depths[:, None] * K.diagonal()[:2] + K[:2, 2], depths

@@ -4,7 +4,7 @@ import os
 import sys
 from pathlib import Path
 
-# before torch is imported: segments that grow leave no gaps behind as the number of Gaussians changes
+# before torch is imported: expandable segments do not fragment memory as the number of Gaussians changes
 os.environ.setdefault("PYTORCH_ALLOC_CONF", "expandable_segments:True")
 
 from splatbatch.config import Recipe

@@ -101,7 +101,7 @@ class BlockCache:
         """Yield blocks, cached ones first; others are loaded in batches that fit the cache."""
         here = [one for one in wanted if one in self._held]
         for one in here:
-            self._held[one] = self._held.pop(one)  # the latest used stands last
+            self._held[one] = self._held.pop(one)  # moved to the end: the first is the least recently used
             yield self._held[one]
         for batch in self._batches([one for one in wanted if one not in self._held]):
             self._make_room(sum(int(self.blocks.counts[one]) for one in batch))

@@ -28,7 +28,7 @@ AHEAD = 4
 
 @dataclass(frozen=True)
 class CameraView:
-    """A photograph and its camera in a frame around it."""
+    """A photograph with its camera in a local frame around that camera, and the frame."""
 
     photo: PosedImage
     frame: LocalFrame

@@ -20,7 +20,7 @@ from splatbatch.training.strategies.strategy import Strategy
 class Default(Strategy):
     """Strategy of 3DGS (Kerbl 2023): split and duplicate where image-plane gradients are large, prune transparent ones.
 
-    Never exceeds the cap. Gaussians beyond the border of the patch are removed before each refinement.
+    Growth ends at the cap. Gaussians beyond the border of the patch are removed before each refinement.
     """
 
     def __post_init__(self) -> None:
@@ -123,7 +123,7 @@ class _CappedDefault(DefaultStrategy):  # type: ignore[misc]
     @torch.no_grad()
     def accumulate_grad2d(self, state: dict[str, Any], rendering: Rendering) -> None:
         """Accumulate each Gaussian's image-plane gradient, in half image sizes, and the number of views that see it."""
-        info, num = rendering.info, len(state["count"])  # of the patch's own, which come first
+        info, num = rendering.info, len(state["count"])  # the patch's own Gaussians come before the backdrop
         halves = info["width"] / 2, info["height"] / 2
         if (rows := info.get("rows")) is not None:
             from splatbatch.training.cuda.step import accumulate_grad2d

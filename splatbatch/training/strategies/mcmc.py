@@ -97,7 +97,7 @@ def inject_noise(gaussians: Parameters, strength: Tensor, training: Training) ->
         return
     share = torch.sigmoid(STEEPNESS * (TRANSPARENT - gaussians["opacities"].sigmoid())) * strength
     axes = scaled_rotations(gaussians["quats"], gaussians["scales"].exp())  # [N, 3, 3]
-    along = (axes * (noise * share[:, None])[:, :, None]).sum(1)  # M^T noise, of which M M^T noise follows
+    along = (axes * (noise * share[:, None])[:, :, None]).sum(1)  # M^T noise; below multiplied by M
     gaussians["means"].add_((axes * along[:, None, :]).sum(-1))
 
 
