@@ -67,7 +67,7 @@ class ConsoleListener:
             self._show()
             self._live.stop()
             if writer := stderr_writer():
-                writer.part()  # what follows on stdout stands below it
+                writer.part()  # later output on stdout starts below the table
 
     def tell(self, event: Event) -> None:
         """Show an event of the ledger as a line; above a table only failures and decisions."""

@@ -50,7 +50,7 @@ MOST_CHARS = 500
 MOST_LOG_BYTES = 8 * MIB
 PATIENCE = {
     "MLFLOW_ENABLE_ASYNC_LOGGING": "false",
-    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",  # by itself MLflow goes on for four minutes before it says why
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",  # MLflow's default retries for four minutes before it reports an error
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
 }
 """Environment variables of MLflow that are set unless the user has set them."""
@@ -102,7 +102,7 @@ class MlflowSink(Sink):
             )
         self._settings, self._output, self._settings_of = settings, output, settings_of
         self._store = absolute_uri(settings.mlflow, base)
-        self._is_due = True  # what an earlier night could not write; and a store that is away is told of at once
+        self._is_due = True  # writes what an earlier run could not, and reports an unreachable store now
         self._hook: Hook | None = None
         self._has_ended = False
         self._failure, self._pause_s, self._not_before = "", PAUSES_S[0], 0.0
@@ -139,7 +139,7 @@ class MlflowSink(Sink):
         path = Path(self._store.removeprefix(DATABASE).partition("?")[0])
         order = {
             "uri": self._store,
-            # where a new experiment keeps its files: beside a database; else its server, or folder, knows
+            # folder for files of a new experiment: beside a database; a server or folder store decides itself
             "artifacts": str(path.parent / "mlartifacts") if self._store.startswith(DATABASE) else None,
             "experiment": os.environ.get("MLFLOW_EXPERIMENT_NAME") or "splatbatch",
             "splats": self._settings.splats,
@@ -168,12 +168,12 @@ class MlflowSink(Sink):
 def main() -> int:
     """Read the order from stdin and carry it out; return the exit code. An error is printed as one line on stdout."""
     out = os.dup(1)
-    os.dup2(2, 1)  # what MLflow prints is no answer of ours
+    os.dup2(2, 1)  # output of MLflow must not mix with our answer
     for variable, value in PATIENCE.items():
         os.environ.setdefault(variable, value)
     try:
         write(json.load(sys.stdin))
-    except Exception as error:  # noqa: BLE001 - whatever a store raises is told, and harms nothing
+    except Exception as error:  # noqa: BLE001 - any error of a store is reported to the parent
         os.write(out, without_passwords(f"{type(error).__name__}: {error}").encode())
         return 1
     return 0
@@ -204,11 +204,11 @@ def write(order: Mapping[str, Any]) -> None:
     batch = str(output.path).replace("'", "")
     found = mlflow.search_runs([experiment], f"tags.`{BATCH}` = '{batch}'", output_format="list")
     runs = {run.data.tags[ATTEMPT]: run.info.run_id for run in found if ATTEMPT in run.data.tags}
-    if "" not in runs:  # the batch's own
+    if "" not in runs:  # the run of the batch
         tags = {BATCH: batch, ATTEMPT: "", NAME: output.path.resolve().parent.name or "batch"}
         runs[""] = client.create_run(experiment, tags=tags).info.run_id
     for run in mlflow.search_runs([experiment], f"tags.`{PARENT}` = '{runs['']}'", output_format="list"):
-        if ATTEMPT not in run.data.tags:  # cut off before it had the name of its attempt: it is written anew
+        if ATTEMPT not in run.data.tags:  # interrupted before it got the tag of its attempt: write it again
             client.delete_run(run.info.run_id)
     for folder, event in _ended_attempts(output, order["settings"]):
         if (name := f"{event.patch}/{folder.number}") not in runs:
@@ -219,7 +219,7 @@ def write(order: Mapping[str, Any]) -> None:
             run = client.create_run(experiment, start_time=begin_ms, tags=tags).info.run_id
             _fill(client, run, folder, event, order)
             client.set_tag(run, BATCH, batch)
-            client.set_tag(run, ATTEMPT, name)  # by which it is found: last
+            client.set_tag(run, ATTEMPT, name)  # set last: by this tag a complete run is found
             client.set_terminated(run, STATES.get(event.outcome, "FAILED"), end_ms)
     if order["has_ended"]:
         if output.report("html").exists():

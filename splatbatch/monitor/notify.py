@@ -71,7 +71,7 @@ class Notifier(Sink):
         match event:
             case GaveUp(patch=patch) | PatchRejected(patch=patch):
                 self._failed[patch] = None
-            # what fails before its first step, as for want of a file, is not tried again and not given up
+            # a failure before the first step, as for a missing file, gives no retry and no GaveUp event
             case AttemptEnded(patch=patch, diagnosis=Diagnosis(action="fail")):
                 self._failed[patch] = None
             case _:
@@ -89,13 +89,13 @@ class Notifier(Sink):
         elif self._failed and not self._running:
             failed = tuple(one for one in self._statuses() if one.patch in self._failed)
             self._failed.clear()
-            if failed:  # what else was made of them is told at the end
+            if failed:  # other products are named in the last message
                 names = ", ".join(one.patch for one in failed)
                 yield from self._start(self._message("patches_failed", f"failed: {names}", failed, BatchOutcome("")))
 
     def close(self, end: BatchOutcome) -> None:
         """Prepare the last message; `tick` sends it, after at most PATIENCE_S even if an earlier delivery hangs."""
-        self._failed.clear()  # the last message names them
+        self._failed.clear()  # the last message names these patches, too
         self._last = self._message("batch_ended", end.summary, self._statuses(), end) if self._ways() else None
         self._last_at = time.monotonic() + PATIENCE_S
 
@@ -136,7 +136,7 @@ class Notifier(Sink):
             try:
                 hook = Hook(argv, json.dumps(told, default=str).encode(), TIMEOUT_S)
                 self._running.append((way, hook))
-            except (OSError, ValueError) as error:  # its text could quote the command
+            except (OSError, ValueError) as error:  # the error's text could quote the command
                 yield f"{way}: cannot be started ({type(error).__name__})"
 
     def _letter(self, message: Record) -> Record:

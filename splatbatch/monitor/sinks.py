@@ -94,7 +94,7 @@ class Sinks:
         for sink in list(self._sinks):
             try:
                 said += call(sink) or ()
-            except Exception as error:  # noqa: BLE001 - it is the sink's, and no batch ends for it
+            except Exception as error:  # noqa: BLE001 - an error of a sink must not end the batch
                 self._sinks.remove(sink)
                 said.append(f"{sink.name}: {type(error).__name__}: {error}; nothing more is written there")
         return said

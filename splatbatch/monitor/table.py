@@ -95,7 +95,7 @@ def status_table(statuses: Sequence[PatchStatus], width: int = 200) -> Table:
         named = replace(status, patch=shorten(status.patch)) if is_narrow else status
         table.add_row(*(column.cell(named) for column in columns), style=COLOURS.get(status.state, ""))
     drop_columns(table, [column.worth for column in columns], width)
-    for state in (one for one in table.columns if one.header == STATE.heading):  # it has what others leave
+    for state in (one for one in table.columns if one.header == STATE.heading):  # it gets the width left over
         rest = sum(_width(one) + GAP for one in table.columns if one is not state)
         state.max_width = max(LONGEST["state"], width - rest)
     return table

@@ -47,7 +47,7 @@ FORMATS: Mapping[str, SplatFormat] = {
         SplatFormat(
             "streamed", "lod-meta.json", "tool", is_folder=True, about="SOG in levels of detail, for streaming"
         ),
-        # the specification's axes are right, up, back; the tool (3.7.0) leaves PLY's right, down, forward as they are
+        # SPZ's axes are right, up, back by specification; the tool (3.7.0) writes PLY's right, down, forward unchanged
         SplatFormat(
             "spz", ".spz", "tool", ("--spz-version", "3"), HALF_TURN, HALF_TURN, about="Niantic, a tenth of the size"
         ),

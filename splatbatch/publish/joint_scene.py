@@ -80,7 +80,7 @@ def view_together(splats: Sequence[PublishedSplat], crs: str) -> JointScene:
     photos, files = _photos(splats)
     facts = facts_of(first, crs, parts)
     found = JointScene(tuple(splats), replace(facts, photos=photos, is_as_trained=True), files)
-    found.mode()  # for its error, before a browser asks
+    found.mode()  # raises its error now, not when a browser asks
     return found
 
 

@@ -254,7 +254,7 @@ class Publisher:
         num_failed = len(self.failed)
         with self._survived():
             self._compared(splat, part, decoded, folder)
-        for name in decoded if len(self.failed) > num_failed else ():  # without a key it is written again
+        for name in decoded if len(self.failed) > num_failed else ():  # without a key it is made again next time
             self.kept.note(name, replace(self.kept.known.outputs[name], key="", notes=(MEASURING_FAILED,)))
 
     def _compared(self, splat: PublishedSplat, part: SourcePart, decoded: dict[str, Path], folder: Path) -> None:

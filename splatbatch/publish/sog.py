@@ -142,7 +142,7 @@ def quats_of(quats: FloatArray) -> Bytes:
     largest = np.abs(unit).argmax(axis=1)
     unit = unit * np.where(unit[np.arange(len(unit)), largest] < 0, -1, 1)[:, None]  # a rotation has two signs
     others = np.array([[1, 2, 3], [0, 2, 3], [0, 1, 3], [0, 1, 2]])[largest]
-    smaller = np.take_along_axis(unit, others, axis=1) * math.sqrt(2)  # none of them exceeds 1 / sqrt(2)
+    smaller = np.take_along_axis(unit, others, axis=1) * math.sqrt(2)  # the smaller components are at most 1 / sqrt(2)
     packed = np.rint(255 * np.clip(smaller / 2 + 0.5, 0, 1))
     return np.column_stack([packed, 252 + largest]).astype(np.uint8)
 
@@ -187,7 +187,7 @@ def palette_of(rows: FloatArray) -> tuple[FloatArray, Labels]:
     first = nearest(rows, centres_of(rows, math.isqrt(wanted), random))
     errors = np.zeros(first.max() + 1)
     np.add.at(errors, first, np.linalg.norm(rows - means_in(rows, first), axis=1))
-    shares = wanted * errors / max(float(errors.sum()), 1e-30)  # more where rows differ more
+    shares = wanted * errors / max(float(errors.sum()), 1e-30)  # more centres where rows differ more
     palette = []
     labels, num = np.empty(len(rows), np.int64), 0
     for cluster in range(len(errors)):

@@ -92,7 +92,7 @@ def published(batch: Batch, names: Sequence[str]) -> list[PublishedSplat]:
     if not names:
         names = [SCENE] if batch.output.scene.splat.exists() else [task.name for task in of_patches(batch.tasks)]
     every = [task.name for task in batch.every]
-    of_scene = SCENE in names and SCENE not in every  # a patch of that name is one
+    of_scene = SCENE in names and SCENE not in every  # a patch may have that name
     wanted = [name for name in names if name != SCENE or not of_scene]
     tasks = select(batch.every, wanted) if wanted else ()
     standing = batch.standing("content")

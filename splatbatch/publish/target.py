@@ -127,7 +127,7 @@ class PublishTarget:
             if not others:
                 return
             shutil.rmtree(aside, ignore_errors=True)
-            time.sleep(random.uniform(0, STEP_BACK_S))  # noqa: S311 - so that they do not come at once again
+            time.sleep(random.uniform(0, STEP_BACK_S))  # noqa: S311 - so that two processes do not collide again
         who = one_line(others[0].name.removeprefix(f".{WORK}."))
         raise BusyError(f"{self.folder}: another publish is at work there ({who})", "Wait for it to end.")
 

@@ -36,7 +36,7 @@ def main(folder: AttemptFolder) -> int:
     """
     import pycolmap
 
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # pycolmap puts a handler of its own there, which prints a stack
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # pycolmap installs a handler that prints a stack trace
     pycolmap.logging.minloglevel = pycolmap.logging.Level.WARNING.value
     began, told = time.monotonic(), StageSettings.read(folder.settings) or StageSettings()
     work = StageAttempt(folder, told)

@@ -62,7 +62,7 @@ def make(work: StageAttempt) -> dict[str, Any]:
             write_json(work.folder.path / READING, FeatureExtraction(tuple(names)).to_record())
             left_out |= damaged(work, names)
             whole = [name for name in names if name not in left_out]
-            if whole:  # of none, COLMAP takes all
+            if whole:  # an empty list would mean all images to COLMAP
                 asked = [numbers[name] for name in whole]
                 pycolmap.extract_features(path, linked, asked, extraction_options=options, device=device(options))
             looks |= {name: look(work, name) for name in whole}

@@ -151,7 +151,7 @@ class ComponentGrowth:
             nonlocal num
             num += 1
             for one in self.snapshots.iterdir():
-                (one / SEALED).touch()  # it is whole: the mapper goes on
+                (one / SEALED).touch()  # it is complete, since the mapper has continued
             self.work.tell("mapping", min(num, of), of)
 
         found = pycolmap.incremental_mapping(

@@ -69,7 +69,7 @@ def make(work: StageAttempt) -> dict[str, Any]:
             database.clear_descriptors()
             database.clear_keypoints()
         with closing(sqlite3.connect(path)) as connection:
-            connection.execute("VACUUM")  # gives back the room of what was cleared
+            connection.execute("VACUUM")  # frees the space of the cleared tables
         shutil.move(path, work.product / DATABASE)
     return {"pairs": len(pairs), "verified": verified}
 

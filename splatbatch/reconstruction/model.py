@@ -146,6 +146,6 @@ def as_rig(plan: ReconstructionPlan, model: pycolmap.Reconstruction, scratch: Pa
     database.close()
     options = pycolmap.BundleAdjustmentOptions()
     options.refine_sensor_from_rig = True
-    options.refine_principal_point = True  # held in the middle it would shift cameras sideways, and so their baselines
+    options.refine_principal_point = True  # fixed at the image's centre it would shift cameras, and so baselines
     options.print_summary = False
     pycolmap.bundle_adjustment(model, options)

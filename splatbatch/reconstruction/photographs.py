@@ -167,7 +167,7 @@ def _read(images: Path, name: str, facts: FileFacts) -> PhotographHeader | str:
             exif = image.getexif()
             detail, gps = dict(exif.get_ifd(_EXIF)), dict(exif.get_ifd(_GPS))
             device = " ".join(dict.fromkeys(f"{exif.get(271, '')} {exif.get(272, '')} {detail.get(42036, '')}".split()))
-    except Exception as error:  # noqa: BLE001 - Pillow raises whatever the bytes lead it to
+    except Exception as error:  # noqa: BLE001 - Pillow may raise any error on damaged files
         return f"cannot be read ({type(error).__name__}: {error})".replace(str(path), name)
     focal_px, note = _focal_px(detail, width, height)
     focal_mm = _number(detail.get(37386))
@@ -269,7 +269,7 @@ def _cameras(headers: Sequence[PhotographHeader], wanted: ReconstructionOptions)
     numbers = []
     for one in headers:
         folder = next((folder for folder in wanted.rig if one.name.startswith(f"{folder}/")), "")
-        folder = folder or ("" if one.device else one.name.rpartition("/")[0])  # whose cameras have no names
+        folder = folder or ("" if one.device else one.name.rpartition("/")[0])  # EXIF names no camera
         key = (folder, one.device, one.focal_mm, one.width, one.height)
         if key not in cameras:
             is_fisheye = "fisheye" in one.device.lower()

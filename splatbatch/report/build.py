@@ -271,7 +271,7 @@ def _patches(
     for one in statuses:
         look = partial(attempts_of, output.patch(one.patch), by_patch.get(one.patch, []))
         attempts[one.patch] = _walled(look, ())
-    # set-up is no fault of a patch, nor are the kernels that the first of them compiles
+    # without set-up and the first patch's compilation of kernels, which are no property of a patch
     odd = outliers(replace(one, seconds=_training_s(one, attempts[one.patch])) for one in statuses)
     return tuple(_patch(output, one, attempts[one.patch], odd[one.patch], since) for one in statuses)
 
@@ -300,7 +300,7 @@ def _walled(look: Callable[[], T], nothing: T) -> T:
     """Return the result of `look`, or `nothing` after any error, so that other patches are still reported."""
     try:
         return look()
-    except Exception:  # noqa: BLE001 - they may be whatever they are; its status names the fault
+    except Exception:  # noqa: BLE001 - damaged files may raise any error; the status names the fault
         return nothing
 
 

@@ -145,7 +145,7 @@ def setting_charts(sweep: SweepFacts) -> Iterator[tuple[str, list[SettingChart]]
     for key in sweep.settings:
         known = list(dict.fromkeys(row.settings[key] for row in rows))
         if all(isinstance(value, int | float) for value in known):
-            known.sort()  # the rest stand as they came
+            known.sort()  # other values stay in the order of the YAML
         values = tuple(map(spelt, known))
         charts = [SettingChart(title, values, _lines(rows, key, name, values)) for name, title in TITLES.items()]
         if len(values) > 1 and (drawn := [chart for chart in charts if chart.lines]):

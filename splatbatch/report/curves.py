@@ -220,7 +220,7 @@ def _multiples(low: float, high: float, step: float) -> list[float]:
 
 def axis_label(value: float, span: float, along: str) -> str:
     """Return a label of the x axis: steps, or a time in the unit that fits the span of the axis."""
-    # the same in templates/page.js
+    # templates/page.js has the same rules
     if along == "step":
         return f"{value:.0f}" if value < 1e3 or span < 5e3 else f"{value / 1e3:g}k"
     if span < 120:

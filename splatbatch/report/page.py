@@ -120,7 +120,7 @@ def _page(
     patches, scene = most_telling(report.patches), report.scene
     budget, small, strip = (PictureBudget(size) for size in (PICTURE_BYTES, SMALL_BYTES, STRIP_BYTES))
     links = {patch.patch: f"patch-{index}" for index, patch in enumerate(patches)}
-    # the poorest patch takes of the budget first
+    # the patch with the lowest PSNR gets its pictures first
     shown = {one.patch: _section(output, one, links[one.patch], budget, previews) for one in sorted(patches, key=_psnr)}
     evaluating = output.scene.evaluating.attempts() if scene and scene.splat and not scene.is_stale else []
     evaluated = next((one for one in reversed(evaluating) if one.read_views()), None)

@@ -168,7 +168,7 @@ def _shrunk(jpeg: bytes) -> bytes:
             picture.thumbnail((SMALL_PX, SMALL_PX))
             written = io.BytesIO()
             picture.convert("RGB").save(written, "JPEG", quality=SMALL_QUALITY)
-    except Exception:  # noqa: BLE001 - Pillow raises whatever the bytes lead it to
+    except Exception:  # noqa: BLE001 - Pillow may raise any error on damaged files
         return b""
     return written.getvalue()
 

@@ -65,7 +65,7 @@ def _pair(name: str, tone: ColorCorrection, folders: Sequence[Path]) -> Pair | N
             try:
                 if (folder / name).is_file() and (pair := decoded_pair(folder / name, tone)):
                     return pair
-            except Exception:  # noqa: BLE001, S112 - Pillow's plug-ins raise whatever the bytes lead them to
+            except Exception:  # noqa: BLE001, S112 - Pillow may raise any error on damaged files
                 continue
     return None
 

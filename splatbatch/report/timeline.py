@@ -111,7 +111,7 @@ def timelines(report: Report, links: dict[str, str]) -> list[RunTimeline]:
     runs, starts = starts_of(report.runs), starts_of(report.runs, RUN_GAP_S)
     groups: dict[float, list[Bar]] = {}
     for bar in bars:
-        # start.json carries the clock of the attempt's machine, the ledger ours: a second apart is the same run
+        # start.json has the clock of the attempt's machine, the ledger ours: up to a second apart is the same run
         groups.setdefault(max((at for at in starts if at <= bar.start + 1), default=0.0), []).append(bar)
     latest = sorted(groups, reverse=True)[:MOST_RUNS]
     return [_timeline(groups[at], runs, is_latest=at == latest[0]) for at in latest]

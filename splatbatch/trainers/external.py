@@ -87,7 +87,7 @@ class ExternalTrainer:
 
     def _held_out(self, patch: Patch) -> tuple[str, ...]:
         """Return the photographs that the settings hold out; the program may train on them. Empty if unreadable."""
-        with contextlib.suppress(SceneError):  # a broken model is the audit's to report
+        with contextlib.suppress(SceneError):  # the audit reports a broken model
             return choose_holdout(patch, self._recipe.evaluation)
         return ()
 
@@ -98,7 +98,7 @@ class ExternalTrainer:
         """
         try:
             found = self._collect(folder)
-            if isinstance(found, Rejected):  # it may quote what the program has written into its files
+            if isinstance(found, Rejected):  # the reason may quote the program's files
                 return dataclasses.replace(found, reason=Secrets(folder.read_watch()).mask_text(found.reason))
             return found
         except TooSlow:
@@ -291,7 +291,7 @@ def read_measures(
         lines: progress of the attempt.
     """
     told = ((name, line.figure(name)) for line in lines for name in measures.log)
-    figures = {name: value for name, value in told if value is not None}  # the last that the supervisor read
+    figures = {name: value for name, value in told if value is not None}  # the last value of each figure wins
     figures_file = dataclasses.replace(artifacts.finish, products=tuple(globs))
     newest = Artifacts(artifacts.folder, figures_file).newest()
     if newest is not None:

@@ -84,7 +84,7 @@ def why_from_before(splat: Path, start: Path) -> str:
     up to CLOCKS_APART_S are ignored, since the program may have written the file elsewhere, by another clock.
     """
     began = file_fact(start)
-    if began.num_bytes < 0:  # it had no supervisor
+    if began.num_bytes < 0:  # no start.json: the attempt had no supervisor
         return ""
     seconds = (began.mtime_ns - splat.stat().st_mtime_ns) / 1e9
     return f"older than the attempt, by {seconds:,.0f} s: {splat.name}" if seconds > CLOCKS_APART_S else ""

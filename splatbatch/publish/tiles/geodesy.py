@@ -196,7 +196,7 @@ def to_degrees(crs: str, middle: Floats) -> Convert:
         ConfigError, TrainerError: for the same reasons as in `on_globe`.
     """
     ground = on_globe(crs, middle)
-    import pyproj  # there, or on_globe has said that it is not
+    import pyproj  # on_globe raises if it is not installed
 
     transform = pyproj.Transformer.from_crs(GEOCENTRIC, DEGREES, always_xy=True).transform
 

@@ -303,7 +303,7 @@ def leaves(tileset: Path, ground: EnuFrame, offset: npt.NDArray[np.float64]) -> 
     """
     root = json.loads(tileset.read_text(encoding="utf-8"))["root"]
     matrix = np.array(root["transform"]).reshape(4, 4).T
-    turn = matrix[:3, :3] @ np.linalg.inv(TO_CONTENT)  # readers turn the axes of a glTF first
+    turn = matrix[:3, :3] @ np.linalg.inv(TO_CONTENT)  # readers change the axes of a glTF first
     for tile in _finest(root):
         found = decode((tileset.parent / tile["content"]["uri"]).read_bytes())
         there = found.means.astype(np.float64) @ turn.T + matrix[:3, 3]

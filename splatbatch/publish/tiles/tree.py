@@ -145,7 +145,7 @@ def turns(axes: npt.NDArray[np.float64]) -> FloatArray:
     rotation[np.linalg.det(rotation) < 0, :, 0] *= -1
     x, y, z = rotation[:, 0, 0], rotation[:, 1, 1], rotation[:, 2, 2]
     squares = np.stack([1 + x + y + z, 1 + x - y - z, 1 - x + y - z, 1 - x - y + z], axis=1)
-    parts = np.sqrt(np.maximum(squares, 0)) / 2  # sizes of w x y z
+    parts = np.sqrt(np.maximum(squares, 0)) / 2  # absolute values of w x y z
     signs = np.ones_like(parts)
     odd = rotation - rotation.transpose(0, 2, 1)
     even = rotation + rotation.transpose(0, 2, 1)

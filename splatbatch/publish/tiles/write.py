@@ -217,7 +217,7 @@ class Tiles:
             for left in place.iterdir() if place.is_dir() else ():
                 if KEY.fullmatch(left.name) and (name not in tiled or left.name != tiled[name].key):
                     shutil.rmtree(left, ignore_errors=True)
-            with contextlib.suppress(OSError):  # not empty: it is in use
+            with contextlib.suppress(OSError):  # not empty: still in use
                 place.rmdir()
 
 

@@ -104,7 +104,7 @@ def up_of(images: Sequence[Image]) -> Vector:
     flight = spread.T @ spread / max(float((spread**2).sum()), 1e-12)
     sideways = np.mean([np.outer(right, right) for right in rotations[:, 0]], axis=0)
     up: Vector = np.linalg.eigh(sideways + FLIGHT_WEIGHT * flight).eigenvectors[:, 0]
-    # cameras look down, or hold their upper edge up
+    # choose the sign by which cameras look down or have their upper edge up
     return up if up @ -rotations[:, 1:].mean(axis=(0, 1)) >= 0 else -up
 
 
@@ -185,9 +185,9 @@ def _read(splat: Path, turn: Floats) -> bytes:
         if facts.st_size > MOST_SPLAT_BYTES:
             return b""
         preview = make_preview(splat, turn)
-    except Exception:  # noqa: BLE001 - foreign code that compiles itself: whatever it raises, the batch has its report
+    except Exception:  # noqa: BLE001 - gsply compiles itself and may raise any error; the report must be written
         return b""
-    with contextlib.suppress(OSError):  # a folder that cannot be written: it is made again next time
+    with contextlib.suppress(OSError):  # not writable: the preview is made again next time
         write_whole(beside, lambda file: file.write(preview))
     return preview
 
