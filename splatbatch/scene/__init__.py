@@ -1,1 +1,1 @@
-"""WHAT is trained: patches, their COLMAP reconstructions and photographs, checked before a GPU is touched."""
+"""Scenes: patches with their COLMAP reconstructions and photographs, checked before a GPU is used."""

@@ -46,7 +46,7 @@ from splatbatch.scene.photos.sizes import (
 from splatbatch.scene.reprojection import ReprojectionError, reprojection_error
 
 How = Literal["scale", "crop"]
-# Models with one focal length, and the model that says the same with two: distortion acts on normalised
+# Models with one focal length, and the equivalent model with two: distortion acts on normalised
 # coordinates (colmap/src/colmap/sensor/models.h), so the coefficients carry over and zeros fill the rest.
 _TWO_FOCALS = {
     "SIMPLE_PINHOLE": "PINHOLE",
@@ -481,7 +481,7 @@ def plan_models(audit: Audit, patches: Sequence[Patch], how: How) -> list[Camera
 
 def _link_photographs(patch: Patch, aside: Path) -> None:
     """Link photographs and masks beside the copies, at the places where the originals have them."""
-    # as they are named, not where links lead: images/ of a patch is looked for beside its copy
+    # links are not resolved: images/ of a patch is looked for beside its copy
     is_own = patch.images.absolute().parent in patch.sparse.absolute().parents[:2]
     place = aside / patch.name if is_own else aside
     beside = [patch.images.with_name(f"{patch.images.name}{end}") for end in ("", "_2", "_4", "_8")]

@@ -109,7 +109,7 @@ class CoverageMask:
 
     @cached_property
     def hash(self) -> str:
-        """16 hexadecimal digits of the photographs and their covered cells; figures compare only if these are equal."""
+        """16 hexadecimal digits of the photographs and their covered cells; equal for figures over the same pixels."""
         digest = hashlib.sha256()
         for name, cells in sorted(self.cells.items()):
             digest.update(f"{name}\0{cells.shape}\0".encode(errors="surrogateescape"))

@@ -255,5 +255,5 @@ def _listed(evaluation: Evaluation) -> frozenset[str]:
         reason = getattr(error, "strerror", None) or error
         hint = "Write one image name per line, or leave it out for every n-th photograph."
         raise SceneError(f"evaluation.holdout_list: {path}: cannot be read ({reason})", hint) from error
-    # a name may begin with a blank, and hold what else Unicode takes for the end of a line
+    # a name may begin with a blank, and contain characters that Unicode counts as line ends
     return frozenset(one for line in lines for one in (line.removesuffix("\r"), line.strip()) if one)

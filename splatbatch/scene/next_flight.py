@@ -315,7 +315,7 @@ def _cover(
     chosen: list[int] = []
     while len(chosen) < MOST_VIEWS:
         wanted = found.sees & (needs > 0)
-        # of views that help as many cells, the one whose directions lie furthest from those that there are
+        # among views that help equally many cells, the one with directions farthest from the existing ones
         score = wanted.sum(axis=1) + (wanted * found.gaps).sum(axis=1) / (181.0 * len(cells))
         best = int(score.argmax())
         if not wanted[best].any():

@@ -81,7 +81,7 @@ def find_patches(scene: Scene) -> tuple[Patch, ...]:
         SceneError: a folder is missing, or holds neither patches nor a model.
     """
     _see_folders(scene)
-    # masks beside photographs that all share are looked for once: there may be thousands of patches
+    # masks beside a shared photograph folder are looked for once: there may be thousands of patches
     common = scene.model_copy(update={"masks": _masks(scene.images, scene.masks)}) if scene.images else scene
     if scene.scenes:
         places = scene_folders(scene.scenes)
@@ -180,7 +180,7 @@ def _may_be_patch(folder: os.DirEntry[str], source: Path | None) -> bool:
 
 
 def _patch(folder: Path | os.DirEntry[str], scene: Scene) -> Patch:
-    # a Path is made where one is needed, no sooner: of thousands of patches they take longer than the looks at the disk
+    # a Path is made only where it is needed: for thousands of patches that takes longer than the disk accesses
     sparse = model_folder(os.fspath(folder)) or Path(folder) / MODEL_FOLDERS[0]
     images = scene.images or Path(folder) / "images"
     name = Path(folder).resolve().name if folder.name in ("", "..") else folder.name  # a link keeps the name it has

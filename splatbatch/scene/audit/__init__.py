@@ -1,1 +1,1 @@
-"""The audit: every patch, camera and photograph, before a GPU is touched."""
+"""The audit of a scene: checks every patch, camera and photograph before a GPU is used."""

@@ -112,9 +112,9 @@ class ImageMatchFindings:
             yield self.scribe.note("blank", self._name(row), f"is {what}", remedy)
 
     def _of_another_shape(self) -> Iterator[AuditFinding]:
-        """Yield a finding about photographs of another shape: mixed up with a lens, or showing none of their points.
+        """Yield a finding about photographs of another shape: of the wrong lens, or showing none of their points.
 
-        Photographs that match as stored, or when read as cropped about the centre, give none.
+        The latter is tried only if they match neither as stored nor when read as cropped about the centre.
         """
         rows = set(self._values)
         means = [self.compared.mean(dict.fromkeys(rows, reading)) for reading in (AS_IS, relabelings.cropped())]

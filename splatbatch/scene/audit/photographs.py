@@ -217,7 +217,7 @@ def check_masks(
             yield scribe.note("unreadable_mask", _named(path), message, remedy)
         elif isinstance(mask, ImageHeader):
             yield from _check_shape(shot, mask, path, scribe)
-            # as thousands of headers are read
+            # os.stat, because thousands of masks are checked
             may_be_black = os.stat(path).st_size < mask.width * mask.height / _PIXELS_PER_BYTE + _HEAD  # noqa: PTH116
             if every or not at % step or (may_be_black and num_decoded < _MOST_DECODED):
                 num_decoded += 1

@@ -1,1 +1,1 @@
-"""COLMAP models: read and written without trust, text and binary."""
+"""COLMAP models, text and binary: read with every value checked, and written."""

@@ -1,1 +1,1 @@
-"""One colour over a scene: how bright, and how tinted, each photograph is."""
+"""Colour corrections: the brightness and tint of each photograph of a scene, solved and removed."""

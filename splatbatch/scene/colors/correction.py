@@ -75,5 +75,5 @@ ToneOf = Callable[[str], ColorCorrection]
 
 
 def neutral(_: str) -> ColorCorrection:
-    """Return the correction that changes nothing, whatever the photograph."""
+    """Return the correction that changes nothing; a `ToneOf` for scenes without colour correction."""
     return NEUTRAL

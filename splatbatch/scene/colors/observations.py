@@ -196,7 +196,7 @@ def link(seen: ColorObservations) -> LinkedObservations:
         groups = connected_components(shared >= LEAST_SHARED, directed=False)[1].astype(np.int64)
         some = seen.only(enough[seen.photo])
         pairs = some.point * (int(groups.max()) + 1) + groups[some.photo]
-        # a point that two groups see has become two points; those count that two photographs see
+        # a point that two groups see becomes two points; only points that two photographs see are kept
         some = replace(some, point=np.unique(pairs, return_inverse=True)[1].astype(np.int64))
         kept = some.only(np.asarray(_incidence(some).sum(axis=0)).ravel()[some.point] > 1)
         if len(kept.photo) == len(seen.photo):

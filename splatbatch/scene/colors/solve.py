@@ -76,11 +76,11 @@ class Solution:
     """Colour corrections that fit the observations, with the residual before and after."""
 
     gains: Floats  # [num_photos, 3], logarithms at the principal point; mean 0
-    vignetting: Floats  # [num_cameras, 2], 0 where a camera has none worth the name
+    vignetting: Floats  # [num_cameras, 2], 0 where it is not accepted
     weights: Floats  # [O]
-    tilts: Floats = field(default_factory=lambda: NONE)  # [num_photos, 2], of light that all share; or none at all
-    fields: Floats = field(default_factory=lambda: NONE)  # [num_photos, NODES^2], 0 for most; or none at all
-    tints: Floats = field(default_factory=lambda: NONE)  # [num_photos, 3], of the fields; none: 1
+    tilts: Floats = field(default_factory=lambda: NONE)  # [num_photos, 2], of shared light; or `NONE`
+    fields: Floats = field(default_factory=lambda: NONE)  # [num_photos, NODES^2], 0 for most; or `NONE`
+    tints: Floats = field(default_factory=lambda: NONE)  # [num_photos, 3], of the fields; `NONE`: all 1
     drift: SharedIllumination | None = None
     """Drift of the gains over the scene; None: there is none."""
     before: float = 0.0
@@ -384,7 +384,7 @@ def _with_gains(later: ColorObservations, found: Solution, colors: Floats, which
     gains = found.gains.copy()
     rest = evened_of(later, replace(found, gains=np.zeros_like(gains))) - colors[later.point]
     for photo in np.flatnonzero(which):
-        # the farther off they are, the less they count
+        # observations far from the mean get less weight
         values = rest[later.photo == photo]
         mean: Floats = np.median(values, axis=0)
         for _ in range(ROUNDS):

@@ -1,1 +1,1 @@
-"""Poses, cameras and points against the keypoints: do they agree, and if not, what is most likely wrong?"""
+"""Checks whether poses, cameras and points agree with the keypoints, and finds the likely cause if they do not."""

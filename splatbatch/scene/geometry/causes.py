@@ -43,7 +43,7 @@ def find_causes(survey: GeometrySurvey) -> tuple[Cause, ...]:
     bad = seen[views.medians[seen] > views.trusted[seen]]
     if len(bad) >= limits.HALF * len(seen) and len(bad) > 1 and (causes := _of_scene(survey, seen)):
         return causes
-    # faults of K or of a lens that are small but systematic: of cameras most of whose images are trusted
+    # small but systematic faults of K or of a lens, in cameras most of whose images are trusted
     sound = [(number, rows) for number, rows in _by_camera(views, seen) if np.isin(rows, bad).mean() < limits.HALF]
     found = [(number, rows, _systematic(survey, number, rows)) for number, rows in sound]
     faint = [_cause(survey, rows, number, chosen) for number, rows, chosen in found if chosen]
@@ -88,7 +88,7 @@ def _of_camera(survey: GeometrySurvey, number: int, rows: Ints, share: float = 1
         share: share of the camera's images that `rows` are.
     """
     group = _group(survey, number, rows, share)
-    # a whole camera was exchanged only if the other is wrong, too; else its K is
+    # a whole camera was exchanged only if the other camera is wrong, too; else its K is wrong
     everyone = [(other, its) for other, its in _by_camera(survey.views, survey.views.obs()) if other != number]
     others = [other for other, its in everyone if share < 1 or _is_bad(survey.views, its)][:_MOST_CAMERAS]
     candidates = chain(

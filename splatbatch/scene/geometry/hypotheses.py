@@ -244,7 +244,7 @@ def other_lenses(group: ViewGroup) -> Iterator[CauseCandidate]:
 
 
 def _bent(group: ViewGroup, pinhole: Camera) -> Iterator[CauseCandidate]:
-    """Yield a radial lens, then a fisheye where the camera model is none."""
+    """Yield a radial lens; then a fisheye, unless the camera model already is one."""
     camera, views = group.camera, group.views
     flat = project(unit(pinhole), views.in_camera)
     is_bent = any(name in _BEND and abs(value) > _LEAST_LENS for name, value in camera.named_params())

@@ -26,9 +26,9 @@ SYSTEMATIC_PX, SYSTEMATIC_SHARE = 0.6, 0.0006
 SYSTEMATIC_GAIN, SYSTEMATIC_AS_GOOD = 1.7, 1.15
 """A fault of K or of a lens that leaves every image trusted is reported only above these limits.
 
-The root of the mean square error must reach the first two (px, share of the longer side). Repair must make the mean
-square error at least the third times smaller. Of several causes the simplest within the fourth of the best is taken.
-Intact: 0.13 px, 1.08 times.
+The root of the mean square error that it explains must reach the first two (px, share of the longer side). Repair must
+make the mean square error at least the third times smaller. Of several causes the simplest within the fourth of the
+best is taken. Intact: 0.13 px, 1.08 times.
 """
 ALARM_PX, ALARM_SHARE, ALARM_TIMES = 6.0, 0.008, 5.0
 """An image with a median error beyond this is wrong even if no cause is found (px, share of the longer side).

@@ -1,1 +1,1 @@
-"""Whether photographs show the same where a model says that they do: the one measure of audit and repair."""
+"""Checks whether photographs match where a model puts their points; used by the audit and by camera fixes."""

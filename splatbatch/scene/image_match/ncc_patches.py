@@ -77,7 +77,7 @@ class NccPatches:
         with np.errstate(all="ignore"):
             middle = self.xyz @ view.rotation.T + view.translation
             right, down = self.right @ view.rotation.T, self.down @ view.rotation.T
-            # [3, n, s, s]: a coordinate of all points in one piece is quicker than the three of each
+            # [3, n, s, s]: contiguous coordinates are faster than interleaved ones
             middle, right, down = (each.T[:, :, None, None] for each in (middle, right, down))
             local = middle + down * steps[:, None] + right * steps
         return _sampled(view.picture, view.shown(local.reshape(3, -1).T)).reshape(local.shape[1:])

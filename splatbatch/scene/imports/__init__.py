@@ -1,1 +1,1 @@
-"""Reconstructions of other programs, brought into a COLMAP model: nothing is copied, nothing is guessed silently."""
+"""Imports reconstructions of other programs as COLMAP models; photographs are linked, and every change is logged."""

@@ -182,7 +182,7 @@ def _found(place: MatchFolder) -> Iterator[PhotographMatch]:
     with load_pycolmap().Database.open(place.database) as database:
         known = {}
         for image in database.read_all_images():
-            # scales and angles stand behind
+            # columns 2 and later are scales and angles
             known[image.image_id] = np.asarray(database.read_keypoints(image.image_id), np.float64)[:, :2]
         pairs, geometries = database.read_two_view_geometries()
         for pair, geometry in zip(pairs, geometries, strict=True):
@@ -233,7 +233,7 @@ def triangulate(model: Any, place: MatchFolder) -> Any:
     out = place.work / "triangulated"
     out.mkdir(exist_ok=True)
     options = pycolmap.IncrementalPipelineOptions()
-    # lenses are as their source says: none is bogus
+    # lenses are known from the source: pycolmap must not reject any
     options.min_focal_length_ratio, options.max_focal_length_ratio, options.max_extra_param = 1e-3, 1e3, 1e6
     options.num_threads = THREADS
     with _within_time(place) as token:
@@ -455,7 +455,7 @@ def triangulated(capture: SourceCapture, folder: Path, options: ImportOptions, l
         model = posed_model(place.shots)
         try:
             _judge(shots, match(model, _few_pairs(shots), replace(place, effort=GLANCE)), log)
-            # poses that are wrong are known before all photographs are matched
+            # wrong poses are found before all photographs are matched
             if not log.num_mistakes and match(model, near_pairs(shots, _EACH), place):
                 model = triangulate(model, place)
         except MatchingSkipped as error:

@@ -85,7 +85,7 @@ def _images(path: Path, log: ImportLog) -> tuple[list[Image], dict[int, Points2D
         return binary.read_images(path), binary.read_points2d(path)
     try:
         images, keypoints = text.read_images(path), text.read_points2d(path)
-        # if every line is an image, every other image passed for a line of keypoints
+        # if every line is an image, every other image was read as a line of keypoints
         are_images = [_is_image(line) for _, line in text.entries(path)]
         if len(are_images) <= len(images) or not all(are_images):
             return images, keypoints

@@ -95,7 +95,7 @@ def _fitted(lens: Lens, size: Size) -> Fitted:
         apart: Floats = (project(_with(start, terms), directions) - pixels).ravel()
         return np.nan_to_num(apart, nan=1e6, posinf=1e6, neginf=-1e6)
 
-    # terms that nearly cancel each other fit as well, and programs take them for garbage
+    # large terms that nearly cancel each other would fit as well, but programs reject them
     given = np.array(start.params[_TERMS])
     small = (np.minimum(given, -_LARGEST_TERM) - _SMALL, np.maximum(given, _LARGEST_TERM) + _SMALL)
     found = least_squares(
@@ -135,7 +135,7 @@ def _rays_inside(lens: Lens, size: Size) -> Floats:
 
 
 def simplified(camera: Camera) -> Camera:
-    """Return the simplest model of the same lens: OPENCV if the last terms of FULL_OPENCV are 0, PINHOLE if all are."""
+    """Return the simplest model of the same lens: OPENCV for FULL_OPENCV with last terms 0, PINHOLE if undistorted."""
     params = camera.params
     if camera.model == "FULL_OPENCV" and len(params) == 12 and not any(params[8:]):
         camera = replace(camera, model="OPENCV", params=params[:8])

@@ -283,7 +283,7 @@ class PhotographIndex:
 def _photographs(folder: Path) -> Iterator[str]:
     seen = 0
     for parent, folders, files in os.walk(folder):
-        # what an import has linked is there already
+        # folders made by an import hold links to photographs that are listed already
         folders[:] = sorted(name for name in folders if not (Path(parent) / name / "import.json").is_file())
         for file in sorted(files):
             seen += 1

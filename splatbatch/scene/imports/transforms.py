@@ -352,7 +352,7 @@ def cloud_named(
         log.mistake(document.path.name, error.message, error.hint)
         return None
     moved = undone.of_points(cloud.xyz)
-    # some programs have left points where they were, which views tell
+    # some programs do not move the points with the poses; the views show which holds
     if undone is not IDENTITY and share_that_see(shots, moved) < _SHARE_LOST * share_that_see(shots, cloud.xyz):
         log.convert(f"{written}: its points lie where the photographs look without applied_transform undone: kept so")
         moved = cloud.xyz

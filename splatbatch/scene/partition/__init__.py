@@ -1,1 +1,1 @@
-"""A big scene cut into patches: which box of space each is responsible for, and what the scene decides for all."""
+"""Cuts a big scene into patches: the box of each, and the values that all patches share."""

@@ -460,7 +460,7 @@ def _widest(places: Floats, known: Floats) -> tuple[Floats, float]:
     across = np.eye(3) - known.T @ known
     sound = finite(places)
     spread = np.cov((sound - sound.mean(axis=0)).T) if len(sound) > 1 else np.zeros((3, 3))
-    # what is known gets less than nothing, so that it is never the widest
+    # known directions get a negative eigenvalue, so that they are never the widest
     values, vectors = np.linalg.eigh(across @ spread @ across - known.T @ known)
     direction = across @ vectors[:, -1]
     return direction / np.linalg.norm(direction), float(np.sqrt(max(values[-1], 0.0)))

@@ -397,7 +397,7 @@ def _written(
         cut_from = _cut_from(plan, core.name) if state == "stays" else content.write(aside / core.name)
         return replace(core, cut_from=cut_from or ""), state
 
-    # hashing and writing leave the other core free
+    # hashing and writing one patch leaves the other core free
     with prepared(out) as aside, ThreadPoolExecutor(WRITERS) as pool:
         done = list[tuple[Core, State]]()
         for one in pool.map(put, plan.partition.cores):

@@ -1,1 +1,1 @@
-"""Photographs and masks on disk: headers, sizes, folders."""
+"""Photographs and masks on disk: folders, headers, sizes, pixels, undistortion."""

@@ -255,7 +255,7 @@ def _read(path: str | Path, window: _Window) -> Header:
         return Unreadable("unreadable", "a git-lfs pointer, not the photograph (git lfs pull)")
     else:
         return read_other(Path(path))
-    # A file may go on behind its end (panoramas, motion photographs): only decoding tells those from cut ones.
+    # A file may have data after its end (panoramas, motion photographs): only decoding tells it from a cut one.
     problem = "" if is_whole else decode_problem(Path(path))
     return Unreadable("truncated", problem) if problem else photo
 
