@@ -18,8 +18,11 @@ from splatbatch.files import open_regular
 from splatbatch.splats.ply import FloatArray, SplatHeader, degree_of, names_at, read_header
 
 ROWS_AT_ONCE = 1 << 16
+"""Number of rows that are read at once."""
 SAMPLED_CHUNKS, SAMPLED_ROWS = 256, 256
+"""Number of stretches of the file in the sample, and of rows in each."""
 MOST_PER_BLOCK = 1 << 19
+"""Number of Gaussians that a block has at most, approximately."""
 SIGMAS = 3.5
 """Extent of a Gaussian in standard deviations, rounded up: beyond it, the alpha of an opaque one is below 1/255."""
 MEANS = slice(0, 3)

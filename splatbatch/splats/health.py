@@ -18,16 +18,17 @@ from splatbatch.config import Recipe
 from splatbatch.config.schedule import MOST_PRUNED, Schedule
 
 ZERO_GRADIENT_RECORDS = 3
+"""Number of consecutive records with gradients of exactly 0 that are fatal."""
 REFINEMENTS_TO_JUDGE = 5
 """Number of refinements after which a strategy must have added Gaussians."""
 COLLAPSED_SHARE = 0.02
+"""Share of the initial number of Gaussians below which a run is fatal at any step."""
 SHRUNK_SHARE = 0.25
-"""Share of the initial number of Gaussians: fewer at the end of a run give a warning, unless pruning explains them.
-
-Fewer than `COLLAPSED_SHARE`, at any step, are fatal.
-"""
+"""Share of the initial number of Gaussians: fewer at the end of a run give a warning, unless pruning explains them."""
 FEWEST_LOSSES = 20
+"""Least number of records from which the loss is judged."""
 LOSS_WINDOW = 5
+"""Number of records at the start and at the end whose median losses are compared."""
 FALLEN_SHARE = 0.98
 """Share of the first loss above which the last one has not fallen: 2 % less, as medians of 5 records."""
 WIDEST_GAP_DB = 10.0

@@ -172,6 +172,7 @@ class Boundary:
     core: Tensor  # [2, 3], lower and upper, infinite where no other core is
     reach: Tensor  # [2, 3]
     margin: float
+    """Distance over which large Gaussians may reach across the border, in units of the frame."""
 
     @classmethod
     def of(cls, border: Border, frame: LocalFrame, offset: Offset) -> Boundary:

@@ -90,7 +90,9 @@ class Checkpoints:
     """Checkpoints of one run: its file, how often it is written, and the checkpoint to resume from."""
 
     path: Path
+    """File of the checkpoint, which each write replaces."""
     identity: str
+    """Hash of everything the run depends on (see `identity`); a checkpoint with another one is not used."""
     every: int
     """Number of steps between checkpoints; 0: one is written only when a stop is requested."""
     resume_from: Path | None

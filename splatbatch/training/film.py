@@ -29,6 +29,7 @@ from splatbatch.training.scene.photographs import usual_scale
 from splatbatch.training.stop_request import exit_code_of
 
 MOST_HELD = 12_000_000
+"""Largest number of Gaussians of the splat that are kept on the device."""
 
 MOST_KEYS = 12
 """Largest number of the model's cameras that the flight passes."""

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 EPSILON = 1e-15  # 3DGS: gradients of far Gaussians are tiny, the usual 1e-8 would freeze them
 LAST_MEANS_RATE = 0.01
+"""Learning rate of the means at the last step, as a share of the first."""
 
 
 class Optimizer(Protocol):

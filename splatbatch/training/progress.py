@@ -20,10 +20,13 @@ from splatbatch.splats.health import Expectations, HealthFinding, StepFigures, j
 from splatbatch.training.gaussians import Parameters
 
 MOST_SAMPLES = 10_000
+"""Largest number of Gaussians from which a histogram is made."""
 RECORDS_PER_HISTOGRAM = 10
+"""Number of records of figures for each record of histograms."""
 MISSING = "tensorboard: the package is not installed, no event files are written: pip install splatbatch[tensorboard]"
 
 MOST_STEPS_BETWEEN = 100
+"""Largest number of steps between two records of figures."""
 REGULARISED = ("scales", "opacities")
 """Parameters that get a gradient from regularisers, even if no photograph shows them."""
 

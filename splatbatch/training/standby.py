@@ -31,8 +31,11 @@ from splatbatch.training.step import Step, TileCapacity
 from splatbatch.training.strategies import STRATEGIES
 
 MOST_GAUSSIANS = 2000
+"""Largest number of Gaussians in a rehearsal."""
 LARGEST_PX = 256
+"""Longer side of the photograph in a rehearsal, in pixels, at most."""
 LOOK_S = 0.005
+"""Seconds between two checks for go.json."""
 
 
 class StandbyWait(Protocol):

@@ -57,7 +57,7 @@ def raster(
 
 
 class _Raster(torch.autograd.Function):
-    """Autograd function: means2d, conics, opacities, colours to images `[C, D + 1, H, W]`; the last channel is alpha."""
+    """Autograd function: means2d, conics, opacities, colours to images and alpha `[C, D + 1, H, W]`."""
 
     @staticmethod
     def forward(ctx: Any, *inputs: Any) -> Tensor:

@@ -151,7 +151,7 @@ def _shipped(program: str, capability: tuple[int, int]) -> bytes | None:
 
 
 def best_of(architectures: tuple[int, ...], capability: tuple[int, int]) -> int | None:
-    """Return the highest architecture, such as 86, whose machine code runs on a GPU of a capability; None: none does."""
+    """Return the highest architecture, such as 86, whose machine code runs on a GPU of a capability; None: none."""
     own = 10 * capability[0] + capability[1]
     return max((one for one in architectures if one // 10 == capability[0] and one <= own), default=None)
 

@@ -57,7 +57,9 @@ FALL_DB = 0.5
 Such a fall is an opacity reset or a pruning; overfitting is slower.
 """
 AIC_DIFFERENCE = 4.0
+"""Largest difference of the AIC to the best curve at which a curve still counts as fitting."""
 CURVES = 16
+"""Number of time constants, spaced geometrically, for which a saturation curve is fitted."""
 ROUNDING_DB2 = 1e-12
 """Tolerance of the sums of squares, in dB^2: where curves fit exactly, rounding must not choose among them."""
 
@@ -73,6 +75,7 @@ class StoppingRule:
     in_a_row: int
     """Number of consecutive checks whose expected gain must be below `least_gain_db`; 0: never end early."""
     least_gain_db: float
+    """Expected gain in PSNR, in dB, below which further steps are not worth their time."""
 
     @classmethod
     def of(cls, recipe: Recipe) -> StoppingRule:
@@ -155,6 +158,7 @@ class HoldoutHalf:
     """
 
     names: tuple[str, ...]
+    """Names of all photographs of the half."""
     windows: tuple[PosedImage, ...]
     """Windows of at most `MOST_PHOTOS` photographs of the half, whose mask is true where a pixel counts."""
 
@@ -165,6 +169,7 @@ class PlateauCheck:
 
     step: int
     chooses: float
+    """PSNR of the first half, by which the end of the run is decided."""
     watches: float | None = None
     """PSNR of the second half: measured at the first check, at the plateau and at the end of the run, else None."""
 

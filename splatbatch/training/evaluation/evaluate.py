@@ -323,6 +323,7 @@ class SplatFiles:
     """Offset of the splats' coordinates; a file with another offset is refused, one without is taken to have it."""
     border: PatchBorder = NONE
     is_evened: bool = False
+    """Whether splats have the colours of the corrected scene, so that `psnr_even` and `ssim_even` are measured too."""
 
     def figures(self, path: Path, lpips: Lpips | None = None, pictured: AttemptFolder | None = None) -> Metrics:
         """Return the result of `evaluate` for a splat file, rendered with the degree and mode that its header names.

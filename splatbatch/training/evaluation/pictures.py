@@ -22,12 +22,14 @@ from splatbatch.training.rendering.rasterize import rasterize
 from splatbatch.training.rendering.view import RasterOptions, to_pixels
 
 LONGEST_PX = 480
+"""Longer side of a picture in pixels, at most."""
 MOST_BYTES = {"photo": 21_000, "render": 21_000, "error": 9_000}
 """Largest size of a JPEG in bytes, by kind of picture.
 
 27 views in base64 are 1.8 MB, which leaves a report of nine patches under 3 MB with the 3D viewer.
 """
 QUALITIES = (80, 70, 60, 45, 30, 20)
+"""JPEG qualities, tried in this order until a picture fits."""
 FULL_ERROR = 0.25
 """Mean absolute difference of the channels, 0 to 1, from which on the error picture has its brightest colour."""
 RAMP = np.array([[0, 0, 4], [87, 16, 110], [188, 55, 84], [249, 142, 9], [252, 255, 164]])  # inferno, five stops

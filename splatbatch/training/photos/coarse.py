@@ -43,6 +43,7 @@ class CoarseToFine:
 
     stages: tuple[CoarseStage, ...]
     first: int
+    """Number of initial Gaussians."""
     cap_max: int
     max_steps: int
 

@@ -56,10 +56,13 @@ class TransientEvidence:
     """Evidence required of a transient cell: how many others must show its place, and which quantile it must exceed."""
 
     least_others: int
+    """Least number of other photographs that show the place."""
     share: float
+    """Quantile of the other photographs' residuals that, times `TIMES`, the residual must exceed."""
 
 
 WEAK, STRONG = TransientEvidence(2, 0.5), TransientEvidence(4, 0.75)
+"""Evidence that every cell of a masked region needs, and that `LEAST_CELLS` of its cells need twice in a row."""
 LEAST_CELLS = 4
 """Fewest cells of a connected region, and of strong evidence in it: smaller regions are edges or glints."""
 MOST = 0.4

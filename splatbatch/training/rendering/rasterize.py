@@ -18,8 +18,10 @@ from splatbatch.training.rendering import gsplats
 from splatbatch.training.rendering.view import RasterOptions, RenderCamera, Rendering
 
 FAINTEST = 1e-6
+"""Least opacity by which depths are divided, to avoid a division by zero."""
 
 PLAINLY = RasterOptions()
+"""Default options of `rasterize`."""
 
 
 def rasterize(

@@ -9,3 +9,4 @@ from splatbatch.training.strategies.strategy import Strategy
 __all__ = ["STRATEGIES", "Strategy"]
 
 STRATEGIES: dict[str, type[Strategy]] = {"default": Default, "mcmc": Mcmc}
+"""Densification strategies by the value of `training.strategy`."""
