@@ -164,7 +164,7 @@ def problem(check: str, message: str, remedy: str, exit_code: int) -> CheckResul
 
 @dataclass(frozen=True)
 class DoctorOutput:
-    """Result of `doctor --json`."""
+    """Result of `doctor --json`: the findings of all checks, and the exit code that follows from them."""
 
     findings: tuple[CheckResult, ...]
     told: ClassVar = ("exit_code",)
@@ -231,7 +231,7 @@ def extras(versions: Mapping[str, str], wanted: frozenset[str], *, has_viewer: b
 
 
 def disk_mib(recipes: Mapping[str, Recipe], footprints: Mapping[str, MemoryEstimate]) -> int:
-    """Return an upper estimate in MiB of what training these patches writes: splats, checkpoints, pictures."""
+    """Return an upper estimate in MiB of what training these patches writes, for the check of free space."""
     total = 0
     for name, footprint in footprints.items():
         training = recipes[name].training

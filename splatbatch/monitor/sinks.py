@@ -31,7 +31,10 @@ class BatchOutcome:
 
 
 class Sink:
-    """A receiver that reports a batch elsewhere. Its methods must not block: the training loop calls them."""
+    """Interface of a receiver that reports a batch elsewhere, and a base that does nothing.
+
+    Its methods must not block: the training loop calls them.
+    """
 
     name = ""
 

@@ -116,7 +116,7 @@ def _images(splat: PublishedSplat) -> list[Image]:
 
 
 def places_of(part: SourcePart) -> Floats:
-    """Return the positions of a sample of a part's Gaussians, [n, 3], spread over the whole part.
+    """Return the positions of a sample of a part's Gaussians, [n, 3], spread over the part, to place it on the map.
 
     Raises:
         ValueError: the file is not a splat, or is truncated.

@@ -199,7 +199,7 @@ class PublishedFolder:
             self.note(name, output)
 
     def forget(self, name: str) -> None:
-        """Remove an output from publish.json."""
+        """Remove an output from publish.json, after its files were removed."""
         left = {other: output for other, output in self.known.outputs.items() if other != name}
         self.known = replace(self.known, outputs=left)
         self.known.write(self.target.folder)

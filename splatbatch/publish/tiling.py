@@ -87,7 +87,9 @@ def key_of_tiles(splat: PublishedSplat, tiled: Mapping[str, TiledPatch]) -> str:
 
 
 def write_back(splat: PublishedSplat, place: TilePlacement, tiles: TilesRecord, target: Path) -> None:
-    """Decode the finest tiles of a splat from their files and write them as one PLY, in the splat's coordinates.
+    """Decode the finest tiles of a splat from their files and write them as one PLY, to measure what they lose.
+
+    The PLY is in the splat's coordinates.
 
     Raises:
         OutputError: a tile cannot be read, or the tiles do not hold all Gaussians of the splat.

@@ -96,7 +96,10 @@ Matches = Mapping[str, Counter[str]]
 
 
 def matches_of(work: StageAttempt, scratch: Path) -> Matches:
-    """Return the number of inlier matches of every verified pair: by photograph, then by the other photograph."""
+    """Return the number of inlier matches of every verified pair, by photograph and then by the other photograph.
+
+    They explain why photographs did not register.
+    """
     names, found = [one.name for one in work.plan.photographs], dict[str, Counter[str]]()
     for stage, _ in work.made("matching"):
         with readable(work.of(stage) / DATABASE, scratch) as database:

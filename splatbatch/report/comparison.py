@@ -170,13 +170,13 @@ def headings_of(sweep: SweepFacts) -> dict[str, str]:
 
 
 def is_best(sweep: SweepFacts, row: VariantRow, key: str) -> bool:
-    """Return whether a comparable variant's mean is the best one, or is equal to it as printed."""
+    """Return whether a comparable variant's mean is the best or equal to it as printed; the report marks these."""
     best = next((one for one in sweep.variants if one.variant == sweep.best[key]), None)
     return bool(best and row.is_comparable) and _reads_alike(key, row.mean, best.mean if best else None)
 
 
 def is_best_of(sweep: SweepFacts, patch: str, row: VariantRow) -> bool:
-    """Return whether a variant is the best for a patch, or its figure is equal to the best as printed."""
+    """Return whether a variant's figure for a patch is the best or equal to it as printed; the report marks these."""
     best = next((one for one in sweep.variants if one.variant == sweep.best_of_patch[patch]), None)
     return _reads_alike(deciding_in(sweep, patch), row.patches[patch], best.patches[patch] if best else None)
 

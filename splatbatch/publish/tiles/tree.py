@@ -58,7 +58,10 @@ def importance(gaussians: Gaussians) -> FloatArray:
 
 
 def usual_size(gaussians: Gaussians) -> float:
-    """Return the median size of Gaussians weighted by importance; a size is the root of a Gaussian's area."""
+    """Return the median size of Gaussians weighted by importance, for a tile's geometric error.
+
+    The size of a Gaussian is the root of its area.
+    """
     weights, sizes = importance(gaussians), np.sqrt(_areas(gaussians.scales))
     order = np.argsort(sizes)
     so_far = np.cumsum(weights[order].astype(np.float64))
@@ -66,9 +69,10 @@ def usual_size(gaussians: Gaussians) -> float:
 
 
 def halved(gaussians: Gaussians) -> Gaussians:
-    """Return half as many Gaussians: the most important unchanged, pairs of the faintest neighbours merged into one.
+    """Return the next coarser level of detail, with half as many Gaussians.
 
-    Colour coefficients above FAR_COEFFICIENTS become zero in all of them.
+    The share KEPT_AS_IT_IS, the most important ones, is unchanged. Of the rest, the faintest neighbours merge in pairs.
+    Colour coefficients above FAR_COEFFICIENTS become zero in all.
     """
     goal, kept = (len(gaussians) + 1) // 2, int(KEPT_AS_IT_IS * len(gaussians))
     order = np.argsort(-importance(gaussians))
