@@ -105,7 +105,7 @@ class PointProximity:
 
 @dataclass(frozen=True)
 class CleaningViews:
-    """Cameras in the frame of the splats, with their fields of view, to count which Gaussians they see."""
+    """Cameras in the frame of the splats, with their fields of view, to count how many of them see a Gaussian."""
 
     turns: Floats  # [C, 3, 3], world to camera
     shifts: Floats  # [C, 3]

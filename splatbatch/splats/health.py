@@ -22,7 +22,7 @@ ZERO_GRADIENT_RECORDS = 3
 REFINEMENTS_TO_JUDGE = 5
 """Number of refinements after which a strategy must have added Gaussians."""
 COLLAPSED_SHARE = 0.02
-"""Share of the initial number of Gaussians below which a run is fatal at any step."""
+"""Share of the initial number of Gaussians: fewer are a fatal finding, at any step."""
 SHRUNK_SHARE = 0.25
 """Share of the initial number of Gaussians: fewer at the end of a run give a warning, unless pruning explains them."""
 FEWEST_LOSSES = 20
