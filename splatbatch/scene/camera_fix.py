@@ -324,7 +324,7 @@ def _why_off_centre(plan: CameraFixPlan, after: MatchContext) -> FixRefusal | No
 
 
 def _centre_missed_by(compared: MatchContext, reach_px: Floats) -> tuple[int, int] | None:
-    """Return by how many pixels in x and y photographs are off centre, by the colours of points; None: not, or unknown.
+    """Return the pixels in x and y by which photographs are off centre, by the colours of points; None if they are not.
 
     Photographs that are all cropped alike still match each other where cameras look alike; the points' colours tell.
 

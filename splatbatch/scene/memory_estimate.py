@@ -98,17 +98,17 @@ class MemoryEstimate:
     """GPU memory as NVML counts it, with the process's context; 0 on the CPU."""
     host_mib: int
     num_gaussians: int
-    """Most Gaussians at the end."""
+    """Largest number of Gaussians at the end."""
     photos: Literal["gpu", "host"]
     photos_mib: int
     """All photographs of the patch at training resolution, 3 bytes per pixel."""
     num_points: int = 0
-    """Gaussians at the start."""
+    """Number of Gaussians at the start, one per sparse point."""
     mean_px: int = 0
     """Mean pixels of a photograph at training resolution."""
 
     def in_words(self) -> str:
-        """Return the estimate as a line."""
+        """Return the estimate as one line for people."""
         where = f", {self.gpu_mib:,} MiB of GPU memory" if self.gpu_mib else ""
         photos = f"{self.photos_mib:,} MiB of photographs in {'GPU' if self.photos == 'gpu' else 'host'} memory"
         return f"up to {self.num_gaussians:,} Gaussians{where}, {self.host_mib:,} MiB of host memory, {photos}"

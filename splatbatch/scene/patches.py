@@ -117,7 +117,7 @@ def _see_folders(scene: Scene) -> None:
 
 
 def list_names(names: Sequence[str], most: int = 20) -> str:
-    """Return names as a list that stays readable: "p0, p1, p2, … p99"."""
+    """Return names in one text of at most `most` names: "p0, p1, p2, … p99"."""
     if len(names) <= most:
         return ", ".join(names)
     return f"{', '.join(names[: most - 1])}, … {names[-1]}"

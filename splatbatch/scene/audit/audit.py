@@ -141,7 +141,7 @@ class _PatchAudit:
     divisor: int = 1
     """Factor by which the photographs are expected to be smaller than the cameras: 4 where only images_4 exists."""
     masks: Mapping[str, Path] = field(default_factory=dict)
-    """The mask of each photograph that has one."""
+    """Path of the mask of each photograph that has one, by image name."""
     survey: GeometrySurvey | None = None
     """Measured geometry of the model; None where the model is too broken for it."""
     pairs: tuple[ImagePair, ...] = ()

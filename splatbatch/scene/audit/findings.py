@@ -51,7 +51,7 @@ class AuditFinding:
     patch: str
     severity: Severity
     kind: str
-    """A key of `KINDS`."""
+    """Kind of the finding, a key of `KINDS`."""
     subject: str
     """File, camera or image that the finding is about."""
     message: str

@@ -22,7 +22,7 @@ _NAMED = 3  # images named in a finding
 
 
 def measure(model: Reconstruction, most_images: int | None) -> GeometrySurvey | None:
-    """Return the survey of a model whose poses and cameras are sound; None where they are not.
+    """Return the survey of a model; None if it has no images or points, or a pose or camera is invalid.
 
     Raises:
         ModelError: the keypoints cannot be read.

@@ -282,7 +282,7 @@ def _moved_by_rigs(rigs: Rigs, images: tuple[Image, ...]) -> dict[str, tuple[flo
 
 
 def _posed(pose: tuple[float, ...]) -> tuple[Floats, Floats]:
-    """Return rotation and translation of a quaternion (w first) and a translation."""
+    """Return the rotation [3, 3] and translation [3] of a pose: a quaternion (w first), then a translation."""
     return from_quats(np.array([pose[:4]], np.float64))[0], np.array(pose[4:], np.float64)
 
 

@@ -30,7 +30,7 @@ class Reconstruction:
     folder: Path
     cameras: dict[int, Camera]
     images: tuple[Image, ...]
-    """Sorted by name."""
+    """Images with their poses, sorted by name."""
     points: Points
 
 

@@ -107,12 +107,12 @@ class Camera:
 
     @property
     def cx(self) -> float:
-        """Principal point, pixels from the left edge."""
+        """Principal point along x, in pixels from the left edge."""
         return self.param("cx")
 
     @property
     def cy(self) -> float:
-        """Principal point, pixels from the top edge."""
+        """Principal point along y, in pixels from the top edge."""
         return self.param("cy")
 
     @property
@@ -136,7 +136,7 @@ class Camera:
 
     @property
     def K(self) -> Floats:
-        """The 3x3 matrix of the pinhole part; distortion is not in it."""
+        """Matrix of the pinhole part, [3, 3]; distortion is not in it."""
         return np.array([[self.fx, 0.0, self.cx], [0.0, self.fy, self.cy], [0.0, 0.0, 1.0]])
 
 
@@ -149,7 +149,7 @@ class Image:
     """Image name: path below the photograph folder, with "/" between its parts."""
     camera_id: int
     quat: tuple[float, float, float, float]
-    """w, x, y, z as in the file; not necessarily of unit length."""
+    """Quaternion w, x, y, z as in the file; not necessarily of unit length."""
     translation: tuple[float, float, float]
 
     def rotation(self) -> Floats:

@@ -125,7 +125,7 @@ class CauseCandidate:
     """One possible cause of the errors, with the errors that would remain if it were repaired."""
 
     kind: str
-    """A key of `KINDS` in audit/findings."""
+    """Kind of finding that the candidate gives, a key of `KINDS` in audit/findings."""
     what: str
     remedy: str
     errors: Floats

@@ -50,7 +50,7 @@ _LEAST_BASELINE = 1e-6
 _NEAR = 0.03  # of the longer side: a point's pixel counts as that of a match
 _SAME_DEPTH = (0.5, 2.0)
 _CHECKED, _NEIGHBOURS, _EACH = 6, 3, 12
-"""Photographs whose pairs are matched as a check, pairs of each; and pairs of each where points are wanted."""
+"""Numbers of photographs matched as a check, of pairs of each, and of pairs of each when points are triangulated."""
 _CHECK_S = 300.0
 _LATE = "not done in time"
 

@@ -178,7 +178,7 @@ class ModelFrame:
     """The world of a chunk's poses, with a description and its coordinate reference system."""
 
     placed: Similarity
-    """From the chunk (or its component) to the world."""
+    """Transform from the chunk (or its component) to the world."""
     words: str
     crs: str
 
@@ -308,7 +308,7 @@ class Sensor:
     label: str
     element: Element
     on_master: Similarity | None = None
-    """From the axes of this sensor to those of its master; None where it has no master, or its place is not given."""
+    """Transform from the axes of this sensor to its master's; None where it has no master, or no place is given."""
 
 
 def read_sensors(document: XmlDocument, chunk: Element, log: ImportLog) -> Mapping[str, Sensor]:

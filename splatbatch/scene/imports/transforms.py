@@ -362,11 +362,11 @@ def cloud_named(
 
 @dataclass(frozen=True)
 class TransformsFile:
-    """One JSON file with frames."""
+    """A JSON file with frames that was read: a transforms.json, or the file of one split."""
 
     path: Path
     split: str
-    """Split that its name says: train, val or test; empty where it is not of a split."""
+    """Split in its file name: train, val or test; empty if it has none."""
     top: Mapping[str, Any]
 
     @property

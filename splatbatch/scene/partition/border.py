@@ -39,7 +39,7 @@ class Border:
     """Core of a patch with its reach, as training and merging use them."""
 
     axes: Axes
-    """Unit vectors from the world's axes to the boxes'."""
+    """Unit vectors of the boxes' axes in world coordinates, one a row."""
     core: Box
     reach: Box
     """Box that bounds the patch; finite."""
@@ -101,7 +101,7 @@ class Seam:
 
     @property
     def name(self) -> str:
-        """Its name in messages: "p0|p1"."""
+        """Name of the seam in messages: "p0|p1"."""
         return f"{self.one.name}|{self.other.name}"
 
 

@@ -67,8 +67,10 @@ def draw(plan: PartitionPlan, path: Path) -> None:
 
 
 def _shapes(plan: PartitionPlan) -> dict[str, object]:
-    """Return what is drawn, in pixels: boxes with colour and whether they are dashed, cameras with colour and whether
-    they are held out, words with the height of their letters, and left, y and right of the bar.
+    """Return the variables of the SVG template, in pixels.
+
+    Boxes have a colour and whether they are dashed; cameras a colour and whether they are held out. Words have the
+    height of their letters; the bar is given by left, y and right.
     """
     partition, some = plan.partition, plan.observations.some(POINTS_ASKED)
     places = partition.in_axes(some.points.xyz)

@@ -95,7 +95,7 @@ class Partition:
     source: Path
     """Folder of the COLMAP model that was cut."""
     axes: Axes
-    """Unit vectors from the world's axes to the boxes'; the last is up."""
+    """Unit vectors of the boxes' axes in world coordinates, one a row; the last is up."""
     offset: Offset
     """Offset subtracted from all coordinates before training; fixed for the scene."""
     test: frozenset[str]

@@ -280,7 +280,7 @@ class CutPatch:
     num_points: int
     num_core_points: int
     cost: float
-    """Its share of the scene's work."""
+    """Share of the scene's work that the patch costs."""
     bounds: Box
     """Part of the core that the scene reaches, in the axes of partition.json."""
 

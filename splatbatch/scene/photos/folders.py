@@ -89,7 +89,7 @@ class FolderListings:
         self._folded: dict[str, dict[str, str]] = {}
 
     def locate(self, root: Path, name: str) -> Location:
-        """Return where the photograph `name` lies below `root`."""
+        """Return whether the photograph `name` exists below `root`, and under which name."""
         parent, _, base = name.rpartition("/")
         folder = str(root / parent) if parent else str(root)
         names = self.names(folder)

@@ -19,7 +19,7 @@ class SameSize:
 
 @dataclass(frozen=True)
 class ScaledSize:
-    """Both sides are `factor` times as long, to the pixel."""
+    """Both sides of the photograph are `factor` times as long as the camera's, to the pixel."""
 
     factor: float
 
@@ -41,14 +41,14 @@ class TransposedSize:
 
 @dataclass(frozen=True)
 class ShapeMismatch:
-    """Another shape altogether: cropped, padded, stretched or another camera's photograph."""
+    """The photograph has another shape: cropped, padded, stretched or another camera's."""
 
 
 Relation = SameSize | ScaledSize | NearSize | TransposedSize | ShapeMismatch
 
 
 def relate(camera: Size, photo: Size) -> Relation:
-    """Return how `photo` relates to `camera`; sides must be positive."""
+    """Return how the size of a photograph relates to that of its camera; all sides must be positive."""
     turned = (camera[1], camera[0])
     if photo == camera:
         return SameSize()
