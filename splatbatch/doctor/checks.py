@@ -15,7 +15,7 @@ from splatbatch.machine.gpu import GpuAvailability
 from splatbatch.scene.memory_estimate import MemoryEstimate
 
 Version = tuple[int, int]
-"""Major and minor, of CUDA or of a compute capability."""
+"""Major and minor version, of CUDA or of a compute capability."""
 OF_TRAINER, OF_MACHINE = TrainerError.exit_code, ExecutorError.exit_code
 FLOAT = 4  # bytes
 BESIDES_MIB = 20
@@ -137,7 +137,7 @@ class MachineNeeds:
 
 @dataclass(frozen=True)
 class CheckResult:
-    """One line of `doctor`."""
+    """Result of one check, a line of `doctor`: its state, a message, and what to do about it."""
 
     check: str
     state: Literal["ok", "warning", "problem"]

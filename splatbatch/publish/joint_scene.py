@@ -72,6 +72,7 @@ def view_together(splats: Sequence[PublishedSplat], crs: str) -> JointScene:
     Raises:
         OutputError: the splats lie in several frames, or some are drawn antialiased and others not.
         ConfigError: the CRS is not known, or the scene lies outside its area.
+        TrainerError: a CRS is named, and pyproj is not installed.
     """
     if len({splat.offset for splat in splats}) > 1:
         raise OutputError("view: these patches lie in several frames", "View them one by one.")

@@ -147,6 +147,7 @@ def facts_of(splat: PublishedSplat, crs: str, every: tuple[SourcePart, ...]) -> 
     Raises:
         OutputError: the splat cannot be read.
         ConfigError: the CRS is not known, or the scene lies outside its area.
+        TrainerError: a CRS is named, and pyproj is not installed.
     """
     stage = set_stage(splat, crs)
     parts = [part for part in every if part.num_gaussians and part.name != BACKDROP] or list(every)

@@ -25,7 +25,7 @@ NO_MOTION = "no initial pair: the camera has hardly moved between the photograph
 LEAST = 3
 """Fewest photographs of a component."""
 SNAPSHOTS = 8
-"""Snapshots of a growing model: a killed process loses about an eighth of the work."""
+"""Snapshots of a growing model, at least 10 photographs apart: a killed process loses about an eighth of the work."""
 SEALED = "sealed"
 """File in a snapshot's folder that says that the snapshot is complete."""
 STILL = 0.01

@@ -308,12 +308,12 @@ class ReportedSeam(SeamMeasurement):
     line: tuple[tuple[float, float], tuple[float, float]] | None = None
     """Both ends of the seam from above; None for a horizontal seam."""
     grade: Grade = "unknown"
-    """How well the two patches meet."""
+    """How well the two patches meet, by colour offset and depth step."""
 
 
 @dataclass(frozen=True)
 class SceneMap:
-    """Patches and cameras from above."""
+    """Data of a map from above: cores of patches, cameras and seams."""
 
     cores: tuple[CoreBox, ...] = ()
     cameras: tuple[CameraPosition, ...] = ()

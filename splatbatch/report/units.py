@@ -33,7 +33,7 @@ def duration(seconds: float | None) -> str:
 
 
 def photographs(resolution: Resolution | None) -> str:
-    """Return a resolution as "1/8, 618x411, images_8"."""
+    """Return a resolution as "1/8, 618x411, images_8"; unknown parts and the usual folder "images" are left out."""
     if not resolution:
         return ""
     size = resolution.largest
