@@ -55,7 +55,8 @@ class ExternalTrainer:
     def command(self, patch: Patch, folder: AttemptFolder) -> tuple[str, ...]:
         """Write settings and watch.json, stage the scene if the command needs it, and return the program's command.
 
-        The scene is staged if the template names it, has an offset, or its photographs are colour-corrected copies.
+        The scene is staged if the template names {scene}; also for {sparse} of a model with an offset, and for {images}
+        that get colour correction.
         """
         values = self._values(patch, folder)
         argv = _filled(self._program.command, values)
