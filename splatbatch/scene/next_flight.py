@@ -220,7 +220,7 @@ class SuggestedPhotograph:
     camera: FlightCamera
     target: Floats  # [3]
     covers: tuple[int, ...]
-    """Indices, in the plan's cells, of the weak cells that the photograph helps."""
+    """Indices of the weak cells, in the plan's order, that the photograph helps."""
 
     @property
     def direction(self) -> Floats:

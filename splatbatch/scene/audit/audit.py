@@ -65,7 +65,7 @@ _KNOWN = frozenset({"truncated_image", "unreadable_image", "empty_image", "unrea
 
 @dataclass(frozen=True)
 class Audit:
-    """Findings of an audit and a table of its cameras, in the order of the patches."""
+    """Result of an audit: findings, and one row per camera, in the order of the patches."""
 
     patches: tuple[str, ...]
     rows: tuple[photographs.CameraRow, ...]
@@ -113,7 +113,7 @@ class Audit:
 
 @dataclass(frozen=True)
 class AuditResult:
-    """JSON record of an audit, as `--json` prints it."""
+    """JSON record of an audit, as `verify-dims --json` and `import --json` contain it."""
 
     trainer: str
     patches: tuple[str, ...]

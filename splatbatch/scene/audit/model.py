@@ -41,7 +41,7 @@ _FARTHEST = 1e18  # a squared distance of more is infinite in float32; see splat
 _REMOVE = "Remove them (colmap point_filtering), or cut again."
 _HUGE = 1e100  # below it nothing overflows, and thousands of centres need not be computed
 OVERLAP_TOLD = 0.2
-"""Share of the surface seen by few from which on `little_overlap` is reported.
+"""Share of the surface, seen from too few places, from which on `little_overlap` is reported.
 
 Patches of usual flights have 0 to 0.16; with every second photograph of one removed, 0.1 to 0.3.
 """
@@ -360,7 +360,8 @@ def _spell_size(camera: Camera) -> str:
 
 
 def check_beside(patch: Patch, images: tuple[Image, ...], scribe: FindingWriter) -> Iterator[AuditFinding]:
-    """Yield findings about other models beside it, text that differs from binary, and photographs without a pose."""
+    """Yield findings about other models in its folder, text that differs from binary, and photographs without a pose.
+    """
     yield from _check_models(patch, scribe)
     yield from _check_formats(patch.sparse, scribe)
     if is_folder(patch.images) and patch.images.resolve().parent in patch.sparse.resolve().parents[:2]:

@@ -1,7 +1,8 @@
 """Displacement fields: how photographs show their points elsewhere than the model says (zoom, offset, turn, lens).
 
-Patches of a pair are shifted by the difference of the two photographs' fields. A field is linear in its numbers, so
-that they follow by least squares. What no pair can tell (an offset common to cameras that look alike) stays 0.
+Squares of a pair (see `ncc_patches`) are shifted by the difference of the two photographs' fields. A field is linear
+in its numbers, so that they follow by least squares. What no pair can tell (an offset common to cameras that look
+alike) stays 0.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _COMMON = np.array([0.1, 0.05, 0.002, 0.002, 0.002, 0.3])  # where cameras look 
 _NOISE = 0.3  # steps: of a shift
 _ROUNDS = 6
 LEAST_SQUARES = 12
-"""Fewest patches that were found again from which a field is computed."""
+"""Fewest squares that were found again from which a field is computed."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,7 @@ class DisplacementEquations:
 
 
 def equations(pair: ImagePair, one: MatchView, other: MatchView) -> DisplacementEquations:
-    """Return the equations from the shifts of a pair; patches that were not found again are left out."""
+    """Return the equations from the shifts of a pair; squares that were not found again are left out."""
     found = shifts(pair, one, other)
     slopes = [found.squares.slopes(view) for view in (one, other)]
     pixels = [view.pixels(pair.xyz) for view in (one, other)]
@@ -110,7 +111,7 @@ def equations(pair: ImagePair, one: MatchView, other: MatchView) -> Displacement
 
 
 def solved(parts: Sequence[tuple[Floats, Floats]], *, is_common: bool = False) -> DisplacementField | None:
-    """Return the field by robust least squares; None where fewer than `LEAST_SQUARES` patches were found again.
+    """Return the field by robust least squares; None where fewer than `LEAST_SQUARES` squares were found again.
 
     Equations that miss by more than most count less.
 

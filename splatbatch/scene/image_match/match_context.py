@@ -24,7 +24,7 @@ from splatbatch.scene.photos.pixels import Greys, decode_grey
 from splatbatch.scene.photos.sizes import Size
 
 UNLIKE, ALIKE = 0.3, 0.5
-"""Mean correlation below which two photographs show different things, and from which on the same.
+"""Mean correlation of squares below which two photographs show different things, and from which on the same.
 
 Intact: 0.76 to 0.98; other photographs, turned or mirrored ones: -0.1 to 0.2.
 """
@@ -65,9 +65,9 @@ class Relabeling:
     """Description of the photographs under the hypothesis, for findings."""
     remedy: str = ""
     place: Callable[[Size, Size], Places] | None = None
-    """Makes, from the sizes of camera and photograph, the map of places in the camera's image to the photograph."""
+    """Returns the map of places in the camera's image to the photograph, given the sizes of both."""
     camera: Callable[[Camera], Camera | None] | None = None
-    """Makes the camera to use instead of an image's own; its None: the hypothesis does not apply to that camera."""
+    """Returns the camera to use instead of an image's own; None where the hypothesis does not apply to it."""
     path: Mapping[int, str | None] | None = None
     """Files to use instead of the images' own, by row; None in it: there is no file."""
     displacement: DisplacementField | None = None
@@ -118,7 +118,7 @@ class MatchContext:
         return replace(view, place=reading.displacement.place(view)) if reading.displacement else view
 
     def value(self, pair: ImagePair, one: Relabeling, other: Relabeling) -> float:
-        """Return the mean correlation of a pair under a hypothesis for each; NaN: too few patches can be compared."""
+        """Return the mean correlation of a pair under a hypothesis for each; NaN: too few squares can be compared."""
         a, b = self.view(pair.one, one), self.view(pair.other, other)
         if a is None or b is None:
             return float("nan")
