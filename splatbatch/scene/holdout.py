@@ -46,7 +46,7 @@ class HoldOut:
     test: frozenset[str]
     """Photographs held out in every patch."""
     train: frozenset[str]
-    """All other photographs, which no later split holds out."""
+    """All other photographs; a later split never adds them to `test`."""
     contiguous: frozenset[str]
     """Photographs held out as one contiguous block, for `evaluation.holdout: contiguous` or `both`."""
     words: str
@@ -61,8 +61,8 @@ class HoldOut:
 def hold_out(sightings: IndexedModel, share: float, before: Partition | None) -> HoldOut:
     """Return the hold-out of a scene: every 8th of the frames that no partition knows yet, and a block if requested.
 
-    A held-out photograph stays so, and a trained one is never held out later. A photograph added to a known frame is
-    held out if all known photographs of the frame are.
+    A held-out photograph stays so, and a trained one never becomes a test photograph; only a block that is requested
+    later may contain it. A photograph added to a known frame is held out if all known photographs of the frame are.
 
     Args:
         sightings: the scene.

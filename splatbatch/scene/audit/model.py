@@ -360,8 +360,7 @@ def _spell_size(camera: Camera) -> str:
 
 
 def check_beside(patch: Patch, images: tuple[Image, ...], scribe: FindingWriter) -> Iterator[AuditFinding]:
-    """Yield findings about other models in its folder, text that differs from binary, and photographs without a pose.
-    """
+    """Yield findings about other models in its folder, text unlike the binary files, and photographs without a pose."""
     yield from _check_models(patch, scribe)
     yield from _check_formats(patch.sparse, scribe)
     if is_folder(patch.images) and patch.images.resolve().parent in patch.sparse.resolve().parents[:2]:

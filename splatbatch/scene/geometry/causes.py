@@ -32,7 +32,7 @@ class Cause:
     behind: float
     """Share of the observations whose point lies behind the camera."""
     is_grave: bool
-    """Whether the error is larger than in any intact image; otherwise it is systematic but small."""
+    """Whether the error exceeds the trusted limit, or 5 % of the points lie behind; else it is systematic but small."""
 
 
 @np.errstate(all="ignore")  # files hold what they like: what overflows is infinite, and no cause explains it

@@ -105,7 +105,7 @@ class Partition:
     cores: tuple[Core, ...]
     overlap: float = 0.0
     train: frozenset[str] = frozenset()
-    """Photographs that are trained on, so that a later split never holds them out."""
+    """Photographs known to be trained on; a later split never adds them to `test`."""
     grid: tuple[int, int] | None = None
     """Rows and columns of the requested grid; None: no grid was requested."""
 
@@ -260,7 +260,7 @@ class PartitionForm(_Part):
     contiguous: tuple[str, ...] = ()
     """Photographs held out as one contiguous block instead, where that was requested."""
     train: tuple[str, ...] = ()
-    """All other photographs, none in `test`; they stay trained when photographs are added."""
+    """All other photographs; they never become test photographs when the scene grows."""
 
 
 def json_schema() -> dict[str, Any]:
