@@ -52,7 +52,7 @@ LONG_SIDE_PX = 640
 DARKEST, BRIGHTEST = 8, 243
 """Range of usable pixel values, of 255: darker is noise and rounding, brighter may be clipped."""
 STRETCH = 0.02
-"""Largest ratio of the two scale factors of a photograph that counts as rounding; more is another shape."""
+"""Largest relative difference of a photograph's two scale factors that counts as rounding; more is another shape."""
 SCALE = 256
 _DOWN, _RIGHT = (one.ravel() for one in np.mgrid[-2:3, -2:3])  # a JPEG smears the colours of clipped pixels so far
 _NEAR = (np.abs(_DOWN) <= 1) & (np.abs(_RIGHT) <= 1)

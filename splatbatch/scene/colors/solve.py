@@ -27,7 +27,7 @@ DENSE = 3000
 """Most photographs for which the system is solved as a dense matrix."""
 TINY = 1e-9  # of the mean of the diagonal: what fixes the gauge
 CANDIDATE_FALL = LEAST_FIELD_FALL / 2
-"""Photographs of whose residual a shading grid explains less are not tried again."""
+"""A photograph is tried again only if a shading grid explains at least this share of its residual."""
 ROUNDS = 6
 """Rounds of reweighting; gains move by less than 0.1 % after five."""
 LAST_ROUNDS = 2
@@ -196,7 +196,7 @@ class DesignMatrix:
         self._tracks = csr_matrix((ones, (seen.point, np.arange(len(ones)))))  # [points, O]
 
     def fit(self, seen: ColorObservations, weights: Floats, light: Floats) -> tuple[Floats, Floats]:
-        """Return gains and vignetting at these weights, without the light `light_of` returns. Gains have mean 0.
+        """Return gains and vignetting at these weights and in the given light (see `light_of`). Gains have mean 0.
 
         Vignetting is the same in all channels, so that it is solved from their mean alone.
         """
