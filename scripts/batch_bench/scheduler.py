@@ -71,6 +71,7 @@ class InstantExecutor:
     own_cpu_s: float = 0.0
     _keys: set[Key] = field(default_factory=set)
 
+    @property
     def slots(self) -> Sequence[Slot]:
         """Return a few slots on the CPU."""
         return tuple(Slot(f"cpu{index}") for index in range(SLOTS))

@@ -112,7 +112,8 @@ class LocalExecutor:
         slots = tuple(Slot(f"gpu{card.index}", card.uuid) for card in cards)
         slots = slots or tuple(Slot(f"cpu{index}") for index in range(config.cpu_slots))
         self._mps = Mps.start() if cards and shares_gpus else None
-        self._slots = tuple(replace(slot, environment=self._mps.environment) for slot in slots) if self._mps else slots
+        self.slots = tuple(replace(slot, environment=self._mps.environment) for slot in slots) if self._mps else slots
+        """One for each GPU, else those of the CPU."""
         self.shared_mib = SERVER_MIB if self._mps else 0.0
         """GPU memory that CUDA MPS may take for all attempts on a GPU together."""
         self._starts = Supervisors()
@@ -120,10 +121,6 @@ class LocalExecutor:
         self._unended: dict[Key, AttemptFolder] = {}
         # what a killed supervisor leaves behind becomes our child, even if it hides
         processes.adopt_orphans()
-
-    def slots(self) -> Sequence[Slot]:
-        """Return one slot per GPU, else the CPU slots."""
-        return self._slots
 
     def submit(self, key: Key, folder: AttemptFolder) -> Handle:
         """Start the supervisor of an attempt, to which job.json in its folder says the rest; idempotent by key.

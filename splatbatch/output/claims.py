@@ -49,6 +49,8 @@ class Claims:
     def __init__(self, output: OutputFolder, mine: WorkerFile, is_gone: Callable[[WorkerRecord], bool]) -> None:
         self._output, self._mine, self._is_gone = output, mine, is_gone
         self._claims: dict[str, Claim] = {}
+        self.heartbeat = mine.heartbeat
+        """Shows that we live; to be called every few seconds."""
 
     def take(self, task: str) -> Claim | ClaimedByOther:
         """Claim a task, or say who has it; a task of ours stays ours until another worker takes it over.
@@ -88,10 +90,6 @@ class Claims:
         if ours is not None:
             with contextlib.suppress(OSError):  # a full disk: our end says the same
                 create_once(self._mine.path, self._output.claim(task, ours.generation).with_suffix(DONE))
-
-    def heartbeat(self) -> None:
-        """Show that we live; to be called every few seconds."""
-        self._mine.heartbeat()
 
     def mine(self) -> list[str]:
         """Return the tasks that we have claimed and are not done with."""

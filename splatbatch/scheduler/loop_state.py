@@ -40,7 +40,7 @@ class LoopState:
     def __post_init__(self) -> None:
         self.output = OutputFolder(self.config.output.folder)
         self.batch_name = results.batch_name(self.output)
-        self.slots = Slots(self.executor.slots(), self.config.cooldown, self.executor.shared_mib)
+        self.slots = Slots(self.executor.slots, self.config.cooldown, self.executor.shared_mib)
         self.queue = Queue(self.tasks, self.attempts, self.hooks, self.slots)
 
     def add(self, one: RunningAttempt) -> None:

@@ -52,7 +52,7 @@ def run(batch: Batch, ledger: Ledger, hooks: RunHooks, *, is_retry: bool = False
         with contextlib.suppress(StopRequested):  # the first round stops
             text = configuration.to_yaml(batch.config)
             when_there_is_room(partial(write_text, batch.output.config, text), batch.output.path, hooks)
-        slots = tuple(slot.name for slot in executor.slots())
+        slots = tuple(slot.name for slot in executor.slots)
         ledger.write(BatchStarted(tuple(batch.names), slots, dict(batch.changes), batch.noun))
         choice = batch.shared.deadline
         for line in decision_in_words(choice, batch.tasks) if choice else ():

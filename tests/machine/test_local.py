@@ -84,7 +84,7 @@ def engine(tmp_path: Path) -> Iterator[Engine]:
 
 
 def test_there_is_room_and_every_slot_has_its_own_name(engine: Engine) -> None:
-    names = [slot.name for slot in engine.executor.slots()]
+    names = [slot.name for slot in engine.executor.slots]
     assert len(names) == len(set(names)) == 3
 
 
@@ -178,7 +178,7 @@ def test_nothing_asked_is_nothing_answered(engine: Engine) -> None:
 )
 def test_without_a_gpu_the_cpu_has_the_slots(gpus: Any, device: str, slots: list[str]) -> None:
     executor = LocalExecutor(ExecutorConfig(gpus=gpus), device)
-    assert [(slot.name, slot.gpu) for slot in executor.slots()] == [(name, None) for name in slots]
+    assert [(slot.name, slot.gpu) for slot in executor.slots] == [(name, None) for name in slots]
 
 
 @pytest.mark.parametrize(
@@ -199,7 +199,7 @@ def test_every_gpu_is_a_slot_by_its_uuid(monkeypatch: pytest.MonkeyPatch, indice
     cards = (gpu.Gpu(0, "GPU-a", "H200", 1), gpu.Gpu(1, "GPU-b", "H200", 1))
     monkeypatch.setattr(gpu, "gpus", lambda: cards)
     executor = LocalExecutor(ExecutorConfig(gpus=indices), "auto")
-    assert [(slot.name, slot.gpu) for slot in executor.slots()] == [("gpu0", "GPU-a"), ("gpu1", "GPU-b")]
+    assert [(slot.name, slot.gpu) for slot in executor.slots] == [("gpu0", "GPU-a"), ("gpu1", "GPU-b")]
     with pytest.raises(ExecutorError, match=r"executor.gpus: \[7\]: no such GPU; NVML sees 0 \(H200\), 1 \(H200\)"):
         LocalExecutor(ExecutorConfig(gpus=(7,)), "auto")
 

@@ -108,5 +108,5 @@ def test_mps_is_started_only_for_patches_that_share_a_gpu(
     install(told, f"{READY}sleep 600")
     monkeypatch.setattr(gpu, "gpus", lambda: (gpu.Gpu(0, "GPU-a", "H200", 1),))
     executor = LocalExecutor(ExecutorConfig(), "cuda", shares_gpus=shares)
-    assert ("CUDA_MPS_PIPE_DIRECTORY" in dict(executor.slots()[0].environment)) == shares == bool(executor.shared_mib)
+    assert ("CUDA_MPS_PIPE_DIRECTORY" in dict(executor.slots[0].environment)) == shares == bool(executor.shared_mib)
     executor.close()

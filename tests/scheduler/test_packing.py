@@ -148,9 +148,9 @@ def test_a_tenant_of_the_card_that_comes_and_goes_costs_no_patch(simulation: Sim
     assert [event["changes"] for event in retries if event["changes"]] == []
 
 
-def test_on_the_cpu_auto_has_nothing_to_decide(simulation: Simulation) -> None:
+def test_on_the_cpu_auto_has_nothing_to_decide(simulation: Simulation, monkeypatch: pytest.MonkeyPatch) -> None:
     world = simulation.patches(p0=Script(60))
-    world.slots = lambda: (Slot("cpu0"),)  # type: ignore[method-assign]
+    monkeypatch.setattr(type(world), "slots", (Slot("cpu0"),))
     simulation.run(executor=AUTO)
     assert simulation.batch.events("packing") == []
 

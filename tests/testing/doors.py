@@ -127,6 +127,7 @@ class AtOnce:
     hole_bytes: int = 0
     submitted: list[str] = field(default_factory=list)
 
+    @property
     def slots(self) -> Sequence[Slot]:
         return (Slot("cpu0"),)
 

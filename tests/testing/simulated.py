@@ -111,6 +111,7 @@ class World:
 
     # the engine
 
+    @property
     def slots(self) -> Sequence[Slot]:
         environment = (("CUDA_MPS_PIPE_DIRECTORY", "/tmp/pipe"),) if self.shared_mib else ()
         return tuple(Slot(f"gpu{index}", f"GPU-{index}", environment) for index in range(self.num_gpus))

@@ -49,6 +49,7 @@ class InstantExecutor:
     def __init__(self, *_: object, **__: object) -> None:
         self._keys: set[str] = set()
 
+    @property
     def slots(self) -> Any:
         from splatbatch.machine.protocol import Slot
 
