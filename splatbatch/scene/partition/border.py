@@ -23,8 +23,8 @@ from splatbatch.scene.partition.record import Axes, Core, Partition
 MARGIN = 0.05
 """Share of a core's width by which its patch reaches over a side that it shares with another core.
 
-Of a core with neighbours on all four sides 1 / 1.1^2 = 83 % of the area survives the crop (BlockGaussian 2025 grows its
-boxes by as much). Photographs and points overlap by more: what is seen there must be explained, not densified.
+Of a core with neighbours on all four sides 1 / 1.1^2 = 83 % of the area survives the crop. BlockGaussian 2025 grows its
+boxes by as much. Photographs and points overlap by more: what is seen there must be explained, not densified.
 """
 OUTWARD = 0.25
 """Share of the widest side of the core's bounds by which a patch reaches outwards, where no other core is."""
