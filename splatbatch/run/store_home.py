@@ -409,11 +409,7 @@ def _make_ours(folder: AttemptFolder, bundle: Bundle, returned: TransferResult, 
     job = folder.read_job() or JobSpec()
     then, asked = job.depends_on, bundle.depends_on
     models = [key for key in asked.files if key.startswith("sparse/")]
-    is_same = (
-        then.recipe == asked.recipe
-        and then.surroundings == asked.surroundings
-        and not is_trained_otherwise(then, asked)
-    )
+    is_same = then.recipe == asked.recipe and not is_trained_otherwise(then, asked)
     if not is_same or any(then.files.get(key, (0, 0, ""))[2] != asked.files[key].sha256 for key in models):
         raise StoreError("the splat was trained from other inputs than its bundle")
     claim = Claim(returned.worker, 0, bundle.follows)

@@ -129,9 +129,7 @@ def _collect(left: tuple[Task, Attempt, Exit]) -> Record:
         Of an attempt before the accepted one the ledger has lost the end; that brings its splat not back.
         """
         now, accepted = fingerprint(task.patch, task.recipe), product.read_result() or Result()
-        is_same = then.recipe in task.yaml_settings.acceptable_hashes and (
-            (then.inputs, then.surroundings) == (now.inputs, now.surroundings)
-        )
+        is_same = then.recipe in task.yaml_settings.acceptable_hashes and then.inputs == now.inputs
         if not is_same or is_trained_otherwise(then, now):
             return False
         later = (one.path.name for one in product.attempts() if one.number > attempt.folder.number)

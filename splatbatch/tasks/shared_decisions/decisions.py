@@ -116,8 +116,8 @@ def stamps_of(config: Config, output: OutputFolder) -> tuple[Stamp, ...]:
 
 
 def is_trained_otherwise(then: Fingerprint, now: Fingerprint) -> bool:
-    """Return whether what two trainings depend on was decided otherwise: their offsets, or the tone of a photograph."""
-    return then.offset != now.offset or bool(
+    """Return whether two trainings had other offsets, surroundings, or another tone of a photograph."""
+    return (then.offset, then.surroundings) != (now.offset, now.surroundings) or bool(
         describe_tone_changes(then.tones, now.tones, now.tones.keys() | then.tones.keys())
     )
 
