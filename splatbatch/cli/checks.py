@@ -48,7 +48,7 @@ def verify_dims(
     from splatbatch.run.prepare import audit_report
     from splatbatch.tasks.audits import audit_for_all
     from splatbatch.tasks.batch import PendingTasks, open_batch
-    from splatbatch.tasks.shared_decisions.colors import in_words, solve_all_colors
+    from splatbatch.tasks.shared_decisions.colors import in_words, solve
     from splatbatch.tasks.shared_decisions.frame import choose_frame, note, spans_of
 
     if bool(fix) != bool(out):
@@ -59,7 +59,7 @@ def verify_dims(
     if fix and out:
         return fix_models(batch, audit, fix, out, as_json=json_)
     frame = choose_frame(batch, PendingTasks(batch.tasks, lambda: spans_of([audit])))
-    tones = solve_all_colors(batch) if colors else {}
+    tones = solve(batch, batch.tasks, None)[1] if colors else {}
     if json_:
         print_json(audit_report(audit, frame, tones if colors else None))
     else:

@@ -89,13 +89,13 @@ def test_whether_tones_are_as_they_were_is_told_without_reading_a_model(
     batch = open_batch(unlike.config)
     for module in ("splatbatch.scene.colmap.reconstruction", "splatbatch.scene.colors.observations"):
         monkeypatch.setattr(f"{module}.read_images", lambda path: pytest.fail(f"{path} was read"))
-    assert solve(batch, batch.tasks, batch.shared.colors) == (batch.shared.colors, ())
+    assert solve(batch, batch.tasks, batch.shared.colors) == (batch.shared.colors, {})
     shade(unlike.folder / "images" / "img3.png", 1.3)
     monkeypatch.undo()
-    assert solve(batch, batch.tasks, batch.shared.colors)[1] == ("",)
+    assert [*solve(batch, batch.tasks, batch.shared.colors)[1]] == [""]
     model = unlike.folder / "patches/p1/sparse/0/images.bin"
     os.utime(model if model.exists() else model.with_suffix(".txt"), ns=(1, 1))
-    assert solve(batch, batch.tasks, batch.shared.colors)[1] == ("",)
+    assert [*solve(batch, batch.tasks, batch.shared.colors)[1]] == [""]
 
 
 def test_tones_are_kept_until_a_photograph_changes(trained: FakeBatch) -> None:

@@ -35,15 +35,16 @@ def decide_colors(batch: Batch, todo: PendingTasks) -> SharedDecisions:
 
     What was begun without goes on without.
     """
-    if not any(wants_tones(task.requested_settings.recipe) for task in todo.tasks):
+    wanting = [task for task in todo.tasks if wants_tones(task.requested_settings.recipe)]
+    if not wanting:
         return batch.shared
     before = batch.shared.colors
     if before is None and _has_uncorrected_splats(batch, todo.tasks):
         todo.say("colours: not corrected, since other patches were trained without correction (training.colors)")
         return batch.shared
-    colors, solved = solve(batch, todo.tasks, before)
-    for name in solved:
-        for line in in_words(colors.of(name)):
+    colors, solved = solve(batch, wanting, before)
+    for name, one in solved.items():
+        for line in in_words(one):
             todo.say(f"colours{f' of {name}' if name else ''}: {line}")
     return replace(batch.shared, colors=colors) if solved else batch.shared
 
@@ -57,29 +58,19 @@ def _has_uncorrected_splats(batch: Batch, tasks: Sequence[Task]) -> bool:
     return any(result is not None and not result.trained_from.tones for result in others)
 
 
-def solve(batch: Batch, todo: Sequence[Task], kept: Colors | None) -> tuple[Colors, tuple[str, ...]]:
-    """Return the tones of a batch, and for which of its scenes they were solved now ("" for all patches together).
+def solve(batch: Batch, todo: Iterable[Task], kept: Colors | None) -> tuple[Colors, Mapping[str, SceneColors]]:
+    """Return the tones of a batch, and those solved now, by scene: of scenes that stand by themselves those of tasks.
 
-    What is kept counts as long as models, photographs and masks are as they were.
+    "" stands for all patches together. What is kept counts as long as models, photographs and masks are as they were.
     """
     known = kept or Colors()
-    groups = _groups(batch, [task for task in todo if wants_tones(task.requested_settings.recipe)])
+    groups = {"": patches_of(batch.every)}
+    if batch.config.scene.scenes:
+        groups = {patch.name: (patch,) for patch in patches_of(todo)}
     found = {name: _keep_or_solve(batch, group, known.of(name)) for name, group in groups.items()}
-    solved = tuple(name for name, one in found.items() if one is not known.of(name))
+    solved = {name: one for name, one in found.items() if one is not known.of(name)}
     together = found.pop("", known.together)
     return Colors(together, {**known.scenes, **found}), solved
-
-
-def solve_all_colors(batch: Batch) -> Mapping[str, SceneColors]:
-    """Return the tones of a batch, solved now, whether or not they are asked for; by scene, "" for all together."""
-    return {name: _keep_or_solve(batch, group, SceneColors()) for name, group in _groups(batch, batch.tasks).items()}
-
-
-def _groups(batch: Batch, tasks: Sequence[Task]) -> dict[str, tuple[Patch, ...]]:
-    """Return the patches that share a scene: of scenes that stand by themselves those of these tasks, each alone."""
-    if not batch.config.scene.scenes:
-        return {"": patches_of(batch.every)}
-    return {patch.name: (patch,) for patch in patches_of(tasks)}
 
 
 def _keep_or_solve(batch: Batch, patches: tuple[Patch, ...], kept: SceneColors) -> SceneColors:
