@@ -183,9 +183,9 @@ def deadline_of(
         return None
     tasks = [standing.tasks[name] for name in choice.patches if standing and name in standing.tasks]
     ended = (event for event in history if isinstance(event, events.AttemptEnded) and event.patch in choice.patches)
-    ended_at = max((one.t for one in ended if one.t is not None and one.t >= choice.chosen_at), default=None)
+    ended_at = max((one.t for one in ended if one.t is not None and one.t >= (choice.chosen_at or 0.0)), default=None)
     words = list(decision_in_words(choice, tasks))
-    if ended_at is not None and choice.ends_at:
+    if ended_at is not None and choice.ends_at is not None:
         late_s = ended_at - choice.ends_at
         how = f"{clock(abs(late_s))} {'after it' if late_s > 0 else 'before it'}"
         words.append(f"the last attempt ended at {moment(ended_at)}, {how}")

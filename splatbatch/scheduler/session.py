@@ -64,7 +64,7 @@ def run(batch: Batch, ledger: Ledger, hooks: RunHooks, *, is_retry: bool = False
         if hooks.is_alone:
             stop_orphans(executor, batch.output, ledger, batch.config.limits.grace_s, hooks.tick)
         tasks = [replace(task, memory_estimate=expected.get(task.name)) for task in batch.tasks]
-        left_s = choice.ends_at - time.time() if choice else 0.0
+        left_s = (choice.ends_at or 0.0) - time.time() if choice else 0.0
         if choice and left_s > 0 and hooks.is_alone:  # of several workers none knows what the others will have done
             hooks.deadline = DeadlineBudget(batch, choice, ledger, time.monotonic() + left_s)
         outcomes = Loop(batch.config, executor, ledger, tasks, hooks, is_retry=is_retry).run()

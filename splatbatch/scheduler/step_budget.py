@@ -73,7 +73,7 @@ class DeadlineBudget:
 
     def _better(self, work: RemainingWork, left_s: float) -> StepBudget:
         """Return the budget of now if it ends in time and leaves little over, else a better one."""
-        choice, total_s = self.choice, self.choice.ends_at - self.choice.chosen_at
+        choice, total_s = self.choice, (self.choice.ends_at or 0.0) - (self.choice.chosen_at or 0.0)
         now, expected_s = choice.budgets[0], work.ends_at(choice.budgets[0])
         most = min(1.0, MOST_MORE * min(budget.steps for budget in choice.budgets))
         is_idle = expected_s < left_s - SPARE * total_s and len(work.tasks) > FEW * len(choice.patches)

@@ -143,12 +143,13 @@ class RemainingWork:
 
     def _may_shrink(self, divisor: int) -> bool:
         """Return whether photographs may become so much smaller: of all patches alike, if those of one show enough."""
-        known = [(task, self.speeds.estimates[task.name]) for task in self.tasks if task.name in self.speeds.estimates]
-        return divisor == 1 or any(
-            need.mean_px >= LEAST_PX * divisor**2
-            and photograph_divisor(full_recipe(task), StepBudget(1.0, divisor)) == divisor
-            for task, need in known
+        smaller = StepBudget(1.0, divisor)
+        known = (
+            self.speeds.estimates.get(task.name)
+            for task in self.tasks
+            if photograph_divisor(full_recipe(task), smaller) == divisor
         )
+        return divisor == 1 or any(need is not None and need.mean_px >= LEAST_PX * divisor**2 for need in known)
 
 
 def lost_db(budget: StepBudget) -> float:
@@ -209,7 +210,7 @@ def _chosen(
 ) -> DeadlineDecision:
     bare = batch.with_shared(replace(batch.shared, deadline=None))
     speeds, num_done = speeds_of(batch)
-    time_s, executor = asked.ends_at - asked.chosen_at, batch.config.executor
+    time_s, executor = (asked.ends_at or 0.0) - (asked.chosen_at or 0.0), batch.config.executor
     left_s = time_s * (AIM if num_done or executor.workers > 1 else FIRST_AIM)  # several workers keep to it as it is
     slots, wanted = num_slots(batch.config, speeds.estimates.values()), set(todo.names_in(bare))
     if not num_done:
@@ -245,7 +246,7 @@ def _chosen(
     )
 
 
-SIZES = {2: "half size", 4: "a quarter of their size", 8: "an eighth of their size"}
+SIZES = {1: "full size", 2: "half size", 4: "a quarter of their size", 8: "an eighth of their size"}
 
 
 def decision_in_words(choice: DeadlineDecision, tasks: Sequence[Task]) -> tuple[str, ...]:
@@ -255,9 +256,9 @@ def decision_in_words(choice: DeadlineDecision, tasks: Sequence[Task]) -> tuple[
         choice: for the deadline.
         tasks: of the batch, whose settings tell what is given up.
     """
-    end, lines = f"deadline {time_in_words(choice.asked, choice.ends_at)}", []
+    end, lines = f"deadline {time_in_words(choice.asked, choice.ends_at or 0.0)}", []
     if not choice.is_met:
-        left = clock(choice.ends_at - choice.chosen_at)
+        left = clock((choice.ends_at or 0.0) - (choice.chosen_at or 0.0))
         lines.append(
             f"{end} CANNOT BE MET: the fewest useful steps take about {clock(choice.expected_s)},"
             f" and {left} is left; every patch is trained with these steps, none is skipped"
@@ -287,5 +288,5 @@ def describe_reductions(tasks: Sequence[Task], pace: StepBudget) -> str:
     counts = " and ".join(f"{now:,} of {full:,}" for now, full in steps[:3])
     parts = [f"{counts} steps" + (f" ({pace.steps:.0%})" if pace.steps < 1 else "")]
     if pace.divisor > 1:
-        parts.append(f"photographs at {SIZES[pace.divisor]}")
+        parts.append(f"photographs at {SIZES.get(pace.divisor, SIZES[8])}")
     return f"{', '.join(parts)}, which costs about {lost_db(pace):.1f} dB of hold-out PSNR (a rough estimate)"

@@ -49,8 +49,8 @@ class DeadlineDecision(TypedRecord):
     """The words of the YAML."""
     settings: str = ""
     """Hash of what would be trained without a deadline."""
-    chosen_at: float = 0.0
-    ends_at: float = 0.0
+    chosen_at: float | None = None
+    ends_at: float | None = None
     """Both in seconds since 1970."""
     patches: tuple[str, ...] = ()
     """For which it was chosen."""
