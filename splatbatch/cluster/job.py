@@ -20,12 +20,16 @@ class WorkerJob:
     job: str
     state: Literal["pending", "running", "ended", "unknown"]
     reason: str = ""
-    """Why it waits, how it ended, or why that is unknown, in the engine's own words."""
+    """Why it waits, in the engine's own words, as the others."""
     where: str = ""
+    how: str = ""
+    """It ended."""
     code: int | None = None
     """Its exit code, where the engine tells."""
+    why: str = ""
+    """The engine cannot be asked, or is not understood."""
 
     @property
     def words(self) -> str:
         """Return what is told of it beside its state: a reason in the engine's own words, or its node."""
-        return self.reason or self.where or "an unnamed node"
+        return self.reason or self.how or self.why or self.where or "an unnamed node"

@@ -62,10 +62,10 @@ def query_job(job: str) -> WorkerJob:
     """Say whether a worker still runs, if this machine started it."""
     host, boot, name = job.split(":", 2)
     if host != socket.gethostname():
-        return WorkerJob(job, "unknown", reason=f"it was started on {host}: run `splatbatch status` there")
+        return WorkerJob(job, "unknown", why=f"it was started on {host}: run `splatbatch status` there")
     if boot == processes.boot_id() and processes.living(name):
         return WorkerJob(job, "running", where=host)
-    return WorkerJob(job, "ended", where=host, reason="process ended")
+    return WorkerJob(job, "ended", where=host, how="process ended")
 
 
 def stop(jobs: Sequence[str]) -> None:

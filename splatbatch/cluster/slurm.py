@@ -125,14 +125,14 @@ def query_jobs(known: Sequence[Submission], before: Mapping[str, WorkerJob]) -> 
         return {}
     answer = _squeue(known)
     if answer.returncode:
-        return {job: WorkerJob(job, "unknown", reason=answer.stderr) for job in jobs}
+        return {job: WorkerJob(job, "unknown", why=answer.stderr) for job in jobs}
     found = {job: before[job] for job in jobs if job in before and before[job].state == "ended"}
     found |= {one.job: one for one in of_squeue(answer.stdout)}
     if forgotten := [job for job in jobs if job not in found]:  # minutes after its end
         arrays = ",".join(sorted({job.partition("_")[0] for job in forgotten}))
         answer = ask("sacct", "-X", "--noheader", "--parsable2", f"--format={SACCT}", f"--jobs={arrays}")
         found = {one.job: one for one in of_sacct(answer.stdout)} | found
-    return {job: found.get(job) or WorkerJob(job, "ended", reason="no longer known to Slurm") for job in jobs}
+    return {job: found.get(job) or WorkerJob(job, "ended", how="no longer known to Slurm") for job in jobs}
 
 
 def cancel(known: Sequence[Submission], *, only_pending: bool) -> str:
@@ -240,7 +240,7 @@ def job_of(job: str, state: str, where: str, reason: str, code: int | None = Non
     """Return a state of Slurm in our words."""
     why = "" if reason in ("", "None", "(null)") else reason
     if why.replace("_", " ") == HELD:
-        return WorkerJob(job, "ended", where=where, reason=f"{NEVER_BEGAN} ({HELD})")
+        return WorkerJob(job, "ended", where=where, how=f"{NEVER_BEGAN} ({HELD})")
     match state:
         case (
             "PENDING" | "CONFIGURING" | "EXPEDITING" | "REQUEUED" | "REQUEUE_FED" | "REQUEUE_HOLD" | "RESV_DEL_HOLD"
@@ -253,8 +253,8 @@ def job_of(job: str, state: str, where: str, reason: str, code: int | None = Non
             "BOOT_FAIL" | "CANCELLED" | "COMPLETED" | "DEADLINE" | "FAILED" | "LAUNCH_FAILED" | "NODE_FAIL"
             | "OUT_OF_MEMORY" | "PREEMPTED" | "RECONFIG_FAIL" | "REVOKED" | "TIMEOUT"
         ):  # fmt: skip
-            return WorkerJob(job, "ended", where=where, reason=f"{state} ({why})" if why else state, code=code)
-    return WorkerJob(job, "unknown", reason=f"unknown Slurm state {state}")
+            return WorkerJob(job, "ended", where=where, how=f"{state} ({why})" if why else state, code=code)
+    return WorkerJob(job, "unknown", why=f"unknown Slurm state {state}")
 
 
 def queue_limit_s(options: Sequence[str]) -> float | None:

@@ -147,7 +147,7 @@ class ClusterTraining:
         """
         workers = self.workers
         is_cancelled = any(one.cancelled.exists() for one in workers.submissions)
-        if is_cancelled or any(one.reason.startswith("CANCELLED") for _, one in workers.ended()) or not self._left():
+        if is_cancelled or any(one.how.startswith("CANCELLED") for _, one in workers.ended()) or not self._left():
             workers.drop()
             workers.look()
             workers.close()
@@ -202,8 +202,8 @@ class ClusterTraining:
         said = one_line(read_tail(log, LOG_BYTES).strip())
         where = f" on {one.where}" if one.where else ""
         code = f" with exit code {one.code}" if one.code is not None else ""
-        words = f"worker {one.job}{where}: {one.reason}{code}; its log {f'ends with: {said}' if said else 'is empty'}"
-        if NEVER_BEGAN in one.reason:
+        words = f"worker {one.job}{where}: {one.how}{code}; its log {f'ends with: {said}' if said else 'is empty'}"
+        if NEVER_BEGAN in one.how:
             hint = f"Check that {submission.path} is visible and writable on that node."
         elif one.code == AGAIN:
             hint = "If a task needs more time than a worker has, increase `executor.worker_time`."
@@ -224,5 +224,5 @@ def _heard(tail: Tail, context: RunContext) -> Counter[str]:
 def _weight(ended: tuple[Submission, WorkerJob]) -> tuple[bool, bool, bool, bool]:
     """Return how much an end tells: a refusal most, a clean end least; of two alike that of which the node is known."""
     _, one = ended
-    is_refusal = one.code in REFUSING or NEVER_BEGAN in one.reason
+    is_refusal = one.code in REFUSING or NEVER_BEGAN in one.how
     return is_refusal, one.code not in (0, AGAIN), one.code == AGAIN, bool(one.where)
