@@ -131,7 +131,7 @@ sweep:
         "line 6, sweep.matrix.training.seed: 3: should be a list, as [a, b]",
         "line 7, sweep.exclude.0.training.strategy: 'mcm': should be 'default' or 'mcmc'",
         "line 8, sweep.variants.0.name: 'a/b': should be letters, digits",
-        "line 8, sweep.variants.0.sett: unknown key. Did you mean set?",
+        "line 8, sweep.variants.0.sett: unknown key. Known: name, set.",
     ):
         assert any(line.strip().startswith(words) for line in found), words
     assert len(found) == 7

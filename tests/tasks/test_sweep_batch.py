@@ -71,8 +71,8 @@ def test_a_part_of_a_sweep_is_named_by_variant_or_by_patch(
     batch: FakeBatch, options: list[str], names: list[str]
 ) -> None:
     batch.make("p0", "p1", sweep=SEEDS)
-    planned = json.loads(invoke("plan", "--json", *options, batch=batch).out)["patches"]
-    assert [row["patch"] for row in planned] == names
+    planned = invoke("train", "--dry-run", *options, batch=batch).out.splitlines()
+    assert [line.partition(": train: ")[0] for line in planned if ": train: " in line] == names
 
 
 def test_the_part_that_is_named_is_all_that_is_trained(batch: FakeBatch) -> None:

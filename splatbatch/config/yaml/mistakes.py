@@ -16,6 +16,8 @@ from splatbatch.errors import ConfigError
 AnySection = TypeVar("AnySection", bound=Section)
 MOST_MISTAKES = 100
 """Of each kind; more are not read at once, and the nearest known name of each takes time."""
+FEW_KEYS = 4
+"""A section of so few has all of them told, not the nearest: who writes `include` did not mean `exclude`."""
 QUOTE_CHARS = 200
 SECRET = ("notify",)
 """Sections whose values are never shown."""
@@ -156,7 +158,8 @@ def _meant(model: type[Section], place: Keys) -> str:
     owners = [name for name, section in sections.items() if section and key in section.model_fields]
     if len(owners) == 1 and place[0] != owners[0]:
         return f"It is a key of {owners[0]}: {owners[0]}.{key}."
-    return nearest(key, _section_at(model, place[:-1])[0].model_fields)
+    known = _section_at(model, place[:-1])[0].model_fields
+    return nearest(key, known) if len(known) > FEW_KEYS else f"Known: {', '.join(sorted(known))}."
 
 
 def _may_be_secret(keys: Keys) -> bool:

@@ -19,8 +19,6 @@ Keys = tuple[Any, ...]
 Mistake = tuple[Keys, str]
 """Where, and what."""
 MOST_NAMES = 20
-LIKE = 0.72
-"""Least likeness of a name that is suggested: who writes `include` did not mean `exclude`."""
 SYNTAX = "Look for a missing colon, a tab, or indentation that changes inside a section."
 LONGEST = 300
 
@@ -77,8 +75,8 @@ def nearest(name: str, known: Iterable[str]) -> str:
     """Return a hint with the known name most like `name`, else with all of them; of very many, their sections."""
     names = sorted(known)
     in_small = {one.lower(): one for one in reversed(names)}  # another case is the most common mistake of all
-    alike = [in_small[one] for one in difflib.get_close_matches(name.lower(), in_small, n=1, cutoff=LIKE)]
-    if close := difflib.get_close_matches(name, names, n=1, cutoff=LIKE) or alike:
+    alike = [in_small[one] for one in difflib.get_close_matches(name.lower(), in_small, n=1)]
+    if close := difflib.get_close_matches(name, names, n=1) or alike:
         return f"Did you mean {in_small.get(name.lower(), close[0])}?"
     if len(names) > MOST_NAMES:
         names = list(dict.fromkeys(f"{one.partition('.')[0]}.*" if "." in one else one for one in names))
