@@ -16,7 +16,7 @@ from splatbatch.publish.sog import write_sog
 from splatbatch.publish.source import SourcePart
 from splatbatch.publish.tiles.glb import decode, half_turned
 from splatbatch.publish.tiles.tree import halved
-from splatbatch.publish.tool import SplatTransform
+from splatbatch.publish.tool import HINT, SplatTransform
 from splatbatch.splats import mode_comments, read_header, write_splat
 from splatbatch.splats.export import WHOLE, ExportOptions, cut_to
 
@@ -128,7 +128,7 @@ def convert(job: ConversionJob, tool: SplatTransform | None) -> ConvertedFile:
 
 def _needed(tool: SplatTransform | None) -> SplatTransform:
     if tool is None:
-        raise TrainerError("splat-transform: not installed", "")
+        raise TrainerError("splat-transform: not installed", HINT)
     return tool
 
 

@@ -47,16 +47,16 @@ def missing(program: Program | None) -> tuple[str, ...]:
 
 
 def _missing_of(command: tuple[str, ...], env: Mapping[str, object], folder: Path | None) -> Iterator[str]:
-    program = command[0]
-    if not names_in([program]) and not _found(program, str(env.get("PATH", os.environ.get("PATH", ""))), folder):
-        where = f"in {folder or 'its output folder'}" if "/" in program else "on PATH"
-        yield f"{program}: not found {where}"
-    for word in command[1:]:
-        if word.endswith(".py") and not names_in([word]) and not ((folder or Path()) / word).is_file():
-            yield f"{word}: no such file in {folder}"
-
-
-def _found(program: str, path: str, folder: Path | None) -> bool:
-    if "/" in program:
-        return os.access((folder or Path()) / program, os.X_OK)
-    return shutil.which(program, path=path) is not None
+    """Yield what is missing of the program and the scripts of a command; words with placeholders are passed over."""
+    program, scripts = command[0], [word for word in command[1:] if word.endswith(".py")]
+    if "/" not in program and not names_in([program]):
+        if shutil.which(program, path=str(env.get("PATH", os.environ.get("PATH", "")))) is None:
+            yield f"{program}: not found on PATH"
+    else:
+        scripts.insert(0, program)
+    for word in (word for word in scripts if not names_in([word])):
+        if folder is None and not Path(word).is_absolute():  # the program begins in its output folder, which is empty
+            yield f"{word}: a relative path needs working_folder, which is not set"
+        elif not os.access((folder or Path()) / word, os.X_OK if word is program else os.F_OK):
+            what = "executable" if word is program else "file"
+            yield f"{word}: no such {what} in {folder}" if folder else f"{word}: no such {what}"

@@ -151,12 +151,21 @@ def test_a_setting_that_is_true_is_spelt_alike_in_a_command_and_in_a_glob(patch:
     assert (read_json(folder.watch) or {})["finish"]["products"] == ["true.ply"]
 
 
-def test_what_is_not_installed_is_named(tmp_path: Path) -> None:
+def test_what_is_not_installed_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert missing(Program(command=("no-such-program",))) == ("no-such-program: not found on PATH",)
     nowhere = Program(command=("python3",), working_folder=tmp_path / "nowhere")
     assert missing(nowhere) == (f"working_folder {tmp_path / 'nowhere'}: no such folder",)
     script = Program(command=(sys.executable, "train.py"), working_folder=tmp_path)
     assert missing(script) == (f"train.py: no such file in {tmp_path}",)
+    (tmp_path / "train.py").touch()
+    assert missing(script) == ()
+    monkeypatch.chdir(tmp_path)  # where we stand says nothing: the program begins in its output folder
+    alone = Program(command=("python", "train.py"))
+    assert missing(alone) == ("train.py: a relative path needs working_folder, which is not set",)
+    (tmp_path / "train").touch(0o755)
+    assert missing(Program(command=("./train",))) == (
+        "./train: a relative path needs working_folder, which is not set",
+    )
 
 
 def test_the_audit_asks_of_patches_what_all_their_trainers_take() -> None:
