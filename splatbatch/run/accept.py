@@ -20,10 +20,13 @@ from splatbatch.tasks.upkeep import ContentHasher
 
 
 def accept(batch: Batch, name: str, number: int) -> Result:
-    """Make the splat of an attempt the product, for the settings and inputs of today: no `train` undoes it.
+    """Make the splat of an attempt the product of its patch, as if trained with the current settings and inputs.
+
+    So the patch counts as up to date, and no `train` replaces the splat until these change. The ledger and the report
+    record it.
 
     Raises:
-        ConfigError: there is no such attempt, or no whole splat of it.
+        ConfigError: there is no such attempt, or its splat is missing or has changed.
         OutputError: a run holds the output folder.
     """
     task = single_task(batch.tasks, name)
@@ -41,10 +44,10 @@ def accept(batch: Batch, name: str, number: int) -> Result:
 
 
 def _manifest(folder: PatchFolder, number: int, name: str) -> Result:
-    """Return the manifest of an attempt's splat, seen to be that of the file.
+    """Return the manifest of an attempt's splat, after comparing its SHA-256 with the file.
 
     Raises:
-        ConfigError: there is no such attempt; it left no splat, or it is there no more, or no longer as it was.
+        ConfigError: there is no such attempt; or it left no splat, or the file is missing or has changed.
     """
     attempts = folder.attempts()
     attempt = next((one for one in attempts if one.number == number), None)

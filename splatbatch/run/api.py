@@ -1,7 +1,7 @@
-"""The Python API, seen as `import splatbatch`: what the commands do, as functions on a batch; it never asks or prints.
+"""The Python API, imported as `import splatbatch`: the commands as functions on a batch. It never asks or prints.
 
-What is waited for is told on stderr, as by the commands. Errors are `SplatbatchError`, with `message` and `hint`;
-a signal that ends an inspection or an evaluation raises `Interrupted`.
+While a function waits, it says on stderr for what, as the commands do. Errors are `SplatbatchError`, with `message`
+and `hint`. A signal that ends an inspection or an evaluation raises `Interrupted`.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ AS_USUAL = InspectOptions()
 
 
 def results(batch: Batch) -> dict[str, Result]:
-    """Return the manifests of the splats that are accepted, by patch; of one that has none there is none."""
+    """Return the manifests of the accepted splats, by patch; patches without an accepted splat are left out."""
     found = {name: batch.output.patch(name).read_result() for name in batch.names}
     return {name: result for name, result in found.items() if result is not None}
 
@@ -74,8 +74,8 @@ def gaussians(batch: Batch, name: str) -> Gaussians:
     """Return the accepted splat of a patch as numpy arrays: means [N, 3] in world units, scales [N, 3] and so on.
 
     Raises:
-        ConfigError: it has none.
-        ValueError, OSError: the file is cut, or cannot be read.
+        ConfigError: the patch has no accepted splat.
+        ValueError, OSError: the file is truncated, or cannot be read.
     """
     folder = batch.output.patch(name)
     if (result := folder.read_result()) is None:
@@ -86,11 +86,14 @@ def gaussians(batch: Batch, name: str) -> Gaussians:
 
 
 def inspect(batch: Batch, how: InspectOptions = AS_USUAL) -> tuple[Found, Mapping[str, str]]:
-    """Inspect accepted splats that were not inspected yet; return the findings, and why others were not inspected.
+    """Inspect accepted splats that have no up-to-date inspection, and write the report.
+
+    Returns:
+        The inspection of each splat, by name; and for each splat that could not be inspected the reason.
 
     Raises:
-        SplatbatchError: nothing can be run here.
-        Interrupted: a signal has ended it.
+        SplatbatchError: no process can be run here.
+        Interrupted: a signal ended the inspection.
     """
     found = inspect_splats(batch, how)
     write_report(batch.whole())
@@ -102,7 +105,7 @@ def evaluate(batch: Batch, splat: Path | None = None) -> SceneEvaluation:
 
     Raises:
         SplatbatchError: it cannot be measured.
-        Interrupted: a signal has ended it.
+        Interrupted: a signal ended the evaluation.
     """
     splat = splat or batch.output.scene.splat
     task = evaluation_task(batch, order(batch, splat))
@@ -124,19 +127,20 @@ def publish_splats(  # noqa: PLR0913 - what is left out is as the YAML says
     measured: bool = True,
     cut: ExportOptions = WHOLE,
 ) -> PublishOutput:
-    """Write accepted splats as files that others open.
+    """Write accepted splats as files for other programs.
 
     Args:
-        batch: whose splats, and what else its YAML says of publishing.
-        names: patches, or "scene", a text for one; none for the merged scene, else every patch.
-        to: a folder; None for the one that the YAML names.
-        formats: as "sog,tiles", or ["sog", "tiles"]; empty for those of the YAML.
-        forced: files that no publish wrote may be overwritten.
-        measured: what compression costs is measured, if the YAML says so.
-        cut: what PLYs leave out.
+        batch: the batch with the splats; its YAML gives the other settings of publishing.
+        names: patches, or "scene"; a single name may be a string. Empty: the merged scene if there is one, else every
+            patch.
+        to: the target folder; None: the folder that the YAML names.
+        formats: "sog,tiles", or ["sog", "tiles"]; empty: the formats of the YAML.
+        forced: whether files that no publish wrote may be overwritten.
+        measured: whether the loss by compression is measured, if the YAML says so; False: never.
+        cut: what PLY files leave out.
 
     Raises:
-        SplatbatchError: some of it could not be written, or a patch is not trained; the rest is there.
+        SplatbatchError: an output could not be written, or a patch is not trained; the other outputs are written.
     """
     names, formats = as_names(names), ",".join(as_names(formats))
     is_usual = not (names or to or formats or forced)
@@ -168,7 +172,7 @@ def publish_splats(  # noqa: PLR0913 - what is left out is as the YAML says
 
 
 def write_report(batch: Batch) -> Report:
-    """Write the report of a batch as it stands; return its facts.
+    """Write the report of the current state of a batch; return its facts.
 
     Raises:
         OSError: it cannot be written.

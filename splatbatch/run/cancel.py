@@ -1,4 +1,4 @@
-"""Ending a running batch, or some of its patches, from any shell that sees the output folder."""
+"""Stopping a running batch, or some of its patches, from any shell that sees the output folder."""
 
 from __future__ import annotations
 
@@ -27,11 +27,17 @@ from splatbatch.tasks.task import Names
 
 LOOK_S = 0.1
 CANCEL_SILENCE_S = 15.0
-"""So long one on another host may be silent: it beats every 5 s."""
+"""A worker on another host without a heartbeat for this long counts as dead: it writes one every 5 s."""
 ENGINE_PAUSES_S = (1.0, 5.0, 5.0, 10.0, 10.0, 10.0)
-"""Between two questions to an engine whether all has ended: longer than it lets a job live that it has told to end."""
+"""Pauses between queries of an engine whether all jobs have ended.
+
+Together they are longer than an engine lets a job live after telling it to end.
+"""
 PATIENCE_S = 90.0
-"""Beside grace_s: a process that hangs in a driver is given up after a minute, and the report takes its time."""
+"""Time that a worker gets to end in addition to grace_s.
+
+A process that hangs in a driver is given up after a minute, and the report is written after that.
+"""
 
 
 @dataclass(frozen=True)
@@ -40,17 +46,20 @@ class CancelResult:
 
     output: OutputFolder
     patches: tuple[str, ...] = ()
-    """Those that were named; none: the whole batch."""
+    """The patches that were named; empty: the whole batch was cancelled."""
     was_running: bool = True
     statuses: tuple[PatchStatus, ...] = ()
-    """How the patches stand that it was about."""
+    """State of each cancelled patch after the end."""
 
 
 def cancel(config: Path | str | None, wanted: Names = ()) -> CancelResult:
-    """End what runs, and wait until it has ended.
+    """Ask the `train` and all workers of a batch to stop it, or the named patches, and wait until they have.
+
+    Without names also the jobs of an engine are cancelled. A worker on another host whose heartbeat has stopped is not
+    waited for.
 
     Raises:
-        SplatbatchError: it does not end.
+        SplatbatchError: a process still runs after its grace and `PATIENCE_S`.
     """
     config, named = named_batch(config, wanted)
     batch = open_batch(config, named) if named else None  # a whole batch ends also if its scene is gone by now
@@ -82,7 +91,7 @@ def cancel(config: Path | str | None, wanted: Names = ()) -> CancelResult:
 
 
 def _end(crew: RequestedWorkers) -> None:
-    """Have engines end what is left of the workers that they were asked for."""
+    """Have the engines end the remaining workers; after `ENGINE_PAUSES_S` list on stderr the workers that still run."""
     if words := crew.stop():
         print_err(f"the engine could not cancel its workers: {words}; workers that it starts later end at once")
     for pause_s in ENGINE_PAUSES_S:
@@ -96,7 +105,7 @@ def _end(crew: RequestedWorkers) -> None:
 
 
 def _has_obeyed(watcher: Watcher, worker: WorkerRecord, patches: Sequence[str], request: Path) -> bool:
-    """Return whether a `train` or a worker has ended, or has settled every patch that it was asked to leave."""
+    """Return whether a `train` or worker has ended, or has stopped every patch that it was asked to stop."""
     if not watcher.may_still_write(worker):
         return True
     if not patches or request.exists():
@@ -109,7 +118,7 @@ def _has_obeyed(watcher: Watcher, worker: WorkerRecord, patches: Sequence[str], 
 
 
 def _standing(config: Path | str | None) -> FreshnessChecker | None:
-    """Return what decides which splats count, as for `status`; None, and say so, where the scene is gone by now."""
+    """Return the checker by which `status` decides which splats are stale; None, with a message, if that fails."""
     try:
         return open_batch(config).standing()
     except SplatbatchError as error:
@@ -118,16 +127,16 @@ def _standing(config: Path | str | None) -> FreshnessChecker | None:
 
 
 def _patches_of(output: OutputFolder) -> list[str]:
-    """Return the patches of the latest run; none before it has begun."""
+    """Return the patches of the latest run; an empty list before the first run has begun."""
     latest = deque(events(output, BatchStarted), maxlen=1)
     return [name for event in latest for name in event.patches]
 
 
 def _wait(watcher: Watcher, worker: WorkerRecord, has_obeyed: Callable[[], bool], limit_s: float) -> None:
-    """Wait until it has obeyed; on another host one that does not beat any more is dead.
+    """Wait until a worker has obeyed, or, on another host, has sent no heartbeat for `CANCEL_SILENCE_S`.
 
     Raises:
-        SplatbatchError: it has not, after so long.
+        SplatbatchError: it has not obeyed after `limit_s`.
     """
     began = time.monotonic()
     name = f"process {worker.pid}" if worker.worker == LOCAL else f"worker {worker.worker}"

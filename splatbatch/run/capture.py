@@ -1,4 +1,4 @@
-"""What to photograph next, where splats are weak or, before they are trained, where few photographs see."""
+"""Flight plans: what to photograph next where splats are weak, or, before training, where few photographs see."""
 
 from __future__ import annotations
 
@@ -29,10 +29,14 @@ MOST_OBSTACLES = 200_000
 
 
 def flight_of(batch: Batch, *, is_whole: bool = False) -> Flight:
-    """Return what to photograph next of the patches of a batch; `is_whole`: of the merged scene, if it is inspected.
+    """Return a plan of photographs that would help the patches of a batch.
+
+    Weak cells are those of the inspections; for a patch without one, those with points of its model. With `is_whole`
+    the cells of the merged scene are taken instead, if it is inspected.
 
     Raises:
-        SceneError: they lie in frames of their own; or one is not inspected, and has neither cameras nor points.
+        SceneError: the patches have different frames; no camera has a pose; or a patch has no inspection and hardly
+            any points.
         ConfigError, TrainerError: scene.crs is no CRS, or pyproj is not installed.
     """
     tasks = of_patches(batch.tasks)
@@ -55,9 +59,9 @@ def flight_of(batch: Batch, *, is_whole: bool = False) -> Flight:
 
 
 def _cells(batch: Batch, tasks: Sequence[Task], *, is_whole: bool) -> tuple[Floats, Floats, list[str]]:
-    """Return the cells of patches in the splats' coordinates: places, sizes, patches.
+    """Return the cells of patches in the splats' coordinates: places [n, 3], sizes [n], and the patch of each.
 
-    They are those that were inspected; of a patch that is not inspected those in which its points lie.
+    A patch gives the cells of its inspection; a patch without one gives the cells in which points of its model lie.
     """
     found, patches, unknown = list[tuple[float, float, float, float]](), list[str](), list[str]()
     inspections = {task.name: batch.output.patch(task.name).read_inspection() for task in tasks}
@@ -86,7 +90,10 @@ def _cells_of_points(task: Task | None) -> list[tuple[float, float, float, float
 
 
 def _models(batch: Batch, tasks: Sequence[Task], offset: Floats) -> tuple[list[FlightCamera], Floats]:
-    """Return all cameras, each photograph once, and what may be in the way, in the splats' coordinates."""
+    """Return the camera of each photograph, and the points that a flight must avoid, in the splats' coordinates.
+
+    The points are those of the models and of the accepted splats: about `MOST_OBSTACLES`, evenly taken.
+    """
     cameras = {}
     places = list[Floats]()
     for task in {task.patch.name: task for task in tasks}.values():

@@ -1,4 +1,4 @@
-"""Removing what superseded attempts keep on disk, while no training runs."""
+"""Removing files of superseded attempts while no training runs."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class RemovedFile:
     path: str
     what: str
     bytes: int
-    """What its removal gives back: nothing for a second name of a file that stays."""
+    """Disk space that its removal frees; 0 for a second name (hard link) of a splat file."""
 
 
 @dataclass(frozen=True)
 class CleanOutput:
-    """`clean --json`; `removed` is false where it was only asked what would be."""
+    """`clean --json`; `removed` is false for a dry run."""
 
     removed: bool
     bytes: int
@@ -35,10 +35,10 @@ class CleanOutput:
 
 
 def clean(batch: Batch, *, dry_run: bool) -> CleanOutput:
-    """Remove what superseded attempts keep, unless it is only asked what that is; return that.
+    """Remove checkpoints, pictures and splats of superseded attempts; return the removed files.
 
-    Logs, figures and settings stay, and three splats of each patch: the accepted one, the latest of the others, and
-    the one that was measured best of those that are better than the accepted one.
+    With `dry_run` nothing is removed. Logs, figures and settings stay. So do three splats of each patch: the accepted
+    one, the latest other one, and the best one among those measured better than the accepted one.
 
     Raises:
         OutputError: a run, or a worker, holds the output folder.
@@ -51,7 +51,7 @@ def clean(batch: Batch, *, dry_run: bool) -> CleanOutput:
 
 
 def _superfluous(folder: PatchFolder) -> Iterator[RemovedFile]:
-    """Yield what may go of a patch; nothing where no product says which attempt is accepted."""
+    """Yield the removable files of a patch; none if no manifest says which attempt is accepted."""
     product = folder.read_result() or Result()
     attempts = [attempt for attempt in folder.attempts() if attempt.has_exited()]
     if product.attempt not in {attempt.path.name for attempt in attempts}:

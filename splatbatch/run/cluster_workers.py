@@ -1,6 +1,6 @@
-"""Workers of a batch: requested from an engine, followed, and requested again where they end too early.
+"""Training by requested workers: asks an engine for workers, follows them, and asks again where they end too early.
 
-The process that follows them can die and be started again: all that it knows is in files.
+The process that follows them can die and be started again: its whole state is in files.
 """
 
 from __future__ import annotations
@@ -31,29 +31,29 @@ from splatbatch.tasks.batch import Batch
 from splatbatch.text import one_line, plural
 
 AGAIN = 75
-"""Exit code of a worker that was told to stop, or whose time is up, and that may be started again."""
+"""Exit code of a worker that was told to stop or whose time is up; such a worker may be started again."""
 REFUSING = {error.exit_code for error in (ConfigError, SceneError, TrainerError, ExecutorError, OutputError)}
-"""Exit codes of a worker that cannot work where it is, by what it was given."""
+"""Exit codes of a worker that cannot train at all: another worker with the same YAML would end the same way."""
 LOG_BYTES = 2000
 LOOK_S = 8.0
-"""Between two questions to an engine."""
+"""Pause between two queries of an engine, seconds."""
 BEAT_S = 1.0
 MOST_IDLE = 2
-"""So often in a row workers may end without having ended an attempt; then it makes no sense to ask for more."""
+"""Most times in a row that all workers may end without training a patch; then no more workers are requested."""
 
 
 def train_elsewhere(batch: Batch, show: Show, after: After, *, verify: bool) -> RunSummary:
-    """Have workers train what is not trained, follow them, and do what follows.
+    """Request workers for the untrained patches, follow them to their end, and run the follow-ups.
 
     Args:
-        batch: what is to be trained.
-        show: hears of what was made.
-        after: does what follows the training.
-        verify: the photographs are checked first.
+        batch: the patches to train.
+        show: is called with each product of the follow-ups, and with the summary of the run.
+        after: runs the follow-ups.
+        verify: whether the workers audit the patches first.
 
     Raises:
         ExecutorError: the engine refuses the workers, or they cannot train where it starts them.
-        Interrupted: following them was interrupted; they go on.
+        Interrupted: following the workers was interrupted; they keep running.
     """
     training = ClusterTraining(batch, verify=verify)
     if said := training.start():
@@ -80,7 +80,7 @@ class ClusterTraining:
     """The training of a batch by requested workers."""
 
     def __init__(self, batch: Batch, *, verify: bool) -> None:
-        """Begin: what fails from now on is not left over.
+        """Create the output folder, and note the progress of each patch: a patch that fails later is not tried again.
 
         Raises:
             OutputError: the output folder cannot be made.
@@ -92,11 +92,13 @@ class ClusterTraining:
         self.before = progress_of(batch)
 
     def start(self) -> str:
-        """Ask for workers unless some are at work or wait; return what was done, in words; empty: nothing is left.
+        """Request workers unless some are running or queued; return a line that says what was done.
+
+        The line is empty if no task is left.
 
         Raises:
-            ExecutorError: the engine would refuse them, or workers are at work by another YAML.
-            OutputError: a `train` of this kind is just asking, or one trains by itself.
+            ExecutorError: the engine would refuse the workers, or workers run under another YAML.
+            OutputError: another `train` is requesting workers just now, or trains into the folder.
         """
         batch, workers = self.batch, self.workers
         with hold(batch.output, batch.plan_hash, print_err):
@@ -118,7 +120,7 @@ class ClusterTraining:
         """Follow workers until no task is left, no worker is left, or a stop is requested.
 
         Raises:
-            ExecutorError: workers have ended again and again without doing anything.
+            ExecutorError: all workers ended `MOST_IDLE` times without training a patch, or none can train at all.
         """
         tail, outcomes = Tail(self.batch.output), Counter[str]()
         num_idle, next_look, shown = 0, 0.0, ""
@@ -140,10 +142,15 @@ class ClusterTraining:
             time.sleep(BEAT_S)
 
     def _goes_on(self, context: RunContext, num_idle: int, num_failed: int) -> bool:
-        """Ask for more workers if those that have ended have left something that more can do; return whether it did.
+        """Request new workers after all have ended, if tasks are left and were not cancelled; return whether it did.
+
+        Args:
+            context: shows why new workers are requested.
+            num_idle: how many times in a row all workers have ended without training a patch.
+            num_failed: attempts that failed since workers were requested last.
 
         Raises:
-            ExecutorError: they have come to nothing, and so would others.
+            ExecutorError: the workers trained nothing, and new ones would not either.
         """
         workers = self.workers
         is_cancelled = any(one.cancelled.exists() for one in workers.submissions)
@@ -163,7 +170,7 @@ class ClusterTraining:
         return bool(self.start())
 
     def _living(self) -> list[WorkerRecord]:
-        """Return the workers that are not known to be gone, also by what their engine says."""
+        """Return the workers that neither their heartbeat nor their engine reports as dead."""
         return [one for one in self.watcher.living(but=LOCAL) if not self.workers.is_dead(one.job)]
 
     def _left(self) -> list[str]:
@@ -173,7 +180,7 @@ class ClusterTraining:
         """Check that no worker runs or waits under another YAML or version.
 
         Raises:
-            ExecutorError: one does.
+            ExecutorError: a worker does.
         """
         terms = self.batch.plan_hash
         running = {job for job, one in self.workers.jobs.items() if one.state == "running"}
@@ -193,7 +200,10 @@ class ClusterTraining:
             )
 
     def _why_ended(self) -> tuple[str, str, bool]:
-        """Return why workers have ended, by the one that tells most; a hint; and whether others would end so, too."""
+        """Return why the workers have ended, a hint, and whether new workers would end the same way.
+
+        The reason is that of the most telling worker, by `_weight`.
+        """
         ended = self.workers.ended()
         if not ended:
             return "the engine gives no reason", "", False
@@ -213,7 +223,7 @@ class ClusterTraining:
 
 
 def _heard(tail: Tail, context: RunContext) -> Counter[str]:
-    """Show what workers have written down since; return the outcomes of attempts that have ended."""
+    """Show the new events of the workers' ledgers; return how many attempts have ended, by outcome."""
     events = [event for _, event in tail.read()]
     for event in events:
         context.hear(event)
@@ -222,7 +232,10 @@ def _heard(tail: Tail, context: RunContext) -> Counter[str]:
 
 
 def _weight(ended: tuple[Submission, WorkerJob]) -> tuple[bool, bool, bool, bool]:
-    """Return how much an end tells: a refusal most, a clean end least; of two alike that of which the node is known."""
+    """Return how telling the end of a worker is, to sort by: a refusal most, a clean end least.
+
+    Among equal ends, the one with a known node tells more.
+    """
     _, one = ended
     is_refusal = one.code in REFUSING or NEVER_BEGAN in one.how
     return is_refusal, one.code not in (0, AGAIN), one.code == AGAIN, bool(one.where)

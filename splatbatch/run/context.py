@@ -1,4 +1,4 @@
-"""A run of a batch: its console, notifications, ledger and interruption, from the first look to the written report."""
+"""The context of a run: its console, notifications, ledger and interruption, from opening to the written report."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from splatbatch.tasks.status import PatchStatus, read_status, summary
 from splatbatch.tasks.upkeep import ContentHasher
 
 AT_ONCE = partial(str, "a full disk")
-"""A reason to stop that is always there: a full disk is not waited for."""
+"""A stop reason that is always set: the report does not wait for room on a full disk."""
 
 
 @dataclass(frozen=True)
@@ -49,18 +49,18 @@ class RunResult:
     fresh: tuple[str, ...] = ()
     outcomes: Mapping[str, Outcome] = field(default_factory=dict)
     stopped: str = ""
-    """Why it was interrupted, as "SIGTERM"."""
+    """Why the run was interrupted, as "SIGTERM"; empty: it was not."""
     outdated: tuple[str, ...] = ()
-    """What was fresh, and is stale by a product that was made meanwhile."""
+    """Patches that were fresh, and became stale since a product they need was made anew during the run."""
 
     def then(self, later: RunResult) -> RunResult:
-        """Return the result of this run and a later one, which trained what this one had made outdated."""
+        """Return the joint result of this run and a later one that trained the patches outdated by this one."""
         fresh = tuple(name for name in self.fresh if name not in self.outdated)
         every = tuple(dict.fromkeys((*fresh, *later.fresh)))
         return RunResult(every, {**self.outcomes, **later.outcomes}, later.stopped, later.outdated)
 
     def has_done(self, patch: str) -> bool:
-        """Return whether a patch counts by this run: an older splat hides no failure."""
+        """Return whether this run found a patch fresh or made its product; an older splat does not hide a failure."""
         return patch in self.fresh or isinstance(self.outcomes.get(patch), TrainedOutcome | Made)
 
 
@@ -71,12 +71,12 @@ class RunSummary:
     batch: Batch
     run: RunResult
     statuses: tuple[PatchStatus, ...]
-    """Of all patches of the batch."""
+    """State of every patch of the batch, also of patches that were not requested."""
     afterwards: tuple[FollowUpResult, ...] = ()
     signal: int = 0
     """The signal that ended the run; 0: none did."""
     todo: tuple[TodoItem, ...] = ()
-    """What the report says is to be done, or worth a look, of what was requested."""
+    """To-do items of the report that concern the requested patches, or the whole batch."""
 
     @cached_property
     def requested(self) -> tuple[PatchStatus, ...]:
@@ -98,7 +98,7 @@ class RunSummary:
 
     @property
     def exit_code(self) -> int:
-        """Return what a command exits with: 128 + the signal where one has ended it."""
+        """Return the exit code of the command: 128 + the signal if one ended the run, else `code`."""
         return 128 + self.signal if self.signal else self.code
 
 
@@ -110,16 +110,16 @@ class RunContext:
     interruption: Interruption
     show: Show
     shown: FreshnessChecker
-    """What console and sinks go by."""
+    """Tells console and sinks which patches are up to date."""
     console: ConsoleListener
     sinks: Sinks
     contents: ContentHasher
     claims: Claims | None
-    """Ours, and by them the folder; None: others train."""
+    """The claims of this process, which trains; None: requested workers train."""
     ledger: Ledger = UNWRITTEN
-    """What we do is written there; others have their own."""
+    """The ledger of this process; each other worker writes its own."""
     made: list[Any] = field(default_factory=list)
-    """What followed, to be shown once the console is given back."""
+    """Products of the follow-ups, printed by `end` once the live display is closed."""
 
     @classmethod
     @contextmanager
@@ -133,15 +133,17 @@ class RunContext:
         worker: str = LOCAL,
         tracks: bool = False,
     ) -> Iterator[RunContext]:
-        """Show a batch to its end; all of it, whatever of it is trained.
+        """Open console, sinks and ledger for a run; on leaving close the display and write the rest of the ledger.
+
+        All patches of the batch are shown, also if only some are trained.
 
         Args:
-            batch: that is trained.
-            interruption: what may end it.
-            show: hears of what is made.
-            claims: ours; None: others train it.
-            worker: our name; `train` notifies people, each writes metrics.prom.
-            tracks: attempts are written into MLflow, if the YAML asks for it.
+            batch: the patches to train.
+            interruption: the signals that may end the run.
+            show: is called with each product, and with the summary of the run.
+            claims: the claims of this process; None: requested workers train.
+            worker: name of this worker; only `train` notifies people, but every worker writes a metrics file.
+            tracks: whether attempts are written into MLflow, if the YAML asks for it.
         """
         whole = batch.whole()
         shown = whole.standing()
@@ -159,17 +161,17 @@ class RunContext:
                 when_there_is_room(context.ledger.finish, batch.output.path, patience)
 
     def hear(self, event: Event) -> None:
-        """Hear what others have written down."""
+        """Pass an event from the ledger of another worker to console and sinks."""
         self.console.tell(event)
         self.sinks.tell(event)
 
     def keep(self) -> None:
-        """Show that we live; all that is called while earlier attempts are settled, when nothing is shown yet."""
+        """Write the heartbeat of the claims; called alone while earlier attempts are settled, before the display."""
         if self.claims:
             self.claims.heartbeat()
 
     def tick(self) -> None:
-        """Show that we live, and how far it is; called many times a second."""
+        """Write the heartbeat, and update console, file hashes and sinks; called many times a second."""
         self.keep()
         self.console.tick()
         self.contents.tick()
@@ -177,18 +179,18 @@ class RunContext:
             (self.ledger.write if self.claims else self.console.tell)(Notice("notify_failed", reason))
 
     def finish_contents(self, patience: WaitHooks) -> None:
-        """Hash the remaining files; after a request to stop the next run continues."""
+        """Hash the remaining input files; after a request to stop, the next run continues."""
         with contextlib.suppress(StopRequested):
             self.contents.finish(patience)
 
     def follow(self, run: RunResult, inspected: FollowUpResult | None, after: After, alone: Alone) -> RunSummary:
-        """Run the follow-ups; return the state of the batch, and their results.
+        """Run the follow-ups; return the state of the batch after training, and the results of the follow-ups.
 
         Args:
             run: the result of the training.
-            inspected: the result of the inspection.
-            after: does what follows.
-            alone: keeps workers from training meanwhile.
+            inspected: the result of the inspection; None: none was asked for.
+            after: runs the follow-ups.
+            alone: keeps workers from training during a follow-up.
         """
         ended, say = RunSummary(self.batch, run, status(self.batch.whole(), self.shown)), self.console.say
         trained = FinishedBatch(
@@ -197,7 +199,10 @@ class RunContext:
         return replace(ended, afterwards=run_follow_ups(trained, inspected, after))
 
     def end(self, ended: RunSummary) -> RunSummary:
-        """Write the report, show how it went, and tell people; console and lock are given back by now."""
+        """Write the report, print the summary, and notify people; return the summary with the signal of the run.
+
+        Called once the live display is closed and the output lock released.
+        """
         for one in self.made:
             self.show(one)
         items = write_the_report(self.batch.whole(), self.shown, self.interruption.reason)
@@ -209,19 +214,19 @@ class RunContext:
         return replace(ended, signal=self.interruption.signal)
 
     def tell_the_end(self, end: BatchOutcome) -> None:
-        """Have all sinks write what is left, and tell people; what fails is told in a line each, and harms nothing."""
+        """Have all sinks write their rest and notify people; a failure is printed as one line and stops nothing."""
         grace_s = self.batch.config.limits.grace_s
         for reason in self.sinks.finish(end, partial(self.interruption.left_s, time.monotonic(), BUDGET_S, grace_s)):
             print_err(f"notification failed: {reason}")
 
 
 def status(batch: Batch, standing: FreshnessChecker | None = None) -> tuple[PatchStatus, ...]:
-    """Return how every patch of a batch stands now."""
+    """Return the current state of every patch of a batch."""
     return read_status(batch.output, batch.names, standing=standing or batch.standing())
 
 
 def tracking(batch: Batch) -> Sink:
-    """Return what writes attempts into MLflow, if that is asked for."""
+    """Return the sink that writes attempts into MLflow; without `tracking.mlflow` one that does nothing."""
     if not (wanted := batch.config.tracking).mlflow:
         return Sink()
     from splatbatch.monitor.mlflow_runs import MlflowSink
@@ -235,14 +240,14 @@ def tracking(batch: Batch) -> Sink:
 def write_the_report(
     batch: Batch, standing: FreshnessChecker, stop: Callable[[], str] = AT_ONCE
 ) -> tuple[TodoItem, ...]:
-    """Write the report, and return what it says is to be done.
+    """Write the report in a reader process, and return its to-do items.
 
-    That it cannot be written must not hide how the batch went, nor keep anybody from being told.
+    Never raises: if it cannot be written, that is printed and no items are returned, so notifications still go out.
 
     Args:
-        batch: that it tells of.
-        standing: of its patches.
-        stop: says why not to wait any longer for room on a full disk.
+        batch: the batch of the report.
+        standing: tells which of its patches are up to date.
+        stop: returns why not to wait any longer for room on a full disk; by default there is no wait.
     """
     names, settings = batch.names, batch.config
 
@@ -269,7 +274,7 @@ def write_the_report(
 
 
 def _answer_in_time(write: Callable[[str], object], folder: Path, patience: WaitHooks) -> Answer:
-    """Return the answer of a reader that writes; a full disk is waited for."""
+    """Return the answer of a reader that writes; while the disk is full wait and try again, until a request to stop."""
 
     def written() -> Answer:
         if isinstance(found := answer(write, ""), ExpectedError) and is_out_of_space(found.error):

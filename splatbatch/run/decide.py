@@ -1,4 +1,4 @@
-"""Deciding what to train: the state of every patch, the audit of those due, and the decisions that all share."""
+"""Deciding what to train: the state of every patch, the audit of the patches due, and the shared decisions."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from splatbatch.scene.frame import ModelExtent
 
 Audits = tuple[tuple[Audit, tuple[Task, ...]], ...]
-"""Each with the tasks that it is about."""
+"""Audits, each with the tasks that were audited."""
 
 
 @dataclass(frozen=True)
@@ -53,11 +53,11 @@ class TrainOptions:
     """Options of a training."""
 
     verify: bool = True
-    """Audit them first."""
+    """Audit the patches first."""
     force: bool = False
-    """Also those that are fresh."""
+    """Train also patches that are up to date."""
     is_retry: bool = False
-    """Also those that were given up; what is accepted stays if it is better."""
+    """Train also patches that were given up; the accepted splat stays if it is better than the new one."""
 
 
 @dataclass(frozen=True)
@@ -67,28 +67,28 @@ class Decisions:
     batch: Batch
     options: TrainOptions
     states: Mapping[str, PatchState]
-    """How each task stands that could be looked at."""
+    """State of each task whose files could be examined."""
     audits: Audits = ()
-    """Of what is to be trained; none where nothing is, or no audit is wanted."""
+    """Audits of the tasks to train; empty if there are none, or if no audit is wanted."""
     audited: Mapping[str, str] = field(default_factory=dict)
-    """State of the files of each task when they were audited."""
+    """Hash of the sizes and times of each task's input files when they were audited."""
     faults: Mapping[str, TaskFault] = field(default_factory=dict)
-    """Tasks that could not be looked at, with what is wrong with each."""
+    """Tasks whose files could not be examined, with the fault of each."""
 
     @cached_property
     def todo(self) -> Batch:
-        """Return the batch with what is to be trained alone."""
+        """Return the batch with only the tasks to train: due, and without a fault."""
         return self.batch.only(name for name in self.states if self._is_due(name) and name not in self.faults)
 
     @property
     def up_to_date(self) -> Mapping[str, UpToDate]:
-        """Return the tasks that are trained and stay so."""
+        """Return the tasks that are up to date and not to be trained again."""
         states = self.states.items()
         return {name: one for name, one in states if isinstance(one, UpToDate) and not self._is_due(name)}
 
     @property
     def given_up(self) -> Mapping[str, str]:
-        """Return the tasks that are left alone since they have failed for good, with the reason for each."""
+        """Return the tasks that are not tried again since they have failed for good, with the reason for each."""
         states = self.states.items()
         return {name: one.reason for name, one in states if isinstance(one, GivenUp) and not self._is_due(name)}
 
@@ -97,22 +97,25 @@ class Decisions:
 
     @cached_property
     def standing(self) -> FreshnessChecker:
-        """Return what tells how each patch stands from now on."""
+        """Return the freshness checker for the training that follows."""
         return self.batch.standing()
 
     def with_faults(self, faults: Mapping[str, TaskFault]) -> Decisions:
-        """Return it with more tasks that could not be looked at."""
+        """Return these decisions with more tasks whose files could not be examined."""
         return replace(self, faults={**self.faults, **faults}) if faults else self
 
 
 def assess_and_audit(batch: Batch, options: TrainOptions, patience: WaitHooks = ENDLESS) -> Decisions:
-    """Decide on the patches, and audit those that are to be trained."""
+    """Decide which patches to train, and audit these unless `options.verify` is off."""
     decisions = decide(batch, options, patience)
     return audit(decisions, patience) if options.verify and decisions.todo.tasks else decisions
 
 
 def decide(batch: Batch, options: TrainOptions, patience: WaitHooks = ENDLESS) -> Decisions:
-    """Decide on the patches; files whose size or time have moved are read."""
+    """Decide which patches to train from their files, in reader processes; nothing is written.
+
+    The contents of a file are read only if its size or time has changed.
+    """
     call = partial(_observed_state, batch.standing("content"))
     states, faults = dict[str, PatchState](), dict[str, TaskFault]()
     for name, found in answers(isolated.start(call, batch.names), patience):
@@ -127,7 +130,10 @@ def decide(batch: Batch, options: TrainOptions, patience: WaitHooks = ENDLESS) -
 
 
 def audit(decisions: Decisions, patience: WaitHooks = ENDLESS) -> Decisions:
-    """Audit what is to be trained, by the rules of each trainer; patch by patch where that fails or hangs."""
+    """Audit the patches to train by the rules of each trainer; where that fails or hangs, again patch by patch.
+
+    A patch whose own audit fails or hangs gets a fault; the others keep their findings.
+    """
     call = partial(_audit, decisions.todo)
     audits, states, faults = list[tuple[Audit, tuple[Task, ...]]](), dict[str, str](), dict[str, TaskFault]()
     for group in groups_of(decisions.todo):
@@ -150,10 +156,12 @@ def audit(decisions: Decisions, patience: WaitHooks = ENDLESS) -> Decisions:
 
 
 def make_shared_decisions(decisions: Decisions, patience: WaitHooks = ENDLESS) -> Decisions:
-    """Decide what the batch shares, one thing after the other; where that changes, look anew: results are stale.
+    """Make the shared decisions of the batch, one after the other, and store them in the output folder.
+
+    If one differs from before, results become stale: what to train is then decided again.
 
     Raises:
-        SceneError: it cannot be decided.
+        SceneError: a decision cannot be made.
     """
     for what, step in STEPS.items():
         if not any(isinstance(task, TrainTask) for task in decisions.todo.tasks):
@@ -180,7 +188,7 @@ def make_shared_decisions(decisions: Decisions, patience: WaitHooks = ENDLESS) -
 
 
 AGAIN_S = 20.0
-"""So long a patch may hang that is audited by itself, since an audit of all has hung."""
+"""Seconds that the audit of a single patch may hang, after the joint audit has failed or hung."""
 
 
 def _observed_state(standing: FreshnessChecker, name: str) -> Record:
@@ -197,7 +205,7 @@ def _audit(batch: Batch, group: TaskGroup) -> Record:
 
 
 def _decide_one(decisions: Decisions, step: Step) -> list[str]:
-    """Decide something for what is to be trained, and write it down; return what there is to say."""
+    """Make one shared decision for the tasks to train, and write it into the output folder; return notes in words."""
     batch, todo, said = decisions.batch, decisions.todo, list[str]()
 
     def spans() -> Mapping[str, ModelExtent]:
@@ -213,7 +221,7 @@ def _decide_one(decisions: Decisions, step: Step) -> list[str]:
 
 
 def record_rejections(decisions: Decisions, ledger: Ledger, *, verify: bool) -> Mapping[str, str]:
-    """Write down what the audits found; return the patches that must not be trained, each with the reason."""
+    """Write the findings of the audits into the ledger; return the refused patches, each with the reason."""
     todo = decisions.todo
     refused = {name: why for name, why in refusals(decisions.audits).items() if name not in decisions.faults}
     warnings = [
@@ -239,27 +247,36 @@ def record_unreadable_tasks(decisions: Decisions, ledger: Ledger) -> Mapping[str
 
 
 def restore_missing_products(batch: Batch, ledger: Ledger, patience: WaitHooks) -> None:
-    """Bring back accepted products that are gone or were replaced, from the attempts that made them."""
+    """Restore accepted products that are missing or were replaced, from the attempts that made them.
+
+    Each restored product is written into the ledger. A product that cannot be restored stays stale.
+    """
     for task, found in answers(isolated.start(upkeep.restore, batch.tasks), patience):
         if isinstance(found, Returned) and found.value[0]:  # else it stays stale, and is told of when its turn comes
             ledger.write(Restored(task.name, *found.value))
 
 
 def refresh_file_facts(decisions: Decisions, patience: WaitHooks) -> list[str]:
-    """Write down what fresh results do not know of their files; return their patches."""
+    """Update the recorded sizes, times and hashes of input files in up-to-date results, where these have changed.
+
+    Returned are the patches concerned. A result that cannot be written is updated by the next run.
+    """
     outdated = decisions.batch.only(name for name, state in decisions.up_to_date.items() if state.is_outdated)
     reading = isolated.start(upkeep.update_fingerprint, outdated.tasks)
     return [task.name for task, _ in answers(reading, patience)]  # what could not be written the next run tries
 
 
 def refresh_states(batch: Batch, standing: FreshnessChecker, patience: WaitHooks) -> None:
-    """Let what shows a batch go by what a reader finds of its scene now: in the night nothing else asks the scene."""
+    """Have readers observe the input files now, and the freshness checker use these observations from now on.
+
+    So the main process never touches input files during the training.
+    """
     found = answers(isolated.start(batch.standing().observe, batch.names), patience)
     standing.close_scene({name: Observation(*one.value) for name, one in found if isinstance(one, Returned)})
 
 
 def refresh_states_if_possible(batch: Batch, standing: FreshnessChecker) -> None:
-    """Let a batch be looked at anew, unless its scene hangs by now: then it is shown as it was in the night."""
+    """Drop the observations of `refresh_states`, so that files are read again; if one hangs, keep the observations."""
     found = [*answers(isolated.start(batch.standing().observe, batch.names))]
     if not any(isinstance(one, Hung) for _, one in found):
         standing.forget()

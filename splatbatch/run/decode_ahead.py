@@ -1,4 +1,4 @@
-"""Decoding all photographs while the first patches train: a broken patch is refused before its turn."""
+"""Decoding all photographs while the first patches train, so that a broken patch is refused before its turn."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from splatbatch.text import plural
 
 
 def start_decoding(tasks: Iterable[Task]) -> CallQueue[str]:
-    """Begin to decode, in the order of the tasks, each photograph once; nothing runs any more once it is ended.
+    """Start a background process that decodes the photographs of each task, in order, each photograph once.
 
-    No task waits for it: what it has not seen by its turn is trained, and fails as it would have failed.
+    It runs at low priority until `end` of the returned queue. A task does not wait for it: undecoded photographs fail
+    in the task's own training. For a single task nothing is decoded.
     """
     named = {task.name: task for task in tasks}
     problems: dict[Path, str] = {}  # of all photographs that were seen: patches share them
@@ -28,12 +29,12 @@ def start_decoding(tasks: Iterable[Task]) -> CallQueue[str]:
 
 
 def take_undecodable(decoding: CallQueue[str]) -> Mapping[str, str]:
-    """Return the tasks whose photographs were found wanting since it was asked last, each with the reason."""
+    """Return the tasks for which undecodable photographs were found since the last call, each with the reason."""
     return {name: found.value for name, found in decoding.look() if isinstance(found, Returned) and found.value}
 
 
 def _why_refused(tasks: Mapping[str, Task], problems: dict[Path, str], name: str) -> str:
-    """Return which photographs of a task are there and cannot be decoded; empty if all can."""
+    """Return a sentence on the photographs of a task that exist but cannot be decoded; empty if there are none."""
     try:
         patch, recipe = tasks[name].patch, tasks[name].recipe
         images, folder = read_images(patch.sparse), patch.images

@@ -1,4 +1,4 @@
-"""Starting a worker in the background of this machine, and following it until it has begun."""
+"""Starting a worker in the background of this machine, and waiting until it has begun to train."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ from splatbatch.text import plain_text
 
 LOOK_S = 0.1
 SETTLE_S = 10.0
-"""What keeps a worker from training at all it mostly finds within that time."""
+"""Seconds after which a living worker counts as started: most errors that keep it from training show earlier."""
 PATIENCE_S = 60.0
-"""So long a worker may take until it shows that it lives."""
+"""Most seconds from the start of a worker to its first heartbeat."""
 
 
 @dataclass(frozen=True)
 class DetachedWorker:
-    """A worker in the background."""
+    """A worker that was started in the background."""
 
     log: Path
     name: str
-    """Empty: it found no work, as its log says."""
+    """Name of the worker; empty: it has ended since there was nothing to train, as its log says."""
 
 
 def start_worker(batch: Batch, *, verify: bool) -> DetachedWorker | WorkerRecord:
-    """Start a worker; where one is at work already, leave it at that, and return who it is.
+    """Start a worker in the background and wait until it has begun; if a worker is already running, return its record.
 
     Raises:
         OutputError: a `train` holds the folder.
-        ExecutorError: the worker ended at once; its words say why.
+        ExecutorError: the worker ended at once, with the end of its log, or did not start within `PATIENCE_S`.
     """
     output = batch.output
     output.create()
@@ -65,7 +65,7 @@ def work_command(batch: Batch, *, verify: bool) -> tuple[str, ...]:
 
 
 def _await(worker: Detached, output: OutputFolder, log: Path) -> str:
-    """Return the name of a worker that has begun, or has long been looking at the batch; empty if it found no work."""
+    """Wait until a worker has begun to train, or lives after `SETTLE_S`; return its name, empty if it found no work."""
     watcher, began = Watcher(output), time.monotonic()
     while (passed_s := time.monotonic() - began) < PATIENCE_S:
         if (code := worker.poll()) == 0:

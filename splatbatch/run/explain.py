@@ -1,4 +1,4 @@
-"""What happened to a patch, from its files; what went wrong in any log; the log of an attempt."""
+"""What `explain` shows: the history of a patch, the diagnosis of any log, and the log of an attempt."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ from splatbatch.text import plain_text
 
 OF_ATTEMPTS: tuple[type[OfAttempt], ...] = get_args(OfAttempt)
 MOST_LOG_BYTES = 256 * MIB
-"""A supervisor keeps 16 MiB of what a program says."""
+"""Bytes of a log that are read at most; a supervisor keeps 16 MiB of a program's output."""
 
 
 @dataclass(frozen=True)
 class ExplainedAttempt(ReportedAttempt):
-    """An attempt as the report has it, beside the YAML of today."""
+    """An attempt as in the report, compared with the current YAML."""
 
     unlike_yaml: dict[str, Any] = field(default_factory=dict)
-    """Settings in which it differs from what the YAML says today."""
+    """Settings of the attempt that differ from the current YAML."""
 
 
 @dataclass(frozen=True)
@@ -87,10 +87,15 @@ def _unlike_yaml(attempt: AttemptFolder, today: Mapping[str, Any]) -> dict[str, 
 
 
 def diagnose_log_file(log: Path, exit_code: int | None, config: Path | None) -> Diagnosis:
-    """Return what went wrong in any log, also of another trainer; signatures of a site are those that the YAML names.
+    """Return the diagnosis of any log file, also one of another trainer.
+
+    Args:
+        log: the log file.
+        exit_code: exit code of the program; None: unknown.
+        config: YAML that names signatures of the site; without any YAML only the built-in ones are tried.
 
     Raises:
-        ConfigError: it cannot be read.
+        ConfigError: the log, or the YAML, cannot be read.
     """
     signatures = site_signatures(load(find_config(config)).failures) if has_config(config) else ()
     try:
@@ -102,7 +107,7 @@ def diagnose_log_file(log: Path, exit_code: int | None, config: Path | None) -> 
 
 
 def attempt_of(batch: Batch, name: str, number: int) -> AttemptFolder:
-    """Return an attempt at a patch, the latest for 0.
+    """Return the attempt at a patch with a number; 0: the latest attempt.
 
     Raises:
         ConfigError: there is no such attempt.

@@ -1,8 +1,8 @@
-"""Follow-ups of a training: merging and publishing as far as possible, with the reason for what is left out.
+"""Follow-ups of a training: merging and publishing as far as possible, with the reason for each omission.
 
 Merging and publishing are tasks whose program is the public command: `splatbatch merge --json`. In the process of its
-attempt the command does the work itself, and leaves its JSON as metrics.json. Whatever comes of it, the exit code stays
-that of the training.
+attempt the command does the work itself, and leaves its JSON as metrics.json. A failed follow-up does not change the
+exit code of the training.
 """
 
 from __future__ import annotations
@@ -52,17 +52,17 @@ SAID = {"inspect": "inspected", "merge": "merged", "evaluate": "evaluated", "pub
 
 Printed = TypeVar("Printed", bound=TypedRecord)
 Show = Callable[[Any], None]
-"""Hears of what was made: what was merged, evaluated or published, and how a night has ended."""
+"""Prints a result: of merging, evaluating or publishing, or the summary of a run."""
 Alone = Callable[[], AbstractContextManager[Callable[[], None]]]
-"""Holds the output folder so that no training starts; gives the heartbeat that keeps it."""
+"""Opens a context in which no training starts in the output folder; it gives the heartbeat that keeps the lock."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class FollowUpTask(Task):
-    """Its program is a public command of ours; what that calls has limits of its own."""
+    """A task whose program is a public command of splatbatch; the programs that it calls have their own time limits."""
 
     words: tuple[str, ...]
-    """The command, and what is typed behind it."""
+    """The command and its arguments."""
     takes: Literal["gpu", "any", "cpu"] = "cpu"
     tries = 2
     limits: ClassVar = {"wall_s": 1e9, "stall_s": 0.0}
@@ -72,22 +72,25 @@ class FollowUpTask(Task):
         return (sys.executable, "-m", "splatbatch", *self.words)
 
     def keep(self, folder: AttemptFolder) -> None:
-        """Remove earlier attempts, but for those that still run."""
+        """Remove earlier attempts, except those still running."""
         for one in folder.earlier():
             if one.has_exited():
                 shutil.rmtree(one.path, ignore_errors=True)
 
 
 def is_follow_up(what: str) -> bool:
-    """Return whether this process is an attempt at merging, or publishing: who has started it holds the folder."""
+    """Return whether this process is the attempt of a follow-up, `merge` or `publish`.
+
+    Then the process that started it holds the output folder, and the command does the work itself.
+    """
     return f".afterwards/{what}." in os.environ.get(MARKER, "")
 
 
 def deliver(make: Callable[[], TypedRecord]) -> None:
-    """Do the work of a follow-up in the process of its attempt; leave what the command prints with --json.
+    """Do the work of a follow-up in the process of its attempt; write the JSON of the command as metrics.json.
 
     Raises:
-        SplatbatchError: it could not be done; of a fault of ours the traceback lies beside the log.
+        SplatbatchError: the work failed; for an unexpected exception the traceback is in fault.txt of the attempt.
     """
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # what is half done is swept
     folder = AttemptFolder(Path.cwd())
@@ -114,28 +117,28 @@ class FinishedBatch:
     interruption: Interruption
     show: Show
     alone: Alone | None
-    """None: it is held already."""
+    """Keeps trainings from starting; None: the caller holds the output folder, or no lock is needed."""
     say: Callable[[str], None]
-    """Says what happens, with its time."""
+    """Prints a line on progress."""
     tick: Callable[[], None] = lambda: None
-    """Shows that we live; called many times a second."""
+    """Writes the heartbeat and updates the display; called many times a second."""
     ledger: Ledger = single.UNWRITTEN
     error: SplatbatchError | None = None
-    """Why the latest follow-up could not be done."""
+    """Error of the latest follow-up; None: it succeeded, was interrupted, or failed otherwise."""
 
     def make(
         self, task: Task, beat: Callable[[], object] = lambda: None, verb: str = "", *, alone: bool = True
     ) -> AttemptFolder:
-        """Make the product of a task; return the attempt that has made it.
+        """Run a task in a process of its own, and wait for it; return the attempt that made the product.
 
         Args:
-            task: whose product is made of splats.
-            beat: called meanwhile, many times a second.
-            verb: begins the message of an error; empty where that says it by itself.
-            alone: no training may start meanwhile.
+            task: the task; its product is made of splats.
+            beat: is called many times a second while the task runs.
+            verb: first word of an error message; empty if the message needs none.
+            alone: whether no training may start meanwhile.
 
         Raises:
-            SplatbatchError: it could not be made.
+            SplatbatchError: the task failed.
         """
         with ExitStack() as stack:
             stop, hold, beats = self.interruption.reason, self.alone, list[Callable[[], object]]((self.tick, beat))
@@ -149,16 +152,16 @@ class FinishedBatch:
             return single.make(self.batch.config, task, RunHooks(live, stop, self.ledger.tell_wait), verb, self.ledger)
 
     def run(self, what: str, words: Sequence[str], printed: type[Printed], home: PatchFolder | None = None) -> Printed:
-        """Merge the scene, or publish; return what the command prints with --json.
+        """Run `merge` or `publish` as a task; return what the command prints with --json.
 
         Args:
             what: merge or publish.
-            words: what is typed behind the command, besides --config and --json.
-            printed: what it prints.
-            home: where its attempts lie; None: in the output folder.
+            words: arguments of the command, besides --config and --json.
+            printed: type of the command's output.
+            home: folder for its attempts; None: in the output folder.
 
         Raises:
-            SplatbatchError: it could not be done; what could be written of a publication is there.
+            SplatbatchError: the command failed; outputs of a publication that could be written stay.
         """
         # what compression costs is measured on a GPU where one is ready
         takes: Literal["any", "cpu"] = "any" if what == "publish" else "cpu"
@@ -171,17 +174,20 @@ class FinishedBatch:
         return printed.read(self.make(task, forward, alone=what == "merge").metrics) or printed()
 
     def merge(self, *, allow_missing: bool, clean: bool = False, out: Path | None = None) -> MergeOutput:
-        """Merge the scene, as `products.merge` says.
+        """Merge the scene; see `products.merge`.
 
         Raises:
-            SplatbatchError: it could not be merged.
+            SplatbatchError: the scene could not be merged.
         """
         options = {"--allow-missing": allow_missing, "--clean": clean}
         words = [option for option, is_wanted in options.items() if is_wanted]
         return self.run("merge", [*words, "--out", str(out.absolute())] if out else words, MergeOutput)
 
     def follow(self, what: str, make: Callable[[], FollowUpResult]) -> FollowUpResult:
-        """Run one follow-up, write its result down and return it; what fails is a result, too."""
+        """Run one follow-up, and write its result into the output folder; return it.
+
+        Never raises: a failure or an interruption is a result, too.
+        """
         found, why, self.error = None, "", None
         try:
             if not self.interruption.signal:
@@ -205,15 +211,15 @@ After = Callable[[FinishedBatch], Sequence[FollowUpResult]]
 
 @contextmanager
 def by_hand(batch: Batch, *, alone: bool) -> Iterator[FinishedBatch]:
-    """Give what makes something of a batch at the word of a command, as after a training.
+    """Open a batch for a follow-up that a user's command asked for, without a training before it.
 
     Args:
-        batch: whose splats.
-        alone: no training may start meanwhile.
+        batch: the batch with the splats.
+        alone: whether the output folder is locked, so that no training starts meanwhile.
 
     Raises:
         OutputError: a training runs.
-        Interrupted: a signal has ended it.
+        Interrupted: a signal ended the work.
     """
     batch.output.create()
     with Interruption() as interruption, ExitStack() as stack:
@@ -229,14 +235,17 @@ def by_hand(batch: Batch, *, alone: bool) -> Iterator[FinishedBatch]:
 
 
 def follow_up_result(what: str, state: str, words: str, command: str = "") -> FollowUpResult:
-    """Return the result of a follow-up that has just ended: a line, and the command that mends it."""
+    """Return the result of a follow-up that has just ended, with its message and the command that repairs it."""
     return FollowUpResult(what, state, one_line(words), command, time.time())
 
 
 def run_follow_ups(
     trained: FinishedBatch, inspected: FollowUpResult | None, after: After
 ) -> tuple[FollowUpResult, ...]:
-    """Run what follows the training; return all results, that of the inspection too, and keep them for the report."""
+    """Run the follow-ups of a training, and record the results for the report, in place of those of earlier runs.
+
+    Returned are all results, that of the inspection first.
+    """
     for what in KINDS:  # of an earlier training
         trained.batch.output.note_afterwards(what, None)
     trained.batch.output.note_afterwards("inspect", inspected)
@@ -246,12 +255,12 @@ def run_follow_ups(
 def publish_as_configured(
     trained: FinishedBatch, *, merges: bool = True, why_not: str = ""
 ) -> Sequence[FollowUpResult]:
-    """Publish if the YAML asks for it; the result is written down, also that nothing was published, and why.
+    """Publish if the YAML asks for it; the result is recorded, also if nothing was published.
 
     Args:
-        trained: what was trained.
-        merges: a scene that was cut into patches is merged first.
-        why_not: what keeps it from being published; empty: nothing.
+        trained: the batch after its training.
+        merges: whether a scene that was cut into patches is merged first.
+        why_not: a reason not to publish; empty: there is none.
     """
     output, is_wanted = trained.batch.output, bool(trained.batch.config.publish.formats)
     if is_wanted and not why_not:
@@ -262,7 +271,7 @@ def publish_as_configured(
 
 
 def publishable_names(batch: Batch) -> tuple[list[str], dict[str, str]]:
-    """Return every patch that may be published, and of each other one why not."""
+    """Return the patches that may be published; and for each other patch the reason why not."""
     from splatbatch.publish.source import publishable
 
     splats, lacking = publishable(batch)
@@ -270,10 +279,10 @@ def publishable_names(batch: Batch) -> tuple[list[str], dict[str, str]]:
 
 
 def _publish(trained: FinishedBatch, *, merges: bool) -> FollowUpResult:
-    """Publish what may be published.
+    """Publish the merged scene if the batch is a cut scene, else every patch that has a valid splat; return the result.
 
     Raises:
-        SplatbatchError: it cannot be done; what could be written is there.
+        SplatbatchError: merging or publishing failed; outputs that could be written stay.
     """
     from splatbatch.publish.publish import PublishRequest
 
@@ -302,19 +311,19 @@ def _publish(trained: FinishedBatch, *, merges: bool) -> FollowUpResult:
 
 
 def _publish_nothing(batch: Batch, lacking: Mapping[str, str], hint: str = "") -> FollowUpResult:
-    """Return that nothing was published."""
+    """Return the result of a publishing that wrote nothing; an earlier publication is unchanged."""
     folder = batch.config.publish.folder
     before = f"; {folder} is unchanged" if Publication.of(folder) else ""
     return follow_up_result("publish", LEFT_OUT, f"not published: {_list_lacking(lacking)}{hint}{before}", TRAIN)
 
 
 def _lacking_in_scene(batch: Batch) -> tuple[dict[str, str], bool]:
-    """Return which parts of a scene it cannot be merged from, and why, and whether it has no others."""
+    """Return the patches that a merge would lack, each with the reason; and whether no patch with a core remains."""
     candidates, _ = merge_candidates(batch, partition_for(batch))
     is_empty = not any(one.core and not one.lacking for one in candidates)
     return {one.name: one.lacking for one in candidates if one.lacking}, is_empty
 
 
 def _list_lacking(lacking: Mapping[str, str]) -> str:
-    """Return what is lacking: "p1: failed: a package is missing"."""
+    """Return the lacking patches in words: "p1: failed: a package is missing"."""
     return list_some((f"{name}: {why}" for name, why in lacking.items()), MOST_NAMED, "; ")

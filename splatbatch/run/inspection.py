@@ -1,4 +1,4 @@
-"""How good accepted splats are beyond PSNR: inspected one by one, and certified; also at the end of a night."""
+"""Inspection of accepted splats beyond PSNR: each is inspected and certified, by command or at the end of a run."""
 
 from __future__ import annotations
 
@@ -31,20 +31,23 @@ Found = Mapping[str, Inspection]
 
 @dataclass(frozen=True)
 class InspectOptions:
-    """What is to be inspected, and how closely."""
+    """Options of an inspection."""
 
     measures_drop: bool = False
-    """Train twice, shortly, with and without the photographs that figures name."""
+    """Train twice for a short time, with and without the photographs that the figures name."""
     of_scene: bool = False
-    """The merged scene, too."""
+    """Inspect the merged scene, too."""
 
 
 def inspect(batch: Batch, how: InspectOptions) -> tuple[Found, Mapping[str, str]]:
-    """Inspect the splats of a batch, and return what was found, and why others were not.
+    """Inspect the splats of a batch while no training runs.
+
+    Returns:
+        The inspection of each splat, by name; and for each splat that could not be inspected the reason.
 
     Raises:
-        SplatbatchError: nothing can be run here.
-        Interrupted: a signal has ended it.
+        SplatbatchError: no process can be run here.
+        Interrupted: a signal ended the inspection.
     """
     with by_hand(batch, alone=True) as finished:
         found, failed = inspect_tasks(batch, RunHooks(finished.tick, finished.interruption.reason), how)
@@ -58,9 +61,13 @@ def inspect(batch: Batch, how: InspectOptions) -> tuple[Found, Mapping[str, str]
 def inspect_tasks(
     batch: Batch, rounds: RunHooks, how: InspectOptions = InspectOptions(), ledger: Ledger = single.UNWRITTEN
 ) -> tuple[Found, Mapping[str, str]]:
-    """Inspect splats, then certify them; the output lock must be held. One that fails keeps no other from it.
+    """Inspect splats, then certify them; the caller must hold the output lock.
 
-    While one is inspected on a GPU, the process for the next one starts, reads and decodes.
+    Splats with an up-to-date inspection are not inspected again. A splat that fails does not stop the others. While a
+    splat is inspected on a GPU, the process for the next one starts, reads and decodes.
+
+    Returns:
+        The inspection of each splat, by name; and for each splat that failed the reason.
     """
     subjects: dict[str, Task | None] = {task.name: task for task in of_patches(batch.tasks)}
     subjects |= {SCENE: None} if how.of_scene else {}
@@ -100,7 +107,7 @@ def _why(name: str, error: Exception) -> str:
 def _made(
     batch: Batch, stale: Mapping[str, Task], rounds: RunHooks, ledger: Ledger
 ) -> Mapping[str, AttemptFolder | Exception]:
-    """Inspect; return by subject the attempt that has done it, or why there is none."""
+    """Inspect splats; return for each the attempt that did it, or the exception that prevented it."""
     watched = {name: ProgressPrinter(f"inspect {name}", task.home, PipeWriter()) for name, task in stale.items()}
 
     def beat() -> None:
@@ -122,7 +129,7 @@ def _made(
 
 
 def _tell(name: str, folder: AttemptFolder, watched: dict[str, ProgressPrinter]) -> None:
-    """Say what was found of a splat, as soon as its inspection has ended; it is watched no longer."""
+    """Print the grade and findings of a splat once its inspection has ended, and stop watching it."""
     from splatbatch.report.quality import drop_in_words
 
     if found := folder.read(folder.metrics, Inspection):
@@ -133,7 +140,10 @@ def _tell(name: str, folder: AttemptFolder, watched: dict[str, ProgressPrinter])
 
 
 def _certify(batch: Batch, subjects: Mapping[str, Task | None], rounds: RunHooks) -> Mapping[str, str]:
-    """Certify what was inspected; return why a splat could not be. A reader does it: files of the scene are hashed."""
+    """Certify inspected splats that lack a valid certificate; return for each that failed the reason.
+
+    Readers do this, since it hashes files of the scene.
+    """
     from splatbatch.publish import certificate  # which `train` loads only where splats are inspected
 
     failed = dict[str, str]()
@@ -155,7 +165,7 @@ def _certify(batch: Batch, subjects: Mapping[str, Task | None], rounds: RunHooks
 
 
 def inspect_as_configured(batch: Batch, rounds: RunHooks, ledger: Ledger) -> FollowUpResult | None:
-    """Inspect the splats of trained patches, where the YAML asks for it; return the result."""
+    """Inspect the splats of trained patches, where the YAML asks for it; return the result, None if it never does."""
     wanted = patches_to_inspect(batch)
     trained = [name for name in wanted if batch.output.patch(name).read_result() is not None]
     found, failed = inspect_tasks(batch.only(trained), rounds, ledger=ledger) if trained else ({}, {})
@@ -171,7 +181,10 @@ def patches_to_inspect(batch: Batch) -> list[str]:
 
 
 def not_inspected(batch: Batch, why: str) -> FollowUpResult | None:
-    """Return which trained patches are not inspected although the YAML asks for it; None: it does not."""
+    """Return a result that lists the trained patches not inspected although the YAML asks for it.
+
+    Used where this run does not inspect. None: the YAML asks for no inspection.
+    """
     wanted = patches_to_inspect(batch)
     folders = {name: batch.output.patch(name) for name in wanted}
     inspected = [name for name, folder in folders.items() if folder.read_inspection() is not None]
@@ -182,7 +195,7 @@ def not_inspected(batch: Batch, why: str) -> FollowUpResult | None:
 def _result(wanted: Collection[str], found: Collection[str], failed: Mapping[str, str]) -> FollowUpResult | None:
     """Return the result of an inspection that the YAML asks for; None where it asks for none.
 
-    What has no splat is missing, and no more than that: training it comes first.
+    A patch without a splat is listed as such, not as a failure: it must be trained first.
     """
     if not wanted:
         return None

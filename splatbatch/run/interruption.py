@@ -13,13 +13,14 @@ from splatbatch.errors import Interrupted
 from splatbatch.isolated import StopRequested
 
 LEAST_S = 2.0
-"""Time for notifications of the end, also where attempts have used up the grace."""
+"""Least time for notifications of the end, even if attempts have used up the grace."""
 
 
 class Interruption:
-    """Whether a signal asks the command to stop, and the exit code for that; as a context manager it handles signals.
+    """A request to stop the command by SIGINT, SIGTERM or SIGHUP; as a context manager it handles these signals.
 
-    Outside the main thread Python delivers no signals: there it never asks.
+    A signal is only noted: the command asks `reason`. In another thread than the main one, Python delivers no signals;
+    there no request is ever noted.
     """
 
     def __init__(self) -> None:
@@ -52,12 +53,12 @@ class Interruption:
         return 128 + self.signal
 
     def left_s(self, began: float, budget_s: float, grace_s: float) -> float:
-        """Return the time that is left for those who are told of an end: a fixed one, or what is left of the grace.
+        """Return the seconds left for notifications of the end: of their budget, or of the grace after a signal.
 
         Args:
-            began: when the first was told, by time.monotonic().
-            budget_s: for all of them, unless a stop is requested.
-            grace_s: after a signal, for all that it ends; `LEAST_S` of it are theirs.
+            began: when the first notification began, by time.monotonic().
+            budget_s: seconds for all notifications together.
+            grace_s: seconds from a signal to the end of the process; notifications get at least `LEAST_S`.
         """
         now = time.monotonic()
         of_grace_s = self._at + grace_s - now if self.signal else math.inf
