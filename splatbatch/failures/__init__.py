@@ -1,1 +1,1 @@
-"""WHY an attempt failed and what to do: diagnosis and retry policy. Pure."""
+"""Diagnosis of failed attempts, the advice for each cause, and the retry policy. Pure."""

@@ -1,4 +1,8 @@
-"""What to do about a failure: only settings that the program reads, never what has failed already. Pure."""
+"""Advice of a diagnosis, as the user reads it: the advice of its signature, then what to try. Pure.
+
+" Try: " and the `steps` of the cause are appended, unless the signature's advice has a " Try: " of its own. Settings
+are suggested only if the trainer reads them and no earlier attempt failed with them.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +19,11 @@ from splatbatch.text import list_some
 
 LOG = "splatbatch explain PATCH --log"
 TRY = " Try: "
-"""Before what to type, in advice."""
+"""Separates the explanation in an advice from the commands to type."""
 OR_TRY, IF_NOT = ", or try: ", ". If that is not it: "
-"""Around what takes the first suspect back: it stands before all else."""
+"""The text before and after the command that undoes suspect settings, which stands first in an advice."""
 _OF_CHANCE = ("training.seed",)
-"""Settings of which a smaller value is no weaker one."""
+"""Number settings whose size means nothing: only the very same value counts as tried."""
 _LINE = re.compile(r"line (\d+): ")
 
 
@@ -30,30 +34,30 @@ class EarlierFailure:
     number: int
     cause: str
     settings: Mapping[str, Any]
-    """In force, by their full names."""
+    """The settings in force in that attempt, by their full names."""
 
 
 @dataclass(frozen=True)
 class PatchContext:
-    """What is known of a patch besides the attempt that failed."""
+    """Facts about the patch of a failed attempt, which make the advice fit; all may be unknown."""
 
     patch: str = ""
-    """Its name, for what is to be typed; empty: unknown."""
+    """The name of the patch, put into commands in place of PATCH; empty: unknown."""
     trainer: str = ""
-    """The name of the program that trains it."""
+    """The name of its trainer."""
     reads: frozenset[str] | None = None
-    """The full names of the settings that it reads; None: of an unknown program all may be."""
+    """The full names of the settings that the trainer reads; None: unknown, so any setting may be suggested."""
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """In force, by their full names."""
+    """The settings in force when it failed, by their full names."""
     differences: Sequence[SettingDifference] = ()
-    """What the patch sets differently from its batch."""
+    """Settings in which the patch differs from its batch, or the batch from the defaults."""
     past: Sequence[EarlierFailure] = ()
 
 
 def with_advice(verdict: Diagnosis, background: PatchContext) -> Diagnosis:
-    """Return a diagnosis with what to do: the settings that are suspect, what to type, or where to look.
+    """Return a diagnosis whose advice also names suspect settings, and the commands to type or where to look.
 
-    No setting is advised that was in force when the patch failed so; a step in words is good for every attempt.
+    A setting is not suggested if the patch failed by this cause with it; a step in words is always suggested.
     """
     alike = [one for one in background.past if one.cause == verdict.cause]
     if TRY not in verdict.advice:  # else what helps in this case stands in its signature
@@ -64,12 +68,12 @@ def with_advice(verdict: Diagnosis, background: PatchContext) -> Diagnosis:
 
 
 def for_patch(advice: str, patch: str) -> str:
-    """Return advice with the name of its patch, as a shell takes it."""
+    """Return advice with PATCH replaced by the name of the patch, quoted for a shell."""
     return re.sub(r"\b(retry|explain) PATCH\b", lambda match: f"{match[1]} {quote(patch)}", advice)
 
 
 def command_for(step: Step) -> str:
-    """Return what to type for a step."""
+    """Return the text of a step; settings become a `splatbatch retry PATCH --set …` command."""
     if isinstance(step, str):
         return step
     return f"splatbatch retry PATCH {' '.join(f'--set {key}={spelt(value)}' for key, value in step.items())}"
@@ -83,7 +87,7 @@ def _with_steps(verdict: Diagnosis, alike: Sequence[EarlierFailure], background:
 
 
 def _left(steps: Sequence[Step], alike: Sequence[EarlierFailure], background: PatchContext) -> Iterator[str]:
-    """Yield the steps that are left: all in words; of settings those that the program reads, and have not failed."""
+    """Yield the steps worth suggesting: all in words, and settings that the trainer reads and no failure had."""
     failed = [background.settings, *(one.settings for one in alike)]
     for step in steps:
         if isinstance(step, str):
@@ -95,14 +99,14 @@ def _left(steps: Sequence[Step], alike: Sequence[EarlierFailure], background: Pa
 
 
 def _was_so(key: str, value: Any, settings: Mapping[str, Any]) -> bool:
-    """Return whether a setting was as advised already; most advice is to lower a number, and it was as low."""
+    """Return whether an attempt had an advised setting already: the same value, or for numbers one at most as large."""
     current = settings.get(key)
     is_amount = key not in _OF_CHANCE and is_number(value) and is_number(current)
     return bool(current <= value if is_amount else current == value)
 
 
 def _where_to_look(verdict: Diagnosis, alike: Sequence[EarlierFailure], background: PatchContext) -> str:
-    """Return what is left where no setting helps: the line of the log, then what no setting changes."""
+    """Return the advice where no setting is left to try: look at the log, then change the scene or the machine."""
     asked = {key for step in cause_of(verdict.cause).steps if not isinstance(step, str) for key in step}
     line = next((found[1] for words in verdict.evidence if (found := _LINE.match(words))), "")
     look = f"See line {line} of the log" if line else "See the end of the log"
@@ -117,7 +121,7 @@ def _where_to_look(verdict: Diagnosis, alike: Sequence[EarlierFailure], backgrou
 
 
 def _in_the_light_of(verdict: Diagnosis, alike: Sequence[EarlierFailure], background: PatchContext) -> Diagnosis:
-    """Return a diagnosis with what the patch sets differently: as evidence, and as advice where it leads there."""
+    """Return a diagnosis with the patch's own settings as evidence; suspect ones are named first in its advice."""
     found = background.differences
     if not found:
         return verdict

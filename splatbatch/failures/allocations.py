@@ -1,4 +1,7 @@
-"""What CUDA's message of an allocation that failed says by its sizes: judges that signatures name."""
+"""Tests of the sizes in CUDA's out-of-memory messages, which a regular expression cannot compare.
+
+A signature names one as its `judge`; it matches only if the test is true of the matched line.
+"""
 
 from __future__ import annotations
 
@@ -27,15 +30,16 @@ def _largest_gib(patterns: Patterns, line: str) -> float:
 
 
 def asks_absurdly(line: str) -> bool:
-    """Tell whether one allocation is more than any card has, or more than this card while it is nearly empty."""
+    """Return whether an allocation exceeds 1000 GiB, or the whole GPU while this process uses under a quarter of it."""
     request, card, used = (_largest_gib(pattern, line) for pattern in (_REQUEST, _CARD, _USED))
     return request > _ABSURD_GIB or (0.0 < card < request and used < 0.25 * card)
 
 
 def is_crowded_out(line: str) -> bool:
-    """Tell whether other processes hold more of the card than this one does."""
+    """Return whether other processes hold more of the GPU than this one does, and more than a quarter of it."""
     card, free, used = (_largest_gib(pattern, line) for pattern in (_CARD, _FREE, _USED))
     return card - free - used > max(used, 0.25 * card)
 
 
 JUDGES: Mapping[str, Callable[[str], bool]] = {"asks_absurdly": asks_absurdly, "is_crowded_out": is_crowded_out}
+"""The tests by the name that a signature's `judge` gives."""

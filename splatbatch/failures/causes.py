@@ -1,4 +1,8 @@
-"""The causes of failures: what each is called, what to do about it, which settings lead to it, how it is retried."""
+"""The causes of failed attempts: title, steps to try, suspect settings, and how each cause is retried.
+
+The advice of a diagnosis is two texts joined by `failures/advice.py`: the `advice` of the signature that matched, then
+" Try: " and the `steps` of its cause. Steps are left out if the signature's advice has a " Try: " of its own.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +14,14 @@ if TYPE_CHECKING:
     from splatbatch.config import LadderName
 
 Step = str | Mapping[str, Any]
-"""A command, or where to look; or settings to retry with. PATCH stands for the patch's name."""
+"""One thing to try: text (a command, or where to look), or a mapping of settings to retry with.
 
-# Settings that lead to causes, as regular expressions of their full names.
+PATCH in a text stands for the name of the patch.
+"""
+
+# Settings that may be to blame for a cause, as regular expressions of their full names.
 PROGRAM = r"setting\..*"
-"""Of a program that the YAML adds: they may lead to anything."""
+"""The settings of an external trainer; they may lead to any cause."""
 WHICH_TRAINER = rf"{PROGRAM}|training\.trainer|evaluation\.holdout_list"
 NUMERICS = rf"{PROGRAM}|learning_rates\..*|training\.(init_\w+|strategy|max_steps)|refinement\..*"
 GROWTH = rf"{PROGRAM}|refinement\.(grow_grad2d|prune_opa|refine_stop_iter)|training\.coarse_to_fine"
@@ -25,40 +32,47 @@ DURATION = rf"{PROGRAM}|training\.(max_steps|cap_max|resolution|device|kernels)"
 
 @dataclass(frozen=True)
 class FailureCause:
-    """A cause of failures; the defaults are those of a cause that a site has added."""
+    """A cause of failures and how it is treated; the defaults hold for a cause that a site's own signatures name."""
 
     title: str
-    """In words for people."""
+    """The cause in words, as status and reports show it."""
     steps: tuple[Step, ...] = ()
-    """What to do, the most promising first."""
+    """What to try, the most promising first; shown after the advice of the signature."""
     suspects: str = PROGRAM
-    """Settings that lead to it; empty: none does."""
+    """Regular expression of the settings that may be to blame if a patch sets them differently; empty: none."""
     suspects_if_larger: str = ""
-    """Settings of which only a larger value leads to it."""
+    """Regular expression of the settings that may be to blame only if the patch's value is larger than usual."""
     lies_in: Literal["patch", "settings", "machine or settings", "machine", "moment"] = "patch"
-    """Where it lies; moment: outside the patch, and gone at another time."""
+    """Where the fault lies; moment: outside the patch, and gone at another time."""
     ladder: LadderName | None = None
-    """Of the config, which it climbs."""
+    """The ladder of `retry.ladders` from which its changed settings are taken; None: no changed settings help."""
     times: int = 1
-    """So often it is tried again unchanged."""
+    """Number of retries with the same settings."""
     patience: float = 1.0
-    """Factor on the wait before it is tried again: some things need longer to pass."""
+    """Factor on the wait before a retry, for causes that need longer to pass."""
     may_repeat: bool = False
-    """True for what lies outside the patch and has no waiter (a lost node): the same twice proves nothing."""
+    """Whether the same failure twice in one phase may still be chance, as with a lost node.
+
+    If False, a second one with the same settings counts as deterministic.
+    """
     passes: bool = False
-    """Where its diagnosis says `retry`, it passes by itself: it counts in no cap and stops no batch meanwhile."""
+    """Whether waiting cures a failure that is diagnosed with `retry`, as a busy GPU.
+
+    It counts towards no cap and stops no batch until an hour of waits is over.
+    """
 
     @property
     def stops_batch(self) -> bool:
-        """Whether every further patch would end the same way."""
+        """Whether every further patch would fail the same way, since the fault lies in the machine or the settings."""
         return self.lies_in not in {"patch", "moment"}
 
     @property
     def may_do_elsewhere(self) -> bool:
-        """Whether the task may be trained on another machine."""
+        """Whether the task may succeed on another machine."""
         return self.stops_batch or self.passes
 
 
+# Every cause that this program diagnoses, by its name; the names are part of docs, ledgers and signatures.toml.
 CAUSES: Mapping[str, FailureCause] = {
     "audit": FailureCause("the audit found errors"),
     "bad_config": FailureCause(
@@ -330,15 +344,15 @@ CAUSES: Mapping[str, FailureCause] = {
 
 
 def cause_of(name: str) -> FailureCause:
-    """Return a cause by its name; one of a site is called by its name, as a reason is that is no cause."""
+    """Return a cause by its name; for a name that is not in CAUSES, one with that name as title and the defaults."""
     return CAUSES.get(name, FailureCause(name))
 
 
 def in_words(cause: str) -> str:
-    """Return a cause as people say it; a reason that is no cause of ours stays as it is."""
+    """Return the title of a cause; a name that is not in CAUSES is returned unchanged."""
     return cause_of(cause).title
 
 
 def title(cause: str) -> str:
-    """Return a cause in words, with the name under which documents and programs know it."""
+    """Return a cause as title and name, "GPU memory ran out (cuda_oom)"; a name not in CAUSES is returned unchanged."""
     return f"{CAUSES[cause].title} ({cause})" if cause in CAUSES else cause

@@ -1,8 +1,8 @@
-"""Why an attempt failed and what may help: a pure function of what was seen of it.
+"""Diagnosis of an attempt from its evidence: cause, action, advice, and the lines that show it. Pure.
 
-Evidence is read in order: first what settles it by itself (a whole splat, the training's own findings, the OOM killer);
-then what was printed after the last progress, where an exception outweighs what only warns; then how the process
-ended; then what is true wherever it stands.
+Evidence is read in this order: a whole splat, the training's own findings and the OOM killer each decide alone. Then
+counts what was printed after the last progress, where an exception outweighs a warning. Then follow the exit of the
+process, and signatures that hold wherever they stand in the log.
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ from splatbatch.outcome import Cancelled, Diagnosis, Exited, Lost, NotStarted, T
 
 
 def diagnose(seen: Evidence) -> Diagnosis:
-    """Say why an attempt failed, what may help and what to type, and which lines and settings show it."""
+    """Return the diagnosis of an attempt: the first of JUDGES that decides, else the meaning of its exit, with advice.
+
+    Its action is "ok" if nothing failed.
+    """
     verdict = next((found for judge in JUDGES if (found := judge(seen))), None) or plain_end(seen)
     slow = (f"skipped: {one.cause} of {one.origin} took too long on this log" for one in seen.too_slow)
     phase = seen.phase or ("train" if seen.is_midrun else "")
@@ -38,7 +41,7 @@ def _fine(advice: str, *evidence: str) -> Diagnosis:
 
 
 def whole_splat(seen: Evidence) -> Diagnosis | None:
-    """A whole splat is a success, whatever the process did afterwards, unless it learned nothing."""
+    """Return success if the splat is whole and the training reported no finding, however the process ended."""
     if seen.artifact != "" or seen.health:
         return None
     if seen.ended_well:
@@ -47,7 +50,7 @@ def whole_splat(seen: Evidence) -> Diagnosis | None:
 
 
 def health(seen: Evidence) -> Diagnosis | None:
-    """What the training process found about itself."""
+    """Return the meaning of what the training process reported about itself, such as zero gradients."""
     found = seen.health
     if meaning := meaning_of_health(found):
         return replace(meaning, evidence=(f"health: {found}",))
@@ -57,7 +60,10 @@ def health(seen: Evidence) -> Diagnosis | None:
 
 
 def memory_killer(seen: Evidence) -> Diagnosis | None:
-    """The kernel's count of processes killed for memory settles it; where others share it, unless the log does."""
+    """Return `host_oom` if the kernel killed a process for memory, unless the log explains the end otherwise.
+
+    Attempts that share a memory limit share the kernel's count, so a clear other cause in the log wins.
+    """
     if not seen.oom_killed:
         return None
     told = told_outright(seen) if seen.is_explained and not (seen.end is None or signal_of(seen.end)) else None
@@ -68,7 +74,7 @@ def memory_killer(seen: Evidence) -> Diagnosis | None:
 
 
 def told_outright(seen: Evidence) -> Diagnosis | None:
-    """What the end of the log says outright; a signal, or a limit of ours, asks for more than a plain line."""
+    """Return the cause that the end of the log names clearly; after a signal or a limit, a plain line is not enough."""
     best = _best(seen.at_end)
     if best is None or isinstance(seen.end, Cancelled) or _was_overcome(seen, best):
         return None
@@ -76,7 +82,7 @@ def told_outright(seen: Evidence) -> Diagnosis | None:
 
 
 def said_done(seen: Evidence) -> Diagnosis | None:
-    """A program that said it was done, and was ended only then."""
+    """Return success for a log whose program said that it was done, and was ended by a signal or limit after that."""
     is_ended = signal_of(seen.end) is not None or isinstance(seen.end, TimedOut)
     if not (seen.has_finished and is_ended) or seen.log.is_writing:
         return None
@@ -84,7 +90,7 @@ def said_done(seen: Evidence) -> Diagnosis | None:
 
 
 def our_doing(seen: Evidence) -> Diagnosis | None:
-    """Ends that we brought about."""
+    """Return the diagnosis of an end by splatbatch: cancelled, not started, or ended at a time limit."""
     last_words = tuple(seen.log.last_words())
     match seen.end:
         case Cancelled(by=by):
@@ -108,7 +114,7 @@ def our_doing(seen: Evidence) -> Diagnosis | None:
 
 
 def signal(seen: Evidence) -> Diagnosis | None:
-    """A signal outweighs weak text, except an abort, whose reason stands in the lines before."""
+    """Return the diagnosis of the signal that ended the process; none for an abort, whose reason stands in the log."""
     number = signal_of(seen.end)
     if number is None or number not in SIGNALS or number == SIGABRT:
         return None
@@ -116,7 +122,7 @@ def signal(seen: Evidence) -> Diagnosis | None:
 
 
 def lasting(seen: Evidence) -> Diagnosis | None:
-    """What stays true though the program went on: a full disk, a patch without cameras, a loss that is no number."""
+    """Return a cause that stays true though the program went on: a full disk, no cameras, a loss of NaN."""
     if isinstance(seen.end, Cancelled):
         return None
     best = _best(seen.found([one for one in seen.known if one.lasting], 0))
@@ -126,7 +132,7 @@ def lasting(seen: Evidence) -> Diagnosis | None:
 
 
 def hinted(seen: Evidence) -> Diagnosis | None:
-    """What the end of the log hints at, unless an exception that is in no list says that it was something else."""
+    """Return the cause that the end of the log hints at; weak hints lose to an exception that no signature knows."""
     end, best = seen.end, _best(seen.at_end)
     if best is None or end == Exited(0) or isinstance(end, Cancelled) or seen.has_finished:
         return None
@@ -137,7 +143,7 @@ def hinted(seen: Evidence) -> Diagnosis | None:
 
 
 def anywhere(seen: Evidence) -> Diagnosis | None:
-    """What stood before the last progress and says why processes end, if nothing else does; no reason to try again."""
+    """Return a cause from before the last progress, if nothing else explains the end and its action is not `retry`."""
     if seen.ended_well or seen.is_explained or isinstance(seen.end, Cancelled) or seen.has_finished:
         return None
     best = _best(seen.found([one for one in seen.known if one.scope == "end" and one.action != "retry"], 0))
@@ -145,7 +151,7 @@ def anywhere(seen: Evidence) -> Diagnosis | None:
 
 
 def spoilt_splat(seen: Evidence) -> Diagnosis | None:
-    """A process that ended well without a splat that counts did not do its work."""
+    """Return the diagnosis of a process that exited normally, but left no valid splat."""
     why = seen.artifact
     if not why or not seen.ended_well:
         return None
@@ -161,7 +167,7 @@ def spoilt_splat(seen: Evidence) -> Diagnosis | None:
 
 
 def without_an_end(seen: Evidence) -> Diagnosis | None:
-    """What a log says if it is unknown how its program ended."""
+    """Return the diagnosis of a log alone, where it is unknown how its program ended."""
     if seen.end is not None:
         return None
     hints = [one.signature for one in seen.at_end if one.weight > WARNED]
@@ -175,7 +181,7 @@ def without_an_end(seen: Evidence) -> Diagnosis | None:
 
 
 def plain_end(seen: Evidence) -> Diagnosis:
-    """What is left: the code, or that nothing is known."""
+    """Return the diagnosis of the exit alone, as the last resort; `unknown` if the exit says nothing either."""
     evidence = (in_words(seen.end), *seen.log.worst_words())
     match seen.end:
         case Lost(reason=reason):
@@ -190,7 +196,7 @@ def plain_end(seen: Evidence) -> Diagnosis:
 
 
 def _unknown(seen: Evidence) -> Diagnosis:
-    """Return that nothing is known, with the last lines, and below them the worst, or what sounds like it."""
+    """Return the cause `unknown` with the last lines of the log, and the worst lines below them as evidence."""
     final, log = seen.final, seen.log
     worst = [log.quote_line(final.says)] if final and final.has_frames else log.worst_words()
     evidence = (in_words(seen.end), *(line for line in log.last_words(MOST_QUOTED) if line not in worst), *worst)
@@ -200,7 +206,7 @@ def _unknown(seen: Evidence) -> Diagnosis:
 
 
 def _was_overcome(seen: Evidence, found: SignatureMatch) -> bool:
-    """Tell whether a program exited 0 and says that it was done, or did without, or was only ended when it was done."""
+    """Return whether the program succeeded in spite of a match: it finished, or did without an optional thing."""
     if seen.has_finished and found.signature.cause in {"interrupted", "time_limit"}:
         return signal_of(seen.end) is not None
     did_without = not seen.is_watched and found.signature.scope == "optional"
@@ -219,7 +225,7 @@ def _best(found: Iterable[SignatureMatch]) -> SignatureMatch | None:
 
 
 def _meant(seen: Evidence, found: SignatureMatch) -> Diagnosis:
-    """Return what a signature means here: in mid-run, or for a watched attempt, it asks for other actions."""
+    """Return the diagnosis of a match, with the action of its signature for a watched attempt or in mid-run."""
     told = found.signature
     action = (seen.is_watched and told.watched) or (seen.is_midrun and told.midrun) or told.action
     beside = seen.place_of(told.also, seen.log.start_of(seen.end_begins)) if told.also else None
@@ -230,11 +236,11 @@ def _meant(seen: Evidence, found: SignatureMatch) -> Diagnosis:
 MOST_QUOTED = 6
 """Lines of the end of a log that are quoted where its failure is unknown."""
 OF_THE_DISK = ("missing", "cut", "unreadable", "not found")
-"""Why a splat does not count, if a disk may be to blame."""
+"""First words of the reasons why a splat does not count for which the disk may be to blame."""
 OF_A_KILLED_PROCESS = frozenset({"host_oom", "dataloader_worker_killed", "shm_bus_error", "nccl", "jit_build_failed"})
-"""What a program may say whose loader, compiler or other rank was killed."""
+"""Causes that a log names when the kernel killed the program's loader, compiler or another rank."""
 FROM_OUTSIDE = frozenset({1, 2, 3, 9, 15})
-"""Signals that a process gets from others: nothing that it said itself on a plain line led to them."""
+"""Numbers of signals that come from outside the process, so no plain line of its log explains them."""
 JUDGES: tuple[Callable[[Evidence], Diagnosis | None], ...] = (
     whole_splat,
     health,
@@ -249,4 +255,4 @@ JUDGES: tuple[Callable[[Evidence], Diagnosis | None], ...] = (
     spoilt_splat,
     without_an_end,
 )
-"""Asked in this order; the first that has something to say is believed."""
+"""The functions that may decide on a diagnosis, in the order in which they are asked; the first result counts."""

@@ -1,4 +1,7 @@
-"""What was seen of an attempt, and what its log says of a known failure, in the order of what counts."""
+"""Evidence of an attempt: how it ended, its log and splat, and the signatures that match the log, with their weights.
+
+`diagnose` reads the evidence; it reads no file itself.
+"""
 
 from __future__ import annotations
 
@@ -21,17 +24,22 @@ from splatbatch.outcome import Exit, Exited, Lost, NotStarted
 from splatbatch.supervisor.external import TooSlow, time_limit
 
 LinePlace = Literal["final", "bare", "caught", "either", "rival", "exception", "error", "plain", "warning"]
-"""Of a line: in the exception that ended it all (bare: its traceback is missing; caught: the program went on after it;
-either, rival: the message is the first or the second of two lines below the frames, one of which another thread wrote),
-in another one, in what its program calls an error, in a plain line, in a warning."""
+"""Where a line of a log stands.
 
-# What a signature says counts by its strength and scope, and by where it stands. The highest wins; of equals the first.
+In the final exception: `final`; `bare` if its traceback is missing; `caught` if the program went on after it. If two
+lines below its frames may be its message, and another thread wrote one, the first is `either`, the second `rival`.
+Elsewhere: in another `exception`, in a line that the program calls an `error`, a `plain` line, or a `warning`.
+"""
+
+# A match weighs by the strength and scope of its signature and by its place. The highest wins; of equals the first.
 CERTAIN, TELLING, LIKELY, WARNED = 60, 40, 20, 3
 ECHOED = 8
-"""So little counts what a process says of another that has said itself what it died of, and what the machine says of
-one that may be ours."""
+"""Weight of a line about another process, or a line of the machine about a process that may be ours.
+
+It holds if the final exception says itself why the process died.
+"""
 MOST_SLOW = 3
-"""Once so many signatures of a site took too long, no further one is looked for."""
+"""Number of signatures of a site that may exceed the time limit; after that none of the site is searched."""
 _BESIDE_EXCEPTIONS: Mapping[LinePlace, int] = {
     **dict.fromkeys(("final", "bare", "caught", "either", "rival", "exception"), CERTAIN),
     **{"error": 44, "plain": TELLING, "warning": WARNED},
@@ -60,7 +68,7 @@ WEIGHTS: Mapping[tuple[Strength, Scope], Mapping[LinePlace, int]] = {
 
 
 class SignatureMatch(NamedTuple):
-    """A signature that matches, where, and how much that counts."""
+    """A signature that matches a log, the place of the match, and its weight from WEIGHTS or ECHOED."""
 
     signature: Signature
     match: re.Match[str]
@@ -69,81 +77,87 @@ class SignatureMatch(NamedTuple):
 
 @dataclass(frozen=True)
 class Evidence:
-    """What was seen of an attempt, and how its log is read."""
+    """All that a diagnosis is made from: exit, log, splat and context of one attempt, or a log alone.
+
+    The log is parsed on first use.
+    """
 
     end: Exit | None
-    """How the process ended; None: unknown, or it still runs."""
+    """The exit of the process; None: unknown, or it still runs."""
     text: str
-    """What it printed; of a long log the beginning and the end."""
+    """The log; of a long one the beginning and the end."""
     after: int = 0
     """The number of the line after which lines are left out."""
     left_out: int = 0
-    """How many are left out there."""
+    """The number of lines left out there."""
     phase: str = ""
-    """start, load, init, train, eval, export; empty: unknown."""
+    """The last phase: start, load, init, train, eval, export; empty: unknown."""
     step: int | None = None
+    """The last training step; None: taken from the log."""
     artifact: str | None = None
-    """Why the splat does not count; empty: it is whole; None: unknown, there is only a log."""
+    """The reason why the splat does not count; empty: it is whole; None: unknown, there is only a log."""
     oom_killed: bool = False
+    """Whether the kernel killed a process of the attempt for memory."""
     kernel_lines: tuple[str, ...] = ()
+    """Lines of the machine about the attempt, which are read after the log."""
     health: str = ""
-    """What the training process found about itself, as `zero_gradients: 50 steps`."""
+    """What the training process reported about itself, as `zero_gradients: 50 steps`; empty: nothing."""
     own: Sequence[Signature] = ()
-    """Signatures that a site has added."""
+    """Signatures that a site has added; of equal weights they win over the shipped ones."""
     background: PatchContext = field(default_factory=PatchContext)
-    """What is known of its patch; blank of a log alone."""
+    """Facts about the patch for the advice; empty for a log alone."""
 
     @cached_property
     def log(self) -> Log:
-        """What it printed, with the lines from beside it."""
+        """The parsed log, followed by the lines of the kernel and the reason of an exit without a process."""
         reason = (self.end.reason,) if isinstance(self.end, NotStarted | Lost) else ()
         beside = (LogLine(0, words) for words in (*self.kernel_lines, *reason))
         return Log((*lines_of(self.text, self.after, self.left_out), *beside))
 
     @property
     def is_watched(self) -> bool:
-        """Whether it is an attempt of ours, of whose splat is known whether it counts."""
+        """Whether this is an attempt of a batch, whose splat was checked, and not a log alone."""
         return self.artifact is not None
 
     @property
     def is_midrun(self) -> bool:
-        """Whether steps had been made."""
+        """Whether at least one training step was made."""
         return (self.log.last_step if self.step is None else self.step) > 0
 
     @property
     def ended_well(self) -> bool:
-        """Whether nothing is known of a bad end."""
+        """Whether the process exited with 0, or its exit is unknown."""
         return self.end in {None, Exited(0)}
 
     @property
     def has_finished(self) -> bool:
-        """Whether the program says that it was done, and its splat is not known to be no good."""
+        """Whether a log alone says after its last progress that all is done; False for an attempt of a batch."""
         return not self.is_watched and self.log.finished >= self.log.last_progress
 
     @cached_property
     def end_begins(self) -> int:
-        """The line from which on the end is told: the last one of progress, or the one that says that all is done."""
+        """The line where the end of the log begins: its last progress, or the line that says that all is done."""
         return max(self.log.last_progress, self.log.finished if self.has_finished else 0)
 
     @cached_property
     def final(self) -> ExceptionTrace | None:
-        """The exception that ended it all: the last one after the last progress.
+        """The exception that ended the program; None if there is none after the last progress.
 
-        Rather one that is no echo of another process's, one with its frames, and one after which nothing was printed
-        but what sounds bad.
+        Of several, these are preferred in turn: one that is no echo of another process, one with frames, and one
+        after which only errors were printed; then the last.
         """
         ends = [one for one in self.log.raised if one.counts and one.is_main and one.end >= self.end_begins]
         own = [one for one in ends if self._tells_of_itself(one)] or ends
         return max(own, key=lambda one: (one.has_frames, not self._went_on_after(one), one.end), default=None)
 
     def _tells_of_itself(self, one: ExceptionTrace) -> bool:
-        """Return whether an exception says what happened, of which what other processes say is but an echo."""
+        """Return whether an exception is the failure itself, and not the echo of a failure in another process."""
         if not one.has_frames or self._is_cut(one) or self._went_on_after(one):
             return False
         return search((*signs.ECHOES, *signs.SYMPTOMS), self._words(one)) is None
 
     def _words(self, one: ExceptionTrace) -> str:
-        """Return an exception's own lines."""
+        """Return the text of an exception's own lines."""
         return "".join(map(self.log.words_of, one.lines))
 
     def _is_cut(self, one: ExceptionTrace) -> bool:
@@ -153,18 +167,18 @@ class Evidence:
 
     @cached_property
     def is_explained(self) -> bool:
-        """Whether the final exception is one by itself, and not the echo of another failure."""
+        """Whether the final exception has its message and does not merely report that something else failed."""
         last = self.final
         return last is not None and not self._is_cut(last) and search(signs.SYMPTOMS, self._words(last)) is None
 
     @cached_property
     def _goes_on(self) -> bool:
-        """Whether the program had something else to say after the final exception: it may have been caught."""
+        """Whether the program printed ordinary lines after the final exception, so that it may have been caught."""
         return self.final is not None and self._went_on_after(self.final)
 
     @cached_property
     def _rival(self) -> ExceptionTrace | None:
-        """The line of an exception right below the final one's message, or what may not be it."""
+        """An exception line right below the message of the final exception: either of the two may be its message."""
         last = self.final
         if last is None or not last.has_frames or last.says < last.end:
             return None
@@ -172,11 +186,11 @@ class Evidence:
 
     @cached_property
     def _next_raised(self) -> dict[int, int]:
-        """Where after the end of each exception the next one begins."""
+        """The first line of the next exception, by the last line of each."""
         return {one.end: other.begin for one, other in pairwise(self.log.raised)}
 
     def _went_on_after(self, one: ExceptionTrace) -> bool:
-        """Return whether a line follows that neither warns nor sounds like an end."""
+        """Return whether an ordinary line follows before the next exception: no warning, no error, no echo."""
         log, quiet = self.log, (*signs.SOUNDS_BAD, *signs.ECHOES)
         told = (at for at in range(one.end + 1, self._next_raised.get(one.end, len(log.lines))) if log.lines[at].number)
         lines = (log.words_of(at) for at in told if at not in log.warnings)
@@ -184,28 +198,31 @@ class Evidence:
 
     @cached_property
     def at_end(self) -> tuple[SignatureMatch, ...]:
-        """What signatures say of the end, in their order."""
+        """The matches of all signatures in the end of the log, in the order of the signatures."""
         return tuple(self.found(self.known, self.end_begins))
 
     @cached_property
     def known(self) -> tuple[Signature, ...]:
-        """Every known failure; those of a site win over those that count alike."""
+        """All signatures, those of the site first: of equal weights the first wins."""
         return (*self.own, *shipped_signatures())
 
     @cached_property
     def too_slow(self) -> list[Signature]:
-        """Signatures of a site that took too long over this log: they are left out."""
+        """Signatures of the site that exceeded the time limit on this log and are left out; filled by `found`."""
         return []
 
     def found(self, signatures: Iterable[Signature], begin: int) -> Iterator[SignatureMatch]:
-        """Return where signatures match from a line on, in their order; of each what counts most."""
+        """Yield for each signature that matches from line `begin` on the match of the highest weight, in their order.
+
+        Signatures of a site have a time limit; the shipped ones have none.
+        """
         start = self.log.start_of(begin)
         for signature in signatures:
             if one := self._found_in_time(signature, start) if signature.origin else self._found(signature, start):
                 yield one
 
     def _found_in_time(self, signature: Signature, start: int) -> SignatureMatch | None:
-        """Return where a signature of a site matches; its regular expressions may be of any kind."""
+        """Return the match of a signature of the site; None without one, or if it exceeds the time limit."""
         if signature in self.too_slow or len(self.too_slow) >= MOST_SLOW:
             return None
         try:
@@ -224,11 +241,11 @@ class Evidence:
         return max(weighed, key=self._order, default=None)
 
     def _order(self, one: SignatureMatch) -> tuple[int, bool, int]:
-        """Return what the best of several places has most of; a line that passes an exception on names nothing."""
+        """Return the sort key of a match: its weight, then lines that do not merely pass on an exception, the first."""
         return one.weight, self.log.line_of(one.match) not in self.log.wrappers, -one.match.start()
 
     def place_of(self, patterns: Patterns, start: int) -> re.Match[str] | None:
-        """Return where patterns stand from a place on, outside of exceptions that ended nothing."""
+        """Return the first match of patterns from a position on, outside of exceptions that ended nothing."""
         found = places(patterns, self.log.searched, start)
         return next((one for one in found if self.log.line_of(one) not in self.log.aside), None)
 
@@ -239,7 +256,7 @@ class Evidence:
         return signature.judge is None or JUDGES[signature.judge](lower(self.log.lines[line].words))
 
     def _whose(self, line: int) -> Literal["ours", "maybe ours", "another's"]:
-        """Return whose process a line is about: of the machine's lines, which name any, few are ours."""
+        """Return whose process a line is about; lines of the machine may name processes of other programs."""
         words, signal = lower(self.log.lines[line].words), signal_of(self.end)
         if not self.log.lines[line].number or self.end is None or isinstance(self.end, Lost) or signal == SIGKILL:
             return "ours"  # the supervisor passes on lines about its own processes alone
@@ -252,7 +269,7 @@ class Evidence:
         return "maybe ours" if has_ended_itself else "ours"
 
     def _has_told(self, process: str) -> bool:
-        """Return whether the program itself speaks of a process by this number."""
+        """Return whether the program's own lines name a process by this number."""
         told = re.finditer(rf"\bpid\b[^\n]{{0,40}}\b{re.escape(process)}\b", self.log.searched)
         lines = (lower(self.log.lines[self.log.line_of(one)].words) for one in told)
         return any(search(signs.OF_A_PROCESS, words) is None for words in lines)

@@ -1,4 +1,4 @@
-"""What the end of a process says by itself: signals, the codes that stand for them, and findings of the trainer."""
+"""Diagnoses from the end of a process alone, without its log: signals, exit codes, and findings of the trainer."""
 
 from __future__ import annotations
 
@@ -91,11 +91,11 @@ HEALTH: dict[str, Diagnosis] = {
     "collapse": PRUNED,
     "empty": PRUNED,
 }
-"""What the training process found about itself, or why its splat file does not count."""
+"""Diagnoses of what the training process reported about itself, and of reasons why a splat does not count."""
 
 
 def signal_of(end: Exit | None) -> int | None:
-    """Return the signal that ended a process, also where only an exit code tells of it."""
+    """Return the number of the signal that ended a process, also if only its exit code tells; None: no signal."""
     match end:
         case Killed(signal=signal):
             return signal
@@ -110,14 +110,14 @@ def signal_of(end: Exit | None) -> int | None:
 
 
 def meaning_of_code(end: Exit | None) -> Diagnosis | None:
-    """Return what an exit code or an abort means by itself."""
+    """Return the diagnosis of an abort, or of an exit code with a fixed meaning; None: the code says nothing."""
     if signal_of(end) == SIGABRT:
         return SIGNALS[SIGABRT]
     return CODES.get(end.code % (1 << 32)) if isinstance(end, Exited) else None
 
 
 def meaning_of_health(finding: str) -> Diagnosis | None:
-    """Return what a finding like `zero_gradients: 50 steps` means; None if nothing is to be done about it."""
+    """Return the diagnosis of a finding like `zero_gradients: 50 steps`; None: the finding is not in HEALTH."""
     return HEALTH.get(finding.partition(":")[0].strip())
 
 

@@ -1,4 +1,7 @@
-"""How a log is read: without harmless lines, with its steps, its exceptions, its end, and its line numbers."""
+"""The parsed log of an attempt: its lines with numbers, training steps, exceptions, and where its end begins.
+
+Harmless lines are blanked, and of a long log only the telling lines are kept.
+"""
 
 from __future__ import annotations
 
@@ -16,33 +19,34 @@ from splatbatch.failures.tracebacks import ExceptionReader, ExceptionTrace
 from splatbatch.failures.words import Patterns, lower, places
 
 LINE_CHARS = 1000
-"""Longer lines are searched in pieces: the search time of a pattern may grow with the square of a line."""
+"""Longest piece of a line that is searched: the time of a pattern may grow with the square of its length."""
 FULL_CHARS = 1 << 16
-"""Of longer logs, lines that differ in numbers and bars alone are read where they first and where they last stand."""
+"""Longest log that is read in full. In longer ones, of lines that differ only in figures, the first and last stay."""
 HEAD_CHARS, MIDDLE_CHARS, TAIL_CHARS = 16 << 10, 16 << 10, 40 << 10
-"""If that is still much, as much of it is read: of the middle only lines that sound bad, first ones and last ones."""
+"""Most characters kept of a log still longer: its beginning, lines of its middle that sound bad, and its end."""
 QUOTE_CHARS = 240
+"""Longest quote of a line."""
 MOST_BETWEEN = 0.1
-"""Programs tell at least so often, as a share of all steps, which one they are at; some leave out the last."""
+"""Largest distance between two reports of progress, as a share of all steps; some programs omit the last one."""
 
 ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _FIGURES = dict.fromkeys(map(ord, "0123456789.,:|#%█▏▎▍▌▋▊▉ "))
 
 
 class LogLine(NamedTuple):
-    """A line, or a piece of one, with its number in the file; 0: it stands outside of the log."""
+    """A line, or a piece of one, with its line number in the log file; 0: a line of the machine, not of the log."""
 
     number: int
     words: str
 
 
 def lines_of(text: str, after: int = 0, left_out: int = 0) -> tuple[LogLine, ...]:
-    """Return every line of a log that says something, long ones in pieces; in a long log those that tell most.
+    """Return the lines of a log that are not blank, long ones in pieces; of a long log only the telling lines.
 
     Args:
-        text: of the log.
+        text: the text of the log.
         after: the number of the line after which lines are left out.
-        left_out: how many are left out there.
+        left_out: the number of lines left out there.
     """
     clean = ANSI.sub("", text).replace("\0", "")  # PowerShell's >> appends UTF-16 to whatever is there
     lines = [(number, part) for number, line in enumerate(clean.split("\n"), 1) for part in line.split("\r")]
@@ -61,14 +65,14 @@ def lines_of(text: str, after: int = 0, left_out: int = 0) -> tuple[LogLine, ...
 
 
 def _pieces(line: str) -> Sequence[str]:
-    """Return a line in pieces; an endless one has lost its middle, an empty one has none."""
+    """Return a line in pieces; a line over four pieces loses its middle, and an empty line has no piece."""
     if len(line) > 4 * LINE_CHARS:
         line = f"{line[: 2 * LINE_CHARS - 2]}… {line[-2 * LINE_CHARS :]}"
     return [line[at : at + LINE_CHARS] for at in range(0, len(line), LINE_CHARS)]
 
 
 def _first_and_last(forms: Sequence[str]) -> list[int]:
-    """Return where each of some forms stands first and last."""
+    """Return the indices at which each form stands first and last, sorted."""
     last = dict(zip(forms, range(len(forms)), strict=True))
     first = dict(zip(reversed(forms), range(len(forms) - 1, -1, -1), strict=True))
     return sorted({*first.values(), *last.values()})
@@ -91,7 +95,10 @@ def _within_limits(lines: Sequence[LogLine]) -> Sequence[LogLine]:
 
 @dataclass(frozen=True)
 class Log:
-    """What was printed, and lines from beside it (the kernel's, the engine's)."""
+    """The lines of a log, followed by lines of the kernel and the engine; what is derived is computed on first use.
+
+    Lines are named by their index in `lines`.
+    """
 
     lines: tuple[LogLine, ...]
 
@@ -113,11 +120,11 @@ class Log:
         return bisect_right(self._starts, match.start()) - 1
 
     def start_of(self, line: int) -> int:
-        """Return where a line begins in what is searched."""
+        """Return the position in `searched` at which a line begins."""
         return self._starts[line]
 
     def words_of(self, line: int) -> str:
-        """Return a line as it is searched, with its end."""
+        """Return a line as it stands in `searched`, with its line end."""
         return self.searched[self._starts[line] : self._starts[line + 1]]
 
     def _marked(self, patterns: Patterns) -> set[int]:
@@ -138,7 +145,7 @@ class Log:
 
     @cached_property
     def steps(self) -> dict[int, int]:
-        """The training step that each line of progress tells, by line."""
+        """The training step that each line of progress reports, by line."""
         found: dict[int, int] = {}
         for match in places(signs.TRAINING_STEP, self.searched):
             if step := _number(next(filter(None, match.groups()), "0")):  # a bar at 0: nothing has been done yet
@@ -147,27 +154,27 @@ class Log:
 
     @cached_property
     def last_step(self) -> int:
-        """The highest training step that is mentioned; 0 if none is."""
+        """The highest training step that the log reports; 0 if it reports none."""
         return max(self.steps.values(), default=0)
 
     @cached_property
     def finished(self) -> int:
-        """The line that says for the last time that all is done; -1 if none does."""
+        """The last line that says that training is finished; -1 without one."""
         return self._last(signs.FINISHED)
 
     @cached_property
     def is_writing(self) -> bool:
-        """Whether after it was done it began to write something, and has not said that this is there."""
+        """Whether the program announced after the end of training that it writes a file, but not that it is written."""
         return self._last(signs.STILL_WRITES) > max(self.finished, self._last(signs.HAS_WRITTEN))
 
     @cached_property
     def made_all_steps(self) -> bool:
-        """Whether it says that the last step was made."""
+        """Whether the log says that the last step was made, or that training is finished."""
         return self.finished >= 0 or bool(self._marked(signs.ALL_STEPS_MADE))
 
     @cached_property
     def broke_off(self) -> str:
-        """Which step of how many was the last told, if more were to come and nothing was said after it."""
+        """The last reported step as "step 900 of 30000" if the log breaks off there; empty if it does not."""
         if not self.steps or self.made_all_steps:
             return ""
         last = max(self.steps)
@@ -181,15 +188,15 @@ class Log:
 
     @cached_property
     def diverged(self) -> re.Match[str] | None:
-        """Where the last loss that is told is no number."""
+        """The match of the last reported loss if it is NaN or infinite; None otherwise."""
         told = max(places(signs.LOSS, self.searched), key=re.Match.start, default=None)
         return told if told and told[1].lstrip("-")[:1] in {"n", "i"} else None
 
     @cached_property
     def last_progress(self) -> int:
-        """The last line of progress, from which on the end is told; 0 without any.
+        """The last line of progress, where the end of the log begins; 0 without any.
 
-        A bar that prints itself once more when an exception closes it, or into its traceback, is no progress.
+        A progress bar that is printed again inside a traceback, or when an exception closes it, does not count.
         """
         counting = [one for one in self.raised if one.counts]
         has_others = [one for one in counting if len(one.lines) <= one.end - one.begin]
@@ -214,25 +221,25 @@ class Log:
 
     @cached_property
     def errors(self) -> set[int]:
-        """The lines that their program calls errors."""
+        """The lines that the program itself marks as errors."""
         return self._marked(signs.ERROR_LEVEL)
 
     @cached_property
     def sounds_bad(self) -> bool:
-        """Whether the last thing that was said after the last progress is an error, known or not."""
+        """Whether the last line after the last progress, warnings aside, is an error or of an exception."""
         told = (line for line in range(len(self.lines) - 1, self.last_progress - 1, -1) if line not in self.warnings)
         last = next((line for line in told if not self.words_of(line).isspace()), None)
         return last in self.errors.union(*(one.lines for one in self.raised if one.is_main))
 
     @cached_property
     def raised(self) -> tuple[ExceptionTrace, ...]:
-        """Every exception and panic, first to last; one that was raised from another is told with it."""
+        """Every exception and panic, first to last; exceptions chained to each other are one."""
         return ExceptionReader(self.searched.split("\n"), self._marked).find()
 
     def quote(self, match: re.Match[str]) -> str:
         """Return the line of a match with its number; a long line is cut around the match.
 
-        Of a panic's first line, which tells a place in its source, the message is quoted instead.
+        For the first line of a panic, which names only a place in its source, the message is quoted instead.
         """
         index = self.line_of(match)
         panics = (one for one in self.raised if one.begin == index and "panicked at" in self.words_of(index))
@@ -248,12 +255,12 @@ class Log:
         return f"{f'line {number}' if number else 'outside the log'}: {words[begin : begin + QUOTE_CHARS].strip()}"
 
     def last_words(self, most: int = 1) -> list[str]:
-        """Return the last lines of the log with their numbers, of those that differ in figures alone the last."""
+        """Return the last lines of the log, quoted; of lines that differ only in figures, the last one."""
         told = {line.words.translate(_FIGURES): index for index, line in enumerate(self.lines) if line.number}
         return [self.quote_line(index) for index in sorted(told.values())[-most:]]
 
     def worst_words(self) -> list[str]:
-        """Return the last exception or panic, else the last line that speaks of an error, else the last of all."""
+        """Return, quoted, the last exception after the last progress, else its last error line, else the last line."""
         counting = [one.says for one in self.raised if one.counts and one.end >= self.last_progress]
         bad = [line for line in self._marked(signs.SOUNDS_BAD) - self.warnings if line >= self.last_progress]
         return [self.quote_line(max(counting or bad))] if counting or bad else self.last_words()

@@ -1,4 +1,8 @@
-"""Whether a failed patch is tried again, with which change, and after how long. Pure: history in, decision out."""
+"""Retry policy for a failure that counts against its task: try again, with which changed settings, after which wait.
+
+Pure: history in, decision out. `scheduler/retry_handling.py` asks it last: a failure that another GPU, a GPU of its
+own, or a start without MPS may cure is handled there, and does not count.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +22,7 @@ from splatbatch.text import plural
 
 @dataclass(frozen=True)
 class Failure:
-    """A failed attempt: why, and how many rungs of each ladder had been taken for it."""
+    """A failed attempt: its diagnosis, and how many rungs of each ladder it was trained with."""
 
     diagnosis: Diagnosis
     rungs: Mapping[str, int] = field(default_factory=dict)
@@ -26,48 +30,49 @@ class Failure:
 
 @dataclass(frozen=True)
 class RetryHistory:
-    """What a task has been through in this run."""
+    """The failures and changes of one task in this run, from which its next attempt is decided."""
 
     failures: tuple[Failure, ...] = ()
     rungs: Mapping[str, int] = field(default_factory=dict)
-    """How many rungs of each ladder were taken."""
+    """Number of rungs taken so far, by ladder."""
     changes: Mapping[str, Any] = field(default_factory=dict)
-    """Settings that these rungs have changed, but for the number of slots: a machine's."""
+    """Settings that these rungs changed, without `slots`, which belongs to the machine."""
     num_trained_before: int = 0
-    """Tasks that had been trained when it failed last: those trained since speak for the GPU."""
+    """Number of tasks trained when this one failed last. Tasks trained since then show that the GPU works."""
     has_moved: bool = False
-    """It was on a GPU that faulted, and goes elsewhere; a second fault is held against it."""
+    """Whether a GPU fault has moved the task to another GPU; a second GPU fault counts against the task."""
     is_alone: bool = False
-    """It failed beside another attempt, perhaps because of it: the next one has its GPU to itself."""
+    """Whether the next attempt gets a GPU to itself, since the last failed beside another attempt on the same GPU."""
 
 
 NEW = RetryHistory()
+"""The history of a task that has not failed in this run."""
 
 
 FIRST_WAIT_S, LONGEST_WAIT_S = 10.0, 600.0
-"""Before the first retry of a transient failure, doubled for each further one up to the second: five attempts then span
-two and a half minutes, and three times as much for a GPU that is busy."""
+"""Wait before the first retry, and the longest wait; it doubles with each failure of the same cause. Five attempts
+then span two and a half minutes, and three times as much for a GPU that is busy."""
 PASSES_WITHIN_S = 3600.0
-"""A patch waits so long in all for what passes by itself. Then it is given up, and the batch is stopped if the cause
-is of all patches. What is waited for: room, by the disk guard; a GPU, by its gate; all else, by the next attempt."""
+"""Longest sum of the waits of a patch for one passing cause. Then it is given up, and the batch stops if the cause
+lies in the machine. The disk guard waits for room and the gate for a GPU; for all else, the next attempt shows it."""
 MOST_OF_OURS = 3
-"""So many tasks on which splatbatch has failed in the same place are enough."""
+"""Number of tasks with the same internal fault of splatbatch at which the batch stops."""
 
 
 @dataclass(frozen=True)
 class RetryAfter:
-    """Try again after a wait; with the settings of a rung changed, if one is taken."""
+    """The decision to try again after a wait; if `ladder` is set, with the changed settings of `rung`."""
 
     wait_s: float
     ladder: str = ""
     rung: Rung = field(default_factory=dict)
     taken: int = 0
-    """Rungs of the ladder that are done with then: this one, and those that would have changed nothing."""
+    """Number of rungs of the ladder used up after this one, including rungs skipped since they change nothing."""
 
 
 @dataclass(frozen=True)
 class GiveUp:
-    """Do not try again."""
+    """The decision not to try again in this run, with the reason that the user reads."""
 
     reason: str
 
@@ -80,14 +85,17 @@ def decide(
     *,
     waits: bool = True,
 ) -> RetryAfter | GiveUp:
-    """Decide on a patch after its last failure.
+    """Decide whether a task is tried again after a failure that counts against it.
+
+    A passing cause is retried until `PASSES_WITHIN_S` is over. Other causes are retried unchanged, then with the next
+    rung of their ladder, up to `retry.max_attempts`.
 
     Args:
         history: the failed attempts of this run, first to last; interrupted ones are not in it.
-        config: caps, waits and ladders.
+        config: the cap on attempts, and the ladders.
         jitter: 0 to 1; lengthens the wait by up to a tenth, so that patches do not come back all at once.
         current: the settings in force: a rung that would change none of them is passed over.
-        waits: it may wait for what passes by itself; else each failure counts, and it is tried again at once.
+        waits: whether the task may wait for a passing cause; if not, each failure counts and a retry starts at once.
     """
     last = history[-1].diagnosis
     if last.action == "fail":
@@ -112,12 +120,12 @@ def decide(
 
 
 def passes(diagnosis: Diagnosis) -> bool:
-    """Return whether what was diagnosed passes by itself."""
+    """Return whether a diagnosis is of a passing cause (such as a busy GPU), which waiting alone can cure."""
     return diagnosis.action == "retry" and cause_of(diagnosis.cause).passes
 
 
 def _counting(history: Sequence[Failure]) -> list[Failure]:
-    """Return the failures that count: of what passes by itself none before it was waited for long enough."""
+    """Return the failures that count towards the cap; those of a passing cause count once `PASSES_WITHIN_S` is over."""
     passed = Counter(past.diagnosis.cause for past in history if passes(past.diagnosis))
     waited_s = {cause: sum(_wait_s(cause, number) for number in range(1, num)) for cause, num in passed.items()}
     over = {cause for cause in passed if waited_s[cause] >= PASSES_WITHIN_S}
@@ -125,10 +133,13 @@ def _counting(history: Sequence[Failure]) -> list[Failure]:
 
 
 def why_stop_batch(failures: Mapping[TaskId, Sequence[Failure]]) -> str:
-    """Say why the rest of a batch is not worth starting; empty if it is.
+    """Return the reason to start no further attempt of a batch; empty if there is none.
+
+    A batch stops if two tasks fail by the same cause of the machine. Of a cause of the settings, the two must share
+    neither patch nor variant. It also stops if `MOST_OF_OURS` tasks fail by the same internal fault.
 
     Args:
-        failures: of every task.
+        failures: the failures of this run, by task.
     """
     seen: dict[str, list[TaskId]] = {}
     for task, history in failures.items():
@@ -142,7 +153,7 @@ def why_stop_batch(failures: Mapping[TaskId, Sequence[Failure]]) -> str:
 
 
 def _why_ours(failures: Mapping[TaskId, Sequence[Failure]]) -> str:
-    """Say which fault of splatbatch itself has struck so many tasks that it will strike all."""
+    """Return the internal fault that `MOST_OF_OURS` tasks share, as a reason to stop; empty if there is none."""
     struck: dict[tuple[str, ...], set[TaskId]] = {}
     for task, history in failures.items():
         for failure in history:
@@ -161,20 +172,20 @@ def _are_unlike(one: TaskId, other: TaskId) -> bool:
 
 
 def resolve(rung: Rung, current: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of a rung: "x0.6" is a factor on the current value, words are added, a value replaces it.
+    """Return the settings of a rung as values: "x0.6" multiplies the current value, a list is appended, others replace.
 
     Args:
-        rung: as the config has it.
+        rung: a rung of `retry.ladders`.
         current: the settings in force, by the same names.
 
     Raises:
-        ConfigError: a factor on what is no number, as on `auto`.
+        ConfigError: a factor on a value that is no number, such as `auto`.
     """
     return {key: _changed(key, value, current.get(key)) for key, value in rung.items()}
 
 
 def _why_not_unchanged(history: Sequence[Failure], cause: FailureCause) -> str:
-    """Say why trying once more under the same settings would be in vain; empty if it would not."""
+    """Return why another attempt with the same settings would fail again; empty if it may succeed."""
     last = history[-1]
     same_settings = [past for past in history if past.rungs == last.rungs]
     alike = sum(past.diagnosis.cause == last.diagnosis.cause for past in same_settings)
@@ -197,7 +208,7 @@ def _next_rung(
 
 
 def _changes(rung: Rung, current: Mapping[str, Any]) -> bool:
-    """Return whether a rung changes anything; one that cannot be resolved does, and says why not when it is taken."""
+    """Return whether a rung changes a setting; True for one that cannot be resolved, so that its error is reported."""
     try:
         return any(key not in current or current[key] != value for key, value in resolve(rung, current).items())
     except ConfigError:
@@ -205,7 +216,7 @@ def _changes(rung: Rung, current: Mapping[str, Any]) -> bool:
 
 
 def _wait_s(cause: str, number: int) -> float:
-    """Return how long is waited after a failure, the first of its cause having number 1."""
+    """Return the wait in seconds after failure `number` of a cause; the first has number 1."""
     return min(FIRST_WAIT_S * cause_of(cause).patience * 2.0 ** (number - 1), LONGEST_WAIT_S)
 
 
@@ -221,7 +232,7 @@ def _changed(key: str, value: Any, current: Any) -> Any:
 
 
 def _scaled(current: Any, factor: float) -> Any:
-    """Return a value times a factor; of a resolution the next smaller of which there are photographs, at least 1/8."""
+    """Return a value times a factor; a resolution is rounded down to one of 1/2, 1/4 and 1/8, the smallest."""
     match current:
         case int():
             return int(current * factor)

@@ -1,4 +1,4 @@
-"""Settings as evidence: what a patch sets differently from its batch, and which causes that may explain."""
+"""Settings as evidence: those in which a patch differs from its batch, and the causes that they may explain."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from splatbatch.text import list_some
 
 RATES = re.compile(r"learning_rates\..*|refinement\.(grow_\w+|prune_\w+|noise_lr)|training\.init_\w+")
 FAR = 10.0
-"""A rate of the whole batch counts as odd if it is so many times the usual one, or so small a part of it."""
+"""Factor from the default above which, or below 1/FAR of which, a rate of the whole batch counts as odd."""
 MOST_SHOWN = 6
 
 
 @dataclass(frozen=True)
 class SettingDifference:
-    """A setting that a patch has otherwise than its batch or, where the whole batch is far off, than by default."""
+    """A setting in which a patch differs from its batch, or a rate in which the whole batch is far from the default."""
 
     key: str
-    """As in "learning_rates.means"."""
+    """The full name, as "learning_rates.means"."""
     value: Any
     usual: Any
     where: str = "in the batch"
-    """Or "by default"."""
+    """The place of the usual value: "in the batch" or "by default"."""
 
     def in_words(self) -> str:
         """Return "learning_rates.means is 1e+09 (0.00016 in the batch)"."""
@@ -33,19 +33,19 @@ class SettingDifference:
 
     @property
     def is_larger(self) -> bool:
-        """Whether the value is larger than usual; true where they cannot be compared."""
+        """Whether the value is larger than usual; True where the two cannot be compared."""
         return not (is_number(self.value) and is_number(self.usual)) or bool(self.value > self.usual)
 
 
 def differences(
     own: Mapping[str, Any], batch: Mapping[str, Any], default: Mapping[str, Any]
 ) -> tuple[SettingDifference, ...]:
-    """Return in what a patch's settings differ from its batch's, and rates in which the batch is far from the usual.
+    """Return the settings in which a patch differs from its batch, then rates of the batch far from the default.
 
     Args:
         own: every setting of the patch by its full name.
-        batch: those of a patch for which nothing is set.
-        default: those of a YAML that sets nothing.
+        batch: the settings of a patch with no settings of its own.
+        default: the settings of a YAML that sets nothing.
     """
     of_patch = [
         SettingDifference(key, value, batch.get(key))
@@ -61,7 +61,7 @@ def differences(
 
 
 def suspects(found: Sequence[SettingDifference], cause: str) -> tuple[SettingDifference, ...]:
-    """Return the differences that lead to a cause."""
+    """Return the differences that may be to blame for a cause."""
     known = cause_of(cause)
     return tuple(
         one
@@ -71,7 +71,7 @@ def suspects(found: Sequence[SettingDifference], cause: str) -> tuple[SettingDif
 
 
 def in_words(found: Sequence[SettingDifference]) -> str:
-    """Return differences in a line."""
+    """Return differences as one line of text, at most `MOST_SHOWN` of them."""
     return list_some((one.in_words() for one in found), MOST_SHOWN, "; ")
 
 

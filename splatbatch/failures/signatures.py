@@ -1,7 +1,7 @@
-"""Known failures as data: what each leaves in a log, what may help and what to tell the user.
+"""Signatures: known failures as data, with the text that each leaves in a log, its action, and the advice to the user.
 
-Those that came with the program stand in signatures.toml. `failures:` in the YAML names a file like it with those of a
-site. Whatever is wrong with it is said at once, and each pattern must find its lines within a time limit.
+The shipped ones stand in signatures.toml. `failures:` in the YAML names a file of the same form, with signatures of a
+site. That file is checked when it is read: each pattern must match its example lines within a time limit.
 """
 
 from __future__ import annotations
@@ -29,23 +29,27 @@ SHIPPED = Path(__file__).with_name("signatures.toml")
 MOST_BYTES, MOST_CHARS = 1 << 18, 1000
 HINT = "Each [[signature]] has cause, action, advice, and patterns with example lines."
 BEGINNING = r"^(?:\[rank\d+\]:)?\s*"
-"""Of a line: torchrun writes the rank before it."""
+"""What `^\\s*` in a pattern becomes, since torchrun writes the rank before each line."""
 _GROUP = re.compile(r"\{([a-z_]{2,})\}")
 _ERRNO = re.compile(r"\{errno (\d+)\}")
 _NUMBER = r"(?:\\[Errno \1\\]|\\(os error \1\\)|\\berrno ?[=:] ?\1\\b|\\bcode: \1\\b)"
-"""How Python, Rust and C++ write the number of an error; its message has the language of the machine."""
+"""What `{errno 28}` in a pattern becomes: the forms in which Python, Rust and C++ write an error number.
+
+The message beside it is in the language of the machine.
+"""
 
 Action = Literal["retry", "degrade", "fail"]
 Strength = Literal["strong", "weak", "hint", "last"]
-"""weak: often a consequence of what stands before it; hint: words of a family of failures; last: if all else fails."""
+"""How much a match proves: strong, the usual; weak, often a consequence of an earlier failure; hint, words of a whole
+family of failures; last, only if no other signature matches."""
 Scope = Literal["end", "exception", "optional", "echo"]
-"""end: says why a process ended, wherever it stands (schedulers, kernels, shells, full disks); exception: beside an
-exception its words on a plain line count less; optional: it may concern what one can do without, unless it is an
-exception that nothing came after; echo: it may tell of the failure of another process, which knows better."""
+"""What a match is about. end: why a process ended, wherever the line stands (schedulers, kernels, shells, full disks).
+exception: a failure that an exception states best, so a plain line counts less. optional: something the program may do
+without, unless it is the final exception. echo: perhaps the failure of another process, whose own log knows better."""
 
 
 def _pattern(given: str) -> str:
-    """Return a regular expression as it is looked for in a line; a group stays as it is."""
+    """Return a regular expression with `{errno N}` and `^\\s*` written out; the name of a group is left unchanged."""
     if _GROUP.fullmatch(given):
         return given
     pattern = _ERRNO.sub(_NUMBER, given).replace(r"^\s*", BEGINNING)
@@ -107,15 +111,15 @@ class Signature(Section):
 
     @property
     def pattern(self) -> Patterns:
-        """What is looked for."""
+        """The regular expressions of `patterns`, without their example lines."""
         return tuple(pattern for pattern, *_ in self.patterns)
 
 
 class SignatureFile(Section):
-    """A file of signatures as it is written."""
+    """A file of signatures as it is written, with groups not yet replaced by their members."""
 
     words: dict[str, Annotated[tuple[Pattern, ...], Field(min_length=1)]] = {}
-    """Groups of regular expressions, of which each may stand where `{name}` does."""
+    """Groups of regular expressions by name; a signature refers to a group as `{name}`."""
     signature: Annotated[tuple[Signature, ...], Field(min_length=1)]
 
     @model_validator(mode="after")
@@ -127,15 +131,15 @@ class SignatureFile(Section):
         return self
 
     def members(self, patterns: Iterable[str]) -> Patterns:
-        """Return regular expressions, with those of a group in its place."""
+        """Return regular expressions with each `{name}` replaced by the members of that group."""
         return tuple(one for each in patterns for one in self.words.get(each.strip("{}"), (each,)))
 
     def signatures(self, advice: Mapping[str, str], origin: str = "") -> Iterator[Signature]:
-        """Yield what the file has, groups written out.
+        """Yield the signatures of the file with groups and missing advice filled in.
 
         Args:
-            advice: for causes of which the file says nothing.
-            origin: the file, of a site.
+            advice: advice by cause, for causes that have none in the file.
+            origin: the path of the file of a site; empty for the shipped one.
         """
         said = {one.cause: one.advice for one in reversed(self.signature) if one.advice} | dict(advice)
         for one in self.signature:
@@ -153,16 +157,16 @@ class SignatureFile(Section):
 
 @cache
 def shipped_signatures() -> tuple[Signature, ...]:
-    """Return all known failures; of those that count alike the first wins."""
+    """Return the signatures of signatures.toml in its order; of two matches with equal weights the first wins."""
     return tuple(_read(SHIPPED).signatures({}))
 
 
 @cache
 def site_signatures(path: Path | None) -> tuple[Signature, ...]:
-    """Return the signatures of a site, as they were when they were first asked for; none without a file.
+    """Return the signatures of a site; none without a file. The file is read once per process.
 
     Raises:
-        ConfigError: the file cannot be read, or is none of signatures: its mistakes, each with key, value and remedy.
+        ConfigError: the file cannot be read or is not valid; the message lists each mistake with key, value and remedy.
     """
     if path is None:
         return ()
@@ -189,7 +193,7 @@ def _read(path: Path) -> SignatureFile:
 
 
 def _vain(file: SignatureFile) -> Iterator[str]:
-    """Say which patterns do not find a line that they are meant for, or not in time."""
+    """Yield a message for each pattern that does not match one of its example lines, or not within the time limit."""
     for number, entry in enumerate(file.signature):
         for at, (pattern, *lines) in enumerate(entry.patterns):
             for line in lines:

@@ -1,4 +1,7 @@
-"""Exceptions and panics in a log: where each begins and ends, and which line is its message."""
+"""Exceptions and panics in a log: the lines of each, and the line of its message.
+
+Lines of other threads, ranks and progress bars may stand between the lines of a traceback; they are no part of it.
+"""
 
 from __future__ import annotations
 
@@ -10,43 +13,47 @@ from splatbatch.failures import signs
 from splatbatch.failures.words import Patterns
 
 _STREAM = re.compile(r"\[rank\d+\]: |\d+: ")
-"""What torchrun and `srun --label` write before each line of a process."""
+"""The prefix that torchrun or `srun --label` writes before each line of a process."""
 _FRAME = re.compile(r'\s+file "')
 _NAMED = re.compile(r"(\w+\.)*\w+(: |:?$)")
 _LEAD = re.compile(rf"({_STREAM.pattern})?[ \t]*(?=traceback)")
 MOST_STRAY = 8
-"""So many lines of others may stand between two lines of a traceback."""
+"""Number of foreign lines between two lines of a traceback after which it counts as cut."""
 Extent = tuple[int, Sequence[int]]
-"""The line of an exception's message, and all of its lines in their order."""
+"""The line of an exception's message, and all lines of the exception in order."""
 
 
 @dataclass(frozen=True)
 class ExceptionTrace:
-    """An exception or a panic with its frames, and those it was raised from."""
+    """An exception or a panic in a log, with its frames and the exceptions that it was raised from.
+
+    Lines are indices into the lines of the log.
+    """
 
     says: int
-    """The line of its message."""
+    """The line of the message."""
     lines: tuple[int, ...]
-    """Its own, in their order; between them lines of other threads, of bars and of other ranks may stand."""
+    """The lines of the exception, in order; foreign lines between them are left out."""
     has_frames: bool
+    """Whether it begins with the head of a traceback or of a panic, not only with its message."""
     counts: bool
-    """False: nothing ended with it (`Exception ignored in`)."""
+    """Whether it ended something; False for one below `Exception ignored in`."""
     is_main: bool
-    """False: it ended a thread alone."""
+    """Whether it may have ended the program; False if it ended only a thread."""
 
     @property
     def begin(self) -> int:
-        """Its first line."""
+        """The first line of the exception."""
         return self.lines[0]
 
     @property
     def end(self) -> int:
-        """Its last line."""
+        """The last line of the exception."""
         return self.lines[-1]
 
 
 class ExceptionReader:
-    """Finds exceptions and panics among lines in small letters; what others write into a traceback is no part of it."""
+    """Finds exceptions and panics in the lines of a log, which must be in small letters."""
 
     def __init__(self, lines: Sequence[str], marked: Callable[[Patterns], set[int]]) -> None:
         self._lines = lines
@@ -82,12 +89,12 @@ class ExceptionReader:
         return next((one for one in reversed(found) if one.end < begin and self._stream(one.begin) == stream), None)
 
     def _stream(self, at: int) -> str:
-        """Return what a line begins with that tells the rank that wrote it; empty: nothing does."""
+        """Return the prefix of a line that names the rank that wrote it; empty without one."""
         found = _STREAM.match(self._lines[at])
         return found[0] if found else ""
 
     def _extent(self, begin: int, is_within: bool) -> Extent:
-        """Return the lines that belong to what begins somewhere, perhaps within the traceback of another thread."""
+        """Return the extent of the exception that begins at a line, perhaps within another thread's traceback."""
         if begin in self._tracebacks:
             return self._traceback(begin, is_within)
         if begin in self._panics:
@@ -95,7 +102,7 @@ class ExceptionReader:
         return begin, range(begin, self._end_of_message(begin, self._stream(begin)) + 1)
 
     def _panic(self, begin: int) -> Extent:
-        """Return the lines of a panic: to where it says that it ends, else to the end of its message."""
+        """Return the extent of a panic: up to one of PANIC_ENDS, else up to the end of its message."""
         head = self._lines[begin].rstrip()
         says = begin + ("panicked at" in head and head.endswith(":") and begin + 1 < len(self._lines))
         ends = (at for at in range(begin + 1, begin + signs.PANIC_LINES + 1) if at in self._panic_ends)
@@ -107,7 +114,7 @@ class ExceptionReader:
         return says, range(begin, end + 1)
 
     def _traceback(self, begin: int, is_within: bool) -> Extent:
-        """Return a traceback's own lines, from its head to the end of its message; one that was cut has none."""
+        """Return the extent of a traceback, from its head to the end of its message; a cut one has no message."""
         own, stream, has_frames = [begin], self._lead(begin), False
         while True:
             at = self._after_frames(own, stream)
@@ -121,13 +128,13 @@ class ExceptionReader:
             own.append(follows)
 
     def _lead(self, begin: int) -> str:
-        """Return what each line of a traceback begins with: the name of a rank, and how far all of it is indented."""
+        """Return the prefix of all lines of a traceback: the name of a rank, and its common indentation."""
         found = _LEAD.match(self._lines[begin])
         lead, following = found[0] if found else "", self._lines[begin + 1 : begin + 2]
         return lead if all(line.startswith(lead) for line in following) else self._stream(begin)
 
     def _after_frames(self, own: list[int], stream: str) -> int:
-        """Take in the indented lines of a traceback that follow; return the next line that is none, of its process."""
+        """Append the indented lines that follow to `own`; return the next line of the same process that is not."""
         for at in range(own[-1] + 1, len(self._lines)):
             if self._is_of(stream, at):
                 if at in self._tracebacks or not self._is_indented(at, stream):
@@ -136,7 +143,7 @@ class ExceptionReader:
         return len(self._lines)
 
     def _continuation(self, at: int, stream: str, expects_code: bool, is_within: bool) -> int | None:
-        """Return where a traceback goes on: its next frame or code, or its message; None: it was cut."""
+        """Return the line where a traceback goes on: its next frame or code, or its message; None: it was cut."""
         found: dict[str, int] = {}
         num_stray = 0
         while at < len(self._lines) and num_stray < MOST_STRAY:
@@ -157,12 +164,12 @@ class ExceptionReader:
         return found.get("said", found.get("named"))
 
     def _is_message(self, at: int, stream: str, is_within: bool) -> bool:
-        """Return whether a line is an exception's; if frames follow, it was another's."""
+        """Return whether a line is the message of this traceback; if frames follow it, it belongs to another one."""
         is_said = at in self._messages and self._is_of(stream, at)
         return is_said and (is_within or not self._is_frame(at + 1, stream))
 
     def _is_named(self, at: int, stream: str) -> bool:
-        """Return whether a line may be of an exception whose name is in no list."""
+        """Return whether a line may be the message of an exception with an unusual name."""
         is_of = self._is_of(stream, at) and at not in self._warnings
         return is_of and _NAMED.match(self._lines[at], len(stream)) is not None
 
@@ -171,11 +178,11 @@ class ExceptionReader:
         return is_of and _FRAME.match(self._lines[at], len(stream)) is not None
 
     def _is_of(self, stream: str, at: int) -> bool:
-        """Return whether a line may be of the process whose lines begin so."""
+        """Return whether a line may come from the process with this prefix."""
         return self._lines[at].startswith(stream) if stream else not self._lines[at].startswith("[rank")
 
     def _end_of_message(self, at: int, stream: str) -> int:
-        """Return the last line of a message: indented ones belong to it, and the next few if it begins with none."""
+        """Return the last line of a message, with its indented lines; after a bare "error:" the next few count, too."""
         if self._lines[at].rstrip().endswith("error:"):
             at = min(at + signs.MESSAGE_LINES, len(self._lines) - 1)
         while at + 1 < len(self._lines) and self._is_indented(at + 1, stream):

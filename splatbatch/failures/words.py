@@ -1,6 +1,6 @@
-"""Regular expressions that are looked for in a whole log at once, in small letters.
+"""Search of a whole log by regular expressions, which ignore case and match within one line.
 
-Small letters on both sides: a search that ignores case takes three times as long.
+Log and patterns are put into small letters: a search by re.IGNORECASE takes three times as long.
 """
 
 from __future__ import annotations
@@ -11,36 +11,36 @@ from collections.abc import Iterator
 from functools import cache
 
 Patterns = tuple[str, ...]
-"""Regular expressions, any of which may stand in a line, in any case."""
+"""Alternative regular expressions, in any case; a line matches if one of them does."""
 _SMALL = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 _ESCAPE_OR_CAPITAL = re.compile(r"\\.|\(\?P|[A-Z]")
 _SET_OR_SPACE = re.compile(r"\[\^?\]?(?:\\.|[^\]\\])*\]|\\s|\\.")
-"""Of a regular expression: what may match the end of a line, and escapes, which may be a bracket's."""
+"""The parts of a regular expression that may match a line end, and escapes, so that an escaped bracket is no set."""
 
 
 def lower(words: str) -> str:
-    """Return words in small letters, as patterns expect them; every character keeps its place."""
+    """Return text with the letters A to Z made small, as `compile_words` expects it; positions stay the same."""
     return words.translate(_SMALL)
 
 
 @cache
 def compile_words(pattern: str) -> re.Pattern[str]:
-    """Return a regular expression for text that is `lower`; it matches the end of a line only where it names it.
+    """Compile a regular expression for text that `lower` returned; it matches a line end only where it names it.
 
     Raises:
-        re.error, OverflowError, RecursionError: it is none.
+        re.error, OverflowError, RecursionError: it is no regular expression.
     """
     return re.compile(_SET_OR_SPACE.sub(_in_a_line, _ESCAPE_OR_CAPITAL.sub(_small, pattern)), re.MULTILINE)
 
 
 def places(patterns: Patterns, text: str, begin: int = 0) -> Iterator[re.Match[str]]:
-    """Return where each of some patterns stands in a text that is `lower`, from `begin` on."""
+    """Yield all matches of each pattern in a text that `lower` returned, from `begin` on."""
     for pattern in patterns:
         yield from compile_words(pattern).finditer(text, begin)
 
 
 def search(patterns: Patterns, line: str) -> re.Match[str] | None:
-    """Return a place in a line where one of some patterns stands."""
+    """Return the first match in a line of the first pattern that matches; None without one."""
     return next(places(patterns, line), None)
 
 
@@ -49,7 +49,7 @@ def _small(part: re.Match[str]) -> str:
 
 
 def _in_a_line(part: re.Match[str]) -> str:
-    """Return a part of a regular expression that matches no end of a line unless it names it."""
+    """Return a part of a regular expression changed so that it matches no line end unless it names it."""
     if part[0] == r"\s":
         return r"[^\S\n]"
     return rf"[^\n{part[0][2:]}" if part[0].startswith("[^") else part[0].replace(r"\s", r" \t")
