@@ -1,4 +1,4 @@
-"""An attempt and its folder: the one place where the names of its files are written down."""
+"""An attempt and its folder: the only module that knows the names of its files."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from splatbatch.output.records.attempt import (
 )
 from splatbatch.output.records.record import TypedRecord
 
-if TYPE_CHECKING:  # every attempt's supervisor would wait for what it never reads
+if TYPE_CHECKING:  # else the supervisor of every attempt would load modules that it never uses
     from splatbatch.output.records.metrics import EvaluatedView, Metrics, TrainingSettings
     from splatbatch.output.records.result import Result
 
@@ -32,13 +32,13 @@ PICTURES = "inspection"
 
 
 def attempt_number(name: str) -> int:
-    """Return 1 for attempt-01; 0 for what is no attempt."""
+    """Return the number in a folder name: 1 for attempt-01; 0 if it names no attempt."""
     number = name.removeprefix(ATTEMPT_PREFIX)
     return int(number) if number != name and number.isdecimal() else 0
 
 
 class FileIn:
-    """A file by its name in a folder: `folder.job` is where it lies."""
+    """Descriptor that returns the path of a file in a folder: `folder.job` is the path of job.json."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -49,69 +49,72 @@ class FileIn:
 
 @dataclass(frozen=True)
 class AttemptFolder:
-    """The one place where the file names of an attempt are written down. Every file has exactly one writer."""
+    """The folder of one attempt, with the paths of its files and a reader for each.
+
+    Every file has exactly one writer: the parent, which runs the loop; the supervisor; or the training process.
+    """
 
     path: Path
 
     job = FileIn("job.json")
-    """Parent, before the start: key, argv, environment and limits for the supervisor."""
+    """Key, argv, environment and limits for the supervisor; the parent writes them before the start."""
     ballast = FileIn(".ballast")
-    """Parent, before the start: room that the supervisor frees when it writes down the end on a full disk."""
+    """Placeholder that the parent writes; the supervisor removes it to have room for exit.json on a full disk."""
     settings = FileIn("settings.json")
-    """Parent, before the start: what the training process is to do."""
+    """Settings for the training process; the parent writes them before the start."""
     watch = FileIn("watch.json")
-    """Parent, before the start: how an external trainer is watched, for the supervisor."""
+    """Settings by which the supervisor watches an external trainer; the parent writes them before the start."""
     measuring = FileIn("measuring.json")
-    """Parent, before the start of an external trainer: what our own evaluation of its splat is told."""
+    """Settings of our own evaluation of an external trainer's splat; the parent writes them before the start."""
     output = FileIn("output")
-    """Training process, if it is an external trainer: all that it writes."""
+    """Folder for all files that an external trainer writes."""
     staging = FileIn("scene")
-    """Parent, before the start: links to model and photographs, side by side as many programs want them."""
+    """Folder of links to model and photographs, laid out as many programs want them; the parent makes it."""
     cancel = FileIn("cancel")
-    """Parent: please stop."""
+    """Request to stop; the parent writes it."""
     go = FileIn("go.json")
-    """Parent, for an attempt that stands by: start now, on this GPU."""
+    """Order to a standby to start now, on the GPU named; the parent writes it."""
     ahead = FileIn("ahead.json")
-    """Parent, for an attempt that stands by: open the CUDA context now, on this GPU, and wait on."""
+    """Order to a standby to open its CUDA context on the GPU named, and to wait on; the parent writes it."""
     start = FileIn("start.json")
-    """Supervisor, O_EXCL: the fence. A second start in this folder loses."""
+    """Identity of the supervisor, which it writes with O_EXCL: a second start in this folder fails."""
     heartbeat = FileIn("heartbeat.json")
-    """Supervisor: a sequence number that moves while it lives."""
+    """Sequence number that the supervisor counts up while it lives."""
     gpu_samples = FileIn("gpu.jsonl")
-    """Supervisor: what NVML says while the attempt runs."""
+    """NVML samples that the supervisor writes while the attempt runs."""
     log = FileIn("train.log")
-    """Supervisor: stdout and stderr of the training process."""
+    """Standard output and error of the training process; the supervisor writes them."""
     exit = FileIn(EXIT)
-    """Supervisor, last of all: how the process ended."""
+    """End of the process; the supervisor writes it last of all."""
     progress = FileIn("progress.jsonl")
-    """Training process, or the supervisor from its log: phase, step, loss, number of Gaussians."""
+    """Phase, step, loss and number of Gaussians; the training process writes them, or the supervisor from its log."""
     metrics = FileIn("metrics.json")
-    """Training process: hold-out metrics, per photograph and in the mean."""
+    """Hold-out metrics, per photograph and in the mean; the training process writes them."""
     covered = FileIn("covered.json")
-    """Training process: which pixels of held-out photographs training photographs see, and their hash."""
+    """Covered pixels of held-out photographs, and their hash; the training process writes them."""
     views = FileIn("renders/views.json")
-    """Training process: which held-out views are pictured, by rank: worst, median, best."""
+    """Names of the rendered held-out views, by rank: worst, median, best; the training process writes them."""
     pictures = FileIn(PICTURES)
-    """Inspecting process: a folder of small pictures, one for each figure that has any."""
+    """Folder of small pictures, one for each figure that has any; an inspection writes them."""
     tensorboard = FileIn("tb")
-    """Training process: folder of TensorBoard's event files, if they are wanted."""
+    """Folder of TensorBoard's event files, if they are requested; the training process writes them."""
     checkpoint = FileIn("checkpoint.pt")
-    """Training process: whole or absent."""
+    """Checkpoint of the training process: whole or absent."""
     splat = FileIn("splat.ply")
-    """Training process, last of all: the product; kept while it is accepted, and after that for a while."""
+    """Splat, which the training process writes last of all; it stays until `retention` no longer keeps it."""
     result = FileIn("result.json")
-    """Parent, once the splat was found whole: its manifest; result.json of the patch if it is accepted."""
+    """Manifest, which the parent writes once the splat was found whole; if accepted, it is linked as a record."""
     brought = FileIn("brought.json")
-    """Parent, of an attempt that came home from a store: as what result of which worker."""
+    """Origin of an attempt that came home from a store: its worker and result; the parent writes it."""
 
     @property
     def number(self) -> int:
-        """Return 1 for attempt-01; 0 for what is no attempt."""
+        """Return the number of the attempt: 1 for attempt-01; 0 if the folder is no attempt."""
         return attempt_number(self.path.name)
 
     @property
     def task(self) -> str:
-        """Return the name of its task, "p0@base": that of the folder it lies in."""
+        """Return the name of the task, as "p0@base": the name of the folder around this one."""
         return self.path.parent.name
 
     def earlier(self) -> tuple[AttemptFolder, ...]:
@@ -120,15 +123,15 @@ class AttemptFolder:
         return tuple(folder for folder in folders if 0 < folder.number < self.number)
 
     def has_exited(self) -> bool:
-        """Return whether its supervisor has told how it ended."""
+        """Return whether the supervisor has written exit.json; False after the supervisor was killed."""
         return os.path.exists(f"{self.path}/{EXIT}")  # noqa: PTH110 - asked of thousands, and twice as fast as a Path
 
     def is_cancelled(self) -> bool:
-        """Return whether its parent has asked it to stop."""
+        """Return whether the parent has requested this attempt to stop."""
         return os.path.exists(self.cancel)  # noqa: PTH110 - a folder that may not be read is no error
 
     def picture(self, rank: str, kind: str) -> Path:
-        """Training process: photo, render or error of a held-out view, as JPEG."""
+        """Return the path of a JPEG that the training process writes of a held-out view: photo, render or error."""
         return self.path / "renders" / f"{rank}-{kind}.jpg"
 
     def read_job(self) -> JobSpec | None:
@@ -140,17 +143,17 @@ class AttemptFolder:
         return self.read(self.watch, WatchSettings)
 
     def read_go(self) -> Go | None:
-        """Return go.json; None as long as it stands by, and if it never did."""
+        """Return go.json; None while the attempt stands by, and for an attempt that started without standing by."""
         return self.read(self.go, Go)
 
     def forget_environments(self) -> None:
-        """Write its orders anew without values of environment variables: they are of this machine alone."""
+        """Remove the environment variables from job.json, watch.json and go.json before the folder is sent away."""
         for path in (self.job, self.watch, self.go):
             if (record := read_json(path)) and record.get("env"):
                 write_object(path, record | {"env": {}}, PRIVATE)
 
     def place_model(self, sparse: Path) -> None:
-        """Write into settings.json where the model lies on this machine, if it says where at all."""
+        """Set the path of the model on this machine in settings.json, if that file names one."""
         if (record := read_json(self.settings)) and "sparse" in record:
             write_object(self.settings, record | {"sparse": str(sparse)})
 
@@ -163,11 +166,11 @@ class AttemptFolder:
         return self.read(self.heartbeat, Heartbeat) or Heartbeat()
 
     def read_exit(self) -> ExitFacts | None:
-        """Return exit.json; None while it runs, and if its supervisor was killed."""
+        """Return exit.json; None while the attempt runs, and if its supervisor was killed."""
         return self.read(self.exit, ExitFacts)
 
     def read_settings(self) -> TrainingSettings:
-        """Return what is asked of settings.json; blank without it."""
+        """Return settings.json; blank if there is none."""
         from splatbatch.output.records.metrics import TrainingSettings
 
         return self.read(self.settings, TrainingSettings) or TrainingSettings()
@@ -179,14 +182,14 @@ class AttemptFolder:
         return self.read(self.metrics, Metrics)
 
     def read_views(self) -> dict[str, EvaluatedView]:
-        """Return the held-out views that are pictured, by rank, the worst first."""
+        """Return the rendered held-out views, by rank, the worst first."""
         from splatbatch.output.records.metrics import RANKS, EvaluatedView
 
         found = read_json(self.views) or {}
         return {rank: EvaluatedView.from_record(found[rank]) for rank in RANKS if isinstance(found.get(rank), dict)}
 
     def read_result(self) -> Result | None:
-        """Return the manifest of its splat; None if it left none."""
+        """Return the manifest of the attempt's splat; None if there is none."""
         from splatbatch.output.records.result import Result
 
         return self.read(self.result, Result)
@@ -208,10 +211,10 @@ class AttemptFolder:
         return self._read_lines(self.gpu_samples, GpuSample)
 
     def read(self, path: Path, kind: type[AttemptKind]) -> AttemptKind | None:
-        """Return what a file of the folder holds; None if there is none, or no JSON object."""
+        """Return a file of the folder as a record; None if there is no such file, or it is no JSON object."""
         if (record := read_json(path)) is None:
             return None
-        record.pop("format", None)  # whatever it is: the program that ran there may have written the file
+        record.pop("format", None)  # not trusted: an external program may have written the file
         return kind.from_record(record)
 
     def _read_lines(self, path: Path, kind: type[AttemptKind]) -> Sequence[AttemptKind]:
@@ -220,12 +223,12 @@ class AttemptFolder:
 
 @dataclass(frozen=True)
 class CachedAttemptDir(AttemptFolder):
-    """The folder of an attempt that has ended: its records change no more, and each is read once."""
+    """The folder of an attempt that has ended: its records no longer change, so each is read once and kept."""
 
     _known: dict[Path, Any] = field(default_factory=dict, compare=False, repr=False)
 
     def read(self, path: Path, kind: type[AttemptKind]) -> AttemptKind | None:
-        """Return what a file of the folder holds, read once."""
+        """Return a file of the folder as a record, read at the first call; None if there is none."""
         if path not in self._known:
             self._known[path] = super().read(path, kind)
         known: AttemptKind | None = self._known[path]
@@ -238,13 +241,13 @@ class CachedAttemptDir(AttemptFolder):
         return known
 
     def last_progress(self) -> ProgressLine:
-        """Return the latest line of progress.jsonl; blank if it never began."""
+        """Return the latest line of progress.jsonl; blank if there is none."""
         return [ProgressLine(), *self.read_progress()][-1]
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """One try at one patch: its folder, and what is, or will be, in its job.json."""
+    """One attempt at a task: its folder, and the content of its job.json, which may not be written yet."""
 
     patch: str
     folder: AttemptFolder

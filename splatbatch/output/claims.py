@@ -1,7 +1,7 @@
-"""Claims: who works on which task. The highest generation of a task's claims owns it; none is ever changed or removed.
+"""Claims: which worker works on which task. The claim of the highest generation owns a task.
 
-A claim is one more name, made by link(2), of the file in which its worker shows that it lives: whole and on the disk
-before it has that name. Taking over links the next generation. Two who take over at once try to make the same name.
+A claim is a hard link, made by link(2), to the heartbeat file of its worker; it is never changed or removed. Taking a
+task over links the next generation. Of two workers that do so at once only one can make that name.
 """
 
 from __future__ import annotations
@@ -22,38 +22,38 @@ from splatbatch.output.workers import Watcher, WorkerFile, is_released, title
 from splatbatch.text import plural
 
 DONE = ".done"
-"""Suffix of the name that an owner adds to its claim when it is done with the task."""
+"""Suffix of the second link to a claim, which its owner makes when it has finished the task."""
 PREPARING = ".prepare"
-"""Claimed by the worker that makes the shared decisions; no patch can have this name."""
+"""Name claimed by the worker that makes the shared decisions; no patch can have this name."""
 EXCLUSIVE = ".exclusive"
-"""What `train` claims, and each command during which no other one trains; see `output.exclusive`."""
+"""Name claimed by `train`, and by each command that excludes `train`; see `output.exclusive`."""
 
 
 @dataclass(frozen=True)
 class ClaimedByOther:
-    """A task that another worker claims."""
+    """Result of `Claims.take` where another worker has the task."""
 
     owner: WorkerRecord
     path: Path
-    """The claim itself."""
+    """File of the claim."""
 
     @property
     def is_legible(self) -> bool:
-        """Return whether its owner is known: the claim was not torn."""
+        """Return whether the claim could be read, so that its owner is known."""
         return bool(self.owner.worker)
 
 
 class Claims:
-    """The claims of a batch, as one worker makes them."""
+    """Makes, renews and closes the claims of one worker, and reads those of the other workers."""
 
     def __init__(self, output: OutputFolder, mine: WorkerFile, is_gone: Callable[[WorkerRecord], bool]) -> None:
         self._output, self._mine, self._is_gone = output, mine, is_gone
         self._claims: dict[str, Claim] = {}
         self.heartbeat = mine.heartbeat
-        """Shows that we live; to be called every few seconds."""
+        """Writes a heartbeat; to be called every few seconds."""
 
     def take(self, task: str) -> Claim | ClaimedByOther:
-        """Claim a task, or say who has it; a task of ours stays ours until another worker takes it over.
+        """Claim a task, or return the claim of the worker that has it; our claim is kept until it is taken over.
 
         Raises:
             OSError: the claim cannot be made.
@@ -69,34 +69,37 @@ class Claims:
         if not create_once(self._mine.path, claim):
             now = max(highest_claim(self._output, task), highest + 1)  # a listing may lag behind the name that is taken
             return ClaimedByOther(self.owner(task, now), self._output.claim(task, now))
-        # the newest accepted record is read only now: what is decided by it follows it
+        # read only after the claim: the splat of this attempt may only become the next record
         follows = self._output.patch(task).newest_accepted()
         self._claims[task] = Claim(self._mine.record.worker, highest + 1, follows)
         return self._claims[task]
 
     def is_elsewhere(self, task: str) -> bool:
-        """Return whether another worker, which is not known to be gone, has claimed a task and is not done with it."""
+        """Return whether another worker that is not dead has claimed a task and has not finished it."""
         owner = self._present_owner(task, highest_claim(self._output, task))
         return owner is not None and owner.token != self._mine.record.token
 
     def renew(self, task: str) -> Claim:
-        """Return our claim of a task once more, to follow what was accepted since: what others had left of it, say."""
+        """Return our claim of a task, set to follow the newest accepted record of now.
+
+        Called after the remains of a dead worker were adopted: they may have been accepted meanwhile.
+        """
         self._claims[task] = replace(self._claims[task], follows=self._output.patch(task).newest_accepted())
         return self._claims[task]
 
     def close(self, task: str) -> None:
-        """Mark a task as finished, with any outcome: no worker has to wait for us to end."""
+        """Mark a task of ours as finished, whatever its outcome, so that other workers do not wait for our end."""
         ours = self._claims.pop(task, None)
         if ours is not None:
-            with contextlib.suppress(OSError):  # a full disk: our end says the same
+            with contextlib.suppress(OSError):  # a full disk: the end of this worker frees the task, too
                 create_once(self._mine.path, self._output.claim(task, ours.generation).with_suffix(DONE))
 
     def mine(self) -> list[str]:
-        """Return the tasks that we have claimed and are not done with."""
+        """Return the tasks that we have claimed and not finished."""
         return list(self._claims)
 
     def lost(self) -> dict[str, str]:
-        """Return the tasks that other workers took over from us, each with its worker; they are ours no more."""
+        """Forget the tasks that other workers took over from us, and return them, each with the name of its worker."""
         highest = {task: highest_claim(self._output, task) for task in self._claims}
         lost = {task: now for task, now in highest.items() if now > self._claims[task].generation}
         for task in lost:
@@ -104,17 +107,17 @@ class Claims:
         return {task: self.owner(task, now).worker for task, now in lost.items()}
 
     def generation(self, task: str) -> int:
-        """Return under which generation we write of a task: our own, or the highest there is."""
+        """Return the generation that our ledger names in events of a task: that of our claim, else the highest one."""
         ours = self._claims.get(task)
         return ours.generation if ours else highest_claim(self._output, task)
 
     def owner(self, task: str, generation: int) -> WorkerRecord:
-        """Return who made a claim; one without a name, which counts as silent, if it cannot be read."""
+        """Return the worker that made a claim; if the claim cannot be read, a record without a name or heartbeat."""
         found = WorkerRecord.read(self._output.claim(task, generation)) or WorkerRecord()
         return found if found.worker else WorkerRecord(token=f"{task}/{generation}")
 
     def _present_owner(self, task: str, generation: int) -> WorkerRecord | None:
-        """Return who made a claim; None if there is no such claim, its owner is done with the task, or is gone."""
+        """Return the worker that made a claim; None if there is no such claim, or its owner has finished or is gone."""
         if not generation or generation == done_with(self._output, task):
             return None
         owner = self.owner(task, generation)
@@ -149,24 +152,24 @@ MOST_LINES = 8
 
 @dataclass(frozen=True)
 class AtWork(WorkerRecord):
-    """A worker that has not ended, with the tasks that it has claimed."""
+    """A worker that has not ended, with the tasks that it has claimed; `status` prints it."""
 
     tasks: tuple[str, ...] = ()
     silent_s: float = 0.0
-    """For how long it is known not to have moved."""
+    """Seconds since its last known heartbeat."""
 
     @property
     def is_quiet(self) -> bool:
-        """Return whether it has been silent for longer than a worker that is well."""
+        """Return whether it has written no heartbeat for 30 s, so that it is reported as silent."""
         return self.silent_s >= limits.QUIET_S
 
     @property
     def is_frozen(self) -> bool:
-        """Return whether it counts as gone, although its process is not."""
+        """Return whether it has written no heartbeat for 180 s: its tasks are free, although its process exists."""
         return self.silent_s >= limits.SILENCE_S
 
     def in_words(self) -> str:
-        """Return who works on what; whether one on another host still lives is not to be told by one look."""
+        """Return the worker and its tasks in words; one read cannot tell whether a worker of another host lives."""
         job = f", job {self.job}" if self.job else ""
         known = "" if self.is_quiet or self.is_alive_here else f", if it lives: it has counted to {self.sequence}"
         if self.is_frozen:
@@ -178,12 +181,12 @@ class AtWork(WorkerRecord):
 
 
 def describe_silence(silent_s: float) -> str:
-    """Return for how long a worker has been silent, and when that ends."""
+    """Return in words for how long a worker has been silent, and after how long its tasks are taken over."""
     return f"silent for {silent_s:.0f} s, its tasks are taken over after {limits.SILENCE_S:.0f} s"
 
 
 def at_work(watcher: Watcher, but: str = "") -> tuple[AtWork, ...]:
-    """Return the workers that are not known to have ended, also those of this host that are frozen; except one."""
+    """Return the workers that may still write, also frozen ones of this host, except the one named `but`."""
     found = watcher.present(but)
     held = open_claims(watcher.output) if found else {}
     return tuple(
@@ -197,7 +200,10 @@ def at_work(watcher: Watcher, but: str = "") -> tuple[AtWork, ...]:
 
 
 def lines_of(workers: Sequence[AtWork]) -> list[str]:
-    """Return a line for each, no more than a screen has room for; of one alone only if it is silent."""
+    """Return one line for each worker, at most 8 and a line with the number of the rest.
+
+    Empty for a single worker that is not silent.
+    """
     if len(workers) < 2 and not any(one.is_quiet for one in workers):
         return []
     more = [f"… and {len(workers) - MOST_LINES} more workers"] if len(workers) > MOST_LINES else []
@@ -205,7 +211,7 @@ def lines_of(workers: Sequence[AtWork]) -> list[str]:
 
 
 def in_short(workers: Sequence[AtWork]) -> str:
-    """Return how many there are, and on how many nodes: "3 workers on 2 nodes"; empty for one alone."""
+    """Return the number of workers and nodes: "3 workers on 2 nodes"; empty for a single worker."""
     nodes = {one.host for one in workers}
     where = f" on {plural(len(nodes), 'node')}" if len(nodes) > 1 else ""
     quiet = sum(one.is_quiet for one in workers)

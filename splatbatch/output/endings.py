@@ -1,4 +1,4 @@
-"""The latest decisions on tasks, from the ledgers of all workers, followed as they grow."""
+"""The latest decisions on each task (ended, rejected, given up), read from the ledgers of all workers as they grow."""
 
 from __future__ import annotations
 
@@ -14,11 +14,14 @@ from splatbatch.output.layout import OutputFolder
 from splatbatch.output.ledger import Tail
 
 TAIL_BYTES = 1 << 12
-"""By which a ledger that has grown is known again."""
+"""Size of the piece of a ledger whose hash shows that it is the ledger read before."""
 
 
 class TaskHistory:
-    """What was decided on patches, as far as their files do not say it; follows the ledger as it grows."""
+    """Latest end, rejection and giving up of each task, by the ledgers of all workers.
+
+    Each call reads what was appended since the last one. If a ledger was replaced by a shorter one, all are read again.
+    """
 
     def __init__(self, output: OutputFolder) -> None:
         self._output = output
@@ -28,11 +31,11 @@ class TaskHistory:
         self._given_up: dict[str, GaveUp] = {}
         self._is_current = False
         self._places: dict[tuple[str, bool], tuple[tuple[int, float], Path | None]] = {}
-        """Of what was taken in last of each task, and of whether it was given up: generation, time, ledger."""
+        """Order (generation, time) and ledger of the latest event of each task; apart for ends and for giving up."""
 
     @contextlib.contextmanager
     def as_of_now(self) -> Iterator[None]:
-        """Look at the ledger now, and not again while thousands of patches are asked for."""
+        """Read the ledgers now, and not again within the block, in which thousands of patches are asked for."""
         self._follow()
         self._is_current = True
         try:
@@ -41,7 +44,7 @@ class TaskHistory:
             self._is_current = False
 
     def digest(self) -> Record:
-        """Return all that was read, for an index."""
+        """Return everything read so far as JSON, for the index; `resume` reads it."""
         return {
             "files": [[str(path), size, _end_of(path, size)] for path, size in self._tail.read_bytes.items()],
             "judged": sorted(self._judged),
@@ -50,7 +53,7 @@ class TaskHistory:
         }
 
     def resume(self, digest: Mapping[str, Any]) -> None:
-        """Begin where an index ends, if the ledgers are those that it was made from; else with their first lines."""
+        """Take over a digest of an earlier run, if the ledgers begin as they were then; else they are read in full."""
         known = {path: (size, end) for path, size, end in digest.get("files", ())}
         ledgers = {str(path): path for path in self._output.ledgers()}
         if not known or not known.keys() <= ledgers.keys():
@@ -63,7 +66,7 @@ class TaskHistory:
             self._take(event_of(record))
 
     def is_judged(self, patch: str, attempt: int) -> bool:
-        """Return whether an attempt's end was written down."""
+        """Return whether an attempt's end was recorded, and it need not be collected again."""
         self._follow()
         return (patch, attempt) in self._judged
 
@@ -78,7 +81,7 @@ class TaskHistory:
         return self._given_up.get(patch)
 
     def _follow(self) -> None:
-        """Take in what has been written since the last look."""
+        """Read the events appended since the last call."""
         if self._is_current:
             return
         if self._tail.has_another_ledger():
@@ -100,9 +103,9 @@ class TaskHistory:
             self._last[event.patch] = event
 
     def _is_latest(self, event: AttemptEnded | PatchRejected | GaveUp, path: Path | None, *, is_end: bool) -> bool:
-        """Note an event's place if nothing that was taken in is later; return whether that is so.
+        """Return whether no later event of its task was read, and note its order if so.
 
-        By the claim under which it was written, then by time; a ledger itself stands in its order.
+        Events are ordered by the generation of their claim, then by time; within one ledger by their lines.
         """
         order, key = (event.generation or 0, event.t or 0.0), (event.patch, is_end)
         before, ledger = self._places.get(key, (order, None))
@@ -113,14 +116,14 @@ class TaskHistory:
 
 
 def _in_brief(event: AttemptEnded | PatchRejected) -> AttemptEnded | PatchRejected:
-    """Return an event as an index keeps it: that a splat was trained, and no more; what was written since is later."""
+    """Return an event as the index keeps it: of a trained splat only that it was trained."""
     if isinstance(event, PatchRejected) or event.outcome != "trained":
         return event
     return AttemptEnded(event.patch, event.attempt, "trained")
 
 
 def _end_of(path: Path, size: int) -> str:
-    """Return a hash of the last bytes before a place in a file; empty if the file does not reach so far."""
+    """Return a hash of the bytes just before an offset in a file; empty if the file is shorter."""
     try:
         with open_regular(path) as file:
             file.seek(max(0, size - TAIL_BYTES))

@@ -1,4 +1,4 @@
-"""The events of a ledger: plain values, read without trust, one class for each kind."""
+"""The events of a ledger, one class for each kind; a field that cannot be read gets its default."""
 
 from __future__ import annotations
 
@@ -27,23 +27,24 @@ from splatbatch.output.records.attempt import AttemptFacts
 from splatbatch.output.records.record import TypedRecord, in_json, reads
 
 TaskUnit = Literal["patch", "stage"]
-"""What the tasks of a batch are counted in; their kind says it."""
+"""Unit in which the tasks of a batch are counted; it follows from their kind."""
 KINDS: dict[str, type[Event]] = {}
-"""By the name in the ledger."""
+"""Event classes by the name that the ledger gives them."""
 
 
 @dataclass(frozen=True)
 class Event(TypedRecord):
-    """What has happened.
+    """One event of a ledger.
 
-    A field without a default always stands in the ledger, another if there is something to say.
+    A field without a default is always written, any other only if it differs from its default.
     """
 
     name: ClassVar[str] = ""
     t: float | None = field(default=None, kw_only=True)
-    """Seconds since 1970; the ledger sets it."""
+    """Time of the event in seconds since 1970; the ledger sets it."""
     generation: int | None = field(default=None, kw_only=True)
-    """Generation of the claim under which it was written: orders events of several workers. None: no claim."""
+    """Generation of the task's claim when the event was written; it orders the events of several workers. None: no
+    claim."""
 
     def __init_subclass__(cls, event: str = "") -> None:
         cls.name = event
@@ -51,7 +52,7 @@ class Event(TypedRecord):
             KINDS[event] = cls
 
     def to_record(self) -> Record:
-        """Return it as a line of the ledger."""
+        """Return the event as a line of the ledger."""
         said = {one.name: getattr(self, one.name) for one in fields(self) if self._says(one.name)}
         return {
             "t": self.t,
@@ -65,7 +66,7 @@ class Event(TypedRecord):
 
 
 def event_of(record: Record) -> Event | None:
-    """Return the event of a line; None if its type is unknown here."""
+    """Return the event of a ledger line; None if this version does not know its kind."""
     kind = KINDS.get(text(record.get("event")))
     return kind.from_record(record) if kind else None
 
@@ -76,7 +77,7 @@ def _exit(value: object) -> Exit | None:
 
 @dataclass(frozen=True)
 class SlotNotReady(Event, event="gate"):
-    """A slot was not ready for an attempt for a while."""
+    """Event: an attempt waited for its slot, for this many seconds and this reason."""
 
     patch: str
     attempt: int | None
@@ -87,7 +88,7 @@ class SlotNotReady(Event, event="gate"):
 
 @dataclass(frozen=True)
 class AttemptStarted(Event, event="attempt_started"):
-    """An attempt begins."""
+    """Event: an attempt begins on a slot."""
 
     patch: str
     attempt: int | None
@@ -97,47 +98,47 @@ class AttemptStarted(Event, event="attempt_started"):
 
 
 NOT_COLLECTED = frozenset({UNWRITABLE, INTERNAL_FAULT, HANGS})
-"""Causes that leave an attempt as it is: the next run collects it once more."""
+"""Causes of failures while an attempt was collected: the next run collects the attempt once more."""
 
 
 @dataclass(frozen=True)
 class AttemptEnded(Event, AttemptFacts, event="attempt_ended"):
-    """An attempt has ended and was judged, or none could be made."""
+    """Event: an attempt has ended and was judged, or could not be started."""
 
     patch: str
     attempt: int | None
     outcome: str
-    """trained, made (no splat), failed, stopped."""
+    """One of: trained, made (a product that is no splat), failed, stopped."""
     exit: Exit | None = field(default=None, metadata=reads(_exit))
-    """None: no process was started."""
+    """End of the process; None: no process was started."""
     num_gaussians: int | None = None
     warnings: tuple[str, ...] | None = None
     diagnosis: Diagnosis | None = None
     reason: str | None = None
-    """Why it was stopped."""
+    """Reason why the attempt was stopped."""
     accepted: bool | None = None
     choice: str = ""
-    """Which of two splats was kept, and why."""
+    """Sentence on which of two splats was kept, and why."""
     ended_early: str = ""
-    """After how many of its steps, and what that has saved."""
+    """Sentence on an end by `evaluation.stop_after`: after how many steps, and how much time it saved."""
     adopted: bool = False
-    """By a later run."""
+    """Whether a later run judged the attempt, since the parent had died."""
     traceback: str = ""
-    """Of a fault of ours."""
+    """Traceback of an error within splatbatch."""
 
     @property
     def is_well(self) -> bool:
-        """Return whether it left a product that counts."""
+        """Return whether the attempt made a product."""
         return self.outcome in ("trained", "made")
 
     @property
     def is_judged(self) -> bool:
-        """Return whether its attempt needs no further look: what was left could be collected, and kept."""
+        """Return whether the attempt is finished with: it was collected, so that no later run collects it again."""
         return self.attempt is not None and self.cause not in NOT_COLLECTED and self.phase != COLLECT
 
     @classmethod
     def of(cls, patch: str, attempt: int, outcome: Outcome, **more: Any) -> AttemptEnded:
-        """Return the end of an attempt with this outcome."""
+        """Return the event of an attempt that ended with this outcome; `more` are further fields."""
         match outcome:
             case Trained(splat=splat, warnings=warnings):
                 return cls(patch, attempt, "trained", num_gaussians=splat.num_gaussians, warnings=warnings, **more)
@@ -150,11 +151,11 @@ class AttemptEnded(Event, AttemptFacts, event="attempt_ended"):
 
     @property
     def cause(self) -> str:
-        """Why it was not trained: the cause of a failure, or why it was stopped."""
+        """The cause of the failure, or the reason of the stop; empty for an attempt that ended well."""
         return (self.diagnosis.cause if self.diagnosis else "") or self.reason or ""
 
     def to_record(self) -> Record:
-        """Return it as a line of the ledger."""
+        """Return the event as a line of the ledger."""
         return super().to_record() | ({"exit": exit_to_record(self.exit)} if self.exit else {})
 
     def _says(self, name: str) -> bool:
@@ -163,14 +164,14 @@ class AttemptEnded(Event, AttemptFacts, event="attempt_ended"):
 
 @dataclass(frozen=True)
 class RetryScheduled(Event, event="retry"):
-    """A patch is to be tried again."""
+    """Event: a failed patch will be tried again, after a wait and perhaps with changed settings."""
 
     patch: str
     wait_s: float | None
     ladder: str
     changes: dict[str, Any]
     trained_in_between: tuple[str, ...]
-    """Patches that show that the GPU is not to blame."""
+    """Patches trained between two failures of this one, which show that the GPU is not the cause."""
 
 
 UNTIL = "given up until its settings, inputs, program or machine change"
@@ -178,23 +179,26 @@ UNTIL = "given up until its settings, inputs, program or machine change"
 
 @dataclass(frozen=True)
 class GaveUp(Event, event="gave_up"):
-    """A patch is not tried again."""
+    """Event: a patch was given up, so that it is not tried again in this run."""
 
     patch: str
     reason: str
     trained_in_between: tuple[str, ...] | None = None
     key: dict[str, Any] | None = None
-    """What must change before it is worth another try; None: another night may do."""
+    """Settings, inputs, program and machine of which one must change before the patch is tried again.
+
+    None: the next run tries it again.
+    """
     cause: str = ""
 
     def in_words(self) -> str:
-        """Return for how long it is given up, and why."""
+        """Return a sentence: for how long the patch is given up, and why."""
         return f"{UNTIL if self.key else 'given up in this run, the next `train` tries it again'}: {self.reason}"
 
 
 @dataclass(frozen=True)
 class Accepted(Event, event="accepted"):
-    """The splat of an attempt was chosen with `accept`."""
+    """Event: a user chose the splat of an attempt with `accept`."""
 
     patch: str
     attempt: int | None
@@ -202,15 +206,15 @@ class Accepted(Event, event="accepted"):
 
 @dataclass(frozen=True)
 class Restored(Event, event="restored"):
-    """A product that was gone came back from an attempt, or another splat took its place."""
+    """Event: a missing or damaged product was restored from its attempt, or replaced by another attempt's splat."""
 
     patch: str
     attempt: str
     instead_of: str = ""
-    """The attempt whose splat is damaged; empty: it is that of the same one."""
+    """Attempt whose splat is damaged and was replaced; empty: the same splat was restored."""
 
     def in_words(self) -> str:
-        """Return what was done."""
+        """Return a sentence on the restoration."""
         if not self.instead_of:
             return f"splat.ply restored from {self.attempt}"
         return f"the splat of {self.instead_of} is damaged: {self.attempt}, the best of the others, takes its place"
@@ -218,19 +222,19 @@ class Restored(Event, event="restored"):
 
 @dataclass(frozen=True)
 class BatchStarted(Event, event="batch_started"):
-    """A run begins to train."""
+    """Event: a run begins to train."""
 
     patches: tuple[str, ...]
     slots: tuple[str, ...]
     changes: dict[str, Any]
     """Settings changed by --set."""
     noun: TaskUnit = "patch"
-    """What its tasks are."""
+    """Unit in which its tasks are counted."""
 
 
 @dataclass(frozen=True)
 class BatchEnded(Event, event="batch_ended"):
-    """A run is over."""
+    """Event: a run has ended."""
 
     trained: int
     of: int
@@ -239,34 +243,34 @@ class BatchEnded(Event, event="batch_ended"):
 
 @dataclass(frozen=True)
 class OrphansStopped(Event, event="twins_stopped"):
-    """Attempts of an earlier run still ran."""
+    """Event: attempts of an earlier run still ran, and were stopped."""
 
     keys: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class PatchesAudited(Event, event="audit"):
-    """The patches to train were audited, or the audit was switched off."""
+    """Event: the patches to train were audited, or the audit was switched off."""
 
     verified: bool
     refused: dict[str, Any]
-    """Patch, and why."""
+    """Reason for each rejected patch, by patch."""
     warnings: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class PatchRejected(Event, event="refused"):
-    """The audit found errors in a patch."""
+    """Event: the audit found errors in a patch, so that it is not trained until its files change."""
 
     patch: str
     reason: str
     inputs: str | None = None
-    """State of its files then; None: an earlier version wrote it."""
+    """Hash of the state of its files at that time; None: an earlier version wrote the event."""
 
 
 @dataclass(frozen=True)
 class Packing(Event, event="packing"):
-    """So many patches share a GPU from now on."""
+    """Event: the number of patches that share a GPU has changed, with the measured speeds behind it."""
 
     patches_per_gpu: int
     paces: tuple[dict[str, Any], ...]
@@ -274,14 +278,14 @@ class Packing(Event, event="packing"):
 
 @dataclass(frozen=True)
 class Resumed(Event, event="resumed"):
-    """There is room again."""
+    """Event: a batch that was paused for lack of space goes on."""
 
     waited_s: float | None
 
 
 @dataclass(frozen=True)
 class FileNotAnswering(Event, event="waits"):
-    """Something done for a patch waits for a file that does not answer."""
+    """Event: preparing or collecting an attempt has waited so long for a file that does not answer."""
 
     patch: str
     path: str
@@ -290,7 +294,7 @@ class FileNotAnswering(Event, event="waits"):
 
 @dataclass(frozen=True)
 class CancelRequested(Event, event="cancel_requested"):
-    """The end of the batch, or of some patches, was requested."""
+    """Event: a user requested the end of the batch, or of some patches (empty: of all)."""
 
     by: str
     patches: tuple[str, ...]
@@ -314,17 +318,18 @@ NOTICES: dict[NoticeKind, tuple[str, str]] = {
     "unwell": ("message", "{check}: {words}"),
     "workers_seen": ("words", "{words}"),
 }
-"""By the name in the ledger: the key that words have there, and the sentence that is shown; empty: none is."""
+"""For each kind: key of its words in the ledger, and template of the sentence shown; empty: nothing is shown."""
 
 
 @dataclass(frozen=True)
 class Notice(Event):
-    """A message that is shown and kept; nothing is decided by it.
+    """Event: a message that is shown and kept, and on which no decision is based. Its kinds, by name:
 
-    That a task waits for a silent worker or a claim that cannot be read; what is given up for a deadline; what a patch
-    is expected to need, and the run to take; that CUDA MPS accepts no client; that a message could not be sent; that
-    nothing new is started; that a slot is taken out of service; that a patch is left alone, as nothing has changed;
-    that a patch may not fit; what the preflight found odd; that the workers of an engine are otherwise than before.
+    awaited: a task waits for a silent worker or an unreadable claim. deadline: the step budget for a deadline.
+    expected: the memory a patch is expected to need. forecast: the expected duration of the run. mps_off: CUDA MPS
+    accepts no client. notify_failed: a notification could not be sent. paused: space is short, nothing new starts.
+    slot_given_up: a slot is out of service. still_given_up: a patch given up before is unchanged. tight: a patch may
+    not fit into memory. unwell: a finding of the preflight. workers_seen: the state of an engine's workers has changed.
     """
 
     kind: NoticeKind
@@ -332,11 +337,11 @@ class Notice(Event):
     patch: str = ""
     slot: str = ""
     facts: Record = field(default_factory=dict)
-    """What else stands in the ledger, by its keys there."""
+    """Further fields of the ledger line, by key."""
 
     @classmethod
     def from_record(cls, record: object) -> Notice:
-        """Return what a line of the ledger says; it is of one of these kinds."""
+        """Return the notice of a ledger line, whose event must be one of `NOTICES`."""
         found = mapping(record)
         kind = found["event"]
         known = {"t", "event", "generation", "patch", "slot", NOTICES[kind][0]}
@@ -344,13 +349,13 @@ class Notice(Event):
         return super().from_record({**found, "kind": kind, "words": found.get(NOTICES[kind][0]), "facts": facts})
 
     def to_record(self) -> Record:
-        """Return it as a line of the ledger."""
+        """Return the notice as a line of the ledger."""
         told = {"generation": self.generation, "patch": self.patch, "slot": self.slot}
         said = {key: value for key, value in told.items() if value not in (None, "")} | self.facts
         return {"t": self.t, "event": self.kind} | said | ({NOTICES[self.kind][0]: self.words} if self.words else {})
 
     def in_words(self) -> str:
-        """Return it as a sentence; empty if it is only kept."""
+        """Return the notice as a sentence; empty if it is kept in the ledger only."""
         return NOTICES[self.kind][1].format_map(defaultdict(str, vars(self) | self.facts))
 
 

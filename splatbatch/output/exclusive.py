@@ -1,4 +1,4 @@
-"""One `train` at a time per output folder: it is the worker `local`, and holds the exclusive claim of the folder."""
+"""The exclusive claim of an output folder: only one `train` at a time holds it, as the worker `local`."""
 
 from __future__ import annotations
 
@@ -25,10 +25,13 @@ SAY_EVERY_S = 30.0
 
 @contextmanager
 def hold(output: OutputFolder, terms: str, say: Callable[[str], None]) -> Iterator[WorkerFile]:
-    """Hold an output folder while the block runs, as the worker that `train` is; workers that start later may join.
+    """Hold an output folder while the block runs, as the worker `local`; yield its heartbeat file.
+
+    `work` processes that start later may join. A holder on another host is watched until its file changes, or has not
+    changed for 180 s.
 
     Raises:
-        BusyError: another run holds it. One on another host is watched until it moves, or has been silent for 180 s.
+        BusyError: another run holds the folder.
         OutputError: the folder cannot be written.
     """
     watcher = Watcher(output)
@@ -49,14 +52,17 @@ def hold(output: OutputFolder, terms: str, say: Callable[[str], None]) -> Iterat
         try:
             mine.appear()
             with contextlib.suppress(OSError), aside(output.lock) as lock:
-                os.link(mine.path, lock)  # 0.2.0 asks that name, and whether the file is locked
+                os.link(mine.path, lock)  # version 0.2.0 reads this name, and whether the file is locked
             yield mine
         finally:
             claims.close(EXCLUSIVE)
 
 
 def holder(output: OutputFolder) -> WorkerRecord | None:
-    """Return the run that holds an output folder, as far as this host can tell; None if no run does."""
+    """Return the run that holds an output folder, as far as this host can tell; None: no run holds it.
+
+    A run on another host counts until its record says that it has ended, since one read cannot show whether it lives.
+    """
     found = (
         one
         for one in (open_claim(output, EXCLUSIVE), *_holders_without_claim(output))
@@ -66,7 +72,7 @@ def holder(output: OutputFolder) -> WorkerRecord | None:
 
 
 def _holder_beside(output: OutputFolder, watcher: Watcher, claims: Claims) -> WorkerRecord | None:
-    """Claim the folder unless another run, which is not known to be gone, holds it; return that run."""
+    """Claim the folder, and return None; if a run that is not over holds it, return that run instead."""
     if other := next((one for one in _holders_without_claim(output) if one.host and not watcher.is_over(one)), None):
         return other
     found = claims.take(EXCLUSIVE)
@@ -74,7 +80,7 @@ def _holder_beside(output: OutputFolder, watcher: Watcher, claims: Claims) -> Wo
 
 
 def _holders_without_claim(output: OutputFolder) -> Iterator[WorkerRecord]:
-    """Yield who may hold the folder without a claim: 0.2.0 had a lock, and the name `local` besides."""
+    """Yield the runs that may hold the folder without a claim: version 0.2.0 used a lock, and the name `local`."""
     if named := WorkerRecord.read(output.worker(LOCAL)):
         yield named
     if (locked := WorkerRecord.read(output.lock)) and not locked.token:

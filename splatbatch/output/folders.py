@@ -21,52 +21,52 @@ if TYPE_CHECKING:
 
 SPLAT, RESULT, ACCEPTED = "splat.ply", "result.json", "accepted"
 PREVIEW = "preview.compressed.ply"
-"""Beside a splat: what a report opens of it."""
+"""Name of the small copy of a splat that the report opens; it lies beside the splat."""
 BACKDROP = "backdrop"
-"""The task, and the folder, of the whole scene that is drawn behind its patches."""
+"""Name of the task, and of the folder, that trains the backdrop of a cut scene."""
 
 
 def latest_number(files: Iterable[str]) -> int:
-    """Return the number of the last attempt among the names of what lies in a patch's folder; 0 if there is none."""
+    """Return the number of the last attempt among the file names of a patch's folder; 0 if there is none."""
     return max(map(attempt_number, files), default=0)
 
 
 @dataclass(frozen=True)
 class SplatFolder:
-    """What lies in the output folder for one splat: of a patch, or of the whole scene."""
+    """The folder of one splat within the output folder: of a patch, or of the whole scene."""
 
     path: Path
 
     splat = FileIn(SPLAT)
-    """The accepted product."""
+    """The accepted splat."""
     inspection = FileIn("inspection.json")
-    """How good the product is beyond PSNR; `inspect` copies it here from its attempt."""
+    """Figures of the splat beyond PSNR; `inspect` copies this file here from its attempt."""
     certificate = FileIn("certificate.json")
-    """Grade, figures and hashes, to be handed over with the product."""
+    """Grade, figures and hashes of the splat, to be handed over with it."""
 
     @property
     def inspecting(self) -> PatchFolder:
-        """The attempts at inspecting the product."""
+        """The folder of the attempts at inspecting this splat."""
         return PatchFolder(self.path / "inspecting")
 
     def read_inspection(self) -> Inspection | None:
-        """Return how good the product was found to be; None if it was not inspected."""
+        """Return the inspection of this splat; None if it was not inspected."""
         return Inspection.read(self.inspection)
 
 
 @dataclass(frozen=True)
 class PatchFolder(SplatFolder):
-    """What lies in the output folder for one patch."""
+    """The folder of one patch within the output folder: its accepted splat, its records and its attempts."""
 
     result = FileIn(RESULT)
-    """Its manifest; written after the splat, so that a manifest never stands without its product."""
+    """Manifest of the accepted splat; written after the splat, so that it never exists without it."""
     preview = FileIn(PREVIEW)
-    """The report: a few MB of the splat, to look at in the page."""
+    """Small copy of the splat, a few MB, which the report writes and shows."""
     damage = FileIn(f"{ACCEPTED}/damage.json")
-    """Which state of the splat was found not to be what was accepted, though its size and time are."""
+    """Size and time of a splat file whose content was found damaged, although size and time are those accepted."""
 
     def accepted(self, number: int) -> Path:
-        """Return where an accepted record is made: which attempt's splat is the product; the newest counts."""
+        """Return the path of an accepted record, which names the attempt of the accepted splat; the newest counts."""
         return Path(f"{self.path}/{ACCEPTED}/{number}.json")
 
     def newest_accepted(self) -> int:
@@ -74,9 +74,10 @@ class PatchFolder(SplatFolder):
         return max(numbers_in(f"{self.path}/{ACCEPTED}", suffix=".json"), default=0)
 
     def read_result(self) -> Result | None:
-        """Return the manifest of the product; None if there is none, or no JSON object.
+        """Return the manifest of the accepted splat; None if there is none, or it is no JSON object.
 
-        result.json and splat.ply are made from the newest accepted record. Where they are behind it, it counts.
+        result.json and splat.ply are made from the newest accepted record. Where they are older, the record is returned
+        with `is_ahead`.
         """
         made, newest = Result.read(self.result), self.newest_accepted()
         if made is not None and made.accepted >= newest:
@@ -85,17 +86,17 @@ class PatchFolder(SplatFolder):
         return made if record is None else replace(record.with_fields(accepted=newest), is_ahead=True)
 
     def splat_of(self, result: Result) -> Path:
-        """Return where the splat of its manifest lies: splat.ply, or its attempt's where that is behind."""
+        """Return the path of a manifest's splat: splat.ply, or the attempt's splat if the manifest `is_ahead`."""
         return self.path / result.attempt / SPLAT if result.is_ahead else self.splat
 
     def accepted_splat(self) -> tuple[Path, str]:
-        """Return the splat that is accepted, wherever it lies, and its hash, which is empty if there is none."""
+        """Return the path of the accepted splat, and its hash; the hash is empty if there is no such splat."""
         result = self.read_result()
         splat = self.splat_of(result) if result else self.splat
         return splat, result.sha256 if result and splat.exists() else ""
 
     def files(self) -> list[str]:
-        """Return the names of what lies here; none if there is no folder."""
+        """Return the names of all files in this folder; empty if there is no folder."""
         return names_in(f"{self.path}")
 
     def attempts(self) -> list[AttemptFolder]:
@@ -108,16 +109,19 @@ class PatchFolder(SplatFolder):
         return AttemptFolder(self.path / f"{ATTEMPT_PREFIX}{number:02d}")
 
     def latest(self, files: Collection[str]) -> AttemptFolder | None:
-        """Return the folder of the last attempt among `files`, if there is one."""
+        """Return the folder of the last attempt among the names `files`; None if there is none."""
         name = max(files, key=attempt_number, default="")
         return AttemptFolder(self.path / name) if attempt_number(name) else None
 
     def is_accepted(self, files: Container[str]) -> bool:
-        """Return whether a product and its manifest are among `files`."""
+        """Return whether the patch has an accepted splat, by the names `files` in its folder.
+
+        Either splat.ply and result.json are among them, or there is an accepted record.
+        """
         return (SPLAT in files and RESULT in files) or (ACCEPTED in files and self.newest_accepted() > 0)
 
     def new_attempt(self) -> AttemptFolder:
-        """Make the folder of the next attempt; no number is used twice, also by processes that run at once."""
+        """Make the folder of the next attempt, whose number no other process uses, even one that runs at once."""
         number = latest_number(self.files())
         while True:
             number += 1
@@ -128,7 +132,7 @@ class PatchFolder(SplatFolder):
 
 
 def is_standby_only(folder: AttemptFolder) -> bool:
-    """Return whether an attempt only ever stood by: it counts for nothing, and its folder may go."""
+    """Return whether an attempt was only a standby that was never told to go, so that its folder may be removed."""
     job = folder.read_job()
     return job is not None and job.standby and not folder.go.exists()
 
@@ -138,19 +142,19 @@ MERGE = "merge.json"
 
 @dataclass(frozen=True)
 class MergedFiles:
-    """A merged splat, and beside it what it was made of."""
+    """The two files of a merged splat: the splat, and the record of its parts."""
 
     splat: Path
     record: Path
 
     @staticmethod
     def at(splat: Path) -> MergedFiles:
-        """Return the files of a splat that is merged to a chosen place."""
+        """Return the files of a splat that is merged to a path of the user's choice."""
         return MergedFiles(splat, splat.with_name(f"{splat.stem}.{MERGE}"))
 
     def read(self) -> Merge | None:
-        """Return what the splat was made of; None if unknown, or a file of another size stands there by now."""
-        from splatbatch.output.records.merge import Merge  # of which `status` knows nothing
+        """Return the record of the splat; None if there is none, or it is of another splat than the file there now."""
+        from splatbatch.output.records.merge import Merge  # imported here to keep `status` fast
 
         found, now = Merge.read(self.record), file_fact(self.splat)
         # told apart by its size and its time or, where that has moved, by `damage`
@@ -158,11 +162,11 @@ class MergedFiles:
         return found if is_of_now else None
 
     def damage(self, merged: Merge, facts: FileFacts | None = None) -> str:
-        """Say what of the splat is not as it was merged, every byte considered; empty if all is.
+        """Return in words which parts of the splat have changed since it was merged, by content; empty if none has.
 
         Args:
-            merged: what `read` has returned.
-            facts: what is known of files, and whether more may be read.
+            merged: record returned by `read`.
+            facts: known hashes of files, and whether more may be read.
         """
         facts = facts or FileFacts()
         content = facts.sha256(str(self.splat))
@@ -178,30 +182,30 @@ class MergedFiles:
 
 @dataclass(frozen=True)
 class SceneFolder(SplatFolder):
-    """What lies in the output folder for the whole scene, as merged from its patches."""
+    """The folder of the whole scene, merged from its patches, within the output folder."""
 
     merge = FileIn(MERGE)
-    """What the splat was merged from."""
+    """Record of the parts that the splat was merged from."""
     evaluation = FileIn("evaluation.json")
-    """How good it is; `evaluate` copies it here from its attempt."""
+    """Figures of the merged scene; `evaluate` copies this file here from its attempt."""
 
     def evaluation_of(self, splat: Path) -> Path:
-        """Return where the evaluation of a splat goes: of another one than the scene's own, under a name of its own."""
+        """Return the path of a splat's evaluation: evaluation.json for the scene's own, else evaluation-NAME.json."""
         name = "evaluation" if splat.resolve() == self.splat.resolve() else f"evaluation-{splat.stem}"
         return self.path / f"{name}.json"
 
     def read_evaluation(self, splat: Path | None = None) -> SceneEvaluation | None:
-        """Return how good the scene, or another splat, was found to be; None if it was not measured."""
-        from splatbatch.output.records.evaluation import SceneEvaluation  # of which `status` knows nothing
+        """Return the evaluation of the scene's splat, or of another one; None if it was not measured."""
+        from splatbatch.output.records.evaluation import SceneEvaluation  # imported here to keep `status` fast
 
         return SceneEvaluation.read(self.evaluation_of(splat or self.splat))
 
     @property
     def evaluating(self) -> PatchFolder:
-        """The attempts at measuring it."""
+        """The folder of the attempts at measuring the merged scene."""
         return PatchFolder(self.path / "evaluating")
 
     @property
     def merged(self) -> MergedFiles:
-        """The merged splat and what it was made of."""
+        """The merged splat of the scene and its record."""
         return MergedFiles(self.splat, self.merge)

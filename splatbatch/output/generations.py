@@ -1,4 +1,4 @@
-"""Files that can be made once, link(2) being atomic everywhere, and the numbers in their names."""
+"""Numbered files that only one process can create, by link(2), which is atomic on every file system; see `claims`."""
 
 from __future__ import annotations
 
@@ -10,19 +10,22 @@ from splatbatch.files import MOST_JSON_BYTES, names_in, open_descriptor, read_re
 
 
 def create_once(source: Path, target: Path) -> bool:
-    """Give the file `source`, which must be on the disk, the name `target`; return whether that name was free."""
+    """Link the file `source` to the name `target`; return whether this call created it, even if it reports an error.
+
+    `source` must be on the disk already. Where links are impossible its content is copied into a new file.
+    """
     try:
         os.link(source, target)
         return True
     except FileExistsError:
         return is_same(source, target)
     except OSError:
-        # an answer of NFS that was lost is an error of a link that was made
+        # if NFS loses the answer, a link that was made is reported as an error
         return is_same(source, target) or _copied_once(source, target)
 
 
 def is_same(source: Path, target: Path) -> bool:
-    """Return whether both names are of one file."""
+    """Return whether both paths are links to one file; False if either cannot be read."""
     try:
         return source.samefile(target)
     except OSError:
@@ -30,7 +33,7 @@ def is_same(source: Path, target: Path) -> bool:
 
 
 def numbers_in(folder: str | Path, suffix: str = "") -> Iterator[int]:
-    """Yield the numbers that stand before a suffix in the names of a folder; none if there is no folder."""
+    """Yield the numbers of the files NUMBER + suffix in a folder; none if there is no folder."""
     for name in names_in(str(folder)):
         number = name.removesuffix(suffix)
         if name == f"{number}{suffix}" and number.isdecimal():

@@ -1,7 +1,7 @@
-"""What `status` has read of manifests and ledgers, kept: of thousands of patches only what changed is read again.
+"""Cache of the manifests and ledgers that `status` has read: of thousands of patches only changed files are read again.
 
-The files stay the truth: an entry counts as long as size, time and number of its file are those of when it was read.
-An index that is missing, torn, of another version or that cannot be written costs time, and nothing else.
+An entry counts as long as size, time and inode of its file are those of when it was read. An index that is missing,
+torn, of another version or not writable costs time, but never changes a result.
 """
 
 from __future__ import annotations
@@ -21,59 +21,59 @@ from splatbatch.output.records.fingerprint import MODEL
 from splatbatch.output.records.result import Result
 
 VERSION = 6
-"""Of the index; raise it when its entries, or what is read from manifests, mean something else."""
+"""Version of the index; raise it when its entries, or the fields read from manifests, change their meaning."""
 LEAST_NEWS = 100
-"""So many manifests that were read anew are worth writing the index again."""
+"""Number of manifests read anew from which on the index is written again."""
 SETTLED_S = 10.0
-"""So old a file must be before its time tells it from a later one: clocks differ, and file systems count in steps."""
+"""Age from which on a file's time tells it from a later one: clocks differ, and file systems count in steps."""
 
 
 class CachedResult(NamedTuple):
-    """What a manifest says of a splat, as far as it tells whether that is fresh."""
+    """The fields of a manifest by which a splat is found up to date; see `FreshnessChecker._indexed`."""
 
     stamp: list[int]
-    """Of result.json when it was read."""
+    """Stamp of result.json when it was read."""
     accepted: list[int]
-    """Of the folder of the accepted records."""
+    """Stamp of the folder of the accepted records when it was read."""
     attempt: str
     splat: list[int | None]
-    """Size and time of the file that was accepted."""
+    """Size and time of the splat file that was accepted."""
     recipes: list[str]
-    """Hashes of the settings it is held against, as written and as they were in force."""
+    """Hashes of the settings by which the splat is judged, as in the YAML and as they were in force."""
     model: dict[str, list[int]]
-    """Size and time of the files of its model, by their names."""
+    """Size and time of each file of the model, by name."""
     settled: str
-    """Under which records of the batch it was trained; empty: that was not looked at, or has changed."""
+    """Key of the shared decisions and surroundings of the training; empty: they were not compared, or have changed."""
     others: str
-    """Which of `Index.others` the rest of its files are."""
+    """Key in `Index.others` of the photographs, masks and other files."""
 
 
 class Index:
-    """Manifests that were read before, in brief, and what the ledger said."""
+    """Cached manifests, and a digest of the ledgers; read when made, and written by `keep`."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         body = _load(path)
         self._briefs: dict[str, list[Any]] = body.get("patches", {})
         self.others: dict[str, dict[str, list[int]]] = body.get("others", {})
-        """Sizes and times of photographs and masks, by their hash: patches that have the same ones share an entry."""
+        """Sizes and times of photographs and masks, by the hash of the list: patches with the same ones share it."""
         self.ledger: Mapping[str, Any] = body.get("ledger", {})
-        """What `TaskHistory.digest` made."""
+        """Digest of the ledgers, from `TaskHistory.digest`."""
         self._num_new = 0
 
     def brief(self, name: str, stamp: Stamp, accepted: Stamp) -> CachedResult | None:
-        """Return what a manifest says; None if it is not known, or another one counts by now."""
+        """Return the cached manifest of a task; None if there is none, or the stamps of its files have changed."""
         found = self._briefs.get(name)
         is_same = found is not None and found[0] == [*stamp] and found[1] == [*accepted]
         return CachedResult(*found) if found is not None and is_same else None
 
     def learn(self, name: str, stamps: tuple[Stamp, Stamp], result: Result, settled: str = "") -> None:
-        """Take in a manifest that was read; one without hashes, or that was written a moment ago, is read each time.
+        """Cache a manifest that was read; one without hashes, or younger than 10 s, is not cached.
 
         Args:
-            name: of its task.
-            stamps: of result.json, and of the folder of the accepted records.
-            result: what it says.
+            name: name of the task.
+            stamps: stamps of result.json and of the folder of the accepted records.
+            result: the manifest.
             settled: see `CachedResult`.
         """
         held, splat = result.held_against, result.splat
@@ -102,11 +102,11 @@ class Index:
 
     @property
     def has_news(self) -> bool:
-        """Whether so much of it is new that it is worth writing."""
+        """Whether at least 100 manifests were cached since the index was written."""
         return self._num_new >= LEAST_NEWS
 
     def keep(self, ledger: Mapping[str, Any]) -> None:
-        """Write the index; a folder that cannot be written is none the worse."""
+        """Write the index with this digest of the ledgers; an error of writing is ignored."""
         text = json.dumps({"patches": self._briefs, "others": self.others, "ledger": ledger}, separators=(",", ":"))
         with contextlib.suppress(OSError):
             make_cache(self._path.parent)
@@ -119,7 +119,7 @@ def _head(body: bytes) -> str:
 
 
 def _load(path: Path) -> dict[str, Any]:
-    """Return what was kept; nothing unless every byte of it is as this version wrote it."""
+    """Return the content of the index; empty unless this version wrote it and its hash fits."""
     try:
         head, _, body = read_regular(path, MOST_JSON_BYTES).partition(b"\n")
     except OSError:

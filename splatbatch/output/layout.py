@@ -1,4 +1,4 @@
-"""The output folder: the one place where its file names are written down."""
+"""The output folder of a batch: the only module that knows the names of its files."""
 
 from __future__ import annotations
 
@@ -17,73 +17,75 @@ from splatbatch.output.records.run import KINDS, CancelRequest, FollowUpResult
 
 @dataclass(frozen=True)
 class OutputFolder:
-    """Everything a batch writes."""
+    """The output folder of a batch: paths of its files, and its patch folders, ledgers and requests."""
 
     path: Path
 
     config = FileIn("batch.yaml")
     """The resolved config of the latest run."""
     ledger = FileIn("ledger/local.jsonl")
-    """The history, as this run goes on with it: one line per event."""
+    """Ledger of `train`: one line per event, appended to by every run."""
     lock = FileIn("lock")
-    """The `train` that runs here."""
+    """Link to the heartbeat file of the `train` that runs here; version 0.2.0 reads it."""
     jobs = FileIn("workers/jobs")
-    """What engines were asked to start."""
+    """Folder of the submissions: workers that an engine was asked to start."""
     claims = FileIn("claims")
-    """Who works on which task: claims/<task>/<generation>."""
+    """Folder of the claims: claims/<task>/<generation>."""
     home = FileIn("home.json")
-    """By which name stores know this folder; there once a task of it has travelled."""
+    """Name by which stores know this folder; the file exists once a task has travelled through a store."""
     arriving = FileIn(".arriving")
-    """Attempts on their way home from a store, until they are whole."""
+    """Folder for attempts that are being fetched from a store, until they are whole."""
     frame = FileIn("frame.json")
-    """The offset of the splats; there once a batch has been trained."""
+    """Offset of the splats; the file exists once a batch has been trained."""
     colors = FileIn("colors.json")
-    """How each photograph renders colours; there once a batch has been trained."""
+    """Colour correction of each photograph; the file exists once a batch has been trained."""
     deadline = FileIn("deadline.json")
-    """What was given up so that the batch ends in time; there only with a deadline."""
+    """Step budget chosen for a deadline; the file exists only with a deadline."""
     color_cache = FileIn(".color-cache.npz")
     """Colours of the photographs at their keypoints."""
     fault = FileIn("fault.txt")
-    """Traceback of a fault of ours that is no patch's: over the report, say."""
+    """Traceback of an error within splatbatch that concerns no single patch, as one in the report."""
     metrics = FileIn("metrics.prom")
-    """For Prometheus: how far the batch is."""
+    """Progress of the batch in the format of Prometheus."""
 
     @property
     def audit_cache(self) -> Path:
-        """Sizes of the photographs as read from their headers; in the user's cache."""
+        """Path of the cached sizes of the photographs, read from their headers; in the user's cache."""
         return cache_of(self.path) / "headers.json"
 
     @property
     def index(self) -> Path:
-        """What `status` has read of all that lies here; in the user's cache."""
+        """Path of the index of `status`, see `output.index`; in the user's cache."""
         return cache_of(self.path) / "status"
 
     def claim(self, task: str, generation: int) -> Path:
-        """Return where a generation of the claims of a task is made."""
+        """Return the path of the claim of a task with this generation."""
         return Path(f"{self.path}/claims/{task}/{generation}")
 
     def worker(self, name: str) -> Path:
-        """Return the file by which a worker shows that it lives."""
+        """Return the path of a worker's heartbeat file."""
         return self.path / "workers" / f"{name}.json"
 
     def workers(self) -> list[str]:
-        """Return the names of all workers that ever were here."""
+        """Return the names of all workers that have a heartbeat file here, also of those that have ended."""
         files = names_in(f"{self.path}/workers")
         return sorted(Path(name).stem for name in files if name.endswith(".json") and name[0] != ".")
 
     def ledger_of(self, worker: str) -> Path:
-        """Return the ledger that a worker writes."""
+        """Return the path of the ledger that a worker writes."""
         return self.ledger.with_name(f"{worker}.jsonl")
 
     def ledgers(self) -> tuple[Path, ...]:
-        """Return the files of the history, the oldest first."""
+        """Return the paths of all ledgers: those of workers by name, then that of `train`."""
         others = sorted(path for path in self.ledger.parent.glob("*.jsonl") if path != self.ledger)
         return (*others, self.ledger)
 
     def note_afterwards(self, what: str, found: FollowUpResult | None) -> None:
-        """Write the result of a follow-up; None: remove it.
+        """Write the result of a follow-up, or remove it if None; an error of writing is ignored.
 
-        An error of writing is ignored: the result is printed all the same.
+        Args:
+            what: kind of the follow-up; see `records.run.KINDS`.
+            found: its result.
         """
         path = self._afterwards(what)
         with contextlib.suppress(OSError):
@@ -102,27 +104,27 @@ class OutputFolder:
         return self.path / "afterwards" / f"{what}.json"
 
     def following(self, what: str) -> PatchFolder:
-        """Return where attempts lie at making one thing that follows the training."""
+        """Return the folder of the attempts at a follow-up of this kind."""
         return PatchFolder(self.path / "afterwards" / what)
 
     def cancels(self, worker: str = "") -> list[Path]:
-        """Return the requests that `train`, or a worker, end: one file each."""
+        """Return the files with open requests to cancel: those to a worker by name, or to `train` if it is empty."""
         return sorted(
             (self.path / f"workers/cancel/{worker}").glob("*.json") if worker else self.path.glob("cancel-*.json")
         )
 
     @staticmethod
     def read_cancel(path: Path) -> CancelRequest:
-        """Return a request; blank, which addresses no run, if it cannot be read."""
+        """Return a request to cancel; if it cannot be read a blank one, which addresses no run."""
         return CancelRequest.read(path) or CancelRequest()
 
     def new_cancel(self, worker: str = "") -> Path:
-        """Return where one more may be written."""
+        """Return an unused path for a request to cancel, to a worker or, if empty, to `train`."""
         number = uuid.uuid4().hex
         return self.path / (f"workers/cancel/{worker}/{number}.json" if worker else f"cancel-{number}.json")
 
     def report(self, suffix: str) -> Path:
-        """Return report.json, report.md, …"""
+        """Return the path of a report file: report.json, report.md, …"""
         return self.path / f"report.{suffix}"
 
     @property
@@ -135,10 +137,10 @@ class OutputFolder:
         return PatchFolder(Path(f"{self.path}/patches/{name}"))
 
     def create(self) -> None:
-        """Make the folder, or sweep from it what writers that were killed have left.
+        """Make the folder, check that it can be written, and remove temporary files that killed writers have left.
 
         Raises:
-            OutputError: it cannot be made or written.
+            OutputError: the folder cannot be made or written.
         """
         try:
             (self.path / "patches").mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,7 @@
-"""The history of an output folder: one line per event, append-only, fsynced. Files are the truth, not it."""
+"""The ledgers of an output folder: the history of a batch, one line per event, append-only and fsynced.
+
+Whether a patch is up to date follows from its files, not from the ledger.
+"""
 
 from __future__ import annotations
 
@@ -34,17 +37,17 @@ EventKind = TypeVar("EventKind", bound=Event)
 
 
 class Ledger:
-    """Appends events to a ledger file, and passes each to its listeners."""
+    """Appends events to the ledger file of one worker, and passes each to its listeners."""
 
     def __init__(
         self, path: Path | None, *listeners: Listener, generation_of: Callable[[str], int] = lambda _: 0
     ) -> None:
-        """Prepare it.
+        """Keep the arguments; nothing is written yet.
 
         Args:
-            path: of the file; no other process writes it. None: no history is kept.
-            listeners: hear of each event once it is written.
-            generation_of: says under which claim is written of a task.
+            path: path of the file, which no other process writes. None: events only go to the listeners.
+            listeners: called with each event once it is written.
+            generation_of: returns the generation of our claim on a task, which its events name.
         """
         self._path = path
         self._listeners = listeners
@@ -52,10 +55,10 @@ class Ledger:
         self._unwritten: list[Event] = []
 
     def write(self, event: Event) -> None:
-        """Append an event, durably, then show it; what a full disk does not take is kept for later.
+        """Append an event, fsynced, then pass it to the listeners; on a full disk it is kept for `flush`.
 
         Raises:
-            OutputError: the ledger cannot be written, and not for want of room.
+            OutputError: the ledger cannot be written for another reason than a full disk.
         """
         task = getattr(event, "patch", "")
         generation = self._generation_of(task) if task else 0
@@ -66,11 +69,11 @@ class Ledger:
             listener(event)
 
     def tell_wait(self, words: str) -> None:
-        """Append what is waited for; see `write`."""
+        """Append a notice about what the run waits for; see `write`."""
         self.write(Notice("awaited", words))
 
     def flush(self) -> bool:
-        """Write what could not be written so far; return whether all is written."""
+        """Write the events that a full disk has held back; return whether all are written. Raises as `write` does."""
         if self._path is None:
             self._unwritten.clear()
         while self._unwritten and self._path is not None:
@@ -85,10 +88,10 @@ class Ledger:
         return True
 
     def finish(self) -> None:
-        """Write what could not be written so far.
+        """Write the events that a full disk has held back, at the end of a run.
 
         Raises:
-            OSError: the disk is full still.
+            OSError: the disk is still full.
             OutputError: see `write`.
         """
         if not self.flush():
@@ -96,9 +99,9 @@ class Ledger:
 
 
 def lines(output: OutputFolder) -> Iterator[Record]:
-    """Yield the history of all workers, also events unknown here; torn and foreign lines are left out.
+    """Yield the lines of all ledgers by time, also events that this version does not know; torn lines are left out.
 
-    What does not come from the ledger of `train` has the name of its worker, too.
+    A line that is not from the ledger of `train` also names its worker.
     """
     ledgers = [_lines_of(path, "" if path.stem in ("ledger", LOCAL) else path.stem) for path in output.ledgers()]
     return merge(*ledgers, key=lambda one: number(one.get("t")) or 0.0)
@@ -110,21 +113,21 @@ def _lines_of(path: Path, worker: str) -> Iterator[Record]:
 
 
 def events(output: OutputFolder, *kinds: type[EventKind]) -> Iterator[EventKind]:
-    """Yield the events of some kinds; `Event` stands for all.
+    """Yield the events of some kinds from all ledgers; `Event` stands for all kinds.
 
-    Those of one ledger stand in their order; among several workers they stand by the clocks of their hosts, good enough
-    to be shown.
+    Events of one ledger keep their order. Those of several workers are merged by the clocks of their hosts, which is
+    good enough for display, but not for decisions.
     """
     return merge(*(events_in(path, kinds) for path in output.ledgers()), key=lambda event: event.t or 0.0)
 
 
 def events_in(path: Path, kinds: Iterable[type[EventKind]]) -> Iterator[EventKind]:
-    """Yield the events of some kinds that stand in a ledger."""
+    """Yield the events of some kinds from one ledger, in their order."""
     return _events(raw_lines(path), tuple(kinds))
 
 
 def _events(lines: Iterable[bytes], kinds: tuple[type[EventKind], ...]) -> Iterator[EventKind]:
-    """Yield the events of some kinds among lines of a ledger; lines without the name of any need not be parsed."""
+    """Yield the events of some kinds from ledger lines; lines that contain no name of these kinds are not parsed."""
     names = [f'"{name}"'.encode() for name, kind in KINDS.items() if issubclass(kind, kinds)]
     for line in lines:
         is_wanted = any(name in line for name in names)
@@ -133,27 +136,27 @@ def _events(lines: Iterable[bytes], kinds: tuple[type[EventKind], ...]) -> Itera
 
 
 class Tail:
-    """Follows the ledgers of workers by whole lines: each event is told once, also one that was just being written."""
+    """Follows the ledgers of all workers: `read` yields each event once, as soon as its line is complete."""
 
     def __init__(self, output: OutputFolder, *kinds: type[Event], but: Path | None = None) -> None:
-        """Prepare it.
+        """Begin at the first line of each ledger.
 
         Args:
-            output: whose ledgers they are.
-            kinds: of events that are told; without them all.
-            but: the ledger that is left out.
+            output: folder of the ledgers.
+            kinds: kinds of events to yield; without any, all.
+            but: path of a ledger to leave out.
         """
         self._output, self._kinds, self._but = output, kinds or (Event,), but
         self._names: list[str] = []
         self.read_bytes: dict[Path, int] = {}
-        """How far each ledger was read, to the end of a line."""
+        """Number of bytes read of each ledger, up to the end of a line."""
 
     def skip(self) -> None:
-        """Leave out what stands there now."""
+        """Skip the events written until now."""
         self.read_bytes = {path: _size(path) for path in self._output.ledgers()}
 
     def read(self) -> Iterator[tuple[Path, Event]]:
-        """Yield what was written since the last look, with where it stands; a line that is not whole yet is left."""
+        """Yield the events written since the last call, each with its ledger; an incomplete line waits."""
         if (names := names_in(str(self._output.ledger.parent))) != self._names:
             self._names = names
             self.read_bytes = {path: self.read_bytes.get(path, 0) for path in self._output.ledgers()}
@@ -162,7 +165,7 @@ class Tail:
                 yield from ((path, event) for event in _events(self._new_lines(path), self._kinds))
 
     def has_another_ledger(self) -> bool:
-        """Return whether a ledger is shorter than what was read of it: it is another file by now."""
+        """Return whether a ledger is now shorter than the part read, so that it must be another file."""
         return any(_size(path) < read_bytes for path, read_bytes in self.read_bytes.items())
 
     def _new_lines(self, path: Path) -> Iterator[bytes]:
@@ -180,7 +183,7 @@ def _size(path: Path) -> int:
 def judged_attempts(output: OutputFolder) -> dict[tuple[str, int], AttemptEnded]:
     """Return the end of every attempt that was judged, by patch and number.
 
-    Not of one whose result could not be kept: it is judged again, and what it trained is taken.
+    An attempt whose result could not be kept is left out: the next run judges it again.
     """
     return {
         (event.patch, event.attempt): event

@@ -1,4 +1,4 @@
-"""A log as it is read for a diagnosis: whole or, if it is long, its beginning and its end, and what is left out."""
+"""Reads a log for a diagnosis: the whole log or, if it is long, its beginning and its end."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ BOM = "\ufeff"
 
 
 class LogEnds(NamedTuple):
-    """The beginning and the end of a log: lines after number `after` stand `left_out` lines lower in the file."""
+    """Text of a log, without its middle if it is long.
+
+    `after` is the number of lines before the gap, `left_out` the number of lines in it.
+    """
 
     text: str
     after: int = 0
@@ -22,7 +25,10 @@ class LogEnds(NamedTuple):
 
 
 def read_ends(path: Path, head_bytes: int = HEAD_BYTES, tail_bytes: int = TAIL_BYTES) -> LogEnds:
-    """Return the first and last lines of a log, or all, undecodable bytes replaced; nothing if there is none."""
+    """Return the first and last lines of a log, or all if it is short; empty if there is no log.
+
+    Undecodable bytes are replaced.
+    """
     try:
         with open_regular(path) as file:
             between = file.seek(0, os.SEEK_END) - tail_bytes

@@ -1,4 +1,4 @@
-"""Accepted products: how a splat becomes one, whether it is still the file that was accepted, and what it replaced."""
+"""Accepted splats: accept one, check that its file is still the accepted one, restore it, remove superseded ones."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ from splatbatch.output.records.fingerprint import Fingerprint
 from splatbatch.output.records.result import Result, SplatFacts, UsedPhotographs
 
 Depth = Literal["time", "content", "every byte"]
-"""How closely a product is looked at: its size and time; its content where these have moved; its content always."""
+"""How thoroughly a file is checked: size and time; content where these have changed; content always."""
 
 CHANGED = "changed on disk"
 
 
 def manifest(attempt: Attempt, trained: Trained, facts: AttemptFacts) -> Result:
-    """Return what result.json says of a splat that an attempt has left."""
+    """Return the manifest of a splat that an attempt has trained, as result.json holds it."""
     splat, told, names = trained.splat, attempt.folder.read_settings(), attempt.job.depends_on.photographs
     used = UsedPhotographs.of(names, frozenset(told.holdout), is_assumed=bool(told.argv))
     record = {
@@ -75,15 +75,17 @@ def keep(attempt: Attempt, trained: Trained, facts: AttemptFacts) -> Result:
 
 
 def accept(folder: PatchFolder, attempt: AttemptFolder, result: Result, follows: int | None = None) -> bool:
-    """Make the splat of an attempt the patch's product; return whether it is: of those that follow a record one can be.
+    """Make the splat of an attempt the accepted one of its patch; return whether it was accepted.
+
+    It becomes accepted record `follows` + 1; of several splats that try to, only the first is accepted.
 
     Args:
         folder: of the patch.
-        attempt: whose splat it is; it keeps its own name of it.
-        result: its manifest, as it lies in the attempt's folder.
-        follows: the newest accepted record when it was decided to train; None: the one that is now.
+        attempt: attempt that trained the splat; the splat also stays in its folder.
+        result: manifest of the splat, as it lies in the attempt's folder.
+        follows: newest accepted record when it was decided to train; None: the newest one now.
 
-    Before the record is made nothing is accepted; after it splat.ply and result.json can be made by anybody.
+    Before the record is made nothing is accepted; after it any process can make splat.ply and result.json from it.
     """
     follows = folder.newest_accepted() if follows is None else follows
     if not _record_acceptance(folder, attempt.result, result, follows + 1):
@@ -93,7 +95,10 @@ def accept(folder: PatchFolder, attempt: AttemptFolder, result: Result, follows:
 
 
 def pin_to_inputs(folder: PatchFolder, result: Result, now: Fingerprint, follows: int | None = None) -> None:
-    """Accept a splat for other settings and inputs than it was trained from: it was chosen for them."""
+    """Accept a splat for the settings and inputs of now, although it was trained from others.
+
+    Used where `accept` or a retry chose an earlier splat: afterwards it counts as up to date for them.
+    """
     then = result.trained_from.files
     differ = difference(then, now.files, lambda _: "", FileFacts(reads=False))
     now = replace(now, files=with_contents(now.files, then, differ))
@@ -112,25 +117,25 @@ def pin_to_inputs(folder: PatchFolder, result: Result, now: Fingerprint, follows
 
 
 def _record_acceptance(folder: PatchFolder, manifest: Path, result: Result, number: int) -> bool:
-    """Make a manifest that is on the disk an accepted record; return whether the record says what we say."""
+    """Link a manifest as an accepted record; return whether the record of this number is of our splat."""
     place = folder.accepted(number)
     place.parent.mkdir(exist_ok=True)
     if create_once(manifest, place):
         sync_folder(place.parent)
         return True
-    there = Result.read(place) or Result()  # the same, where another accepted it for its dead worker
+    there = Result.read(place) or Result()  # the same splat, if another process accepted it for a dead worker
     return (there.attempt, there.sha256) == (result.attempt, result.sha256)
 
 
 def put_in_place(folder: PatchFolder) -> None:
-    """Make splat.ply and result.json what the newest accepted record says.
+    """Make splat.ply and result.json from the newest accepted record.
 
-    At every moment result.json, if it is there, belongs to the splat.ply beside it: a kill between any two steps
-    leaves a record that is ahead of them, and the next process that finds it so continues. A process that slept
+    At every moment result.json, if it exists, belongs to the splat.ply beside it. After a kill between any two steps
+    the record is newer than these files, and the next process that finds it so continues. A process that slept
     meanwhile continues with the newest record, too.
 
     Raises:
-        OSError: the splat of the attempt is there no more, or they cannot be written.
+        OSError: the splat of the attempt is missing, or the files cannot be written.
     """
     while (number := folder.newest_accepted()) and (result := Result.read(folder.accepted(number))):
         place_product(folder, result.with_fields(accepted=number))
@@ -139,7 +144,7 @@ def put_in_place(folder: PatchFolder) -> None:
 
 
 def place_product(folder: PatchFolder, result: Result) -> None:
-    """Make splat.ply and result.json of the splat that an attempt has left."""
+    """Link the splat of an attempt as splat.ply, and write its manifest as result.json; then it is the product."""
     attempt = folder.path / result.attempt
     folder.result.unlink(missing_ok=True)
     folder.damage.unlink(missing_ok=True)
@@ -150,17 +155,17 @@ def place_product(folder: PatchFolder, result: Result) -> None:
 
 
 def splat_facts(path: Path, num_gaussians: int) -> SplatFacts:
-    """Return what tells a splat file from any other."""
+    """Return the hash, size, time and number of Gaussians of a splat file, which identify it."""
     fact = file_fact(path)
     return SplatFacts(sha256_of(path), fact.num_bytes, fact.mtime_ns, num_gaussians)
 
 
 @contextlib.contextmanager
 def recording_damage(output: OutputFolder) -> Iterator[None]:
-    """Write down which patch's splat was found to be another than was accepted, where that ends what is done here.
+    """Record damage to an accepted splat if the block raises `ChangedOnDisk`, and raise it on.
 
-    Whatever its size and time say: so the patch is stale for everybody, on every machine, until the file changes or
-    another splat is accepted.
+    The record, damage.json, makes the patch damaged on every machine, even if size and time of the file are as they
+    were. It counts until the file changes or another splat is accepted.
     """
     from splatbatch.splats.export import ChangedOnDisk  # which loads numpy
 
@@ -184,7 +189,7 @@ def _is_known_for_damaged(folder: PatchFolder, result: Result, now: FileFact) ->
 
 
 def compare_splat(folder: PatchFolder, result: Result, facts: FileFacts, path: Path | None = None) -> Verdict:
-    """Compare splat.ply, or another file of it, with what a manifest says."""
+    """Compare splat.ply, or another file of the splat, with its manifest; damage.json is considered."""
     path = path or folder.splat_of(result)
     if not _is_known_for_damaged(folder, result, facts.of(str(path))):
         verdict = compare(path, result.splat.fact, facts)
@@ -195,13 +200,13 @@ def compare_splat(folder: PatchFolder, result: Result, facts: FileFacts, path: P
 
 
 def has_moved(folder: PatchFolder, result: Result, facts: FileFacts) -> bool:
-    """Return whether size or time of splat.ply are not those written down, or were found to prove nothing."""
+    """Return whether size or time of splat.ply differ from its manifest, or damage.json names this very state."""
     now = facts.of(str(folder.splat_of(result)))
     return now[:2] != result.splat.fact[:2] or _is_known_for_damaged(folder, result, now)
 
 
 def why_not_the_splat(folder: PatchFolder, result: Result, depth: Depth, facts: FileFacts | None = None) -> str:
-    """Say why splat.ply is not what result.json speaks of; empty if it is, as far as this depth can tell."""
+    """Return why splat.ply is not the accepted file ("missing", `CHANGED`); empty if no check of this depth fails."""
     path, facts = folder.splat_of(result), facts or FileFacts(reads=depth != "time")
     if facts.of(str(path)).num_bytes < 0:
         return "missing"
@@ -213,13 +218,13 @@ def why_not_the_splat(folder: PatchFolder, result: Result, depth: Depth, facts: 
 def splats_in(
     folder: PatchFolder, product: Result | None, facts: FileFacts, new: str = ""
 ) -> tuple[list[Result], list[Result]]:
-    """Return the manifests of all splats of a patch that are there: of those that are whole, and of the others.
+    """Return the manifests of all splats of a patch on disk: first of the whole ones, then of the damaged ones.
 
     Args:
         folder: of the patch.
-        product: its manifest.
-        facts: what is known of files.
-        new: the attempt that is left out, since its manifest was just written.
+        product: manifest of the accepted splat; None: there is none.
+        facts: known hashes of files, and whether more may be read.
+        new: name of the attempt to leave out, whose manifest was just written.
     """
     whole, damaged = {}, list[Result]()
     for attempt in folder.attempts():
@@ -238,10 +243,10 @@ def splats_in(
 
 
 def restore(folder: PatchFolder) -> str:
-    """Mend a product whose splat or manifest is gone or was replaced: from its attempt, or else by the next best.
+    """Restore a product whose splat or manifest is missing or damaged: from its attempt, else by the next best splat.
 
     Returns:
-        The name of the attempt; empty if nothing had to be mended, or nothing fits.
+        Name of the attempt restored from; empty if nothing had to be restored, or no splat fits.
     """
     result = folder.read_result()
     if result is not None and not why_not_the_splat(folder, result, "content"):
@@ -254,7 +259,7 @@ def restore(folder: PatchFolder) -> str:
         if left is None or (result is not None and left.attempt != result.attempt):
             continue
         if result is None and sha256_of(folder.splat) != left.sha256:
-            continue  # only what was accepted comes back by itself, and the splat says which that was
+            continue  # only the accepted splat may be restored; the hash of splat.ply says which one that was
         if left.sha256 and sha256_of(attempt.splat) == left.sha256:
             place_product(folder, result or left)
             return attempt.path.name
@@ -265,10 +270,9 @@ def restore(folder: PatchFolder) -> str:
 
 
 def forget_superseded(folder: PatchFolder, *kept: str) -> None:
-    """Remove the splats of attempts that are not named and that `retention.decide` lets go.
+    """Remove the splats of attempts that are not named in `kept` and that `retention.decide` does not keep.
 
-    Nor one that may still become the next record, or that its worker has not judged yet, nor what is accepted by now:
-    we may have slept since we were told.
+    Never removed are: the splat accepted by now, one that may still become the next record, one not judged yet.
     """
     newest = folder.newest_accepted()
     product = Result.read(folder.accepted(newest)) or Result()
@@ -276,7 +280,7 @@ def forget_superseded(folder: PatchFolder, *kept: str) -> None:
     for attempt in folder.attempts():
         if attempt.path.name in spared or not attempt.splat.exists():
             continue
-        follows = (attempt.read_job() or JobSpec()).claim.follows  # None of one by an earlier version
+        follows = (attempt.read_job() or JobSpec()).claim.follows  # None: an earlier version wrote it
         if follows is None or (follows < newest and attempt.result.exists()):
             left.append(attempt)
         else:
@@ -291,7 +295,7 @@ def forget_superseded(folder: PatchFolder, *kept: str) -> None:
 
 
 def names_of_splat(attempt: AttemptFolder) -> Iterator[Path]:
-    """Yield every name that an attempt has for its splat: a program of its own left it under another one."""
+    """Yield every path of an attempt's splat: splat.ply, and its hard links in `output` of an external trainer."""
     if not attempt.splat.exists():
         return
     number = attempt.splat.stat().st_ino
@@ -301,7 +305,7 @@ def names_of_splat(attempt: AttemptFolder) -> Iterator[Path]:
 
 
 def remove(paths: Iterable[Path]) -> None:
-    """Remove files and folders; what is gone already is no error."""
+    """Remove files and folders; a missing one is no error."""
     for path in paths:
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)
@@ -310,5 +314,5 @@ def remove(paths: Iterable[Path]) -> None:
 
 
 def batch_name(output: OutputFolder) -> str:
-    """Return a name for everything this output folder starts: stable, and unlike that of any other folder."""
+    """Return a hash of the path of an output folder, with which the keys of all its attempts begin."""
     return short_hash(str(output.path.resolve()))

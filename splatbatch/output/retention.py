@@ -1,6 +1,7 @@
-"""Which splat of a patch is its product and which may be removed: decided from their manifests, and nowhere else.
+"""Decides whether a new splat of a patch replaces the accepted one, and which older splats may be removed.
 
-A measured splat gives way to one alone that was measured no worse on the same photographs, which it was not trained on.
+It decides from the manifests of the splats; `finalize` calls it after a training, `results` before it removes splats.
+With `keep: better` a retry that was measured worse on the same held-out photographs does not replace a splat.
 """
 
 from __future__ import annotations
@@ -17,33 +18,33 @@ from splatbatch.output.records.result import Result
 from splatbatch.text import list_some
 
 ACCEPT = "`splatbatch accept"
-"""What the command begins with that takes another splat, in what is said of a choice."""
+"""Begin of the command, shown in messages, by which a user chooses another splat."""
 CLEARLY_DB = 0.05
-"""A loss of hold-out PSNR that is worth a word when a patch is trained anew; less is the noise of the last digit."""
+"""Loss of hold-out PSNR that is reported when a patch is trained anew; less is the noise of the last digit."""
 
 
 @dataclass(frozen=True)
 class Retention:
-    """What is decided on the splats of a patch."""
+    """Decision on the splats of a patch: which one is accepted, and which ones stay on disk."""
 
     product: Result | None
-    """The manifest of the splat that is its product; None: none of them can be."""
+    """Manifest of the splat to accept; None: no splat can be accepted."""
     words: str = ""
-    """Why, in a sentence for the report; empty if there is nothing to say."""
+    """Reason for the choice, as a sentence for the report; empty if there is nothing to report."""
     kept: frozenset[str] = frozenset()
-    """The attempts whose splats stay: all others may be removed."""
+    """Names of the attempts whose splats stay: all other splats may be removed."""
 
 
 def other_files(
     one: Result, other: Result, place: Callable[[str], str] | None = None, facts: FileFacts | None = None
 ) -> tuple[str, ...]:
-    """Return which files a splat was trained from do not hold what those of another one held.
+    """Return the files whose content differs between the trainings of two splats: model, photographs and masks.
 
     Args:
-        one: the earlier one.
-        other: the later one.
-        place: where the file of a name lies.
-        facts: what is known of files, and whether more may be read; None: what the manifests say is all.
+        one: manifest of the earlier splat.
+        other: manifest of the later splat.
+        place: returns the path of a file by its name in the manifest.
+        facts: known hashes of files, and whether more may be read; None: only the manifests are compared.
     """
     then, now = (
         {key: fact for key, fact in each.trained_from.files.items() if is_content(key)} for each in (one, other)
@@ -62,16 +63,18 @@ def decide(  # noqa: PLR0913 - all that decides, in one place
     damaged: Sequence[Result] = (),
     spared: Collection[str] = (),
 ) -> Retention:
-    """Decide which splat of a patch is its product, and which stay.
+    """Decide which splat of a patch is accepted, and which stay on disk; nothing is written.
+
+    Without a new splat the accepted one stays accepted; if its file is damaged, the best comparable one replaces it.
 
     Args:
-        splats: the manifests of all that are there and whole.
-        accepted: the manifest of the product until now, whether its splat is whole or not; None: there is none.
-        new: the manifest of the splat that was just trained; None: nothing was trained.
-        is_retry: a trained patch was to be trained again.
+        splats: manifests of all splats whose files are whole.
+        accepted: manifest of the splat accepted until now, even if its file is damaged; None: there is none.
+        new: manifest of the splat that was just trained; None: nothing was trained.
+        is_retry: a trained patch was trained again by `retry`.
         keeps_better: `retry.keep: better`.
-        differ: says which files a splat and a later one were trained from that are not the same.
-        damaged: the manifests of splats that are there, but are not what was written down, or cannot be read.
+        differ: returns the files that differ between the trainings of a splat and a later one; see `other_files`.
+        damaged: manifests of splats whose files have changed or cannot be read.
         spared: attempts whose splats stay in any case.
     """
     others = [one for one in splats if new is None or one.attempt != new.attempt]
@@ -89,12 +92,13 @@ def decide(  # noqa: PLR0913 - all that decides, in one place
 def compare(one: Result, other: Result, differ: Sequence[str] = ()) -> tuple[float | None, str]:
     """Compare two splats by the hold-out PSNR of the same photographs, on covered pixels where both have such.
 
-    Returned is by how many dB the one is better, None where they cannot be compared, and that in words, or why.
+    Return by how many dB `one` is better, and a sentence that says so. If they cannot be compared, return None and the
+    reason.
 
     Args:
-        one: of the two.
-        other: that it is compared with.
-        differ: the files that are not those that the other one was trained from; see `other_files`.
+        one: manifest of the one splat.
+        other: manifest of the splat that it is compared with.
+        differ: files that differ between their trainings; see `other_files`.
     """
     figures = _why_other_training(one, other, differ) or _comparable_figures(one, other)
     if isinstance(figures, str):
@@ -118,7 +122,7 @@ def is_measured(one: Result) -> bool:
 def _choose(
     new: Result, earlier: Result | None, is_retry: bool, keeps_better: bool, differ: Sequence[str]
 ) -> tuple[bool, str]:
-    """Return whether a splat that was just trained becomes the product, and what to say of that."""
+    """Return whether a splat that was just trained is accepted, and a sentence on the choice; "" if none is needed."""
     if earlier is None:
         return True, ""
     (gain_db, said), before = compare(new, earlier, differ), f"attempt {earlier.number}"
@@ -151,9 +155,9 @@ def _choose(
 def _attempts_to_keep(
     splats: Sequence[Result], damaged: Sequence[Result], product: Result | None, spared: Collection[str]
 ) -> frozenset[str]:
-    """Return the attempts whose splats stay: what is spared, and what was measured better than all that stays.
+    """Return the attempts whose splats stay: the spared ones, and each that no staying splat is known to match.
 
-    A splat of other files than the product's is no longer needed. One that is damaged outdoes none.
+    A splat trained from other files than the product is not kept. A damaged splat stays, but displaces no other.
     """
     names = {*spared, *({product.attempt} if product else ())}
     staying = [one for one in splats if one.attempt in names]
@@ -171,7 +175,7 @@ def _attempts_to_keep(
 
 
 def _best(splats: Sequence[Result], than: Result, differ: Callable[[Result, Result], Sequence[str]]) -> Result | None:
-    """Return the splat that was measured best of those that can be compared with another one, which may be lost."""
+    """Return the best measured splat that can be compared with `than`, whose own file may be lost; None: none can."""
     found = [
         (gain, one.number, one) for one in splats if (gain := compare(one, than, differ(one, than))[0]) is not None
     ]
@@ -179,7 +183,7 @@ def _best(splats: Sequence[Result], than: Result, differ: Callable[[Result, Resu
 
 
 def _why_other_training(one: Result, other: Result, differ: Sequence[str]) -> str:
-    """Say why no figures of two splats say which is better; empty if those of the same photographs do."""
+    """Return why the trainings of two splats differ too much to compare their figures; empty if they do not."""
     ours, theirs = one.trained_from, other.trained_from
     is_told = None not in (held_out(one), held_out(other)) and ours.files and theirs.files
     if differ:
@@ -194,9 +198,9 @@ def _why_other_training(one: Result, other: Result, differ: Sequence[str]) -> st
 
 
 def _comparable_figures(one: Result, other: Result) -> tuple[QualityFigures, QualityFigures] | str:
-    """Return the figures of two splats on photographs that neither was trained on, or why there are none.
+    """Return figures of two splats on the same held-out photographs, or the reason why there are none.
 
-    Where the later one was measured on other pixels, its training has measured the earlier one on those, too.
+    Where the later splat was measured on other pixels, its training has measured the earlier one on them, too.
     """
     ours, theirs, mine, its = one.metrics, other.metrics, held_out(one), held_out(other)
     if mine is None or its is None:
@@ -228,14 +232,14 @@ def _why_not_measured_alike(one: Result, other: Result) -> str:
 
 
 def held_out(one: Result) -> frozenset[str] | None:
-    """Return the photographs that a splat was not trained on, and is measured on; None if that is not known."""
+    """Return the held-out photographs of a splat, on which it is measured; None if they are not known."""
     if measured := one.metrics.photos():
         return frozenset(measured)
     return None if one.photographs is None or _is_by_itself(one) else frozenset(one.photographs.held_out)
 
 
 def _mean_of(one: Result, names: Collection[str]) -> QualityFigures:
-    """Return the figures of a splat on all pixels of some of its held-out photographs; none if one was not measured."""
+    """Return the mean PSNR of a splat over some held-out photographs, on all pixels; blank if one was not measured."""
     photos = one.metrics.photos()
     known = [found.psnr for name in names if (found := photos.get(name)) and found.psnr is not None]
     return QualityFigures(psnr=fmean(known)) if len(known) == len(names) else QualityFigures()

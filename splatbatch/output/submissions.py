@@ -1,4 +1,4 @@
-"""Workers that were asked for at once: a folder for each time, in which they write what they say."""
+"""Submissions: workers that an engine was asked to start together, with a folder for their record and their logs."""
 
 from __future__ import annotations
 
@@ -17,37 +17,37 @@ FOLDERS = "splatbatch-[0-9]*-*"
 
 @dataclass(frozen=True)
 class Submission:
-    """Workers that were asked for at once: workers/jobs/<name>/."""
+    """One request to an engine to start workers, in the folder workers/jobs/<name>/."""
 
     path: Path
     record: SubmissionRecord
-    """What it says of itself; blank if it cannot be read."""
+    """Content of submission.json; blank if it cannot be read."""
 
     file = FileIn("submission.json")
     script = FileIn("job.sh")
     ended = FileIn("ended")
-    """There once all its workers are known to have ended: no engine has to be asked about them."""
+    """Exists once all its workers are known to have ended: the engine need not be asked about them."""
 
     cancelled = FileIn("cancelled")
-    """There once they are no longer wanted: those that start later end at once."""
+    """Exists once its workers are cancelled: a worker that starts later ends at once."""
 
     dropped = FileIn("dropped")
-    """There once nothing is left for those that wait."""
+    """Exists once no task is left for the workers that still wait to start."""
 
     @property
     def name(self) -> str:
-        """Return its name, which no other ever has."""
+        """Return the name of the folder, which no other submission ever has."""
         return self.path.name
 
     def log(self, index: int) -> Path:
-        """Return where one of its workers writes what it says."""
+        """Return the path of the log of one of its workers."""
         return self.path / f"{index}.log"
 
     def write(self) -> None:
-        """Write it down before its workers are asked for; a start that is cut off after that is found again.
+        """Write submission.json before the engine is asked, so that a start that is cut off after that is found again.
 
         Raises:
-            OutputError: it cannot be written.
+            OutputError: the file cannot be written.
         """
         try:
             self.path.mkdir(parents=True)
@@ -56,13 +56,13 @@ class Submission:
             raise OutputError(f"{self.path.parent}: cannot be written ({error.strerror})") from error
 
     def taken(self, handles: tuple[str, ...]) -> Submission:
-        """Write down what the engine calls its workers."""
+        """Record the handles that the engine gave to the workers; return the submission with them."""
         record = replace(self.record, handles=handles)
         write_json(self.file, record.to_record())
         return replace(self, record=record)
 
     def mark(self, fact: Path) -> bool:
-        """Write down that it is `ended`, `cancelled` or `dropped`; return whether that is news, and was written."""
+        """Create one of the files `ended`, `cancelled`, `dropped`; return whether this call created it."""
         try:
             fact.touch(exist_ok=False)
             return True
@@ -71,14 +71,14 @@ class Submission:
 
 
 def new_submission(output: OutputFolder, engine: str, num_workers: int, terms: str) -> Submission:
-    """Return a submission of workers that are about to be asked for; nothing is written yet."""
+    """Return a new submission, with a name of its own; nothing is written yet."""
     number = 1 + max((int(path.name.split("-")[1]) for path in output.jobs.glob(FOLDERS)), default=0)
     name = f"splatbatch-{number:03d}-{uuid.uuid4().hex[:8]}"
     return Submission(output.jobs / name, SubmissionRecord(engine, num_workers, terms))
 
 
 def open_submissions(output: OutputFolder) -> list[Submission]:
-    """Return those whose workers are not known to have ended, the oldest first."""
+    """Return the submissions whose workers are not known to have ended, the oldest first."""
     found = [Submission(path, SubmissionRecord()) for path in sorted(output.jobs.glob(FOLDERS))]
     return [
         replace(one, record=SubmissionRecord.read(one.file) or one.record) for one in found if not one.ended.exists()

@@ -1,7 +1,7 @@
-"""The workers of a batch: each shows by a file of its own that it lives, and learns of the others by theirs alone.
+"""Liveness of the workers of a batch: each writes heartbeats into its own file, and reads the files of the others.
 
-A worker lives as long as the content of its file moves, by the clock of the reader: clocks of two hosts are never
-compared. On one host and boot a process that has ended is gone at once; one that is frozen is silent like any other.
+A worker lives as long as the content of its file changes, measured by the clock of the reader: clocks of two hosts are
+never compared. A process that has ended on this host and boot counts as gone at once; a frozen one falls silent.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ from splatbatch.output.records.run import WorkerRecord
 
 BEAT_S = 5.0
 SILENCE_S = 180.0
-"""So long unchanged, its writer is dead, frozen or cut off; three times what NFS may keep an old content for."""
+"""Seconds without a heartbeat after which a worker counts as gone; three times as long as NFS may show old content."""
 QUIET_S = 30.0
-"""So long unchanged, people are told: a busy worker moves six times in that time."""
+"""Seconds without a heartbeat after which a worker is reported as silent; a busy worker writes six in that time."""
 RECORD_BYTES = 1024
 LOCAL = "local"
-"""The worker that `train` is."""
+"""Name of the worker that `train` is."""
 
 
 class WorkerFile:
-    """The file by which a worker shows that it lives; a context manager, after which all that it claimed is free."""
+    """The heartbeat file of this worker, as a context manager; when it closes, all its claims are free."""
 
     def __init__(self, output: OutputFolder, name: str = "", terms: str = "") -> None:
-        """Prepare it.
+        """Choose name and place of the file; `__enter__` writes it.
 
         Args:
             output: the folder that the worker trains into.
-            name: of the worker; else a unique one.
-            terms: a hash of what the worker trains by: all workers of a batch must train by the same.
+            name: of the worker; empty: a unique name is made.
+            terms: hash of settings and version by which it trains: it must be the same for all workers of a batch.
         """
         me, token = WorkerRecord.of_self(), uuid.uuid4().hex
         self.record = replace(
@@ -56,11 +56,11 @@ class WorkerFile:
         self._shown_at = output.worker(self.record.worker)
         aside = path_beside(self._shown_at.with_name(f"{name}.{self.record.token}"))
         self.path = aside if name == LOCAL else self._shown_at
-        """Of `train` it lies aside until it has claimed the folder, and may take the name."""
+        """Where the file lies; that of `train` has a temporary name until `appear`."""
         self._inode = 0
         self._next_beat = 0.0
         self._held = -1
-        """Our file, locked as long as we live: that tells on a local disk, also if what we write there is torn."""
+        """Descriptor of our file, locked as long as we live, or -1; `is_released` tests this lock on a local disk."""
 
     def __enter__(self) -> WorkerFile:
         try:
@@ -78,7 +78,7 @@ class WorkerFile:
         return self
 
     def appear(self) -> None:
-        """Take the name that others know `train` by."""
+        """Rename the file of `train` to local.json, which other workers read; once `train` has claimed the folder."""
         self.path = self.path.replace(self._shown_at)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
@@ -92,7 +92,7 @@ class WorkerFile:
             self._held = -1
 
     def heartbeat(self) -> None:
-        """Show that we live, at most every few seconds; that it cannot be written must not end a batch."""
+        """Write a heartbeat if the last one is 5 s old; called in every round. A write error is ignored."""
         if time.monotonic() >= self._next_beat:
             with contextlib.suppress(OSError):
                 self._write()
@@ -110,40 +110,54 @@ class WorkerFile:
 
 @dataclass
 class Watcher:
-    """Says who of the others lives; each look counts for how long a content has not changed."""
+    """Decides whether other workers live, by how long their heartbeat files have not changed.
+
+    It remembers when it first read each content. Only a worker of this host is known to be silent at the first read.
+    """
 
     output: OutputFolder
     clock: Callable[[], float] | None = None
-    """None: time.monotonic()."""
+    """Clock of the reader, in seconds; None: time.monotonic()."""
     _seen: dict[str, tuple[WorkerRecord, float]] = field(default_factory=dict)
-    """Content, and since when it has not changed."""
+    """Last content of each worker's file, by token, and the time since which it has not changed."""
     _moved: set[str] = field(default_factory=set)
-    """Tokens of those that were seen to move."""
+    """Tokens of the workers whose files were seen to change."""
 
     def read(self, name: str) -> WorkerRecord | None:
-        """Return what a worker says of itself; None if there is no such file, or it cannot be read."""
+        """Return the record in a worker's file; None if there is no such file, or it cannot be read."""
         return WorkerRecord.read(self.output.worker(name))
 
     def is_dead(self, owner: WorkerRecord) -> bool:
-        """Return whether the worker that a claim names has ended, has died, or has been silent for so long."""
+        """Return whether the owner of a claim has exited or is silent for 180 s, so that its tasks may be taken over.
+
+        `train` and `work` ask it of every claim of another worker. Unlike `is_over`, it counts a frozen process on this
+        host as dead, too.
+        """
         return self.has_exited(owner) or self.silent_s(owner) >= SILENCE_S
 
     def has_exited(self, owner: WorkerRecord) -> bool:
-        """Return whether a worker has let go of all that it had, or its process is known to be no more."""
+        """Return whether a worker has certainly ended; silence alone proves nothing here, unlike in `is_dead`.
+
+        Its file says so, a later process has taken its name, or its process on this host and boot is gone.
+        """
         now = self.read(owner.worker)
         if now is not None and (now.token != owner.token or now.has_ended):
-            return True  # another has its name by now, as each `train` has
+            return True  # a later process has its name, as each `train` has
         return owner.is_alive_here is False
 
     def is_over(self, run: WorkerRecord) -> bool:
-        """Return whether a `train` holds its folder no more: one that is frozen on this host may thaw."""
+        """Return whether a `train` no longer holds its output folder, so that the next `train` may claim it.
+
+        Stricter than `is_dead`: on this host a frozen process still holds the folder, since it may continue. On another
+        host 180 s of silence end its hold.
+        """
         alive = run.is_alive_here
         if run.has_ended or alive is not None or not run.is_elsewhere:
             return run.has_ended or not alive
         return self.silent_s(run) >= SILENCE_S
 
     def silent_s(self, owner: WorkerRecord) -> float:
-        """Return for how long the content of a worker's file is known not to have changed."""
+        """Return for how many seconds the content of a worker's file is known not to have changed."""
         now, time_s = self.read(owner.worker), (self.clock or time.monotonic)()
         now = now if now and now.token == owner.token else owner  # a claim is its owner's file by another name
         before, since = self._seen.get(owner.token, (None, time_s))
@@ -156,29 +170,41 @@ class Watcher:
         return max(time_s - since, time_s - now.beaten_at if is_our_clock and now.beaten_at is not None else 0.0)
 
     def living(self, but: str = "") -> list[WorkerRecord]:
-        """Return the workers that are not known to be gone, except one."""
+        """Return the workers that have not exited and are not silent for 180 s, except the one named `but`.
+
+        For checks whether others train into the folder. Frozen processes are left out; `present` includes them.
+        """
         return [one for one in self.present(but) if self.silent_s(one) < SILENCE_S]
 
     def present(self, but: str = "") -> list[WorkerRecord]:
-        """Return the living, and those whose processes are here although they count as gone: they may thaw."""
+        """Return the workers that may still write, except the one named `but`; `status` and `cancel` list them.
+
+        They are the `living` ones, and those whose process on this host exists but is frozen.
+        """
         found = [self.read(name) for name in self.output.workers()]
         return [one for one in found if one and one.worker != but and self.may_still_write(one)]
 
     def may_still_write(self, worker: WorkerRecord) -> bool:
-        """Return whether a worker may still do something: one that is frozen on this host may thaw."""
+        """Return whether a worker has not exited, and is either a process of this host or not yet silent for 180 s.
+
+        `cancel` waits until it is False. Unlike `is_dead`, it stays True for a frozen process on this host.
+        """
         return not self.has_exited(worker) and (worker.is_alive_here is True or self.silent_s(worker) < SILENCE_S)
 
     def lives(self, worker: WorkerRecord) -> bool:
-        """Return whether a worker, seen just now not to be gone, is known to live: it moves."""
+        """Return whether a worker is known to live; for one that is not `is_dead`, and may yet prove silent.
+
+        On this host it must have written a heartbeat in the last 30 s; on another, we must have seen its file change.
+        """
         if worker.is_alive_here:
             return self.silent_s(worker) < QUIET_S
         return worker.token in self._moved
 
 
 def is_released(claim: Path) -> bool:
-    """Return whether no living worker can have made a claim, whatever stands in it; False if uncertain.
+    """Return whether no living worker owns a claim, whatever its content; False if uncertain. Used for torn claims.
 
-    A claim is the file in which its worker beats, by another name, and is locked as long as that worker lives.
+    A claim is a hard link to the heartbeat file of its worker, which locks the file as long as it lives.
     """
     if not is_on_local_disk(claim.parent):
         return False
@@ -191,6 +217,6 @@ def is_released(claim: Path) -> bool:
 
 
 def title(worker: WorkerRecord) -> str:
-    """Return how people are told of a worker: "worker a-17-3f2 on a", "train on a"."""
+    """Return the name of a worker for messages: "worker a-17-3f2 on a", "train on a"."""
     name = "train" if worker.worker == LOCAL else f"worker {worker.worker}"
     return f"{name} on {worker.host}"
