@@ -1,4 +1,4 @@
-"""What `train` would do: each patch decided on, at which steps things happen, what it needs, how long all will take."""
+"""The plan of a run: what `train` would do with each patch, its schedule and memory, and how long all will take."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from splatbatch.tasks.shared_decisions.frame import spans_of
 
 Decision = Literal["train", "skip", "refuse", "given_up"]
 DECISIONS: Mapping[type[PatchState], Decision] = {UpToDate: "skip", RejectedByAudit: "refuse", GivenUp: "given_up"}
-"""Of tasks in these states; those in any other are trained."""
+"""Decision for each state that is not trained; tasks in all other states are trained."""
 
 
 @dataclass(frozen=True)
 class PlannedPatch:
-    """What would be done with a patch, why, and what it is expected to take."""
+    """What `train` would do with a patch, why, and the time and memory it is expected to take."""
 
     patch: str
     decision: Decision
@@ -33,14 +33,15 @@ class PlannedPatch:
     schedule: Schedule | None
     need: MemoryEstimate | None
     overlap: str = ""
-    """What too few photographs see, and what to do about it; empty where they overlap enough."""
+    """Which part too few photographs see, and what to do about it; empty if they overlap enough."""
 
 
 @dataclass(frozen=True)
 class PlannedDeadline(DeadlineDecision):
-    """What was chosen for a deadline, and what to say of it."""
+    """The steps and photographs chosen for a deadline."""
 
     words: tuple[str, ...] = ()
+    """The decision in words, one line each."""
 
 
 @dataclass(frozen=True)
@@ -56,19 +57,19 @@ class PlanOutput:
 
 @dataclass(frozen=True)
 class BatchPlan:
-    """What would be done with each patch of a batch."""
+    """The plan of a batch: what `train` would do with each patch."""
 
     batch: Batch
-    """In the frame, and with the steps, in which it would be trained."""
+    """The batch with the shared decisions (frame, steps) under which it would be trained."""
     states: Mapping[str, PatchState]
-    """How each patch stands."""
+    """State of each patch."""
     schedules: Mapping[str, Schedule]
-    """The steps at which things happen, by patch; external trainers have schedules of their own."""
+    """The steps at which things happen, by patch; patches of external trainers are left out."""
     footprints: Mapping[str, MemoryEstimate]
-    """What each patch is expected to need, where that can be told."""
+    """Memory that each patch is expected to need; patches without an estimate are left out."""
     forecast: Forecast
     overlap: Mapping[str, str]
-    """Patches of which too few photographs see much, with what to do about it."""
+    """Patches with large parts that too few photographs see, with what to do about it."""
 
     @property
     def to_train(self) -> tuple[str, ...]:
@@ -76,7 +77,7 @@ class BatchPlan:
         return due(self.states)
 
     def facts(self) -> PlanOutput:
-        """Return what to tell of it."""
+        """Return the plan as `plan --json` prints it."""
         schedules, footprints, overlap = self.schedules, self.footprints, self.overlap
         patches = tuple(
             PlannedPatch(
@@ -92,25 +93,27 @@ class BatchPlan:
         return PlanOutput(patches, seconds, self.forecast, self.batch.shared.frame, deadline)
 
     def check_place(self) -> None:
-        """See that `train` would train here.
+        """Check that `train` could train the planned patches on this machine.
 
         Raises:
-            ExecutorError, TrainerError: it could not, or would not.
+            ExecutorError, TrainerError: it could not, or would refuse.
         """
         if self.to_train:
             check_place(self.batch.only(self.to_train), self.forecast)
 
 
 def decision_on(state: PatchState) -> Decision:
-    """Return what `train` would do with a patch that stands so."""
+    """Return what `train` would do with a patch in this state."""
     return DECISIONS.get(type(state), "train")
 
 
 def plan(batch: Batch) -> BatchPlan:
-    """Return what would be done with a batch; its photographs' headers are read, and nothing is written.
+    """Return the plan of a batch: audit its patches, preview the shared decisions, and decide on each patch.
+
+    Headers of photographs are read; nothing is written.
 
     Raises:
-        ConfigError: its deadline is past.
+        ConfigError: the deadline is past.
         SceneError: a list of held-out photographs does not fit its scene.
     """
     audits = audits_of(batch)

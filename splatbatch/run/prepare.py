@@ -1,4 +1,4 @@
-"""Before a batch: importing a scene, writing its first YAML, repairing models."""
+"""Preparing a batch: importing a scene, writing its first YAML, repairing models."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
 
 Tell = Callable[[str], None]
 AUDIT_S, AUDIT_MIB = 24 * 3600.0, 1 << 20
-"""The audit of a repair takes what the audit before it took: no bounds of its own."""
+"""Bounds of the audit of a repair, in seconds and MiB; so wide that they do not bind, as the first audit has none."""
 
 
 @dataclass(frozen=True)
 class VerifyOutput(AuditResult):
-    """`verify-dims --json`: what an audit has found; `colors` with --colors only."""
+    """`verify-dims --json`: the findings of an audit; `colors` is set with --colors only."""
 
     frame: Frame | None = None
     colors: dict[str, dict[str, Any]] | None = None
@@ -59,26 +59,29 @@ class Import:
 
     @classmethod
     def of(cls, done: ImportResult, config: Path, audit: Audit) -> Import:
-        """Return what to tell of a scene that was brought in."""
+        """Return what `import --json` prints of an imported scene."""
         log, crs = done.log, done.capture.crs or None
         told = (tuple(log.converted), tuple(log.left_out), audit.facts())
         return cls(done.capture.kind, str(config), done.num_points, done.offset, crs, *told)
 
 
 def audit_report(audit: Audit, frame: Frame, tones: Mapping[str, SceneColors] | None) -> VerifyOutput:
-    """Return what to tell of a batch that was audited.
+    """Return what `verify-dims --json` prints of an audited batch.
 
     Args:
-        audit: of its patches.
-        frame: in which they are trained.
-        tones: of the photographs, by scene; None: not requested.
+        audit: the audit of its patches.
+        frame: the frame in which they are trained.
+        tones: colour corrections of the photographs, by scene; None: not requested.
     """
     colors = None if tones is None else {name or "all": one.to_record() for name, one in tones.items()}
     return VerifyOutput(**vars(audit.facts()), frame=frame, colors=colors)
 
 
 def import_scene(source: Path, folder: Path, options: ImportOptions) -> tuple[ImportResult, Path, Audit]:
-    """Write a model of a source, and a YAML, into a new folder; return both, and what the audit says of the model.
+    """Import another program's reconstruction: write a COLMAP model and a YAML into a new folder, and audit the model.
+
+    Returns:
+        The imported model, the path of the YAML, and the audit.
 
     Raises:
         SceneError: the source holds mistakes.
@@ -96,20 +99,20 @@ def import_scene(source: Path, folder: Path, options: ImportOptions) -> tuple[Im
 
 
 def begin(place: Path, *, writes: bool = True) -> tuple[Path | None, tuple[str, ...], str]:
-    """Write a commented YAML for the scene in a place, or around it; one that is there stays.
+    """Write a commented YAML for the scene that a folder holds or belongs to; an existing YAML is never overwritten.
 
     Args:
-        place: of the scene.
-        writes: the YAML is written; else it is only returned.
+        place: folder of the scene, or of a part of it.
+        writes: whether the YAML is written; else it is only returned.
 
     Returns:
-        The YAML, what there is to say of it, and its text; no YAML where what lies there has to be imported first, by
-        the command in the line.
+        The path of the YAML, notes on it, and its text. If the place holds a source that must be imported first: no
+        path, a note with the command for that, and no text.
 
     Raises:
-        SceneError: there is no scene; the hint says what lies there instead.
-        ConfigError: there is a YAML.
-        OutputError: it cannot be written.
+        SceneError: there is no scene; the hint says what the place holds instead.
+        ConfigError: the YAML exists already.
+        OutputError: the YAML cannot be written.
     """
     try:
         found = find_layout(place)
@@ -143,12 +146,12 @@ def open_or_init(  # noqa: PLR0913 - as `open_batch`
     *,
     writes: bool = True,
 ) -> Batch:
-    """Open a batch to train; a folder that stands in place of patches gets its YAML first, as `init` writes it.
+    """Open a batch to train; if a folder is named instead of patches, write its YAML first, as `init` does.
 
-    Without `writes` the batch is that of the YAML which would be written.
+    Without `writes` the YAML is not written: the batch is opened from the text that it would have.
 
     Raises:
-        SplatbatchError: as of `open_batch` and `begin`.
+        SplatbatchError: see `open_batch` and `begin`.
     """
     try:
         return open_batch(config, names, changes, conditions)
@@ -167,7 +170,7 @@ def open_or_init(  # noqa: PLR0913 - as `open_batch`
 
 
 def _next_command(place: Path) -> str:
-    """Return what a place holds that can be imported, and the one command that does; empty where it holds none."""
+    """Return a line with the source that can be imported from a place, and the command for that; empty if none."""
     from splatbatch.scene.imports.run import find_sources
 
     found = find_sources(place)
@@ -185,11 +188,13 @@ def _next_command(place: Path) -> str:
 def fix_cameras(
     batch: Batch, audit: Audit, how: Literal["scale", "crop"], out: Path
 ) -> tuple[tuple[FixedModel, ...], Path, ProgramEnd | None]:
-    """Write corrected copies of models that do not fit their photographs, and beside them a YAML that trains them.
+    """Write a corrected copy of every model if one does not fit its photographs, and a YAML that trains the copies.
+
+    The originals are not changed. A `verify-dims` in a new process then audits the copies, from the files alone.
 
     Returns:
-        What was corrected, where the YAML is, and how a `verify-dims` of that YAML ended, a process that knows nothing
-        but the files. Without anything to correct nothing is written, and nothing run.
+        The corrected models, the path of the YAML, and the end of that audit. If no model needs correction, nothing
+        is written or run, and the end is None.
 
     Raises:
         SceneError: a model cannot be repaired honestly.
@@ -207,7 +212,7 @@ def fix_cameras(
 
 
 def _write_corrected_config(batch: Batch, tasks: Sequence[Task], out: Path, config: Path) -> None:
-    """Write the YAML of the corrected copies beside them: the batch's own, with their paths."""
+    """Write the YAML of the corrected copies beside them: that of the batch, with the new paths."""
     scene = batch.config.scene
     new = {"patches": "."} | ({"source": "source"} if scene.source else {})
     new |= {name: str(path.resolve()) for name in ("images", "masks") if (path := getattr(scene, name))}

@@ -37,14 +37,14 @@ def merge(
     """Merge the splats of all patches into one.
 
     Args:
-        batch: whose.
-        out: the merged splat; None: the output folder's own place for it.
-        allow_missing: it may have holes.
-        clean: Gaussians that are invisible, oversized or float are left out.
+        batch: the batch with the patches.
+        out: file for the merged splat; None: its place in the output folder.
+        allow_missing: whether patches may be missing, which leaves holes.
+        clean: whether invisible, oversized and floating Gaussians are left out.
 
     Raises:
-        SplatbatchError: they cannot be merged, or a training runs; nothing was written.
-        Interrupted: a signal has ended it.
+        SplatbatchError: the splats cannot be merged, or a training runs; no splat is written.
+        Interrupted: a signal ended the merge.
     """
     if out is not None:
         check_place(out, batch.output.path)
@@ -56,7 +56,7 @@ def merge(
 
 
 def merge_here(batch: Batch, out: Path | None, *, allow_missing: bool, clean: bool) -> MergeOutput:
-    """Merge in this process, unless that is done.
+    """Merge in this process; used by `merge` in the process of its attempt. An up-to-date merged splat stays.
 
     Raises:
         SplatbatchError: the splats cannot be merged.
@@ -80,10 +80,12 @@ def publish_here(  # noqa: PLR0913 - as `publish` takes them
     measured: bool,
     cut: ExportOptions,
 ) -> PublishOutput:
-    """Publish in this process, once no other publish is at work there; outputs that have not changed stay.
+    """Publish in this process; used by `publish` in the process of its attempt.
+
+    Waits until no other publish writes into the folder. Outputs that have not changed are not written again.
 
     Raises:
-        SplatbatchError: some of it could not be written; the rest is there.
+        SplatbatchError: an output could not be written; the others are written.
     """
     from splatbatch.publish.publish import PublishRequest
     from splatbatch.publish.publish import publish as write
@@ -100,17 +102,17 @@ def publish_here(  # noqa: PLR0913 - as `publish` takes them
 
 
 def film(batch: Batch, names: Sequence[str], wanted: Film, kind: str, to: Path | None) -> tuple[str, Path]:
-    """Make a film of a patch, or of the scene; return of what, and the file.
+    """Make a film of a patch, or of the scene; return the name of the splat, and the file.
 
     Args:
-        batch: whose splats.
-        names: what is filmed.
-        wanted: how.
-        kind: as "mp4".
+        batch: the batch with the splats.
+        names: the patch to film, or "scene".
+        wanted: settings of the film.
+        kind: format, as "mp4".
         to: the file, or a folder for it; None: the working folder.
 
     Raises:
-        SplatbatchError: it cannot be made; nothing is left of it.
+        SplatbatchError: the film cannot be made; no file is left behind.
     """
     from splatbatch.publish.film import make_film
     from splatbatch.publish.source import published
@@ -130,11 +132,11 @@ def film(batch: Batch, names: Sequence[str], wanted: Film, kind: str, to: Path |
 
 
 def ply(batch: Batch, names: Sequence[str], file: Path, cut: ExportOptions, *, is_forced: bool) -> tuple[str, int]:
-    """Write a splat into one file; return whose it is, and how many Gaussians have arrived.
+    """Export one splat as a PLY file; return its name, and the number of Gaussians written.
 
     Raises:
-        ConfigError: there are several splats.
-        OutputError: it cannot be written there, or is not what was accepted.
+        ConfigError: several splats are named.
+        OutputError: the file cannot be written, or the splat differs from the accepted one.
     """
     from splatbatch.publish.source import published
 

@@ -25,7 +25,10 @@ class ProgressPrinter:
         self._earlier, self._looked = home.latest(home.files()), 0.0
 
     def look(self) -> AttemptFolder | None:
-        """Say it, unless that was said just now; called many times a second. Return the attempt that it was said of."""
+        """Print the progress of the latest attempt, at most once a second; called many times a second.
+
+        Returned is that attempt; None if it is too early, or no attempt has begun since this printer was made.
+        """
         if time.monotonic() - self._looked < LOOKS_EVERY_S:
             return None
         self._looked = time.monotonic()
@@ -38,7 +41,10 @@ class ProgressPrinter:
 
 
 def log_forwarder(home: PatchFolder, say: Callable[[str], None]) -> Callable[[], None]:
-    """Return what says, line by line, what the process of a task has said since it was called last."""
+    """Return a function that passes each new line in the log of a task's process to `say`.
+
+    It is called many times a second. Attempts from before are left out, and so is the line with the final error.
+    """
     earlier, places = home.latest(home.files()), Counter[AttemptFolder]()
 
     def forward() -> None:

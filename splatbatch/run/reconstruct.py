@@ -1,4 +1,7 @@
-"""Photographs to a model: the stages of a plan are the tasks of a batch; a second start helps, or goes on."""
+"""Reconstructing a model from photographs: the stages of the plan are the tasks of a batch.
+
+A second start resumes the work, or shares it with the first one while that runs.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,7 @@ CAMERA_MODELS = (
     *("SIMPLE_RADIAL_FISHEYE", "RADIAL_FISHEYE", "OPENCV_FISHEYE", "THIN_PRISM_FISHEYE"),
 )
 FOLDER = "reconstruction"
-"""In the folder of the model: ledger, claims, attempts and the products of the stages."""
+"""Output folder of a reconstruction, below the folder of the model: ledger, claims, attempts and products of stages."""
 
 
 @dataclass(frozen=True)
@@ -43,14 +46,14 @@ class ReconstructOptions:
     out: Path
     wanted: ReconstructionOptions = field(default_factory=ReconstructionOptions)
     threads: int | None = None
-    """None: as many as this process may use."""
+    """Threads of each stage; None: as many as this process may use cores."""
 
 
 def options_from(camera: str, rig: str, mapper: str, pairs: str, features: int) -> ReconstructionOptions:
-    """Return what options ask for.
+    """Return the options of the command line as a record, after checking them.
 
     Raises:
-        ConfigError: one has no such value.
+        ConfigError: an option does not have this value.
     """
     known = {"--mapper": (mapper, MAPPERS), "--pairs": (pairs, PAIRINGS), "--camera": (camera, CAMERA_MODELS)}
     for option, (value, values) in known.items():
@@ -63,18 +66,20 @@ def options_from(camera: str, rig: str, mapper: str, pairs: str, features: int) 
 
 
 def open_reconstruction(options: ReconstructOptions) -> tuple[Batch, ReconstructionPlan]:
-    """Look at the photographs, and plan the work.
+    """Survey the photographs, and plan the reconstruction; return its batch and its plan.
+
+    Nothing is written.
 
     Raises:
-        SceneError: there are too few, or none that can be used.
-        ConfigError: an option does not fit them.
-        OutputError: the model would go where something else stands.
+        SceneError: there are too few usable photographs.
+        ConfigError: an option does not fit the photographs.
+        OutputError: the folder for the model holds something else.
     """
     out = options.out.absolute()
     check_output_folder(out)
 
     def look(images: Path) -> dict[str, Any]:
-        """Return the plan as JSON; a reader looks at photographs: they may lie on a mount that has stalled."""
+        """Return the plan as JSON. A reader does this: the photographs may lie on a mount that has stalled."""
         return survey(images, options.wanted).to_record()
 
     try:
@@ -95,10 +100,12 @@ def open_reconstruction(options: ReconstructOptions) -> tuple[Batch, Reconstruct
 
 
 def reconstruct(options: ReconstructOptions, show: Show) -> int:
-    """Make a model of photographs, alone or with other workers; return the exit code.
+    """Reconstruct a model from photographs, alone or with other workers; return the exit code.
+
+    Finished stages are not repeated.
 
     Raises:
-        SplatbatchError: it cannot be begun.
+        SplatbatchError: the reconstruction cannot be started.
     """
     batch, plan = open_reconstruction(options)
     for line in plan.in_words():
@@ -113,16 +120,16 @@ def reconstruct(options: ReconstructOptions, show: Show) -> int:
 
 @dataclass(frozen=True)
 class ReconstructedModel:
-    """A model that was made of photographs."""
+    """A model that was reconstructed from photographs."""
 
     told: ReconstructionRecord
     audited: Audit
-    """By the rules of our trainer, its photographs looked at."""
+    """The audit of the model and its photographs, by the rules of the built-in trainer."""
     report: Path
 
 
 def result_of(options: ReconstructOptions) -> ReconstructedModel | None:
-    """Return the finished model, audited; None if there is none."""
+    """Audit the finished model and return it; None if it is not finished."""
     out = options.out.absolute()
     output = OutputFolder(out / FOLDER)
     told = facts_of(output)

@@ -1,4 +1,4 @@
-"""What `retry` selects and checks, and how it saves settings into the YAML."""
+"""Selecting and checking patches for `retry`, and saving settings into the YAML."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ TO_RETRY = ("failed", "stopped")
 
 
 def failed_only(batch: Batch) -> Batch:
-    """Return the batch with the patches that failed, or were stopped, alone."""
+    """Return the batch with only the patches that failed or were stopped."""
     return batch.only(one.patch for one in status(batch) if one.state in TO_RETRY)
 
 
 def check_due(batch: Batch) -> None:
-    """See that no patch is fresh that was trained under the changes that are asked for.
+    """Check that no patch is up to date under the requested changes; called before a retry without --force.
 
     Raises:
-        ConfigError: one is.
+        ConfigError: a patch is up to date and was trained with these settings.
     """
     standing = batch.standing("content")
     effective = {task.name: task.requested_settings.recipe_hash for task in batch.tasks}
@@ -39,10 +39,10 @@ def check_due(batch: Batch) -> None:
 
 
 def check_savable(batch: Batch) -> None:
-    """See that settings can be saved, before anything is trained for them.
+    """Check that the settings of --set can be saved into the YAML, before a patch is trained with them.
 
     Raises:
-        ConfigError: there are none, they are of a variant, or no setting of a patch.
+        ConfigError: there are none, a patch is a variant of a sweep, or the batch has no YAML file.
     """
     if not batch.changes:
         raise ConfigError("retry --save: there is nothing to save without --set", "Add --set KEY=VALUE.")
@@ -54,7 +54,7 @@ def check_savable(batch: Batch) -> None:
 
 
 def save_kept(ended: RunSummary) -> list[str]:
-    """Write the settings of splats that were kept into the YAML; return their patches.
+    """Write the settings of --set into the YAML, for each patch whose new splat was kept; return these patches.
 
     Raises:
         ConfigError: the YAML cannot be written.
@@ -66,7 +66,7 @@ def save_kept(ended: RunSummary) -> list[str]:
 
 
 def kept_with_changes(ended: RunSummary) -> list[str]:
-    """Return the patches that were trained under the settings of --set, and whose product is that splat."""
+    """Return the patches that this run trained with the settings of --set, and whose accepted splat has them."""
     batch = ended.batch
     trained = [name for name in batch.names if isinstance(ended.run.outcomes.get(name), Trained)]
     changes = {name: (batch.output.patch(name).read_result() or Result()).changes for name in trained}

@@ -1,4 +1,4 @@
-"""`scene`: one scene in, one scene out: split, train, merge and evaluate, each left out where nothing has changed."""
+"""`scene`: split a scene, train, merge and evaluate it in one run; steps for which nothing has changed are skipped."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from splatbatch.tasks.scene.candidates import check_scene
 
 NOT_WHOLE = 1
 RECONSTRUCTED = "reconstructed"
-"""In the folder of the scene: the model that was made of its photographs."""
+"""Folder of the model reconstructed from photographs, below the folder of the scene."""
 
 
 @dataclass(frozen=True)
@@ -43,35 +43,37 @@ class SceneOptions:
     """Options of `scene`."""
 
     source: Path | None
-    """Its model; None: the photographs are reconstructed first."""
+    """COLMAP model of the scene; None: it is reconstructed from the photographs first."""
     images: Path | None
     out: Path
-    """Patches, YAML and output go into this folder."""
+    """Folder for the patches, the YAML and the output folder."""
     settings: tuple[str, ...] = ()
-    """As "training.max_steps=7000", written into the YAML."""
+    """Settings such as "training.max_steps=7000", written into the YAML."""
     clean: bool = False
 
     @property
     def config(self) -> Path:
-        """Return where its YAML lies."""
+        """Return the path of the YAML."""
         return self.out / configuration.DEFAULT_CONFIG
 
     @property
     def model(self) -> Path:
-        """Return the model that is cut."""
+        """Return the path of the model that is split."""
         return self.source or self.out / RECONSTRUCTED / "sparse" / "0"
 
     @property
     def patches(self) -> Path:
-        """Return where its patches lie."""
+        """Return the folder of the patches."""
         return self.out / "patches"
 
 
 def make_scene(options: SceneOptions, show: Show) -> int:
-    """Make one splat of a scene; return 0 if it is whole, 1 if a patch is missing.
+    """Make one splat of a scene; return the exit code: 0 if it is whole, 1 if a patch is missing.
+
+    Other codes are those of the reconstruction or the training. A second call with the same options resumes.
 
     Raises:
-        SplatbatchError: a step cannot be done; the same call goes on from there.
+        SplatbatchError: a step failed.
     """
     changes = configuration.parse_changes(options.settings)
     if options.source is None:
@@ -90,7 +92,7 @@ def make_scene(options: SceneOptions, show: Show) -> int:
 
 
 def _follow(options: SceneOptions, errors: list[SplatbatchError], trained: FinishedBatch) -> Sequence[FollowUpResult]:
-    """Merge, evaluate and publish as far as possible; return the result of each, and note why a step has failed."""
+    """Merge, evaluate and publish as far as possible; return the results, and append the error of a failed step."""
     done = []
     for what, make in (("merge", _merge), ("evaluate", _evaluate)):
         done.append(found := trained.follow(what, partial(make, options, trained)))
@@ -123,7 +125,7 @@ def _evaluate(options: SceneOptions, trained: FinishedBatch) -> FollowUpResult:
 
 
 def _reconstruct(options: SceneOptions, show: Show) -> int:
-    """Make a model of the photographs, unless that is done; return the exit code.
+    """Reconstruct a model from the photographs, finished stages excepted; return the exit code.
 
     Raises:
         ConfigError: neither a model nor photographs are named.
@@ -140,7 +142,7 @@ def _reconstruct(options: SceneOptions, show: Show) -> int:
 
 
 def _cut(options: SceneOptions, show: Show) -> None:
-    """Cut the scene, unless it is cut already."""
+    """Split the scene into patches, unless the folder holds patches of the same model."""
     patches = options.patches
     before = partition_of(patches) if patches.is_dir() else None
     if before is not None and before.source.resolve() == find_source(options.model).resolve():
@@ -153,10 +155,10 @@ def _cut(options: SceneOptions, show: Show) -> None:
 
 
 def _write_config(options: SceneOptions, changes: dict[str, object]) -> None:
-    """Write the YAML with which every step can be repeated; one that is there gets the named settings alone.
+    """Write the YAML of the scene with the named settings; in an existing YAML only these settings are changed.
 
     Raises:
-        ConfigError: a setting is none, or its value does not fit; the YAML is as it was.
+        ConfigError: a setting is unknown, or its value does not fit; the YAML is then unchanged.
     """
     path = options.config
     try:
@@ -178,7 +180,10 @@ def _write_config(options: SceneOptions, changes: dict[str, object]) -> None:
 
 
 def trained_in(out: Path) -> frozenset[str]:
-    """Return the patches in a folder that have a splat, by the YAML of now, that of here, or one beside the folder."""
+    """Return the patches of a folder that have an accepted splat in the output folder of a YAML.
+
+    Tried are the YAML of the environment variable, that of the working folder, and that beside `out`.
+    """
     named = os.environ.get(CONFIG_VARIABLE)
     places = [Path(named)] if named else []
     found = set()

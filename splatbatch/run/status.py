@@ -1,4 +1,4 @@
-"""State of a batch, and its workers, now."""
+"""The current state of a batch and its workers."""
 
 from __future__ import annotations
 
@@ -37,40 +37,43 @@ class Status:
 
 @dataclass(frozen=True)
 class BatchStatus:
-    """A batch as it stands now."""
+    """The current state of a batch."""
 
     status: Status
     present: tuple[AtWork, ...]
-    """Who works on it, the worker that `train` is included."""
+    """Workers that are at work on it, including `train`."""
     crew: RequestedWorkers
 
 
 def describe_workers(running: WorkerRecord | None, workers: Sequence[AtWork]) -> list[str]:
-    """Return who works on a batch in words: the run that holds its folder, and how many workers of their own."""
+    """Return the workers of a batch in words: the run that holds its output folder, and its other workers."""
     known = [f"process {running.pid} on {running.host}"] if running else []
     return [*known, *([in_short(workers) or "1 worker"] if workers else [])]
 
 
 def index_of(batch: Batch) -> Index | None:
-    """Return what is remembered of a batch that is so large that looking it through takes long."""
+    """Return the index of a batch with at least `LEAST_NEWS` tasks, which saves reading all its files; else None."""
     return Index(batch.output.index) if len(batch.tasks) >= LEAST_NEWS else None
 
 
 def statuses_of(batch: Batch, standing: FreshnessChecker, in_full: int | None) -> tuple[PatchStatus, ...]:
-    """Return how far every patch is; warnings and the like of so many alone, None: of all."""
+    """Return the state of every patch, and save what the checker learned for the next call.
+
+    Only `in_full` patches get their warnings and other details; None: all.
+    """
     found = read_status(batch.output, batch.names, in_full, standing)
     standing.keep()
     return found
 
 
 def current_states(batch: Batch, standing: FreshnessChecker | None = None) -> tuple[PatchStatus, ...]:
-    """Return how every patch stands, with what the audit refuses now, unless a `train` is at it and sees to that."""
+    """Return the state of every patch; unless a `train` runs, the audit marks refused patches."""
     found = read_status(batch.output, batch.names, standing=standing or batch.standing())
     return found if holder(batch.output) else with_refusals(batch, found)
 
 
 def report_of(batch: Batch, standing: FreshnessChecker) -> Report:
-    """Return the facts of a batch as it stands."""
+    """Return the facts of the report on the current state of a batch."""
     from splatbatch.report.build import build
 
     variants = tuple(batch.config.variants.values())
@@ -78,12 +81,12 @@ def report_of(batch: Batch, standing: FreshnessChecker) -> Report:
 
 
 def standings(batch: Batch, *, verify: bool, in_full: int | None) -> BatchStatus:
-    """Return how a batch stands.
+    """Return the current state of a batch and its workers; asks the engine, and writes at most the index.
 
     Args:
-        batch: that is asked for.
-        verify: read every splat and photograph anew.
-        in_full: so many patches with their warnings; None: all.
+        batch: the batch.
+        verify: whether every splat and photograph is read, not only its size and time.
+        in_full: number of patches with warnings and other details; None: all.
     """
     standing = batch.standing("every byte" if verify else "time", None if verify else index_of(batch))
     statuses = statuses_of(batch, standing, in_full)

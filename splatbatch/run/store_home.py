@@ -1,7 +1,7 @@
 """Home's side of a store: it packs tasks, adopts results, and closes bundles that are no longer needed.
 
-Only home accepts, by the one acceptance there is: an attempt that came home is settled as one that a worker has left
-which died before it could. Whatever a store or a worker does, a splat is accepted once, whole, for its own task.
+Only home accepts splats. An attempt from the store is settled like one left by a worker of the output folder that
+died. Whatever a store or a worker does, a splat is accepted once, whole, and for its own task.
 """
 
 from __future__ import annotations
@@ -55,22 +55,22 @@ from splatbatch.transfer.exchange import (
 )
 
 LOOK_S = 2.0
-"""Between two looks at a store."""
+"""Pause between two listings of a store, seconds."""
 PICTURES_S = 30.0
-"""So long pictures are waited for once all splats are home; the next run brings what comes later."""
+"""Most seconds to wait for pictures once all splats are home; the next run fetches later ones."""
 
 
 @dataclass(frozen=True)
 class Arrival(TypedRecord):
-    """brought.json: which result of a store an attempt came home as."""
+    """brought.json: the result of a store with which an attempt came home."""
 
     result: str = ""
     number: int = 0
-    """Of the attempt, as its worker counted."""
+    """Number that its worker gave the attempt."""
     total: int = 0
-    """Of the attempts of that result."""
+    """Number of attempts in the result."""
     has_all: bool = False
-    """Its pictures have come, too."""
+    """Whether its pictures have come, too."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,10 @@ class StoreName(TypedRecord):
 
 @dataclass
 class HomeSide:
-    """A batch whose tasks travel by a store: they are packed, and what workers bring is adopted."""
+    """Home of a store: packs the tasks of a batch into it, and adopts the results of its workers.
+
+    The caller must hold the output lock.
+    """
 
     batch: Batch
     url: str
@@ -90,15 +93,15 @@ class HomeSide:
     hooks: WaitHooks
     is_retry: bool = False
     bundles: dict[str, Bundle] = field(default_factory=dict)
-    """Of ours, as far as they were read; each under its hash."""
+    """Bundles of this batch whose manifests were read, by their hash."""
     arrived: dict[str, dict[int, AttemptFolder]] = field(default_factory=dict)
-    """Results of which something is here: the attempts that came, by their numbers there."""
+    """Attempts that have come home, by the name of their result and by the number that their worker gave them."""
     whole: set[str] = field(default_factory=set)
-    """Results whose attempts are all here."""
+    """Results whose attempts have all come home."""
     awaited: set[str] = field(default_factory=set)
-    """Results whose pictures are still on their way."""
+    """Results whose pictures have not come home yet."""
     new: set[str] = field(default_factory=set)
-    """Results that have come since we began."""
+    """Results that have come home since this object was made."""
 
     def __post_init__(self) -> None:
         output = self.batch.output
@@ -118,14 +121,16 @@ class HomeSide:
                 self._note(AttemptFolder(path.parent), arrival)
 
     def follow(self, *, packs: bool, watch: bool = True) -> list[str]:
-        """Return the tasks whose splats have come home, and count.
+        """Pack tasks and adopt results until none is awaited; return the tasks that became up to date by them.
+
+        A request to stop ends it; the workers of the store go on.
 
         Args:
-            packs: what is to be trained is packed; else only what is under way is followed.
-            watch: wait for what is under way; else only what has come is adopted.
+            packs: whether the tasks of the batch are packed; else only bundles already in the store are followed.
+            watch: whether to wait for open bundles; else only the results in the store are adopted.
 
         Raises:
-            StoreError: the store refuses us.
+            StoreError: the store refuses access.
         """
         done = list[str]()
         try:
@@ -156,7 +161,7 @@ class HomeSide:
         return done
 
     def look(self) -> StoreListing:
-        """Look at the store, and read the manifests that are new."""
+        """List the store, and read the manifests of new bundles; return the listing."""
         seen = exchange.listing(self.courier)
         unread = [name for name in seen.bundles if name not in self.bundles.keys() | self._others]
         records = self.courier.run((exchange.read_sealed, (f"{BUNDLES}/{name}",)) for name in unread)
@@ -171,12 +176,13 @@ class HomeSide:
         return seen
 
     def pack(self, tasks: Sequence[Task]) -> dict[str, str]:
-        """Have tasks travel; return the bundle of each by its name: one that is there and still right stays.
+        """Put a bundle of each task into the store; return the hash of the bundle by the name of its task.
 
-        So does one that was trained meanwhile: its result is only to be adopted.
+        An open bundle with the same contents stays; so does one whose splat is to be adopted. Other open bundles of
+        the task are closed.
 
         Raises:
-            SplatbatchError: a file cannot be read, or the store takes nothing.
+            SplatbatchError: a file cannot be read, or the store refuses it.
         """
         seen, packed = self.look(), dict[str, str]()
         there = set(self.courier.ask(blobs.names, blobs.BLOBS))
@@ -195,11 +201,14 @@ class HomeSide:
         return packed
 
     def is_trained(self, name: str, seen: StoreListing) -> bool:
-        """Return whether a splat of a bundle lies in the store that is not home yet."""
+        """Return whether the store holds a splat of a bundle that has not come home yet."""
         return "trained" in {outcome for one, outcome in seen.state(name).results.items() if one not in self.whole}
 
     def adopt(self, seen: StoreListing) -> list[tuple[str, str]]:
-        """Bring home what workers have left, and settle it; return the tasks that have results, with the outcomes."""
+        """Fetch new results and settle their attempts; return the tasks of these results, with the outcomes.
+
+        Trained results come first. A bundle whose splat came home is closed.
+        """
         came, found = [], [(bundle, one) for bundle in self.bundles for one in seen.state(bundle).results.items()]
         for bundle, (name, outcome) in sorted(found, key=lambda one: one[1][1] != "trained"):
             if name not in self.whole and self._adopt(name, self.bundles[bundle]):
@@ -210,7 +219,7 @@ class HomeSide:
         return came
 
     def _pack_ready(self) -> None:
-        """Pack what has not travelled yet, and whose needs have come home."""
+        """Pack the tasks not packed yet whose required tasks have come home."""
         todo = [task for name, task in self.waiting.items() if name not in self._packed]
         ready = [task for task in todo if not self.waiting.keys() & set(task.required)]
         if ready:
@@ -218,7 +227,7 @@ class HomeSide:
             self.ledger.write(Notice("workers_seen", f"{plural(len(ready), 'task')} packed for {self.url}"))
 
     def _take(self, seen: StoreListing) -> list[str]:
-        """Adopt what has come; return the tasks whose splats count."""
+        """Adopt new results; return the tasks that are up to date by them, and upload damaged bundles again."""
         came, done = self.adopt(seen), []
         standing = self.batch.standing()
         for name, outcome in came:
@@ -234,7 +243,7 @@ class HomeSide:
         return done
 
     def _give_up(self, seen: StoreListing, *, packs: bool) -> None:
-        """Wait no longer for tasks that no worker is to try again, or that another command has closed."""
+        """Stop waiting for tasks that too many workers have started in vain, or that another command has closed."""
         states = {name: seen.state(name) for name in self.bundles}
         for name, one in states.items():
             if one.generation >= MOST_HANDLINGS and one.is_open and self.watch.is_dead(name, one):
@@ -249,7 +258,7 @@ class HomeSide:
                 self.waiting.pop(name)
 
     def _show(self, seen: StoreListing) -> None:
-        """Say who is at what, if that is another state than before."""
+        """Write into the ledger how many bundles are in which state, and who trains, if that has changed."""
         states = Counter(self.watch.state_of(name, seen.state(name)) for name in self.bundles)
         at_work = [one for one in seen.signs.values() if one.bundle in self.bundles and not one.has_ended]
         told = [f"{one.task} on {one.host}{f' at step {one.step}' if one.step else ''}" for one in at_work]
@@ -260,7 +269,7 @@ class HomeSide:
             self.ledger.write(Notice("workers_seen", f"in the store: {words}"))
 
     def _cancel(self) -> None:
-        """Close what `cancel` asks to be left."""
+        """Obey requests of `cancel`: close the bundles of the named tasks, or all and stop this run."""
         for request in self.batch.output.cancels():
             asked = self.batch.output.read_cancel(request)
             if asked.run.is_self:
@@ -273,11 +282,14 @@ class HomeSide:
             request.unlink(missing_ok=True)
 
     def _close(self, names: Iterable[str], why: str) -> None:
-        """Tell workers that bundles are not wanted any more: none takes them, and one that trains them stops."""
+        """Close bundles in the store: no worker claims them any more, and a worker that trains one stops."""
         self.courier.ask(blobs.put, [(f"{CLOSED}/{name}", why.encode()) for name in names])
 
     def _put_bundles(self, tasks: Sequence[Task], there: set[str]) -> Iterator[tuple[Task, Bundle]]:
-        """Put what bundles of tasks need into the store, but for the blobs that are there; yield the bundles."""
+        """Put the blobs of tasks into the store, except the blobs in `there`; yield each task with its bundle.
+
+        The manifests are not put. Readers hash the files.
+        """
         follows = [(task, task.home.newest_accepted()) for task in tasks]
         call = partial(_packed, self.name, self.is_retry)
         for (task, _), found in answers(isolated.start(call, follows), self.hooks):
@@ -297,9 +309,10 @@ class HomeSide:
             self.whole.add(one.result)
 
     def _adopt(self, name: str, bundle: Bundle) -> bool:
-        """Bring a result home, and judge it as any attempt that a dead worker has left.
+        """Fetch a result, and settle its attempts like those of a dead worker.
 
-        Returned is whether the result is what it says.
+        Returned is whether the result is sound. Otherwise it is marked as refused in the store, so that its task is
+        trained again.
         """
         returned = exchange.result_at(self.courier, name)
         task = next((one for one in self.batch.every if one.name == bundle.task), None)
@@ -332,10 +345,10 @@ class HomeSide:
     def _adopt_attempt(
         self, name: str, one: TransferredAttempt, bundle: Bundle, returned: TransferResult, task: Task
     ) -> int:
-        """Give an attempt of a result its place here; return the number that it has here.
+        """Move a fetched attempt into the folder of its task; return the number that it gets here.
 
         Raises:
-            StoreError: it is not one of its bundle.
+            StoreError: the attempt was not trained from its bundle, or names files outside its folder.
         """
         place, pieces = self.batch.output.arriving, [piece for piece in one.pieces if not is_following(piece)]
         folder = AttemptFolder(place / f"{task.name}-{one.number}.{uuid.uuid4().hex}")
@@ -352,11 +365,11 @@ class HomeSide:
         return attempt.number
 
     def _fetch(self, pieces: Sequence[FileRef], task: str) -> dict[FileRef, str]:
-        """Fetch blobs into the folder of what arrives; return those that are damaged or missing, and which of both."""
+        """Fetch blobs into the folder for arrivals; return the faulty files, each with "damaged" or "missing"."""
         return blobs.fetch_all(self.courier, self.batch.output.arriving, pieces, task, self.hooks.tell)
 
     def _adopt_pictures(self, name: str) -> bool:
-        """Bring home what is sent after the splats of a result; return whether no more of it is to come."""
+        """Fetch the pictures and logs sent after the splats of a result; return whether all have come home."""
         for one in exchange.result_at(self.courier, name).attempts:
             folder, pieces = self.arrived[name].get(one.number), [piece for piece in one.pieces if is_following(piece)]
             faults = self._fetch(pieces, name)
@@ -378,10 +391,10 @@ def _packed(home: str, is_retry: bool, asked: tuple[Task, int]) -> tuple[dict[st
 
 
 def _see_sound(name: str, bundle: Bundle, returned: TransferResult) -> None:
-    """See that a result is one of its bundle.
+    """Check that a result belongs to its bundle, is of this version, and holds no file that only home may write.
 
     Raises:
-        StoreError: it is not.
+        StoreError: it does not.
     """
     if not returned.bundle:
         raise StoreError("the result was altered in the store")
@@ -395,12 +408,13 @@ def _see_sound(name: str, bundle: Bundle, returned: TransferResult) -> None:
 
 
 def _make_ours(folder: AttemptFolder, bundle: Bundle, returned: TransferResult, task: Task) -> JobSpec:
-    """Write the orders of an attempt as home would have given them, and what is of home alone; return them.
+    """Rewrite the job file of a fetched attempt as home would have written it, with home's paths; return the job.
 
-    That is the model's place, and that nothing of it can run here: whatever a worker wrote, no process is looked for.
+    An attempt without an exit record gets one, so that no process of it is looked for here.
 
     Raises:
-        StoreError: they were others, and it trained something else; or its splat is looked for outside of its folder.
+        StoreError: the attempt was trained from other settings or inputs than its bundle, or its splat is outside its
+            folder.
     """
     watch = folder.read_watch()
     for name in watch.globs() if watch else ():
@@ -423,7 +437,7 @@ def _make_ours(folder: AttemptFolder, bundle: Bundle, returned: TransferResult, 
 
 
 def _since(bundle: Bundle, task: Task) -> dict[str, Any]:
-    """Return the settings of a bundle that are others at home by now: by its own an attempt is judged."""
+    """Return the settings of a bundle that differ from home's current ones: an attempt is judged by those it had."""
     now = {name: getattr(task.yaml_settings.recipe, name).model_dump(mode="json") for name in RECIPE_SECTIONS}
     return {
         f"{name}.{key}": value

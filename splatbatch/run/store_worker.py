@@ -52,31 +52,31 @@ from splatbatch.transfer.schemes import absolute_url
 from splatbatch.transfer.store import Store
 
 POLL_S = 2.0
-"""Between two looks at a store that has nothing for us."""
+"""Pause between two listings of a store without a bundle to train, seconds."""
 SEND_S = 100.0
-"""So long what was trained may take to be sent once we are to stop: what a spot machine leaves."""
+"""Most seconds to send results after a request to stop: about what a spot machine grants."""
 GOODBYE_S = 10.0
-"""So long the last sign may take to be written."""
+"""Most seconds to write the last status of the worker."""
 MARGIN_S = 20.0
-"""Of our time, beside the grace, for sending."""
+"""Seconds of the worker's time reserved for sending, in addition to the grace."""
 MOST_UNFIT = 2
-"""So many bundles in a row that this machine cannot train: it takes no more."""
+"""After this many bundles in a row that this machine cannot train, the worker ends."""
 NEVER = float("inf")
 
 
 @dataclass
 class StoreWorker:
-    """Trains what a store holds, until nothing is due, its time is up, or it is told to stop."""
+    """A worker of a store: trains its bundles until none is due, its time is up, or it is asked to stop."""
 
     url: str
     interruption: Interruption
     scratch: Path
     for_s: float | None = None
-    """Seconds that it stays; None: as long as it takes."""
+    """Time limit of this worker, seconds; None: no limit."""
     idle_s: float = 0.0
-    """So long it waits for bundles where there are none to be trained."""
+    """Seconds that it waits for new bundles when there are none to train."""
     only_builtin: bool = False
-    """It leaves bundles that bring commands to others."""
+    """Whether it leaves bundles with commands of external trainers to other workers."""
     failed: list[str] = field(default_factory=list)
     trained: list[str] = field(default_factory=list)
 
@@ -89,17 +89,19 @@ class StoreWorker:
         self._end = NEVER if self.for_s is None else time.monotonic() + self.for_s
         self._next_beat, self._closed = 0.0, ""
         self._refusal: SplatbatchError | OSError | None = None
-        """Why the store does not take what was trained."""
+        """Error with which the store refused a result; None: there is none."""
         self._not_before: dict[str, float] = {}
-        """Bundles that we leave to others for now; for good where this machine cannot train them."""
+        """Until when a bundle is left to other workers, by time.monotonic(); `NEVER`: this machine cannot train it."""
         self._took: dict[int, float] = {}
-        """Seconds that trainings of so many steps took here."""
+        """Seconds of the latest training here, by its number of steps."""
 
     def work(self) -> int:
-        """Return the exit code.
+        """Train bundles and send their results; return the exit code.
+
+        At the end all claims are let go, and the scratch folder is removed.
 
         Raises:
-            SplatbatchError: the store refuses us, or nothing of it can be trained here.
+            SplatbatchError: the store refuses access, or this machine cannot train its bundles.
         """
         try:
             try:
@@ -112,7 +114,7 @@ class StoreWorker:
             self._go()
 
     def _train_all(self) -> int:
-        """Train until nothing is due, or our time does not hold it; return the exit code."""
+        """Train until no bundle is due, or the next one does not fit the time left; return the exit code."""
         if not self._asks.ask(exchange.makes_once, self.sign):
             log_line("this store cannot lock tasks: some tasks may be trained twice, but none is accepted twice")
         idle_since, unfit = time.monotonic(), 0
@@ -134,7 +136,7 @@ class StoreWorker:
             idle_since = time.monotonic()
 
     def _claim(self, seen: StoreListing) -> tuple[Bundle, str] | None:
-        """Return a bundle that is ours, with its name; None where there is none."""
+        """Claim a bundle that is due; return it with its name; None if there is none."""
         now = time.monotonic()
         unfit = frozenset(name for name, end in self._not_before.items() if now < end)
         for name in self._watch.due(seen, self.sign.worker, unfit):
@@ -151,11 +153,14 @@ class StoreWorker:
         return None
 
     def _holds(self, bundle: Bundle) -> bool:
-        """Return whether our time holds a training; one of unknown length is begun."""
+        """Return whether a training is expected to fit the time left; one of unknown length counts as fitting."""
         return self._end - time.monotonic() > bundle.grace_s + MARGIN_S + self._took.get(bundle.max_steps, 0.0)
 
     def _train(self, bundle: Bundle, name: str, seen: StoreListing) -> SplatbatchError | None:
-        """Train a bundle, and have its result sent; return why this machine cannot, if so."""
+        """Fetch and train a claimed bundle, and begin to send its result.
+
+        Returned is the error if this machine cannot train it, else None.
+        """
         folder, began, error = self.scratch / name, time.monotonic(), None
         self.sign, self._closed, self._next_beat = replace(self.sign, bundle=name, task=bundle.task), "", 0.0
         log_line(f"{bundle.task}: claimed, fetching its files")
@@ -192,7 +197,7 @@ class StoreWorker:
         return error
 
     def _judged(self, result: TransferResult, outcome: Outcome | None) -> TransferResult:
-        """Return the result of a bundle by the outcome of its last attempt."""
+        """Return the result of a bundle with the outcome of its last attempt; note the task as trained or failed."""
         match outcome:
             case Trained():
                 self.trained.append(result.task)
@@ -211,7 +216,10 @@ class StoreWorker:
         return blobs.fetch_all(self._asks, self.scratch / blobs.BLOBS, pieces, task, log_line)
 
     def _resume(self, bundle: Bundle, state: BundleState, folder: Path) -> None:
-        """Lay beside ours the attempt that another worker had to stop, to go on from there; it is not sent again."""
+        """Fetch the checkpoint of an attempt that another worker had to stop, so that the training resumes from it.
+
+        That attempt is not sent again. Without a whole checkpoint the training begins anew.
+        """
         for name in (name for name, outcome in state.results.items() if outcome == "stopped"):
             told = exchange.result_at(self._asks, name)
             for one in told.attempts:
@@ -231,7 +239,11 @@ class StoreWorker:
         return self._stop() or self._closed
 
     def _beat(self) -> None:
-        """Show that we live, and go on with all that is under way; called many times a second."""
+        """Write the heartbeat every `BEAT_S`, and advance all transfers; called many times a second.
+
+        Raises:
+            SplatbatchError, OSError: the store has refused a result.
+        """
         for (_, (_, folder, *_)), answer in self._sends.look():
             if isinstance(answer, ExpectedError):
                 self._refusal = answer.error
@@ -252,7 +264,7 @@ class StoreWorker:
             self._next_beat = time.monotonic() + exchange.BEAT_S
 
     def _finish(self) -> None:
-        """Send what is under way, for as long as there may be time for it."""
+        """Wait until all results are sent; after a request to stop, at most `SEND_S`."""
         self._fetches.end()
         end = NEVER
         while not self._sends.is_over and time.monotonic() < end:
@@ -262,7 +274,7 @@ class StoreWorker:
             time.sleep(REST_S)
 
     def _go(self) -> None:
-        """Write our last sign, which lets all that we have claimed go, and leave nothing here."""
+        """Write the last status, which lets all claims go, within `GOODBYE_S`; then remove the scratch folder."""
         self._beats.end()
         self._beats.begin(exchange.heartbeat, replace(self.sign, sequence=self.sign.sequence + 1, has_ended=True))
         end = time.monotonic() + GOODBYE_S
@@ -275,20 +287,22 @@ class StoreWorker:
 
 
 def _fetch_ahead(store: Store, name: str, folder: Path, only_builtin: bool) -> None:
-    """Fetch the blobs of the bundle that is likely to be trained next; claim nothing. A courier does this."""
+    """Fetch the blobs of the bundle that is likely to be trained next, without claiming it. A courier does this."""
     bundle = Bundle.from_record(exchange.read_sealed(store, f"{BUNDLES}/{name}"))
     if not why_left(bundle, only_builtin=only_builtin):
         blobs.fetch(store, folder, blobs.distinct(bundle.pieces))
 
 
 def _send(store: Store, result: TransferResult, folder: Path, claim: str) -> None:
-    """Send the result of a bundle: its splats first, then what says so, then pictures. A courier does this.
+    """Send the result of a bundle: first its splats, then the result file, then pictures. A courier does this.
+
+    If another worker may try the task, the claim is let go.
 
     Args:
-        store: that takes it.
-        result: without its attempts.
-        folder: of the bundle.
-        claim: that is ours.
+        store: the store.
+        result: the result, without its attempts.
+        folder: the folder in which the bundle was trained.
+        claim: name of this worker's claim.
     """
     left = [one for one in _patch_in(folder, result.task).attempts() if one.start.exists()]  # others were laid there
     attempts = tuple(map(_packed, left))
@@ -301,9 +315,9 @@ def _send(store: Store, result: TransferResult, folder: Path, claim: str) -> Non
 
 
 def _packed(folder: AttemptFolder) -> TransferredAttempt:
-    """Return an attempt with all its files but what stays here; no values of environments travel.
+    """Return an attempt with its files, except those of `HERE`; values of environment variables are removed first.
 
-    A link goes only where it leads to the splat, or to what must lie beside it: as a copy, once that was found good.
+    Links are left out, except those to the splat and its companion files: if the splat is valid, their contents travel.
     """
     folder.forget_environments()
     files = {one for one in folder.path.rglob("*") if one.is_file() and not one.is_symlink()}
@@ -319,24 +333,24 @@ def _packed(folder: AttemptFolder) -> TransferredAttempt:
 
 
 def _patch_in(folder: Path, task: str) -> PatchFolder:
-    """Return where the attempts at the task of a bundle lie, in the folder that it is trained in."""
+    """Return the folder of a bundle's task, with its attempts, in the folder where the bundle is trained."""
     return PatchFolder(folder / "output/patches" / task)
 
 
 def work_for(
     url: str, scratch: Path | None, for_s: float | None = None, idle_s: float = 0.0, *, only_builtin: bool = False
 ) -> int:
-    """Train what a store holds; return the exit code: 0 nothing is due, 1 something failed here, 75 start it again.
+    """Run a worker of a store; return the exit code: 0: no bundle is due, 1: a task failed here, 75: start it again.
 
     Args:
-        url: of the store.
-        scratch: where bundles are trained; None: below the folder for temporary files.
-        for_s: how long it stays; None: as long as it takes.
-        idle_s: how long it waits for bundles where there are none to be trained.
-        only_builtin: bundles that bring commands are left to others.
+        url: URL of the store.
+        scratch: folder in which bundles are trained; None: below the folder for temporary files.
+        for_s: time limit of this worker, seconds; None: no limit.
+        idle_s: seconds that it waits for new bundles when there are none to train.
+        only_builtin: whether bundles with commands of external trainers are left to other workers.
 
     Raises:
-        SplatbatchError: the store refuses us, or nothing of it can be trained here.
+        SplatbatchError: the store refuses access, or this machine cannot train its bundles.
     """
     try:
         root = scratch.absolute() if scratch else own_scratch()
@@ -354,7 +368,7 @@ def work_for(
 
 
 def _sweep(root: Path) -> None:
-    """Remove what workers of this host that were killed have left."""
+    """Remove the scratch folders of killed workers of this host."""
     for one in root.glob(f"worker-*-{socket.gethostname()}"):
         with contextlib.suppress(ValueError, IndexError):
             pid, ticks = (int(part) for part in one.name.split("-")[1:3])

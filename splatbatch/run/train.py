@@ -1,4 +1,4 @@
-"""Training on this machine, as the only `train` of an output folder: adopt what an earlier run left, decide, train."""
+"""Training on this machine, as the only `train` of an output folder: adopt earlier attempts, decide, train."""
 
 from __future__ import annotations
 
@@ -50,24 +50,24 @@ USUAL = TrainOptions()
 
 
 def is_elsewhere(executor: Executor) -> bool:
-    """Return whether workers train a batch, and not `train` itself."""
+    """Return whether requested workers train a batch, not `train` itself."""
     return executor.engine != "local" or executor.workers > 1
 
 
 def train(
     batch: Batch, options: TrainOptions = USUAL, show: Show = lambda made: None, after: After = publish_as_configured
 ) -> RunSummary:
-    """Train what is not trained, here or by workers elsewhere, as the YAML says, and do what follows.
+    """Train every patch that is not up to date, here or by requested workers, as the YAML says; run the follow-ups.
 
     Args:
-        batch: what is to be trained.
-        options: how; also whether it is trained again.
-        show: hears of what is made as soon as it is there.
-        after: does what follows; by default the scene is merged and published if the YAML says so.
+        batch: the patches to train.
+        options: whether patches are audited, and whether up-to-date or given-up patches are trained again.
+        show: is called with each product of the follow-ups, and with the summary of the run.
+        after: runs the follow-ups; by default the scene is merged and published if the YAML says so.
 
     Raises:
-        SplatbatchError: another run trains into the output folder, or nothing can be trained.
-        Interrupted: following workers elsewhere was interrupted; they go on.
+        SplatbatchError: another run trains into the output folder, or no patch can be trained.
+        Interrupted: following requested workers was interrupted; they keep running.
     """
     if is_elsewhere(batch.config.executor) and not (options.is_retry or batch.config.executor.store):
         from splatbatch.run.cluster_workers import train_elsewhere
@@ -103,11 +103,11 @@ def _train_here(batch: Batch, options: TrainOptions, show: Show, after: After) -
 def create_and_lock(
     batch: Batch, interruption: Interruption, hold: Callable[[], AbstractContextManager[Written]]
 ) -> Iterator[Written]:
-    """Make the output folder and hold it; a full disk is waited for.
+    """Create the output folder and hold it by `hold`; while the disk is full, wait for room.
 
     Raises:
-        OutputError: it cannot be made, or another run holds it.
-        StopRequested: a stop was requested while it waited.
+        OutputError: the folder cannot be created, or another run holds it.
+        StopRequested: a stop was requested during the wait.
     """
 
     def hold_it() -> Written:
@@ -120,7 +120,7 @@ def create_and_lock(
 
 @dataclass
 class BatchWorker:
-    """A worker of a batch, from its first look to its last; this class is the one that `train` is."""
+    """A worker that decides and trains in rounds; this class is the worker of `train`, alone in its output folder."""
 
     context: RunContext
     options: TrainOptions
@@ -128,15 +128,18 @@ class BatchWorker:
     watcher: Watcher
     name: str = LOCAL
     time_left: TimeLeft | None = None
-    """None: as long as it takes."""
+    """Time limit of this worker; None: no limit."""
     is_over: bool = False
-    """Our time did not hold another task."""
+    """Whether a task was left since it did not fit the time left."""
     is_alone: ClassVar[bool] = True
     say: ClassVar = staticmethod(print_err)
-    """Says what is waited for."""
+    """Prints for what the worker waits."""
 
     def train(self) -> RunResult:
-        """Settle what an earlier run has left, and train; what could not be collected trains nothing anew."""
+        """Settle the attempts of an earlier run, and train; return the result of the run.
+
+        A task whose earlier attempt could not be settled fails and is not trained, unless this is a retry.
+        """
         batch, ledger = self.context.batch, self.context.ledger
         try:
             faults = when_there_is_room(partial(adopt, batch, ledger, self.patience), batch.output.path, self.patience)
@@ -148,7 +151,7 @@ class BatchWorker:
         return replace(run, outcomes={**kept, **run.outcomes})
 
     def rounds(self, batch: Batch) -> RunResult:
-        """Train; where what others need became a new one meanwhile also what was fresh."""
+        """Decide and train in rounds, until no patch was outdated by a product that another round made anew."""
         run = self._round(batch)
         while run.outdated and not self.stop():
             self.options = replace(self.options, force=False)
@@ -156,26 +159,26 @@ class BatchWorker:
         return run
 
     def stop(self) -> str:
-        """Return why to stop; empty to go on."""
+        """Return the reason to stop: a signal, or the end of the time limit; empty: go on."""
         is_up = self.time_left is not None and self.time_left.is_up()
         return self.context.interruption.reason() or ("the time of this worker is up" if is_up else "")
 
     def requests(self) -> list[Path]:
-        """Return the requests to us to end, or to leave some patches."""
+        """Return the request files of `cancel` to this worker: to end, or to stop some patches."""
         return self.context.batch.output.cancels()
 
     @property
     def patience(self) -> WaitHooks:
-        """Return what readers are awaited with before anything is shown."""
+        """Return the hooks for waits before the display begins: they write heartbeats and obey requests to stop."""
         return WaitHooks(self.context.keep, self.stop, self.say)
 
     @contextmanager
     def prepared(self, batch: Batch) -> Iterator[Batch]:
-        """Give what is decided on."""
+        """Open the batch for deciding; the only worker of a folder takes it unchanged."""
         yield batch
 
     def _round(self, batch: Batch) -> RunResult:
-        """Decide, and train what is to be trained."""
+        """Decide what is due, and train it; return the result of this round."""
         context, ledger = self.context, self.context.ledger
         try:
             decide = partial(self._decide, batch)
@@ -220,7 +223,10 @@ class BatchWorker:
         return RunResult((*fresh, *claimer.trained_elsewhere), outcomes, self.stop(), claimer.outdated(fresh))
 
     def _decide(self, batch: Batch) -> tuple[Decisions, Mapping[str, TaskProgress], list[str]]:
-        """Decide what is to be trained; return also how far it was before, and what was fresh and is stale now."""
+        """Decide what to train; return the decisions, the progress of each task before, and the updated patches.
+
+        Updated patches are up to date, but their recorded file facts were not; see `refresh_file_facts`.
+        """
         context, patience = self.context, self.patience
         with self.prepared(batch) as opened:
             before = progress_of(opened)
@@ -231,7 +237,7 @@ class BatchWorker:
         return decisions, before, outdated
 
     def _run_tasks(self, todo: Batch, claimer: TaskClaimer) -> Mapping[str, Outcome]:
-        """Train what was decided on, or send it to a store; return the outcome of each task tried here."""
+        """Train the tasks here, or through the store of the YAML; return the outcome of each task tried here."""
         ledger, is_retry, store = self.context.ledger, self.options.is_retry, todo.config.executor.store
         if not (store and self.is_alone):
             return session.run(todo, ledger, claimer, is_retry=is_retry)

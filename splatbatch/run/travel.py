@@ -1,4 +1,4 @@
-"""Tasks that travel: packed into a store, trained by its workers, and adopted here."""
+"""The commands of a store at home: pack tasks into it, adopt results from it, show its state, close its bundles."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from splatbatch.transfer.schemes import absolute_url
 
 @dataclass(frozen=True)
 class PackOutput:
-    """`pack --json`: what was packed."""
+    """`pack --json`: what was packed, and why the other tasks were not."""
 
     store: str
     packed: tuple[str, ...]
@@ -41,15 +41,15 @@ class PackOutput:
     trained: tuple[str, ...]
     """Tasks whose splats lie in the store, to be adopted."""
     waiting: tuple[str, ...]
-    """Tasks that need others first, which are to come home before them."""
+    """Tasks that are not packed yet: they need the products of other tasks, which must come home first."""
     fresh: tuple[str, ...]
-    """Tasks that have their splats here."""
+    """Tasks that are up to date here."""
     refused: tuple[str, ...]
-    """By the audit; `verify-dims` says why."""
+    """Tasks that the audit refuses; `verify-dims` says why."""
 
 
 def pack(batch: Batch, url: str) -> PackOutput:
-    """Put what is to be trained into a store, decided, audited and settled as for a night here.
+    """Put the tasks to train into a store, after the same decisions and audit as for a training here.
 
     Raises:
         SplatbatchError: another run trains into the folder, a file cannot be read, or the store refuses access.
@@ -79,7 +79,9 @@ def pack(batch: Batch, url: str) -> PackOutput:
 
 
 def adopt(batch: Batch, url: str, show: Show, *, watch: bool) -> RunSummary:
-    """Bring home what a store holds for a batch; `watch`: until none of it is trained any more.
+    """Fetch the results that a store holds for a batch, and settle them; return the summary of the run.
+
+    With `watch`, wait until no bundle of the batch is open any more.
 
     Raises:
         SplatbatchError: another run trains into the folder, or the store refuses access.
@@ -100,7 +102,7 @@ def adopt(batch: Batch, url: str, show: Show, *, watch: bool) -> RunSummary:
 
 @dataclass(frozen=True)
 class BundleFacts:
-    """A task in a store."""
+    """State of a task in a store."""
 
     task: str
     home: str
@@ -109,9 +111,9 @@ class BundleFacts:
     step: int | None
     max_steps: int
     claims: int
-    """So often a worker has begun it."""
+    """How many times workers have claimed it."""
     results: tuple[str, ...]
-    """Its outcomes, one for each result in the store."""
+    """Outcome of each of its results in the store."""
 
 
 @dataclass(frozen=True)
@@ -121,14 +123,14 @@ class StoreFacts:
     store: str
     bundles: tuple[BundleFacts, ...]
     workers: tuple[exchange.WorkerStatus, ...]
-    """Those that have not ended."""
+    """Workers that have not ended."""
 
 
 def status_of(url: str) -> StoreFacts:
-    """Return how all that a store holds stands now; asked from anywhere.
+    """Return the current state of all bundles and workers of a store; needs no output folder.
 
     Raises:
-        StoreError: the store refuses us.
+        StoreError: the store refuses access.
     """
     url = absolute_url(url, Path.cwd())
     with _courier(url) as ours:
@@ -148,10 +150,12 @@ def status_of(url: str) -> StoreFacts:
 
 
 def cancel_in(url: str, names: Iterable[str]) -> list[str]:
-    """Close the bundles of a store, or of some tasks; return the tasks. Workers leave them within seconds.
+    """Close the open bundles of some tasks in a store, or all if none is named; return the tasks.
+
+    A worker that trains a closed bundle stops when it next writes its heartbeat.
 
     Raises:
-        StoreError: the store refuses us, or holds no such task.
+        StoreError: the store refuses access, or holds no such task.
     """
     wanted = set(names)
     with _courier(url) as ours:
@@ -166,7 +170,7 @@ def cancel_in(url: str, names: Iterable[str]) -> list[str]:
 
 @contextlib.contextmanager
 def _courier(url: str) -> Iterator[courier.Courier]:
-    """Give what asks a store for a command; Ctrl-C ends it."""
+    """Open a courier to a store for the time of a command; Ctrl-C ends its waits."""
     with Interruption() as interruption:
         hooks = WaitHooks(stop=interruption.reason, tell=print_err)
         with contextlib.closing(courier.Courier(absolute_url(url, Path.cwd()), hooks)) as ours:

@@ -1,4 +1,4 @@
-"""A worker of a batch: any number can run, on all machines that see the output folder."""
+"""`work`: one of any number of workers of a batch, on all machines that see the output folder."""
 
 from __future__ import annotations
 
@@ -45,17 +45,19 @@ CANCELLED = 143
 def work(
     batch: Batch, for_s: float | None, options: TrainOptions, show: Show, reopen: Callable[[], Batch] | None = None
 ) -> int:
-    """Train tasks that no other worker has, until none or no time is left, or a stop; return the exit code.
+    """Claim and train tasks until none is left, the time is up, or a stop is requested; return the exit code.
+
+    The last worker to end runs the follow-ups.
 
     Args:
-        batch: what is to be trained.
-        for_s: how long; None: as long as it takes.
-        options: how.
-        show: hears of what is made.
-        reopen: returns the batch as it is by now; None: as its YAML has it.
+        batch: the patches to train.
+        for_s: time limit of this worker, seconds; None: no limit.
+        options: whether patches are audited, and which are trained again.
+        show: is called with each product, and with the summary of the run.
+        reopen: returns the current state of the batch; None: it is opened from its YAML again.
 
     Raises:
-        ExecutorError: others train into the folder by another YAML or version.
+        ExecutorError: other workers train into the folder with another YAML or version.
     """
     watcher, asked = Watcher(batch.output), os.environ.get(TERMS, "")
     if asked not in ("", batch.plan_hash):
@@ -92,7 +94,7 @@ def work(
 
 
 def _follow(trained: FinishedBatch) -> None:
-    """Do what follows the training, if no other worker is at it any more, and show it in the report."""
+    """Run the follow-ups and write them into the report, unless another worker is still training."""
     batch, whole = trained.batch, trained.batch.whole()
     if not (batch.config.publish.formats or patches_to_inspect(whole)):
         return
@@ -113,15 +115,18 @@ class JoinedWorker(BatchWorker):
     """One of several workers: it claims each task before training it, and takes its turn to prepare the batch."""
 
     reopen: Callable[[], Batch] | None = None
-    """Returns the batch as others have left it; None: as its YAML has it."""
+    """Returns the current state of the batch; None: it is opened from its YAML again."""
     was_cancelled: bool = False
     is_alone: ClassVar[bool] = False
     say: ClassVar = staticmethod(log_line)
-    """With the time: a worker's stderr is a log."""
+    """Prints for what the worker waits, with the time, since its stderr is a log."""
 
     @contextmanager
     def prepared(self, batch: Batch) -> Iterator[Batch]:
-        """Give a batch with what others have settled by now; one worker after the other prepares."""
+        """Open the batch with the decisions and results of all workers so far; only one worker at a time prepares.
+
+        Attempts and products of dead workers are settled and restored first.
+        """
         context, others = self.context, OtherWorkers(self.watcher, self.context.ledger.tell_wait)
         with preparation(self.claims, others, WaitHooks(context.tick, self.stop).tick_or_stop):
             batch = self.reopen() if self.reopen else open_as_worker(batch.path, batch.names)
@@ -134,12 +139,12 @@ class JoinedWorker(BatchWorker):
             yield batch
 
     def is_cancelled(self) -> bool:
-        """Return whether `cancel` is what ended us, also if its signal came before we read its file."""
+        """Return whether `cancel` asked this worker to end; reads its request file, as the signal may come earlier."""
         self.requests()
         return self.was_cancelled
 
     def requests(self) -> list[Path]:
-        """Return the requests to us; note whether one is to end."""
+        """Return the request files of `cancel` to this worker; note whether one asks it to end."""
         output = self.context.batch.output
         requests = output.cancels(self.name)
         self.was_cancelled |= any(not output.read_cancel(one).patches for one in requests)
@@ -147,12 +152,12 @@ class JoinedWorker(BatchWorker):
 
 
 def open_as_worker(config: Path | None, names: Sequence[str]) -> Batch:
-    """Open the batch, to be trained on the GPUs that were given to us where the YAML leaves that open."""
+    """Open a batch as a worker: with required tasks, and with the given GPUs; see `use_given_gpus`."""
     return use_given_gpus(open_batch(config, names).with_required())
 
 
 def use_given_gpus(batch: Batch) -> Batch:
-    """Return a batch on the GPUs that were given to us, where it leaves that open."""
+    """Return a batch that trains on the GPUs of CUDA_VISIBLE_DEVICES, if its YAML says `executor.gpus: auto`."""
     given = given_cards(os.environ.get("CUDA_VISIBLE_DEVICES"))
     if batch.config.executor.gpus != "auto" or given is None:
         return batch
@@ -161,7 +166,7 @@ def use_given_gpus(batch: Batch) -> Batch:
 
 
 def _cancel_waiting_jobs(batch: Batch, handle: str) -> None:
-    """Have Slurm start none of those that were to follow us: nothing is left for them."""
+    """Cancel the waiting Slurm jobs of the submission that started this worker: no task is left for them."""
     for one in open_submissions(batch.output):
         has_more = handle in one.record.handles and len(one.record.handles) > one.record.num_workers
         if has_more and one.mark(one.dropped):  # sites forbid to ask often
