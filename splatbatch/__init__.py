@@ -1,6 +1,6 @@
 """Train one Gaussian splat per patch of a big COLMAP reconstruction, overnight, unattended.
 
-The Python API: its functions are those of `splatbatch.run.api`, loaded when the first of them is asked for.
+The Python API: the functions of `splatbatch.run.api`, which is imported at the first use of one of them.
 """
 
 from importlib import import_module
@@ -11,7 +11,7 @@ _API = """Batch InspectOptions TrainOptions accept cancel evaluate gaussians ins
 
 
 def __getattr__(name: str) -> object:
-    """Return a function or class of the API; `--help` and programs that want none do not load it."""
+    """Return a function or class of the API; importing it only here keeps `--help` fast."""
     if name in _API:
         return getattr(import_module("splatbatch.run.api"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -7,7 +7,7 @@ from splatbatch import bytecode
 
 
 def main() -> Any:
-    """Run the command line; what it imports is compiled but once."""
+    """Run the command line, with bytecode of imported packages cached."""
     bytecode.keep()
     from splatbatch import cli
 

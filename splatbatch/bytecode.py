@@ -1,7 +1,7 @@
-"""Bytecode of what our programs import, kept in a folder of our own: compiling torch's sources takes two seconds.
+"""Bytecode of imported packages, kept in a cache folder of splatbatch: compiling torch's sources takes two seconds.
 
-Every command and every attempt is a new process. In containers packages often lie there as sources alone:
-PYTHONDONTWRITEBYTECODE is set, or their folder cannot be written to, and each process would compile them again.
+Every command and every attempt is a new process. In containers, packages often come without bytecode:
+PYTHONDONTWRITEBYTECODE is set, or their folder is read-only, and each process would compile them again.
 """
 
 import importlib.util
@@ -15,9 +15,9 @@ LARGEST = "torch"
 
 
 def keep() -> None:
-    """Have Python keep bytecode in the user's cache, where there is none beside torch: called before torch is imported.
+    """Have Python keep bytecode in the user's cache if torch lies there without bytecode.
 
-    PYTHONPYCACHEPREFIX, if set, takes precedence.
+    Call it before torch is imported. PYTHONPYCACHEPREFIX, if set, takes precedence.
     """
     if sys.pycache_prefix is None and _lacks_bytecode():
         with suppress(RuntimeError):  # an account without a home

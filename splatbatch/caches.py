@@ -1,4 +1,4 @@
-"""Where programs of this user keep what they can make again, and their scratch folders."""
+"""Cache and scratch folders of this user; all files in them can be made again."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from pathlib import Path
 from stat import S_ISDIR
 
 MOST_BATCHES = 64
-"""Whose caches are kept."""
+"""Number of batches whose caches are kept."""
 
 
 def cache_home() -> Path:
-    """Return the folder that all of them lie in."""
+    """Return the folder of all caches of this user: $XDG_CACHE_HOME, or ~/.cache."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
 
 
 def own_cache() -> Path:
-    """Return the folder of what we have read of files, for all commands of this user."""
+    """Return the cache folder of splatbatch: $SPLATBATCH_CACHE, or `splatbatch` in the user's cache."""
     return Path(os.environ.get("SPLATBATCH_CACHE") or cache_home() / "splatbatch")
 
 
 def own_scratch() -> Path:
-    """Return a folder on a local disk that this user alone can read and write: $TMPDIR/splatbatch-UID.
+    """Return a scratch folder that this user alone can read and write, and make it: $TMPDIR/splatbatch-UID.
 
-    Where that is a link, another user's, or was open to others, it is left alone: a new folder is made each time.
+    If that path is a link, belongs to another user, or is writable for others, a new folder is made at each call.
 
     Raises:
-        OSError: it cannot be made.
+        OSError: the folder cannot be made.
     """
     place = Path(tempfile.gettempdir()) / f"splatbatch-{os.geteuid()}"
     with contextlib.suppress(FileExistsError):
@@ -43,15 +43,15 @@ def own_scratch() -> Path:
 
 
 def cache_of(folder: Path) -> Path:
-    """Return where a batch's caches lie: by its output folder, into which a query writes nothing."""
+    """Return the folder for the caches of a batch, named by a hash of its output folder; it is not made here."""
     return own_cache() / "batches" / hashlib.sha256(os.fsencode(os.path.abspath(folder))).hexdigest()[:16]  # noqa: PTH100
 
 
 def make_cache(folder: Path) -> None:
-    """Make the folder of a batch's caches; of too many the oldest go.
+    """Make the folder for the caches of a batch; when it is new, delete the oldest beyond `MOST_BATCHES`.
 
     Raises:
-        OSError: it cannot be made.
+        OSError: the folder cannot be made.
     """
     is_new = not folder.is_dir()
     folder.mkdir(parents=True, exist_ok=True)
@@ -61,14 +61,14 @@ def make_cache(folder: Path) -> None:
 
 
 def oldest(folder: Path, most: int) -> list[Path]:
-    """Return what lies in a folder beyond the newest so many.
+    """Return the files and folders in a folder except the newest `most`, by their modification times.
 
     Raises:
-        OSError: something of it has gone meanwhile.
+        OSError: one of them was deleted meanwhile.
     """
     return sorted(folder.iterdir(), key=lambda one: one.stat().st_mtime, reverse=True)[most:]
 
 
 def extensions_folder() -> Path:
-    """Return where torch builds extensions (torch.utils.cpp_extension); to ask torch itself would import it."""
+    """Return the folder in which torch builds extensions (torch.utils.cpp_extension), without importing torch."""
     return Path(os.environ.get("TORCH_EXTENSIONS_DIR") or cache_home() / "torch_extensions")

@@ -1,4 +1,4 @@
-"""What stops a command. A failing training is no exception: it is data, an `Outcome`.
+"""Errors that stop a command, with their exit codes. A failed training is no exception but data, an `Outcome`.
 
 SplatbatchError             message, hint, exit_code
 ├── ConfigError        2    the YAML, or an option of the command line
@@ -20,7 +20,7 @@ from typing import ClassVar
 
 
 class SplatbatchError(Exception):
-    """A command cannot go on: what is wrong, how to mend it, and the exit code that says so."""
+    """An error that stops a command and that the user can mend: message, hint how to mend it, and exit code."""
 
     exit_code: ClassVar[int] = 1
 
@@ -31,17 +31,17 @@ class SplatbatchError(Exception):
 
 
 def in_full(error: Exception) -> str:
-    """Return what an error says, and its remedy in brackets if it has one."""
+    """Return the message of an error, followed by its hint in brackets if it has one."""
     return f"{error} ({error.hint})" if isinstance(error, SplatbatchError) and error.hint else str(error)
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of what an error says, or its kind where it says nothing."""
+    """Return the first line of an error's message, or the name of its type if it has none."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
 class Interrupted(BaseException):
-    """The command was interrupted; no `Exception`, so that no handler takes it for an error."""
+    """A signal interrupted the command. It is a BaseException, so that no `except Exception` swallows it."""
 
     def __init__(self, exit_code: int, message: str = "") -> None:
         super().__init__(exit_code)
@@ -62,7 +62,7 @@ class SceneError(SplatbatchError):
 
 
 class NotMadeError(SceneError):
-    """What a task is made from has not been made: another task has failed, and this one only waits for it."""
+    """The input of a task, the product of another task, has not been made; the task can run once it is."""
 
 
 class TrainerError(SplatbatchError):
@@ -84,18 +84,18 @@ class OutputError(SplatbatchError):
 
 
 class BusyError(OutputError):
-    """Another process is doing this now: it can be done once that has ended."""
+    """Another process is doing the same work; the command can run once that process has ended."""
 
 
 class LaterFormatError(OutputError):
-    """A later version wrote a record of the output folder, and its keys may mean something else."""
+    """A later version of splatbatch wrote a record in the output folder, whose keys may have another meaning."""
 
 
 class StoreError(SplatbatchError):
-    """A store of bundles refuses us: credentials, a region, a bucket that is not there, no room left."""
+    """A store of bundles refuses a request: wrong credentials or region, no such bucket, no room left."""
 
     exit_code = 6
 
 
 class CutOffError(StoreError):
-    """A store does not answer just now: it may in a moment."""
+    """A store does not answer at the moment; the same request may succeed later."""

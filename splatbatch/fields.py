@@ -1,4 +1,7 @@
-"""A field of a record as a crash, a stranger or another version may have left it: what it should be, or nothing."""
+"""Checked reading of one field of a record, which a crash, a person or another version may have damaged.
+
+Each function returns a value of the expected type, or None or an empty value.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,11 @@ from collections.abc import Mapping
 from typing import Any
 
 LARGEST = 1 << 63
-"""Nothing that we write is as large, and larger numbers overflow when they are added up."""
+"""Bound of the numbers that are accepted; splatbatch writes smaller ones, and larger ones overflow when added up."""
 
 
 def number(value: object) -> float | None:
-    """Return a number as it is; None for anything else, and for one that is not finite or beyond `LARGEST`."""
+    """Return a number unchanged; None for anything else, and for a number that is not finite or beyond `LARGEST`."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return value if -LARGEST < value < LARGEST else None  # NaN is not
@@ -23,12 +26,12 @@ def whole_number(value: object) -> int | None:
 
 
 def text(value: object) -> str:
-    """Return a text, or a number in words; empty for anything else."""
+    """Return a text, or a number as text; empty for anything else."""
     if isinstance(value, str):
         return value
     return str(value) if isinstance(value, int | float) else ""
 
 
 def mapping(value: object) -> dict[str, Any]:
-    """Return an object; an empty one for anything else."""
+    """Return a JSON object; an empty one for anything else."""
     return {str(key): one for key, one in value.items()} if isinstance(value, Mapping) else {}

@@ -1,6 +1,6 @@
-"""How files are written and read: whole or absent, and read without trust.
+"""Writing files whole or not at all, and reading files without trust in their content.
 
-Every reader here tolerates what a killed machine leaves behind: a missing file, a torn last line.
+Functions that read JSON tolerate what a crash leaves behind: a missing file, or a torn last line.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ from splatbatch.processes import kernel_file, start_ticks
 
 Record = dict[str, Any]
 FORMAT = 1
-"""Of all records that are written: raised once a key means something else. Those of 0.2.0 name none."""
+"""Format number of the records that this version writes; raised when a key changes its meaning. 0.2.0 wrote none."""
 MIB = 1 << 20
 PRIVATE = 0o600
-"""Mode of files that hold environments: those may hold passwords."""
+"""Mode of files that hold environment variables, which may be passwords."""
 MOST_JSON_BYTES = 256 * MIB
-"""Of a file that is read as JSON: a result of 10,000 photographs has 3 MiB. A larger one is no record."""
+"""Largest file read as JSON; a larger one counts as no record. A result of 10,000 photographs has 3 MiB."""
 LONGEST_LINE_BYTES = 16 * MIB
-"""Of a .jsonl file; the rest of a longer line is passed over."""
+"""Longest line read from a .jsonl file; a longer one is split, and its pieces are no JSON objects."""
 MOST_FILES = 200_000
-"""Looked at below a folder that a program of others has filled."""
+"""Most files looked at below a folder that an external program has filled."""
 MOST_LEVELS_BELOW = 64
-"""Of folders in each other: a program that leaves more has lost its way."""
+"""Deepest nesting of folders in which files are looked for."""
 LOCAL_DISKS = {"bcachefs", "btrfs", "ext2", "ext3", "ext4", "f2fs", "jfs", "overlay", "reiserfs", "tmpfs", "xfs", "zfs"}
-"""File systems of which this machine's kernel knows who locks what."""
+"""Types of file systems that one machine alone uses, so that its kernel knows all locks."""
 LONGEST_NAME_BYTES, LONGEST_PART_BYTES = 1024, 255
-"""Of a name from elsewhere, and of each part of it between two /."""
+"""Longest file name accepted from outside, and longest part of it between two slashes."""
 _NO_NAME = re.compile(r"[\x00\ud800-\udc7f\udd00-\udfff]")
-"""What no file system takes: NUL, and halves of characters. Other control characters are allowed."""
+"""Characters that no file system accepts: NUL, and lone surrogates. Other control characters are allowed."""
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - the file system itself; nothing of ours is written there
 
 
@@ -51,9 +51,9 @@ def write_whole(path: Path, write: Callable[[BinaryIO], object], mode: int = 0o6
     """Let `write` fill a file beside `path`, then fsync and rename it: `path` is whole or as it was before.
 
     Args:
-        path: of the file.
-        write: fills it.
-        mode: what the umask is taken from; it holds from the first byte on.
+        path: the file to write.
+        write: writes the content into an open binary file.
+        mode: the mode before the umask; the file has it from its first byte on.
     """
     with aside(path) as prepared:
         prepared.unlink(missing_ok=True)  # of a killed process with our number, in a mode of its own
@@ -64,10 +64,10 @@ def write_whole(path: Path, write: Callable[[BinaryIO], object], mode: int = 0o6
 
 
 def fault_of_name(name: str) -> str:
-    """Return what is wrong with a file's name that came from elsewhere, with the name; empty: it stays in its folder.
+    """Return why a file name from outside is refused, as a message with the name; empty: it is safe in its folder.
 
-    From elsewhere are the names in bundles, results, models, imports and folders that were handed over. A name that
-    Windows would take for one outside is refused, too: a store or a disk may be shared with it.
+    Names from outside stand in bundles, results, models, imports and folders that were handed over. A name that leads
+    out of its folder only on Windows is refused, too, since a store or a disk may be shared with Windows.
     """
     parts, there = name.split("/"), PureWindowsPath(name)
     if there.anchor or not all(part.strip(". ") for part in [*parts, *there.parts]):
@@ -88,18 +88,18 @@ def _num_bytes(name: str) -> int:
 
 
 note_reading: Callable[[str], object] = str
-"""Called with each path before it is opened; does nothing but in a reader, which tells its parent what it waits for."""
+"""Called with each path before it is opened. In a reader process it tells the parent; elsewhere it does nothing."""
 
 
 def open_regular(path: str | Path, most_bytes: int | None = None) -> BufferedReader:
-    """Open a file for reading if it is a regular one; a pipe, a device or a folder is refused, never waited for.
+    """Open a regular file for reading; a pipe, a device or a folder is refused and never waited for.
 
     Args:
-        path: of the file, also through links.
+        path: the file; links are followed.
         most_bytes: a larger file is refused; None: any size.
 
     Raises:
-        OSError: it cannot be opened, is no regular file (EINVAL), or is too large (EFBIG).
+        OSError: the file cannot be opened, is not a regular file (EINVAL), or is too large (EFBIG).
     """
     note_reading(str(path))
     try:
@@ -119,7 +119,7 @@ def open_regular(path: str | Path, most_bytes: int | None = None) -> BufferedRea
 
 
 def read_regular(path: str | Path, most_bytes: int) -> bytes:
-    """Return what a regular file holds.
+    """Return the content of a regular file, at most `most_bytes` of it even if the file grows meanwhile.
 
     Raises:
         OSError: see `open_regular`.
@@ -129,7 +129,7 @@ def read_regular(path: str | Path, most_bytes: int) -> bytes:
 
 
 def is_on_local_disk(path: Path) -> bool:
-    """Return whether a path is known to lie on a disk of this machine, not on one that machines share."""
+    """Return whether a path lies on a disk of this machine alone; False if it is shared or the type is unknown."""
     mounts = [line.split() for line in kernel_file("/proc/self/mountinfo").splitlines()]
     real, deepest, kind = f"{os.path.realpath(path)}/", -1, ""
     for fields in mounts:  # proc(5): …, the mount point with its blanks in octal, …, "-", type
@@ -140,14 +140,15 @@ def is_on_local_disk(path: Path) -> bool:
 
 
 def link_whole(source: Path, target: Path, *, within: Path, is_ours: bool = False) -> os.stat_result:
-    """Make `target` the file `source`, whole, on the disk, at once; return what stands there then.
+    """Make `target` a hard link to the file `source`, or a copy of it; return the stat of `target`.
 
-    It is a second name for the file behind `source` if that lies in `within` and has no other name, or is ours; else a
-    copy, since another process may still write into it. A link at `target` is replaced, not followed.
+    A hard link is made if `source` lies in `within` and has no other name, or `is_ours` says that it may have one.
+    Else a copy is made, since another process may still write into `source`. `target` is replaced as a whole, and is
+    on the disk on return; a symbolic link there is replaced, not followed.
 
     Raises:
-        OSError: `source` is no file that can be read, or the target is not what was read; it is as it was before
-            unless the disk itself has changed it.
+        OSError: `source` is no readable regular file; `target` is then as before. Or `target` has another size than
+            `source`: data was lost, or `source` changed meanwhile.
     """
     real = source.resolve(strict=True)
     if not real.is_file():
@@ -165,7 +166,7 @@ def link_whole(source: Path, target: Path, *, within: Path, is_ours: bool = Fals
 
 
 def _link_over(source: Path, target: Path) -> bool:
-    """Give a file a second name, once the disk has it; return whether that was possible."""
+    """Sync a file, then hard-link it to `target`; return whether the file system allowed it."""
     with source.open("rb") as file:  # another process wrote it: its content and its name
         os.fsync(file.fileno())
     sync_folder(source.parent)
@@ -180,7 +181,7 @@ def _link_over(source: Path, target: Path) -> bool:
 
 @contextlib.contextmanager
 def aside(path: Path) -> Iterator[Path]:
-    """Give where `path` may be prepared: it gets its name if all goes well, and what was prepared vanishes if not."""
+    """Yield a temporary path beside `path`; it is renamed to `path` at the end, or removed if the block raises."""
     prepared = path_beside(path)
     try:
         yield prepared
@@ -192,22 +193,22 @@ def aside(path: Path) -> Iterator[Path]:
 
 
 def path_beside(path: Path) -> Path:
-    """Return where this process, and no other, may prepare what becomes `path`; `sweep` knows such names."""
+    """Return the temporary path beside `path` that belongs to this process alone; `sweep` removes such files."""
     return path.with_name(f".{path.name}.{socket.gethostname()}.{os.getpid()}")
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write text as UTF-8, whole or not at all; of a name that is none, what can be written."""
+    """Write text as UTF-8, whole or not at all; characters that UTF-8 cannot encode become "?"."""
     write_whole(path, lambda file: file.write(text.encode(errors="replace")))
 
 
 def write_json(path: Path, record: Mapping[str, Any], mode: int = 0o666) -> None:
-    """Write a record of ours with the format that it has, whole or not at all; see `write_object`."""
+    """Write a record of splatbatch with the key "format", whole or not at all; see `write_object`."""
     write_object(path, {"format": FORMAT, **record}, mode)
 
 
 def write_object(path: Path, found: Mapping[str, object], mode: int = 0o666) -> None:
-    """Write one JSON object, whole or not at all; NaN and infinity are refused, since JSON has neither."""
+    """Write one JSON object, whole or not at all; NaN and infinity are a ValueError, since JSON has neither."""
     # piece by piece: the report of thousands of patches is larger as text than as what it says
     write_whole(path, lambda file: file.writelines(piece.encode() for piece in pieces(found)), mode)
 
@@ -220,7 +221,7 @@ def read_json(path: Path) -> Record | None:
 
 
 def object_in(text: str | bytes) -> Record | None:
-    """Return the JSON object that a text is; None of anything else."""
+    """Return a text parsed as a JSON object; None if it is anything else."""
     try:
         record = parse(text)
     except ValueError:
@@ -229,10 +230,10 @@ def object_in(text: str | bytes) -> Record | None:
 
 
 def read_record(path: Path) -> Record | None:
-    """Return a record of ours as `read_json` does, without its format.
+    """Return a record of splatbatch as `read_json` does, without the key "format".
 
     Raises:
-        LaterFormatError: a later version wrote it.
+        LaterFormatError: a later version wrote the record.
     """
     record = read_json(path)
     if record and isinstance(written := record.pop("format", 0), int) and written > FORMAT:
@@ -245,7 +246,7 @@ def read_record(path: Path) -> Record | None:
 
 @contextlib.contextmanager
 def open_descriptor(path: Path, flags: int, mode: int = 0o644) -> Iterator[int]:
-    """Give the descriptor of a file that is opened by open(2), and close it."""
+    """Open a file by open(2), yield its descriptor, and close it."""
     descriptor = os.open(path, flags, mode)
     try:
         yield descriptor
@@ -254,10 +255,10 @@ def open_descriptor(path: Path, flags: int, mode: int = 0o644) -> Iterator[int]:
 
 
 def append_line(path: Path, record: Mapping[str, Any], *, durable: bool = True) -> None:
-    """Append one JSON line by a single write; `durable` waits until the disk has it.
+    """Append one JSON line by a single write; with `durable`, return only once the disk has it.
 
-    A torn last line (a machine that died while writing) is closed first, so that it spoils nothing but itself.
-    A line that does not fit on a full disk is taken back and is an OSError.
+    After a torn last line (of a machine that died while writing) a new line is begun, so that only the torn one is
+    lost. A line that does not fit on a full disk is taken back and is an OSError.
     """
     line = json.dumps(record, allow_nan=False).encode() + b"\n"
     with open_descriptor(path, os.O_RDWR | os.O_CREAT | os.O_APPEND) as descriptor:
@@ -272,14 +273,14 @@ def append_line(path: Path, record: Mapping[str, Any], *, durable: bool = True) 
 
 
 def raw_lines(path: Path, start: int = 0) -> Iterator[bytes]:
-    """Yield the lines of a .jsonl file from a byte on, one by one, however long it is; none if it cannot be read."""
+    """Yield the lines of a .jsonl file from byte `start` on, without loading the file; none if it cannot be read."""
     with contextlib.suppress(OSError), open_regular(path) as file:
         file.seek(start)
         yield from iter(lambda: file.readline(LONGEST_LINE_BYTES), b"")
 
 
 def read_lines(path: Path) -> Iterator[Record]:
-    """Yield the JSON objects of a .jsonl file in order; torn and foreign lines are skipped."""
+    """Yield the JSON objects of a .jsonl file in order; lines that are no JSON object are skipped."""
     return (record for record in map(object_in, raw_lines(path)) if record is not None)
 
 
@@ -290,7 +291,7 @@ def last_line(path: Path) -> Record | None:
 
 
 def read_tail(path: Path, tail_bytes: int = 65536) -> str:
-    """Return the last bytes of a text file, undecodable ones replaced; empty if there is none."""
+    """Return the end of a text file, undecodable bytes replaced; empty if the file cannot be read."""
     try:
         with open_regular(path) as file:
             file.seek(0, os.SEEK_END)
@@ -301,7 +302,7 @@ def read_tail(path: Path, tail_bytes: int = 65536) -> str:
 
 
 def names_in(folder: str) -> list[str]:
-    """Return the names of what lies in a folder; none if there is none."""
+    """Return the names of the files and folders in a folder; none if it cannot be read."""
     try:
         return os.listdir(folder)  # noqa: PTH208 - names alone are wanted, of thousands of folders
     except OSError:
@@ -309,13 +310,13 @@ def names_in(folder: str) -> list[str]:
 
 
 class TooManyFiles(Exception):
-    """There are more files below a folder than are looked through."""
+    """A folder holds more files and folders than the limit of a search."""
 
 
 def find_files(folder: Path, globs: Iterable[str], most: int) -> list[Path]:
-    """Return the files below a folder that globs name, sorted; no deeper than `MOST_LEVELS_BELOW` folders.
+    """Return the files below a folder that match one of the globs, sorted; at most `MOST_LEVELS_BELOW` levels deep.
 
-    As `Path.glob` does, which cannot be bounded: `**` stands for folders that are no links, any number of them.
+    Globs mean what they mean to `Path.glob`, which cannot be bounded: `**` matches any number of folders, but no links.
 
     Raises:
         TooManyFiles: more than `most` names had to be looked at.
@@ -340,13 +341,13 @@ def find_files(folder: Path, globs: Iterable[str], most: int) -> list[Path]:
 
 
 def _patterns_below(entry: os.DirEntry[str], patterns: frozenset[tuple[str, ...]]) -> frozenset[tuple[str, ...]]:
-    """Return what is left of some globs behind the name of a file or folder; of one that ends here, nothing: ()."""
+    """Return the rests of the globs that a file or folder matches; () means that a glob ends with this name."""
     left = {parts[1:] for parts in patterns if parts and parts[0] != "**" and fnmatchcase(entry.name, parts[0])}
     return frozenset(left | {parts for parts in patterns if parts[:1] == ("**",) and not entry.is_symlink()})
 
 
 def free_mib(path: Path) -> int | None:
-    """Return the room on the file system of a path, in MiB; None if it cannot be told."""
+    """Return the free space on the file system of a path in MiB; None if it is unknown."""
     try:
         return shutil.disk_usage(path).free // MIB
     except OSError:
@@ -354,17 +355,17 @@ def free_mib(path: Path) -> int | None:
 
 
 def is_out_of_space(error: BaseException) -> bool:
-    """Return whether a full disk or an exhausted quota is what went wrong, or what led to it."""
+    """Return whether an error, or its cause, is a full disk or an exhausted quota."""
     full = errno.ENOSPC, errno.EDQUOT
     return any(isinstance(one, OSError) and one.errno in full for one in (error, error.__cause__))
 
 
 def sweep(folder: Path, *, spares_living: bool = False) -> None:
-    """Remove what writers that were killed have left beside their files.
+    """Remove the temporary files (see `path_beside`) that killed processes left in a folder.
 
     Args:
-        folder: where.
-        spares_living: leave what processes of other hosts, or living ones of this host, may be writing.
+        folder: the folder; folders below it are not searched.
+        spares_living: keep files of processes on other hosts, and of living processes on this host.
     """
     for aside in folder.glob(".*.[0-9]*"):
         if not (spares_living and _may_be_in_use(aside.name)):
@@ -373,18 +374,18 @@ def sweep(folder: Path, *, spares_living: bool = False) -> None:
 
 
 def _may_be_in_use(name: str) -> bool:
-    """Return whether the process that a name of `path_beside` tells of may still write there."""
+    """Return whether the process named in a temporary file's name may still be writing it."""
     rest, _, pid = name.rpartition(".")
     return not rest.endswith(f".{socket.gethostname()}") or not pid.isdecimal() or start_ticks(int(pid)) > 0
 
 
 def abandoned_files(path: Path) -> list[Path]:
-    """Return what processes of this host that are no more were preparing as `path`: see `path_beside`."""
+    """Return the temporary files of `path` (see `path_beside`) left by processes of this host that have ended."""
     ours = path_beside(path).name.removesuffix(str(os.getpid()))
     return [left for left in path.parent.glob(f"{escape(ours)}[0-9]*") if not _may_be_in_use(left.name)]
 
 
 def sync_folder(folder: Path) -> None:
-    """Make a rename durable; file systems that cannot sync a folder are left alone."""
+    """Sync a folder, so that a rename in it is durable; does nothing where the file system cannot."""
     with contextlib.suppress(OSError), open_descriptor(folder, os.O_RDONLY) as descriptor:
         os.fsync(descriptor)

@@ -1,6 +1,6 @@
-"""Identity: is it still that file, are these the same files? By stat; where that has moved, by content.
+"""Comparison of files with what was recorded of them: by size and time, and by SHA-256 where the time has changed.
 
-Contents that were read are kept by path, size, times and inode in the user's cache: nothing is hashed twice, and a
+Hashes are cached in the user's cache folder by path, size, times and inode: no unchanged file is hashed twice, and a
 query writes nothing into an output folder.
 """
 
@@ -23,48 +23,52 @@ from splatbatch.caches import own_cache
 from splatbatch.files import PRIVATE, open_descriptor, open_regular, read_regular, write_whole
 
 SETTLED_S = 5.0
-"""So old a file must be before its stamp tells it from a later state: clocks differ, file systems count in steps."""
+"""Age in seconds from which a file's hash is cached.
+
+A younger file may change again without a new time, since clocks differ and file systems count time in steps.
+"""
 MOST_BYTES = 32 << 20
-"""Of the stamps that are kept, some 240,000; the older half goes then."""
+"""Largest size of the cache of hashes, some 240,000 entries; beyond it the older half is dropped."""
 
 
 class FileFact(NamedTuple):
-    """What is known of a file; -1 bytes: it is not there."""
+    """Size, time and hash of a file, as recorded or as now; -1 bytes: the file does not exist."""
 
     num_bytes: int
     mtime_ns: int = 0
     sha256: str = ""
-    """Of its content; empty until it was hashed."""
+    """SHA-256 of the content; empty until it was hashed."""
 
 
 ABSENT = FileFact(-1)
+"""The fact of a file that does not exist."""
 Files = dict[str, FileFact]
-"""By a name that says where it lies: sparse/images.bin, images/left/0001.jpg, masks/left/ (the folder itself)."""
+"""Facts of files by name: sparse/images.bin, images/left/0001.jpg, or masks/left/ for the folder itself."""
 
 
 class Stamp(NamedTuple):
-    """What tells one state of a file from another; -1 bytes: it is not there."""
+    """Size, time and inode of a file, which differ between two states of it; -1 bytes: the file does not exist."""
 
     num_bytes: int
     mtime_ns: int = 0
     number: int = 0
-    """Its inode: a file that was renamed over another has one of its own."""
+    """The inode number; it changes when another file is renamed to this path."""
 
 
 def stamp_of(path: str) -> Stamp:
-    """Return size, time and number of a file as they are now."""
+    """Return size, time and inode of a file as they are now."""
     stat = _stat(path)
     return Stamp(stat.st_size, stat.st_mtime_ns, stat.st_ino) if stat else Stamp(-1)
 
 
 def file_fact(path: str | Path) -> FileFact:
-    """Return size and time of a file as they are now; a folder has no size."""
+    """Return size and time of a file as they are now; a folder has size 0. The content is not read."""
     stat = _stat(path)
     return FileFact(0 if S_ISDIR(stat.st_mode) else stat.st_size, stat.st_mtime_ns) if stat else FileFact(-1)
 
 
 def _stat(path: str | Path) -> os.stat_result | None:
-    """Return what the file system says of a file now; None if it is not there."""
+    """Return the stat of a file now; None if it does not exist or cannot be asked."""
     files.note_reading(str(path))
     try:
         return os.stat(path)  # noqa: PTH116 - of thousands of photographs
@@ -73,7 +77,7 @@ def _stat(path: str | Path) -> os.stat_result | None:
 
 
 def sha256_of(path: str | Path) -> str:
-    """Return the SHA-256 of a file, every byte of it read now; empty if it cannot be read."""
+    """Return the SHA-256 of a file without asking the cache; empty if the file cannot be read."""
     try:
         with open_regular(path) as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
@@ -82,29 +86,29 @@ def sha256_of(path: str | Path) -> str:
 
 
 def short_hash(text: str) -> str:
-    """Return 16 hexadecimal digits that stand for a text."""
+    """Return the first 16 hexadecimal digits of the SHA-256 of a text."""
     return hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest()[:16]
 
 
 def hash_of(known: object) -> str:
-    """Return 16 hexadecimal digits that stand for what JSON can hold; of anything else its text counts."""
+    """Return `short_hash` of a value as JSON with sorted keys; parts that JSON cannot hold count by their `str`."""
     return short_hash(json.dumps(known, sort_keys=True, default=str))
 
 
 class Stamps:
-    """Contents of files that were read before, kept for all commands of this user.
+    """Cache of the SHA-256 of files by path and state, shared by all commands of this user.
 
-    One line each, appended by a single write and with a checksum of its own: several processes write at once, and of
-    what a crash or a disk has damaged the line alone is lost. It is a cache: all of it may go at any time.
+    Each entry is one line with a checksum, appended by a single write. Several processes may write at once, and damage
+    costs only the damaged line. The cache may be deleted at any time.
     """
 
     def __init__(self, path: Path | None = None) -> None:
-        """Keep them in the user's cache, or elsewhere; nothing is read until it is needed."""
+        """Use the file `path`, by default in the user's cache folder; it is read at the first `get`."""
         self._path = path or own_cache() / "stamps"
         self._lines: dict[bytes, bytes] | None = None
 
     def get(self, path: str, stat: os.stat_result) -> str:
-        """Return the SHA-256 of a file that has been read in just this state; empty if none was."""
+        """Return the SHA-256 of a file as hashed in this very state (size, times, inode); empty if not cached."""
         name = _name(path)
         if self._lines is None:
             self._lines = {line[:16]: line for line in _read(self._path).splitlines()}
@@ -115,7 +119,7 @@ class Stamps:
         return sha256.decode() if state == _state(stat) else ""
 
     def put(self, path: str, stat: os.stat_result, sha256: str) -> None:
-        """Take in what a file holds; not of one that has just been written: it may be again, within the same tick."""
+        """Cache the SHA-256 of a file in a state, unless it changed within the last `SETTLED_S`; never fails."""
         if max(stat.st_mtime_ns, stat.st_ctime_ns) > (time.time() - SETTLED_S) * 1e9:
             return
         said = b" ".join((_name(path), *_state(stat), sha256.encode()))
@@ -150,40 +154,40 @@ def _state(stat: os.stat_result) -> list[bytes]:
 
 
 class FileFacts:
-    """Size, time and content of files, each asked for once: patches share their photographs."""
+    """Size, time and SHA-256 of files, each read once per object, since patches share their photographs."""
 
     def __init__(self, stamps: Stamps | None = None, *, reads: bool = True) -> None:
-        """Ask files, and what is known of their contents.
+        """Prepare; no file is asked yet.
 
         Args:
-            stamps: contents that were read before.
-            reads: what is not known is read; else it stays unknown.
+            stamps: the cache of hashes; None: the user's.
+            reads: whether files whose hash is not cached may be read.
         """
         self._stamps = stamps or Stamps()
         self.reads = reads
-        """Whether what is not known is read."""
+        """Whether files whose hash is not cached may be read."""
         self._facts: dict[str, FileFact] = {}
         self._contents: dict[str, str] = {}
 
     def of(self, path: str) -> FileFact:
-        """Return size and time of a file; folders have no size."""
+        """Return size and time of a file as at the first call; a folder has size 0."""
         if path not in self._facts:
             self._facts[path] = file_fact(path)
         return self._facts[path]
 
     def sha256(self, path: str) -> str:
-        """Return the SHA-256 of a file's content; empty if it cannot be read, or may not be and is not known."""
+        """Return the SHA-256 of a file, cached or read now; empty if it cannot be read, or `reads` forbids it."""
         if path not in self._contents:
             self._contents[path] = self.known(path) or (self.read_anew(path) if self.reads else "")
         return self._contents[path]
 
     def known(self, path: str) -> str:
-        """Return the SHA-256 of a file as it was read in just this state; empty if it was not; nothing is read."""
+        """Return the cached SHA-256 of a file in its present state; empty without one. The content is not read."""
         stat = _stat(path)
         return self._stamps.get(path, stat) if stat else ""
 
     def read_anew(self, path: str) -> str:
-        """Return the SHA-256 of a file, every byte of it read now, whatever is known of it; empty if that fails."""
+        """Return the SHA-256 of a file by reading it now, and cache it if it stays unchanged; empty: unreadable."""
         found = ""
         with contextlib.suppress(OSError, ValueError):
             before = os.stat(path)  # noqa: PTH116
@@ -195,28 +199,28 @@ class FileFacts:
 
 @dataclass(frozen=True)
 class FileDifference:
-    """In what some files differ from what was written down of them."""
+    """Names of files that differ, or may differ, from their recorded facts."""
 
     changed: tuple[str, ...] = ()
-    """Other content, or size; come or gone."""
+    """Files with another content or size, new files, and files that are gone."""
     unknown: tuple[str, ...] = ()
-    """Of the same size, with another time, and its earlier content was not hashed."""
+    """Files of the same size with another time, whose earlier content was never hashed."""
     unread: tuple[str, ...] = ()
-    """Of the same size, with another time: reading it tells."""
+    """Files of the same size with another time, which were not read; reading them would decide."""
 
 
 Verdict = Literal["same", "changed", "unknown", "unread"]
-"""See `FileDifference`."""
+"""Result of comparing one file with its recorded fact; see `FileDifference`."""
 
 
 def compare(path: str | Path, then: FileFact, facts: FileFacts, now: FileFact | None = None) -> Verdict:
-    """Compare a file with what was written down of it.
+    """Compare a file with its recorded fact: by size and time, and by SHA-256 where only the time differs.
 
     Args:
-        path: where it lies.
-        then: what was written down.
-        facts: what is known of files, and whether more may be read.
-        now: what was written down later; None: the file as it is.
+        path: the file.
+        then: the recorded fact.
+        facts: facts of files now; its `reads` says whether the file may be read.
+        now: a fact recorded later, to compare with; None: the file as it is.
     """
     after = now or facts.of(str(path))
     if then[:2] == after[:2]:
@@ -238,13 +242,13 @@ def compare(path: str | Path, then: FileFact, facts: FileFacts, now: FileFact | 
 def difference(
     then: Mapping[str, FileFact], now: Mapping[str, FileFact], place: Callable[[str], str], facts: FileFacts
 ) -> FileDifference:
-    """Compare files with what was written down of them: by size and time, and where the time has moved by content.
+    """Compare files with their recorded facts, each as `compare` does; the time of a folder does not count.
 
     Args:
-        then: what was written down.
-        now: of the files as they are, or as they were written down later.
-        place: where the file of a name lies.
-        facts: what is known of files, and whether more may be read.
+        then: the recorded facts, by name.
+        now: the facts of the files as they are, or as recorded later.
+        place: returns the path of a name.
+        facts: facts of files now; its `reads` says whether files may be read.
     """
     found: dict[Verdict, list[str]] = {"same": [], "changed": [], "unknown": [], "unread": []}
     for key in dict.fromkeys((*now, *then)):
@@ -255,7 +259,7 @@ def difference(
 
 
 def with_contents(now: Mapping[str, FileFact], then: Mapping[str, FileFact], differ: FileDifference) -> Files:
-    """Return files with the contents that were written down of those that are the same."""
+    """Return the facts `now` with missing hashes taken from `then`, for the files that `differ` does not name."""
     others = {*differ.changed, *differ.unknown, *differ.unread}
     known = {key: then[key].sha256 for key in now if key in then and key not in others and not now[key].sha256}
     return {key: fact._replace(sha256=known.get(key, fact.sha256)) for key, fact in now.items()}

@@ -1,8 +1,8 @@
-"""A reader: a process forked from ours that reads what others control, so that whatever hangs or fails is not ours.
+"""Reader processes: forked children that read files of the user, so that a hang or crash there costs only one task.
 
-A photograph may lie on a mount that has stalled, a model may take all memory, folders may be nested without end. A
-reader makes a call for each of some items, and answers for each. One that hangs is killed. Nothing can end a
-process that the kernel holds: it is abandoned, and never waited for.
+A photograph may lie on a stalled mount, a model may take all memory, folders may be nested without end. A reader makes
+one call per item and returns an answer for each. A reader that hangs is killed. If the kernel holds it in spite of
+that, it is abandoned and never waited for.
 """
 
 from __future__ import annotations
@@ -35,35 +35,37 @@ from splatbatch.processes import die_with_parent, kernel_file, redirect_to_null,
 
 Item = TypeVar("Item")
 Call = Callable[[Item], Any]
-"""What is called in the reader; what it returns must be JSON."""
+"""A function that the reader process calls with each item; its result must be JSON."""
 
 HANGS_S = 60.0
-"""So long a reader may neither read nor compute until it counts as hanging; an NFS server's hiccup is shorter."""
+"""Time without reading or computing after which a reader counts as hanging; an NFS server's hiccup is shorter."""
 SAYS_S = 10.0
-"""After so long without progress it is said what a reader waits for."""
+"""Time without progress after which the user is told what a reader waits for."""
 MOST_HANGS = 3
-"""So many items in a row that hang: the others lie where they do, and count as hanging at once."""
+"""Number of items in a row that hang after which all other items of the queue count as hanging, too."""
 LOOK_S = 0.5
-"""Between two looks at whether a reader makes progress."""
+"""Interval at which the progress of a reader is checked."""
 POLL_S = 0.05
 MOST_AT_ONCE = 8
-"""Readers at work; further ones begin when one of them is over."""
+"""Most readers at work at once; further ones start when one ends."""
 MOST_ABANDONED = 8
-"""Readers that were killed and that the kernel still holds; then nothing is read any more that might hang, too."""
+"""Number of killed readers still held by the kernel at which no further reader starts; its items count as hanging."""
 MEMORY_SHARE = 0.75
-"""Of the memory that is available a reader may take; more is a MemoryError there."""
+"""Share of the available memory that a reader may take; beyond it, allocations there raise MemoryError."""
 LEAST_MIB = 1024
+"""Memory that a reader may take in any case."""
 MOST_CPU_S = 3600
-"""That a call may compute: a file that leads it round in circles ends it, too."""
+"""Most CPU time of a reader, so that a file that makes it loop forever ends it."""
 PASSED_ON_S = 0.3
+"""Time after which Ctrl-C is passed on to a child of `run_watched` that is still there."""
 _NOTE_BYTES = 4096
 _PIPE = 3
 ORDERS = 4
-"""The descriptor by which a reader is told what else to call; see `transfer.courier`."""
+"""The descriptor from which a reader may receive further orders; see `transfer.courier`."""
 RUN_SHORT = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
-"""What fork(2) and pipe(2) fail with where processes, memory or files run short: it may pass."""
+"""Errors of fork(2) and pipe(2) when processes, memory or files run short; they may pass."""
 _OOM_SCORE = "500"
-"""Where memory runs out all the same, the kernel ends a reader first: proc(5)."""
+"""Score by which the kernel kills a reader first when memory runs out, see proc(5)."""
 
 
 class StopRequested(Exception):
@@ -80,35 +82,35 @@ class TaskFault(Exception):
 
 @dataclass(frozen=True)
 class Returned:
-    """What a call returned."""
+    """The answer of a call that returned."""
 
     value: Any
 
     def result(self, phase: str) -> Any:
-        """Return it."""
+        """Return the value."""
         return self.value
 
 
 @dataclass(frozen=True)
 class ExpectedError:
-    """A call raised an error that the user can mend."""
+    """The answer of a call that raised an error which the user can mend."""
 
     error: SplatbatchError | OSError
 
     def result(self, phase: str) -> NoReturn:
-        """Raise it."""
+        """Raise the error."""
         raise self.error
 
 
 @dataclass(frozen=True)
 class Crashed:
-    """A call raised an unexpected error, or its process died."""
+    """The answer of a call that raised an unexpected error, or whose process died."""
 
     words: str
     traceback: str
 
     def fault(self, phase: str) -> TaskFault:
-        """Return it as the failure of one task."""
+        """Return a TaskFault with cause `internal_fault`, the error and its innermost place as evidence."""
         reading = "while it read the files of the attempt; `splatbatch train` reads them again"
         what = reading if phase == COLLECT else "before the training; `splatbatch train` tries again"
         advice = f"splatbatch failed {what}. Please report this with the traceback from `splatbatch explain PATCH`."
@@ -118,24 +120,25 @@ class Crashed:
         return TaskFault(Diagnosis(INTERNAL_FAULT, "fail", advice, evidence, phase), self.traceback)
 
     def result(self, phase: str) -> NoReturn:
-        """Raise it as the failure of one task."""
+        """Raise `fault`, the failure of one task."""
         raise self.fault(phase)
 
 
 @dataclass(frozen=True)
 class Hung:
-    """A call has made no progress for so long; as an answer: it was abandoned."""
+    """A call that has made no progress for some time; as an answer, a call that was abandoned for it."""
 
     path: str
-    """What it read last; empty if it never said."""
+    """The file that it opened last; empty: unknown."""
     seconds: float
+    """Time without progress."""
 
     def __str__(self) -> str:
-        """Return it in words, while it is waited for."""
+        """Return a message for the user who waits."""
         return f"waits for {self.path or 'a reader process'} for {self.seconds:.0f} s"
 
     def result(self, phase: str) -> NoReturn:
-        """Raise it as the failure of one task."""
+        """Raise a TaskFault with cause `read_hangs`."""
         what = self.path or "a file of the patch"
         advice = f"{what}: has not answered for {self.seconds:.0f} s. Check that its disk or mount is available."
         raise TaskFault(Diagnosis(HANGS, "retry", advice, (f"{what}: no answer for {self.seconds:.0f} s",), phase))
@@ -145,24 +148,27 @@ Answer = Returned | ExpectedError | Crashed | Hung
 
 
 class CallQueue(Generic[Item]):
-    """Makes a call for each of some items in a process of its own, anew where one of them ended that process."""
+    """Calls a function with each item in a reader process, and starts another reader if an item ended it.
+
+    Answers come in the order of the items, one for each. No method waits; the caller asks `look` again and again.
+    """
 
     def __init__(
         self, call: Call[Item], items: Iterable[Item], hangs_s: float | None = None, *, is_low: bool = False
     ) -> None:
-        """Fork nothing yet: that is done at the first look.
+        """Prepare the calls; the reader is forked at the first `look`.
 
         Args:
-            call: is called in the reader, with an item; it sees everything as it is when the reader is forked.
-            items: of the calls.
-            hangs_s: so long without progress counts as hanging; None: `HANGS_S`.
-            is_low: at the lowest priority: what trains goes first.
+            call: called in the reader with each item; it sees the memory of the parent at the moment of the fork.
+            items: the arguments of the calls.
+            hangs_s: time without progress that counts as hanging; None: `HANGS_S`.
+            is_low: run the reader at the lowest priority, so that trainings go first.
         """
         self._call, self._left, self._is_low = call, deque(items), is_low
         self._hangs_s = HANGS_S if hangs_s is None else hangs_s
         self._process: IsolatedProcess | None = None
         self._hangs = 0
-        """Items in a row that hang."""
+        """Number of items in a row that hung."""
 
     @property
     def is_over(self) -> bool:
@@ -171,18 +177,18 @@ class CallQueue(Generic[Item]):
 
     @property
     def wait(self) -> Hung | None:
-        """What is waited for, if nothing goes on for some time."""
+        """The file that the reader waits for, and for how long; None: it made progress within `SAYS_S`."""
         if self._process is None or (seconds := self._process.idle.seconds()) < SAYS_S:
             return None
         return Hung(self._process.note(), seconds)
 
     @property
     def descriptor(self) -> int | None:
-        """What can be read once there is an answer; None: no process is at work."""
+        """The pipe that becomes readable when an answer comes; None: no reader is at work."""
         return self._process.pipe if self._process else None
 
     def look(self) -> list[tuple[Item, Answer]]:
-        """Return the answers to further items since it was asked last; never wait."""
+        """Return the answers that have come since the last call, each with its item; start a reader if needed."""
         if self._left and self._process is None and (held := num_stuck_readers()) >= MOST_ABANDONED:
             return [(self._left.popleft(), Hung(f"{held} files before it", 0.0))]
         if self._left and self._process is None and len(_AT_WORK) < MOST_AT_ONCE:
@@ -204,35 +210,36 @@ class CallQueue(Generic[Item]):
         return found
 
     def end(self) -> None:
-        """End the process; what the kernel holds is abandoned."""
+        """Kill the reader without waiting for its end; items without an answer stay open."""
         if self._process is not None:
             self._process.end()
             self._process = None
 
 
 class InProcessCalls(CallQueue[Item]):
-    """Makes the calls in our own process, at once: where a test's clock is not that of the world."""
+    """A CallQueue without a reader process: used inside a reader, and by tests with a simulated clock."""
 
     def look(self) -> list[tuple[Item, Answer]]:
-        """Make all calls."""
+        """Make all calls that are left, and return their answers."""
         found = [(item, _rebuilt(_made(self._call, item))) for item in self._left]
         self._left.clear()
         return found
 
 
 DEFAULT_BACKEND: type[CallQueue[Any]] = CallQueue
-"""What calls are made by, but where a test makes them itself."""
+"""The class that `start` uses; a reader and tests replace it with InProcessCalls."""
 
 
 @dataclass
 class WaitHooks:
-    """What is done while a reader is waited for."""
+    """Functions called while the parent waits for a reader."""
 
     tick: Callable[[], None] = lambda: None
+    """Called in every round of waiting, about every `POLL_S` seconds."""
     stop: Callable[[], str] = lambda: ""
-    """Its reason ends the reader."""
+    """Returns a reason to stop, which ends the reader; empty: go on."""
     tell: Callable[[str], None] = lambda _: None
-    """Hears what is waited for, now and then."""
+    """Called with a message about what is waited for, after `SAYS_S` and then at doubled times."""
 
     def tick_or_stop(self) -> None:
         """Call `tick`.
@@ -246,10 +253,11 @@ class WaitHooks:
 
 
 ENDLESS = WaitHooks()
+"""Hooks that do nothing and never stop."""
 
 
 def answers(reading: CallQueue[Item], patience: WaitHooks = ENDLESS) -> Iterator[tuple[Item, Answer]]:
-    """Yield the answer to each item; meanwhile call the hooks, and tell what is waited for.
+    """Yield each item with its answer, in order, and call the hooks while waiting; the reader ends with the iteration.
 
     Raises:
         StopRequested: `patience.stop` gave a reason.
@@ -272,7 +280,7 @@ def answers(reading: CallQueue[Item], patience: WaitHooks = ENDLESS) -> Iterator
 
 
 def wait_for_any(seconds: float, readings: Sequence[object]) -> None:
-    """Wait for so long, or until one of these has an answer."""
+    """Wait up to `seconds`, or until one of the call queues has an answer."""
     descriptors = [one for reading in readings if (one := getattr(reading, "descriptor", None)) is not None]
     select.select(descriptors, [], [], seconds)
 
@@ -280,12 +288,12 @@ def wait_for_any(seconds: float, readings: Sequence[object]) -> None:
 def start(
     call: Call[Item], items: Sequence[Item], hangs_s: float | None = None, *, is_low: bool = False
 ) -> CallQueue[Item]:
-    """Begin to make calls, see `CallQueue`; the caller looks for answers when it has time."""
+    """Return a `CallQueue` for the calls; the caller asks its `look` for answers and need not wait."""
     return DEFAULT_BACKEND(call, items, hangs_s, is_low=is_low)
 
 
 def answer(call: Call[Item], item: Item, patience: WaitHooks = ENDLESS) -> Answer:
-    """Make one call, and wait for its answer.
+    """Make one call in a reader process, and wait for its answer.
 
     Raises:
         StopRequested: `patience.stop` gave a reason.
@@ -294,14 +302,14 @@ def answer(call: Call[Item], item: Item, patience: WaitHooks = ENDLESS) -> Answe
 
 
 class IsolatedProcess:
-    """A reader process, as its parent sees it."""
+    """A running reader process, as its parent sees it: its pipe, its answers, and whether it makes progress."""
 
     def __init__(self, call: Call[Item], items: Iterable[Item], *, is_low: bool, orders: int | None = None) -> None:
         self.pipe, there = os.pipe2(os.O_CLOEXEC)
         fcntl.fcntl(self.pipe, fcntl.F_SETFL, os.O_NONBLOCK)
 
         def serve() -> int:
-            """Be the reader: make the calls, write a line for each."""
+            """Run as the reader process: make the calls, and write a line of JSON for each into the pipe."""
             _step_aside(there, is_low=is_low, orders=orders)
             globals()["DEFAULT_BACKEND"] = InProcessCalls  # what reads is apart already
             for item in items:
@@ -314,11 +322,11 @@ class IsolatedProcess:
         os.close(there)
         self._rest = b""
         self.idle, self.is_closed = IdleTime(self.pid), False
-        """For how long it has neither read nor computed; and whether no more answers will come."""
+        """Time without reading or computing, and whether the reader has closed its end of the pipe."""
         _AT_WORK.add(self.pid)
 
     def answers(self) -> list[Answer]:
-        """Return the answers that have come."""
+        """Return the answers that are in the pipe, without waiting."""
         while not self.is_closed:
             try:
                 part = os.read(self.pipe, MIB)
@@ -332,11 +340,11 @@ class IsolatedProcess:
         return [_rebuilt(line) for line in lines]
 
     def note(self) -> str:
-        """Return what it reads, or read last."""
+        """Return the path of the file that the reader opened last."""
         return _noted(self._page)
 
     def why_it_died(self) -> Crashed:
-        """Say how it ended without an answer."""
+        """Return the answer for the item at which the reader died: its signal or exit code, and the file it read."""
         words = "the reader process is gone"
         with contextlib.suppress(ChildProcessError):
             _, status = os.waitpid(self.pid, 0)  # its end of the pipe is closed: it is as good as gone
@@ -347,7 +355,7 @@ class IsolatedProcess:
         return Crashed(words, words)
 
     def end(self) -> None:
-        """Kill it; whether it is gone is asked later."""
+        """Kill the reader without waiting; `num_stuck_readers` reaps it later."""
         os.close(self.pipe)
         if self.pid in _AT_WORK:
             with contextlib.suppress(ProcessLookupError):
@@ -358,13 +366,13 @@ class IsolatedProcess:
 
 _AT_WORK: set[int] = set()
 _ABANDONED: dict[int, float] = {}
-"""Readers that were killed, or are done, and have not been seen to end; since when."""
+"""Time of the kill of each reader that has not been reaped yet."""
 DIES_S = 5.0
-"""So long a process that was killed may take to die."""
+"""Time that a killed reader may take to die before it counts as held by the kernel."""
 
 
 def num_stuck_readers() -> int:
-    """Return how many readers the kernel holds, although they were killed."""
+    """Return the number of killed readers that the kernel still holds after `DIES_S`; reap those that have ended."""
     for pid in tuple(_ABANDONED):
         try:
             ended, _ = os.waitpid(pid, os.WNOHANG)
@@ -376,9 +384,9 @@ def num_stuck_readers() -> int:
 
 
 def _fork(command: Callable[[], int]) -> tuple[int, mmap.mmap]:
-    """Fork a process that runs a command, ends with the exit code that it returns, and dies with us.
+    """Fork a child that runs a command and exits with its result; the child dies with its parent.
 
-    Returned are its number, and where it writes down what it reads.
+    Returns the pid, and shared memory that holds the path of the file that the child opened last.
     """
     page, parent = mmap.mmap(-1, _NOTE_BYTES), os.getpid()
     with warnings.catch_warnings():  # threads of numpy's own do not matter: they have nothing that we wait for
@@ -398,7 +406,7 @@ def _fork(command: Callable[[], int]) -> tuple[int, mmap.mmap]:
 
 
 def _step_aside(there: int, *, is_low: bool, orders: int | None) -> None:
-    """Leave everything of the parent's behind: its signals, its files (a lock among them), its memory."""
+    """Make this child a reader: default signals, no open files of the parent (no lock), limits of memory and CPU."""
     for default in (signal.SIGTERM, signal.SIGHUP, signal.SIGALRM):
         signal.signal(default, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to hear
@@ -418,7 +426,7 @@ def _step_aside(there: int, *, is_low: bool, orders: int | None) -> None:
 
 
 def _bound() -> None:
-    """Take no more than a share of the memory that is free now, and compute no longer than any call needs."""
+    """Limit this process to `MEMORY_SHARE` of the available memory, at least `LEAST_MIB`, and to `MOST_CPU_S`."""
     import resource
 
     with contextlib.suppress(OSError, ValueError, KeyError):
@@ -432,18 +440,18 @@ def _bound() -> None:
 
 
 def _note_reading(page: mmap.mmap, path: str) -> None:
-    """Write down, for the parent to see, what is about to be read."""
+    """Write the path that is about to be opened into memory shared with the parent."""
     text = path.encode(errors="surrogateescape")[-_NOTE_BYTES + 1 :] + b"\0"
     page[: len(text)] = text
 
 
 def _noted(page: mmap.mmap) -> str:
-    """Return what a process reads, or read last."""
+    """Return the path that a child noted last."""
     return os.fsdecode(page[:].partition(b"\0")[0])
 
 
 class IdleTime:
-    """For how long a process has neither read nor computed."""
+    """Measures how long a process has neither read, written nor used CPU time."""
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
@@ -451,11 +459,11 @@ class IdleTime:
         self._moved_at = self._next_look = time.monotonic()
 
     def moves(self) -> None:
-        """Take in that it has just said something, or begins something."""
+        """Note that the process has just made progress."""
         self._moved_at = time.monotonic()
 
     def seconds(self) -> float:
-        """Look at it now and then; return for how long it has not moved."""
+        """Return the time without progress; /proc is read at most every `LOOK_S`."""
         now = time.monotonic()
         if now >= self._next_look:
             self._next_look = now + LOOK_S
@@ -467,13 +475,13 @@ class IdleTime:
 
 
 def run_watched(command: Callable[[], int], tell: Callable[[str], None]) -> int | Hung:
-    """Run a whole command that only reads in a child that shares our terminal; return its exit code.
+    """Run a command that only reads in a child on the same terminal; return its exit code, or Hung if it hangs.
 
-    It is abandoned once it hangs: the photographs may lie on a mount that has stalled.
+    After `HANGS_S` without progress the child is killed and abandoned: its files may lie on a stalled mount.
 
     Args:
         command: returns its exit code.
-        tell: hears what is waited for, now and then.
+        tell: called with a message about what is waited for, after `SAYS_S` and then at doubled times.
     """
     pid, page = _fork(command)
     asked = []
@@ -503,7 +511,7 @@ def run_watched(command: Callable[[], int], tell: Callable[[str], None]) -> int 
 
 
 def _made(call: Call[Item], item: Item) -> str:
-    """Make a call; return its answer as a line of JSON."""
+    """Make a call; return its answer, or what it raised, as a line of JSON for `_rebuilt`."""
     try:
         return json.dumps({"value": call(item)})
     except SplatbatchError as error:
@@ -517,26 +525,26 @@ def _made(call: Call[Item], item: Item) -> str:
 
 
 def crash_of(error: BaseException) -> Crashed:
-    """Return an unexpected exception, with its traceback."""
+    """Return an unexpected exception as the answer of a call, with its traceback cut to `MOST_TRACEBACK`."""
     words = f"{type(error).__name__}: {error}".rstrip(": ").split("\n")[0]
     text, half = "".join(traceback.format_exception(error)), MOST_TRACEBACK // 2
     return Crashed(words, text if len(text) <= MOST_TRACEBACK else f"{text[:half]}\n…\n{text[-half:]}")
 
 
 def as_fault(error: BaseException, phase: str) -> TaskFault:
-    """Return an unexpected exception as the failure of one task."""
+    """Return an unexpected exception as the failure of one task; a TaskFault is returned unchanged."""
     return error if isinstance(error, TaskFault) else crash_of(error).fault(phase)
 
 
 def diagnose(error: BaseException, folder: Path, phase: str = "start") -> tuple[Diagnosis, str]:
-    """Return the diagnosis of whatever was raised while something was done for a task, and its traceback.
+    """Return the diagnosis and the traceback of an exception that was raised while the parent worked on a task.
 
-    The traceback is empty where the error itself says all.
+    The traceback is empty for errors that the user can mend.
 
     Args:
-        error: that was raised.
-        folder: of the task.
-        phase: in which it was.
+        error: the exception.
+        folder: the folder of the task; an error about a path in it is diagnosed as `output_unwritable`.
+        phase: the phase of the work, for the diagnosis.
     """
     if isinstance(error, OSError) and error.errno in RUN_SHORT:
         advice = "Raise the limit of processes (ulimit -u) or end what uses up memory."
@@ -557,7 +565,7 @@ def diagnose(error: BaseException, folder: Path, phase: str = "start") -> tuple[
 
 
 MOST_TRACEBACK = 8000
-"""Characters; of a longer one the beginning and the end are kept."""
+"""Most characters of a traceback; of a longer one the beginning and the end are kept."""
 
 
 def _rebuilt(line: str | bytes) -> Answer:

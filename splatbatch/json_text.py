@@ -1,4 +1,4 @@
-"""JSON read without trust: numbers of 64 bits, a bounded depth, nothing that cannot be written again; and written."""
+"""JSON read without trust (finite 64-bit numbers, bounded depth) and written one entry per line."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from itertools import chain, groupby
 from typing import Any
 
 MOST_LEVELS = 64
-"""Records of ours have five."""
+"""Deepest nesting that is read; records of splatbatch have five levels."""
 MOST_DIGITS = 20
-"""Of a whole number of 64 bits, with its sign; thousands of digits take long to read."""
+"""Most characters of a whole number of 64 bits, with its sign; thousands of digits take long to read."""
 
 
 def parse(text: str | bytes) -> Any:
-    """Read JSON whose numbers are finite, whole ones of 64 bits; what else stands in place of a number becomes None.
+    """Parse JSON; NaN, infinite numbers, and whole numbers beyond 64 bits become None.
 
-    So whatever was read can be calculated with, and written again.
+    So every number in the result can be calculated with, and the result can be written again.
 
     Raises:
-        ValueError: it is no JSON, or nested too deeply to be of anybody's making.
+        ValueError: the text is no JSON, or is nested more than `MOST_LEVELS` deep.
     """
     if isinstance(text, bytes):
         text = text.decode(json.detect_encoding(text))
@@ -35,13 +35,13 @@ def parse(text: str | bytes) -> Any:
 
 
 def pieces(record: Mapping[str, Any]) -> Iterator[str]:
-    """Yield an object as text, with a line for each of its entries, and for each object of a list of them.
+    """Yield an object as JSON text in pieces: a line for each entry, and for each object in a list of objects.
 
-    What lies deeper stands in one line, and few calls make it: the encoder in C knows no indentation, and the one in
-    Python would take longer than anything else that is done for an attempt.
+    Deeper values stand on one line, so that few calls of the C encoder suffice. It cannot indent, and the Python
+    encoder would take longer than anything else that is done for an attempt.
 
     Raises:
-        ValueError: it holds NaN or infinity.
+        ValueError: the object holds NaN or infinity.
     """
     mark = "{\n "
     for nested, entries in groupby(record.items(), lambda entry: entry[0] if isinstance(entry[1], _NESTED) else None):
@@ -59,10 +59,10 @@ def pieces(record: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _check_depth(found: Any) -> None:
-    """Refuse what is nested so deeply that walking through it, or writing it, would exhaust the stack.
+    """Refuse a value nested so deeply that walking through it, or writing it, could exhaust the stack.
 
     Raises:
-        ValueError: it is.
+        ValueError: the value has more than `MOST_LEVELS` levels.
     """
     level = [found]
     for _ in range(MOST_LEVELS):

@@ -1,4 +1,4 @@
-"""How the process of an attempt ended (exit), and its result (outcome)."""
+"""The exit of an attempt (how its process ended) and its outcome (what it achieved), as data."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ class Killed:
 
 @dataclass(frozen=True)
 class TimedOut:
-    """We ended it: it ran too long (`wall`), did nothing for long (`stall`), or was done and stayed (`finished`)."""
+    """The supervisor ended the process at a limit.
+
+    It ran too long (`wall`), made no progress (`stall`), or had finished and did not exit (`finished`).
+    """
 
     limit: Literal["wall", "stall", "finished"]
     limit_s: float
@@ -34,7 +37,7 @@ class TimedOut:
 
 @dataclass(frozen=True)
 class Cancelled:
-    """We ended it because a person or the batch asked."""
+    """The supervisor ended the process because a person or the batch asked for it; `by` says which."""
 
     by: str
 
@@ -48,7 +51,7 @@ class NotStarted:
 
 @dataclass(frozen=True)
 class Lost:
-    """There is no record of the end: the machine, the supervisor or the engine died."""
+    """The exit is unknown, since the machine, the supervisor or the engine died before it was recorded."""
 
     reason: str
 
@@ -99,18 +102,18 @@ UNWRITABLE = "output_unwritable"
 INTERNAL_FAULT = "internal_fault"
 HANGS = "read_hangs"
 NOT_MADE = "not_made"
-"""It waits for the product of another task, and follows it by itself."""
+"""Cause of a task whose input, the product of another task, does not exist yet; it runs once the input is made."""
 COLLECT = "collect"
-"""The phase of a fault over what an attempt has left: it is collected once more, and not trained again."""
+"""Phase of a fault while the files of an ended attempt were collected; they are collected again, not trained again."""
 
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """Why an attempt failed, what may help, and the lines that show it."""
+    """Why an attempt failed: cause, action, advice, and the lines that show it."""
 
     cause: str
     action: Action = field(metadata={"reads": text})
-    """Another version may know others."""
+    """The action to take; records of other versions may hold other words."""
     advice: str
     evidence: tuple[str, ...] = ()
     phase: str = ""
@@ -126,20 +129,20 @@ class Splat:
     step: int
     metrics: Record = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
-    """What is odd about it, although it counts."""
+    """Oddities of a splat that is valid all the same."""
 
 
 @dataclass(frozen=True)
 class Rejected:
-    """What an attempt left is no product that counts, and why: "missing", "cut: 120 of 400 bytes"."""
+    """The attempt left no valid product; the reason is a phrase: "missing", "cut: 120 of 400 bytes"."""
 
     reason: str
-    """Empty: how the process ended says it."""
+    """The reason; empty: the exit of the process says it."""
 
 
 @dataclass(frozen=True)
 class Made:
-    """The attempt left what its task is to make, whole, and that is no splat: how good one is, say."""
+    """The attempt of a task other than training made its product whole, such as the record of an inspection."""
 
     path: Path
 
@@ -154,7 +157,7 @@ class Trained:
 
 @dataclass(frozen=True)
 class Failed:
-    """The attempt left no splat that counts."""
+    """The attempt left no valid product; the diagnosis says why."""
 
     diagnosis: Diagnosis
 

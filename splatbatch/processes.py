@@ -1,6 +1,6 @@
-"""Processes as Linux sees them: a death that reaches the child, and every descendant found and ended.
+"""Linux processes: find all descendants, end them, and let children die with their parent.
 
-On other systems the Linux-only parts do nothing and the process group alone is ended.
+On other systems the Linux-only parts do nothing, and only the process group is ended.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from collections.abc import Callable, Container, Iterable
 from pathlib import Path
 
 MARKER = "SPLATBATCH_ATTEMPT"
-"""Environment variable of every process of an attempt: its key, so that what outlives a killed supervisor is found."""
+"""Environment variable with the key of the attempt, set in all its processes: they are found if the supervisor dies."""
 MOST_FILES = 65_536
+"""Number of open files that `raise_file_limit` asks for."""
 
 # linux/prctl.h
 _PR_SET_PDEATHSIG = 1
@@ -26,13 +27,14 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 _ROUNDS = 100
 _ROUND_S = 0.005
-"""A process dies some moments after its SIGKILL; what takes longer than a hundred rounds waits for a device."""
+"""Rounds of `end_all`, and the pause between two, s. A process not dead after all rounds waits for a device."""
 
 
 def die_with_parent(sig: int, parent: int) -> None:
-    """Have the kernel send us `sig` when the thread that started us ends (prctl(2)); kept across exec.
+    """Have the kernel send `sig` to this process when the thread that forked it ends (prctl(2)); kept across exec.
 
-    Called between fork and exec. There the parent's handlers are still ours: one of them could swallow the signal.
+    Called in the child between fork and exec. The handler of `sig` is reset, since one inherited from the parent could
+    swallow the signal. The child exits at once if `parent` is dead already.
     """
     if sig != signal.SIGKILL:
         signal.signal(sig, signal.SIG_DFL)
@@ -42,7 +44,7 @@ def die_with_parent(sig: int, parent: int) -> None:
 
 
 def redirect_to_null(*descriptors: int) -> None:
-    """Lead descriptors of ours to /dev/null."""
+    """Redirect descriptors of this process to /dev/null."""
     nowhere = os.open(os.devnull, os.O_RDWR)
     for one in descriptors:
         os.dup2(nowhere, one)
@@ -50,7 +52,7 @@ def redirect_to_null(*descriptors: int) -> None:
 
 
 def adopt_orphans() -> None:
-    """Become the parent of every orphaned descendant, so that a grandchild in its own session cannot escape."""
+    """Make this process the subreaper: the parent of every orphaned descendant, even of one in its own session."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
@@ -69,7 +71,7 @@ def descendants(pid: int) -> list[int]:
 
 
 def kernel_file(path: str) -> str:
-    """Return what a file of the kernel's says, as in /proc; empty where there is none, or it is not for us."""
+    """Return the text of a kernel file, as in /proc; empty if it does not exist or may not be read."""
     try:
         with open(path, errors="surrogateescape", newline="") as file:  # noqa: PTH123 - of thousands of processes
             return file.read()
@@ -78,18 +80,18 @@ def kernel_file(path: str) -> str:
 
 
 def stat_of(pid: int) -> list[str]:
-    """Return the fields of /proc/<pid>/stat, counted behind the command's name; none of a process that is gone."""
+    """Return the fields of /proc/<pid>/stat after the command's name; an empty list if the process is gone."""
     # that name, in parentheses, may itself hold blanks and parentheses: fields start after the last one
     return kernel_file(f"/proc/{pid}/stat").rpartition(")")[2].split()
 
 
 def with_descendants(pids: Iterable[int]) -> list[int]:
-    """Return processes with all that is below them."""
+    """Return processes, each followed by all its descendants."""
     return [one for pid in pids for one in (pid, *descendants(pid))]
 
 
 def descendants_at_a_glance(pid: int) -> list[int]:
-    """Return the processes below `pid` without a look at all others; one that is born just now may be missing."""
+    """Return the descendants of `pid` without reading all of /proc; one that is forked meanwhile may be missing."""
     found, front = [], [pid]
     while front:
         one, born = front.pop(), list[int]()
@@ -104,16 +106,17 @@ def descendants_at_a_glance(pid: int) -> list[int]:
 
 
 MOST_NAMES = 4096
+"""Most processes named in a heartbeat."""
 
 
 def names_below(pid: int) -> list[str]:
-    """Return every process below one, as number and start, for the heartbeat."""
+    """Return the descendants of a process as `name_of` names them, at most `MOST_NAMES`, for the heartbeat."""
     below = descendants_at_a_glance(pid)[:MOST_NAMES]
     return [f"{one}:{ticks}" for one in below if (ticks := start_ticks(one))]
 
 
 def cpu_s(pid: int) -> float:
-    """Return the CPU time that a process, all below it, and those they have waited for, have used."""
+    """Return the CPU time in seconds of a process, its descendants, and the children that these have reaped."""
     stats = _stats()
     # proc(5): utime, stime, cutime, cstime
     ticks = (sum(map(int, stats[one][11:15])) for one in (pid, *_below(pid, stats)) if one in stats)
@@ -121,7 +124,7 @@ def cpu_s(pid: int) -> float:
 
 
 def _stats() -> dict[int, list[str]]:
-    """Return `stat_of` every process."""
+    """Return `stat_of` of every process, by pid."""
     pids = map(int, filter(str.isdecimal, os.listdir("/proc")))  # noqa: PTH208
     return {pid: fields for pid in pids if (fields := stat_of(pid))}
 
@@ -139,18 +142,26 @@ def _below(pid: int, stats: dict[int, list[str]]) -> list[int]:
 
 
 def with_marker(prefix: str, marker: str = MARKER) -> dict[int, str]:
-    """Return the other processes whose `marker` starts with `prefix`, each with it, as far as we may look."""
+    """Return the other processes whose environment variable `marker` starts with `prefix`, with its value.
+
+    Processes whose environment may not be read (of other users) are left out.
+    """
     found = {int(pid): _marker(int(pid), marker) for pid in filter(str.isdecimal, os.listdir("/proc"))}  # noqa: PTH208
     return {pid: key for pid, key in found.items() if key.startswith(prefix) and pid != os.getpid()}
 
 
 def end_marked(key: str) -> None:
-    """End by SIGKILL all that is left of an attempt whose supervisor was killed, also what is born meanwhile."""
+    """Kill all processes with this marker, also those forked meanwhile; for an attempt whose supervisor was killed."""
     end_all(lambda: [pid for pid, its_key in with_marker(key).items() if its_key == key])
 
 
 def end_all(find: Callable[[], list[int]], *, are_ours: bool = False) -> None:
-    """End by SIGKILL what is found, as long as anything is; children of ours leave no zombies."""
+    """Kill the processes that `find` returns by SIGKILL, and ask again, until it returns none or the rounds are over.
+
+    Args:
+        find: returns the pids still to be killed.
+        are_ours: the processes are children of this one, and are reaped.
+    """
     for _ in range(_ROUNDS):
         if not (left := find()):
             return
@@ -162,22 +173,22 @@ def end_all(find: Callable[[], list[int]], *, are_ours: bool = False) -> None:
 
 
 def send(sig: int, pids: list[int]) -> None:
-    """Signal processes; those that are gone already are left alone."""
+    """Send a signal to processes; those that are gone, or of other users, are passed over."""
     for pid in pids:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, sig)
 
 
 def send_group(sig: int, leader: int) -> None:
-    """Signal a process group, as far as it still exists."""
+    """Send a signal to a process group, if it still exists."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(leader, sig)
 
 
 def end_orphans(spared: int) -> None:
-    """End by SIGKILL what our child `spared` has left behind, also what is born meanwhile.
+    """Kill all descendants of this process but the child `spared`, also those forked meanwhile.
 
-    The child itself is not waited for: its exit code belongs to the process that started it.
+    The child itself is neither killed nor reaped: its exit code belongs to the code that started it.
     """
     with contextlib.suppress(ChildProcessError):  # no child, so no process below has adopted orphans
         if sys.platform == "linux":
@@ -186,12 +197,14 @@ def end_orphans(spared: int) -> None:
 
 
 def end_adopted(key: str, spared: Container[int], since_ticks: int) -> None:
-    """End by SIGKILL what an attempt whose supervisor died has left to us, whose subreaper we are.
+    """Kill the orphans of a dead supervisor that this process has adopted as their subreaper, with descendants.
+
+    Does nothing as process 1 of a container, which adopts the orphans of all programs.
 
     Args:
-        key: of the attempt; children that bear the marker of another are left alone.
-        spared: children that we have started ourselves.
-        since_ticks: when the supervisor started: what is older cannot be of it.
+        key: the key of the attempt; children with the marker of another attempt are spared.
+        spared: pids of children that this process started itself.
+        since_ticks: start of the supervisor in clock ticks since boot; older children cannot come from it.
     """
     if os.getpid() != 1:  # the first process of a container inherits everybody's orphans
         end_all(
@@ -201,7 +214,7 @@ def end_adopted(key: str, spared: Container[int], since_ticks: int) -> None:
 
 
 def _adopted(spared: Container[int], since_ticks: int) -> list[int]:
-    """Return our children that are in another session than we, as everything that a supervisor starts is."""
+    """Return the children of this process in another session, as all that a supervisor starts, since some time."""
     me, session = os.getpid(), os.getsid(0)
     return [
         pid
@@ -216,12 +229,12 @@ def _marker(pid: int, marker: str = MARKER) -> str:
 
 
 def boot_id() -> str:
-    """Return what tells this boot of this machine from any other; empty where the kernel does not say."""
+    """Return the id of this boot of this machine, unlike that of any other; empty if the kernel has none."""
     return kernel_file("/proc/sys/kernel/random/boot_id").strip()
 
 
 def pid_space() -> str:
-    """Return which space our process numbers are of: containers of one host may each have their own; empty: unknown."""
+    """Return the PID namespace of this process, as containers of one host have each their own; empty: unknown."""
     try:
         return str(Path("/proc/self/ns/pid").readlink())
     except OSError:
@@ -229,29 +242,32 @@ def pid_space() -> str:
 
 
 def start_ticks(pid: int) -> int:
-    """Return when a process started, in clock ticks since boot: with the pid it names a process for ever; 0 if gone."""
+    """Return the start of a process in clock ticks since boot; 0 if it has ended.
+
+    Pid and start together name a process: no other of this boot ever has both.
+    """
     return _of_living(pid, 19)
 
 
 def name_of(pid: int) -> str:
-    """Return the name of a process, its number and start: "4711:123456". No other of this boot ever has it."""
+    """Return the name of a process, its pid and start: "4711:123456". No other process of this boot has the same."""
     return f"{pid}:{start_ticks(pid)}"
 
 
 def living(name: str) -> int:
-    """Return the number of a process by its name; 0 if it has ended, or that is no name."""
+    """Return the pid of the process with a name of `name_of`; 0 if it has ended, or the text is no such name."""
     pid, _, ticks = name.partition(":")
     is_there = pid.isdecimal() and ticks.isdecimal() and start_ticks(int(pid)) == int(ticks) != 0
     return int(pid) if is_there else 0
 
 
 def parent(pid: int) -> int:
-    """Return the number of a process's parent; 0 if it is gone."""
+    """Return the pid of a process's parent; 0 if the process has ended."""
     return _of_living(pid, 1)
 
 
 def _of_living(pid: int, field: int) -> int:
-    """Return a field of `stat_of` a process; 0 of one that has ended."""
+    """Return a field of `stat_of` as a number; 0 if the process has ended, even if it is not reaped yet."""
     fields = stat_of(pid)
     return 0 if not fields or fields[0] == "Z" else int(fields[field])
 

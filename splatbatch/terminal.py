@@ -1,6 +1,6 @@
-"""What people read, told without ever waiting for them: what a terminal or a pipe does not take is left out.
+"""Output for people that never blocks: text that a terminal or a pipe does not take is dropped.
 
-Data that a program reads (`--json`) does not come this way: it is written as any program writes.
+Data for programs (`--json`) is written as usual, and nothing of it is dropped.
 """
 
 from __future__ import annotations
@@ -20,18 +20,20 @@ from contextlib import suppress
 from splatbatch.processes import redirect_to_null
 
 OWN_DESCRIPTOR = "/proc/self/fd/{}"
-"""Opened anew, a pipe or a terminal has flags of its own: O_NONBLOCK set there changes nothing for who shares it."""
+"""Path that opens a descriptor anew with flags of its own: O_NONBLOCK there does not affect other processes."""
 MOST_PENDING_BYTES = 1 << 16
+"""Most bytes kept for a reader that takes nothing; further writes are dropped."""
 SMALL_BYTES = {True: 1, False: 512}
-"""What a terminal, or a pipe (PIPE_BUF of POSIX), takes at once when poll(2) says that there is room."""
+"""Bytes that a terminal (True) or a pipe (PIPE_BUF of POSIX) takes at once when poll(2) reports room."""
 PATIENCE_S = 0.5
-"""For so long the last words wait for a reader who takes nothing."""
+"""Time that the program waits at its end for a reader that takes nothing of the pending text."""
 LONGEST_FAREWELL_S = 5.0
-"""And for so long in all."""
+"""Longest time that the program waits at its end for a slow reader."""
 
 Send = Callable[[bytes], int]
+"""Writes bytes without waiting; returns how many were taken, or raises BlockingIOError."""
 Advance = Callable[[int, int], None]
-"""Hears how much of how much is done."""
+"""Called with the progress of a long piece of work: the number done, and the total."""
 
 
 def unheard(done: int, total: int) -> None:
@@ -39,7 +41,10 @@ def unheard(done: int, total: int) -> None:
 
 
 class DroppingWriter(io.RawIOBase):
-    """A stream over a descriptor that takes every write at once; writes that find no room are left out whole."""
+    """A stream over a descriptor whose writes never block and never fail; a write that finds no room is dropped whole.
+
+    Up to `MOST_PENDING_BYTES` wait for a slow reader.
+    """
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -50,11 +55,11 @@ class DroppingWriter(io.RawIOBase):
         self._lost = 0
 
     def writable(self) -> bool:
-        """Return True, as the stream that it replaces does."""
+        """Return True, as the replaced stream does."""
         return True
 
     def isatty(self) -> bool:
-        """Return whether it was a terminal at the start; it may have gone since."""
+        """Return whether the descriptor was a terminal when this stream was made; it may have closed since."""
         return self._is_terminal
 
     def fileno(self) -> int:
@@ -62,7 +67,7 @@ class DroppingWriter(io.RawIOBase):
         return self._descriptor
 
     def write(self, data: bytes) -> int:  # type: ignore[override]
-        """Hand over what is taken now, keep a little for later, leave out the rest; never wait and never fail."""
+        """Write now, keep for later, or drop the data whole; always return its length, without waiting."""
         if self.is_stuck() and len(self._pending) + len(data) > MOST_PENDING_BYTES:
             self._lost += bytes(data).count(b"\n")
             return len(data)
@@ -73,7 +78,7 @@ class DroppingWriter(io.RawIOBase):
         return len(data)
 
     def is_stuck(self) -> bool:
-        """Hand over what has waited; return whether anything still waits."""
+        """Try to write the pending bytes; return whether any are still pending."""
         while self._pending:
             try:
                 taken = self._send(bytes(self._pending))
@@ -87,14 +92,14 @@ class DroppingWriter(io.RawIOBase):
         return False
 
     def take_lost(self) -> int:
-        """Return how many lines were left out since this was last asked; 0 as long as there is no room to say so."""
+        """Return the number of lines dropped since the last call; 0 while there is no room for a message about them."""
         if not self._lost or self.is_stuck():
             return 0
         lost, self._lost = self._lost, 0
         return lost
 
     def part(self) -> None:
-        """Give a reader who still reads the time to take the last words."""
+        """Wait at the end of the program for pending text to be read, within PATIENCE_S and LONGEST_FAREWELL_S."""
         end = time.monotonic() + LONGEST_FAREWELL_S
         ready = select.poll()
         ready.register(self._descriptor, select.POLLOUT)
@@ -103,7 +108,7 @@ class DroppingWriter(io.RawIOBase):
 
 
 def _sender(descriptor: int) -> Send:
-    """Return what writes to a descriptor without waiting, whatever is behind it."""
+    """Return the function that writes to a descriptor without waiting: to a file, socket, pipe or terminal."""
     mode = os.fstat(descriptor).st_mode
     if stat.S_ISREG(mode):
         return lambda data: os.write(descriptor, data)
@@ -126,7 +131,7 @@ def _send_if_ready(descriptor: int, data: bytes) -> int:
 
 
 def never_block() -> None:
-    """Let stdout and stderr of this process drop what is not read, from now on to its end."""
+    """Replace stdout and stderr of this process by streams that drop what is not read, until its end."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         # what a test, or a program that has us inside it, has put there is its own affair
@@ -138,7 +143,7 @@ def never_block() -> None:
 
 
 def stderr_writer() -> DroppingWriter | None:
-    """Return what takes what is written to stderr; None where that may block."""
+    """Return the DroppingWriter behind stderr; None if `never_block` has not replaced stderr."""
     writer = getattr(sys.stderr, "buffer", None)
     return writer if isinstance(writer, DroppingWriter) else None
 
@@ -146,7 +151,7 @@ def stderr_writer() -> DroppingWriter | None:
 def open_closed_descriptors() -> None:
     """Open stdin, stdout and stderr on /dev/null where the shell closed them (`2>&-`).
 
-    Else the next file that is opened gets their number, and what is told would be written into it.
+    Otherwise the next opened file would get their number, and messages would be written into that file.
     """
     for descriptor, name in enumerate(("stdin", "stdout", "stderr")):
         try:
@@ -173,6 +178,6 @@ def is_of_dead_terminal(error: OSError) -> bool:
 
 
 def discard_output() -> None:
-    """Let what is still to be written to stdout and stderr be discarded: its reader is gone."""
+    """Redirect stdout and stderr to /dev/null, for a program whose reader is gone."""
     with suppress(OSError):
         redirect_to_null(1, 2)
