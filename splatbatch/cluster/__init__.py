@@ -1,1 +1,1 @@
-"""WHERE workers run: they are started here or by Slurm; no task, log or result passes through it."""
+"""Engines that start workers: this machine, or Slurm. Tasks, logs and results do not pass through them."""

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 TERMS = "SPLATBATCH_TERMS"
-"""Variable that tells a worker by what terms (YAML and version) it was asked for; see `work`."""
+"""Environment variable with the hash of the plan (YAML and version) for which a worker was requested; see `work`."""
 JOB = "SPLATBATCH_JOB"
-"""Variable that tells a worker its job."""
+"""Environment variable with the job of a worker."""
 NEVER_BEGAN = "JobLaunchFailure"
-"""How a job has ended whose log could not be opened, or whose node could not be reached."""
+"""Marks the end of a job that never started: its log could not be opened, or its node not be reached."""
 
 
 @dataclass(frozen=True)
@@ -20,16 +20,17 @@ class WorkerJob:
     job: str
     state: Literal["pending", "running", "ended", "unknown"]
     reason: str = ""
-    """Why it waits, in the engine's own words, as the others."""
+    """Why a pending job waits, in the engine's own words."""
     where: str = ""
+    """Node of the job; empty: unknown, or it has none."""
     how: str = ""
-    """It ended."""
+    """How the job ended, in the engine's own words."""
     code: int | None = None
-    """Its exit code, where the engine tells."""
+    """Exit code of the worker; None: it has not ended, or the engine does not tell."""
     why: str = ""
-    """The engine cannot be asked, or is not understood."""
+    """Why the state is unknown: the engine cannot be asked, or its answer is not understood."""
 
     @property
     def words(self) -> str:
-        """Return what is told of it beside its state: a reason in the engine's own words, or its node."""
+        """Return the detail shown with the state: why it waits, how it ended, why it is unknown, or its node."""
         return self.reason or self.how or self.why or self.where or "an unnamed node"

@@ -1,6 +1,6 @@
-"""Workers as processes of this machine, each with GPUs of its own; they outlive the `train` that has started them.
+"""Workers as processes of this machine, each with GPUs of its own; they outlive the `train` that started them.
 
-A job is host, boot, process number and its start.
+The name of a job consists of host, boot, process number and start time of the process.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from splatbatch.tasks.batch import Batch
 
 
 def start(batch: Batch, submission: Submission, command: Sequence[str]) -> tuple[str, ...]:
-    """Start workers, one after the other.
+    """Start the workers of a submission, and record it; return their jobs.
 
     Raises:
-        ExecutorError: there are fewer GPUs than they want, or one cannot be started.
+        ExecutorError: there are fewer GPUs than the workers need, or a worker cannot be started.
         OutputError: the submission cannot be written.
     """
     from splatbatch.machine.slots import chosen_cards
@@ -50,7 +50,7 @@ def start(batch: Batch, submission: Submission, command: Sequence[str]) -> tuple
 
 
 def find(submission: Submission) -> tuple[str, ...]:
-    """Return the workers of a start that was cut off: processes that bear its name in their environment."""
+    """Return the jobs of a submission whose start was cut off, by its name in the environment of processes."""
     marked, found = processes.with_marker(f"{submission.name}/", JOB), {}
     for pid, name in marked.items():
         if processes.parent(pid) not in marked:  # the worker itself, and nothing that it has started
@@ -59,7 +59,7 @@ def find(submission: Submission) -> tuple[str, ...]:
 
 
 def query_job(job: str) -> WorkerJob:
-    """Say whether a worker still runs, if this machine started it."""
+    """Return the state of a worker; "unknown" if another machine started it."""
     host, boot, name = job.split(":", 2)
     if host != socket.gethostname():
         return WorkerJob(job, "unknown", why=f"it was started on {host}: run `splatbatch status` there")
@@ -69,7 +69,7 @@ def query_job(job: str) -> WorkerJob:
 
 
 def stop(jobs: Sequence[str]) -> None:
-    """Tell those that run to stop."""
+    """Send SIGTERM to the running workers among these jobs; return at once."""
     processes.send(signal.SIGTERM, [int(job.split(":")[2]) for job in jobs if query_job(job).state == "running"])
 
 

@@ -1,6 +1,6 @@
 """Workers as jobs of Slurm: one array, which Slurm queues, places, ends and restarts; a job is <array>_<index>.
 
-The states are those of squeue(1), "JOB STATE CODES", Slurm 20.11 to 25.05; from an unknown one nothing is concluded.
+The states are those of squeue(1), "JOB STATE CODES", Slurm 20.11 to 25.05; an unknown state is reported as "unknown".
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from splatbatch.tasks.batch import Batch
 from splatbatch.text import clock
 
 PATIENCE_S = 30.0
-"""A command waits some seconds for a controller that is down, and then says so."""
+"""Time limit of a Slurm command, seconds; with a controller that is down, it gives up earlier with a message."""
 GPU_VARIABLES = ("CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "NVIDIA_VISIBLE_DEVICES")
 MARGIN_S = 20.0
-"""Beside grace_s: what a worker needs to write everything down before Slurm ends it."""
+"""Time in addition to grace_s that a worker needs to write all files before Slurm ends it, seconds."""
 EARLY_S = 60.0
-"""Slurm sends a signal up to so long before its time: --signal of sbatch(1)."""
+"""Slurm may send a signal up to this many seconds too early: --signal of sbatch(1)."""
 GPU_OPTIONS = ("--gres", "--gpus", "-G", "--gpus-per-node", "--gpus-per-task", "--gpus-per-socket")
 SCRIPT = """\
 #!/bin/bash
@@ -53,12 +53,12 @@ SETUP = """\
 SQUEUE = "ArrayJobID:|,ArrayTaskID:|,State:|,NodeList:|,Reason:|,exit_code:|"
 SACCT = "JobID,State,NodeList,ExitCode"
 HELD = "launch failed requeued held"
-"""Why Slurm lets a job wait that a node could not start: it waits until it is released."""
+"""Reason by which Slurm holds a job that a node could not start; it waits until a user releases it."""
 _DURATION = re.compile(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)")
 MOST_ELEMENTS = 1000
-"""Of an array: Slurm's own default of MaxArraySize is 1001."""
+"""Most jobs of an array; Slurm's default of MaxArraySize is 1001."""
 TASK_S = 3600.0 * 1.5
-"""The assumed length of a task of unknown length: too many jobs cost nothing, the last ones are cancelled."""
+"""Assumed length of a task, seconds. Too many jobs cost nothing: those left over are cancelled."""
 REMEDIES = {
     "partition": "`sinfo` lists the partitions; name one in executor.sbatch: [--partition=…].",
     "Requested node configuration": "No node has these resources together. Lower executor.gpus_per_worker, or what"
@@ -68,14 +68,16 @@ REMEDIES = {
     "account": "`sacctmgr show associations user=$USER` lists your accounts; name one: executor.sbatch: [--account=…].",
     "contact": "The Slurm controller is down or unreachable. Try again later; `scontrol ping` shows its state.",
 }
-"""By what Slurm's words hold."""
+"""Hint for an error of sbatch, by a word in its message; the first match counts."""
 
 
 def start(batch: Batch, submission: Submission, command: Sequence[str], num_tasks: int) -> tuple[str, ...]:
-    """Submit one array; where the time of a worker is shorter than the work, others follow it.
+    """Submit the workers of a submission as one job array; return their jobs.
+
+    If the time limit of a job is shorter than the expected work, the array has further jobs that follow the first ones.
 
     Raises:
-        ExecutorError: there is no sbatch, or it refuses, in its own words.
+        ExecutorError: there is no sbatch, or it refuses, with its own message.
         OutputError: the submission cannot be written.
     """
     settings, num_workers = batch.config.executor, submission.record.num_workers
@@ -104,7 +106,7 @@ def start(batch: Batch, submission: Submission, command: Sequence[str], num_task
 
 
 def find(submission: Submission) -> tuple[str, ...] | None:
-    """Return the jobs of a submission that was cut off, by their name; None if Slurm does not answer."""
+    """Return the jobs of a submission whose start was cut off, by their name; None if Slurm does not answer."""
     answer = _squeue([submission])
     if answer.returncode:
         return None
@@ -114,11 +116,13 @@ def find(submission: Submission) -> tuple[str, ...] | None:
 
 
 def query_jobs(known: Sequence[Submission], before: Mapping[str, WorkerJob]) -> Mapping[str, WorkerJob]:
-    """Ask squeue once about all jobs of some submissions; about those that it has forgotten sacct, where there is one.
+    """Return the state of all jobs of some submissions, with one call of squeue.
+
+    Jobs that squeue has forgotten are looked up with sacct, if there is one; without it they count as ended.
 
     Args:
         known: the submissions.
-        before: what the look before has said: of a job that has ended nothing more is asked.
+        before: states of the previous query; jobs that had ended then are not looked up again.
     """
     jobs = [job for one in known for job in one.record.handles]
     if not jobs:
@@ -136,7 +140,7 @@ def query_jobs(known: Sequence[Submission], before: Mapping[str, WorkerJob]) -> 
 
 
 def cancel(known: Sequence[Submission], *, only_pending: bool) -> str:
-    """Cancel all jobs of some submissions, or those that wait; return what went wrong, empty if nothing did."""
+    """Cancel all jobs of some submissions, or only the pending ones; return the error of scancel, empty if none."""
     if not known:
         return ""
     names = ",".join(one.name for one in known)
@@ -144,7 +148,10 @@ def cancel(known: Sequence[Submission], *, only_pending: bool) -> str:
 
 
 def ask(command: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run a command of Slurm; its stderr becomes one line that says what went wrong, empty if nothing did."""
+    """Run a command of Slurm; never raises. In the result stderr is one line with the error, empty if it succeeded.
+
+    A command without an answer within `PATIENCE_S`, or that cannot be started, counts as failed.
+    """
     try:
         answer = subprocess.run(
             [command, *arguments],
@@ -166,7 +173,7 @@ def ask(command: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def clean_environment(environment: Mapping[str, str]) -> Mapping[str, str]:
-    """Return an environment that a job may inherit: not the GPUs of this shell, nor the job that we may be part of."""
+    """Return the environment that a job may inherit: without GPU variables, and without those of an enclosing job."""
     left_out = ("SQUEUE_", "SLURM") if "SLURM_JOB_ID" in environment else ("SQUEUE_",)
     return {
         name: value
@@ -176,7 +183,7 @@ def clean_environment(environment: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def script_of(batch: Batch, submission: Submission, command: Sequence[str], limit_s: float | None) -> str:
-    """Return what runs on the node; it is replaced by the worker, so that signals reach that."""
+    """Return the batch script of a job; it ends in `exec` of the worker, so that signals reach the worker."""
     return SCRIPT.format(
         job=JOB,
         end=END.format(seconds=int(limit_s)) if limit_s else "",
@@ -189,7 +196,7 @@ def script_of(batch: Batch, submission: Submission, command: Sequence[str], limi
 
 
 def options_of(batch: Batch, submission: Submission, num_turns: int, limit_s: float | None) -> list[str]:
-    """Return the options of sbatch: ours, then those of the YAML, which win."""
+    """Return the options of sbatch: our own, then those of the YAML, which override them."""
     settings, num_workers = batch.config.executor, submission.record.num_workers
     at_once = f"%{num_workers}" if num_turns > 1 else ""
     ours = [
@@ -231,13 +238,13 @@ def of_sacct(text: str) -> Iterator[WorkerJob]:
 
 
 def _rows(text: str, num_fields: int) -> list[list[str]]:
-    """Return the fields of each line that has so many."""
+    """Return the fields of each line with at least `num_fields` fields, separated by |."""
     rows = [[field.strip() for field in line.split("|")] for line in text.splitlines()]
     return [row for row in rows if len(row) >= num_fields]
 
 
 def job_of(job: str, state: str, where: str, reason: str, code: int | None = None) -> WorkerJob:
-    """Return a state of Slurm in our words."""
+    """Return the state of a job from the fields of squeue or sacct; "unknown" for a state that is not listed here."""
     why = "" if reason in ("", "None", "(null)") else reason
     if why.replace("_", " ") == HELD:
         return WorkerJob(job, "ended", where=where, how=f"{NEVER_BEGAN} ({HELD})")
@@ -258,7 +265,7 @@ def job_of(job: str, state: str, where: str, reason: str, code: int | None = Non
 
 
 def queue_limit_s(options: Sequence[str]) -> float | None:
-    """Return the longest time that the partitions which options of sbatch name, or else the default one, give a job.
+    """Return the shortest time limit of the partitions in some options of sbatch, or of the default one; in seconds.
 
     None: no limit, or Slurm does not tell.
     """
@@ -271,11 +278,11 @@ def queue_limit_s(options: Sequence[str]) -> float | None:
 
 
 def limit_of(partitions: str, wanted: str) -> float | None:
-    """Return the longest time in seconds that some partitions, or else the default one, give a job; None: no limit.
+    """Return the shortest time limit of some partitions, or of the default one, in seconds; None: no limit.
 
     Args:
-        partitions: what sinfo has listed as "%P|%l".
-        wanted: names, separated by commas; empty for the default.
+        partitions: output of sinfo in the format "%P|%l".
+        wanted: names of partitions, separated by commas; empty: the default one.
     """
     limits = [
         time_limit_s(spelled)
@@ -286,7 +293,7 @@ def limit_of(partitions: str, wanted: str) -> float | None:
 
 
 def time_limit_s(words: str) -> float | None:
-    """Return a time limit as Slurm spells it, 1-12:00:00, in seconds; None of "infinite" and "n/a"."""
+    """Return a time limit in Slurm's notation (1-12:00:00) in seconds; None for "infinite" and "n/a"."""
     if not (found := _DURATION.fullmatch(words.strip())):
         return None
     days, hours, minutes, seconds = (int(one or 0) for one in found.groups())
@@ -294,10 +301,10 @@ def time_limit_s(words: str) -> float | None:
 
 
 def _sbatch(*arguments: str) -> str:
-    """Return what sbatch prints.
+    """Run sbatch and return its output.
 
     Raises:
-        ExecutorError: it refuses.
+        ExecutorError: sbatch refuses, with its own message and a hint.
     """
     answer = ask("sbatch", *arguments)
     if not answer.returncode:

@@ -1,4 +1,4 @@
-"""The requested workers of a batch that are not known to have ended, here and in Slurm."""
+"""The requested workers of a batch that have not ended as far as known, on this machine and in Slurm."""
 
 from __future__ import annotations
 
@@ -14,27 +14,34 @@ from splatbatch.tasks.batch import Batch
 from splatbatch.text import list_some, plural
 
 MOST_NODES = 4
-"""Named in a line."""
+"""Most nodes, or reasons, named in a line."""
 ENGINES = ("local", "slurm", "")
-"""Those that can be asked, and that of a record that cannot be read. Others had workers too, as Ray by 0.2.0:
-their state shows in the output folder alone."""
+"""Engines whose workers can be queried; "" is that of an unreadable record.
+
+Submissions to other engines are ignored, as Ray of version 0.2.0: their workers show in the output folder alone.
+"""
 
 
 class RequestedWorkers:
-    """The workers requested for an output folder, and their states at the latest look."""
+    """The workers requested for an output folder, with their states at the latest query.
+
+    `look` asks the engines; all other questions are answered from its result.
+    """
 
     def __init__(self, output: OutputFolder) -> None:
         self._output = output
         self.submissions = [one for one in open_submissions(output) if one.record.engine in ENGINES]
         self.jobs: Mapping[str, WorkerJob] = {}
-        """Each worker, as its engine said."""
+        """State of each worker at the latest `look`, by job."""
 
     def start(self, batch: Batch, command: Sequence[str], num_tasks: int) -> Submission:
-        """Ask for workers that run a command, as many as the YAML says and tasks need.
+        """Request workers that run a command, as many as the YAML says but at most one for each task.
+
+        The submission is recorded before the request, so that a start that is cut off can be found again.
 
         Raises:
-            ExecutorError: they are refused.
-            OutputError: what was asked for cannot be written down.
+            ExecutorError: the engine refuses the workers.
+            OutputError: the submission cannot be written.
         """
         settings = batch.config.executor
         num_workers = min(settings.workers, num_tasks)
@@ -53,7 +60,10 @@ class RequestedWorkers:
         return self.submissions[-1]
 
     def settle(self) -> None:
-        """Find the workers of starts that were cut off; only the holder of the output lock may do it."""
+        """Find the workers of submissions whose start was cut off, and record them.
+
+        Only the holder of the output lock may call it.
+        """
         for number, one in enumerate(self.submissions):
             if not one.record.handles and (found := _find(one)) is not None:
                 self.submissions[number] = one.taken(found)
@@ -61,16 +71,16 @@ class RequestedWorkers:
                     one.mark(one.ended)
 
     def look(self) -> None:
-        """Ask how all are, Slurm once; unknown where it cannot be asked."""
+        """Query the states of all workers, with one query of Slurm; "unknown" where an engine does not answer."""
         ours = [job for one in self._of("local") for job in one.record.handles]
         self.jobs = {**{job: local.query_job(job) for job in ours}, **slurm.query_jobs(self._of("slurm"), self.jobs)}
 
     def lives(self) -> bool:
-        """Return whether one may still run or start: those not looked at yet may, and those of a start cut off."""
+        """Return whether a worker may still run or start; one that was not queried yet counts as alive."""
         return not all(self._has_ended(one) for one in self.submissions)
 
     def ended(self) -> list[tuple[Submission, WorkerJob]]:
-        """Return those that have ended, with how."""
+        """Return the workers that have ended, each with its submission and its state."""
         found = [(one, job) for one in self.submissions for job in one.record.handles]
         return [(one, self.jobs[job]) for one, job in found if self.is_dead(job)]
 
@@ -79,24 +89,24 @@ class RequestedWorkers:
         return handle in self.jobs and self.jobs[handle].state == "ended"
 
     def cancel(self) -> None:
-        """Record that they are no longer wanted, and cancel those that wait; running ones are not touched."""
+        """Mark all submissions as cancelled, and cancel the waiting workers; running workers are not touched."""
         for one in self.submissions:
             one.mark(one.cancelled)
         self.drop()
 
     def drop(self) -> None:
-        """Take back those that wait."""
+        """Cancel the waiting workers; running ones go on."""
         slurm.cancel(self._of("slurm"), only_pending=True)
 
     def stop(self) -> str:
-        """End all; return what went wrong, empty if nothing did."""
+        """Tell all workers to end, and return at once; return the error of the engine, empty if none."""
         local.stop([job for one in self._of("local") for job in one.record.handles])
         return slurm.cancel(self._of("slurm"), only_pending=False)
 
     def close(self) -> None:
-        """Write down of which submissions every worker has ended; they are not looked at any more.
+        """Mark the submissions whose workers have all ended, and query them no more.
 
-        A job that Slurm holds for good is cancelled: it would be forgotten.
+        Jobs of these that Slurm holds for good are cancelled, since they would be forgotten.
         """
         over = [one for one in self.submissions if self._has_ended(one)]
         slurm.cancel([one for one in over if one.record.engine == "slurm"], only_pending=True)
@@ -121,9 +131,9 @@ class RequestedWorkers:
 
 
 def _find(submission: Submission) -> tuple[str, ...] | None:
-    """Return the workers of a start that was cut off, if there are any; None if Slurm does not answer.
+    """Return the workers of a submission whose start was cut off; None if Slurm does not answer.
 
-    Without its script nothing was submitted.
+    A submission without a batch script was not given to Slurm: its workers are processes of this machine.
     """
     return slurm.find(submission) if submission.script.exists() else local.find(submission)
 

@@ -1,1 +1,1 @@
-"""Stores: where bundles, claims and results lie between machines that share no folder."""
+"""Stores: bundles, claims and results are exchanged through them between machines that share no folder."""

@@ -1,4 +1,7 @@
-"""Blobs: contents by their SHA-256, so that what patches share lies in a store once; each is held against its name."""
+"""Blobs: file contents in a store, named by their SHA-256; contents that patches share lie there once.
+
+Every fetched blob is checked against its name.
+"""
 
 from __future__ import annotations
 
@@ -21,26 +24,26 @@ from splatbatch.transfer.store import Store
 
 BLOBS = "blobs"
 AT_ONCE = 8
-"""Transfers side by side."""
+"""Number of parallel transfers."""
 TRIES = 3
-"""So often a blob is fetched that is not what its name says; then it is damaged in the store itself."""
+"""Number of repeated fetches of a blob that does not match its SHA-256; then it counts as damaged in the store."""
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 T = TypeVar("T")
 R = TypeVar("R")
 NewFile = tuple[str, Path | bytes]
-"""A file that is to be put into a store: its name there, and what it holds, or the file here that holds it."""
+"""A file to put into a store: its name there, and its contents or the local file with them."""
 
 
 @dataclass(frozen=True)
 class FileRef(TypedRecord):
-    """A file of a bundle, or of an attempt."""
+    """Reference to a file of a bundle, or of an attempt; its contents are a blob."""
 
     name: str = ""
-    """Relative, with / between its parts."""
+    """Path relative to the folder of the bundle or attempt, with / between its parts."""
     sha256: str = ""
     num_bytes: int = 0
     mtime_ns: int = 0
-    """Of an attempt's file: by the clock of the machine that made it."""
+    """Modification time of an attempt's file, by the clock of the machine that made it; 0: not recorded."""
 
 
 def blob(sha256: str) -> str:
@@ -54,20 +57,20 @@ def names(store: Store, folder: str) -> list[str]:
 
 
 def distinct(pieces: Iterable[FileRef]) -> list[FileRef]:
-    """Return files of which no two have the same contents."""
+    """Return one file for each distinct content."""
     return list({piece.sha256: piece for piece in pieces}.values())
 
 
 def at_once(call: Callable[[T], R], items: Sequence[T]) -> list[R]:
-    """Make some calls side by side."""
+    """Call a function for each item, `AT_ONCE` calls in parallel; return the results in the order of the items."""
     with ThreadPoolExecutor(AT_ONCE) as pool:
         return list(pool.map(call, items))
 
 
 def put(store: Store, files: Sequence[NewFile]) -> None:
-    """Put files into a store, each name once, side by side; what was cut off begins anew, that file alone.
+    """Put files into a store in parallel, each name once. A courier does this.
 
-    A courier does this.
+    If the connection is cut off, the upload of that file begins again until it succeeds.
     """
 
     def put_one(file: NewFile) -> None:
@@ -77,10 +80,10 @@ def put(store: Store, files: Sequence[NewFile]) -> None:
 
 
 def fetch(store: Store, folder: Path, pieces: Sequence[FileRef]) -> list[tuple[int, str]]:
-    """Fetch the blobs of files into a folder under their hashes. A courier does this.
+    """Fetch the blobs of files into a folder, named by their hashes. A courier does this.
 
-    What is there and whole is not fetched again; what was cut off goes on where it ended. Returned is how often each
-    came with other contents than its name says, and whether it is "damaged" or "missing" in the end.
+    A whole blob in the folder is not fetched again; a cut-off download resumes where it ended. Returned is for each
+    file how many downloads did not match its SHA-256; and "damaged" or "missing", empty if it was fetched.
     """
     folder.mkdir(parents=True, exist_ok=True)
     return at_once(partial(_fetch_one, store, folder), pieces)
@@ -89,7 +92,7 @@ def fetch(store: Store, folder: Path, pieces: Sequence[FileRef]) -> list[tuple[i
 def fetch_all(
     courier: Courier, folder: Path, pieces: Sequence[FileRef], task: str, tell: Callable[[str], None]
 ) -> dict[FileRef, str]:
-    """Fetch the blobs of a task's files; return those that are damaged or missing in the store, and which of both."""
+    """Fetch the blobs of a task's files; return the faulty files, each with "damaged" or "missing" in the store."""
     faults, wanted = {}, distinct(pieces)
     for piece, (num_refused, fault) in zip(wanted, courier.ask(fetch, folder, wanted), strict=True):
         if num_refused:
@@ -125,16 +128,16 @@ def _fetch_one(store: Store, folder: Path, piece: FileRef) -> tuple[int, str]:
 
 
 def lay(pieces: Iterable[FileRef], place: Path, folder: Path, put: Callable[[Path, Path], object] = os.link) -> None:
-    """Give blobs that were fetched their names in a folder; nothing else gets into it.
+    """Lay out fetched blobs as named files in a folder; no file is written outside of it.
 
     Args:
         pieces: the files, by name and hash.
-        place: where their blobs lie by their hashes.
-        folder: is made if it is not there; a file of the same name is replaced.
-        put: makes a file of a blob: a second name, or a copy.
+        place: folder of the fetched blobs, named by their hashes.
+        folder: target folder; created if missing. A file of the same name is replaced.
+        put: makes a file from a blob: a hard link, or a copy.
 
     Raises:
-        StoreError: a name leads out of the folder, or cannot be a file's there.
+        StoreError: a name leads out of the folder, or is not possible there.
         OSError: the disk is full.
     """
     folder.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""A bundle: a task that travels, with all that its training reads and nothing else, by content and relative names."""
+"""Bundles: a task that travels through a store, with exactly the files that its training reads, by relative names."""
 
 from __future__ import annotations
 
@@ -35,34 +35,34 @@ from splatbatch.text import seconds_of
 from splatbatch.transfer.blobs import FileRef
 
 _KINDS: dict[str, Callable[[str], Any]] = {"int": int, "float": float, "bool": lambda value: value == "True"}
-"""Of values of environment variables, as a YAML has them."""
+"""Conversion of an environment variable's text to the type that the YAML had, by the name of the type."""
 TRAVELLING = (*RECIPE_SECTIONS, "retry", "limits")
-"""Sections of the YAML that a worker trains by; the others are matters of home, or of the worker's own machine."""
+"""Sections of the YAML that travel in a bundle; the others concern home, or the worker's own machine."""
 MOST_SHOWN = 200
-"""Characters of a command."""
+"""Most characters of a command in a message."""
 SOURCE, BACKDROP = "source", "backdrop"
-"""Folders of a bundle beside sparse, images and masks."""
+"""Folders of a bundle in addition to sparse, images and masks."""
 
 
 @dataclass(frozen=True)
 class Bundle(TypedRecord):
-    """The manifest of a task that travels; its name in a store is the hash of it."""
+    """The manifest of a task that travels through a store; its name there is its hash."""
 
     version: str = ""
     home: str = ""
-    """The output folder that it comes from, by a name that no other has."""
+    """Unique name of the output folder that it comes from."""
     number: str = ""
-    """Tells two packings of the same task apart."""
+    """Random number that distinguishes two packings of the same task."""
     patch: str = ""
     variant: str = ""
     settings: dict[str, Any] = field(default_factory=dict)
-    """Sections of the YAML, and the trainer; of environment variables the names alone."""
+    """Sections of the YAML, and the external trainer; of its environment variables only names and types."""
     changes: dict[str, Any] = field(default_factory=dict)
-    """Settings that differ from these, as an attempt at home would record them."""
+    """Changes of these settings (--set, retries), as an attempt at home would record them."""
     is_retry: bool = False
     depends_on: Fingerprint = field(default=Fingerprint())
     follows: int = 0
-    """The newest accepted record when it was packed: what is trained from it can only become the next."""
+    """Number of the newest accepted record when it was packed; its splat can only become the record after that one."""
     held_out: tuple[str, ...] = ()
     border: dict[str, Any] = field(default_factory=dict)
     is_whole: bool = False
@@ -75,18 +75,20 @@ class Bundle(TypedRecord):
 
     @property
     def max_steps(self) -> int:
-        """Return the steps of its training, as far as its manifest says."""
+        """Return the steps of its training; 0 if the manifest does not say."""
         steps = self.changes.get("training.max_steps", mapping(self.settings.get("training")).get("max_steps"))
         return steps if isinstance(steps, int) else 0
 
     @property
     def grace_s(self) -> float:
-        """Return how long an attempt may take to end, seconds; 10 where nothing says it."""
+        """Return `limits.grace_s`: how long an attempt may take to end, seconds; 10 if the manifest does not say."""
         return seconds_of(str(mapping(self.settings.get("limits")).get("grace_s"))) or 10.0
 
 
 def bundle_of(task: Task, home: str, follows: int, *, is_retry: bool) -> tuple[Bundle, dict[str, str]]:
-    """Return a task as it travels, and where each blob of it lies here. A reader does this: photographs are hashed.
+    """Return the bundle of a task, and the local path of each of its blobs by SHA-256.
+
+    A reader does this, since all files are hashed.
 
     Raises:
         SceneError: a file cannot be read.
@@ -123,7 +125,7 @@ def bundle_of(task: Task, home: str, follows: int, *, is_retry: bool) -> tuple[B
 
 
 def _files_of(task: Task, depends_on: Fingerprint) -> Iterator[tuple[str, str]]:
-    """Yield the files that a training of the task reads, by their names in the bundle."""
+    """Yield the name in the bundle, and the local path, of each file that a training of the task reads."""
     patch, recipe = task.patch, task.next_settings.recipe
     place = InputFiles(patch, recipe).place
     for key, fact in depends_on.files.items():
@@ -139,7 +141,7 @@ def _files_of(task: Task, depends_on: Fingerprint) -> Iterator[tuple[str, str]]:
 
 
 def _settings_of(task: Task) -> dict[str, Any]:
-    """Return what a worker trains by, before changes: the sections as they hold for this task, and its trainer."""
+    """Return the settings of a task that travel, before changes: sections of the YAML, and its external trainer."""
     config, setup = task.next_settings.config, task.next_settings
     recipe = config.recipe(setup.patch, {}, setup.variant)
     found = {name: getattr(recipe, name).model_dump(mode="json") for name in RECIPE_SECTIONS}
@@ -157,11 +159,11 @@ def _settings_of(task: Task) -> dict[str, Any]:
 
 
 def why_left(bundle: Bundle, *, only_builtin: bool) -> str:
-    """Return the sentence by which a worker leaves a bundle, whatever its machine has; empty: it may train it.
+    """Return a line on why a worker must not train a bundle, by its manifest alone; empty: it may train it.
 
     Args:
-        bundle: its manifest; all who may write into the store may have written it.
-        only_builtin: the worker runs no command that the store brings, as an external trainer's.
+        bundle: the manifest. It is not trusted: anyone with write access to the store may have written it.
+        only_builtin: whether the worker refuses commands from the store, as those of an external trainer.
     """
     if bundle.version != __version__:
         return f"{bundle.task}: was packed by splatbatch {bundle.version}, this is {__version__}; left to other workers"
@@ -176,16 +178,16 @@ def why_left(bundle: Bundle, *, only_builtin: bool) -> str:
 
 
 def open_bundle(bundle: Bundle, scene: Path, output: Path) -> Batch:
-    """Return a batch of the one task that has travelled here, of which nothing is to be decided any more.
+    """Return a batch with the task of a bundle as its only one; all shared decisions are those of home.
 
     Args:
-        bundle: its manifest.
-        scene: where its files lie, by their names.
-        output: where its attempts are to go.
+        bundle: the manifest.
+        scene: folder with the files of the bundle, by their names.
+        output: output folder for its attempts.
 
     Raises:
-        ConfigError: it is trained by a program that asks for a variable that is not set here.
-        StoreError: the settings of its manifest are none, or its model names photographs outside of the bundle.
+        ConfigError: an external trainer needs an environment variable that is not set here.
+        StoreError: the settings in the manifest are invalid, or its model names photographs outside of the bundle.
     """
     with contextlib.suppress(SceneError):  # a broken model fails as at home
         if why := next(filter(None, (fault_of_name(image.name) for image in read_images(scene / "sparse"))), ""):

@@ -1,4 +1,4 @@
-"""The courier: a helper process that talks to a store for us, in plain blocking code, while our own loop goes on."""
+"""The courier: a helper process that makes blocking calls to a store while the main loop goes on."""
 
 from __future__ import annotations
 
@@ -24,36 +24,36 @@ from splatbatch.isolated import (
 from splatbatch.transfer.schemes import open_store
 
 HANGS_S = 45.0
-"""A call that moves nothing for so long hangs: ssh and S3 notice earlier that their server is silent."""
+"""A call without any progress for this long counts as hung: ssh and S3 notice a silent server earlier."""
 PAUSES_S = (1.0, 2.0, 5.0, 10.0, 20.0, 30.0)
-"""Between a request that was cut off and the next; the last one again and again."""
+"""Pauses before a cut-off request is made again; the last one repeats."""
 MOST_CRASHES = 3
-"""So often in a row a call may end its process."""
+"""A call that crashes its process this many times in a row is answered with an error."""
 SAYS_S = 10.0
-"""After so long without an answer the user is told."""
+"""Seconds without an answer after which the user gets a message."""
 REST_S = 0.05
 AGAIN = "; trying again"
 Call = Callable[..., Any]
-"""Is made by a courier, of its store; what it returns must be JSON."""
+"""A function that a courier calls with its store as the first argument; its result must be JSON."""
 Order = tuple[Call, tuple[Any, ...]]
-"""A call, and its arguments beside the store; it travels as a pickle, between us alone."""
+"""A call, and its arguments after the store; pickled on a pipe between this process and its courier."""
 R = TypeVar("R")
 
 
 class Courier(CallQueue[Order]):
-    """A helper process that makes calls of one store, one after the other; its connection stays open between them.
+    """A helper process that makes calls to one store, one after the other; its connection stays open in between.
 
-    A request that was cut off is made again until the store answers. A call that hangs is made again by a new process.
+    A cut-off request is made again until the store answers. A call that hangs is made again by a new process.
     """
 
     _orders: Connection
 
     def __init__(self, url: str, patience: WaitHooks) -> None:
-        """Start nothing yet.
+        """Prepare a courier; its process starts with the first call.
 
         Args:
-            url: of the store.
-            patience: ticks and may stop us while a call is waited for; it hears that the store does not answer.
+            url: URL of the store.
+            patience: hooks called during a wait for an answer; `tell` gets messages that the store does not answer.
         """
         super().__init__(partial(_obey, url), ())
         self.url, self._patience = url, patience
@@ -61,18 +61,18 @@ class Courier(CallQueue[Order]):
 
     @property
     def wait(self) -> None:
-        """Nothing: `look` itself says that the store does not answer."""
+        """None: the caller reports no waits, since `look` itself tells when the store does not answer."""
 
     def begin(self, call: Call, *arguments: object) -> None:
-        """Have a call made, after those that are left."""
+        """Queue a call after the earlier ones, and return at once; `look` returns its answer."""
         self._left.append((call, arguments))
 
     def run(self, orders: Iterable[Order]) -> list[Any]:
-        """Wait until some calls were made; return what they returned.
+        """Make some calls, wait for them, and return their results in the same order.
 
         Raises:
-            SplatbatchError: the store refuses us.
-            StopRequested: the wait was ended.
+            SplatbatchError: the store refuses a call; later calls are not made.
+            StopRequested: a stop was requested during the wait.
         """
         self._left.extend(orders)
         try:
@@ -81,11 +81,14 @@ class Courier(CallQueue[Order]):
             self.end()
 
     def ask(self, call: Call, *arguments: object) -> Any:
-        """Return what one call returns; see `run`."""
+        """Make one call, wait for it, and return its result; errors as for `run`."""
         return self.run([(call, arguments)])[0]
 
     def look(self) -> list[tuple[Order, Answer]]:
-        """Return the answer to the first call that is left, if it has come, and go on; never wait."""
+        """Return the first open call with its answer, if it has come, else an empty list; never waits.
+
+        It also starts the next call, replaces a process that hangs or has crashed, and tells the user of long waits.
+        """
         if not self._left:
             return []
         process = self._told_process()
@@ -110,7 +113,7 @@ class Courier(CallQueue[Order]):
         return []
 
     def end(self) -> None:
-        """Make no further calls; one that is under way is ended with its process."""
+        """Drop all open calls; if there are any, end the process with the call under way."""
         if self._left:
             self.close()
 
@@ -120,7 +123,7 @@ class Courier(CallQueue[Order]):
         self._drop()
 
     def _told_process(self) -> IsolatedProcess:
-        """Return the process, once it was told the first call that is left."""
+        """Return the process, started if necessary, after sending it the first open call."""
         if self._process is None:
             there, self._orders = Pipe(duplex=False)
             self._process = IsolatedProcess(self._call, _received(), is_low=False, orders=there.fileno())
@@ -140,11 +143,11 @@ class Courier(CallQueue[Order]):
 
 
 store_at = cache(open_store)
-"""Returns the store of a URL, opened once in each courier."""
+"""Returns the store of a URL; a courier opens it once."""
 
 
 def _received() -> Iterator[Order]:
-    """Yield what a courier is told; its process ends once it is told no more."""
+    """Yield the orders sent to this courier; its process ends when the pipe is closed."""
     told = Connection(ORDERS, writable=False)
     while True:
         yield told.recv()
@@ -156,7 +159,10 @@ def _obey(url: str, order: Order) -> object:
 
 
 def patiently(request: Callable[..., R], *arguments: object) -> R:
-    """Return what a request returns; it is made again while the store is cut off, or this machine's disk is full."""
+    """Make a request and return its result; repeat it while the store is cut off, or this machine's disk is full.
+
+    Before each repetition it waits for the next of `PAUSES_S`. Other errors are raised.
+    """
     pauses = chain(PAUSES_S, repeat(PAUSES_S[-1]))
     while True:
         try:
@@ -171,10 +177,10 @@ def patiently(request: Callable[..., R], *arguments: object) -> R:
 
 
 def pause(seconds: float, patience: WaitHooks) -> None:
-    """Wait for so long.
+    """Wait for some seconds, and call the hooks meanwhile.
 
     Raises:
-        StopRequested: the wait was ended.
+        StopRequested: a stop was requested during the wait.
     """
     end = time.monotonic() + seconds
     while time.monotonic() < end:

@@ -1,7 +1,7 @@
-"""What home and workers leave for each other in a store: bundles, claims, signs of life, results, and what is closed.
+"""The files by which home and workers communicate in a store: bundles, claims, worker status, results, closings.
 
-Claims are hints: some stores let two win, and a lost reply tells the winner that it has lost. So an owner's token is
-read back. Training twice is waste; accepting twice cannot happen, since only home accepts.
+Claims are hints: some stores let two workers win, and a lost reply tells the winner that it has lost. So a worker reads
+back the token in its claim. Two workers may train the same task, but only home accepts, so no task is accepted twice.
 """
 
 from __future__ import annotations
@@ -24,27 +24,28 @@ from splatbatch.transfer.store import Store, read_whole
 
 BUNDLES, CLAIMS, CLOSED, RESULTS, WORKERS = "bundles", "claims", "closed", "results", "workers"
 _BUNDLE = re.compile(r"[0-9a-f]{32}")
-"""Of all that may lie in bundles/, the name of a bundle."""
+"""Pattern of a bundle's name in bundles/; other files there are ignored."""
 FOLLOWING = ("renders", "tb", "inspection")
-"""Folders of an attempt that are sent after its splat, and come home when they are there."""
+"""Folders of an attempt that are sent after its splat; home fetches them once they are in the store."""
 HERE = frozenset({"cancel", ".ballast", "ahead.json", "result.json", "scene"})
-"""What of an attempt's folder stays with its worker: home makes a result.json of its own, and has the photographs."""
+"""Names in an attempt's folder that are never sent: home writes its own result.json, and has the photographs."""
 LEFT = ".left"
-"""Suffix of the name that an owner adds to its claim when it lets the task go."""
+"""Suffix of the file that a worker puts beside its claim when it lets the task go."""
 REFUSED = ".refused"
-"""Suffix of the name by which home says that a result is damaged: it counts for nothing."""
+"""Suffix of the file that home puts beside a result that it refuses; such a result is ignored."""
 BEAT_S = 10.0
+"""Pause between two heartbeats of a worker in a store, seconds."""
 SILENCE_S = 180.0
-"""So long unchanged, a worker counts as gone, by the clock of the observer."""
+"""A worker whose status has not changed for this long counts as dead, by the clock of the observer."""
 FINAL = ("trained", "failed")
-"""Outcomes after which no other worker is to try: home decides."""
+"""Outcomes after which no other worker tries the task: home decides what is next."""
 MOST_HANDLINGS = 8
-"""So often a bundle may be let go, or its worker vanish, until it is left to home."""
+"""Most claims of a bundle; after that no worker claims it again, and home gives it up."""
 
 
 @dataclass(frozen=True)
 class WorkerStatus(TypedRecord):
-    """workers/<name>: that a worker lives, and what it is at; rewritten every few seconds."""
+    """workers/<name>: a worker's heartbeat and what it trains; rewritten every 10 s (`BEAT_S`)."""
 
     worker: str = ""
     token: str = ""
@@ -54,7 +55,7 @@ class WorkerStatus(TypedRecord):
     sequence: int = 0
     has_ended: bool = False
     bundle: str = ""
-    """Its hash; empty: it trains nothing at the moment."""
+    """Hash of the bundle that it trains; empty: it trains none at the moment."""
     task: str = ""
     phase: str = ""
     step: int | None = None
@@ -63,23 +64,23 @@ class WorkerStatus(TypedRecord):
 
 @dataclass(frozen=True)
 class TransferredAttempt(TypedRecord):
-    """An attempt that a worker brings."""
+    """An attempt in the result of a worker, with its files."""
 
     number: int = 0
-    """As the worker counts them."""
+    """Number that the worker gave it."""
     pieces: tuple[FileRef, ...] = ()
 
 
 @dataclass(frozen=True)
 class TransferResult(TypedRecord):
-    """results/<bundle>.<outcome>.<hash>: the result of a bundle with one worker."""
+    """results/<bundle>.<outcome>.<hash>: the result of one worker's training of a bundle."""
 
     bundle: str = ""
     task: str = ""
     worker: str = ""
     version: str = ""
     outcome: str = ""
-    """"trained", "failed", "stopped" (to be gone on with), "unfit" (this machine, or this program, cannot)."""
+    """"trained", "failed", "stopped" (another worker may resume it), "unfit" (the worker's machine cannot train it)."""
     why: str = ""
     attempts: tuple[TransferredAttempt, ...] = ()
 
@@ -91,55 +92,55 @@ class TransferResult(TypedRecord):
 
 @dataclass(frozen=True)
 class BundleState(TypedRecord):
-    """How far a bundle is, by what lies in the store beside it."""
+    """State of a bundle, by its claims, results and closing in the store."""
 
     is_closed: bool = False
     generation: int = 0
-    """Of its newest claim; 0: it was never claimed."""
+    """Number of its newest claim; 0: it was never claimed."""
     results: dict[str, str] = field(default_factory=dict)
-    """Outcomes of those that count, by their names."""
+    """Outcome of each result, by the name of the result; refused results are left out."""
     worker: str = ""
-    """Its owner, which made that claim. This and what follows is read only while it is open."""
+    """Name of the worker with the newest claim. This field and the next two are read only while the bundle is open."""
     is_free: bool = True
-    """It has no owner, or that has let it go or ended."""
+    """Whether it has no worker, or its worker has let it go or has ended."""
     sequence: int = -1
-    """How often its owner has shown that it lives; -1: never yet."""
+    """Number of the worker's latest heartbeat; -1: none yet."""
 
     @property
     def is_final(self) -> bool:
-        """Whether no other worker is to try."""
+        """Whether a result is final, so that no other worker tries."""
         return not set(FINAL).isdisjoint(self.results.values())
 
     @property
     def is_open(self) -> bool:
-        """Whether a worker should still train it."""
+        """Whether a worker should still train it: it is not closed, and has no final result."""
         return not (self.is_closed or self.is_final)
 
 
 @dataclass(frozen=True)
 class StoreListing(TypedRecord):
-    """A store as it was looked at."""
+    """The bundles and workers of a store at one moment."""
 
     bundles: dict[str, BundleState] = field(default_factory=dict)
     signs: dict[str, WorkerStatus] = field(default_factory=dict)
 
     def state(self, bundle: str) -> BundleState:
-        """Return how far a bundle is; one that was packed since is open."""
+        """Return the state of a bundle; a bundle that was packed after this listing is open."""
         return self.bundles.get(bundle) or BundleState()
 
 
 def listing(courier: Courier) -> StoreListing:
-    """Return a store as it is now.
+    """Return the current bundles and workers of a store.
 
     Raises:
-        StoreError: the store refuses us.
-        StopRequested: the wait was ended.
+        StoreError: the store refuses access.
+        StopRequested: a stop was requested during the wait.
     """
     return StoreListing.from_record(courier.ask(list_store))
 
 
 def list_store(store: Store) -> dict[str, Any]:
-    """Look at a store; return it as JSON. A courier does this."""
+    """Return a `StoreListing` of a store as JSON. A courier does this."""
     bundles, claims, closed, results, workers = at_once(store.names, (BUNDLES, CLAIMS, CLOSED, RESULTS, WORKERS))
     generations: dict[str, int] = {}
     for name in claims:
@@ -172,7 +173,7 @@ def list_store(store: Store) -> dict[str, Any]:
 
 
 def _sign(store: Store, place: str) -> WorkerStatus:
-    """Return the sign of a worker, or what a claim says of one; either may go, or be torn, at any moment."""
+    """Return the worker status in a status file or a claim; an empty one if the file is missing or damaged."""
     try:
         return WorkerStatus.from_record(object_in(read_whole(store, place, MIB)))
     except OSError:
@@ -180,13 +181,13 @@ def _sign(store: Store, place: str) -> WorkerStatus:
 
 
 class StoreWatch:
-    """Remembers for how long the owners of bundles have not moved; it does not access the store."""
+    """Remembers since when the state of each bundle has not changed, over several listings; never reads the store."""
 
     def __init__(self) -> None:
         self._moved: dict[str, tuple[BundleState, float]] = {}
 
     def is_dead(self, name: str, one: BundleState) -> bool:
-        """Return whether a bundle is free, or its owner has been silent for so long that it counts as gone."""
+        """Return whether a bundle is free, or its state has not changed for `SILENCE_S`, so that its worker is dead."""
         before, since = self._moved.get(name, (None, 0.0))
         if one != before:
             since = time.monotonic()
@@ -194,7 +195,7 @@ class StoreWatch:
         return one.is_free or time.monotonic() - since > SILENCE_S
 
     def state_of(self, name: str, one: BundleState) -> str:
-        """Return how far a bundle is: trained, failed, closed, waiting, silent, at work."""
+        """Return the state of a bundle in a word: trained, failed, closed, waiting, silent, at work."""
         for outcome in FINAL:
             if outcome in one.results.values():
                 return outcome
@@ -205,7 +206,10 @@ class StoreWatch:
         return "silent" if self.is_dead(name, one) else "at work"
 
     def due(self, seen: StoreListing, me: str, unfit: frozenset[str] = frozenset()) -> list[str]:
-        """Return the bundles that a worker may claim, in an order of its own, so that not all want the same."""
+        """Return the bundles that a worker may claim.
+
+        Their order differs from worker to worker, so that not all workers claim the same bundle.
+        """
         free = [
             name
             for name, one in seen.bundles.items()
@@ -215,21 +219,21 @@ class StoreWatch:
 
 
 def is_following(piece: FileRef) -> bool:
-    """Return whether a file of an attempt comes home after its splat."""
+    """Return whether a file of an attempt is sent after its splat; see `FOLLOWING`."""
     return piece.name.partition("/")[0] in FOLLOWING
 
 
 def claim(store: Store, bundle: str, generation: int, sign: WorkerStatus) -> bool:
-    """Claim a bundle for a worker; return whether it is its own now. A courier does this."""
+    """Claim a bundle for a worker; return whether the claim holds the worker's token. A courier does this."""
     place = f"{CLAIMS}/{bundle}.{generation}"
     store.write(place, json.dumps({"worker": sign.worker, "token": sign.token}).encode(), once=True)
     return _sign(store, place).token == sign.token  # whatever the store has answered, or lost on its way
 
 
 def read_sealed(store: Store, place: str) -> dict[str, Any] | None:
-    """Return a bundle or a result, by folder and name: empty where there is none, None where it was altered.
+    """Return a bundle or a result, by folder and name, if its contents match the hash in its name.
 
-    A courier does this.
+    Returned is an empty object if there is no such file, None if it was altered or cannot be read. A courier does this.
 
     Raises:
         CutOffError: the store does not answer.
@@ -247,24 +251,27 @@ def read_sealed(store: Store, place: str) -> dict[str, Any] | None:
 
 
 def result_at(courier: Courier, name: str) -> TransferResult:
-    """Return a result; an empty one where it was altered, or is gone. It raises as `listing`."""
+    """Return a result; an empty one if it was altered, or is missing. Errors as for `listing`."""
     return TransferResult.from_record(courier.ask(read_sealed, f"{RESULTS}/{name}"))
 
 
 def outline(store: Store, bundle: str) -> tuple[str, str, int]:
-    """Return task, home and steps of a bundle; of one that was altered its name alone. A courier does this."""
+    """Return the task, home and steps of a bundle; if it was altered, its hash, "" and 0. A courier does this."""
     found = Bundle.from_record(read_sealed(store, f"{BUNDLES}/{bundle}"))
     return found.task or bundle, found.home, found.max_steps
 
 
 def makes_once(store: Store, sign: WorkerStatus) -> bool:
-    """Show that a worker lives; return whether the store keeps two from making one file. A courier does this."""
+    """Write the status of a worker; return whether the store can refuse to overwrite a file. A courier does this.
+
+    If it cannot, two workers may claim the same bundle.
+    """
     store.write(*_sign_file(sign), once=True)
     return not store.write(*_sign_file(sign), once=True)
 
 
 def heartbeat(store: Store, sign: WorkerStatus) -> str:
-    """Show that a worker lives; return what it trains if that is closed by now. A courier does this."""
+    """Write the status of a worker; return the hash of its bundle if that is closed, else "". A courier does this."""
     store.write(*_sign_file(sign))
     return sign.bundle if sign.bundle and sign.bundle in store.names(CLOSED) else ""
 
@@ -278,16 +285,16 @@ def _digest(content: bytes) -> str:
 
 
 def bundle_file(bundle: Bundle) -> NewFile:
-    """Return the manifest of a bundle as it is put into a store, once all its blobs are there."""
+    """Return name and contents of a bundle's manifest, to put into a store after all its blobs."""
     return _sealed(f"{BUNDLES}/", bundle)
 
 
 def result_file(result: TransferResult) -> NewFile:
-    """Return the result of a bundle as it is put into a store, once the blobs of its splats are there."""
+    """Return name and contents of a result, to put into a store after the blobs of its splats."""
     return _sealed(f"{RESULTS}/{result.bundle}.{result.outcome}.", result)
 
 
 def _sealed(begins: str, record: TypedRecord) -> NewFile:
-    """Return a record as it lies in a store: its name ends with its hash."""
+    """Return a record as a file of a store; its name ends with the hash of its contents."""
     content = json.dumps(record.to_record(), sort_keys=True, allow_nan=False).encode()
     return begins + _digest(content), content

@@ -1,4 +1,4 @@
-"""A store in a folder: of this machine, or one that machines do share."""
+"""A store in a folder, of this machine or of a shared file system."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from splatbatch.output.generations import create_once
 from splatbatch.transfer.store import PIECE_BYTES
 
 AWAY = frozenset({errno.ENOTCONN, errno.ESTALE, errno.EIO, errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH})
-"""What a mount says whose server is away."""
+"""Error numbers of a mount whose server cannot be reached."""
 
 
 class FolderStore:
-    """Files below a folder; each is written beside its place and renamed."""
+    """A store of files below a folder; a file is written under a temporary name and renamed, so it is never partial."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def read(self, name: str, start: int = 0) -> Iterator[bytes]:
-        """Yield what a file holds, from a byte on."""
+        """Yield the contents of a file from byte `start` on."""
         with _store_errors(self._folder), open_regular(self._folder / name) as file:
             file.seek(start)
             while piece := file.read(PIECE_BYTES):
                 yield piece
 
     def write(self, name: str, content: Path | bytes, *, once: bool = False) -> bool:
-        """Write a file, whole or not at all; `once`: unless there is one of that name."""
+        """Write a file, whole or not at all; with `once`, do not replace an existing file, but return False."""
         place = self._folder / name
         target = place.with_name(f".{place.name}.{uuid.uuid4().hex}") if once else place
         with _store_errors(self._folder):
@@ -62,7 +62,7 @@ class FolderStore:
 
 @contextlib.contextmanager
 def _store_errors(folder: Path) -> Iterator[None]:
-    """Say of an error what it means for the store."""
+    """Turn an OSError into a CutOffError if the server is away, else a StoreError; FileNotFoundError stays."""
     try:
         yield
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""A store in a bucket: S3, or what speaks its protocol; keys, region and endpoint as the environment says, AWS_…"""
+"""A store in a bucket of S3, or of a server with its protocol; keys, region and endpoint come from AWS_… variables."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 PART_BYTES = 16 << 20
 PATIENCE = timedelta(seconds=20)
-"""For a request that fails to be made again by the library; we make it again ourselves after that."""
+"""Time for which the library repeats a failing request; after that the courier repeats it."""
 KEYS = "Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or give the machine a role that may read and write there."
 SAYS = (
     ("RequestTimeTooSkewed", "this machine's clock is too far off for the store", "Set its clock: `timedatectl`."),
@@ -35,11 +35,11 @@ SAYS = (
     ("InvalidAccessKeyId|SignatureDoesNotMatch|AccessDenied|ExpiredToken|InvalidToken|403 |401 |169.254.169.254|"
      "169.254.170|CredentialProvider|credential", "the credentials are refused, or none were found", KEYS),
 )  # fmt: skip
-"""What in the words of a store tells what is wrong, and how it is told: its own words may hold secrets."""
+"""Patterns in errors of a store, each with our message and a hint; the errors themselves may hold secrets."""
 
 
 class S3Store:
-    """Objects below a prefix; an object is there as a whole or not at all."""
+    """A store of objects below a prefix; an object is never partial."""
 
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
@@ -60,14 +60,17 @@ class S3Store:
         )
 
     def read(self, name: str, start: int = 0) -> Iterator[bytes]:
-        """Yield what an object holds, from a byte on."""
+        """Yield the contents of an object from byte `start` on."""
         with self._store_errors():
             found = obstore.get(self._bucket, name, options={"range": {"offset": start}} if start else {})
             for piece in found.stream(min_chunk_size=PIECE_BYTES):
                 yield bytes(piece)
 
     def write(self, name: str, content: Path | bytes, *, once: bool = False) -> bool:
-        """Write an object, whole or not at all; `once`: by If-None-Match, a header that a store may not know."""
+        """Write an object, whole or not at all; with `once`, do not replace an existing object, but return False.
+
+        `once` is sent as the header If-None-Match, which a store may not support.
+        """
         with self._store_errors():
             try:
                 obstore.put(self._bucket, name, content, chunk_size=PART_BYTES, mode="create" if once else "overwrite")
@@ -83,7 +86,10 @@ class S3Store:
 
     @contextlib.contextmanager
     def _store_errors(self) -> Iterator[None]:
-        """Say of an error what it means for the store, in words of ours."""
+        """Turn an error of the library into a StoreError with a message of `SAYS`, else a CutOffError.
+
+        A missing object is a FileNotFoundError.
+        """
         try:
             yield
         except (exceptions.BaseError, OSError) as error:

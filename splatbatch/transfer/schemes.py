@@ -1,4 +1,4 @@
-"""Which stores there are, by the scheme of their URL."""
+"""The kinds of stores, chosen by the scheme of a URL."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def scheme_of(url: str) -> str:
     """Return the scheme of a store's URL, empty for a folder.
 
     Raises:
-        ConfigError: there is no such store, or the URL holds a password.
+        ConfigError: the scheme is unknown, the URL holds a password, or its host or bucket is missing.
     """
     scheme = url.partition("://")[0] if "://" in url else ""
     if scheme not in ("", "file", "ssh", "s3"):
@@ -35,11 +35,11 @@ def scheme_of(url: str) -> str:
 
 
 def open_store(url: str) -> Store:
-    """Return a store; nothing is asked of it yet.
+    """Return the store of a URL, without connecting to it.
 
     Raises:
-        ConfigError: there is no such store, or the URL holds a password.
-        TrainerError: a library is not installed.
+        ConfigError: see `scheme_of`.
+        TrainerError: a library for this scheme is not installed.
     """
     scheme = scheme_of(url)
     try:
@@ -59,5 +59,5 @@ def open_store(url: str) -> Store:
 
 
 def absolute_url(url: str, base: Path) -> str:
-    """Return the URL of a store as it holds in any working folder."""
+    """Return the URL of a store in a form that is valid in any working folder; a relative folder is below `base`."""
     return url if scheme_of(url) else str((base / Path(url).expanduser()).resolve())

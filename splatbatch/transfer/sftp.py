@@ -1,4 +1,4 @@
-"""A store on a host that ssh reaches, by sftp: keys, agent, user, port and host keys as ~/.ssh has them."""
+"""A store on an ssh host, by sftp; keys, agent, user, port and host keys are configured in ~/.ssh."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ T = TypeVar("T")
 LOST = (asyncssh.SFTPNoConnection, asyncssh.SFTPConnectionLost, asyncssh.ConnectionLost)
 CONNECT_S = 20.0
 KEEPALIVE_S = 10
-"""A host that answers three of these not is away."""
+"""Pause between two keepalive messages, seconds; a host that leaves three unanswered counts as away."""
 
 
 class SftpStore:
-    """Files below a folder of a host; one connection, whose loop is in a thread, for as many threads as ask."""
+    """A store of files below a folder of a host; all threads share one connection, served by a thread of its own."""
 
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
@@ -39,7 +39,7 @@ class SftpStore:
         self._folders: set[PurePosixPath] = set()
 
     def read(self, name: str, start: int = 0) -> Iterator[bytes]:
-        """Yield what a file holds, from a byte on."""
+        """Yield the contents of a file from byte `start` on."""
         file = self._do(_opened(self._sftp(), self._at(name)))
         try:
             while piece := self._do(file.read(PIECE_BYTES, start)):
@@ -50,7 +50,7 @@ class SftpStore:
                 self._do(file.close())
 
     def write(self, name: str, content: Path | bytes, *, once: bool = False) -> bool:
-        """Write a file, whole or not at all; `once`: unless there is one of that name."""
+        """Write a file, whole or not at all; with `once`, do not replace an existing file, but return False."""
         return self._do(self._written(self._sftp(), PurePosixPath(self._at(name)), content, once=once))
 
     def names(self, folder: str) -> set[str]:
@@ -122,7 +122,10 @@ class SftpStore:
         return await connection.start_sftp_client()
 
     def _do(self, what: Coroutine[Any, Any, T]) -> T:
-        """Return what comes of a request; say of an error what it means for the store."""
+        """Run a request and return its result; turn its error into a CutOffError or a StoreError.
+
+        A missing file is a FileNotFoundError. After a lost connection the next request connects again.
+        """
         try:
             return asyncio.run_coroutine_threadsafe(what, self._loop).result()
         except asyncssh.SFTPNoSuchFile as error:

@@ -1,6 +1,6 @@
-"""A store: a folder, a host's by sftp, or a bucket; small files by name, whole or absent for every reader.
+"""A store: a folder, a folder of an ssh host, or a bucket. Files have names, and are whole or absent for every reader.
 
-What is made once is a hint here, never a promise: some stores let two win. Its maker reads it back.
+Writing with `once` is a hint, not a guarantee: some stores let two writers win. So a writer reads the file back.
 """
 
 from __future__ import annotations
@@ -10,29 +10,29 @@ from pathlib import Path
 from typing import Protocol
 
 PIECE_BYTES = 4 << 20
-"""That a file is read in."""
+"""Size of the pieces in which a file is read, bytes."""
 
 
 class Store(Protocol):
-    """Where machines leave files for each other. Names are relative, with / between their parts.
+    """A place through which machines exchange files. Names are relative, with / between their parts.
 
-    Every call may raise a CutOffError, after which it may be made again, or a StoreError, after which that is in vain.
+    Every call may raise a CutOffError, after which it may be repeated, or a StoreError, after which that is in vain.
     """
 
     def read(self, name: str, start: int = 0) -> Iterator[bytes]:
-        """Yield what a file holds, from a byte on.
+        """Yield the contents of a file from byte `start` on.
 
         Raises:
-            FileNotFoundError: there is none.
+            FileNotFoundError: there is no such file.
         """
 
     def write(self, name: str, content: Path | bytes, *, once: bool = False) -> bool:
-        """Write a file, whole or not at all; return whether we did, as far as the store tells.
+        """Write a file, whole or not at all; return whether it was written, as far as the store tells.
 
         Args:
-            name: of the file.
-            content: of it, or the file that holds it.
-            once: a file of that name stays as it is; else it is replaced.
+            name: name of the file in the store.
+            content: its contents, or the local file with them.
+            once: whether an existing file of that name stays; else it is replaced.
         """
 
     def names(self, folder: str) -> set[str]:
@@ -40,10 +40,12 @@ class Store(Protocol):
 
 
 def read_whole(store: Store, name: str, most_bytes: int) -> bytes:
-    """Return what a small file holds; of a larger one its beginning, which no hash and no JSON parser takes.
+    """Return the contents of a file of at most `most_bytes`.
+
+    Of a larger file only the beginning is returned, which then matches no hash and is not valid JSON.
 
     Raises:
-        FileNotFoundError: there is none.
+        FileNotFoundError: there is no such file.
     """
     found = bytearray()
     for piece in store.read(name):
