@@ -1,4 +1,4 @@
-"""What stands in the files of an attempt: its orders, how it is watched, its start, beats, progress, its end."""
+"""Records in the folder of an attempt: its job, how it is watched, its start, heartbeat, progress, and its end."""
 
 from __future__ import annotations
 
@@ -19,65 +19,69 @@ def _limit(value: object) -> Any:
 
 @dataclass(frozen=True)
 class TimeLimits(TypedRecord):
-    """How long an attempt may take."""
+    """Time limits of an attempt, after which the supervisor ends it."""
 
     wall_s: float = field(default=float("inf"), metadata=reads(_limit))
+    """Longest duration of the attempt, in seconds."""
     grace_s: float = field(default=10.0, metadata=reads(_limit))
-    """Between SIGTERM and SIGKILL."""
+    """Seconds between SIGTERM and SIGKILL."""
     stall_s: float = field(default=0.0, metadata=reads(_limit))
-    """Without any sign of life; 0: any time."""
+    """Longest time without a sign of progress, in seconds; 0: no limit."""
 
 
 @dataclass(frozen=True)
 class Claim(TypedRecord):
-    """A task that a worker may train, as long as no higher generation is claimed; what it makes is made under it."""
+    """A worker's claim on a task, which holds until a higher generation of the task is claimed."""
 
     worker: str = ""
     generation: int = 0
     follows: int | None = None
-    """The newest accepted record when it was made: a splat made under it can only become the next.
+    """Number of the newest accepted record when the task was claimed; None: an earlier version made the claim.
 
-    None: an earlier version wrote it.
+    A splat trained under the claim can only become record `follows` + 1. So a worker that has lost its claim cannot
+    overwrite a newer result.
     """
 
 
 @dataclass(frozen=True)
 class JobSpec(TypedRecord):
-    """job.json: what the supervisor is to run, and what a later run asks before it adopts the attempt."""
+    """job.json: the command that the supervisor runs, and the facts by which a later run adopts the attempt."""
 
     key: str = ""
+    """Name of the attempt, unique among all output folders."""
     argv: tuple[str, ...] = ()
-    """Empty: it cannot be started."""
+    """Command to run; empty: the attempt cannot be started."""
     env: dict[str, str] = field(default_factory=dict, metadata=reads(environment))
     gpu: str | None = None
-    """UUID."""
+    """UUID of the GPU; None: it runs on the CPU."""
     slot: str = ""
     standby: bool = False
-    """It prepares, then waits for go.json."""
+    """Whether the attempt prepares as a standby, then waits for go.json."""
     limits: TimeLimits = TimeLimits()
     changes: dict[str, Any] = field(default_factory=dict)
-    """Settings in which it differs from the YAML of then."""
+    """Settings in which the attempt differs from the YAML at its start."""
     depends_on: Fingerprint = field(default=Fingerprint())
+    """Settings and inputs that the attempt trains from."""
     is_retry: bool = False
-    """Asked for by `retry`: the better of it and of what is accepted is kept."""
+    """Whether `retry` requested the attempt: the better one of its splat and the accepted splat is kept."""
     claim: Claim = Claim()
-    """Under which it was made."""
+    """Claim on the task when the attempt started."""
 
 
 @dataclass(frozen=True)
 class Go(TypedRecord):
-    """go.json: an attempt that stands by may begin, on this GPU."""
+    """go.json: order to a standby to begin on this GPU; ahead.json: to open its CUDA context there."""
 
     gpu: str | None = None
     slot: str = ""
     env: dict[str, str] = field(default_factory=dict, metadata=reads(environment))
     at: float | None = None
-    """Seconds since 1970."""
+    """Time of the order in seconds since 1970."""
 
 
 @dataclass(frozen=True)
 class Start(ProcessIdentity):
-    """start.json: the supervisor, and the control group of all that it started."""
+    """start.json: identity of the supervisor, and the control group of all processes that it started."""
 
     started_at: float | None = None
     group: str | None = None
@@ -85,41 +89,41 @@ class Start(ProcessIdentity):
 
 @dataclass(frozen=True)
 class Heartbeat(TypedRecord):
-    """heartbeat.json: moves while the supervisor lives."""
+    """heartbeat.json: record whose sequence number grows while the supervisor lives."""
 
     sequence: int = 0
     child: int | None = None
     below: tuple[str, ...] = ()
-    """Processes below it, as number and start: "4711:123456"."""
+    """Descendant processes of the supervisor, as process id and start time: "4711:123456"."""
 
 
 @dataclass(frozen=True)
 class ExitFacts(TypedRecord):
-    """exit.json: how the process ended, and what was seen around it."""
+    """exit.json: how the process ended, and the state of memory and disks, for the diagnosis."""
 
     end: Exit = field(default=Lost("unreadable exit record"), metadata=reads(lambda end: end))
     seconds: float | None = None
     ended_at: float | None = None
     out_of_memory: bool = False
-    """The kernel's OOM killer struck."""
+    """Whether the kernel's OOM killer ended a process of the attempt."""
     kernel_lines: tuple[str, ...] = ()
     disk_free_mib: int | None = None
-    """The least that was free while it ran, on the disk of the output folder."""
+    """Least free space on the disk of the output folder while the attempt ran, in MiB."""
     own_gpu_peak_mib: float | None = None
-    """The most GPU memory that NVML saw it hold."""
+    """Most GPU memory that NVML saw the attempt hold, in MiB."""
     shm_free_mib: int | None = None
-    """The same for shared memory."""
+    """Least free shared memory while the attempt ran, in MiB."""
     stood_by: bool = False
-    """To its end: it was never told to go, or had died by then."""
+    """Whether the attempt stood by to its end: it was never told to go, or had died by then."""
 
     @classmethod
     def from_record(cls, record: object) -> ExitFacts:
-        """Return what a JSON object says; an end that cannot be read counts as lost."""
+        """Return the record of a JSON object; an end that cannot be read counts as lost."""
         found = mapping(record)
         return super().from_record({**found, "end": exit_from_record(found)})
 
     def to_record(self) -> dict[str, Any]:
-        """Return it as a JSON object: the fields of the end stand beside the others."""
+        """Return the record as a JSON object, in which the fields of `end` are not nested."""
         facts = super().to_record()
         del facts["end"]
         return {**exit_to_record(self.end), **facts}
@@ -127,40 +131,43 @@ class ExitFacts(TypedRecord):
 
 @dataclass(frozen=True, kw_only=True)
 class AttemptFacts(TypedRecord):
-    """What is worth keeping of an attempt that has ended, in the ledger and beside its splat."""
+    """Facts on an ended attempt that the ledger and the manifest of its splat repeat."""
 
     seconds: float | None = None
+    """Duration of the attempt."""
     step: int | None = None
-    """The last."""
+    """Last step of the attempt."""
     phase: str | None = None
+    """Last phase of the attempt."""
     gpu_peak_mib: float | None = None
-    """The most that was in use on the card."""
+    """Most memory in use on the GPU while the attempt ran, by all processes, in MiB."""
     own_gpu_peak_mib: float | None = None
-    """The most of it that NVML saw the attempt hold."""
+    """Most GPU memory that NVML saw the attempt hold, in MiB."""
 
 
 @dataclass(frozen=True)
 class Finish(TypedRecord):
-    """What should lie in the end below `output` of the attempt's folder, wherever that lies by now."""
+    """Files by which an external trainer is known to have finished, as paths below `output` of the attempt's folder."""
 
     products: tuple[str, ...] = ()
     """Globs of the splat."""
     step: str = ""
-    """Regular expression of the step in a product's path."""
+    """Regular expression that finds the step in the path of a product."""
     last_step: int | None = None
+    """Step that the product must have reached."""
     files: tuple[str, ...] = ()
-    """Globs of further files."""
+    """Globs of further required files."""
     awaited: tuple[str, ...] = ()
-    """Globs of files that need not come, but are waited for."""
+    """Globs of optional files, which are waited for."""
 
 
 MEASURING = "measuring"
-"""The phase in which we measure what an external trainer has made."""
+"""Phase in which splatbatch measures the splat of an external trainer."""
 
 
 @dataclass(frozen=True)
 class Then(TypedRecord):
-    """The command that makes a splat of what the first one left."""
+    """Second command of an external trainer, which exports a splat from the files of the first one."""
 
     argv: tuple[str, ...] = ()
     finish: Finish = Finish()
@@ -169,86 +176,87 @@ class Then(TypedRecord):
 
 @dataclass(frozen=True)
 class WatchSettings(TypedRecord):
-    """How an external trainer is run and watched besides what job.json says."""
+    """watch.json: how the supervisor runs and watches an external trainer, in addition to job.json."""
 
     cwd: str | None = None
-    """Where it is started, as seen from its attempt's folder."""
+    """Working folder of the trainer, relative to the attempt's folder."""
     env: dict[str, str] = field(default_factory=dict, metadata=reads(environment))
     progress: dict[str, str] = field(default_factory=dict)
-    """Regular expressions of figures in the log, by name."""
+    """Regular expressions that find figures in the log, by the name of the figure."""
     max_steps: int = 0
     phase: str = field(default="start", metadata=reads(lambda value: text(value) or "start"))
     finish: Finish = Finish()
     finished_after_s: float = 0.0
-    """So long silent with all there, and it counts as done; 0: never."""
+    """Seconds of silence after which a trainer whose files are complete counts as finished; 0: never."""
     then: Then | None = None
+    """Second command; None: there is none."""
     metrics: tuple[str, ...] = ()
-    """Globs of the file that holds its own figures."""
+    """Globs of the file with the trainer's own figures."""
     measure: tuple[str, ...] = ()
-    """The command that measures its splat, whose path is added; run in our own environment once all is there."""
+    """Command that measures the splat, whose path is appended; run in our own environment once all files exist."""
     shown: tuple[str, ...] = ()
-    """Variables whose values are no secrets: settings that are shown anyway."""
+    """Environment variables whose values are settings, not secrets, and may be shown."""
 
     def final(self) -> Finish:
-        """Return what the last of its commands should leave."""
+        """Return the files that the last command of the trainer should write."""
         return self.then.finish if self.then else self.finish
 
     def globs(self) -> tuple[str, ...]:
-        """Return the globs of all that is read below `output` once it has ended."""
+        """Return the globs of all files that are read below `output` once the trainer has ended."""
         return (*self.final().products, *self.final().files, *self.metrics)
 
 
 RECORDS_PER_RUN = 60
-"""Lines with a loss, at least: the rules of health go by the curve, however fast a program is."""
+"""Least number of progress lines with a loss per run; the health rules need that many, however fast the trainer is."""
 
 
 @dataclass(frozen=True)
 class ProgressLine(TypedRecord):
     """A line of progress.jsonl: our own training wrote it, or the supervisor from the log of an external trainer.
 
-    Each line holds what was new then; figures of a step (loss, …) and of an evaluation (psnr, …) come apart.
+    Each line holds new figures only; those of a step (loss, …) and of an evaluation (psnr, …) are on separate lines.
     """
 
     t: float | None = None
-    """Seconds since 1970."""
+    """Time in seconds since 1970."""
     seconds: float | None = None
-    """Since the attempt began."""
+    """Seconds since the attempt began."""
     phase: str = ""
-    """start, load, standby, init, train, eval, export, measuring, done."""
+    """One of: start, load, standby, init, train, eval, export, measuring, done."""
     step: int | None = None
     max_steps: int | None = None
-    """After which it ends, as far as is known now."""
+    """Step after which the training ends, as far as is known at this time."""
     loss: float | None = None
     grad_norm: float | None = None
     """Norm of all gradients."""
     num_gaussians: int | None = None
     peak_mib: float | None = None
-    """The most GPU memory torch has had in use."""
+    """Most GPU memory that torch has had in use, in MiB."""
     reserved_mib: float | None = None
-    """What torch keeps of the GPU, in use or not: with the context, what others see of it."""
+    """GPU memory that torch reserves, in use or not, in MiB; with the context, other programs see it as taken."""
     psnr: float | None = None
     ssim: float | None = None
     lpips: float | None = None
     training_psnr: float | None = None
     psnr_even: float | None = None
-    """In the evened space, where photographs are evened; `psnr` is on the photographs as they are."""
+    """PSNR on colour-corrected photographs, where there are any; `psnr` is on the original ones."""
     ssim_even: float | None = None
     psnr_covered: float | None = None
-    """On the pixels that are covered; `psnr` is on all that count."""
+    """PSNR on covered pixels; `psnr` is on all pixels that count."""
     health: str = ""
-    """The health rule that ended the run."""
+    """Health rule that ended the run; empty: none did."""
     warning: str = ""
     highest_step: int | None = None
-    """An external trainer's: the last that its log has named."""
+    """Last step named in the log of an external trainer."""
     step_gap: int | None = None
-    """The most between a step named and the next."""
+    """Largest distance between two successive steps named in that log."""
     steps_unheard: bool = False
-    """Not all of its log was read."""
+    """Whether a part of that log was not read."""
     planned_steps: int | None = None
-    """In the tail of a training that ends early: those that it was to make."""
+    """Number of steps planned at first, in the last phase of a training that ends early."""
 
     def to_record(self) -> dict[str, Any]:
-        """Return it as a JSON object that holds what was new, and nothing else."""
+        """Return the line as a JSON object without its blank fields."""
         said = super().to_record()
         return {name: value for name, value in said.items() if value not in (None, "") and value is not False}
 
@@ -260,7 +268,7 @@ class ProgressLine(TypedRecord):
 
 @dataclass(frozen=True)
 class GpuSample(TypedRecord):
-    """What NVML says of a GPU at one moment, None where it cannot tell; with its time a line of gpu.jsonl."""
+    """A sample of a GPU by NVML, and a line of gpu.jsonl; figures that NVML cannot give are None."""
 
     t: float | None = None
     used_mib: int | None = None
@@ -269,6 +277,6 @@ class GpuSample(TypedRecord):
     temperature_c: int | None = None
     processes: tuple[int, ...] = ()
     process_mib: tuple[int | None, ...] = ()
-    """What each of them holds."""
+    """GPU memory held by each of `processes`, in MiB."""
     own_mib: int | None = None
-    """Of it the attempt's."""
+    """GPU memory held by the attempt's own processes, in MiB."""

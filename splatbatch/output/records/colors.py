@@ -1,4 +1,4 @@
-"""colors.json: the tones of a batch's photographs, solved before its first training."""
+"""colors.json: the colour correction of a batch, a tone for each photograph, solved before the first training."""
 
 from __future__ import annotations
 
@@ -24,10 +24,7 @@ def tones_to_record(tones: Mapping[str, ColorCorrection]) -> dict[str, list[floa
 
 
 def as_photographed(patches: Iterable[Patch]) -> dict[str, Any]:
-    """Return what settings say of how patches were photographed, where one folder has all photographs.
-
-    Where they and their masks lie, and the tone of each.
-    """
+    """Return the settings about photographs for patches of one scene: folders of images and masks, and all tones."""
     patches = tuple(patches)
     masks = patches[0].masks
     return {
@@ -38,78 +35,78 @@ def as_photographed(patches: Iterable[Patch]) -> dict[str, Any]:
 
 
 def tone_in(settings: TrainingSettings) -> ToneOf:
-    """Return what tells the tone of a photograph as settings say it; one that is not named is as it should be."""
+    """Return a function that gives the tone of a photograph by name; without one in the settings it is neutral."""
     return lambda name: ColorCorrection.of(settings.tones[name]) if name in settings.tones else NEUTRAL
 
 
 def tones_from_record(value: object) -> dict[str, ColorCorrection]:
-    """Return the tones that `tones_to_record` wrote; what is no tone is left out."""
+    """Return the tones that `tones_to_record` wrote; an invalid one is left out."""
     return {name: ColorCorrection.of(one) for name, one in tones_in(value).items()}
 
 
 @dataclass(frozen=True)
 class Outlier(TypedRecord):
-    """A photograph that differs from those that see the same points."""
+    """A photograph whose brightness differs much from that of photographs of the same points."""
 
     name: str = ""
     times: float | None = None
-    """So much brighter, in the mean of the channels."""
+    """Factor by which the photograph is brighter, averaged over the channels."""
 
     def in_words(self) -> str:
-        """Return it as "IMG_9427 is 1.58x brighter than its neighbours"."""
+        """Return a sentence: "IMG_9427 is 1.58x brighter than its neighbours"."""
         return f"{self.name} is {times_in_words(self.times or 1.0)} than its neighbours"
 
 
 def times_in_words(times: float) -> str:
-    """Return how bright a photograph is beside others as "1.58x brighter"."""
+    """Return a factor of brightness in words: "1.58x brighter" or, below 1, "1.58x darker"."""
     return f"{times:.2f}x brighter" if times >= 1 else f"{1 / times:.2f}x darker"
 
 
 @dataclass(frozen=True)
 class SceneColors(TypedRecord):
-    """What was solved for the photographs of a scene, or why nothing was."""
+    """Colour correction solved for the photographs of one scene, or the reason why none was solved."""
 
     tones: dict[str, ColorCorrection] = field(default_factory=dict, metadata=reads(tones_from_record))
-    """By image name; photographs that are not named are as they should be, as far as anybody knows."""
+    """Tone of each corrected photograph, by image name; all other photographs are not corrected."""
     vignetting: dict[str, list[float]] = field(default_factory=dict)
-    """By camera, where it is worth anything."""
+    """Vignetting by camera, where it is not negligible."""
     residual_before: float | None = None
-    """How far the colours of a track are apart, in percent: standard deviation, outliers weighing less."""
+    """Spread of the colours within a track, in percent: standard deviation, with less weight for outliers."""
     residual_after: float | None = None
-    """The same once each photograph is divided by its tone."""
+    """The same spread after each photograph is divided by its tone."""
     is_even: bool = False
-    """Whether `training.colors: auto` evens the photographs."""
+    """Whether `training.colors: auto` corrects the photographs."""
     outliers: tuple[Outlier, ...] = ()
     left_alone: dict[str, str] = field(default_factory=dict)
     """Photographs whose tone is unknown, with the reason."""
     notes: tuple[str, ...] = ()
     problem: str = ""
-    """Why nothing was solved; empty if it was."""
+    """Reason why nothing was solved; empty if it was."""
     inputs: str = ""
-    """Hash of what it was solved from."""
+    """Hash of the inputs of the solution."""
     asked: str = ""
-    """How it was asked for; what was asked for otherwise is not gone on from."""
+    """Mode of the solution: "all" for the photographs of a cut scene, else empty."""
     bytes: dict[str, int] = field(default_factory=dict)
-    """Of the photographs of a scene that was cut: those that are another size by now are other photographs."""
+    """Size of each photograph of a cut scene; a photograph of another size now counts as another photograph."""
 
     def to_record(self) -> dict[str, Any]:
-        """Return it as colors.json holds it."""
+        """Return the colours as colors.json holds them."""
         return super().to_record() | {"tones": tones_to_record(self.tones)}
 
     @property
     def fall(self) -> float:
-        """By which share the residual falls; 0 if unknown."""
+        """Share by which the correction reduces the residual; 0 if unknown."""
         before, after = self.residual_before, self.residual_after
         return 1 - after / before if before and after is not None else 0.0
 
 
 @dataclass(frozen=True)
 class Colors(TypedRecord):
-    """The tones of a batch: of all its patches together, or of each scene that stands by itself."""
+    """Content of colors.json: the colours of all patches together, and of patches that are scenes of their own."""
 
     together: SceneColors = SceneColors()
     scenes: dict[str, SceneColors] = field(default_factory=dict)
 
     def of(self, patch: str) -> SceneColors:
-        """Return what holds for a patch."""
+        """Return the colours of a patch: its own if it is a scene of its own, else the common ones."""
         return self.scenes.get(patch, self.together)

@@ -1,4 +1,4 @@
-"""deadline.json: with how many steps, on how large photographs, a batch is trained so that it ends in time."""
+"""deadline.json: the step budget by which a batch is trained so that it ends before its deadline."""
 
 from __future__ import annotations
 
@@ -19,57 +19,61 @@ def _divisor(value: object) -> int:
 
 @dataclass(frozen=True)
 class StepBudget(TypedRecord):
-    """What is left of the settings of every patch alike."""
+    """Reduction of the settings for a deadline, the same for every patch: fewer steps, smaller photographs."""
 
     steps: float = field(default=1.0, metadata=reads(_share))
-    """Share of the steps."""
+    """Share of the steps in the YAML, from 0 to 1."""
     divisor: int = field(default=1, metadata=reads(_divisor))
-    """By how much smaller the photographs are."""
+    """Factor by which width and height of the photographs are reduced: 1, 2, 4 or 8."""
 
 
 FULL = StepBudget()
-"""Nothing is given up."""
+"""Budget without any reduction."""
 
 
 @dataclass(frozen=True)
 class Adjustment(TypedRecord):
-    """A pace for what had not begun, chosen again at the begin of an attempt by measured speeds."""
+    """A step budget for all attempts not yet begun, chosen again during the run by measured speeds."""
 
     at: float | None = None
-    """Seconds since 1970."""
+    """Time of the choice in seconds since 1970."""
     pace: StepBudget = FULL
     why: str = ""
 
 
 @dataclass(frozen=True)
 class DeadlineDecision(TypedRecord):
-    """What was chosen for a deadline, once, before the first patch was trained."""
+    """The step budget chosen for a deadline before the first patch is trained, with the later adjustments."""
 
     asked: str = ""
-    """The words of the YAML."""
+    """Deadline as the YAML states it."""
     settings: str = ""
-    """Hash of what would be trained without a deadline."""
+    """Hash of the settings without a deadline."""
     chosen_at: float | None = None
+    """Time of the choice in seconds since 1970."""
     ends_at: float | None = None
-    """Both in seconds since 1970."""
+    """Deadline in seconds since 1970."""
     patches: tuple[str, ...] = ()
-    """For which it was chosen."""
+    """Patches for which the budget was chosen."""
     pace: StepBudget = FULL
+    """Budget that was chosen before the first patch."""
     earlier: tuple[StepBudget, ...] = ()
-    """Of earlier choices: what was trained by them is kept, with as many steps as these at least."""
+    """Budgets of earlier choices; splats trained by them stay up to date."""
     full_s: float | None = None
-    """How long it would have taken without a deadline; None: unknown."""
+    """Expected duration without a deadline, in seconds; None: unknown."""
     expected_s: float | None = None
-    """How long it was expected to take."""
+    """Expected duration under the chosen budget, in seconds."""
     basis: str = ""
+    """Words on how the duration was estimated."""
     is_met: bool = True
-    """It was expected to be."""
+    """Whether the batch was expected to end before the deadline."""
     untouched: tuple[str, ...] = ()
-    """Trainers whose number of steps cannot be set."""
+    """Trainers whose number of steps cannot be set, so that the budget does not apply to them."""
     corrections: tuple[Adjustment, ...] = ()
+    """Adjustments during the run, the oldest first."""
 
     @property
     def budgets(self) -> tuple[StepBudget, ...]:
-        """Return every pace whose splats count, that of now first."""
+        """Return all budgets whose splats are up to date; the first is the one for attempts that begin now."""
         newest = (one.pace for one in reversed(self.corrections))
         return tuple(dict.fromkeys((*newest, self.pace, *self.earlier)))

@@ -1,4 +1,4 @@
-"""evaluation.json: how good the merged scene is; and settings.json of the attempt that measures it."""
+"""evaluation.json: figures of the merged scene; and settings.json of the attempt that measures them."""
 
 from __future__ import annotations
 
@@ -10,139 +10,139 @@ from splatbatch.output.records.record import TypedRecord
 
 @dataclass(frozen=True)
 class SceneMeasurement(QualityFigures):
-    """The merged scene on some photographs, beside the splats of the patches on the same ones."""
+    """Figures of the merged scene on some photographs, beside those of the patches' own splats on the same ones."""
 
     num_photos: int = 0
     own_psnr: float | None = None
-    """In the mean over those that a patch has measured: what the patch's own splat reached."""
+    """Mean PSNR of the patches' own splats, over the photographs that a patch has measured."""
     own_ssim: float | None = None
     answered_psnr: float | None = None
-    """Of the merged scene on the pixels that `own_psnr` is of."""
+    """Mean PSNR of the merged scene on the pixels of `own_psnr`."""
     gain_db: float | None = None
-    """`answered_psnr` less `own_psnr`, on the photographs that both have."""
+    """`answered_psnr` less `own_psnr`, over the photographs that have both."""
 
 
 @dataclass(frozen=True)
 class PhotoMeasurement(QualityFigures):
-    """The merged scene on one photograph."""
+    """Figures of the merged scene on one photograph."""
 
     home: str = ""
-    """The patch whose core it sees most of; empty: it sees none."""
+    """Patch whose core the photograph sees most of; empty: it sees no core."""
     own_psnr: float | None = None
-    """Of the splat of that patch, on the pixels that it answers for."""
+    """PSNR of the splat of the patch `home`, on the pixels that this patch answers for."""
     answered: dict[str, float] = field(default_factory=dict)
-    """PSNR of the merged scene on the pixels that each patch has measured itself on."""
+    """PSNR of the merged scene by patch, on the pixels on which that patch was measured."""
     shares: dict[str, float] = field(default_factory=dict)
-    """Of the points that it sees, by core."""
+    """Share of the points seen in the photograph, by the patch in whose core they lie."""
 
 
 @dataclass(frozen=True)
 class SeamMeasurement(TypedRecord):
-    """Where two patches meet: the merged scene on photographs that look across, and the patches' splats compared."""
+    """Figures of a seam between two patches: the merged scene across the seam, and both splats compared there."""
 
     one: str = ""
     other: str = ""
     across: SceneMeasurement = SceneMeasurement()
-    """The merged scene on the held-out photographs that look across."""
+    """Figures of the merged scene on the held-out photographs that look across the seam."""
     num_views: int = 0
-    """Cameras from which both sides were rendered."""
+    """Number of cameras from which both patches were rendered."""
     share: float | None = None
-    """Of the pixels of these, how many show what both patches were trained on, and were compared."""
+    """Share of the pixels of these renderings that both patches were trained on, and that were compared."""
     psnr_between: float | None = None
-    """Of the rendering of one patch against that of the other, in dB."""
+    """PSNR of the rendering of one patch against that of the other, in dB."""
     color_offset: float | None = None
-    """In 1/255: of the channel that differs most, how much brighter the one is, in the median."""
+    """Median by which `one` is brighter in the channel that differs most, in 1/255."""
     color_offsets: tuple[float, ...] = ()
-    """R, G, B, with their signs: one less other."""
+    """Signed difference in R, G, B, `one` less `other`."""
     depth_step: float | None = None
-    """How much farther away the one is, in the median, as a share of the depth."""
+    """Median by which `one` is farther away, as a share of the depth."""
     density_ratio: float | None = None
-    """Gaussians of the one where both were trained, for each of the other."""
+    """Number of Gaussians of `one` for each Gaussian of `other`, where both were trained."""
     problem: str = ""
-    """Why it was not measured; empty if it was."""
+    """Reason why the seam was not measured; empty if it was."""
 
     @property
     def name(self) -> str:
-        """Its name in messages: "p0|p1"."""
+        """Name of the seam in messages: "p0|p1"."""
         return f"{self.one}|{self.other}"
 
 
 @dataclass(frozen=True)
 class SceneEvaluation(TypedRecord):
-    """How good a merged scene is."""
+    """Figures of a merged scene: as a whole, by patch, by seam and by photograph."""
 
     splat: str = ""
-    """Its file."""
+    """Path of the measured splat."""
     splat_sha256: str = ""
-    """Of that file; empty: an earlier version measured it."""
+    """SHA-256 of the splat file; empty: an earlier version measured it."""
     num_gaussians: int | None = None
     inputs: str = ""
-    """Hash of what it was measured from; the same again gives the same."""
+    """Hash of all inputs of the evaluation; with the same hash it is not repeated."""
     covered: CoveredSet = field(default_factory=CoveredSet)
-    """Which pixels covered figures are of: those that photographs of any patch see which were trained on."""
+    """Covered pixels of the figures: those that trained photographs of any patch see."""
     total: SceneMeasurement = SceneMeasurement()
-    """On all photographs that no patch was trained on."""
+    """Figures on all photographs that no patch was trained on."""
     across: SceneMeasurement = SceneMeasurement()
-    """On those of `total` that look across some seam."""
+    """Figures on those of `total` that look across some seam."""
     within: SceneMeasurement = SceneMeasurement()
-    """On the others."""
+    """Figures on those of `total` that look across no seam."""
     patches: dict[str, SceneMeasurement] = field(default_factory=dict)
-    """On the photographs that each patch has measured itself on."""
+    """Figures by patch, on the photographs on which that patch was measured."""
     seams: tuple[SeamMeasurement, ...] = ()
     photos: dict[str, PhotoMeasurement] = field(default_factory=dict)
     lacking: dict[str, str] = field(default_factory=dict)
-    """Patches whose seams could not be measured, and why."""
+    """Reasons why the seams of a patch could not be measured, by patch."""
     notes: tuple[str, ...] = ()
     seconds: float | None = None
     peak: dict[str, float] = field(default_factory=dict)
-    """The most memory in use, in MiB."""
+    """Most memory in use, in MiB."""
     made_with: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class EvaluationSettings(TrainingSettings):
-    """settings.json of an attempt that measures a scene: what its process is to do, on the model that was cut."""
+    """settings.json of an attempt that measures a merged scene, on the model of the whole scene."""
 
     splat: str = ""
     splat_sha256: str = ""
     partition: str = ""
     splats: dict[str, str] = field(default_factory=dict)
-    """Of the patches that have one."""
+    """Path of the accepted splat of each patch that has one."""
     lacking: dict[str, str] = field(default_factory=dict)
-    """Why the other patches have none that counts."""
+    """Reason why a patch has no usable splat, by patch."""
     own: dict[str, dict[str, QualityFigures]] = field(default_factory=dict)
-    """By patch, what its splat reached on its held-out photographs."""
+    """Figures of each patch's splat on its held-out photographs, by patch and photograph."""
     inputs: str = ""
     notes: tuple[str, ...] = ()
-    """On its hold-out."""
+    """Notes on the hold-out of the scene."""
     before_backdrop: tuple[str, ...] = ()
-    """Patches that were trained with the backdrop behind them which is there now."""
+    """Patches that were trained with the present backdrop drawn behind them."""
     held_share: float = 0.3
-    """Of the free memory, for Gaussians that wait to be drawn; drawing takes of the rest."""
+    """Share of the free memory for Gaussians that wait to be drawn; rendering uses the rest."""
 
 
 @dataclass(frozen=True)
 class ComparisonSettings(TrainingSettings):
-    """What a process is to compare: splats of one scene, the first by name being the original, on photographs."""
+    """Settings of a process that compares splats of one scene with the original, on photographs."""
 
     splats: dict[str, str] = field(default_factory=dict)
-    """By name; "" is the original."""
+    """Paths of the splats by name; "" is the original."""
     most_views: int = 8
-    """Of the held-out photographs, spread over all; where none is held out, of all."""
+    """Most photographs to use, spread evenly over the held-out ones or, without hold-out, over all."""
 
 
 @dataclass(frozen=True)
 class Comparison(TypedRecord):
-    """What comparing splats has found."""
+    """Result of comparing splats with the original."""
 
     num_photos: int = 0
     splats: dict[str, dict[str, float]] = field(default_factory=dict)
-    """By name, in dB: psnr against photographs, and between it and the original."""
+    """Figures in dB by name of the splat: psnr against photographs, between: PSNR against the original."""
 
 
 @dataclass(frozen=True)
 class FilmSettings(TrainingSettings):
-    """What flight through a splat a process is to draw."""
+    """Settings of a process that renders a flight through a splat."""
 
     splat: str = ""
     num_frames: int = 0

@@ -1,4 +1,4 @@
-"""What a result depends on, as hashes, with what they were made from, so that a change has a name."""
+"""The fingerprint of a result: hashes of its settings and inputs, and what they were made from, to name a change."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from splatbatch.hashing import FileFact, Files
 from splatbatch.output.records.record import TypedRecord, reads
 
 MODEL = "sparse/"
-"""What the names of a model's files begin with."""
+"""Begin of the keys of a model's files."""
 IMAGES = "images/"
-"""What the keys of photographs begin with."""
+"""Begin of the keys of photographs."""
 
 
 def is_content(key: str) -> bool:
-    """Return whether a file counts by what is in it: model, photographs and masks; not folders, lists, sources."""
+    """Return whether a file is compared by its content: model, photographs and masks; not folders, lists, sources."""
     kind = key.partition("/")[0]
     return (kind in ("sparse", "images", "masks") or kind.startswith("images_")) and not key.endswith("/")
 
@@ -33,7 +33,7 @@ def photographs_of(files: Iterable[str]) -> Iterator[str]:
 
 
 def files_from_record(record: Any) -> Files:
-    """Return the files that `files_to_record` wrote; what is no such entry is left out."""
+    """Return the files that `files_to_record` wrote; an invalid entry is left out."""
     entries = record.items() if isinstance(record, dict) else ()
     facts = {str(key): entry for key, entry in entries if isinstance(entry, list)}
     return {key: FileFact(*entry) for key, entry in facts.items() if [type(one) for one in entry] == [int, int, str]}
@@ -44,13 +44,16 @@ ORIGIN: FilePlace = (0.0, 0.0, 0.0)
 
 
 MOST_GAIN = 100.0
-"""No photograph that shows anything is as much brighter than the others."""
+"""Largest gain of a photograph that is believed, and the inverse of the smallest."""
 MOST_COEFFICIENT = 10.0
-"""No lens fades that much."""
+"""Largest coefficient of vignetting, tilt and field that is believed."""
 
 
 def tones_in(value: object) -> dict[str, list[float]]:
-    """Return tones by image name, three gains and coefficients, as `tones_to_record` wrote them; what is none goes."""
+    """Return the tones that `tones_to_record` wrote, by image name: three gains, then coefficients.
+
+    Tones beyond `MOST_GAIN` or `MOST_COEFFICIENT`, and entries that are no tones, are left out.
+    """
     found = {name: [number(part) for part in one] for name, one in mapping(value).items() if isinstance(one, list)}
     known = {name: [float(part) for part in one if part is not None] for name, one in found.items() if None not in one}
     return {
@@ -64,44 +67,47 @@ def tones_in(value: object) -> dict[str, list[float]]:
 
 @dataclass(frozen=True)
 class Fingerprint(TypedRecord):
-    """What a result depends on; if any of it changes the result is stale."""
+    """Everything that a splat depends on; recorded with it, and compared later to decide whether it is stale."""
 
     recipe: str = ""
     """Hash of all settings that decide what is computed, before changes by --set or by a rung."""
     inputs: str = ""
     """Hash of the model, the choice of hold-out, and of names and sizes of its photographs and masks."""
     settings: dict[str, Any] = field(default_factory=dict)
-    """The settings that `recipe` stands for; values of environment variables left out, since they are secrets."""
+    """The settings whose hash is `recipe`, without the values of environment variables, which are secrets."""
     files: Files = field(default_factory=dict, metadata=reads(files_from_record))
-    """What `inputs` stands for: each file with its size, time and, as far as known, content."""
+    """The files behind `inputs`: each with its size, time and, if known, hash of its content."""
     effective: str = ""
-    """As `recipe`, of the settings really in force; empty if none was changed."""
+    """Hash like `recipe`, of the settings really in force; empty if none was changed."""
     offset: FilePlace = ORIGIN
-    """What was taken off the coordinates of the model: add it to the splat's for the model's own."""
+    """Offset that was subtracted from the coordinates of the model; add it to those of the splat."""
 
     tones: dict[str, list[float]] = field(default_factory=dict, metadata=reads(tones_in))
-    """Of its photographs: gain R, G, B, then vignetting, tilt and field; none: as they are."""
+    """Tones of the photographs: gain R, G, B, then vignetting, tilt and field; empty: no correction."""
     border: str = ""
-    """Hash of the boxes of a patch with a core; empty: it had none."""
+    """Hash of the boxes of a patch with a core; empty: the patch had no core."""
     backdrop: str = ""
-    """SHA-256 of the splat that was drawn behind it; empty: none was."""
+    """SHA-256 of the backdrop drawn behind the patch; empty: none was drawn."""
     holdout: str = ""
-    """What is held out as one: "frames"; empty: photographs, by their names alone, as up to 0.2.0."""
+    """Unit of the hold-out: "frames"; empty: single photographs by their names, as up to version 0.2.0."""
 
     @property
     def surroundings(self) -> tuple[str, str]:
-        """Return the hashes of what lies around the patch: its boxes, and the splat behind it."""
+        """Return the hashes of the surroundings of the patch: of its boxes, and of the backdrop."""
         return self.border, self.backdrop
 
     def why_other_surroundings(self, border: str, behind: str) -> str:
-        """Say what lies around the patch now that did not, by hashes as above; one that is gone makes nothing stale."""
+        """Return which surroundings have changed, given the hashes of now; empty if none.
+
+        A backdrop that no longer exists makes nothing stale.
+        """
         if border != self.border:
             return "the core has changed"
         return "the backdrop has changed" if behind and behind != self.backdrop else ""
 
     @property
     def photographs(self) -> tuple[str, ...]:
-        """Return the names of the patch's photographs, of those held out, too; none where no files were recorded."""
+        """Return the names of all photographs of the patch, also of held-out ones; none if no files were recorded."""
         return tuple(photographs_of(self.files))
 
     @property
@@ -110,7 +116,7 @@ class Fingerprint(TypedRecord):
         return text(mapping(self.settings.get("training")).get("trainer"))
 
     def to_record(self) -> dict[str, Any]:
-        """Return it as job.json and result.json hold it."""
+        """Return the fingerprint as job.json and result.json hold it, without blank optional fields."""
         record = super().to_record() | {"files": files_to_record(self.files)}
         said = {"effective": self.effective, "offset": any(self.offset), "tones": self.tones}
         said |= {"border": self.border, "backdrop": self.backdrop, "holdout": self.holdout}

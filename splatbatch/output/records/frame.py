@@ -1,4 +1,4 @@
-"""frame.json: where the splats of a batch lie in the world of their models."""
+"""frame.json: the offset between the coordinates of the splats of a batch and those of their models."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from splatbatch.output.records.record import TypedRecord
 
 @dataclass(frozen=True)
 class Frame(TypedRecord):
-    """What is taken off the coordinates of every model; kept, so that patches which are added fit the others."""
+    """The offset that is subtracted from the coordinates of every model; kept, so that patches added later fit."""
 
     offset: FilePlace = ORIGIN
     scenes: dict[str, FilePlace] = field(default_factory=dict)
-    """Of each scene that stands by itself; the others have `offset`."""
+    """Offsets of patches with coordinate systems of their own, by patch; all other patches have `offset`."""
 
     def of(self, patch: str) -> FilePlace:
         """Return the offset of a patch."""

@@ -1,4 +1,4 @@
-"""merge.json: what a merged splat was made of, part by part, where holes are, and what cleaning removed."""
+"""merge.json: the record of a merged splat: its parts, its holes, and the Gaussians removed by cleaning."""
 
 from __future__ import annotations
 
@@ -9,90 +9,91 @@ from splatbatch.output.records.fingerprint import ORIGIN, FilePlace
 from splatbatch.output.records.record import TypedRecord
 
 VERSION = 1
-"""Of how parts are joined: another one makes another splat of them."""
+"""Version of the way in which parts are joined; raise it when the same parts would give another splat."""
 
 
 @dataclass(frozen=True)
 class MergedPart(TypedRecord):
-    """A patch, or the scene behind, in the merged splat."""
+    """One part of a merged splat: a patch, or the backdrop."""
 
     patch: str = ""
     attempt: str = ""
     sha256: str = ""
-    """Of its splat; empty where an earlier version accepted it, which wrote none down."""
+    """SHA-256 of the part's own splat; empty if an earlier version accepted it without recording one."""
     start: int = 0
-    """Its first Gaussian in the merged splat."""
+    """Row of the part's first Gaussian in the merged splat."""
     num_gaussians: int = 0
-    """It has there."""
+    """Number of the part's Gaussians in the merged splat."""
     num_read: int = 0
-    """Of its splat."""
+    """Number of Gaussians in the part's own splat."""
     num_outside: int = 0
-    """Of them outside its core."""
+    """Number of Gaussians of its own splat that lie outside its core, and are left out."""
     removed: dict[str, int] = field(default_factory=dict)
-    """By cleaning, by rule."""
+    """Number of Gaussians removed by cleaning, by rule."""
     warnings: tuple[str, ...] = ()
-    """Of its training."""
+    """Warnings of the part's training."""
     key: str = ""
-    """Hash of all that decides which Gaussians it has here."""
+    """Hash of all inputs that decide which Gaussians the part has in the merged splat."""
     rows_sha256: str = ""
-    """Of its rows as they lie in the merged splat; empty where an earlier version merged it."""
+    """SHA-256 of the part's rows in the merged splat; empty if an earlier version merged it."""
 
 
 @dataclass(frozen=True)
 class Hole(TypedRecord):
-    """A patch that is missing, and the part of space that is empty for it, or shows what lies behind alone."""
+    """A patch that is missing in a merged scene: its core is empty there, or shows the backdrop only."""
 
     patch: str = ""
     reason: str = ""
     lower: tuple[float | None, ...] = ()
-    """Of its core, in the axes of the partition; None: infinitely far."""
+    """Lower corner of the core, in the axes of the partition; None: unbounded on this axis."""
     upper: tuple[float | None, ...] = ()
+    """Upper corner of the core."""
 
 
 @dataclass(frozen=True)
 class CleaningRecord(TypedRecord):
-    """What cleaning has removed, and by which rules."""
+    """Rules of the cleaning of a merged splat, and how many Gaussians each removed."""
 
     rules: dict[str, str] = field(default_factory=dict)
-    """In words, by name."""
+    """Each rule in words, by its name."""
     removed: dict[str, int] = field(default_factory=dict)
-    """Gaussians of all parts, by rule."""
+    """Number of Gaussians removed from all parts, by rule."""
 
 
 @dataclass(frozen=True)
 class Merge(TypedRecord):
-    """What a merged splat was made of."""
+    """Content of merge.json: a merged splat, its parts, its holes and its cleaning."""
 
     format: int = FORMAT
     bytes: int | None = None
-    """Of the splat."""
+    """Size of the splat file."""
     mtime_ns: int | None = None
     sha256: str = ""
-    """Of the splat; empty where an earlier version merged it."""
+    """SHA-256 of the splat file; empty if an earlier version merged it."""
     num_gaussians: int = 0
     sh_degree: int = 0
     offset: FilePlace = ORIGIN
-    """What was taken off the coordinates of the model."""
+    """Offset that was subtracted from the coordinates of the model."""
     partition: str = ""
     """SHA-256 of partition.json."""
     key: str = ""
-    """Hash of all that decides which bytes the splat has."""
+    """Hash of all inputs that decide the bytes of the splat; with the same key it is not merged again."""
     parts: tuple[MergedPart, ...] = ()
-    """In their order in the splat."""
+    """Parts in their order in the splat."""
     holes: tuple[Hole, ...] = ()
     cleaned: CleaningRecord | None = None
-    """None: nothing was cleaned."""
+    """Cleaning of the splat; None: it was not cleaned."""
     warnings: tuple[str, ...] = ()
-    """Of the scene as a whole."""
+    """Warnings on the scene as a whole."""
     held_out: tuple[str, ...] | None = None
-    """Photographs that some part holds out and none was trained on; None: versions up to 0.2.0 did not say."""
+    """Photographs that some part holds out and no part was trained on; None: unknown, as up to version 0.2.0."""
     version: str = ""
-    """Of the splatbatch that wrote it."""
+    """Version of splatbatch that merged the splat."""
 
 
 @dataclass(frozen=True)
 class MergeOutput(Merge):
-    """`merge --json`: where the merged splat lies, how many parts were written, and all of merge.json."""
+    """Output of `merge --json`: path of the merged splat, number of parts written, and all fields of merge.json."""
 
     splat: str = ""
     parts_written: int = 0

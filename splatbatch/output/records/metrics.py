@@ -1,4 +1,4 @@
-"""What a training wrote beside its splat: metrics.json, renders/views.json; and settings.json, which it was given."""
+"""Records of a training process: it reads settings.json, and writes metrics.json and renders/views.json."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from splatbatch.output.records.record import ABSENT, KeptRecord, TypedRecord, re
 from splatbatch.text import clock
 
 MOST_PSNR_DB = 100.0
-"""Equal images have an infinite PSNR, which JSON cannot hold: this stands for it, and more is not believed."""
+"""Largest PSNR that is believed; it stands for the infinite PSNR of equal images, which JSON cannot hold."""
 BY_ITSELF = "the program itself"
-"""Who has measured, where an external trainer did."""
+"""Value of `Metrics.measured_by` for figures that an external trainer measured."""
 
 
 def decibels(value: object) -> object:
-    """Return a PSNR; nothing for one that is not finite, or beyond what any two images have."""
+    """Return a PSNR; `ABSENT` for one that is not finite, or larger than `MOST_PSNR_DB`."""
     known = number(value)
     return ABSENT if known is None or abs(known) > MOST_PSNR_DB else known
 
 
 class HasPsnr(Protocol):
-    """Whatever has the PSNR of a splat."""
+    """Protocol of a record with the PSNR of a splat."""
 
     @property
     def psnr(self) -> float | None:
-        """On all pixels that count, in dB."""
+        """PSNR on all pixels that count, in dB."""
 
     @property
     def psnr_covered(self) -> float | None:
-        """On those alone that training photographs see."""
+        """PSNR on covered pixels only, in dB."""
 
 
 def deciding(one: HasPsnr) -> float | None:
@@ -41,7 +41,7 @@ def deciding(one: HasPsnr) -> float | None:
 
 
 def spell_figures(one: HasPsnr) -> str:
-    """Return both, the one that decides first: "36.04 dB on covered pixels, 33.53 on all"; empty without any."""
+    """Return both PSNRs in words, the deciding one first: "36.04 dB on covered pixels, 33.53 on all"; empty if none."""
     if one.psnr_covered is None:
         return "" if one.psnr is None else f"{one.psnr:.2f} dB"
     return f"{one.psnr_covered:.2f} dB on covered pixels" + ("" if one.psnr is None else f", {one.psnr:.2f} on all")
@@ -49,66 +49,68 @@ def spell_figures(one: HasPsnr) -> str:
 
 @dataclass(frozen=True)
 class QualityFigures(TypedRecord):
-    """How good a splat is, in the mean over held-out photographs."""
+    """Figures of a splat, averaged over held-out photographs."""
 
     psnr: float | None = field(default=None, metadata=reads(decibels))
-    """In dB, on the photographs as they are."""
+    """PSNR on the original photographs, in dB."""
     ssim: float | None = None
     lpips: float | None = None
     training_psnr: float | None = field(default=None, metadata=reads(decibels))
-    """On a few of the photographs that it was trained on."""
+    """PSNR on a few of the photographs that the splat was trained on."""
     psnr_even: float | None = field(default=None, metadata=reads(decibels))
-    """Evened photographs against renderings as they are; `psnr`: photographs as they are against renderings brought to
-    their tone. None where no photograph of the patch has a tone."""
+    """PSNR of renderings against colour-corrected photographs; None where no photograph of the patch has a tone.
+
+    `psnr` compares original photographs with renderings to which their tone was applied.
+    """
     ssim_even: float | None = None
     psnr_covered: float | None = field(default=None, metadata=reads(decibels))
-    """As `psnr`, on the pixels alone that at least three training photographs see: the figure that decides."""
+    """PSNR like `psnr`, on the pixels that at least three training photographs see: the figure that decides."""
     ssim_covered: float | None = None
     covered_share: float | None = None
-    """Of the pixels; of photographs of which next to nothing is covered too, which `psnr_covered` leaves out."""
+    """Share of covered pixels, over all photographs; `psnr_covered` leaves out those with almost none."""
 
     def of_all_pixels(self) -> Self:
-        """Return it without what is of covered pixels alone."""
+        """Return the figures without those of covered pixels."""
         return replace(self, psnr_covered=None, ssim_covered=None, covered_share=None)
 
 
 @dataclass(frozen=True)
 class Resolution(TypedRecord):
-    """The photographs that were trained on, not those that were asked for."""
+    """Resolution of the photographs that were really trained on, which may be lower than requested."""
 
     used: str = ""
-    """As "1/8"."""
+    """Share of the full resolution, as "1/8"."""
     folder: str = ""
-    """As "images_8"."""
+    """Folder of the photographs, as "images_8"."""
     largest: tuple[float, float] | None = None
-    """Width and height of the largest, in pixels."""
+    """Width and height of the largest photograph, in pixels."""
 
 
 @dataclass(frozen=True)
 class CoveredSet(TypedRecord):
-    """Which pixels figures are of."""
+    """The set of covered pixels on which figures were measured; figures are compared only on the same set."""
 
     hash: str = ""
-    """Of the held-out photographs and their covered pixels; empty: not measured."""
+    """Hash of the held-out photographs and their covered pixels; empty: covered pixels were not determined."""
     why: str = ""
-    """Nothing is covered."""
+    """Reason why no pixel is covered."""
 
 
 @dataclass(frozen=True)
 class EarlierFigures(TypedRecord):
-    """How good an earlier splat is on what a new one was measured on."""
+    """Figures of an earlier splat, measured on the same photographs and pixels as a new one."""
 
     sha256: str = ""
-    """Of its file."""
+    """SHA-256 of the earlier splat's file."""
     final: QualityFigures = QualityFigures()
 
 
 @dataclass(frozen=True)
 class HalfOfHoldout(TypedRecord):
-    """Every other held-out photograph."""
+    """Gain of a run on one half of the held-out photographs: every other one."""
 
     gain_db: float | None = None
-    """From the first check of the run to the last."""
+    """Gain in PSNR from the first check of the run to the last, in dB."""
 
 
 @dataclass(frozen=True)
@@ -118,20 +120,21 @@ class EarlyStoppingRecord(TypedRecord):
     max_steps: int = 0
     ended_at: int | None = None
     saved_s: float | None = None
-    """At the pace of the tail."""
+    """Seconds saved, at the speed of the last steps."""
     chosen_by: HalfOfHoldout | None = None
+    """Half of the held-out photographs by which the end was chosen."""
     checked_by: HalfOfHoldout | None = None
-    """It had no part in the choice: what the other half gains beyond it, that half was flattered by."""
+    """Half without part in the choice; a larger gain of the other half shows by how much its figures flatter."""
 
     def in_words(self) -> str:
-        """Return what an early end has saved; empty where there was none."""
+        """Return a sentence on an early end and the time it saved; empty without an early end."""
         if self.ended_at is None:
             return ""
         saved = f" and saved about {clock(self.saved_s)}" if self.saved_s else ""
         return f"ended early, at its plateau, after {self.ended_at:,} of {self.max_steps:,} steps{saved}"
 
     def flattered_by(self) -> str:
-        """Return what choosing the end by held-out photographs has done to their figures; empty if unknown."""
+        """Return a sentence with the gains of both halves, to show whether the choice flatters; empty if unknown."""
         chosen, other = self.chosen_by, self.checked_by
         if self.ended_at is None or not chosen or not other or chosen.gain_db is None or other.gain_db is None:
             return ""
@@ -141,28 +144,29 @@ class EarlyStoppingRecord(TypedRecord):
 
 @dataclass(frozen=True)
 class Metrics(KeptRecord):
-    """metrics.json, and what result.json repeats of it; also photograph by photograph, and notes, as written."""
+    """metrics.json, which result.json repeats: figures of a splat; those by photograph are in `written`."""
 
     initial: QualityFigures = QualityFigures()
-    """Before the first step."""
+    """Figures before the first step."""
     final: QualityFigures = QualityFigures()
+    """Figures at the end of the training."""
     peak: dict[str, float] = field(default_factory=dict)
-    """The most memory in use, in MiB: torch's on the GPU in training_mib and evaluation_mib."""
+    """Most memory in use, in MiB; training_mib and evaluation_mib are torch's on the GPU."""
     measured_by: str = ""
-    """Who has measured: "the program itself", or "splatbatch" where an external trainer's splat was; empty: ours."""
+    """Program that measured an external trainer's splat: "the program itself" or "splatbatch"; empty: our trainer."""
     splat: str = ""
-    """The file that an external trainer has written, as seen from its attempt's folder; a whole path by 0.2.0."""
+    """Splat file of an external trainer, relative to the attempt's folder; version 0.2.0 wrote an absolute path."""
     resolution: Resolution | None = None
     covered: CoveredSet = CoveredSet()
     earlier: EarlierFigures = EarlierFigures()
-    """The splat that was accepted before, where its own figures are of other pixels; else blank."""
+    """Figures of the splat accepted before, if it was measured on other pixels until then; else blank."""
     early_stopping: EarlyStoppingRecord | None = None
-    """None: the run was to make all its steps."""
+    """Result of `evaluation.stop_after`; None: the run was to make all its steps."""
     made_with: dict[str, str] = field(default_factory=dict)
-    """Versions, and under "on" the name of the GPU, or CPU; empty if not recorded."""
+    """Versions of programs, and under "on" the name of the GPU, or CPU; empty if not recorded."""
 
     def photos(self) -> dict[str, QualityFigures]:
-        """Return the figures of each held-out photograph at the end, by its name."""
+        """Return the final figures of each held-out photograph, by name."""
         images = mapping(mapping(self.written.get("final")).get("images"))
         return {name: QualityFigures.from_record(one) for name, one in images.items()}
 
@@ -177,7 +181,7 @@ RANKS = ("worst", "median", "best")
 
 @dataclass(frozen=True)
 class EvaluatedView(QualityFigures):
-    """A held-out view that is pictured, of those in renders/views.json: by rank, the worst first."""
+    """A rendered held-out view, as renders/views.json names it by rank."""
 
     name: str = ""
     width: float | None = None
@@ -186,31 +190,31 @@ class EvaluatedView(QualityFigures):
 
 @dataclass(frozen=True)
 class MeasurementRecord(KeptRecord):
-    """What a process of ours that measures a splat has found, whatever else it says: metrics.json of its attempt."""
+    """metrics.json of an attempt that inspects or evaluates a splat; its other fields are in `written`."""
 
     inputs: str = ""
-    """Hash of what it was found from."""
+    """Hash of the inputs of the measurement."""
 
 
 @dataclass(frozen=True)
 class EarlierSplat(TypedRecord):
-    """The splat that is accepted while another one is trained, and what its figures are of."""
+    """The splat that is accepted while a new one is trained, and the pixels on which it was measured."""
 
     path: str = ""
     sha256: str = ""
     covered: str = ""
-    """Hash of the covered pixels; empty: not determined."""
+    """Hash of its covered pixels; empty: they were not determined."""
     largest: tuple[float, float] | None = None
-    """Width and height of its largest photograph."""
+    """Width and height of its largest photograph, in pixels."""
 
     def is_of(self, covered: str, largest: Sequence[float] | None) -> bool:
-        """Return whether its figures are of these covered pixels, at this size of photographs."""
+        """Return whether its figures are of these covered pixels at this size; else it must be measured again."""
         return self.covered == covered and (self.largest and [*self.largest]) == (largest and [*largest])
 
 
 @dataclass(frozen=True)
 class TrainingSettings(TypedRecord):
-    """settings.json: what a training process is to do; an external trainer is told by its argv instead."""
+    """settings.json: settings and paths for a training process; an external trainer gets them by its argv instead."""
 
     patch: str = ""
     recipe: dict[str, Any] = field(default_factory=dict)
@@ -218,32 +222,32 @@ class TrainingSettings(TypedRecord):
     sparse: str = ""
     """Folder of the model."""
     source: str = ""
-    """Folder of the model that it was cut from, as far as the config names it."""
+    """Folder of the model that the patch was cut from; empty: the config names none."""
     offset: FilePlace = ORIGIN
-    """Taken off its coordinates as it is read."""
+    """Offset to subtract from the coordinates of the model when it is read."""
     images: str = ""
     masks: str | None = None
     holdout: tuple[str, ...] = ()
     resume: str | None = None
     """Checkpoint of an earlier attempt with the same settings."""
     tones: dict[str, list[float]] = field(default_factory=dict, metadata=reads(tones_in))
-    """By image name: the gain in R, G and B, then vignetting, tilt and field; empty: as they are."""
+    """Tone of each photograph, by image name: gain in R, G and B, then vignetting, tilt and field; empty: none."""
     border: dict[str, Any] = field(default_factory=dict)
-    """The boxes of a patch with a core; empty: it has none."""
+    """Boxes of a patch with a core; empty: the patch has no core."""
     backdrop: str = ""
-    """The splat that is drawn behind it; empty: none."""
+    """Path of the backdrop to draw behind the patch; empty: none."""
     backdrop_sha256: str = ""
     earlier: EarlierSplat = EarlierSplat()
-    """Is measured, too, where its figures are of other pixels than those of the new one; blank: there is none."""
+    """Splat accepted before, which is measured again if it was measured on other pixels; blank: there is none."""
     is_backdrop: bool = False
-    """The whole scene is trained, coarsely, to be drawn behind its patches."""
+    """Whether this trains the backdrop: the whole scene with few Gaussians."""
 
     def as_given(self) -> dict[str, Any]:
-        """Return every setting by its full name, as "training.cap_max"; of a program also setting.NAME."""
+        """Return every setting by its full name, as "training.cap_max"; those of a program also as setting.NAME."""
         sections = {**self.recipe, "setting": mapping(self.recipe.get("program")).get("settings")}
         return {f"{name}.{key}": value for name, section in sections.items() for key, value in mapping(section).items()}
 
     @property
     def photographs(self) -> dict[str, Any]:
-        """Return the settings that are about photographs, as another process is told of the same ones."""
+        """Return the settings about photographs, to pass to another process that reads the same photographs."""
         return {"images": self.images, "masks": self.masks, "holdout": self.holdout, "tones": self.tones}

@@ -1,4 +1,4 @@
-"""Which process wrote a record: its number alone may be another's by now, on another machine or in a container."""
+"""The identity of a process that wrote a record: a process id alone is not unique over time, hosts and containers."""
 
 from __future__ import annotations
 
@@ -13,40 +13,40 @@ from splatbatch.processes import boot_id, pid_space, start_ticks
 
 @dataclass(frozen=True)
 class ProcessIdentity(TypedRecord):
-    """A process, told from every other that has ever been on any machine."""
+    """Identity of a process, unique among all processes of all machines and boots."""
 
     host: str = ""
     space: str = ""
-    """Of its number: see `processes.pid_space`; empty: an earlier version wrote it."""
+    """Namespace of the process id, see `processes.pid_space`; empty: an earlier version wrote the record."""
     pid: int | None = None
     boot_id: str = ""
     ticks: int | None = None
-    """When it began, in the kernel's count: tells it from another of the same number."""
+    """Start time of the process in ticks of the kernel, which tells it from a later process of the same id."""
 
     @classmethod
     def of_self(cls) -> Self:
-        """Return which process we are."""
+        """Return the identity of the calling process."""
         me = os.getpid()
         return cls(socket.gethostname(), pid_space(), me, boot_id(), start_ticks(me))
 
     def identity(self) -> ProcessIdentity:
-        """Return it without what else a record says of the process."""
+        """Return the identity only, without the other fields of a subclass."""
         return ProcessIdentity(self.host, self.space, self.pid, self.boot_id, self.ticks)
 
     @property
     def is_self(self) -> bool:
-        """Whether it is we; earlier versions named no host."""
+        """Whether this is the calling process; the host is not compared, since earlier versions recorded none."""
         me = self.of_self()
         return (self.pid, self.boot_id, self.ticks) == (me.pid, me.boot_id, me.ticks)
 
     @property
     def is_elsewhere(self) -> bool:
-        """Whether it is one of another host, or of a container whose processes have numbers of their own."""
+        """Whether it belongs to another host, or to a container with its own process ids: it cannot be checked here."""
         return self.host != socket.gethostname() or (self.boot_id == boot_id() and self.space != pid_space())
 
     @property
     def is_alive_here(self) -> bool | None:
-        """Whether it runs, on this host and boot; None of one that cannot be asked about from here."""
+        """Whether it runs; None for a process of another host, boot or namespace, which cannot be checked here."""
         here = (socket.gethostname(), boot_id(), pid_space())
         if (self.host, self.boot_id, self.space) != here or self.pid is None:
             return None

@@ -1,4 +1,4 @@
-"""The folder that `publish` writes: publish.json says what lies there, of which splat, and what that has cost."""
+"""publish.json, in the folder that `publish` writes: the published files, their splats, and the loss of each."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ FILE = "publish.json"
 
 @dataclass(frozen=True)
 class TiledPatch(TypedRecord):
-    """The tiles of a patch."""
+    """The published tiles of one patch."""
 
     key: str = ""
-    """Names its folder: a hash of all that decides what is in it."""
+    """Name of the folder: a hash of all inputs that decide its content."""
     num_gaussians: int = 0
     num_tiles: int = 0
     num_bytes: int = 0
     sha256: dict[str, str] = field(default_factory=dict)
-    """Of each of its files, by its path in the folder."""
+    """SHA-256 of each file, by its path in the folder."""
 
 
 @dataclass(frozen=True)
 class CompressionLoss(TypedRecord):
-    """How much worse a splat is for having been compressed."""
+    """Loss of a splat by compression, measured on the decompressed splat."""
 
     key: str = ""
-    """Hash of the tiles that were measured; empty of another format."""
+    """Hash of the tiles that were measured; empty for another format."""
     num_photos: int = 0
     psnr: float = 0.0
     loss_db: float = 0.0
@@ -39,18 +39,18 @@ class CompressionLoss(TypedRecord):
 
 @dataclass(frozen=True)
 class TilesRecord(TypedRecord):
-    """What tiles are made of: where they lie, and their patches."""
+    """A published tileset: its place on Earth, its patches and their losses."""
 
     crs: str = ""
-    """Empty: its place on Earth is unknown."""
+    """Coordinate reference system; empty: the place on Earth is unknown."""
     middle: tuple[float, float, float] | None = None
-    """Of the scene, in coordinates of its model: the axes there are those of all tiles."""
+    """Middle of the scene in coordinates of its model; all tiles use the axes at this point."""
     up: tuple[float, float, float] | None = None
-    """Where the sky is, without a CRS."""
+    """Direction of the sky, for a scene without a CRS."""
     sh_degree: int | None = None
     patches: dict[str, TiledPatch] = field(default_factory=dict)
     losses: dict[str, CompressionLoss] = field(default_factory=dict)
-    """Of splats, by name, that were read back and measured."""
+    """Losses of the splats that were read back and measured, by name."""
 
 
 @dataclass(frozen=True)
@@ -58,16 +58,16 @@ class PublishedFile(TypedRecord):
     """A file, or a folder, that was published."""
 
     kind: str = ""
-    """As --as has it."""
+    """Format, as in the option --as."""
     of: str = ""
-    """The splat: a patch, or scene."""
+    """Published splat: the name of a patch, or "scene"."""
     key: str = ""
-    """Hash of all that decides what is in it."""
+    """Hash of all inputs that decide the content."""
     bytes: int = 0
     sha256: dict[str, str] = field(default_factory=dict)
-    """Of a file, by its name; of a folder each of its files, by its path there; tiles say it patch by patch."""
+    """SHA-256 of each file by name, or by path in a published folder; tiles list theirs by patch."""
     bytes_before: int = 0
-    """Of the same Gaussians as PLY."""
+    """Size of the same Gaussians as a PLY file."""
     num_gaussians: int = 0
     seconds: float | None = None
     psnr: float | None = None
@@ -78,37 +78,37 @@ class PublishedFile(TypedRecord):
     """PSNR against renderings of the original; 100: equal."""
     num_photos: int | None = None
     notes: tuple[str, ...] = ()
-    """What was left out, or why nothing was measured."""
+    """Notes on parts that were left out, or on why nothing was measured."""
     tiles: TilesRecord | None = None
 
 
 @dataclass(frozen=True)
 class SplatRecord(TypedRecord):
-    """A splat of which something was published."""
+    """A splat that was published in at least one format."""
 
     sha256: str = ""
     num_gaussians: int = 0
     bytes: int = 0
     sh_degree: int = 0
     offset: tuple[float, ...] = ()
-    """What was taken off the model's coordinates: add it, but to tiles, which lie where they belong."""
+    """Offset that was subtracted from the model's coordinates: add it to the splat's, but not to those of tiles."""
     figures: dict[str, float] = field(default_factory=dict)
-    """As training, or `evaluate`, measured it."""
+    """Figures measured by the training, or by `evaluate`."""
     warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Publication(TypedRecord):
-    """All that was published into a folder."""
+    """Content of publish.json: everything that was published into a folder."""
 
     splats: dict[str, SplatRecord] = field(default_factory=dict)
     outputs: dict[str, PublishedFile] = field(default_factory=dict)
-    """By the name of the file or folder."""
+    """Published files and folders, by name."""
     version: str = ""
 
     @classmethod
     def of(cls, folder: Path) -> Publication | None:
-        """Return what a folder says; None: it says nothing.
+        """Return publish.json of a folder; None if there is none.
 
         Raises:
             LaterFormatError: a later version wrote it.
@@ -117,12 +117,12 @@ class Publication(TypedRecord):
         return None if record is None or "outputs" not in record else cls.from_record(record)
 
     def write(self, folder: Path) -> None:
-        """Write it, whole or not at all."""
+        """Write publish.json into a folder, whole or not at all."""
         write_json(folder / FILE, replace(self, version=__version__).to_record())
 
 
 @dataclass(frozen=True)
 class PublishOutput(Publication):
-    """`publish --json`: the folder, and what publish.json says of it."""
+    """Output of `publish --json`: the folder, and all fields of its publish.json."""
 
     folder: str = ""

@@ -1,4 +1,4 @@
-"""What is said of a splat beside its PSNR: inspection.json, and certificate.json, sealed by its own hash."""
+"""Records of an inspection: inspection.json, figures of a splat beyond PSNR; and certificate.json, sealed by a hash."""
 
 from __future__ import annotations
 
@@ -17,42 +17,43 @@ HEALTH_RULES = (
     "loss_not_falling", "holdout_gap", "no_densification", "no_growth", "shrunk", "repeated_images",
     "nan_loss", "zero_gaussians", "collapse",
 )  # fmt: skip
-"""Begin what a training warns of itself and of its splat: "loss_not_falling: loss 0.2 at the start, ..."."""
+"""Health rules whose names begin the warnings of a training: "loss_not_falling: loss 0.2 at the start, ..."."""
 GRADES = {
     "A": "no sickness found, and held-out photographs are shown where others see the place",
     "B": "one sickness found, or no held-out photograph to hold it against",
     "C": "several sicknesses found, or a bad one",
     "D": "several bad sicknesses found",
 }
-"""What grades mean: A needs the figures of held-out photographs on covered pixels, and a training without warnings."""
+"""Meaning of each grade; A needs figures of held-out photographs on covered pixels, and a training without warnings."""
 NEEDED = "fidelity"
-"""The figure without which nothing is graded A; earlier versions had none."""
+"""Name of the figure that grade A requires; earlier versions had none."""
 BAD = 3.0
-"""Times its limit, from which on a figure is bad and not merely weak."""
+"""Multiple of its limit above which a figure is bad instead of weak."""
 
 
 @dataclass(frozen=True)
 class QualityFigure(TypedRecord):
-    """A number that a sickness raises, the limit that it has on sound splats, and what to do above that."""
+    """A figure of an inspection, which grows with one kind of defect; its limit on good splats; advice above that."""
 
     told: ClassVar = ("state",)
     name: str = ""
     value: float | None = None
-    """None: it cannot be told here."""
+    """Value of the figure; None: it could not be measured."""
     limit: float | None = None
+    """Largest value of a good splat; None: there is no limit."""
     unit: str = ""
     subjects: tuple[str, ...] = ()
-    """Photographs that it is about, the worst first."""
+    """Photographs that the figure concerns, the worst first."""
     meaning: str = ""
     advice: str = ""
     why: str = ""
-    """It cannot be told."""
+    """Reason why the figure could not be measured."""
     picture: str = ""
-    """Name of a file in the folder of pictures."""
+    """Name of the figure's file in the folder of pictures; empty: it has none."""
 
     @property
     def state(self) -> State:
-        """Return whether it is within its limit."""
+        """State of the figure: fine within its limit, bad above `BAD` times the limit, weak between."""
         if self.value is None or self.limit is None:
             return "unknown"
         if self.value <= self.limit:
@@ -62,20 +63,22 @@ class QualityFigure(TypedRecord):
 
 @dataclass(frozen=True)
 class LeaveOutResult(TypedRecord):
-    """What two short trainings say of the photographs that figures name: one with them, one without."""
+    """Result of two short trainings, with and without the photographs that the figures name as faulty."""
 
     told: ClassVar = ("gain_db",)
     photos: tuple[str, ...] = ()
+    """Photographs that were left out in the second training."""
     steps: int | None = None
     psnr_with: float | None = None
-    """On held-out photographs that are not named, in dB."""
+    """PSNR of the training with them, on held-out photographs that are not named, in dB."""
     psnr_without: float | None = None
+    """PSNR of the training without them, on the same photographs, in dB."""
     why: str = ""
-    """There is nothing to measure."""
+    """Reason why nothing was measured."""
 
     @property
     def gain_db(self) -> float | None:
-        """Return by how much held-out photographs become better without them; None if unknown."""
+        """Gain in PSNR by leaving the photographs out, in dB; None if unknown."""
         if self.psnr_with is None or self.psnr_without is None:
             return None
         return self.psnr_without - self.psnr_with
@@ -83,24 +86,24 @@ class LeaveOutResult(TypedRecord):
 
 @dataclass(frozen=True)
 class Inspection(TypedRecord):
-    """How good a splat is, figure by figure."""
+    """Content of inspection.json: grade and figures of a splat, and figures of its photographs."""
 
     patch: str = ""
     splat: str = ""
-    """Its SHA-256."""
+    """SHA-256 of the inspected splat."""
     inputs: str = ""
-    """Hash of what it was inspected with; the same again gives the same."""
+    """Hash of all inputs of the inspection; with the same hash it is not repeated."""
     grade: str = ""
-    """A to D."""
+    """Grade from A to D; empty: unknown."""
     figures: tuple[QualityFigure, ...] = ()
     photos: dict[str, dict[str, float]] = field(default_factory=dict)
-    """By photograph: where it was taken from, x, y, z in the splat's coordinates; cover, blur, exposure, registration,
-    shift; of held-out ones psnr and psnr_covered of small copies, distance in baselines, and piece: 1 where those
-    around it are held out, too."""
+    """Figures by photograph: x, y, z of the camera in the splat's coordinates; cover, blur, exposure, registration,
+    shift. Held-out ones also have psnr and psnr_covered of small copies, distance in baselines, and piece: 1 where the
+    photographs around are held out, too."""
     thumbnails: dict[str, str] = field(default_factory=dict)
-    """Of photographs that figures name: files in the folder of pictures."""
+    """Files in the folder of pictures, by photograph, for photographs that figures name."""
     attempt: str = ""
-    """Whose folder has the pictures."""
+    """Attempt whose folder has the pictures."""
     dropped: LeaveOutResult | None = None
     cells: tuple[dict[str, float], ...] = ()
     """Columns of the scene: x, y, z of the middle of the surface and size, the side of the square, in the splat's
@@ -116,7 +119,10 @@ class Inspection(TypedRecord):
         return tuple(sorted(over, key=lambda one: one.state))
 
     def aware_of(self, warnings: Iterable[str]) -> Inspection:
-        """Return it with a figure, and the grade, for what the training of the splat warned of itself; if anything."""
+        """Return the inspection with a further figure for the warnings of the training, and the grade that follows.
+
+        Without warnings by health rules it is returned unchanged.
+        """
         if not (rules := health_rules(warnings)):
             return self
         meaning, advice = (
@@ -131,7 +137,7 @@ class Inspection(TypedRecord):
 def grade(figures: tuple[QualityFigure, ...]) -> str:
     """Return A where every figure is within its limit, B for a weak one, C for several or a bad one, D for more.
 
-    Where it is not known how held-out photographs are shown it is B at best.
+    Without the figure `NEEDED`, which is of held-out photographs, it is B at best. Empty if no figure is known.
     """
     states = [one.state for one in figures]
     weak, bad = states.count("weak"), states.count("bad")
@@ -142,31 +148,31 @@ def grade(figures: tuple[QualityFigure, ...]) -> str:
 
 
 def grade_in_words(grade: str) -> str:
-    """Return a grade with what it means: "grade A: no sickness found"."""
+    """Return a grade with its meaning: "grade A: no sickness found"."""
     return f"grade {grade}: {GRADES[grade]}" if grade in GRADES else "grade unknown"
 
 
 def health_rules(warnings: Iterable[str]) -> tuple[str, ...]:
-    """Return the rules of health that warnings of a training name, each once."""
+    """Return the health rules that the warnings of a training name, each once."""
     told = (words.removeprefix("health: ").partition(":")[0] for words in warnings)
     return tuple(dict.fromkeys(rule for rule in told if rule in HEALTH_RULES))
 
 
 @dataclass(frozen=True)
 class InspectionSettings(TrainingSettings):
-    """settings.json of an attempt that inspects a splat: what it was trained from, and where it lies."""
+    """settings.json of an attempt that inspects a splat: the splat, and the inputs of its training."""
 
     splat: str = ""
     sha256: str = ""
     inputs: str = ""
     warnings: tuple[str, ...] = ()
-    """Of its training."""
+    """Warnings of the training."""
     piece: tuple[str, ...] = ()
-    """Held-out photographs that were taken side by side."""
+    """Held-out photographs of the contiguous block."""
     measures_drop: bool = False
-    """Train twice, shortly, with and without the photographs that figures name."""
+    """Whether to train twice, shortly, with and without the photographs that figures name."""
     most_photos: int | None = None
-    """Evenly taken: of a whole scene more are not decoded at once."""
+    """Most photographs to decode, evenly chosen, for a whole scene; None: all."""
 
 
 @dataclass(frozen=True)
@@ -180,31 +186,34 @@ class Certificate(TypedRecord):
     """SHA-256 of the product."""
     num_gaussians: int | None = None
     settings: dict[str, Any] = field(default_factory=dict)
-    """That decided what was computed."""
+    """Settings that decided the result of the training."""
     settings_hash: str = ""
     inputs: dict[str, str] = field(default_factory=dict)
-    """SHA-256 of each file that it was made from."""
+    """SHA-256 of each file that the splat was trained from."""
     holdout: dict[str, dict[str, float]] = field(default_factory=dict)
-    """Of each photograph that it was not trained on: psnr in dB, psnr_covered, covered_share; x, y, z, where it was
-    taken from, in the splat's coordinates; distance to the nearest trained one in baselines; piece: 1 where those
-    around it are held out, too."""
+    """Figures of each held-out photograph: psnr in dB, psnr_covered, covered_share; x, y, z of the camera in the
+    splat's coordinates; distance to the nearest trained photograph in baselines; piece: 1 where the photographs around
+    it are held out, too."""
     offset: FilePlace = ORIGIN
-    """Was taken off the coordinates of the model."""
+    """Offset that was subtracted from the coordinates of the model."""
     made_with: dict[str, str] = field(default_factory=dict)
     seal: str = ""
-    """SHA-256 of all of the above."""
+    """SHA-256 of all fields above."""
 
     def to_record(self) -> dict[str, Any]:
-        """Return it as certificate.json holds it: what limits mean for a figure is not sealed with it."""
+        """Return the certificate as certificate.json holds it: without the states of figures, which are derived."""
         figures = [{key: value for key, value in one.to_record().items() if key != "state"} for one in self.figures]
         return super().to_record() | {"figures": figures}
 
     def sealed(self) -> Certificate:
-        """Return it with its seal."""
+        """Return the certificate with its seal."""
         return replace(self, seal=seal_of(self.to_record()))
 
 
 def seal_of(record: dict[str, Any]) -> str:
-    """Return the seal of a certificate as its file holds it: of all but its format, also what is of no certificate."""
+    """Return the seal of a certificate's JSON object: a SHA-256 of all its keys, also unknown ones.
+
+    Only `seal` and `format` are left out.
+    """
     told = {name: value for name, value in record.items() if name not in ("seal", "format")}
     return hashlib.sha256(json.dumps(told, sort_keys=True, separators=(",", ":")).encode()).hexdigest()

@@ -1,7 +1,7 @@
-"""A record: a plain dataclass whose fields are read from JSON as their types say, or are absent.
+"""Base of all records: dataclasses whose fields are read from JSON by their types.
 
-Reading fails for nothing but a file that a later version wrote.
-Plain, since the supervisor reads and writes records, too, and starts in milliseconds.
+Reading fails only for a file that a later version wrote; an invalid field gets its default. No validation library is
+used, since the supervisor reads and writes records, too, and must start in milliseconds.
 """
 
 from __future__ import annotations
@@ -17,39 +17,39 @@ from splatbatch.fields import mapping, number, text, whole_number
 from splatbatch.files import read_record
 
 ABSENT: Final = object()
-"""What a reader returns for a value that is nothing of its kind: the field has its default."""
+"""Value that a field reader returns for an invalid value: the field then gets its default."""
 FieldReader = Callable[[Any], Any]
 Facts = TypeVar("Facts")
 
 
 def reads(reader: FieldReader) -> dict[str, Any]:
-    """Return metadata of a dataclass's field of which its type alone does not tell what it may hold."""
+    """Return metadata for a dataclass field that is read by this function instead of by its type."""
     return {"reads": reader}
 
 
 def environment(value: object) -> dict[str, str]:
-    """Return the variables of an environment; those that no process could be given are left out."""
+    """Return environment variables from a JSON object; those with an invalid name or value are left out."""
     named = {name: text(one) for name, one in mapping(value).items()}
     return {name: one for name, one in named.items() if name and not {"=", "\0"} & set(name) and "\0" not in one}
 
 
 def as_object(value: Any) -> dict[str, Any]:
-    """Return a JSON object as it is; an empty one for anything else. Not copied: thousands are read at a time."""
+    """Return a JSON object unchanged and not copied, since thousands are read at a time; empty for anything else."""
     return value if isinstance(value, dict) else {}
 
 
 @dataclass(frozen=True)
 class TypedRecord:
-    """What every record can do; a field that is absent, or nothing of its kind, has its default, or is empty."""
+    """Base class of records, which reads and writes JSON; an absent or invalid field gets its default, or is empty."""
 
     @classmethod
     def from_record(cls, record: object) -> Self:
-        """Return what a JSON object says, whatever it holds."""
+        """Return the record of a JSON object; never fails, whatever it contains."""
         return read_as(cls, record)
 
     @classmethod
     def read(cls, path: Path) -> Self | None:
-        """Return what a file holds; None if there is none, or no JSON object.
+        """Return the record of a file; None if there is no file, or it is no JSON object.
 
         Raises:
             LaterFormatError: a later version wrote it.
@@ -58,30 +58,30 @@ class TypedRecord:
         return None if record is None else cls.from_record(record)
 
     def to_record(self) -> dict[str, Any]:
-        """Return it as a JSON object."""
+        """Return the record as a JSON object."""
         return object_of(self)
 
 
 @dataclass(frozen=True)
 class KeptRecord(TypedRecord):
-    """A record that is written as it was read: what another version, or a stranger, knows of it stays."""
+    """A record that is written as it was read, so that keys unknown to this version are kept."""
 
     written: dict[str, Any] = field(default_factory=dict, repr=False, kw_only=True)
-    """All of it as it was read."""
+    """JSON object that was read, with all its keys."""
 
     @classmethod
     def from_record(cls, record: object) -> Self:
-        """Return what a JSON object says, whatever it holds."""
+        """Return the record of a JSON object, which it keeps as `written`."""
         found = as_object(record)
         return super().from_record({**found, "written": found})
 
     def to_record(self) -> dict[str, Any]:
-        """Return it as it was read."""
+        """Return the JSON object that was read."""
         return self.written
 
 
 def in_json(value: Any) -> Any:
-    """Return a field, or facts, as JSON has it."""
+    """Return a value as JSON can hold it: records and dataclasses as objects, paths as text."""
     match value:
         case None | str() | int() | float():
             return value
@@ -97,13 +97,13 @@ def in_json(value: Any) -> Any:
 
 
 def object_of(facts: Any) -> dict[str, Any]:
-    """Return a dataclass as a JSON object: its fields, and the properties that it names as `told`."""
+    """Return a dataclass as a JSON object: its fields, and the properties listed in its attribute `told`."""
     names = [*(one.name for one in fields(facts)), *getattr(facts, "told", ())]
     return {name: in_json(getattr(facts, name)) for name in names}
 
 
 def read_as(kind: Callable[..., Facts], record: object) -> Facts:
-    """Return a JSON object as a dataclass, a record or any other; see `TypedRecord`."""
+    """Return a JSON object as an instance of any dataclass, by the rules of `TypedRecord`."""
     (readers, blanks), found = _schema(kind), as_object(record)
     known = {**blanks}
     for name, read in readers:
@@ -114,14 +114,14 @@ def read_as(kind: Callable[..., Facts], record: object) -> Facts:
 
 @cache
 def _schema(kind: Any) -> tuple[list[tuple[str, FieldReader]], dict[str, Any]]:
-    """Return what reads each field, and a blank for each that has no default."""
+    """Return the reader of each field, and an empty value for each field without a default."""
     hints, every = get_type_hints(kind), fields(kind)
     blanks = {one.name: _blank(hints[one.name]) for one in every if MISSING is one.default is one.default_factory}
     return [(one.name, one.metadata.get("reads") or _reader_of(hints[one.name])) for one in every], blanks
 
 
 def _blank(hint: Any) -> Any:
-    """Return what is empty of a type: "", 0, False, no entry, None where that is allowed."""
+    """Return the empty value of a type: None where that is allowed, else "", 0, False, or an empty container."""
     origin = get_origin(hint)
     if origin in _UNIONS:
         return None
@@ -131,7 +131,7 @@ def _blank(hint: Any) -> Any:
 
 
 def _reader_of(hint: Any) -> FieldReader:
-    """Return what reads a value of a type; of lists and objects, what is nothing of its kind is left out."""
+    """Return the reader for a type; in lists and objects it leaves out invalid entries."""
     origin, arguments = get_origin(hint), get_args(hint)
     if hint in _READERS:
         return _READERS[hint]
@@ -153,12 +153,12 @@ def _reader_of(hint: Any) -> FieldReader:
 
 
 def _optional_reader(of_one: FieldReader) -> FieldReader:
-    """Return what reads a value that may be absent: no text and an object that says nothing are as good as none."""
+    """Return a reader that gives None for an empty text, an empty object, or an invalid value."""
     return lambda value: None if value in ("", {}) or (known := of_one(value)) is ABSENT else known
 
 
 def _kinds_reader(kinds: tuple[Any, ...]) -> FieldReader:
-    """Return what reads an object as the one of several dataclasses whose fields its keys are."""
+    """Return a reader that picks, of several dataclasses, the one whose fields are exactly the object's keys."""
     of_fields = {frozenset(one.name for one in fields(kind)): kind for kind in kinds}
     return lambda value: read_as(of_fields[key], value) if (key := frozenset(as_object(value))) in of_fields else ABSENT
 

@@ -1,4 +1,4 @@
-"""result.json: the manifest of a splat."""
+"""result.json: the manifest of a splat, in the folder of its attempt and, for the accepted one, of its patch."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from splatbatch.output.records.record import KeptRecord, TypedRecord, in_json, r
 
 @dataclass(frozen=True)
 class SplatFacts(TypedRecord):
-    """What tells a splat file from any other."""
+    """Hash, size, time and number of Gaussians of a splat file, by which it is recognised later."""
 
     sha256: str = ""
     bytes: int | None = None
@@ -25,23 +25,23 @@ class SplatFacts(TypedRecord):
 
     @property
     def fact(self) -> FileFact:
-        """Return it as identity compares files."""
+        """Return size, time and hash as a `FileFact`, for comparison with the file on disk."""
         return FileFact(-1 if self.bytes is None else self.bytes, self.mtime_ns or 0, self.sha256)
 
 
 @dataclass(frozen=True)
 class UsedPhotographs(TypedRecord):
-    """The photographs of a patch, by what the training of its splat did with them."""
+    """The photographs of a patch: those its splat was trained on, and those held out."""
 
     trained: tuple[str, ...] = ()
     held_out: tuple[str, ...] = ()
     is_assumed: bool = False
-    """An external program was given all of them: `held_out` are those that the settings hold out, and whether the
-    program does is not known."""
+    """Whether an external trainer was given all photographs: `held_out` then follows the settings, and whether the
+    trainer holds these out is not known."""
 
     @classmethod
     def of(cls, names: Iterable[str], held_out: Collection[str], *, is_assumed: bool = False) -> UsedPhotographs:
-        """Return all photographs of a patch as those that were held out, and the others."""
+        """Divide all photographs of a patch into those held out and those trained on; both are sorted."""
         every = sorted(names)
         trained = tuple(name for name in every if name not in held_out)
         return cls(trained, tuple(name for name in every if name in held_out), is_assumed)
@@ -49,72 +49,76 @@ class UsedPhotographs(TypedRecord):
 
 @dataclass(frozen=True)
 class Result(KeptRecord):
-    """The manifest of a splat that an attempt left; what others versions know of it is kept when it is written anew."""
+    """The manifest of a splat that an attempt trained; keys of other versions are kept when it is written again."""
 
     patch: str = ""
     attempt: str = ""
-    """The name of its folder."""
+    """Name of the attempt's folder."""
     changes: dict[str, Any] = field(default_factory=dict)
-    """Settings in which it differs from the YAML of then."""
+    """Settings in which the attempt differed from the YAML at that time."""
     num_gaussians: int | None = None
     step: int | None = None
     bytes: int | None = None
-    """Of the file."""
+    """Size of the splat file."""
     seconds: float | None = None
     splat: SplatFacts = SplatFacts()
-    """What tells its file from any other."""
+    """Hash, size and time of the splat file."""
     warnings: tuple[str, ...] = ()
     version: str = ""
-    """Of the splatbatch that wrote it."""
+    """Version of splatbatch that wrote the manifest."""
     host: str = ""
-    """Where it was trained."""
+    """Host that trained the splat."""
     worker: str = ""
-    """Which trained it."""
+    """Name of the worker that trained the splat."""
     accepted: int = 0
-    """Which accepted record made it the product; 0: none has."""
+    """Number of the accepted record that made the splat the product; 0: it was not accepted."""
     is_ahead: bool = field(default=False, metadata=reads(lambda _: False))
-    """It is the accepted record itself: splat.ply and result.json are behind it."""
+    """Whether this was read from an accepted record that is newer than splat.ply and result.json."""
 
     def with_fields(self, **changed: Any) -> Result:
-        """Return it with some keys changed."""
+        """Return the manifest with some keys changed."""
         known = {key: in_json(value) for key, value in changed.items()}
         return Result.from_record({**self.written, **known})
 
     @cached_property
     def metrics(self) -> Metrics:
-        """How good it is."""
+        """Figures of the splat, as its training measured them."""
         return Metrics.from_record(self.written.get("metrics"))
 
     @cached_property
     def photographs(self) -> UsedPhotographs | None:
-        """What it was trained on and what was held out; None: versions up to 0.2.0 did not write it down."""
+        """Photographs trained on and held out; None: versions up to 0.2.0 did not record them."""
         told = mapping(self.written.get("photographs"))
         return UsedPhotographs.from_record(told) if told else None
 
     @cached_property
     def trained_from(self) -> Fingerprint:
-        """What it was trained from."""
+        """Settings and inputs that the splat was trained from; two splats are compared by these, see `retention`."""
         return Fingerprint.from_record(self.written)
 
     @cached_property
     def held_against(self) -> Fingerprint:
-        """The inputs when it was trained or, if it was chosen by hand, when it was chosen."""
+        """Settings and inputs with which those of now are compared to decide whether the splat is stale.
+
+        They are those of `trained_from`, unless the splat was chosen later, by `accept` or over a new splat. Then they
+        are those at the time of that choice.
+        """
         chosen = mapping(self.written.get("pinned"))
         return Fingerprint.from_record({**self.written, **chosen}) if chosen else self.trained_from
 
     @property
     def sha256(self) -> str:
-        """Of the splat; empty where the record does not say."""
+        """SHA-256 of the splat file; empty where the manifest has none."""
         return self.splat.sha256
 
     @property
     def number(self) -> int:
-        """Return the number of its attempt; 0 if that is none."""
+        """Return the number of the attempt; 0 if its name has none."""
         digits = self.attempt.rpartition("-")[2]
         return int(digits) if digits.isdecimal() else 0
 
     def with_files(self, files: dict[str, FileFact]) -> Result:
-        """Return it with more, or newer, facts of the files that it is held against."""
+        """Return the manifest with these files in `held_against`; `upkeep` writes it once it knows their contents."""
         facts = files_to_record(files)
         chosen = mapping(self.written.get("pinned"))
         return self.with_fields(pinned={**chosen, "files": facts}) if chosen else self.with_fields(files=facts)

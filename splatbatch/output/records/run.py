@@ -1,4 +1,4 @@
-"""A run of `train`: who holds the output folder, what is asked of it from outside, what has followed it."""
+"""Records of a run: its workers, the workers an engine was asked for, requests to cancel, results of follow-ups."""
 
 from __future__ import annotations
 
@@ -11,23 +11,24 @@ from splatbatch.output.records.record import TypedRecord
 
 @dataclass(frozen=True)
 class WorkerRecord(ProcessIdentity):
-    """workers/<name>.json, and each claim that it has made: a worker, and that it lives."""
+    """workers/<name>.json, the heartbeat file of a worker; each of its claims is a hard link to this file."""
 
     worker: str = ""
-    """Its name: that of its ledger, too."""
+    """Name of the worker, and of its ledger."""
     token: str = ""
-    """Tells it from every other, also of the same name."""
+    """Random text that tells the worker from every other one, also from an earlier one of the same name."""
     sequence: int = 0
-    """Moves while it lives."""
+    """Number of heartbeats; it grows while the worker lives."""
     beaten_at: float | None = None
-    """When it moved last, by time.monotonic(): of this boot of this machine one look tells how long ago that is."""
+    """Time of the last heartbeat by time.monotonic(), which is comparable on the same boot of the same machine only."""
     since: str = ""
+    """Local time at which the worker started."""
     terms: str = ""
-    """Hash of what it trains by."""
+    """Hash of the settings and version that the worker trains by; the same for all workers of a batch."""
     job: str = ""
-    """Of the engine that runs it."""
+    """Job of the engine that runs the worker; empty: no engine runs it."""
     has_ended: bool = False
-    """It has let go of all that it had claimed."""
+    """Whether the worker has ended and released all its claims."""
 
 
 @dataclass(frozen=True)
@@ -36,26 +37,27 @@ class SubmissionRecord(TypedRecord):
 
     engine: str = ""
     num_workers: int = 0
-    """At once; there may be more handles, one after another."""
+    """Number of workers at once; there may be more handles, for workers one after another."""
     terms: str = ""
-    """What they are to train by: see WorkerRecord."""
+    """Hash of the settings and version that the workers must train by; see `WorkerRecord`."""
     handles: tuple[str, ...] = ()
-    """What the engine calls its workers; none as long as it was not heard to have taken them."""
+    """Names that the engine gave to the workers; empty until the engine has confirmed the submission."""
 
 
 @dataclass(frozen=True)
 class CancelRequest(TypedRecord):
-    """cancel-*.json: a run is to end, or to leave some patches."""
+    """cancel-*.json: request of a user that a run ends, or drops some patches."""
 
     run: ProcessIdentity = field(default_factory=ProcessIdentity)
-    """No other process obeys."""
+    """Process that the request addresses; any other process ignores it."""
     patches: tuple[str, ...] = ()
-    """None: all."""
+    """Patches to drop; empty: the whole run ends."""
     by: str = ""
+    """User and host that made the request."""
 
 
 KINDS = ("inspect", "merge", "evaluate", "publish")
-"""The follow-ups in their order; the file of each holds its latest result."""
+"""Kinds of follow-ups, in their order; each has a file with its latest result."""
 DONE = "done"
 PARTLY = "partly"
 LEFT_OUT = "left out"
@@ -67,25 +69,26 @@ class FollowUpResult(TypedRecord):
 
     what: str = ""
     state: str = ""
-    """done, partly, left out."""
+    """One of: done, partly, left out."""
     words: str = ""
-    """Its result, or why there is none, in a line."""
+    """Sentence on the result, or on why there is none."""
     command: str = ""
-    """What makes it good; empty where nothing has to be."""
+    """Command that completes the follow-up; empty where nothing is missing."""
     at: float | None = None
+    """Time of the result in seconds since 1970."""
 
     @property
     def is_done(self) -> bool:
-        """Return whether nothing is missing."""
+        """Return whether the follow-up is complete."""
         return self.state == DONE
 
 
 @dataclass(frozen=True)
 class TodoItem(TypedRecord):
-    """Of the report: something to be done as long as a patch is not as it should be, or worth a look."""
+    """Entry of the report's list of things to do ("do"), or worth a look ("look")."""
 
     kind: Literal["do", "look"] = "look"
     patches: tuple[str, ...] = ()
     what: str = ""
     command: str = ""
-    """That does it."""
+    """Command that does it; empty: there is none."""
