@@ -1,1 +1,1 @@
-"""THIS machine: its GPUs, slots, readiness, host memory, supervisors started and orphans ended."""
+"""This machine: its GPUs and slots, their readiness, host memory, and the start and end of supervisors."""

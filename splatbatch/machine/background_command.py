@@ -1,4 +1,4 @@
-"""A command of ours that outlives the one that started it: in a session of its own, its words in a file."""
+"""Background commands of splatbatch that outlive the one that starts them: own session, output in a log file."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ Detached = subprocess.Popen[bytes]
 
 
 def command_of(arguments: Sequence[str]) -> tuple[str, ...]:
-    """Return the command line of this very program with other arguments."""
+    """Return the command line that runs this installation of splatbatch with other arguments."""
     called = Path(sys.argv[0])
     program = [str(called.resolve())] if called.is_file() and called.name != "__main__.py" else ["-m", "splatbatch"]
     return (sys.executable, *program, *arguments)
 
 
 def start(command: Sequence[str], log: Path, environment: Mapping[str, str] | None = None) -> Detached:
-    """Start a command; what it prints goes into `log`.
+    """Start a command in a session of its own; its output is appended to `log`.
 
     Raises:
-        OSError: it cannot be started, or the file cannot be written.
+        OSError: the command cannot be started, or the log cannot be written.
     """
     with log.open("ab") as file:
         return subprocess.Popen(

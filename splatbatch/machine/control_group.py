@@ -1,4 +1,4 @@
-"""A control group (cgroup v2) for what an attempt starts, where we may make one: nothing born in it escapes."""
+"""A control group (cgroup v2) for the processes of an attempt, where one may be made: no process in it can escape."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _ROUND_S = 0.005
 
 
 def make(ticks: int) -> Path | None:
-    """Return a new, empty group below our own; None where there is no cgroup v2, or it is not ours to divide.
+    """Make an empty group below that of this process; None without cgroup v2, cgroup.kill, or the right to write.
 
     Args:
-        ticks: when this process started; with its number it names the group for ever.
+        ticks: start of this process in clock ticks since boot; with its pid it makes the group's name unique.
     """
     own = _own()
     if own is None or not os.access(own / "cgroup.procs", os.W_OK):
@@ -35,14 +35,14 @@ def make(ticks: int) -> Path | None:
 
 
 def enter(group: Path | None) -> None:
-    """Move this process into a group, with all that it will start; called between fork and exec, so nothing fails."""
+    """Move this process and its future children into a group; called between fork and exec, so errors are ignored."""
     if group is not None:
         with suppress(OSError):
             (group / "cgroup.procs").write_text("0")
 
 
 def members(group: Path | None) -> list[int]:
-    """Return the processes in a group; none if there is none, or it is gone."""
+    """Return the pids in a group; none if `group` is None or is gone."""
     if group is None:
         return []
     with suppress(OSError, ValueError):  # 0 is one that has no number here, and would stand for all of us
@@ -51,7 +51,7 @@ def members(group: Path | None) -> list[int]:
 
 
 def end(group: Path | None) -> None:
-    """End by SIGKILL all that is in a group, also what is born meanwhile, and remove it."""
+    """Kill all processes in a group, also those forked meanwhile, and remove the group."""
     if group is None:
         return None
     for _ in range(_ROUNDS):
@@ -67,13 +67,13 @@ def end(group: Path | None) -> None:
 
 
 def of_supervisor(start: Start) -> Path | None:
-    """Return the group that a supervisor says it made, if its name agrees: strangers must not be ended."""
+    """Return the group recorded in start.json; None if its name does not fit, so that no other group is killed."""
     group = Path(start.group or "")
     return group if group.name == f"{PREFIX}{start.pid}-{start.ticks}" and group.is_dir() else None
 
 
 def _sweep(own: Path) -> None:
-    """Remove the empty groups of supervisors that were killed; the kernel keeps those that still hold a process."""
+    """Remove the empty groups of dead supervisors; the kernel refuses to remove groups that hold a process."""
     for group in own.glob(f"{PREFIX}*-*"):
         pid, _, ticks = group.name.removeprefix(PREFIX).partition("-")
         if pid.isdecimal() and str(processes.start_ticks(int(pid))) != ticks:
@@ -82,7 +82,7 @@ def _sweep(own: Path) -> None:
 
 
 def _own() -> Path | None:
-    """Return the folder of the group that we are in."""
+    """Return the folder of the group of this process; None without cgroup v2."""
     mounts = [line.split() for line in processes.kernel_file("/proc/self/mountinfo").splitlines()]
     ours = [line for line in processes.kernel_file("/proc/self/cgroup").splitlines() if line.startswith("0::")]
     # proc(5): root of the mount, mount point, …, "-", type

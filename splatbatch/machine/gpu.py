@@ -1,7 +1,7 @@
-"""The GPUs as NVML sees them: which there are, how full, hot and faulty. The only door to pynvml.
+"""The GPUs of this machine by NVML: names, memory, temperature, processes. The only module that imports pynvml.
 
-NVML needs no CUDA context, so the parent may ask as often as it likes. Every figure is independently optional:
-inside MIG instances and WSL2 single calls answer "not supported".
+NVML needs no CUDA context, so the parent may ask at any time. Each figure may be missing by itself: inside MIG
+instances and WSL2, single calls answer "not supported".
 """
 
 from __future__ import annotations
@@ -22,15 +22,18 @@ if TYPE_CHECKING:  # every supervisor would wait for all of the config
     from splatbatch.config import Cooldown
 
 FREE_MIB = 64
-"""Memory of a GPU may lie so far above its value before the batch: an H200 had given 20 GB back 0.1 ms after the end of
-a process; drivers and displays move by some MiB by themselves, a CUDA context of another program takes 400 and more."""
+"""GPU memory in use beyond the value before the batch that still counts as free.
+
+An H200 had given 20 GB back 0.1 ms after the end of a process. Drivers and displays vary by some MiB; a CUDA context
+of another program takes 400 MiB and more.
+"""
 DEVICE_FILES = Path("/dev")
 DRIVER_FILES = Path("/proc/driver/nvidia")
 
 
 @dataclass(frozen=True)
 class Gpu:
-    """A GPU of this machine; matched by UUID, since CUDA_VISIBLE_DEVICES reorders indices."""
+    """A GPU of this machine, identified by its UUID, since CUDA_VISIBLE_DEVICES reorders indices."""
 
     index: int
     uuid: str
@@ -42,20 +45,20 @@ class Gpu:
 
 @dataclass(frozen=True)
 class GpuAvailability:
-    """What says that this machine has NVIDIA GPUs, and what keeps them from being used."""
+    """Whether this machine has NVIDIA GPUs, and why they cannot be used if NVML fails."""
 
     cards: tuple[Gpu, ...] = ()
     traces: tuple[str, ...] = ()
-    """Files that the driver makes where a GPU is; they stay when the driver breaks."""
+    """Files that the driver makes for a GPU; they stay when the driver breaks."""
     error: str = ""
-    """NVML's words where it did not answer."""
+    """The error of NVML; empty if it answered."""
 
     def is_here(self) -> bool:
-        """Return whether there is a GPU, usable or not."""
+        """Return whether this machine has a GPU, usable or not."""
         return bool(self.cards or self.traces)
 
     def why_unusable(self) -> str:
-        """Say why a GPU that is here cannot be used; empty if it can, or there is none."""
+        """Return why the GPUs of this machine cannot be used; empty if they can, or there are none."""
         if self.cards or not self.traces:
             return ""
         said = f"NVML says: {self.error}" if self.error else "NVML lists none"
@@ -63,19 +66,19 @@ class GpuAvailability:
 
 
 def gpus() -> tuple[Gpu, ...]:
-    """Return the GPUs of this machine in the order of nvidia-smi; none without a driver."""
+    """Return the GPUs of this machine in the order of nvidia-smi; none without a working driver."""
     return _query()[0]
 
 
 def presence() -> GpuAvailability:
-    """Return whether GPUs are here, by NVML or, where that is broken, by the files of the driver."""
+    """Return the GPUs that NVML lists; if it lists none, the driver's files that show a GPU, and NVML's error."""
     cards = gpus()
     return GpuAvailability(cards) if cards else GpuAvailability((), _traces(), _query()[1])
 
 
 @cache
 def _query() -> tuple[tuple[Gpu, ...], str]:
-    """Return the GPUs, and NVML's words if it does not answer; empty if it does, also where it lists no GPU."""
+    """Return the GPUs and the error of NVML, empty if it answers; asked once per process."""
     try:
         nvml.nvmlInit()
         atexit.register(nvml.nvmlShutdown)
@@ -90,7 +93,7 @@ def _traces() -> tuple[str, ...]:
 
 
 def sample(uuid: str) -> GpuSample:
-    """Return what NVML says of a GPU now; an empty sample if it does not answer."""
+    """Return memory, load, temperature and processes of a GPU now; figures that NVML does not give are None."""
     gpus()
     handle = _optional(nvml.nvmlDeviceGetHandleByUUID, uuid)
     if handle is None:
@@ -109,7 +112,7 @@ def sample(uuid: str) -> GpuSample:
 
 
 def serves_many(uuid: str) -> bool:
-    """Return whether several processes may use a GPU: its compute mode is not an exclusive one, and NVML says so."""
+    """Return whether several processes may use a GPU: NVML reports the default compute mode, not an exclusive one."""
     gpus()
     handle = _optional(nvml.nvmlDeviceGetHandleByUUID, uuid)
     mode = _optional(nvml.nvmlDeviceGetComputeMode, handle) if handle is not None else None
@@ -117,7 +120,7 @@ def serves_many(uuid: str) -> bool:
 
 
 def bus(uuid: str) -> str:
-    """Return where a GPU sits as the kernel's log names it, "0000:3b:00"; empty if NVML does not say."""
+    """Return the PCI address of a GPU as in the kernel's log, "0000:3b:00"; empty if NVML does not say."""
     gpus()
     handle = _optional(nvml.nvmlDeviceGetHandleByUUID, uuid)
     info = _optional(nvml.nvmlDeviceGetPciInfo, handle) if handle is not None else None
@@ -130,15 +133,19 @@ def driver_version() -> str:
 
 
 def cuda_version() -> tuple[int, int] | None:
-    """Return the latest CUDA that the driver runs programs of, (13, 0) for 13.0; None if NVML does not say."""
+    """Return the latest CUDA version that the driver supports, (13, 0) for 13.0; None if NVML does not say."""
     number = _optional(nvml.nvmlSystemGetCudaDriverVersion_v2) if gpus() else None
     return (number // 1000, number % 1000 // 10) if number else None
 
 
 def why_not_ready(now: GpuSample, before: GpuSample, cooldown: Cooldown, *, ours_mib: float = 0) -> str:
-    """Say why a GPU is not fit for the next attempt; empty if it is.
+    """Return why a GPU is not ready for the next attempt: memory in use, or too hot; empty if it is ready.
 
-    `before` is the same GPU before the batch touched it, `ours_mib` what our own attempts there may hold.
+    Args:
+        now: a sample of the GPU now.
+        before: a sample of the same GPU before the batch used it.
+        cooldown: the temperature below which it must be.
+        ours_mib: memory that attempts of this batch may hold there.
     """
     allowed_mib = FREE_MIB + ours_mib
     if now.used_mib is not None and before.used_mib is not None and now.used_mib > before.used_mib + allowed_mib:
@@ -164,7 +171,7 @@ def _gpu(index: int) -> Gpu:
 
 
 def _optional(call: Callable[..., Any], *args: Any) -> Any:
-    """Return what an NVML call says, or None if this GPU, driver or system cannot tell."""
+    """Return the result of an NVML call; None if this GPU, driver or system does not support it."""
     try:
         return call(*args)
     except nvml.NVMLError:

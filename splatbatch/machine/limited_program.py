@@ -1,4 +1,4 @@
-"""An external program, run to its end within limits of time and memory; whatever it has started ends with it."""
+"""External programs run within limits of time and memory; all their child processes end with them."""
 
 from __future__ import annotations
 
@@ -28,27 +28,28 @@ from splatbatch.processes import (
 
 POLL_S = 0.05
 MOST_SAID = 4096
-"""Characters of what it said that are kept: the last ones."""
+"""Most bytes of a program's output that are kept: its end."""
 KILLED_WITHIN_S = 0.2
-"""So long we look on while one that was killed goes."""
+"""Time that a killed program is waited for."""
 SHELL = ("/bin/sh", "-c", 'exec "$0" "$@"')
-"""Starts a hook: a program on a mount that hangs then holds up the shell, and not us."""
+"""Command that starts a hook, so that a program on a stalled mount holds up the shell and not the batch."""
 NEVER_BEGAN = (126, 127)
 """Exit codes of a shell that cannot start a command."""
 HOOK_MARK = "hook"
+"""Marker of the processes of a hook, which belong to no attempt."""
 
 
 @dataclass(frozen=True)
 class CallBounds:
-    """What a program may use."""
+    """Limits of a program: time, and memory together with all its descendants."""
 
     wall_s: float = 1800.0
     memory_mib: int = 8192
-    """Of it and all that it starts, together."""
+    """Memory of the program and all its descendants together."""
 
 
 USUAL = CallBounds()
-"""Of 10 million Gaussians 880 MiB and 183 s are taken by 3D Tiles; SOG's clustering on a CPU would go on for hours."""
+"""Usual limits. For 10 million Gaussians, 3D Tiles take 880 MiB and 183 s; SOG's clustering on a CPU takes hours."""
 
 
 @dataclass(frozen=True)
@@ -56,33 +57,33 @@ class ProgramEnd:
     """How a program ended."""
 
     code: int
-    """As a shell has it: negative for a signal."""
+    """The exit code; negative: minus the number of the signal that ended it."""
     said: str
-    """The last of what it printed, errors included."""
+    """The end of the output that was kept."""
     peak_mib: int = 0
-    """As seen twenty times a second."""
+    """Most memory seen, looked at twenty times a second."""
     exceeded: Literal["", "time", "memory"] = ""
-    """The limit for which it was ended; empty: it ended by itself."""
+    """The limit that it exceeded, so that it was ended; empty: it ended without that."""
     seconds: float = 0.0
 
     @property
     def is_well(self) -> bool:
-        """Return whether it ended by itself and says that all went well."""
+        """Whether the program exited with 0, within its limits."""
         return self.code == 0 and not self.exceeded
 
     @property
     def last_words(self) -> str:
-        """Return the last line of what it said; empty if it said nothing."""
+        """The last line of its output; empty if it printed nothing."""
         return next((line.strip() for line in reversed(self.said.splitlines()) if line.strip()), "")
 
     @property
     def in_words(self) -> str:
-        """Return how it ended by itself, and the last line of what it said."""
+        """Its exit code or signal, and the last line of its output."""
         ended = f"ended by signal {-self.code}" if self.code < 0 else f"exit code {self.code}"
         return f"{ended}: {self.last_words}" if self.last_words else ended
 
     def why(self, bounds: CallBounds) -> str:
-        """Return in one line why it did not end well."""
+        """Return in one line why the program failed: limit, signal or exit code, and its last line of output."""
         last = self.last_words or "it said nothing"
         match self.exceeded:
             case "time":
@@ -95,7 +96,10 @@ class ProgramEnd:
 
 
 class LimitedProgram:
-    """An external program while it runs, in a session of its own; `poll` ends it at a limit."""
+    """A running external program in a session of its own; `poll` ends it when it exceeds a limit.
+
+    It dies with this process, and all its descendants end with it.
+    """
 
     def __init__(  # noqa: PLR0913 - what a program is given
         self,
@@ -108,19 +112,19 @@ class LimitedProgram:
         tick: Callable[[], None] | None = None,
         kept: Literal["all", "stdout", "nothing"] = "all",
     ) -> None:
-        """Start it.
+        """Start the program.
 
         Args:
-            command: of it.
-            bounds: at which it is ended.
-            message: on its stdin.
-            folder: that it runs in; None: ours.
-            environment: added to ours.
-            tick: called while it is waited for; what that raises ends it.
-            kept: so much of what it prints.
+            command: the program and its arguments.
+            bounds: the limits at which it is ended.
+            message: the bytes on its stdin.
+            folder: its working folder; None: that of this process.
+            environment: variables added to those of this process.
+            tick: called while `wait` waits; an exception from it ends the program.
+            kept: which of its output is kept; "all" is stdout and stderr.
 
         Raises:
-            OSError: it cannot be started.
+            OSError: the program cannot be started.
         """
         self._bounds, self._tick, self._began, self._peak_mib = bounds, tick, time.monotonic(), 0
         self._said: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - read at its end
@@ -140,7 +144,7 @@ class LimitedProgram:
             )
 
     def poll(self) -> ProgramEnd | None:
-        """Return how it ended, None while it runs within its limits; what it has started has ended, too."""
+        """Return how the program ended, or None while it runs within its limits; end it if it exceeds one."""
         exceeded: Literal["", "time", "memory"] = ""
         seconds = time.monotonic() - self._began
         if self._process.poll() is None:
@@ -158,7 +162,7 @@ class LimitedProgram:
         return ProgramEnd(-signal.SIGKILL if code is None else code, words, self._peak_mib, exceeded, seconds)
 
     def wait(self) -> ProgramEnd:
-        """Return how it ended, once it has; what is raised meanwhile ends it."""
+        """Wait for the end of the program and return how it ended; an exception meanwhile ends the program."""
         try:
             while (end := self.poll()) is None:
                 if self._tick:
@@ -170,7 +174,7 @@ class LimitedProgram:
             raise
 
     def end(self) -> None:
-        """End it with all that it has started; one that hangs in the kernel is left to it."""
+        """Kill the program and all its descendants; one that hangs in the kernel is not waited for."""
         below = descendants(self._process.pid) if self._process.poll() is None else []
         send_group(signal.SIGKILL, self._process.pid)
         send(signal.SIGKILL, below)
@@ -188,25 +192,25 @@ def run_bounded(
     """Run a program to its end, or until it exceeds a limit; see `LimitedProgram`.
 
     Raises:
-        OSError: it cannot be started.
+        OSError: the program cannot be started.
     """
     return LimitedProgram(command, bounds, folder=folder, tick=tick).wait()
 
 
 class Hook(LimitedProgram):
-    """A command told something once, beside a batch that never waits for it."""
+    """A command of the user that gets one message on its stdin, and runs beside a batch that never waits for it."""
 
     def __init__(self, argv: Sequence[str], message: bytes, timeout_s: float, *, is_heard: bool = False) -> None:
-        """Start it; what it prints goes nowhere, since it may repeat a password.
+        """Start the command; its output is dropped by default, since it may repeat a password.
 
         Args:
             argv: the command.
-            message: on its stdin.
-            timeout_s: it is ended after that.
-            is_heard: its last line says why it failed; for programs of ours, which repeat no password.
+            message: the bytes on its stdin.
+            timeout_s: time after which it is ended.
+            is_heard: keep its stdout, whose last line says why it failed; for programs of splatbatch alone.
 
         Raises:
-            OSError: it cannot be started.
+            OSError: the shell cannot be started.
         """
         bounds = CallBounds(timeout_s, sys.maxsize)
         kept: Literal["stdout", "nothing"] = "stdout" if is_heard else "nothing"
@@ -214,7 +218,7 @@ class Hook(LimitedProgram):
         super().__init__([*SHELL, *argv], bounds, message, environment=marked, kept=kept)
 
     def verdict(self) -> str | None:
-        """Return None while it runs, "" if it ended well, else why not."""
+        """Return None while the command runs, "" if it succeeded, else why it failed."""
         end = self.poll()
         if end is None or end.is_well:
             return None if end is None else ""
@@ -226,6 +230,6 @@ class Hook(LimitedProgram):
 
 
 def memory_mib(pid: int) -> int:
-    """Return what a process and all below it hold in memory."""
+    """Return the resident memory of a process and all its descendants together, in MiB."""
     resident = (kernel_file(f"/proc/{one}/statm").split()[1:2] for one in (pid, *descendants_at_a_glance(pid)))
     return sum(int(pages) for found in resident for pages in found) * os.sysconf("SC_PAGE_SIZE") // MIB

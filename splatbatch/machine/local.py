@@ -1,6 +1,6 @@
-"""This machine: one supervisor process per attempt, one slot per GPU or a few on the CPU.
+"""The executor of this machine: one supervisor process per attempt, one slot per GPU or a few on the CPU.
 
-A supervisor that stands still is woken, and ended if that does not help.
+A supervisor that shows no sign of life is woken by SIGCONT, and killed if that does not help.
 """
 
 from __future__ import annotations
@@ -30,38 +30,49 @@ from splatbatch.output.records.attempt import JobSpec
 from splatbatch.output.results import batch_name
 
 SILENCE_S = 60.0
-"""A supervisor turns its loop twenty times a second and beats every second; so long without either, it is frozen."""
+"""Time without a sign of life after which a supervisor counts as frozen.
+
+A supervisor runs its loop twenty times a second and writes a heartbeat every second.
+"""
 DEVICE_SILENCE_S = 600.0
-"""The same for one that waits for a disk or a share: a file server that restarts must not cost a training."""
+"""The same for a supervisor that waits for a disk or a share, so that a file server may restart."""
 WAKING_S = 5.0
+"""Time that a woken supervisor has to show a sign of life before it is killed."""
 MOST_WAKINGS = 3
-"""One that is stopped again and again is ended at last: its own limits do not count while it stands."""
+"""Times that a supervisor is woken; then it is killed, since its own limits do not run while it is stopped."""
 PATIENCE_S = 10.0
-"""Beside the grace, until what was asked to end is killed; and so long again."""
+"""Time beyond the grace until an orphan that was asked to end is killed, and the time it then has to die."""
 ROUND_S = 0.1
 LOOK_S = 1.0
+"""Interval at which a supervisor is looked at."""
 LONGEST_STEP_S = 3 * LOOK_S
-"""No more than that counts between two looks: when more has passed, we stood still ourselves (a laptop asleep)."""
+"""Most silence counted between two looks; if more time passed, this process itself stood still (a laptop asleep)."""
 
 
 @dataclass
 class SupervisorWatchdog:
-    """A supervisor that we started; counts for how long it has given no sign of life, by our own clock."""
+    """Measures how long a supervisor of this process has shown no sign of life, by the clock of this process.
+
+    A sign of life is a turn of the supervisor's loop, or a heartbeat.
+    """
 
     process: Child
     folder: AttemptFolder
     ticks: int = 0
-    """When it started: with its number it names the process."""
+    """Start of the supervisor in clock ticks since boot; with its pid it names the process."""
     limit_s: float = 0.0
-    """Of its silence; 0: the usual one. One that was asked to stop gets less."""
+    """Longest silence; 0: `SILENCE_S` or `DEVICE_SILENCE_S`. It is shorter once the supervisor was asked to stop."""
     silent_s: float = 0.0
+    """Time without a sign of life."""
     woken_s: float = -1.0
+    """Value of `silent_s` when the supervisor was woken; negative: it was not."""
     wakings: int = 0
+    """Number of times that it was woken."""
     _signs: object = None
     _looked_at: float = 0.0
 
     def look(self, now: float) -> Literal["", "wake", "end"]:
-        """Return what is to be done about it; asked in every round, looks once a second."""
+        """Return what to do with the supervisor: nothing, "wake" or "end"; call it often, it looks every `LOOK_S`."""
         passed_s = now - self._looked_at
         if passed_s < LOOK_S:
             return ""
@@ -79,7 +90,7 @@ class SupervisorWatchdog:
         return "end" if 0 <= self.woken_s < self.silent_s - WAKING_S else ""
 
     def reap(self) -> None:
-        """See to it that one that has told its end goes: one that was stopped then would stay for ever."""
+        """Wake, or else kill, a supervisor that has written exit.json but still exists, such as a stopped one."""
         if self.folder.exit.exists() and self.process.poll() is None:
             self.process.send_signal(signal.SIGCONT)
             try:
@@ -89,31 +100,31 @@ class SupervisorWatchdog:
 
 
 def _turns(pid: int) -> str:
-    """Return how often a process has gone to sleep by itself: a loop that turns does so all the time, proc(5)."""
+    """Return the count of voluntary context switches of a process, which grows while its loop runs; see proc(5)."""
     lines = processes.kernel_file(f"/proc/{pid}/status").splitlines()
     return next((line for line in lines if line.startswith("voluntary_ctxt_switches")), "")
 
 
 class LocalExecutor:
-    """Starts supervisors as processes of this machine; they stop their attempt when this parent dies.
+    """Starts and ends supervisors on this machine; a supervisor stops its attempt when this process dies.
 
-    All that a scheduler asks of a machine; made up where a test or a benchmark simulates one.
+    The scheduler uses no other way to the machine, so that tests and benchmarks can simulate one.
     """
 
     def __init__(self, config: ExecutorConfig, device: str, *, shares_gpus: bool = False) -> None:
-        """Take the GPUs, or the share of the CPU, that a config names for a device (`auto`, `cuda`, `cpu`).
+        """Make the slots: one per GPU that the config names for a device (`auto`, `cuda`, `cpu`), else of the CPU.
 
-        Attempts that share a GPU do so by CUDA MPS, where it is there.
+        With `shares_gpus`, attempts share a GPU by CUDA MPS if it is installed.
 
         Raises:
-            ExecutorError: a GPU is wanted that is not here, or one is here that cannot be used.
+            ExecutorError: the config names a GPU that is missing, or a GPU of this machine cannot be used.
         """
         cards = chosen_cards(config, device)
         slots = tuple(Slot(f"gpu{card.index}", card.uuid) for card in cards)
         slots = slots or tuple(Slot(f"cpu{index}") for index in range(config.cpu_slots))
         self._mps = Mps.start() if cards and shares_gpus else None
         self.slots = tuple(replace(slot, environment=self._mps.environment) for slot in slots) if self._mps else slots
-        """One for each GPU, else those of the CPU."""
+        """The slots: one for each GPU, else those of the CPU."""
         self.shared_mib = SERVER_MIB if self._mps else 0.0
         """GPU memory that CUDA MPS may take for all attempts on a GPU together."""
         self._starts = Supervisors()
@@ -123,9 +134,9 @@ class LocalExecutor:
         processes.adopt_orphans()
 
     def submit(self, key: Key, folder: AttemptFolder) -> Handle:
-        """Start the supervisor of an attempt, to which job.json in its folder says the rest; idempotent by key.
+        """Start the supervisor of an attempt, which reads job.json in its folder; a second call for a key starts none.
 
-        From the main thread, since its death signal follows the thread.
+        Call it from the main thread: the supervisor dies with the thread that started it.
         """
         if key not in self._supervisors:
             process = self._starts.start(folder)
@@ -133,13 +144,13 @@ class LocalExecutor:
         return _handle(self._supervisors[key].process.pid)
 
     def poll(self, handles: Mapping[Key, Handle]) -> Mapping[Key, str]:
-        """Say why each supervisor does not run; empty of one that does. One that stands still is woken, or ended."""
+        """Return for each supervisor why it does not run; empty while it runs. A frozen one is woken, or killed."""
         return {key: self._why_gone(key, handle) for key, handle in handles.items()}
 
     def cancel(self, handles: Mapping[Key, Handle]) -> None:
-        """Ask supervisors to stop their attempts: their files tell how they end.
+        """Ask supervisors to stop their attempts by SIGTERM, without waiting; exit.json tells how they ended.
 
-        What is left without a supervisor is ended by SIGKILL.
+        Processes of an attempt whose supervisor is dead are killed.
         """
         for key, handle in handles.items():
             pid = _living(handle)
@@ -152,14 +163,14 @@ class LocalExecutor:
                 supervisor.limit_s = WAKING_S
 
     def kill(self, handles: Mapping[Key, Handle]) -> None:
-        """End supervisors by SIGKILL, with all that they have started."""
+        """Kill supervisors and all processes of their attempts."""
         for key, handle in handles.items():
             if pid := _living(handle):
                 processes.send(signal.SIGKILL, processes.with_descendants([pid]))
             self._end_leftovers(key)
 
     def close(self) -> None:
-        """End what served all attempts together, and supervisors that have told all and stand still."""
+        """End the fork server, CUDA MPS, and supervisors that have written exit.json but still exist."""
         for supervisor in self._supervisors.values():
             supervisor.reap()
         self._starts.close()
@@ -167,11 +178,11 @@ class LocalExecutor:
             self._mps.stop()
 
     def find(self, batch: str, unended: Sequence[AttemptFolder] = ()) -> Mapping[Key, Handle]:
-        """Return what still runs of a batch on this machine: supervisors, and what a killed one has left behind.
+        """Return the attempts of a batch that still run on this machine: supervisors, and orphans of dead ones.
 
         Args:
-            batch: that the attempts belong to.
-            unended: attempts that have not told their end: whatever their files name counts, too.
+            batch: the batch, or batch.task, with which the keys of the attempts begin.
+            unended: attempts without exit.json; processes that their files name are looked for, too.
         """
         found = {key: _handle(pid) for pid, key in processes.with_marker(f"{batch}.").items()}
         for attempt in unended:
@@ -201,7 +212,7 @@ class LocalExecutor:
         return "" if _living(handle) else GONE
 
     def _end_leftovers(self, key: Key) -> None:
-        """End what is left of an attempt that has no supervisor any more."""
+        """Kill the remaining processes of an attempt whose supervisor has ended."""
         processes.end_marked(key)
         if supervisor := self._supervisors.get(key):
             orphans.end(supervisor.folder)
@@ -223,15 +234,15 @@ def stop_orphans(  # noqa: PLR0913 - whose, by what, and what happens meanwhile
     """Stop attempts that still run although the run that started them is gone, and wait until they have ended.
 
     Args:
-        executor: finds and ends them, by SIGKILL what does not listen.
-        output: that they train into.
-        ledger: hears of them.
-        grace_s: so long they may take to end.
-        beat: called meanwhile.
-        task: whose they are; empty: of the whole batch, which no other run trains.
+        executor: finds the attempts, asks them to end, and kills those that do not.
+        output: the output folder of the attempts.
+        ledger: records which attempts were stopped.
+        grace_s: time that an attempt may take to end.
+        beat: called in every round of waiting.
+        task: the task of the attempts; empty: all tasks of the batch, which then no other run may train.
 
     Raises:
-        SplatbatchError: something does not end.
+        SplatbatchError: an attempt does not end, even by SIGKILL.
     """
     batch = batch_name(output)
     prefix = f"{batch}.{task}" if task else batch
@@ -240,7 +251,7 @@ def stop_orphans(  # noqa: PLR0913 - whose, by what, and what happens meanwhile
     unended = [one for one in attempts if one.start.exists() and not one.has_exited()]
 
     def find() -> Mapping[Key, Handle]:
-        """Return what runs of them: a task whose name another begins with has only its own."""
+        """Return the running attempts; those of another task whose name only begins with `task` are left out."""
         found = executor.find(prefix, unended)
         others = [key for key in found if task and key.startswith(f"{prefix}.") and key.rpartition(".a")[0] != prefix]
         return {key: handle for key, handle in found.items() if key not in others}

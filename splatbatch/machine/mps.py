@@ -1,6 +1,6 @@
-"""CUDA MPS for the attempts of one batch: a daemon of our own, that ends with us however we end.
+"""CUDA MPS for the attempts of one batch: a private daemon that ends with the batch, even if the batch is killed.
 
-Without it kernels of different processes on one GPU take turns; with it they run side by side.
+Without MPS, kernels of different processes on one GPU take turns; with it they run side by side.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from splatbatch import processes
 
 DAEMON = "nvidia-cuda-mps-control"
 SERVER_MIB = 512.0
-"""GPU memory that the server of a GPU may take (estimated, not measured)."""
+"""GPU memory that the MPS server of a GPU may take (estimated, not measured)."""
 READY_S = 5.0
 QUIT_S = 5.0
 PREFIX = "splatbatch-mps-"
@@ -27,14 +27,14 @@ PREFIX = "splatbatch-mps-"
 
 @dataclass(frozen=True)
 class Mps:
-    """A running daemon. Its pipes lie in a private folder, so that it serves no other program."""
+    """A running MPS daemon. Its pipes lie in a private folder, so that it serves no other program."""
 
     process: subprocess.Popen[bytes]
     folder: Path
 
     @staticmethod
     def start() -> Mps | None:
-        """Start the daemon; None where there is none, or it does not come up."""
+        """Start the daemon; None if MPS is not installed, or the daemon is not ready within `READY_S`."""
         program = shutil.which(DAEMON)
         if program is None:
             return None
@@ -62,11 +62,11 @@ class Mps:
 
     @property
     def environment(self) -> tuple[tuple[str, str], ...]:
-        """Return what makes a CUDA program use this daemon."""
+        """The environment variables that make a CUDA program use this daemon."""
         return tuple(_environment(self.folder).items())
 
     def stop(self) -> None:
-        """End the daemon and its servers, by SIGKILL what does not listen."""
+        """End the daemon and its servers by SIGTERM, and by SIGKILL after `QUIT_S`; remove its folder."""
         processes.send_group(signal.SIGTERM, self.process.pid)
         try:
             self.process.wait(QUIT_S)
@@ -90,12 +90,12 @@ def _environment(folder: Path) -> dict[str, str]:
 
 
 def _key(folder: Path) -> str:
-    """Return the marker of a daemon's processes: it names us, so that it can be told whether we still live."""
+    """Return the marker of a daemon's processes; it names this process, so a later run can see whether it lives."""
     return f"{PREFIX}{processes.name_of(os.getpid())}:{folder}"
 
 
 def _end_orphaned_daemons() -> None:
-    """End daemons whose batch was killed and that outlived it all the same."""
+    """End MPS daemons of dead batches that outlived them."""
     for key in set(processes.with_marker(PREFIX).values()):
         pid, ticks, folder = key.removeprefix(PREFIX).split(":", 2)
         if not processes.living(f"{pid}:{ticks}"):

@@ -1,8 +1,8 @@
-"""What a killed supervisor has left behind of its attempt: how its processes are found, and how they are ended.
+"""Find and end the processes of an attempt whose supervisor was killed.
 
-A process may empty its environment and open a session of its own; it is found all the same by its control group, or by
-the number and start that the supervisor wrote down with its last beat. Never found is only what was born between
-that beat and the supervisor's death. That is where there is no control group and no parent of the batch is left.
+They are found by their control group, and by the pids and starts in the supervisor's last heartbeat. So a process that
+empties its environment and opens its own session is found, too. Without a control group, and with the `train` process
+dead, too, a process forked after that heartbeat is not found.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from splatbatch.output.records.attempt import Start
 
 
 def has_died(attempt: AttemptFolder) -> bool:
-    """Return whether an attempt's supervisor was a process of this machine that is no more; False if unknown."""
+    """Return whether an attempt's supervisor ran on this machine and has ended; False if that is unknown."""
     start = attempt.read_start()
     if start.ticks is None or start.host != socket.gethostname() or start.space not in ("", processes.pid_space()):
         return False
@@ -24,7 +24,7 @@ def has_died(attempt: AttemptFolder) -> bool:
 
 
 def find(folder: AttemptFolder) -> list[int]:
-    """Return the processes of an attempt that its files name and that still run."""
+    """Return the pids of an attempt's running processes, from its start.json and heartbeat.json."""
     start = folder.read_start()
     if not _may_be_ours(start):
         return []
@@ -33,12 +33,12 @@ def find(folder: AttemptFolder) -> list[int]:
 
 
 def end(folder: AttemptFolder) -> None:
-    """End by SIGKILL what is left of an attempt without a supervisor, and all below it."""
+    """Kill the processes of an attempt without a supervisor and all their descendants, and remove its control group."""
     processes.end_all(lambda: processes.with_descendants(find(folder)))
     start = folder.read_start()
     control_group.end(control_group.of_supervisor(start) if _may_be_ours(start) else None)
 
 
 def _may_be_ours(start: Start) -> bool:
-    """Return whether the numbers in start.json are of this boot and, as containers of a host differ, of this space."""
+    """Return whether the pids in start.json are of this boot, and of the PID namespace of this process."""
     return start.boot_id == processes.boot_id() and start.space in ("", processes.pid_space())

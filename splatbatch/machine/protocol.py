@@ -1,4 +1,4 @@
-"""What passes between the scheduler and a machine: slots, attempts by their keys, and what is seen of them."""
+"""Types shared by the scheduler and the machine: slots, keys of attempts, handles of supervisors, the exit."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from splatbatch.outcome import Exit, Lost
 from splatbatch.output.records.attempt import ExitFacts
 
 Key = str
-"""<batch>.<patch>.a<n>: names one attempt for ever, never used again."""
+"""The name of an attempt, <batch>.<patch>.a<n>; it is never used for another attempt."""
 Handle = str
-"""Names the process of a supervisor, also to a later run."""
+"""The name of a supervisor process, by which a later run recognises it, too."""
 
 
 @dataclass(frozen=True)
@@ -21,19 +21,19 @@ class Slot:
     gpu: str | None = None
     """UUID of the GPU; None trains on the CPU."""
     environment: tuple[tuple[str, str], ...] = ()
-    """What attempts on it need besides: where CUDA MPS listens."""
+    """Environment variables for attempts on this slot, by which they use CUDA MPS."""
 
 
 GONE = "its supervisor is gone"
-"""Why an attempt's supervisor does not run, where no more is known."""
+"""The reason why a supervisor does not run if nothing more is known."""
 
 
 def verdict(told: ExitFacts | None, gone: str) -> Exit | None:
-    """Return how the attempt ended, or None while it may still be running.
+    """Return the exit of an attempt: as its supervisor recorded it, else Lost if that is gone; None while it may run.
 
     Args:
-        told: what its supervisor has written down; None: nothing.
-        gone: why its supervisor does not run; empty: it does.
+        told: the content of exit.json; None: not written yet.
+        gone: the reason why the supervisor does not run; empty: it runs.
     """
     if told is not None:
         return told.end

@@ -1,6 +1,6 @@
-"""The slots of this machine: the scheduler asks for one, and gets it or a reason to wait.
+"""The GPU slots of this machine: the scheduler asks for one, and gets it or a reason to wait.
 
-Behind each is a gate: it opens when the GPU is proved free and cool, not after a sleep.
+Each slot has a gate and seats. The gate opens once NVML shows that the GPU is free and cool, not after a fixed sleep.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from splatbatch.processes import kernel_file
 from splatbatch.scene.memory_estimate import MemoryEstimate
 
 CORES = "cpu"
-"""Name of the slot of what takes no GPU, beside those of GPUs."""
+"""Name of the slot for tasks that take no GPU, on a machine whose other slots are GPUs."""
 CONTEXT_MIB = 1024.0
-"""What a process that has opened its CUDA context, and computed something small, holds of a GPU at most."""
+"""Most GPU memory of a process that has opened its CUDA context and computed something small."""
 MARGIN_MIB = 1024
-"""What stays free on a GPU that two attempts share, for what no footprint foresees."""
+"""GPU memory that must stay free when attempts share a GPU, beyond the sum of their footprints."""
 UNKNOWN_HOST_MIB = 4000
-"""Host memory to be free for an attempt whose needs are unknown."""
+"""Host memory that must be free for a standby whose needs are unknown."""
 HOST_RESERVE_MIB = 2000
-"""Host memory that a standby leaves to all other programs."""
+"""Host memory that must stay free beside a standby for all other programs."""
 _GROUPS = (  # limit and use: cgroup v2, then v1
     (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")),
     (Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"), Path("/sys/fs/cgroup/memory/memory.usage_in_bytes")),
@@ -45,86 +45,92 @@ BROKEN = (
 
 @dataclass
 class Occupant:
-    """An attempt on a slot."""
+    """An attempt that runs on a slot."""
 
     footprint_mib: float | None
-    """Most memory it takes on the GPU; None: unknown."""
+    """Most GPU memory that the attempt takes; None: unknown."""
     alone: bool
-    """No other attempt may start beside it."""
+    """Whether no other attempt may run beside it."""
     training: bool = True
-    """False once it only evaluates and exports: the next attempt may start beside it, if there is room."""
+    """Whether it trains and so holds a seat; False once it only evaluates and exports."""
 
 
 @dataclass(frozen=True)
 class ClosedGate:
-    """A gate that is shut although its slot stands empty: since when, and the latest reason."""
+    """A gate that has stayed shut although its slot is empty and an attempt is due: since when, and the last reason."""
 
     since: float
     reason: str
 
 
 class SlotGate:
-    """Opens when a seat of its slot is free, the floor has passed and NVML finds the GPU as it should be.
+    """Decides whether another attempt may start on a slot: a seat must be free and the GPU ready.
 
-    That is as before the batch, but for what our own attempts there may hold; beside one of them another starts only
-    if the footprints of both are known and fit.
+    Ready means that `cooldown.floor_s` has passed, and that NVML shows no more memory in use than before the batch and
+    by attempts of this batch. Beside a running attempt another starts only if both footprints are known and fit.
     """
 
     def __init__(self, slot: Slot, cooldown: Cooldown, shared_mib: float = 0.0) -> None:
-        """Look at the slot before the batch touches it; `shared_mib` is what serves all attempts there together."""
+        """Sample the GPU before the batch uses it.
+
+        Args:
+            slot: the slot behind the gate.
+            cooldown: when a GPU counts as ready, and the longest wait for it.
+            shared_mib: GPU memory that CUDA MPS takes for all attempts together.
+        """
         self.slot = slot
         self._shared_mib = shared_mib
         self.reason = ""
         self.seats = 1
-        """Attempts that may train here at once."""
+        """Number of attempts that may train here at once."""
         self.contexts = 0
-        """Processes that stand by and hold a CUDA context here."""
+        """Number of standby processes that hold a CUDA context here."""
         self._cooldown = cooldown
         self._before = self._sample()
         self.tenants: dict[Key, Occupant] = {}
-        """The attempts that are here."""
+        """The attempts that run here, by key."""
         self._released_at = float("-inf")
         self._waiting_since: float | None = None
         self.shut: ClosedGate | None = None
-        """Since when, and for what, a patch that was due has waited here; None if it did not."""
+        """Set while an attempt is due and the slot is empty but shut; None otherwise."""
 
     @property
     def free_mib(self) -> float:
-        """Return what was free of the GPU before the batch; 0 where that is not known."""
+        """GPU memory that was free before the batch; 0 if unknown."""
         return (self._before.total_mib or 0.0) - (self._before.used_mib or 0.0)
 
     def take(self, key: Key, footprint_mib: float | None = None, *, alone: bool = False) -> ClosedGate | None:
-        """An attempt runs here now; return since when, and for what, it has waited here, if it has."""
+        """Note that an attempt runs here now; return the wait at the shut gate that ends with it, if there was one."""
         self.tenants[key] = Occupant(footprint_mib, alone)
         waited, self.shut, self._waiting_since = self.shut, None, None
         return waited
 
     def finalizes(self, key: Key, footprint_mib: float | None) -> None:
-        """An attempt has made its last step, and never took more memory than this: another may start beside it.
+        """Note that an attempt has made its last step and gives up its seat; `footprint_mib` is the most it has taken.
 
-        On the CPU it keeps its seat.
+        On the CPU, and with a `cooldown.floor_s`, it keeps its seat until its end.
         """
         if self.slot.gpu and not self._cooldown.floor_s:
             self.tenants[key].training = False
             self.tenants[key].footprint_mib = footprint_mib
 
     def release(self, key: Key, now: float) -> None:
-        """An attempt has ended."""
+        """Note that an attempt has ended; `cooldown.floor_s` counts from `now`."""
         del self.tenants[key]
         self._released_at = now
 
     def num_tenants(self) -> int:
-        """Return how many attempts are here."""
+        """Return the number of attempts that run here."""
         return len(self.tenants)
 
     def has_seat(self, *, alone: bool = False) -> bool:
-        """Return whether another attempt may start here as far as we ourselves decide it."""
+        """Return whether a seat is free for another attempt; the GPU itself is not looked at."""
         if any(tenant.alone for tenant in self.tenants.values()) or (alone and self.tenants):
             return False
         return sum(tenant.training for tenant in self.tenants.values()) < self.seats
 
     def is_open(self, now: float, footprint_mib: float | None = None) -> bool:
-        """Return whether an attempt of this footprint may start on a free seat; else `reason` says why not."""
+        """Return whether the GPU is ready for an attempt of this footprint; if not, set `reason` and count the wait."""
         self.reason = self.why_shut(now, footprint_mib)
         if not self.reason:
             self._waiting_since = None  # what was due may have failed at the door: the next wait is another one
@@ -135,7 +141,7 @@ class SlotGate:
         return not self.reason
 
     def why_shut(self, now: float, footprint_mib: float | None = None) -> str:
-        """Return why no attempt of this footprint may start on a free seat; empty if one may."""
+        """Return why the GPU is not ready for an attempt of this footprint; empty if it is. Nothing is counted."""
         return "cooling down" if self._cools_down(now) else self._why_not(self._sample(), footprint_mib)
 
     def _cools_down(self, now: float) -> bool:
@@ -164,8 +170,8 @@ class SlotGate:
     def has_room_for_context(self) -> bool:
         """Return whether the next attempt may open its CUDA context beside the one that trains here.
 
-        Not where a floor is there to let the GPU rest, where it serves one process only, or where several share it
-        anyway; and only if all that the other may ever take leaves enough.
+        It may not with a `cooldown.floor_s`, on a GPU in exclusive mode, or where several attempts share the GPU. The
+        footprint of the running attempt must be known and leave enough memory.
         """
         if self._cooldown.floor_s or self.seats != 1 or self._shared_mib or not self._serves_many:
             return False
@@ -184,60 +190,63 @@ class SlotGate:
         return self.slot.gpu is not None and gpu.serves_many(self.slot.gpu)
 
     def is_tight(self) -> bool:
-        """Return whether several attempts leave less of the GPU free than they should."""
+        """Return whether several attempts leave less than half of `MARGIN_MIB` of the GPU free."""
         sample = self._sample() if len(self.tenants) > 1 else GpuSample()
         if sample.used_mib is None or sample.total_mib is None:
             return False
         return sample.total_mib - sample.used_mib < MARGIN_MIB / 2
 
     def given_up(self, now: float) -> bool:
-        """Return whether something has kept the GPU for longer than anyone wants to wait."""
+        """Return whether the gate of the empty slot has stayed shut for longer than `cooldown.longest_s`."""
         return self._waiting_since is not None and now - self._waiting_since > self._cooldown.longest_s
 
     def diagnosis(self) -> Diagnosis:
-        """Return why nothing can be trained here."""
+        """Return the diagnosis for tasks that waited for this slot, with the last reason of its gate."""
         advice = "No GPU became free: end what holds it (nvidia-smi shows it), or raise cooldown.longest_s."
         return Diagnosis("cuda_busy_or_unavailable", "retry", advice, (f"{self.slot.name}: {self.reason}",))
 
 
 class Slots:
-    """Those in service; attempts on one that was given up run on, and nothing is started there any more."""
+    """The slots of this machine that are in service, each with its gate.
+
+    Attempts on a slot that was given up run on, but none is started there again.
+    """
 
     def __init__(self, slots: Sequence[Slot], cooldown: Cooldown, shared_mib: float = 0.0) -> None:
         self._gates = {slot.name: SlotGate(slot, cooldown, shared_mib) for slot in slots}
         self._given_up: list[SlotGate] = []
         self.has_cores = all(slot.gpu for slot in slots)
-        """Whether what takes no GPU has a slot of its own, one at a time; elsewhere it takes a slot as any other."""
+        """Whether tasks without GPU have a slot of their own, one task at a time; if not, they take any slot."""
         self._beside = {CORES: SlotGate(Slot(CORES), cooldown)} if self.has_cores else {}
 
     @property
     def names(self) -> frozenset[str]:
-        """Return the names of those in service."""
+        """Names of the slots in service."""
         return frozenset(self._gates)
 
     def with_seat(self, *, alone: bool = False) -> frozenset[str]:
-        """Return the names of those on which another attempt may start, as far as we ourselves decide it."""
+        """Return the names of the slots with a free seat for another attempt; the GPUs are not looked at."""
         return frozenset(name for name, gate in self._gates.items() if gate.has_seat(alone=alone))
 
     def has_room_for_context(self, slot: Slot) -> bool:
-        """Return whether another process may open a CUDA context beside the one attempt that trains on a slot."""
+        """Return whether a standby may open a CUDA context beside the one attempt that trains on a slot."""
         return slot.name in self._gates and self._gates[slot.name].has_room_for_context()
 
     def note_contexts(self, contexts: Mapping[str, int]) -> None:
-        """Take it into account how many processes that stand by hold a context, by slot."""
+        """Set the number of standby processes that hold a CUDA context, by name of slot."""
         for name, gate in self._gates.items():
             gate.contexts = contexts.get(name, 0)
 
     def offer(
         self, footprint: MemoryEstimate | None, now: float, *, alone: bool = False, on: Slot | None = None
     ) -> Slot | None:
-        """Return a slot on which an attempt may start now; None: there is none.
+        """Return a slot on which an attempt may start now, the emptiest first; None: there is none.
 
         Args:
-            footprint: what it takes at most; None: unknown.
-            now: by the clock of the loop, s.
-            alone: it must have its GPU to itself.
-            on: the only slot that will do; None: any.
+            footprint: the most memory that the attempt takes; None: unknown.
+            now: the time by the clock of the loop, s.
+            alone: whether the attempt must have its GPU to itself.
+            on: the only slot that may be offered; None: any.
         """
         for gate in sorted(self._gates.values(), key=SlotGate.num_tenants):  # the emptiest GPU first
             has_seat = gate.has_seat(alone=alone) and (on is None or on.name == gate.slot.name)
@@ -246,7 +255,7 @@ class Slots:
         return None
 
     def offer_cores(self, now: float, *, or_gpu: bool) -> Slot | None:
-        """Return the slot of what takes no GPU, or a GPU that is ready if that may be; None: all are taken."""
+        """Return a slot for a task without GPU: with `or_gpu` an empty, ready slot first, else the CPU's; None: no slot."""
         if or_gpu:
             for gate in self._gates.values():
                 if not gate.tenants and not gate.why_shut(now):
@@ -254,62 +263,62 @@ class Slots:
         return next((gate.slot for gate in self._beside.values() if gate.has_seat()), None)
 
     def take(self, key: Key, slot: Slot, footprint: MemoryEstimate | None, *, alone: bool = False) -> ClosedGate | None:
-        """An attempt runs on a slot that was offered; return since when, and for what, that was due and stood empty."""
+        """Note that an attempt runs on a slot; return the wait at its shut gate that ends with it, if there was one."""
         gates = self._gates | self._beside
         return gates[slot.name].take(key, footprint.gpu_mib if footprint else None, alone=alone)
 
     def release(self, key: Key, now: float) -> None:
-        """An attempt has ended."""
+        """Note that an attempt has ended, on whichever slot it ran."""
         self.gate_of(key).release(key, now)
 
     def taken(self) -> list[Slot]:
-        """Return the slots on which something runs."""
+        """Return the slots in service on which an attempt runs; the CPU's slot beside GPUs is left out."""
         return [gate.slot for gate in self._gates.values() if gate.tenants]
 
     def give_up_overdue(self, now: float) -> Mapping[str, str]:
-        """Take those out of service that something has kept for too long; return why, by name."""
+        """Take slots out of service whose gate stayed shut too long (see `SlotGate.given_up`); return why, by name."""
         overdue = {name: gate.reason for name, gate in self._gates.items() if gate.given_up(now)}
         self.give_up(overdue)
         return overdue
 
     def give_up(self, names: Iterable[str]) -> None:
-        """Take slots out of service."""
+        """Take slots out of service; unknown names are passed over."""
         self._given_up += [self._gates.pop(name) for name in names if name in self._gates]
 
     def keep(self, most: int) -> None:
-        """Take all but the first so many out of service."""
+        """Take all slots but the first `most` out of service."""
         self.give_up([*self._gates][most:])
 
     def diagnosis(self) -> Diagnosis:
-        """Return why nothing can be trained once no slot is left."""
+        """Return the diagnosis for the tasks that remain when no slot is left."""
         return self._given_up[-1].diagnosis()
 
     def share_nothing(self) -> None:
-        """Start attempts without what serves all of them together: it does not work here."""
+        """Start further attempts without CUDA MPS, since it does not work on this machine."""
         for gate in self._gates.values():
             gate.slot = replace(gate.slot, environment=())
 
     @property
     def seats(self) -> int:
-        """Attempts that may train on a GPU at once."""
+        """Number of attempts that may train on a GPU at once."""
         return next((gate.seats for gate in self._gates.values()), 1)
 
     def set_seats(self, seats: int) -> None:
-        """Let so many train on each GPU at once; on the CPU one."""
+        """Let `seats` attempts train on each GPU at once; a slot of the CPU keeps one seat."""
         for gate in self._gates.values():
             gate.seats = seats if gate.slot.gpu else 1
 
     def free_mib(self) -> float:
-        """Return what was free before the batch on the GPU that had the least; 0 where that is not known."""
+        """Return the memory that was free before the batch on the GPU that had the least, in MiB; 0 if unknown."""
         return min((gate.free_mib for gate in self._gates.values()), default=0.0)
 
     def full_gpus(self) -> list[tuple[Key, ...]]:
-        """Return the attempts on each GPU that trains as many as it may."""
+        """Return, for each GPU with as many attempts as seats, the keys of its attempts."""
         gates = [gate for gate in self._gates.values() if gate.slot.gpu and len(gate.tenants) == self.seats]
         return [tuple(gate.tenants) for gate in gates]
 
     def is_tight(self) -> bool:
-        """Return whether several attempts leave less of some GPU free than they should."""
+        """Return whether on some GPU several attempts leave too little memory free; see `SlotGate.is_tight`."""
         return any(gate.is_tight() for gate in self._gates.values())
 
     def gate_of(self, key: Key) -> SlotGate:
@@ -319,12 +328,12 @@ class Slots:
 
 
 def has_memory_for_standby(footprint: MemoryEstimate | None) -> bool:
-    """Return whether the host has memory for a process that only prepares; None: its needs are unknown."""
+    """Return whether the host has memory for a standby of this footprint; None: its needs are unknown."""
     return available_mib() >= (footprint.host_mib if footprint else UNKNOWN_HOST_MIB) + HOST_RESERVE_MIB
 
 
 def available_mib() -> int:
-    """Return the host memory, in MiB, that this machine or our control group can still give; endless if unknown."""
+    """Return the host memory in MiB that the machine, or this process's control group, has left; huge if unknown."""
     fields = dict(line.split(":") for line in kernel_file("/proc/meminfo").splitlines())
     free_mib = int(fields["MemAvailable"].split()[0]) // 1024 if "MemAvailable" in fields else sys.maxsize
     return min(free_mib, *(_of_group(limit, used) for limit, used in _GROUPS))
@@ -338,7 +347,10 @@ def _of_group(limit: Path, used: Path) -> int:
 
 
 def is_on_cpu(config: ExecutorConfig, device: str) -> bool:
-    """Return whether a batch trains on the CPU: it was told to, or may and no NVIDIA GPU is here, usable or not."""
+    """Return whether a batch trains on the CPU: the config says so, or leaves it open and there is no NVIDIA GPU.
+
+    A GPU that cannot be used counts as present, so that a broken driver is an error and no slow night.
+    """
     if device == "cpu" or config.gpus == ():
         return True
     return device == "auto" and config.gpus == "auto" and not gpu.presence().is_here()
@@ -348,7 +360,7 @@ def chosen_cards(config: ExecutorConfig, device: str) -> tuple[gpu.Gpu, ...]:
     """Return the GPUs that a batch trains on; none: it trains on the CPU.
 
     Raises:
-        ExecutorError: a GPU is wanted that is not here, or one is here that cannot be used.
+        ExecutorError: the config names a GPU that is missing, or a GPU of this machine cannot be used.
     """
     if is_on_cpu(config, device):
         return ()
@@ -366,13 +378,13 @@ def chosen_cards(config: ExecutorConfig, device: str) -> tuple[gpu.Gpu, ...]:
 
 
 def given_cards(told: str | None) -> tuple[int, ...] | None:
-    """Return the GPUs that an engine has given us, by their numbers; None: it says nothing, so all are.
+    """Return the indices of the GPUs that an engine has granted; None: all of this machine.
 
     Args:
-        told: CUDA_VISIBLE_DEVICES, numbers or UUIDs; as for CUDA, what follows one that is not here does not count.
+        told: CUDA_VISIBLE_DEVICES, as indices or UUIDs. As in CUDA, names after a missing GPU do not count.
 
     Raises:
-        ExecutorError: none of those that it names is here.
+        ExecutorError: none of the named GPUs exists on this machine.
     """
     cards = gpu.gpus()
     if told is None or not cards:

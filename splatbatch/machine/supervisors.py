@@ -1,4 +1,4 @@
-"""How a supervisor starts: forked, in milliseconds, by a server of ours; as a program of its own where that fails."""
+"""Start of supervisors: forked by a fork server within milliseconds, or as a new program where that fails."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from splatbatch.output.attempt_folder import AttemptFolder
 SUPERVISOR = "splatbatch.supervisor"
 FORK_SERVER = "splatbatch.supervisor.fork_server"
 ROOM = 4096
-"""Bytes of a path (limits.h, PATH_MAX), for which the server's command line keeps room."""
+"""Longest path in bytes (limits.h, PATH_MAX); the command line of the fork server has room for one."""
 ANSWER_S = 30.0
-"""So long a server may take to answer, its imports included."""
+"""Time that the fork server may take to answer, its imports included."""
 LOOK_S = 0.005
 
 
 @dataclass
 class ForkedChild:
-    """A child that a server of ours has made for us."""
+    """A child process that the fork server forked and this process adopted; has the methods of Popen that are used."""
 
     pid: int
     _ended: int | None = None
 
     def poll(self) -> int | None:
-        """Return how it ended, as `subprocess` tells it; None while it runs."""
+        """Return the exit code as `subprocess` gives it; None while the process runs."""
         if self._ended is None:
             try:
                 pid, status = os.waitpid(self.pid, os.WNOHANG)
@@ -43,7 +43,7 @@ class ForkedChild:
         return self._ended
 
     def wait(self, timeout: float) -> int:
-        """Return how it ended; raise `subprocess.TimeoutExpired` if it takes longer."""
+        """Wait up to `timeout` seconds and return the exit code; else raise `subprocess.TimeoutExpired`."""
         give_up_at = time.monotonic() + timeout
         while (ended := self.poll()) is None:
             if time.monotonic() > give_up_at:
@@ -52,34 +52,37 @@ class ForkedChild:
         return ended
 
     def send_signal(self, sig: int) -> None:
-        """Signal it, if it still runs."""
+        """Send a signal to the process, if it still runs."""
         if self.poll() is None:
             processes.send(sig, [self.pid])
 
 
 Child = subprocess.Popen[bytes] | ForkedChild
-"""A process that we wait for."""
+"""A child process that this process waits for."""
 
 
 class Supervisors:
-    """Starts them. One server serves as long as it answers; its death is no supervisor's."""
+    """Starts supervisors: by one fork server while it answers, after that as programs.
+
+    Supervisors live on when the fork server dies.
+    """
 
     def __init__(self) -> None:
         self._server: _Server | None = _AHEAD.pop() if _AHEAD else None
         self._is_given_up = sys.platform != "linux"
 
     def start(self, folder: AttemptFolder) -> Child:
-        """Start the supervisor of an attempt; from the main thread of its subreaper: its death signal follows that."""
+        """Start the supervisor of an attempt. Call it from the main thread: the supervisor dies with that thread."""
         if forked := self._forked(folder):
             return forked
         return _start(SUPERVISOR, str(folder.path), stdin=subprocess.DEVNULL, dies_by=signal.SIGTERM)
 
     def server(self) -> int | None:
-        """Return the number of the server, if one runs."""
+        """Return the pid of the fork server; None if none runs."""
         return self._server.process.pid if self._server else None
 
     def close(self) -> None:
-        """End the server; whom it has made stays."""
+        """End the fork server; the supervisors that it forked go on."""
         if self._server:
             self._server.end()
             self._server.channel.close()
@@ -111,7 +114,7 @@ class _Server:
         return _Server(process, ours)
 
     def ask(self, path: bytes) -> int:
-        """Return the number of the supervisor that now runs; 0 if none does, and none will."""
+        """Return the pid of the supervisor forked for an attempt folder; 0 if none was and none will be."""
         with suppress(OSError):
             self.channel.send(path)
             return int(self.channel.recv(ROOM) or 0)
@@ -125,11 +128,11 @@ class _Server:
 
 
 _AHEAD: list[_Server] = []
-"""A server that `start_ahead` has started; the first `Supervisors` takes it over."""
+"""The fork server that `start_ahead` started; the first `Supervisors` takes it over."""
 
 
 def start_ahead(*programs: str) -> None:
-    """Start the server of this process now; it loads what attempts are known to run while other things are done."""
+    """Start the fork server early, so that it imports these programs while this process does other work."""
     if sys.platform == "linux" and not _AHEAD:
         with suppress(OSError):
             _AHEAD.append(_Server.start(*programs))
