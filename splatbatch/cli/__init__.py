@@ -1,4 +1,7 @@
-"""The commands: a file for each group, with what they take, call and print. What they mean is decided below."""
+"""The command line: one module for each group of commands, with their options, calls and output.
+
+What a command does is implemented in `splatbatch.run`.
+"""
 
 from __future__ import annotations
 
@@ -18,13 +21,17 @@ __all__ = ["app", "checks", "main", "products", "quality", "start", "status", "t
 
 
 ONLY_READ = frozenset({"status", "verify-dims", "plan", "report", "explain"})
-"""Commands that may hang over files of others, and write nothing that a second process would harm."""
+"""Commands that `main` runs in a watched child process, since input files may lie on a mount that hangs.
+
+They write no file that a second process could damage.
+"""
 
 
 def main(arguments: list[str] | None = None) -> Any:
-    """Run the command line; whatever stops a command ends in a message, a hint and its exit code.
+    """Run the command line; an error ends the process with a message, a hint and its exit code.
 
-    As a program it has those that only read watched: a mount that has stalled holds up none of them for ever.
+    Without `arguments` (as a program, on Linux) a command of `ONLY_READ` runs in a watched child: if a file does not
+    answer, the command ends with an error and does not hang for ever.
     """
     terminal.open_closed_descriptors()
     command = next((word for word in command_first(sys.argv[1:]) if not word.startswith("-")), "")
@@ -40,7 +47,7 @@ def main(arguments: list[str] | None = None) -> Any:
 
 
 def _exit_code() -> int:
-    """Run the command line in a child; return what it would exit with."""
+    """Run the command line in a child process; return the exit code."""
     try:
         _run(None)
     except SystemExit as end:

@@ -1,4 +1,4 @@
-"""The command line as a whole: its name, its version, its groups of commands, and how patches are named on it."""
+"""The typer app: its version, its groups of commands, and how a command opens the batch and patches named on it."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     "Measure quality": ("evaluate", "inspect", "plan-capture"),
     "Use the splats": ("accept", "merge", "publish", "clean"),
 }
-"""How help shows the commands; one that no group names stands at the end."""
+"""Groups in which help lists the commands, in this order; commands of no group are listed at the end as "More"."""
 
 
 class PlainHelp(TyperGroup):
-    """Commands whose help is plain."""
+    """A group of commands whose help shows arguments without Python types."""
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return a command whose help calls its arguments by their names alone, without Python's types."""
+        """Return a command whose help shows arguments by their names, without Python types."""
         command = super().get_command(ctx, cmd_name)
         for one in command.params if command else ():
             if one.param_type_name == "argument":
@@ -40,10 +40,10 @@ class PlainHelp(TyperGroup):
 
 
 class GroupedCommands(PlainHelp):
-    """Commands in groups, those of every day first."""
+    """The commands of the app; help lists them by `GROUPS`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Take what was typed; --config may come first."""
+        """Parse the command line; --config may precede the command."""
         return super().parse_args(ctx, command_first(args))
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
@@ -60,7 +60,7 @@ class GroupedCommands(PlainHelp):
 
 
 def command_first(args: list[str]) -> list[str]:
-    """Return what was typed with a --config that stands before the command behind it."""
+    """Return the arguments with a leading --config moved behind the command."""
     if not args or args[0].partition("=")[0] not in ("-c", "--config"):
         return args
     num = 1 if "=" in args[0] else 2
@@ -73,7 +73,7 @@ def _no_type(**_: Any) -> str:
 
 
 def _first_words(text: str) -> str:
-    """Return the first clause of a command's help: it stands whole in the list of all."""
+    """Return the first clause of a command's help, without brackets, for the list of all commands."""
     plain = re.sub(r"\s*\([^)]*\)", "", text)
     return re.split(r"[.;:](?:\s|$)", plain, maxsplit=1)[0] + "."
 
@@ -110,10 +110,10 @@ def before(version: Annotated[bool, typer.Option("--version", callback=_print_ve
 
 
 def the_batch(config: Optional[Path], named: Optional[str]) -> Optional[Path]:
-    """Return the YAML that was named, either way; None: the usual one.
+    """Return the YAML named by --config or by an argument; None: the default one.
 
     Raises:
-        ConfigError: it was named both ways, or there is none.
+        ConfigError: it was named both ways, or the argument is neither a YAML nor the folder of one.
     """
     from splatbatch.config import near
     from splatbatch.tasks.batch import named_batch
@@ -127,19 +127,19 @@ def the_batch(config: Optional[Path], named: Optional[str]) -> Optional[Path]:
 
 
 def is_store(name: str) -> bool:
-    """Return whether a word on the command line names a store: by its scheme, or a folder that has been packed into."""
+    """Return whether an argument names a store: a URL with a scheme, or a folder that holds bundles."""
     return "://" in name or Path(name, "bundles").is_dir()
 
 
 def open_folder(config: Optional[Path], named: Optional[str]) -> Batch:
-    """Open the batch that was named, either way, with all its patches."""
+    """Open the batch named by --config or by an argument, with all its patches; errors as for `the_batch`."""
     from splatbatch.tasks.batch import open_batch
 
     return open_batch(the_batch(config, named))
 
 
 def open_splats(config: Optional[Path], arguments: list[str]) -> tuple[Batch, Sequence[str]]:
-    """Open the batch of patches that were named, `scene` besides; return it and all these names."""
+    """Open the batch with the named patches; return it and all names, which may include `scene`."""
     from splatbatch.tasks.batch import named_batch, open_batch
     from splatbatch.tasks.inspection import SCENE
 
@@ -148,7 +148,11 @@ def open_splats(config: Optional[Path], arguments: list[str]) -> tuple[Batch, Se
 
 
 def the_one(names: Sequence[str]) -> str:
-    """Return the one patch that was named."""
+    """Return the only name.
+
+    Raises:
+        ConfigError: there are several names, or none.
+    """
     if len(names) == 1:
         return names[0]
     if names:
@@ -157,10 +161,10 @@ def the_one(names: Sequence[str]) -> str:
 
 
 def open_one(config: Optional[Path], arguments: list[str]) -> tuple[Batch, Task]:
-    """Open the batch of the one patch that was named; return both.
+    """Open the batch with the one named patch; return the batch and the task of the patch.
 
     Raises:
-        ConfigError: none was named, or several, or there is no such patch.
+        ConfigError: no patch was named, or several, or there is no such patch.
     """
     from splatbatch.tasks.batch import named_batch, open_batch
     from splatbatch.tasks.task import single_task

@@ -1,4 +1,4 @@
-"""Before a training: `verify-dims`, `plan`, `doctor`, and `config`, which shows settings and schemas."""
+"""Commands before a training: `verify-dims`, `plan`, `doctor`, and `config`, which shows settings and schemas."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from splatbatch.trainers.catalog import TrainerList
 
 AUDIT_WORTHS = (9, 3, 4, 2, 7, 5, 8)
-"""Of the columns of an audit, where a terminal has no room for all."""
+"""Worth of each column of the audit table: on a narrow terminal the columns of least worth are left out."""
 
 
 @app.command("verify-dims")
@@ -74,7 +74,7 @@ def verify_dims(
 
 
 def print_audit(audit: Audit) -> None:
-    """Print what an audit has found, as far as the terminal has room."""
+    """Print the findings of an audit; on a narrow terminal without the columns of least worth."""
     from rich.table import Table
 
     from splatbatch.monitor.table import drop_columns
@@ -86,9 +86,9 @@ def print_audit(audit: Audit) -> None:
 
 
 def fix_models(batch: Batch, audit: Audit, how: Literal["scale", "crop"], out: Path, *, as_json: bool) -> None:
-    """Write a corrected copy of every model and a YAML that trains them; print what changed, and which errors are left.
+    """Write a corrected copy of every model and a YAML that trains them; print the changes and the remaining errors.
 
-    Exit with 3 where the audit of what was written finds errors.
+    If all photographs match, nothing is written. Always exits: with 3 if the audit of the copies finds errors, else 0.
     """
     from splatbatch.run.prepare import fix_cameras
 
@@ -120,10 +120,10 @@ def plan(patches: PatchArguments = [], config: ConfigOption = None, json_: JsonO
 
 
 def print_plan(batch: Batch, *, as_json: bool = False) -> None:
-    """Print what would be done with each patch and why, the schedule, and how long it will take.
+    """Print the plan of a batch: what `train` would do with each patch and why, the schedule, and the expected time.
 
     Raises:
-        ExecutorError, TrainerError: `train` could not, or would not, train it here.
+        ExecutorError, TrainerError: `train` could not train the patches here, or would refuse; the plan is printed.
     """
     from splatbatch.run.plan import plan as run
 
@@ -136,7 +136,7 @@ def print_plan(batch: Batch, *, as_json: bool = False) -> None:
 
 
 def show_plan(found: BatchPlan) -> None:
-    """Print what would be done with each patch of a batch."""
+    """Print a plan as lines of text."""
     from splatbatch.output.events import UNTIL
     from splatbatch.run.plan import decision_on
     from splatbatch.tasks.estimates import tight
@@ -160,7 +160,7 @@ def show_plan(found: BatchPlan) -> None:
 
 
 def _schedule_in_words(schedule: Schedule) -> str:
-    """Return at which steps things happen, without what never does."""
+    """Return a schedule in words: each event with its step, without events that never happen."""
     words = {"means_gain": "learning rate of means times", "gain": "other learning rates except opacities times"}
     return ", ".join(
         f"{words[key]} {value:.3g}" if key in words else f"{key} {value:g}"
@@ -207,7 +207,7 @@ def doctor(
 
 
 def show_trainers(found: TrainerList) -> None:
-    """Print our own trainer, those of the config, if there is one, and the presets."""
+    """Print the built-in trainer, the trainers of the YAML and the presets as a table, with what each lacks here."""
     headings = ("trainer", "from", "here")
     rows = ((one.name, one.file or one.origin, "; ".join(one.missing) or "found") for one in found.trainers)
     print_table(headings, headings, rows)

@@ -1,4 +1,4 @@
-"""The options that several commands take: imports nothing that takes time, so that --help is quick."""
+"""Options that several commands share; slow modules are imported only when needed, so that --help is quick."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typer import Argument, CallbackParam, Option
 
 
 def patches_in(ctx: Any, incomplete: str) -> list[str]:
-    """Return the patches of the batch that begin so, for a shell that completes them; none where there is no batch."""
+    """Return the patches of the batch that begin with `incomplete`, for shell completion; none if there is no batch."""
     from splatbatch.errors import SplatbatchError
     from splatbatch.tasks.batch import open_batch
     from splatbatch.text import one_line
@@ -22,14 +22,14 @@ def patches_in(ctx: Any, incomplete: str) -> list[str]:
 
 
 def settings_in(incomplete: str) -> list[str]:
-    """Return the settings that begin so, for a shell that completes --set."""
+    """Return the settings that begin with `incomplete`, for shell completion of --set."""
     from splatbatch.config import Recipe
 
     return [f"{key}=" for key in Recipe().as_given() if key.startswith(incomplete)]
 
 
 def formats_in(incomplete: str) -> list[str]:
-    """Return the lists of formats that begin so, for a shell that completes --as."""
+    """Return the lists of formats that begin with `incomplete`, for shell completion of --as."""
     from typing import get_args
 
     from splatbatch.config.sections import PublishedAs
@@ -41,10 +41,10 @@ def formats_in(incomplete: str) -> list[str]:
 
 
 def existing_file(option: CallbackParam, file: Path | None) -> Path | None:
-    """Return the file that an option names, if it does.
+    """Check that the file of an option exists, and return it; None if the option was not given.
 
     Raises:
-        ConfigError: there is none.
+        ConfigError: there is no such file.
     """
     from splatbatch.config import near, no_such
     from splatbatch.errors import ConfigError
@@ -55,7 +55,7 @@ def existing_file(option: CallbackParam, file: Path | None) -> Path | None:
 
 
 def named(metavar: str, words: str) -> Any:
-    """Return an argument that names patches, or what may stand in their place."""
+    """Return a typer argument for names of patches, or of what `metavar` lists, with shell completion of patches."""
     return Argument(autocompletion=patches_in, metavar=metavar, help=words, show_default=False)
 
 

@@ -1,4 +1,4 @@
-"""What is done with splats: `accept` another attempt's, `merge` them, `publish` them, `clean` what is superseded."""
+"""Commands that use splats: `accept`, `merge`, `publish`, and `clean`, which removes superseded files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 PLY = ".ply"
 OTHER_FORMAT = re.compile(r"\.compressed\.ply|\.[a-z][a-z0-9]{1,7}", re.IGNORECASE)
-"""How the name of a file ends; a folder's may end with a date or a version."""
+"""Suffix of a file name; it must begin with a letter, since names of folders may end with a date or a version."""
 LARGEST_PX = 8192
 
 
@@ -76,7 +76,7 @@ def merge(
 
 
 def show_merge(made: MergeOutput) -> None:
-    """Print what was merged, of what, and what is missing."""
+    """Print the merged splat, its patches, and warnings on missing patches."""
     print_warnings(_warnings(made))
     _show_merged(made)
 
@@ -198,10 +198,10 @@ def publish(
 
 
 def _film_size(text: str) -> tuple[int, int]:
-    """Return width and height of "1280x720".
+    """Return width and height in pixels of "1280x720".
 
     Raises:
-        ConfigError: it is no size.
+        ConfigError: the text is not a size, or a side is not from 16 to `LARGEST_PX`.
     """
     found = re.fullmatch(r"(\d{2,5})x(\d{2,5})", text.strip().lower())
     width, height = (int(found[1]), int(found[2])) if found else (0, 0)
@@ -213,10 +213,10 @@ def _film_size(text: str) -> tuple[int, int]:
 
 
 def _is_file(to: Path) -> bool:
-    """Return whether a PLY is to go into a file of that name.
+    """Return whether `to` names a PLY file, not a folder.
 
     Raises:
-        ConfigError: it is the name of a file of another format.
+        ConfigError: it has the suffix of another format, and no such folder exists.
     """
     other = OTHER_FORMAT.fullmatch("".join(to.suffixes[-2:])) or OTHER_FORMAT.fullmatch(to.suffix)
     if other and not to.is_dir() and other[0].lower() != PLY:
@@ -226,7 +226,7 @@ def _is_file(to: Path) -> bool:
 
 
 def show_publication(done: Publication) -> None:
-    """Print what lies in the folder as a table."""
+    """Print the published files as a table."""
     from splatbatch.cli.quality import figure
     from splatbatch.output.records.publication import FILE
 
@@ -254,7 +254,7 @@ def clean(
 
 
 def show_cleaned(found: CleanOutput, *, dry_run: bool) -> None:
-    """Print which files were removed, or would be."""
+    """Print the removed files, or for a dry run the files that would be removed."""
     for one in found.files:
         print_line(f"{one.path}: {one.what}, {one.bytes / MIB:.1f} MiB")
     removed = f"{'would be ' if dry_run else ''}removed, {found.bytes / MIB:.1f} MiB"

@@ -1,4 +1,4 @@
-"""How good splats are: `evaluate` measures the scene, `inspect` each splat; `plan-capture` says what to photograph."""
+"""Commands on quality: `evaluate` measures the scene, `inspect` each splat; `plan-capture` plans new photographs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from splatbatch.scene.next_flight import Flight
 
 NOT_ALL = 1
-"""Exit code where some patch is missing, or cannot be inspected."""
+"""Exit code if a patch is missing, or a splat could not be inspected."""
 FLIGHT_FORMATS = (".geojson", ".json", ".kml")
 MOST_VIEWS = 60
 MEASUREMENT_COLUMNS = ("photographs", "number", "covered dB", "PSNR dB", "SSIM", "LPIPS", "patches' own dB", "gain dB")
@@ -55,7 +55,7 @@ def evaluate(
 
 
 def show_evaluation(found: SceneEvaluation) -> None:
-    """Print what was measured on photographs and at seams as tables."""
+    """Print the measurements on photographs and at seams as tables."""
     rows = {"all held-out": found.total, "across a seam": found.across, "all others": found.within, **found.patches}
     measured = ((name, *_measurement_row(one)) for name, one in rows.items())
     print_table(MEASUREMENT_COLUMNS, ("photographs",), measured)
@@ -81,7 +81,7 @@ def _seam_row(seam: SeamMeasurement) -> tuple[str, ...]:
 
 
 def figure(value: float | None, form: str = ".2f") -> str:
-    """Return a figure in words; a dash for one that is not known."""
+    """Return a figure as text; a dash if it is unknown."""
     return "-" if value is None else f"{value:{form}}"
 
 
@@ -130,13 +130,13 @@ def inspect(
 
 
 def show_certificates(checked: Mapping[str, CertificateCheck]) -> None:
-    """Print what keeps each certificate from holding."""
+    """Print the problems of each certificate, or that it holds."""
     for name, one in checked.items():
         print_line(f"{name}: {'; '.join(one.problems) or 'the certificate holds'}")
 
 
 def show_inspections(found: Found) -> None:
-    """Print what exceeds its limit, and what to do about it."""
+    """Print the figures of each splat that exceed their limits, with grades and advice."""
     from splatbatch.output.records.quality import GRADES, QualityFigure, grade_in_words
     from splatbatch.report.quality import drop_in_words
 
@@ -192,7 +192,7 @@ def plan_capture(
 
 
 def show_flight(flight: Flight) -> None:
-    """Print which photographs would help, and how many weak cells they cover."""
+    """Print the photographs that would help, and how many weak cells they cover."""
     plan = flight.plan
     if not plan.cells:
         return print_line(

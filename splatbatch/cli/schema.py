@@ -18,7 +18,7 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
 def printed() -> dict[str, Any]:
-    """Return what each command prints with --json; `config show` prints the configuration, by a schema of its own."""
+    """Return the type that each command prints with --json; `config show` is left out: it has a schema of its own."""
     from splatbatch.doctor.checks import DoctorOutput
     from splatbatch.outcome import Diagnosis
     from splatbatch.output.records.evaluation import SceneEvaluation
@@ -59,10 +59,10 @@ def printed() -> dict[str, Any]:
 
 
 def schema_of(command: str) -> dict[str, Any]:
-    """Return the JSON Schema of a command's output, or of partition.json.
+    """Return the JSON Schema of a command's --json output, or of partition.json.
 
     Raises:
-        ConfigError: it prints no JSON.
+        ConfigError: there is no such command, or it prints no JSON.
     """
     if command == "config show":
         from splatbatch.config import json_schema
@@ -80,13 +80,13 @@ def schema_of(command: str) -> dict[str, Any]:
 
 
 class _Printed(GenerateJsonSchema):
-    """What is printed is whole: a field with a default is there, too, and so are properties that stand in its JSON."""
+    """Makes schemas of complete output: fields with a default, and properties listed in `told`, are required."""
 
     def field_is_required(self, field: Any, total: bool) -> bool:
         return field["type"] == "dataclass-field" or super().field_is_required(field, total)
 
     def dataclass_schema(self, schema: Any) -> dict[str, Any]:
-        """Return the schema of a dataclass, with what the docstrings of its fields say."""
+        """Return the schema of a dataclass, with the docstrings of its fields as descriptions."""
         found, kind = super().dataclass_schema(schema), schema["cls"]
         for name in getattr(kind, "told", ()):
             returned = get_type_hints(getattr(kind, name).fget)["return"]
@@ -99,7 +99,7 @@ class _Printed(GenerateJsonSchema):
 
 
 def docstrings(kind: type) -> dict[str, str]:
-    """Return what stands below the fields of a dataclass, and of those that it inherits from, by field."""
+    """Return the docstrings of the fields of a dataclass, inherited ones included, by field."""
     found: dict[str, str] = {}
     for one in reversed(kind.__mro__):
         if is_dataclass(one):

@@ -1,6 +1,7 @@
-"""What `serve` and `view` run: a report, or splats, for a browser on this machine; from another one through `ssh -L`.
+"""The web server of `serve` and `view`: a live report, or splats, for a browser on this machine.
 
-Who has the whole URL is answered, and only from a page of ours.
+It listens on the loopback address alone; other machines reach it through `ssh -L`. It answers only requests with the
+secret token of the URL, and none from a page of another origin.
 """
 
 from __future__ import annotations
@@ -33,18 +34,18 @@ LOOPBACK = "127.0.0.1"
 LOOPBACK_NAMES = ("127.0.0.1", "localhost", "::1")
 INTERRUPTED = 130
 MOST_PORTS = 100
-"""Tried from the named one on."""
+"""Number of ports that are tried, from the named one on."""
 TOKEN_BYTES = 24
 STUCK_S = 30.0
-"""Who sends no whole request, or takes nothing of an answer, for so long is let go: a thread waits for each."""
+"""A connection on which no byte moves for this long is closed, since a thread waits for each."""
 MOST_STREAMS = 16
-"""Pages that follow at once."""
+"""Most pages that may follow the batch at the same time."""
 PING_S = 15.0
-"""After which a page that has closed unseen is noticed."""
+"""A page without news gets a comment this often, so that a closed page is noticed."""
 LOOK_S = 2.0
-"""As long a look serves everybody."""
+"""Seconds for which the state of the batch, read once, serves all pages."""
 REST = 20.0
-"""Times what a report takes to make, for which it stands: a batch of hundreds takes seconds."""
+"""A report stays for at least this multiple of the CPU time it took; one of hundreds of patches takes seconds."""
 OF_A_PATCH = (
     "patch", "phase", "step", "max_steps", "loss", "psnr_covered", "psnr", "num_gaussians", "steps_per_s", "eta_s",
     "gpu_used_mib", "gpu_temperature_c", "node",
@@ -58,10 +59,10 @@ class Request(BaseHTTPRequestHandler):
     server: LoopbackServer
 
     def log_message(self, format: str, *_: Any) -> None:
-        """Say nothing."""
+        """Write no log line for a request."""
 
     def do_GET(self) -> None:
-        """Answer, if who asks may be answered."""
+        """Answer the request if `lets_in` allows it, else with 403."""
         hosts, origins = self.headers.get_all("Host", []), self.headers.get_all("Origin", [])
         if not lets_in(self.server.token, self.path, hosts, origins):
             return self.say(http.HTTPStatus.FORBIDDEN, "Open the complete URL that the command has printed.\n")
@@ -69,7 +70,7 @@ class Request(BaseHTTPRequestHandler):
             self.server.answer(self, self.path.partition("?")[0].replace(f"/{self.server.token}", "", 1).lstrip("/"))
 
     def begin(self, kind: str, size: int | None, status: http.HTTPStatus = http.HTTPStatus.OK) -> None:
-        """Send the head of an answer; one without a size ends with the connection."""
+        """Send the headers of an answer; an answer without a size ends with the connection."""
         self.send_response(status)
         headers = {"Content-Type": kind, "Referrer-Policy": "no-referrer", "X-Frame-Options": "DENY"}
         headers |= {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
@@ -79,24 +80,24 @@ class Request(BaseHTTPRequestHandler):
         self.end_headers()
 
     def send(self, kind: str, text: str, status: http.HTTPStatus = http.HTTPStatus.OK) -> None:
-        """Send a whole answer."""
+        """Send a complete answer with a text."""
         content = text.encode()
         self.begin(kind, len(content), status)
         self.wfile.write(content)
 
     def say(self, status: http.HTTPStatus, words: str) -> None:
-        """Send words."""
+        """Send a complete answer with plain text and a status."""
         self.send("text/plain; charset=utf-8", words, status)
 
 
 def lets_in(token: str, path: str, hosts: list[str], origins: list[str]) -> bool:
-    """Return whether a request may be answered.
+    """Return whether a request may be answered: it has the token, a loopback host, and no foreign origin.
 
     Args:
-        token: what only who has the URL knows.
-        path: what it asks for; the token is its first part.
-        hosts: its Host headers: what the browser takes us for.
-        origins: its Origin headers: whose page asks; a page of ours, or no page at all.
+        token: the secret part of the URL.
+        path: the requested path; its first part must be the token.
+        hosts: its Host headers; exactly one is required, with a loopback name.
+        origins: its Origin headers: the page that sent the request. Empty, or that of this server.
     """
     if len(hosts) != 1 or _name(f"//{hosts[0]}") not in LOOPBACK_NAMES:
         return False
@@ -113,7 +114,7 @@ def _name(url: str) -> str:
 
 
 class LoopbackServer(ThreadingHTTPServer):
-    """Answers requests for what lies below a token, from this machine alone."""
+    """An HTTP server on the loopback address, whose pages lie below a random token."""
 
     def __init__(self, port: int, answer: Callable[[Request, str], None]) -> None:
         self.token, self.answer = secrets.token_hex(TOKEN_BYTES), answer
@@ -134,10 +135,14 @@ class LoopbackServer(ThreadingHTTPServer):
 
 
 def open_server(port: int, answer: Callable[[Request, str], None]) -> LoopbackServer:
-    """Listen on a port, or the next that is free; `answer` gets each request, and what it asks for below the token.
+    """Listen on a port, or on the next free one.
+
+    Args:
+        port: the first port to try.
+        answer: is called with each allowed request, and its path below the token.
 
     Raises:
-        OutputError: none of them is.
+        OutputError: none of `MOST_PORTS` ports is free.
     """
     for one in range(port, min(port + MOST_PORTS, 65536)):
         with contextlib.suppress(OSError):
@@ -146,7 +151,7 @@ def open_server(port: int, answer: Callable[[Request, str], None]) -> LoopbackSe
 
 
 class LiveStatus:
-    """The report of a batch, and how far it is; it looks at files when asked, starts nothing and writes nothing."""
+    """The live report of a batch, with its progress; it reads files when asked, starts nothing and writes nothing."""
 
     def __init__(self, batch: Batch) -> None:
         from splatbatch.output.workers import Watcher
@@ -160,7 +165,7 @@ class LiveStatus:
         self._made_at = self._took_s = 0.0
 
     def answer(self, request: Request, name: str) -> None:
-        """Answer with the page, with how far the batch is, or with a stream of that."""
+        """Answer with the page, with the progress as JSON (`now`), or with a stream of that (`events`)."""
         try:
             match name:
                 case "":
@@ -175,7 +180,7 @@ class LiveStatus:
             request.say(http.HTTPStatus.SERVICE_UNAVAILABLE, f"{error.message}\n")
 
     def _stream(self, request: Request) -> None:
-        """Send how far the batch is whenever that has changed, until the browser has gone."""
+        """Send the progress as server-sent events whenever it has changed, until the browser closes the page."""
         if not self._streams.acquire(blocking=False):
             return request.say(http.HTTPStatus.SERVICE_UNAVAILABLE, f"{MOST_STREAMS} live pages are open: close one.\n")
         try:
@@ -196,7 +201,10 @@ class LiveStatus:
         return json.dumps(self.now(), allow_nan=False, default=str)
 
     def now(self) -> dict[str, Any]:
-        """Return how far it is: a line, seconds to go, patches left, each running patch, and which report that is."""
+        """Return the progress: a line, seconds to go, patches left, each running patch, and the version of the report.
+
+        The files are read at most every `LOOK_S`.
+        """
         with self._looking:
             if time.monotonic() - self._looked_at >= LOOK_S:
                 self._now = self._look()
@@ -204,7 +212,7 @@ class LiveStatus:
             return self._now
 
     def page(self) -> str:
-        """Return the report as a page that follows the batch; made anew when a patch or the ledger has changed."""
+        """Return the report as a page that follows the batch; it is made anew when its version has changed."""
         from splatbatch.report import to_live_html
         from splatbatch.run.status import report_of
 
@@ -239,9 +247,9 @@ class LiveStatus:
         }
 
     def _version(self, found: tuple[PatchStatus, ...]) -> str:
-        """Return what tells this report from an earlier one: states, attempts, figures, and how much the ledgers say.
+        """Return a hash of the states, attempts and figures of all patches, and of the sizes of the ledgers.
 
-        That of the page, until it has stood long enough: to make reports is not to take the CPU from who trains.
+        A recent report keeps its version, see `REST`, so that making reports takes little CPU from the training.
         """
         if self._page and time.monotonic() - self._made_at < REST * self._took_s:
             return self._page_version
@@ -251,14 +259,14 @@ class LiveStatus:
 
 
 class SplatPages:
-    """The page of splats, its scripts, the splats as one file, and their photographs."""
+    """The page of `view`: the page itself, its scripts, the splats as one file, and their photographs."""
 
     def __init__(self, shown: JointScene) -> None:
         self._shown = shown
         self._photos = {f"photo/{number}": path for number, path in enumerate(shown.photos)}
 
     def answer(self, request: Request, name: str) -> None:
-        """Answer with what was asked for."""
+        """Answer with the file of this name; if it cannot be read, close the connection."""
         from splatbatch.files import open_regular
         from splatbatch.publish.page import PACKAGE, folder_page
         from splatbatch.report.html import asset

@@ -1,4 +1,4 @@
-"""From photographs, or another program's reconstruction, to a batch: `demo`, `init`, `import`, `split`, `scene`."""
+"""Commands that make a batch of photographs or a model: `demo`, `init`, `import`, `reconstruct`, `split`, `scene`."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ def init(
 
 
 def write_example(name: str, folder: Path) -> None:
-    """Write an example as the configuration of a folder; an existing one is never overwritten.
+    """Write an example as the YAML of a folder; an existing YAML is never overwritten.
 
     Raises:
-        ConfigError: there is one.
+        ConfigError: the folder has a YAML already.
         OutputError: the examples were not installed.
     """
     from splatbatch.config import DEFAULT_CONFIG
@@ -131,7 +131,7 @@ def import_(
 
 
 def show_import(done: ImportResult, config: Path, audit: Audit) -> None:
-    """Print what was converted and what was not, and the audit of the model."""
+    """Print what an import converted and what it left out, and the audit of the model."""
     from splatbatch.cli.checks import print_audit
     from splatbatch.scene.imports.write import RECORD
 
@@ -190,7 +190,7 @@ def reconstruct(
 
 
 def show_stages(ended: RunSummary | Any) -> None:
-    """Print which stages of a reconstruction have failed, and why."""
+    """Print which stages of a reconstruction failed or were stopped, and why; nothing after a success."""
     from splatbatch.outcome import NOT_MADE
     from splatbatch.run.context import RunSummary
 
@@ -202,7 +202,7 @@ def show_stages(ended: RunSummary | Any) -> None:
 
 
 def show_model(made: ReconstructedModel) -> None:
-    """Print how many photographs a reconstructed model has, and what the audit says of it."""
+    """Print the facts of a reconstructed model, and its audit."""
     from splatbatch.cli.checks import print_audit
 
     for line in made.told.in_words():
@@ -271,7 +271,7 @@ def split(
 
 
 def show_split(done: SplitFiles) -> None:
-    """Print how a scene is cut, or would be."""
+    """Print the patches of a split scene, or for a dry run the patches that it would get."""
     facts = done.facts()
     total_cost = sum(cut.cost for cut in facts.patches) or 1.0
     headings = ("patch", "photographs", "held out", "points", "in its core", "cost", "")

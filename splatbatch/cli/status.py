@@ -1,4 +1,4 @@
-"""How patches stand, and why: `status`, `report`, `explain`, and in a browser `serve`, `view`."""
+"""Commands on the state of patches: `status`, `report`, `explain`, and in a browser `serve`, `view`."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ REDRAW_S = 2.0
 LINES_EVERY_S = 60.0
 LOOK_S = 0.5
 ENGINE_S = 8.0
-"""Between two questions to an engine."""
+"""Pause between two queries of an engine, seconds."""
 ADVISED = ("failed", "refused")
-"""States of which it is told why, and what to do."""
+"""States for which `status` prints the reason and advice."""
 MOST_NAMED = 8
 ACTIONS = {
     "ok": "nothing to do",
@@ -89,7 +89,7 @@ def status(
 
 
 def show_store(found: StoreFacts) -> None:
-    """Print how each bundle of a store stands."""
+    """Print the state of each bundle of a store."""
     for one in found.bundles:
         step = f", step {one.step} of {one.max_steps}" if one.step is not None else ""
         who = f" by {one.worker}{step}" if one.worker else ""
@@ -100,7 +100,7 @@ def show_store(found: StoreFacts) -> None:
 
 
 def show_status(found: BatchStatus) -> None:
-    """Print the patches as a table; what failed and why, who works on them, and what is left to do."""
+    """Print the patches as a table, then failures with reasons, warnings, workers, and the expected time."""
     from splatbatch.monitor.table import num_shown, status_view
     from splatbatch.run.status import describe_workers
 
@@ -117,7 +117,7 @@ def show_status(found: BatchStatus) -> None:
 
 
 def alike(told: Iterable[tuple[str, str]]) -> list[str]:
-    """Return what is told of patches as a line each; those that the same is told of share one."""
+    """Return one line for each message on patches; patches with the same message share a line."""
     from splatbatch.scene.patches import list_names
 
     lots: dict[str, list[str]] = {}
@@ -130,7 +130,7 @@ def alike(told: Iterable[tuple[str, str]]) -> list[str]:
 
 @dataclass
 class StatusWatcher:
-    """A batch that is watched: how far its patches are, and who works on it, or waits to."""
+    """Follows a batch for `status --watch`: the state of its patches, its workers, and the queue of the engine."""
 
     batch: Batch
     watcher: Watcher
@@ -139,14 +139,14 @@ class StatusWatcher:
     _next_look: float = 0.0
 
     def statuses(self) -> tuple[PatchStatus, ...]:
-        """Return how far every patch is now."""
+        """Return the current state of every patch."""
         from splatbatch.monitor.table import num_shown
         from splatbatch.run.status import statuses_of
 
         return statuses_of(self.batch, self.batch.standing(index=self.index), num_shown(len(self.batch.tasks)))
 
     def is_at_work(self) -> bool:
-        """Return whether a run works on it, or an engine has waiting workers."""
+        """Return whether a run or worker is at work on the batch, or an engine has waiting workers."""
         from splatbatch.output.exclusive import holder
 
         if time.monotonic() >= self._next_look:
@@ -156,11 +156,11 @@ class StatusWatcher:
         return living or self.crew.lives() or holder(self.batch.output) is not None
 
     def is_over(self) -> bool:
-        """Return whether it was begun, and no run works on it any more."""
+        """Return whether the batch was begun, and no run or worker is at work on it any more."""
         return not self.is_at_work() and any(ledger.exists() for ledger in self.batch.output.ledgers())
 
     def show(self) -> None:
-        """Show a table that moves on a terminal, else the table once a minute, until it is over."""
+        """Show a live table on a terminal, else print the table once a minute, until the batch is over."""
         from rich.console import Group
         from rich.live import Live
         from rich.text import Text
@@ -189,7 +189,10 @@ class StatusWatcher:
 
 
 def watch_status(batch: Batch, *, verify: bool) -> None:
-    """Show a batch until it is over; exit then with 0 if every patch is trained, with 1 if not; Ctrl-C leaves it."""
+    """Show a batch until it is over; then exit with 0 if every patch is trained, else with 1.
+
+    After Ctrl-C it returns; the training goes on.
+    """
     from splatbatch.cluster.workers import RequestedWorkers
     from splatbatch.output.workers import Watcher
     from splatbatch.run.status import index_of
@@ -265,7 +268,7 @@ def print_history(batch: Batch, task: Task, *, as_json: bool) -> None:
 
 
 def show_diagnosis(found: Diagnosis) -> None:
-    """Print what went wrong in a log, and the lines that show it."""
+    """Print the diagnosis of a log: cause, advice, and the lines that show it."""
     from splatbatch.failures.causes import title
 
     print_text(f"{title(found.cause)}, {ACTIONS[found.action]}: {found.advice}")
@@ -274,10 +277,10 @@ def show_diagnosis(found: Diagnosis) -> None:
 
 
 def print_log(name: str, folder: AttemptFolder) -> None:
-    """Print the log of an attempt.
+    """Print the log of an attempt; on stderr a note if it is empty.
 
     Raises:
-        OutputError: its log cannot be read.
+        OutputError: the log cannot be read.
     """
     from splatbatch.run.explain import log_of
 
@@ -288,7 +291,7 @@ def print_log(name: str, folder: AttemptFolder) -> None:
 
 
 def print_attempts(attempts: Sequence[ExplainedAttempt]) -> None:
-    """Print the attempts at a patch side by side; nothing where there is none."""
+    """Print the attempts at a patch as a table; nothing if there are none."""
     from splatbatch.failures.causes import in_words
     from splatbatch.monitor.table import figure
 

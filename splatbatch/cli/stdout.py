@@ -1,4 +1,4 @@
-"""How commands print: JSON for programs, tables for people, no escape codes into a pipe."""
+"""Output of commands on stdout: JSON for programs, tables for people, no escape codes into a pipe."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PIPE_WIDTH = 200
 
 
 def open_console() -> Console:
-    """Return a console on stdout; a pipe gets no escape codes, whatever FORCE_COLOR claims, and no cut columns."""
+    """Return a console on stdout; a pipe gets no escape codes, even with FORCE_COLOR, and lines of `PIPE_WIDTH`."""
     from rich.console import Console
 
     is_terminal = sys.stdout.isatty()
@@ -27,17 +27,17 @@ def open_console() -> Console:
 
 
 def print_line(words: str, *, err: bool = False) -> None:
-    """Print words as text alone, on one line: a name in them may hold what a terminal obeys."""
+    """Print a text as one line, without control characters: names in it may contain escape codes."""
     typer.echo(one_line(words), err=err)
 
 
 def print_text(words: str) -> None:
-    """Print lines as text alone; what is indented stays so."""
+    """Print lines of text without control characters; indentation stays."""
     typer.echo(plain_text(words))
 
 
 def print_warnings(warnings: Iterable[str]) -> None:
-    """Print on stderr what stops nothing and should be changed."""
+    """Print warnings on stderr, one line each."""
     for warning in warnings:
         print_line(f"warning: {warning}", err=True)
 
@@ -45,13 +45,13 @@ def print_warnings(warnings: Iterable[str]) -> None:
 def print_table(
     headings: Sequence[str], texts: Collection[str], rows: Iterable[Iterable[str]], worths: Sequence[int] = ()
 ) -> None:
-    """Print a table without lines; columns under a heading of `texts` stand left, figures right.
+    """Print a table without rules; columns with text are aligned left, all others right.
 
     Args:
-        headings: of the columns.
-        texts: the headings of columns with text.
-        rows: cells, each printed as text alone.
-        worths: of the columns; the terminal has no room for those of the least worth. Empty: all are printed.
+        headings: headings of the columns.
+        texts: headings of the columns with text.
+        rows: cells of each row, printed without control characters.
+        worths: worth of each column; on a narrow terminal columns of least worth are left out. Empty: all are printed.
     """
     from rich.table import Table
     from rich.text import Text
@@ -67,14 +67,14 @@ def print_table(
 
 
 def print_json(facts: Any) -> None:
-    """Print facts, a dataclass or an object of them, as JSON on stdout."""
+    """Print a dataclass, or a mapping of such, as JSON on stdout."""
     from splatbatch.output.records.record import in_json
 
     sys.stdout.write(json.dumps(in_json(facts), indent=1, default=str) + "\n")
 
 
 def print_facts(facts: Facts, show: Callable[[Facts], None], *, as_json: bool) -> None:
-    """Print facts as JSON, or as `show` tells people of them."""
+    """Print facts as JSON, or have `show` print them for people."""
     if as_json:
         print_json(facts)
     else:

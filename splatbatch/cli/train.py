@@ -85,7 +85,10 @@ def train(
 
 
 def load_training(config: Path | None) -> None:
-    """Load what takes longest while all else is imported and read, if the YAML names no other program and no engine."""
+    """Begin to load the built-in trainer in a background process, while other modules are imported and files are read.
+
+    Nothing is loaded if the text of the YAML names a trainer or an engine, or cannot be read.
+    """
     from splatbatch.files import MIB, read_regular
     from splatbatch.machine import supervisors
 
@@ -98,11 +101,13 @@ def load_training(config: Path | None) -> None:
 
 
 def detach(batch: Batch, *, verify: bool) -> None:
-    """Start a worker that goes on without us; where one is at work already, leave it at that.
+    """Start a background worker, or request workers if the YAML names an engine, and return; print what was started.
+
+    If workers are already running, none is started.
 
     Raises:
         OutputError: a `train` holds the folder.
-        ExecutorError: the worker ended at once; its words say why.
+        ExecutorError: the worker ended at once, with the end of its log; or the engine refuses the workers.
     """
     from splatbatch.files import read_tail
     from splatbatch.monitor.messages import print_err
@@ -164,7 +169,11 @@ def retry(
 
 
 def seconds(words: str) -> float | None:
-    """Return the seconds of "3h30m", "90m", "45s" or "5400"; None of an empty word: a variable that is not set."""
+    """Return the seconds of "3h30m", "90m", "45s" or "5400"; None for an empty text, as of an unset variable.
+
+    Raises:
+        BadParameter: the text is not a duration.
+    """
     if (found := seconds_of(words)) is None and words:
         raise BadParameter(f"{words}: not a duration. Write it as 3h30m, 90m or 45s.")
     return found
@@ -305,7 +314,7 @@ def adopt(
 
 
 def show(made: Any) -> None:
-    """Print what was made, or how a run has ended."""
+    """Print the product of a follow-up, or the summary of a run, by its type; other types print nothing."""
     from splatbatch.output.records.evaluation import SceneEvaluation
     from splatbatch.output.records.merge import MergeOutput
     from splatbatch.output.records.publication import Publication
@@ -333,7 +342,7 @@ def show(made: Any) -> None:
 
 
 def show_run(ended: RunSummary) -> None:
-    """Print how a run has ended, what is to be done, and what followed it."""
+    """Print the summary of a run: how many patches are trained, to-do items, the report, and the follow-ups."""
     from splatbatch.output.records.frame import Frame
     from splatbatch.scene.patches import list_names
     from splatbatch.tasks.shared_decisions.frame import note
@@ -352,7 +361,7 @@ def show_run(ended: RunSummary) -> None:
 
 
 def _summary_of(ended: RunSummary) -> str:
-    """Return how many of the requested patches are trained now, and what an interrupted run has kept."""
+    """Return how many requested patches are trained; after an interruption print which earlier splats are kept."""
     from splatbatch.tasks.status import summary
 
     requested, done, statuses = ended.requested, ended.done, ended.statuses
@@ -376,7 +385,9 @@ def _tally(done: Sequence[PatchStatus], of: Sequence[PatchStatus], which: str = 
 
 
 def print_retried(ended: RunSummary, *, save: bool) -> None:
-    """Print the attempts at each patch that was retried; write the settings of kept splats into the YAML, or say how.
+    """Print the attempts at each retried patch; with `save` write the settings of kept splats into the YAML.
+
+    Without `save`, print how to keep these settings.
 
     Raises:
         ConfigError: the YAML cannot be written.
@@ -398,7 +409,7 @@ def print_retried(ended: RunSummary, *, save: bool) -> None:
 
 
 def print_unsaved(batch: Batch, kept: Sequence[str]) -> None:
-    """Print how the settings of --set, under which these patches were trained, come into the YAML."""
+    """Print how to write the settings of --set into the YAML, for the patches whose splats with them were kept."""
     if not kept:
         return
     lines = json.dumps(_tree(batch.changes), default=str).replace('"', "")
