@@ -255,7 +255,7 @@ class Slots:
         return None
 
     def offer_cores(self, now: float, *, or_gpu: bool) -> Slot | None:
-        """Return a slot for a task without GPU: with `or_gpu` an empty, ready slot first, else the CPU's; None: no slot."""
+        """Return a slot for a task without GPU: with `or_gpu` an empty ready slot first, else the CPU's; None: none."""
         if or_gpu:
             for gate in self._gates.values():
                 if not gate.tenants and not gate.why_shut(now):
