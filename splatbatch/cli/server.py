@@ -53,7 +53,7 @@ OF_A_PATCH = (
 
 
 class Request(BaseHTTPRequestHandler):
-    """One request to a server of this machine, and the means to answer it."""
+    """One HTTP request to the server, with methods to answer it; each is handled in a thread of its own."""
 
     timeout = STUCK_S
     server: LoopbackServer
@@ -122,7 +122,7 @@ class LoopbackServer(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        """Return the URL of the page."""
+        """Return the URL of the page, with the token that a request must have."""
         return f"http://{LOOPBACK}:{self.server_port}/{self.token}/"
 
     def serve_until_interrupted(self) -> None:

@@ -1,4 +1,4 @@
-"""The job of a requested worker, by this machine or Slurm."""
+"""Jobs of requested workers, the same for every engine: their state, and the variables that tell a worker its job."""
 
 from __future__ import annotations
 

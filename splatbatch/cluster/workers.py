@@ -76,7 +76,10 @@ class RequestedWorkers:
         self.jobs = {**{job: local.query_job(job) for job in ours}, **slurm.query_jobs(self._of("slurm"), self.jobs)}
 
     def lives(self) -> bool:
-        """Return whether a worker may still run or start; one that was not queried yet counts as alive."""
+        """Return whether a worker may still run or start.
+
+        Workers that were not queried yet, or whose start was cut off, count as alive.
+        """
         return not all(self._has_ended(one) for one in self.submissions)
 
     def ended(self) -> list[tuple[Submission, WorkerJob]]:
@@ -85,7 +88,7 @@ class RequestedWorkers:
         return [(one, self.jobs[job]) for one, job in found if self.is_dead(job)]
 
     def is_dead(self, handle: str) -> bool:
-        """Return whether an engine says that a worker has ended."""
+        """Return whether the engine reported at the latest `look` that a worker has ended."""
         return handle in self.jobs and self.jobs[handle].state == "ended"
 
     def cancel(self) -> None:
@@ -115,7 +118,7 @@ class RequestedWorkers:
         self.submissions = [one for one in self.submissions if not one.ended.exists()]
 
     def in_words(self) -> list[str]:
-        """Return a line for each engine: how many workers run, and where, how many wait, and why."""
+        """Return a line for each engine with workers: how many run and where, how many wait and why."""
         told = {
             name: [self.jobs[job] for one in self._of(name) for job in one.record.handles if job in self.jobs]
             for name in ENGINES

@@ -103,6 +103,7 @@ def inspect(batch: Batch, how: InspectOptions = AS_USUAL) -> tuple[Found, Mappin
 def evaluate(batch: Batch, splat: Path | None = None) -> SceneEvaluation:
     """Measure a splat of the whole scene, by default the merged one, on photographs that no patch was trained on.
 
+    Returned is the evaluation; the report is written, too.
     Raises:
         SplatbatchError: it cannot be measured.
         Interrupted: a signal ended the evaluation.

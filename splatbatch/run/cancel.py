@@ -42,7 +42,7 @@ A process that hangs in a driver is given up after a minute, and the report is w
 
 @dataclass(frozen=True)
 class CancelResult:
-    """Result of `cancel`."""
+    """Result of `cancel`: whether a run was stopped, and the state of the cancelled patches afterwards."""
 
     output: OutputFolder
     patches: tuple[str, ...] = ()

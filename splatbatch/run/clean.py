@@ -17,7 +17,7 @@ from splatbatch.tasks.batch import Batch
 
 @dataclass(frozen=True)
 class RemovedFile:
-    """A file that `clean` removes, or would."""
+    """A file that `clean` removes, or would remove without --dry-run."""
 
     path: str
     what: str

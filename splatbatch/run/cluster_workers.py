@@ -77,7 +77,7 @@ def train_elsewhere(batch: Batch, show: Show, after: After, *, verify: bool) -> 
 
 
 class ClusterTraining:
-    """The training of a batch by requested workers."""
+    """The training of a batch by requested workers: `start` requests them, `follow` follows and replaces them."""
 
     def __init__(self, batch: Batch, *, verify: bool) -> None:
         """Create the output folder, and note the progress of each patch: a patch that fails later is not tried again.

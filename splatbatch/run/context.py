@@ -104,7 +104,11 @@ class RunSummary:
 
 @dataclass
 class RunContext:
-    """A batch while it is trained, here or elsewhere: console and sinks show it; a local training writes the ledger."""
+    """The parts of a run that all its steps share: batch, interruption, console, notifications, claims and ledger.
+
+    Made by `open`, once the output folder is locked. With `claims` this process trains and writes the ledger; without
+    them it follows requested workers.
+    """
 
     batch: Batch
     interruption: Interruption

@@ -50,7 +50,7 @@ Audits = tuple[tuple[Audit, tuple[Task, ...]], ...]
 
 @dataclass(frozen=True)
 class TrainOptions:
-    """Options of a training."""
+    """Options of a training: whether patches are audited, and which are trained in addition to the due ones."""
 
     verify: bool = True
     """Audit the patches first."""

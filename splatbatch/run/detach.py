@@ -58,7 +58,7 @@ def start_worker(batch: Batch, *, verify: bool) -> DetachedWorker | WorkerRecord
 
 
 def work_command(batch: Batch, *, verify: bool) -> tuple[str, ...]:
-    """Return the command line of a worker of a batch."""
+    """Return the command line that starts a worker for the patches of a batch, as a user would type it."""
     names = batch.names if len(batch.tasks) < len(batch.every) else ()
     no_verify = () if verify else ("--no-verify",)
     return background_command.command_of(("work", "--config", str(batch.file), *no_verify, *names))

@@ -46,7 +46,7 @@ class ExplainedAttempt(ReportedAttempt):
 
 @dataclass(frozen=True)
 class ExplainOutput:
-    """`explain PATCH --json`."""
+    """`explain PATCH --json`: the state of a patch, its own settings, and all its attempts."""
 
     patch: str
     status: PatchStatus
@@ -56,14 +56,14 @@ class ExplainOutput:
 
 
 def explain_task(batch: Batch, task: Task) -> ExplainOutput:
-    """Return the whole history of a task of a batch."""
+    """Return the state of a task and all its attempts, as `explain --json` prints them; nothing is written."""
     (status,) = current_states(batch)
     otherwise = task.requested_settings.differences
     return ExplainOutput(task.name, status, title(status.cause), otherwise, attempts_at(task))
 
 
 def attempts_at(task: Task) -> tuple[ExplainedAttempt, ...]:
-    """Return the attempts at a task, first to last."""
+    """Return the attempts at a task, first to last, from its ledger and its folders."""
     history = [event for event in events(task.output, *OF_ATTEMPTS) if event.patch == task.name]
     folders = {folder.number: folder for folder in task.home.attempts()}
     today = settings_of(task.recipe)

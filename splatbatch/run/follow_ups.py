@@ -109,7 +109,7 @@ def deliver(make: Callable[[], TypedRecord]) -> None:
 
 @dataclass
 class FinishedBatch:
-    """A batch after its training, and how its follow-ups are run."""
+    """A batch after its training, with the means to run its follow-ups; each runs as a task in its own process."""
 
     batch: Batch
     code: int
@@ -186,7 +186,7 @@ class FinishedBatch:
     def follow(self, what: str, make: Callable[[], FollowUpResult]) -> FollowUpResult:
         """Run one follow-up, and write its result into the output folder; return it.
 
-        Never raises: a failure or an interruption is a result, too.
+        An error or an interruption is not raised: it is a result, too.
         """
         found, why, self.error = None, "", None
         try:

@@ -19,8 +19,8 @@ LEAST_S = 2.0
 class Interruption:
     """A request to stop the command by SIGINT, SIGTERM or SIGHUP; as a context manager it handles these signals.
 
-    A signal is only noted: the command asks `reason`. In another thread than the main one, Python delivers no signals;
-    there no request is ever noted.
+    A signal is only noted: the command asks `reason`. On exit of the context a StopRequested becomes an Interrupted
+    with the exit code. Outside the main thread Python delivers no signals, so there no request is noted.
     """
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ class Interruption:
             raise Interrupted(self.exit_code) from error
 
     def reason(self) -> str:
-        """Return why to stop; empty to go on."""
+        """Return the name of the signal that asks to stop, as "SIGTERM"; empty: go on."""
         return signal.Signals(self.signal).name if self.signal else ""
 
     @property

@@ -46,7 +46,7 @@ class PlannedDeadline(DeadlineDecision):
 
 @dataclass(frozen=True)
 class PlanOutput:
-    """`plan --json`; `deadline` where the YAML sets one."""
+    """`plan --json`: what `train` would do; `deadline` is set if the YAML sets one."""
 
     patches: tuple[PlannedPatch, ...]
     forecast_s: float | None

@@ -45,14 +45,14 @@ class VerifyOutput(AuditResult):
 
 @dataclass(frozen=True)
 class Import:
-    """`import --json`."""
+    """`import --json`: the imported model, what was converted and left out, and its audit."""
 
     kind: str
     config: str
     num_points: int
     offset: Offset
     crs: str | None
-    """The coordinate reference system; null where the source names none."""
+    """Coordinate reference system of the model; null if the source names none."""
     converted: tuple[str, ...]
     left_out: tuple[str, ...]
     audit: AuditResult

@@ -40,7 +40,7 @@ FOLDER = "reconstruction"
 
 @dataclass(frozen=True)
 class ReconstructOptions:
-    """Options of `reconstruct`."""
+    """Options of `reconstruct`: photographs, target folder, and how the model is made."""
 
     images: Path
     out: Path

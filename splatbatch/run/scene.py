@@ -40,7 +40,7 @@ RECONSTRUCTED = "reconstructed"
 
 @dataclass(frozen=True)
 class SceneOptions:
-    """Options of `scene`."""
+    """Options of `scene`: model or photographs, target folder, and settings of the training."""
 
     source: Path | None
     """COLMAP model of the scene; None: it is reconstructed from the photographs first."""

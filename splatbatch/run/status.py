@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Status:
-    """`status --json`."""
+    """`status --json`: the state of every patch, and the workers and jobs of the batch."""
 
     summary: str
     run: WorkerRecord | None

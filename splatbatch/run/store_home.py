@@ -258,7 +258,7 @@ class HomeSide:
                 self.waiting.pop(name)
 
     def _show(self, seen: StoreListing) -> None:
-        """Write into the ledger how many bundles are in which state, and who trains, if that has changed."""
+        """Write into the ledger how many bundles are in which state, and the tasks in training, if that changed."""
         states = Counter(self.watch.state_of(name, seen.state(name)) for name in self.bundles)
         at_work = [one for one in seen.signs.values() if one.bundle in self.bundles and not one.has_ended]
         told = [f"{one.task} on {one.host}{f' at step {one.step}' if one.step else ''}" for one in at_work]

@@ -98,7 +98,7 @@ class StoreWorker:
     def work(self) -> int:
         """Train bundles and send their results; return the exit code.
 
-        At the end all claims are let go, and the scratch folder is removed.
+        At the end, also after an error, it lets its claims go and removes its scratch folder.
 
         Raises:
             SplatbatchError: the store refuses access, or this machine cannot train its bundles.

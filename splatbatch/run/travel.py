@@ -118,7 +118,7 @@ class BundleFacts:
 
 @dataclass(frozen=True)
 class StoreFacts:
-    """`status STORE --json`."""
+    """`status STORE --json`: the bundles of a store, and its workers."""
 
     store: str
     bundles: tuple[BundleFacts, ...]

@@ -118,7 +118,7 @@ class Courier(CallQueue[Order]):
             self.close()
 
     def close(self) -> None:
-        """End the process."""
+        """Drop all open calls, and end the process; a later call starts a new one."""
         self._left.clear()
         self._drop()
 
