@@ -1,4 +1,4 @@
-"""BESIDE the GPU, in a process of its own: start one attempt fresh, watch it, stop it, tell how it ended."""
+"""The supervisor: a process per attempt that starts it, watches it, ends it at its limits, and records how it ended."""
 
 from splatbatch import bytecode
 

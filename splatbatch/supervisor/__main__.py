@@ -1,4 +1,4 @@
-"""`python -m splatbatch.supervisor <attempt folder>`: the same command on every engine."""
+"""`python -m splatbatch.supervisor <attempt folder>`: run the supervisor of one attempt."""
 
 import sys
 from pathlib import Path

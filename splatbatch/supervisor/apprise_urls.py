@@ -1,6 +1,6 @@
-"""`python -m splatbatch.supervisor.apprise_urls`: deliver what stands on stdin to Apprise URLs; 0 if all took it.
+"""`python -m splatbatch.supervisor.apprise_urls`: send a message from stdin to Apprise URLs; exit 0 if all accept it.
 
-A process of its own: URLs stay out of every command line, and a server that does not answer holds nothing up.
+It is a process of its own, so that URLs stay out of command lines and a silent server delays no batch.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import sys
 
 
 def main() -> int:
-    """Read {"urls": [...], "title": "...", "body": "..."} and deliver it."""
+    """Read {"urls": [...], "title": "...", "body": "..."} from stdin and send the message; return the exit code."""
     import apprise
 
     message = json.load(sys.stdin)

@@ -1,4 +1,4 @@
-"""Short programs of ours, asked for one JSON object each: side by side, and never for longer than they may take."""
+"""Run short programs of splatbatch side by side, within a time limit, and read one JSON object from each."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from splatbatch.machine.limited_program import CallBounds, LimitedProgram
 def ask(modules: Sequence[Sequence[str]], timeout_s: float, environment: Mapping[str, str]) -> list[Record | str]:
     """Run `python -m` modules with their arguments at once; return the last JSON object that each has printed.
 
-    Of one that has printed none, why. Whatever is not done in time is ended with everything below it.
+    For a module that printed none, the reason stands in its place. After `timeout_s` a module is killed with its
+    descendants.
     """
     bounds = CallBounds(timeout_s, sys.maxsize)
     started = [LimitedProgram([sys.executable, "-m", *module], bounds, environment=environment) for module in modules]

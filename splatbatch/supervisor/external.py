@@ -1,4 +1,4 @@
-"""What the supervisor does besides for an external trainer: its progress, and whether it is done."""
+"""Watching of external trainers by the supervisor: progress read from their log, and the notice that they are done."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 INTERVAL_S = 1.0
 SHARE_OF_RUN = 1 / 200
-"""Records of steps come this share of the run so far apart, so that a night's curve has some thousand points."""
+"""Least time between two records of a step, as a share of the time run so far; a night has about a thousand records."""
 MOST_BYTES = 1 << 15
-"""What is read of a second's talk: its end."""
+"""Most bytes read of a second's output: its end."""
 LINE_CHARS = 1000
 WHOLE = ("step", "num_gaussians")
 NOT_FINITE = re.compile(r"[+-]?(nan|inf|infinity)", re.IGNORECASE)
@@ -33,7 +33,7 @@ OF_EVERY_STEP = {"step", "loss", "num_gaussians"}
 _LINE_ENDS = re.compile(r"[\r\n]+")
 _COLOURS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 PROOF_SHARE = 1 / 100
-"""After a bad end the last step heard may be at most this share of the run before the last one."""
+"""Largest distance of the last reported step from `max_steps`, as a share, that proves a full run after a bad end."""
 BUDGET_S = 0.5
 MOST_DIGITS = 18
 LOOKS = 10  # in the time that a program may go on for
@@ -41,11 +41,14 @@ LONGEST_LOOK_S = 5.0
 HEADER_BYTES = 1 << 14
 OF_SPLATS = b" f_dc_0"
 TALKATIVE = 10
-"""A program that goes on talking may do so this many times as long as a silent one: it may still be evaluating."""
+"""Factor on the wait for a finished program that still prints lines, since it may still be evaluating."""
 
 
 class LogProgress:
-    """Hears what a program says; writes a record whenever a second's talk has something new."""
+    """Reads steps, losses and figures from a trainer's output by its regular expressions, into progress.jsonl.
+
+    `hear` takes the output as it comes; `look`, called once a second, parses it and writes records.
+    """
 
     def __init__(self, path: Path, watch: WatchSettings, now: float) -> None:
         self._path = path
@@ -63,11 +66,11 @@ class LogProgress:
         self._written_at = float("-inf")
 
     def enter(self, phase: str) -> None:
-        """Note that something else begins."""
+        """Write a record that a phase begins."""
         self._write(phase=phase)
 
     def hear(self, data: bytes) -> None:
-        """Keep the end of what was said; a line that lost its beginning is dropped, since its numbers may have too."""
+        """Take output; of much output only the end is kept, from its first whole line on."""
         self._heard += data
         if len(self._heard) > MOST_BYTES:
             kept = self._heard[-MOST_BYTES:]
@@ -76,14 +79,14 @@ class LogProgress:
                 self.steps = self.steps.without_knowing_more()
 
     def look(self, now: float) -> None:
-        """Read the whole lines heard since; write down what is new, steps alone only now and then."""
+        """Parse the whole lines taken since the last call, and write new figures; steps alone only now and then."""
         self._now = now
         self._read(max(self._heard.rfind(b"\n"), self._heard.rfind(b"\r")) + 1)
         if not self._news.keys() <= OF_EVERY_STEP or now - self._written_at >= SHARE_OF_RUN * (now - self._started):
             self._tell()
 
     def close(self, now: float) -> None:
-        """Read what is left, also a line without an end."""
+        """Parse the rest of the output, also a last line without an end, and write the last step."""
         self._now = now
         self._read(len(self._heard))
         self._tell(is_last=self.steps != self._steps_told)
@@ -155,63 +158,63 @@ def _number(text: str | None, *, whole: bool) -> int | float | None:
 
 @dataclass(frozen=True)
 class LoggedSteps:
-    """The steps that a program has named in its log so far."""
+    """The steps that a trainer has reported in its log so far; shows whether it came to its end."""
 
     highest: int | None = None
-    """None: it has named none."""
+    """The highest step reported; None: no step was reported."""
     gap: int = 0
-    """The most between a step and the next higher one, from 0 on: how far apart its words are."""
+    """The largest distance between a reported step and the next higher one, counted from step 0."""
     is_lost: bool = False
-    """Not all that it said since was read: it may have come farther."""
+    """Whether part of the log went unread, so that the trainer may have come farther."""
 
     def then(self, step: int) -> LoggedSteps:
-        """Return what is known once one more step is named; lower ones are of something else, an evaluation."""
+        """Return the steps with one more; a step that is not higher is ignored, as from an evaluation."""
         if step < 0 or (self.highest is not None and step <= self.highest):
             return self
         return LoggedSteps(step, self.gap if self.is_lost else max(self.gap, step - (self.highest or 0)))
 
     def without_knowing_more(self) -> LoggedSteps:
-        """Return what is known once a part of its talk went unread."""
+        """Return the steps with the note that part of the log went unread."""
         return replace(self, is_lost=True)
 
     def falls_short_of(self, max_steps: int) -> bool:
-        """Return whether the program has not come to the end: by its habit it would have named a later step.
+        """Return whether the trainer has not come to its end: at its usual distance it would report a later step.
 
-        One that names every tenth step, from 0 on, ends a run of 100 with 90; one that names every step, with 99.
+        A trainer that reports every tenth step, from 0 on, ends a run of 100 with 90; one that reports each, with 99.
         """
         if self.highest is None or self.is_lost:
             return False
         return self.highest + max(self.gap, 1) < max_steps
 
     def reaches(self, max_steps: int) -> bool:
-        """Return whether it has named the last step, or as good as that: what counts as proof after a bad end."""
+        """Return whether the last step, or nearly (see PROOF_SHARE), was reported: the proof needed after a bad end."""
         if self.highest is None:
             return False
         missing = max_steps - self.highest
         return 0 <= missing <= max(1, min(self.gap, int(PROOF_SHARE * max_steps)))
 
     def to_record(self) -> Record:
-        """Return what progress.jsonl holds of it: nothing as long as there is nothing to tell."""
+        """Return the fields for progress.jsonl; none while no step was reported."""
         steps = {} if self.highest is None else {"highest_step": self.highest, "step_gap": self.gap}
         return steps | ({"steps_unheard": True} if self.is_lost else {})
 
     @staticmethod
     def of(line: ProgressLine) -> LoggedSteps:
-        """Return what a line of progress.jsonl tells; what is no number of steps was not heard."""
+        """Return the steps in a line of progress.jsonl; an invalid number counts as not reported."""
         if line.highest_step is None or line.highest_step < 0:
             return LoggedSteps(is_lost=line.steps_unheard)
         return LoggedSteps(line.highest_step, max(line.step_gap or 0, 0), line.steps_unheard)
 
 
 class TooSlow(Exception):
-    """A regular expression takes longer over a text than its time limit."""
+    """A regular expression took longer on a text than `BUDGET_S`."""
 
 
 @contextmanager
 def time_limit() -> Iterator[None]:
-    """Raise `TooSlow` within a block that takes too long; the re module looks for signals while it searches.
+    """Raise `TooSlow` in a block that takes longer than `BUDGET_S`, also during a search of the re module.
 
-    In the main thread only, where Python runs handlers of signals: the parent and the supervisor have no other.
+    It uses SIGALRM, so it works in the main thread only; the parent and the supervisor have no other thread.
     """
 
     def ring(_number: int, _frame: object) -> None:
@@ -227,9 +230,9 @@ def time_limit() -> Iterator[None]:
 
 
 def next_job(folder: AttemptFolder, job: Job, end: Exit) -> Job | None:
-    """Return the job that follows one that has ended with all that it should leave; None if none does.
+    """Return the job that follows an ended one; None if its files are not complete or no job follows.
 
-    It is the second command or, of the last one, that which measures the splat.
+    The second command of the trainer follows the first; the measuring of the splat follows the last one.
     """
     watch = job.watch
     artifacts = Artifacts.of(folder, watch.finish) if watch else None
@@ -247,7 +250,7 @@ def next_job(folder: AttemptFolder, job: Job, end: Exit) -> Job | None:
 def watches_of(
     folder: AttemptFolder, watch: WatchSettings | None, now: float
 ) -> tuple[LogProgress | None, FinishWatch | None]:
-    """Return what follows the log of an external trainer, and what notices that it is done, if that is asked for."""
+    """Return the reader of an external trainer's log, and the watch for its end if `finished_after_s` asks for it."""
     if watch is None:
         return None, None
     progress, finish = LogProgress(folder.progress, watch, now), watch.finish
@@ -259,7 +262,7 @@ def watches_of(
 
 @dataclass(frozen=True)
 class SplatCandidate:
-    """A file that may be the splat, and the step it is from; None if neither its name nor that behind a link says."""
+    """A file that may be the splat, and its step; None if neither its name nor the name behind a link tells it."""
 
     path: Path
     step: int | None
@@ -267,30 +270,30 @@ class SplatCandidate:
 
 @dataclass(frozen=True)
 class Artifacts:
-    """What should lie below a folder in the end; further files from an earlier step do not count."""
+    """The files that a trainer must leave in a folder by its end; files of an earlier step do not count."""
 
     folder: Path
     finish: Finish
 
     @staticmethod
     def of(folder: AttemptFolder, finish: Finish) -> Artifacts | None:
-        """Return what watch.json says should be left in an attempt; None if it does not say from which step."""
+        """Return the files that `finish` demands of an attempt; None if it names no last step."""
         return None if finish.last_step is None else Artifacts(folder.output, finish)
 
     @property
     def last_step(self) -> int:
-        """Return the step that the final product is named after."""
+        """The step by which the trainer names its final product."""
         return self.finish.last_step or 0
 
     def newest(self) -> SplatCandidate | None:
-        """Return the product of the highest step; one that names none is the end's. Equal steps: the newest file.
+        """Return the product of the highest step; of equal steps the newest file. None: there is no product.
 
-        A PLY that is no splat, such as the sparse points that many programs put beside their output, comes last; of
-        two names of one file the one that tells the step comes first.
+        A file without a step in its name counts as from the last step. A PLY that is no splat (many programs write
+        sparse points beside it) comes last. Of two names of one file, the one with the step comes first.
 
         Raises:
             TooSlow: the regular expression of the step takes too long.
-            TooManyFiles: there are more than `MOST_FILES`.
+            TooManyFiles: the folder holds more than `MOST_FILES`.
         """
 
         def key(one: SplatCandidate) -> tuple[object, ...]:
@@ -299,19 +302,19 @@ class Artifacts:
         return max(self._products(self.finish.products), key=key, default=None)
 
     def real_file(self, product: SplatCandidate) -> Path:
-        """Return the file behind a link that the program left, if it lies in the folder; else the product's own path.
+        """Return the file behind a product that is a link, if it lies in the folder; else the product's own path.
 
-        What lies elsewhere is not the attempt's: it is copied when the product is taken over.
+        A file outside the folder does not belong to the attempt; it is copied when the product is accepted.
         """
         real, home = product.path.resolve(), self.folder.resolve()
         return self.folder / real.relative_to(home) if real.is_relative_to(home) else product.path
 
     def all_there(self) -> tuple[Path, ...]:
-        """Return every file that counts, once each glob has one that is not empty; nothing before.
+        """Return the product and all other files from the last step; nothing until each glob has a file with content.
 
         Raises:
             TooSlow: the regular expression of the step takes too long.
-            TooManyFiles: there are more than `MOST_FILES`.
+            TooManyFiles: the folder holds more than `MOST_FILES`.
         """
         product = self.newest()
         if self.finish.products and (product is None or not self.is_last(product) or not _may_be_splat(product.path)):
@@ -322,11 +325,11 @@ class Artifacts:
         return (*([product.path] if product else ()), *(path for paths in others for path in paths))
 
     def is_last(self, product: SplatCandidate) -> bool:
-        """Return whether a product is from the last step."""
+        """Return whether a product is from the last step; one without a step in its name counts as such."""
         return self._rank(product) >= self.last_step
 
     def name_last_step(self) -> bool:
-        """Return whether the last step stands in the name of the product, or of a file that must lie beside it."""
+        """Return whether the name of the product, or of another demanded file, holds the last step."""
         product = self.newest()
         named = (*self._not_empty(self.finish.files), *([product] if product else []))
         return any((one.step or 0) >= self.last_step for one in named)
@@ -343,7 +346,7 @@ class Artifacts:
             return [SplatCandidate(path, self._step_of(path)) for path in paths]
 
     def _step_of(self, path: Path) -> int | None:
-        """Return the step in a path or, where it is a link and tells none, in the path of the file behind it."""
+        """Return the step in a path or, if it is a link without one, in the path of the file behind it; None: none."""
         named = self._step_in(path.relative_to(self.folder))
         if named is not None or not path.is_symlink():
             return named
@@ -361,14 +364,15 @@ class Artifacts:
 
 @dataclass
 class FinishWatch:
-    """Notices a program that has left all it should, and goes on in silence: a viewer that waits for visitors."""
+    """Notices that a trainer has written all its files but does not exit, as one whose viewer waits for visitors."""
 
     artifacts: Artifacts
     after_s: float
+    """Time without output and change after which the trainer counts as finished."""
     is_named: bool = False
-    """The last step stands in a name of what was left."""
+    """Whether the last step stands in the name of one of the files."""
     is_given_up: bool = False
-    """Its regular expression takes too long, or there are too many files: whether it is done is not asked any more."""
+    """Whether the watch has stopped, since a regular expression takes too long or there are too many files."""
     _said: int = 0
     _traces: tuple[object, ...] = ()
     _silent_since: float = 0.0
@@ -376,13 +380,15 @@ class FinishWatch:
 
     @property
     def interval_s(self) -> float:
-        """Return how often to look."""
+        """Time between two calls of `look`."""
         return min(self.after_s / LOOKS, LONGEST_LOOK_S)
 
     def look(self, now: float, said: int) -> None:
-        """Note whether anything has changed.
+        """Note whether the files or the output have changed.
 
-        `said` counts the bytes that the process has said so far.
+        Args:
+            now: the time by a clock that does not jump.
+            said: number of bytes that the process has printed so far.
         """
         if self.is_given_up:
             return
@@ -400,13 +406,16 @@ class FinishWatch:
         self.is_named = bool(traces) and self.artifacts.name_last_step()
 
     def is_over(self, now: float) -> bool:
-        """Return whether all is there and unchanged, and nothing was said, for so long; or much longer in any case."""
+        """Return whether all files are complete, and for `after_s` nothing changed and nothing was printed.
+
+        If lines are still printed, the files must be unchanged for `TALKATIVE` times as long.
+        """
         silent = now - self._silent_since > self.after_s
         return bool(self._traces) and (silent or now - self._whole_since > TALKATIVE * self.after_s)
 
 
 def _may_be_splat(path: Path) -> bool:
-    """Return whether a file holds something and, if it is a PLY, has the colours of Gaussians in its header."""
+    """Return whether a file has content and, if it is a PLY, names the colours of Gaussians in its header."""
     try:
         with open_regular(path) as file:
             start = file.read(HEADER_BYTES)

@@ -1,9 +1,9 @@
-"""`python -m splatbatch.supervisor.fork_server <blanks> PROGRAM…`: has imported what supervisors need, and forks them.
+"""The fork server, `python -m splatbatch.supervisor.fork_server <blanks> PROGRAM…`: forks supervisors in milliseconds.
 
-Its parent sends paths of attempt folders through stdin, a socket, one at a time; the supervisor of each answers
-with its number. It is then as if started as a program: a child of that very parent, in a session of its own, without
-any descriptor of the server, under its own command line. It outlives the server. Programs are loaded, too: what they
-are to do begins at once.
+It has imported all modules that supervisors need, and the named programs. Its parent sends paths of attempt folders
+through stdin, a socket, one at a time; each supervisor answers with its pid. A supervisor is then as if started as a
+program: a child of that parent, in its own session, without descriptors of the server, with its own command line. It
+outlives the server.
 """
 
 from __future__ import annotations
@@ -24,12 +24,13 @@ from splatbatch.supervisor.watch import supervise
 SUPERVISOR = "splatbatch.supervisor"
 CHANNEL = 0
 MOST_BYTES = 1 << 13
-"""Of a message; a path has 4096 at most."""
+"""Longest message in bytes; a path has at most 4096."""
 NONE_MADE = b"0"
+"""The answer if no supervisor was forked."""
 
 
 def serve(parent: int) -> None:
-    """Fork until the other side closes the channel."""
+    """Fork a supervisor for each path from the channel, until the parent closes it."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # where it is ignored, no parent can wait for a child
     gc.freeze()  # what is never looked at again stays shared with those that are forked; to collect it takes 0.1 s
     while message := os.read(CHANNEL, MOST_BYTES):
@@ -40,7 +41,7 @@ def serve(parent: int) -> None:
 
 
 def _fork(path: str, parent: int) -> None:
-    """Make a supervisor without a parent, so that its subreaper, our parent, adopts it."""
+    """Fork a supervisor by way of a child that exits, so that the server's parent, a subreaper, adopts it."""
     wait_here, gate = os.pipe()
     if (between := os.fork()) == 0:
         try:
@@ -56,7 +57,7 @@ def _fork(path: str, parent: int) -> None:
 
 
 def _become_supervisor(path: str, parent: int, gate: int) -> NoReturn:
-    """Supervise, once our parent has adopted us and knows our number; never come back."""
+    """Run as the supervisor once the server's parent has adopted this process and knows its pid; never return."""
     code = 1
     try:
         os.read(gate, 1)
@@ -68,7 +69,7 @@ def _become_supervisor(path: str, parent: int, gate: int) -> NoReturn:
 
 
 def _introduced(path: str, parent: int) -> bool:
-    """Leave everything of the server's behind; return whether our parent now counts on us."""
+    """Give up session, command line and descriptors of the server, and send the pid; return False if that failed."""
     os.setsid()
     if os.getppid() != parent or not preload.entitle((sys.executable, "-m", SUPERVISOR, path)):
         os.write(CHANNEL, NONE_MADE)

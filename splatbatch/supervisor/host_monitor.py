@@ -1,9 +1,7 @@
-"""What happened around the process of an attempt: evidence that its own log does not hold.
+"""Evidence about an attempt that its own log does not hold: GPU, kernel log, OOM killer, free disk and shared memory.
 
-What the kernel said and did while an attempt ran, as far as it concerns the attempt: its GPU, its processes.
-
-Only root may read /dev/kmsg on most machines; elsewhere the kernel says nothing. The victims of its OOM killer are
-counted by the control group.
+Of the kernel log only lines about the attempt's GPU and processes are kept. On most machines only root may read
+/dev/kmsg; others get no lines. Kills by the OOM killer are counted by the control group.
 """
 
 from __future__ import annotations
@@ -38,7 +36,7 @@ _COUNTERS = (  # cgroup v2, then v1
 
 
 class HostMonitor:
-    """Watches the OOM killer, the kernel's log, the disk and shared memory from the start of an attempt."""
+    """Watches the OOM killer, the kernel log, the disk and shared memory, from the start of an attempt to its end."""
 
     def __init__(self, folder: AttemptFolder, gpu_uuid: str | None) -> None:
         self._folder = folder
@@ -48,7 +46,7 @@ class HostMonitor:
         self._watch(gpu_uuid)
 
     def begin(self, gpu_uuid: str | None) -> None:
-        """Watch this GPU from now on: the attempt has stood by, and was meant for another one maybe."""
+        """Watch this GPU from now on: a standby's turn has come, perhaps on another GPU than planned."""
         self._kernel.close()
         self._watch(gpu_uuid)
 
@@ -58,7 +56,7 @@ class HostMonitor:
         self._kernel = KernelLog(gpu.bus(gpu_uuid) if gpu_uuid else "")
 
     def look(self, _: float = 0.0) -> None:
-        """Look around; now and then while the process runs, and once after its end."""
+        """Read the kernel log and the free space; called every two seconds, and once after the end of the process."""
         self._pids.update(processes.descendants_at_a_glance(os.getpid()))
         self._kernel.look(self._pids)
         for path in (self._folder.path, SHARED_MEMORY):
@@ -67,7 +65,7 @@ class HostMonitor:
                 self._least[path] = min(free, self._least.get(path, free))
 
     def facts(self, end: Exit, *, stood_by: bool) -> ExitFacts:
-        """Return the end with what was seen; the least room, since it may be back by now."""
+        """Return the record of the end with all that was seen; of free space the least, since it may be free again."""
         return ExitFacts(
             end,
             seconds=round(time.monotonic() - self.since, 3),
@@ -84,9 +82,9 @@ class HostMonitor:
 class GpuWatch:
     """Samples a GPU into gpu.jsonl; does nothing for an attempt on the CPU.
 
-    In a container NVML names processes by numbers that mean nothing here. Then the one that has come since the attempt
-    began, and is none of this container by its number, is taken for the attempt's; where several come at once, or it
-    came before the watch began, it is unknown.
+    In a container NVML may report pids of the host, which mean nothing there. Then a process that has appeared since
+    the first sample, and whose pid does not exist in the container, is taken for the attempt's. If several appear at
+    once, or it was there before the watch began, its memory is unknown.
     """
 
     def __init__(self, folder: AttemptFolder, uuid: str | None) -> None:
@@ -96,10 +94,10 @@ class GpuWatch:
         self._came: frozenset[int] | None = frozenset() if folder.ahead.exists() else None
         self._busiest: int | None = None
         self.own_peak_mib: int | None = None
-        """The most that the attempt's processes held at a sample; None: NVML did not say, or there is no GPU."""
+        """Most GPU memory of the attempt's processes in one sample; None: unknown, or there is no GPU."""
 
     def look(self, _: float = 0.0) -> None:
-        """Take a sample and write it down; the first belongs to the time before the process has reached the GPU."""
+        """Append a sample to gpu.jsonl; the first must be taken before the process uses the GPU."""
         if self._uuid is None:
             return
         sample = gpu.sample(self._uuid)
@@ -121,21 +119,21 @@ class GpuWatch:
         return self._came or frozenset()
 
     def busiest_percent(self) -> int | None:
-        """Return the highest utilisation since this was last asked; None: NVML does not say."""
+        """Return the highest utilisation since the last call, in percent; None: NVML does not say."""
         busiest = self._busiest
         self._busiest = None if busiest is None else 0
         return busiest
 
 
 def held_mib(sample: GpuSample, pids: frozenset[int]) -> int | None:
-    """Return what processes hold of a GPU; None: NVML does not say."""
+    """Return the GPU memory of processes in a sample, in MiB; None: NVML does not say, or none is on the GPU."""
     each = zip(sample.processes, sample.process_mib, strict=True)
     held = [mib for pid, mib in each if pid in pids and mib is not None]
     return sum(held) if held else None
 
 
 class KernelLog:
-    """Collects the lines about one GPU and a changing set of processes, from now on."""
+    """Collects new lines of the kernel log about one GPU and a set of processes, at most `MOST_LINES`."""
 
     def __init__(self, gpu_bus: str, path: str = KMSG) -> None:
         self.lines: list[str] = []
@@ -146,7 +144,7 @@ class KernelLog:
             os.lseek(self._descriptor, 0, os.SEEK_END)
 
     def look(self, pids: Container[int]) -> None:
-        """Read what the kernel has said since; `pids` are the processes of the attempt."""
+        """Read the lines since the last call; `pids` are the processes of the attempt."""
         while self._descriptor >= 0 and len(self.lines) < MOST_LINES:
             try:
                 record = os.read(self._descriptor, RECORD_BYTES)
@@ -166,12 +164,12 @@ class KernelLog:
 
 
 def message_of(record: bytes) -> str:
-    """Return the text of a record "6,1234,567890,-;text", without the key=value lines below it."""
+    """Return the text of a kernel record "6,1234,567890,-;text", without the key=value lines below it."""
     return record.decode("utf-8", errors="replace").partition(";")[2].partition("\n")[0]
 
 
 def concerns(line: str, gpu_bus: str, pids: Container[int]) -> bool:
-    """Return whether a line is about this GPU, the driver as a whole, or the end of one of our processes."""
+    """Return whether a kernel line is about this GPU, the driver as a whole, or the OOM kill of one of `pids`."""
     if victim := _VICTIM.search(line):
         return int(victim[1] or victim[2]) in pids
     if not _DRIVER.search(line):
@@ -181,7 +179,7 @@ def concerns(line: str, gpu_bus: str, pids: Container[int]) -> bool:
 
 
 def oom_kills() -> int:
-    """Return how many processes the OOM killer has ended in our control groups, as far as these say it."""
+    """Return the number of OOM kills in the control groups of this process; 0 where they count none."""
     lines = processes.kernel_file("/proc/self/cgroup").splitlines()
     names = [line.split(":", 2)[2].lstrip("/") for line in lines if line.startswith("0::")]
     own = [Path("/sys/fs/cgroup") / name / "memory.events" for name in names if name]

@@ -1,4 +1,4 @@
-"""What a supervisor runs: the job of job.json and, of an external trainer, how watch.json says it is watched."""
+"""The job of a supervisor: the command of job.json and, for an external trainer, the watch settings of watch.json."""
 
 from __future__ import annotations
 
@@ -9,43 +9,43 @@ from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.output.records.attempt import MEASURING, Go, JobSpec, Then, WatchSettings
 
 GPU_PLACE = "{gpu}"
-"""Stands in commands and environments for the UUID of the GPU, which only the supervisor is told."""
+"""Placeholder in commands and environments for the UUID of the GPU, which only the supervisor knows."""
 
 
 @dataclass
 class Job:
-    """A command on its way; it changes when a standby is told to go."""
+    """The command that a supervisor runs now, with its limits; `begin` changes it when a standby's turn comes."""
 
     spec: JobSpec
     watch: WatchSettings | None = None
-    """None: our own trainer, which tells its progress itself."""
+    """How an external trainer is watched; None: the trainer of splatbatch, which writes its progress itself."""
     group: Path | None = None
-    """Control group that the command and all it starts are put into."""
+    """The control group for the command and its children; None: there is none."""
 
     @property
     def measures(self) -> bool:
-        """Return whether it measures what an external trainer has made."""
+        """Whether the command measures the splat of an external trainer."""
         return self.watch is not None and self.watch.phase == MEASURING
 
     def begin(self, go: Go) -> None:
-        """Its turn has come, on a GPU that may be another than it was meant for."""
+        """Note that a standby's turn has come, on the GPU of `go`, which may be another than planned."""
         self.spec = replace(self.spec, gpu=go.gpu, standby=False)
 
     def then(self, watch: WatchSettings, then: Then) -> Job:
-        """Return the job of the second command."""
+        """Return the job of the second command of an external trainer, which turns its output into a splat."""
         argv = _filled(then.argv, self.spec.gpu)
         second = replace(watch, finish=then.finish, phase=then.phase, then=None)
         return replace(self, spec=replace(self.spec, argv=argv), watch=second)
 
     def measure(self, watch: WatchSettings, splat: Path) -> Job:
-        """Return the job of the command that measures a splat: ours, without the variables of the program."""
+        """Return the job that measures a splat by splatbatch itself, without the environment of the trainer."""
         env = {name: value for name, value in self.spec.env.items() if name not in watch.env}
         watched = WatchSettings(max_steps=watch.max_steps, phase=MEASURING)
         return replace(self, spec=replace(self.spec, argv=(*watch.measure, str(splat)), env=env), watch=watched)
 
 
 def read_job(folder: AttemptFolder) -> Job | None:
-    """Return the job of an attempt, the GPU named where the program wants its name; None without job.json."""
+    """Return the job of an attempt with the GPU's UUID put in for its placeholder; None without job.json."""
     spec, watch = folder.read_job(), folder.read_watch()
     if spec is None or watch is None:
         return None if spec is None else Job(spec)

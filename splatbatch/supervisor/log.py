@@ -1,4 +1,4 @@
-"""The log of an attempt: no more than its share of the disk, and values of the environment masked in it."""
+"""The log of an attempt, bounded in size, with secret values of the environment masked."""
 
 from __future__ import annotations
 
@@ -16,14 +16,17 @@ HEAD_BYTES = 1 << 20
 TAIL_BYTES = 4 << 20
 LARGEST_BYTES = 16 << 20
 SHORTEST = 8
-"""Characters: a shorter value is a word of many logs."""
+"""Shortest value, in characters, that is masked; a shorter one may be a common word in logs."""
 _NUMBERS = re.compile(r"[-+.,:;\d\s]+")
 _RULES = re.compile(r"-+[A-Z \d]+-+")
-"""First and last line of a key in PEM format."""
+"""The first or last line of a key in PEM format, which is no secret."""
 
 
 class BoundedLog:
-    """Appends to a file; when it grows too large its middle is cut out. The first error and the last words stay."""
+    """A log file of at most `LARGEST_BYTES`: when it grows larger, its middle is cut out in place.
+
+    The first HEAD_BYTES and the last TAIL_BYTES stay, with a note about the bytes left out between them.
+    """
 
     def __init__(self, path: Path) -> None:
         # no O_APPEND: with it Linux appends even where pwrite names a place, and the cut is made in place
@@ -32,10 +35,10 @@ class BoundedLog:
         self._left_out = 0
         self._note_bytes = 0
         self.said = 0
-        """Bytes the process has said so far, also those that are not kept."""
+        """Number of bytes written so far, with those that were cut out."""
 
     def write(self, data: bytes) -> None:
-        """Append what the process said; what a full disk does not take is lost, and the training goes on."""
+        """Append output of the process; on a full disk it is lost without an error, and the training goes on."""
         self.said += len(data)
         with suppress(OSError):
             self._size += os.pwrite(self._descriptor, data, self._size)
@@ -47,7 +50,7 @@ class BoundedLog:
         os.close(self._descriptor)
 
     def _cut(self) -> None:
-        """Move the tail up to the head: in place, so that it needs no room on the disk and no time to sync."""
+        """Move the tail up behind the head, in place, so that no free space on the disk is needed."""
         tail = os.pread(self._descriptor, TAIL_BYTES, self._size - TAIL_BYTES)
         self._left_out += self._size - HEAD_BYTES - self._note_bytes - len(tail)
         note = f"\n[splatbatch: {self._left_out} bytes left out here]\n".encode()
@@ -57,7 +60,11 @@ class BoundedLog:
 
 
 class Secrets:
-    """Masks what a program says, piece by piece as it comes: what may begin a secret waits for the next piece."""
+    """Replaces secret values of the environment by `[NAME]` in a program's output, as it comes in pieces.
+
+    The end of a piece that may be the beginning of a secret is kept back until the next piece. Values that `shown`
+    names, short ones, numbers and paths are not masked.
+    """
 
     def __init__(self, watch: WatchSettings | None) -> None:
         values = {name: value for name, value in watch.env.items() if name not in watch.shown} if watch else {}
@@ -72,7 +79,7 @@ class Secrets:
         self._kept = b""
 
     def mask(self, data: bytes) -> bytes:
-        """Return what may be shown by now; an end that may be the beginning of a secret is kept back."""
+        """Return the masked output up to now; an end that may be the beginning of a secret is kept back."""
         if self._pattern is None:
             return data
         data, shown, place = self._kept + data, b"", 0
@@ -87,7 +94,7 @@ class Secrets:
         return shown + data[place:cut]
 
     def rest(self) -> bytes:
-        """Return what was kept back: nothing follows. As much of a secret as would be one by itself is masked."""
+        """Return what was kept back, at the end of the output; `SHORTEST` bytes or more of a secret are masked."""
         kept, self._kept = self._kept, b""
         if self._pattern is None:
             return kept
@@ -96,13 +103,13 @@ class Secrets:
         return kept
 
     def mask_text(self, text: str) -> str:
-        """Return a whole text without them."""
+        """Return a whole text with its secrets masked."""
         if self._pattern is None:
             return text
         return self._pattern.sub(lambda found: self._names[found[0]], _encoded(text)).decode(errors="replace")
 
     def _cut(self, data: bytes, place: int) -> int:
-        """Return where the longest end begins, from a place on, that is the beginning of a secret."""
+        """Return where the longest end of the data begins that is the beginning of a secret; its length if none is."""
         for start in range(max(place, len(data) - self._longest + 1), len(data)):
             end = data[start:]
             if any(form.startswith(end) for form in self._names):
@@ -111,19 +118,19 @@ class Secrets:
 
 
 def shown_anyway(env: Mapping[str, str], filled: Mapping[str, str], shown: Iterable[object]) -> tuple[str, ...]:
-    """Return the variables whose values say no more than what is shown of a recipe.
+    """Return the names of environment variables that need no mask: their values are shown elsewhere, or are short.
 
     Args:
-        env: values as they stand in the YAML, placeholders left out.
-        filled: the same, with what stands for the placeholders.
-        shown: settings, words of the command, names.
+        env: the values as in the YAML, without placeholders.
+        filled: the values with placeholders filled in.
+        shown: texts that are shown anyway: settings, words of the command, names.
     """
     known = {str(one) for one in shown}
     return tuple(name for name, value in filled.items() if value.strip() in known or len(env[name].strip()) < SHORTEST)
 
 
 def _forms(value: str) -> Iterator[str]:
-    """Yield how a secret may be spelled: as it is, in JSON, in Python, in a URL, line by line, its password alone."""
+    """Yield the forms of a secret in a log: plain, in JSON, Python or a URL; also its lines, and its password."""
     for one in dict.fromkeys((value, value.strip(), *_parts(value))):
         # no short word, no number, no path
         if not (len(one) >= SHORTEST and not _NUMBERS.fullmatch(one) and not _is_number(one) and not _is_path(one)):
@@ -142,7 +149,7 @@ def _parts(value: str) -> Iterator[str]:
 
 
 def _encoded(text: str) -> bytes:
-    """Return the bytes of a text as the environment of a process holds them; of half a character that it cannot, ?."""
+    """Return a text as bytes, as in the environment of a process; a lone surrogate without a byte becomes "?"."""
     try:
         return os.fsencode(text)
     except UnicodeEncodeError:
@@ -157,7 +164,7 @@ def _is_number(value: str) -> bool:
 
 
 def _is_path(value: str) -> bool:
-    """Return whether a value is a path that exists, or may soon, or a list of such paths."""
+    """Return whether a value is a path that exists, or whose folder exists, or a list of such paths."""
     parts = [part for part in value.split(os.pathsep) if part]
     return bool(parts) and all(_exists(Path(part)) for part in parts)
 

@@ -1,7 +1,7 @@
-"""A program that a fork server has loaded begins in milliseconds, in a process as fresh as one started by its name.
+"""Preloaded processes: children that have imported a trainer already and start it within milliseconds.
 
-The first thing that a supervisor does is to fork such a process: it knows nothing yet, and waits to be told what to
-run. It is a child of the supervisor, in a session of its own, and dies with it.
+A supervisor forks one first of all, before it holds any state; the child waits until it is told what to run. It then
+behaves like a process started by name. It is a child of the supervisor, in its own session, and dies with it.
 """
 
 from __future__ import annotations
@@ -26,16 +26,17 @@ from splatbatch.machine import control_group
 from splatbatch.machine.supervisors import ForkedChild
 
 MOST_BYTES = 1 << 20
-"""Of what one is told: its command, its environment."""
+"""Longest message to a preloaded process: its command and its environment."""
 BEGUN_S = 10.0
+"""Time that a preloaded process may take to confirm that it runs the command."""
 ADDED: dict[str, str] = {}
-"""What programs have added to their environment as they were loaded."""
+"""Environment variables that the programs set while they were imported."""
 
 
 def load(programs: Sequence[str]) -> None:
-    """Import programs; one that cannot be imported is started by its name later, and tells why.
+    """Import programs (`NAME.__main__`); one that fails is started by name later, and reports its error then.
 
-    What a program adds to its environment is that of its processes alone.
+    Variables that a program adds to the environment are kept in `ADDED`, for its own processes alone.
     """
     environment = dict(os.environ)
     gc.disable()  # it would look through all that is imported, again and again: an eighth of the time
@@ -49,16 +50,17 @@ def load(programs: Sequence[str]) -> None:
 
 
 class PreloadedProcess(ForkedChild):
-    """A process that has loaded programs, and runs none yet."""
+    """A child process that has imported programs, and waits to be told which to run."""
 
     def __init__(self, pid: int, channel: socket.socket) -> None:
         super().__init__(pid)
         self.channel = channel
 
     def begin(self, argv: Sequence[str], env: dict[str, str], cwd: Path, output: int, group: Path | None) -> bool:
-        """Let it run a command, its streams into `output`; False: it is none of those that are loaded, or it is gone.
+        """Let the child run a command, with stdout and stderr into `output`.
 
-        Returns once it is as a process that was started by its name.
+        Returns True once the child is like a process started by name. Returns False if the program is not loaded, the
+        folder is missing, or the child is gone.
         """
         if not _is_loaded(argv) or not cwd.is_dir():
             return False
@@ -70,14 +72,14 @@ class PreloadedProcess(ForkedChild):
         return False
 
     def dismiss(self) -> None:
-        """End it: it is not needed."""
+        """Kill the child and wait for its end, since it is not needed."""
         self.send_signal(signal.SIGKILL)
         self.wait(math.inf)
         self.channel.close()
 
 
 def spare() -> PreloadedProcess | None:
-    """Fork a process that waits to be told what to run; None where nothing is loaded."""
+    """Fork a preloaded process; None if no program was loaded."""
     if not any(_is_loaded((sys.executable, "-m", name.removesuffix(".__main__"))) for name in list(sys.modules)):
         return None
     ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -123,7 +125,7 @@ def _wait_and_run(channel: socket.socket, parent: int) -> NoReturn:
 
 
 def _become(argv: list[str], env: dict[str, str], output: int) -> None:
-    """Take on a command line, an environment and streams, where /proc shows them, too."""
+    """Set command line, environment, stdout and stderr of this process, also as /proc shows them."""
     for number, stream in ((1, sys.stdout), (2, sys.stderr)):
         os.dup2(output, number)
         stream.reconfigure(write_through=True)  # type: ignore[union-attr]  # as PYTHONUNBUFFERED has it
@@ -136,9 +138,9 @@ def _become(argv: list[str], env: dict[str, str], output: int) -> None:
 
 
 def entitle(words: Sequence[str], first_field: int = 45) -> bool:
-    """Put words where /proc shows our command line, or from field 47 our environment; return whether there is room.
+    """Change the command line of this process in /proc or, with field 47, its environment; False: there is no room.
 
-    Fields of `processes.stat_of`: arg_start, arg_end, env_start, env_end in proc(5).
+    Fields of `processes.stat_of`: arg_start and arg_end (45, 46), env_start and env_end (47, 48), see proc(5).
     """
     title = b"\0".join(map(os.fsencode, words)) + b"\0"
     fields = processes.stat_of(os.getpid())

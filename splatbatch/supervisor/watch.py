@@ -1,4 +1,4 @@
-"""Run one attempt: fenced, in a session of its own, watched, ended when it must be, its end written down.
+"""The main loop of a supervisor: run one attempt in its own session, watch it, end it at a limit, record its exit.
 
 Writes start.json, heartbeat.json, gpu.jsonl, train.log and, last of all, exit.json. Needs no torch and no engine.
 """
@@ -40,13 +40,14 @@ PIPE_BYTES = 1 << 20  # pipe(7): what any user may ask for
 UNKILLABLE_S = 60.0  # what outlives its SIGKILL for so long hangs in a driver: its end is told without it
 TELL_S = 3600.0  # how long a full disk may keep the end from being written down: as long as a batch waits for room
 IDLE_SHARE = 0.01
-"""Who uses less than this share of one CPU does nothing: an idle viewer wakes up now and then."""
+"""CPU time per second up to which a process counts as idle, as a viewer that only wakes up now and then."""
 
 
 def supervise(folder: AttemptFolder, spare: PreloadedProcess | None = None) -> int:
-    """Run the job in `folder` to its end; return 0 if the process exited with 0, 75 if another supervisor has it.
+    """Run the job in `folder` to its end; return 0 if it exited with 0, 75 if another supervisor took it, else 1.
 
-    A spare process runs it if it has loaded the program; else it is dismissed.
+    75 is also returned without job.json. The preloaded process `spare` runs the job if it has loaded its program;
+    else it is dismissed, and the program is started by name.
     """
     job = read_job(folder)
     stop = StopCause()
@@ -69,7 +70,10 @@ def supervise(folder: AttemptFolder, spare: PreloadedProcess | None = None) -> i
 
 
 def _claim(folder: AttemptFolder) -> bool:
-    """Take the attempt; one start per folder, ever (O_EXCL is atomic on NFSv3 and later, Lustre, GPFS)."""
+    """Create start.json; False if it exists, so that an attempt is started once only.
+
+    O_EXCL is atomic on NFSv3 and later, Lustre and GPFS.
+    """
     try:
         os.close(os.open(folder.start, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644))
         return True
@@ -78,7 +82,7 @@ def _claim(folder: AttemptFolder) -> bool:
 
 
 def _tell(folder: AttemptFolder, facts: ExitFacts, stop: StopCause) -> None:
-    """Write down how it ended; a full disk or a silent share is waited for, until we are asked to stop."""
+    """Write exit.json; on a full disk or a silent share try again for up to `TELL_S`, or until asked to stop."""
     folder.ballast.unlink(missing_ok=True)
     give_up_at = time.monotonic() + TELL_S
     while True:
@@ -95,7 +99,7 @@ def _tell(folder: AttemptFolder, facts: ExitFacts, stop: StopCause) -> None:
 def _run_all(
     folder: AttemptFolder, job: Job, stop: StopCause, host: HostMonitor, spare: PreloadedProcess | None
 ) -> Exit:
-    """Run the command, then the one that makes a splat of what it left, if it left all it should; then measure that."""
+    """Run the command; while its files are complete, then run the export of the splat and its measurement, if any."""
     end = _run(folder, job, stop, host, spare)
     while following := external.next_job(folder, job, end):
         job, after = following, _run(folder, following, stop, host)
@@ -157,7 +161,7 @@ def _start(
 
 @dataclass
 class _Watch:
-    """A running process and all that is kept an eye on until it ends."""
+    """A running process of an attempt, with its limits, timers and log, until its end."""
 
     folder: AttemptFolder
     job: Job
@@ -179,7 +183,7 @@ class _Watch:
         self.timers = self._timers()
 
     def until_the_end(self) -> Exit:
-        """Watch until the process has ended and nothing below it is left."""
+        """Watch the process until it has ended; then kill all its descendants and return its exit."""
         with selectors.DefaultSelector() as selector:
             selector.register(self.output, selectors.EVENT_READ)
             while self.process.poll() is None and time.monotonic() < self.kill_at + UNKILLABLE_S:
@@ -219,7 +223,7 @@ class _Watch:
         return timers
 
     def _begin(self, go: Go) -> None:
-        """Its turn has come: from now on the limits count and its GPU is watched."""
+        """Note that the standby's turn has come: from now on the limits count and its GPU is watched."""
         self.started = time.monotonic()
         self.job.begin(go)
         self.host.begin(go.gpu)
@@ -253,9 +257,9 @@ class _Watch:
         return TimedOut("stall", stall_s) if 0 < stall_s < now - self.stall.moved_at else None
 
     def _has_finished(self, finish: external.FinishWatch, now: float) -> bool:
-        """Return whether a program has done its work and does not end by itself.
+        """Return whether a trainer has written all its files and does not exit.
 
-        A splat whose name tells no step may be an early one: as long as the log says so, the program is at work.
+        A splat without a step in its name may be an early one: it does not count while the log shows missing steps.
         """
         if not finish.is_over(now):
             return False
@@ -267,7 +271,7 @@ class _Watch:
         return finish.is_over(now) and not is_early
 
     def _drain(self) -> int | None:
-        """Move what lies in the pipe to the log; return how much it was, None at the pipe's end."""
+        """Move the output in the pipe to the log; return the number of bytes, None at the end of the pipe."""
         try:
             data = os.read(self.output, PIPE_BYTES)
         except BlockingIOError:
@@ -287,7 +291,10 @@ class _Watch:
 
 
 class StopCause:
-    """Whether we were asked to stop from outside, and by what."""
+    """Remembers the first signal that asked this supervisor to stop; `by` is its name, or empty.
+
+    Installs handlers for SIGTERM, SIGINT, SIGHUP and SIGUSR1.
+    """
 
     def __init__(self) -> None:
         self.by = ""
@@ -300,14 +307,14 @@ class StopCause:
 
 @dataclass
 class PeriodicCall:
-    """Something to do now and then."""
+    """A function called at an interval; its OSErrors are ignored, so that a full disk ends no good training."""
 
     interval_s: float
     do: Callable[[float], None]
     due: float = 0.0
 
     def tick(self, now: float) -> None:
-        """Do it if it is due."""
+        """Call the function if its interval has passed."""
         if now >= self.due:
             self.due = now + self.interval_s
             # a full disk or an unreachable share must not end a good training
@@ -317,7 +324,10 @@ class PeriodicCall:
 
 @dataclass
 class Watchdog:
-    """Knows since when nothing has moved."""
+    """Measures since when an attempt has made no progress, for the stall limit.
+
+    Progress is new output, a change of progress.jsonl, or use of the GPU (without one: of the CPU).
+    """
 
     progress: Path
     pid: int
@@ -327,13 +337,13 @@ class Watchdog:
     _cpu_s: float = 0.0
 
     def look(self, now: float, log_bytes: int, gpu_percent: int | None) -> None:
-        """Note whether anything has moved since the last look.
+        """Note whether there was progress since the last call.
 
         Args:
-            now: by the clock that does not jump.
-            log_bytes: what the process has said so far.
-            gpu_percent: the highest utilisation of its GPU since the last look; None: it has none, so that the
-                CPU time of the process and all below it counts.
+            now: the time by a clock that does not jump.
+            log_bytes: number of bytes that the process has printed so far.
+            gpu_percent: the highest utilisation of its GPU since the last call; None: it has none, so that the
+                CPU time of the process and its descendants counts.
         """
         traces = (log_bytes, *file_fact(self.progress)[:2])
         if traces != self._traces or self._works(gpu_percent, now - self._looked_at):
