@@ -228,7 +228,7 @@ def config_show(
         batch = open_batch(config, [name := the_one(chosen)])
         own = [task.recipe for task in batch.tasks if task.name == name]  # none: a patch, whatever the sweep says
         shown: configuration.Config | configuration.Recipe = own[0] if own else batch.config.recipe(name)
-    else:  # nothing has to be there for it
+    else:  # needs no files of the batch
         shown = configuration.load(configuration.find_config(config))
     if json_:
         return print_json(shown.model_dump(mode="json"))

@@ -66,7 +66,7 @@ class Request(BaseHTTPRequestHandler):
         hosts, origins = self.headers.get_all("Host", []), self.headers.get_all("Origin", [])
         if not lets_in(self.server.token, self.path, hosts, origins):
             return self.say(http.HTTPStatus.FORBIDDEN, "Open the complete URL that the command has printed.\n")
-        with contextlib.suppress(ConnectionError, TimeoutError):  # a page that was closed
+        with contextlib.suppress(ConnectionError, TimeoutError):  # the page was closed
             self.server.answer(self, self.path.partition("?")[0].replace(f"/{self.server.token}", "", 1).lstrip("/"))
 
     def begin(self, kind: str, size: int | None, status: http.HTTPStatus = http.HTTPStatus.OK) -> None:
@@ -290,7 +290,7 @@ class SplatPages:
                 case _:
                     request.say(http.HTTPStatus.NOT_FOUND, "There is no such file.\n")
         except (SplatbatchError, OSError, ValueError):
-            request.close_connection = True  # the browser misses the rest, and says so
+            request.close_connection = True  # the browser reports the missing rest
 
     def _send_splat(self, request: Request) -> None:
         size, pieces = self._shown.ply()

@@ -97,7 +97,7 @@ def start(batch: Batch, submission: Submission, command: Sequence[str], num_task
         work_s = TASK_S * math.ceil(num_tasks / num_workers)
         num_turns = max(1, min(math.ceil(work_s / limit_s), MOST_ELEMENTS // num_workers))
     options = options_of(batch, submission, num_turns, limit_s)
-    _sbatch("--test-only", *options, "--wrap=:")  # nothing is written where nothing may be submitted
+    _sbatch("--test-only", *options, "--wrap=:")  # before any file is written
     submission.write()
     write_text(submission.script, script_of(batch, submission, command, limit_s))
     printed = _sbatch("--parsable", *options, str(submission.script)).strip()
@@ -132,7 +132,7 @@ def query_jobs(known: Sequence[Submission], before: Mapping[str, WorkerJob]) -> 
         return {job: WorkerJob(job, "unknown", why=answer.stderr) for job in jobs}
     found = {job: before[job] for job in jobs if job in before and before[job].state == "ended"}
     found |= {one.job: one for one in of_squeue(answer.stdout)}
-    if forgotten := [job for job in jobs if job not in found]:  # minutes after its end
+    if forgotten := [job for job in jobs if job not in found]:  # squeue forgets a job minutes after its end
         arrays = ",".join(sorted({job.partition("_")[0] for job in forgotten}))
         answer = ask("sacct", "-X", "--noheader", "--parsable2", f"--format={SACCT}", f"--jobs={arrays}")
         found = {one.job: one for one in of_sacct(answer.stdout)} | found
@@ -217,7 +217,7 @@ def options_of(batch: Batch, submission: Submission, num_turns: int, limit_s: fl
         ours.append(f"--time={max(1, math.floor(limit_s / 60))}")
         notice_s = batch.config.limits.grace_s + MARGIN_S
         if limit_s > 2 * (notice_s + EARLY_S):
-            ours.append(f"--signal=B:TERM@{math.ceil(notice_s)}")  # B: or a batch script never hears it
+            ours.append(f"--signal=B:TERM@{math.ceil(notice_s)}")  # B: the batch script gets the signal
     return [*ours, *settings.sbatch]
 
 

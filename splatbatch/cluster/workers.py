@@ -53,7 +53,7 @@ class RequestedWorkers:
                 else local.start(batch, submission, command)
             )
         except ExecutorError:
-            if submission.path.exists() and _find(submission) == ():  # else it may have taken them all the same
+            if submission.path.exists() and _find(submission) == ():  # else the engine may have started them
                 submission.mark(submission.ended)
             raise
         self.submissions.append(submission.taken(handles))

@@ -35,7 +35,7 @@ def accept(batch: Batch, name: str, number: int) -> Result:
         result = _manifest(folder, number, task.name)
         results.pin_to_inputs(folder, result, fingerprint(task.patch, task.recipe))
         Ledger(batch.output.ledger).write(Accepted(task.name, number))
-        contents = ContentHasher(batch)  # else a copy of the photographs would be taken for other ones
+        contents = ContentHasher(batch)  # so that a copy of the photographs is recognized later
         contents.want(task.name)
         contents.finish(ENDLESS)
     whole = batch.whole()
@@ -55,7 +55,7 @@ def _manifest(folder: PatchFolder, number: int, name: str) -> Result:
         have = ", ".join(str(one.number) for one in attempts) or "none"
         message = f"accept {name}: no attempt {number} (there are: {have})"
         raise ConfigError(message, f"See `splatbatch explain {name}`.")
-    folder.read_result()  # for its errors: what a later version has accepted is not passed over
+    folder.read_result()  # for its errors: a result of a later version is not overwritten
     left = attempt.read_result()
     hint = f"See `splatbatch explain {name}`, or train the patch again: `splatbatch retry {name}`."
     which = f"accept {name}: attempt {number}"

@@ -118,7 +118,7 @@ def evaluate(batch: Batch, splat: Path | None = None) -> SceneEvaluation:
     return found
 
 
-def publish_splats(  # noqa: PLR0913 - what is left out is as the YAML says
+def publish_splats(  # noqa: PLR0913 - the defaults are the settings of the YAML
     batch: Batch,
     names: Names = (),
     to: Path | None = None,
@@ -145,9 +145,9 @@ def publish_splats(  # noqa: PLR0913 - what is left out is as the YAML says
     """
     names, formats = as_names(names), ",".join(as_names(formats))
     is_usual = not (names or to or formats or forced)
-    wish, lacking = PublishWish.of(batch, to, formats, forced=forced), dict[str, str]()  # before anything is begun
+    wish, lacking = PublishWish.of(batch, to, formats, forced=forced), dict[str, str]()  # fails before any work
     if wish.target.folder.is_dir():
-        with wish.target.work():  # another publish is not waited for at the word of a command
+        with wish.target.work():  # raises if another publish is at work
             pass
     if not names and batch.output.scene.splat.exists():
         names = (SCENE,)
@@ -161,12 +161,12 @@ def publish_splats(  # noqa: PLR0913 - what is left out is as the YAML says
     words = [*filter(None, words), "--", *names]
     done = PublishOutput()
     with TemporaryDirectory() as aside, by_hand(batch, alone=False) as finished:
-        may_write = os.access(batch.output.path, os.W_OK)  # of a colleague's folder may be published
+        may_write = os.access(batch.output.path, os.W_OK)  # a colleague's folder may be read-only
         if names:
             done = finished.run("publish", words, PublishOutput, None if may_write else PatchFolder(Path(aside)))
     if lacking:
         raise OutputError("; ".join(f"{name}: {why}" for name, why in lacking.items()), "Run `splatbatch train`.")
-    if is_usual:  # as a night does: what it has left out is made good
+    if is_usual:  # replaces the result of the run's follow-up
         said = follow_up_result("publish", DONE, f"published: {batch.config.publish.folder}")
         batch.output.note_afterwards("publish", said)
     return replace(done, folder=str(to or batch.config.publish.folder))

@@ -62,7 +62,7 @@ def cancel(config: Path | str | None, wanted: Names = ()) -> CancelResult:
         SplatbatchError: a process still runs after its grace and `PATIENCE_S`.
     """
     config, named = named_batch(config, wanted)
-    batch = open_batch(config, named) if named else None  # a whole batch ends also if its scene is gone by now
+    batch = open_batch(config, named) if named else None  # a whole batch can be cancelled without its scene
     settings = batch.config if batch else configuration.load(configuration.find_config(config))
     patches = batch.names if batch else []
     output = OutputFolder(settings.output.folder)
@@ -112,7 +112,7 @@ def _has_obeyed(watcher: Watcher, worker: WorkerRecord, patches: Sequence[str], 
         return False
     awaited = set(patches) & set(_patches_of(watcher.output))
     statuses = read_status(watcher.output, sorted(awaited), 0)
-    # of a patch that no worker has begun none tells
+    # the ledgers of workers do not mention a patch that none has begun
     open_states = ("running", "waiting") if worker.worker == LOCAL else ("running",)
     return all(one.state not in open_states for one in statuses if one.patch in awaited)
 

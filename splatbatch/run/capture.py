@@ -104,7 +104,7 @@ def _models(batch: Batch, tasks: Sequence[Task], offset: Floats) -> tuple[list[F
                 matrix[:3, 3] += matrix[:3, :3] @ offset
                 cameras[image.name] = FlightCamera(matrix, camera.focal, camera.size)
         places.append(model.points.xyz - offset)
-        with suppress(OSError, ValueError):  # the points of the model are there all the same
+        with suppress(OSError, ValueError):  # then the points of the model are enough
             places.append(sample_means(batch.output.patch(task.name).accepted_splat()[0]).astype(np.float64))
     every = np.vstack(places)
     every = every[np.isfinite(every).all(axis=1)]

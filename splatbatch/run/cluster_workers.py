@@ -162,7 +162,7 @@ class ClusterTraining:
         words, hint, is_for_good = self._why_ended()
         workers.close()
         if num_failed and num_idle:
-            return False  # as where `train` trains by itself: what fails on machine after machine is told, not repeated
+            return False  # as in a local training: patches that fail on every machine are not repeated
         if num_idle >= MOST_IDLE or (num_idle and is_for_good):
             raise ExecutorError(f"all workers ended without training a patch: {words}", hint)
         told = f"all workers ended before the batch was done; starting new ones: {words}"

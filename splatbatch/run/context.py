@@ -127,7 +127,7 @@ class RunContext:
 
     @classmethod
     @contextmanager
-    def open(  # noqa: PLR0913 - who trains, what may end it, and all who hear of it
+    def open(  # noqa: PLR0913 - a run has these parts
         cls,
         batch: Batch,
         interruption: Interruption,
@@ -160,7 +160,7 @@ class RunContext:
                 listeners = (console.tell, contents.tell, sinks.tell)
                 context.ledger = Ledger(batch.output.ledger_of(worker), *listeners, generation_of=claims.generation)
             yield context
-            with contextlib.suppress(StopRequested, OSError):  # what a full disk did not take
+            with contextlib.suppress(StopRequested, OSError):  # events that a full disk refused before
                 patience = WaitHooks(context.keep, interruption.reason, print_err)
                 when_there_is_room(context.ledger.finish, batch.output.path, patience)
 

@@ -122,7 +122,7 @@ def decide(batch: Batch, options: TrainOptions, patience: WaitHooks = ENDLESS) -
         try:
             told = found.result("plan")
             states[name] = STATES[told["state"]](**told["fields"])
-        except OSError:  # the audit says what cannot be read, or its attempt
+        except OSError:  # the audit, or the attempt, names the file
             states[name] = Stale("its files cannot be read")
         except TaskFault as fault:
             faults[name] = fault
@@ -180,7 +180,7 @@ def make_shared_decisions(decisions: Decisions, patience: WaitHooks = ENDLESS) -
             decisions = replace(decisions, batch=now)
             continue
         again = decide(now, decisions.options, patience).with_faults(decisions.faults)
-        if again.todo.names == decisions.todo.names:  # what has been audited is not audited again
+        if again.todo.names == decisions.todo.names:  # the audits are still valid
             decisions = replace(again, audits=decisions.audits, audited=decisions.audited)
         else:
             decisions = assess_and_audit(now, decisions.options, patience).with_faults(decisions.faults)
@@ -197,9 +197,9 @@ def _observed_state(standing: FreshnessChecker, name: str) -> Record:
 
 
 def _audit(batch: Batch, group: TaskGroup) -> Record:
-    facts, states = FileFacts(), dict[str, str]()  # patches share their photographs: each is asked for once
+    facts, states = FileFacts(), dict[str, str]()  # patches share photographs: each file is read once
     for task in group.tasks:
-        with contextlib.suppress(Exception):  # its audit, or its attempt, says what is wrong with it
+        with contextlib.suppress(Exception):  # the audit, or the attempt, reports the fault
             states[task.name] = state_of(task.input_files(facts).now().files)
     return {"audit": object_of(replace(audit_of(batch, group), rows=())), "states": states}
 
@@ -252,7 +252,7 @@ def restore_missing_products(batch: Batch, ledger: Ledger, patience: WaitHooks) 
     Each restored product is written into the ledger. A product that cannot be restored stays stale.
     """
     for task, found in answers(isolated.start(upkeep.restore, batch.tasks), patience):
-        if isinstance(found, Returned) and found.value[0]:  # else it stays stale, and is told of when its turn comes
+        if isinstance(found, Returned) and found.value[0]:  # else it stays stale, and is trained
             ledger.write(Restored(task.name, *found.value))
 
 
@@ -263,7 +263,7 @@ def refresh_file_facts(decisions: Decisions, patience: WaitHooks) -> list[str]:
     """
     outdated = decisions.batch.only(name for name, state in decisions.up_to_date.items() if state.is_outdated)
     reading = isolated.start(upkeep.update_fingerprint, outdated.tasks)
-    return [task.name for task, _ in answers(reading, patience)]  # what could not be written the next run tries
+    return [task.name for task, _ in answers(reading, patience)]  # the next run retries failed writes
 
 
 def refresh_states(batch: Batch, standing: FreshnessChecker, patience: WaitHooks) -> None:

@@ -23,8 +23,8 @@ def start_decoding(tasks: Iterable[Task]) -> CallQueue[str]:
     in the task's own training. For a single task nothing is decoded.
     """
     named = {task.name: task for task in tasks}
-    problems: dict[Path, str] = {}  # of all photographs that were seen: patches share them
-    names = [*named] if len(named) > 1 else []  # those of a lone patch are decoded by its training
+    problems: dict[Path, str] = {}  # by photograph, since patches share them
+    names = [*named] if len(named) > 1 else []  # a single patch decodes them in its training
     return isolated.start(partial(_why_refused, named, problems), names, is_low=True)
 
 
@@ -38,10 +38,10 @@ def _why_refused(tasks: Mapping[str, Task], problems: dict[Path, str], name: str
     try:
         patch, recipe = tasks[name].patch, tasks[name].recipe
         images, folder = read_images(patch.sparse), patch.images
-        if recipe.program is None:  # our trainer loads smaller copies, where it takes those
+        if recipe.program is None:  # the built-in trainer may load smaller copies
             cameras = read_cameras(patch.sparse)
             folder = choose_photographs(folder, images, cameras, recipe.training.resolution).folder
-    except (SceneError, KeyError):  # its training will say so
+    except (SceneError, KeyError):  # the training reports it
         return ""
     bad = []
     for photograph in sorted(image.name for image in images):

@@ -79,7 +79,7 @@ def attempts_at(task: Task) -> tuple[ExplainedAttempt, ...]:
 
 def _unlike_yaml(attempt: AttemptFolder, today: Mapping[str, Any]) -> dict[str, Any]:
     recipe = attempt.read_settings().recipe
-    if program := mapping(recipe.get("program")):  # of variables only the names are compared, as `today` has them
+    if program := mapping(recipe.get("program")):  # only names of variables are compared, as in `today`
         recipe = {**recipe, "program": {**program, "env": sorted(mapping(program.get("env")))}}
     settings = leaves(recipe)
     differing = {key: settings[key] for key, value in leaves(today).items() if settings.get(key, value) != value}

@@ -92,12 +92,12 @@ def deliver(make: Callable[[], TypedRecord]) -> None:
     Raises:
         SplatbatchError: the work failed; for an unexpected exception the traceback is in fault.txt of the attempt.
     """
-    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # what is half done is swept
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # so that `finally` removes partial files
     folder = AttemptFolder(Path.cwd())
     try:
         found = make()
     except SplatbatchError as error:
-        error.message, error.hint = in_full(error), ""  # in one line, the last of the log
+        error.message, error.hint = in_full(error), ""  # as one line, the last of the log
         raise
     except OSError as error:
         raise SplatbatchError(str(error)) from error
@@ -163,11 +163,11 @@ class FinishedBatch:
         Raises:
             SplatbatchError: the command failed; outputs of a publication that could be written stay.
         """
-        # what compression costs is measured on a GPU where one is ready
+        # the loss by compression is measured on a GPU if one is ready
         takes: Literal["any", "cpu"] = "any" if what == "publish" else "cpu"
         words, scene = (what, "--config", str(self.batch.file), "--json", *words), self.batch.config.scene
         home = home or self.batch.output.following(what)
-        name = TaskId(f"afterwards/{what}")  # as no patch can be called
+        name = TaskId(f"afterwards/{what}")  # not a possible name of a patch
         subject = Patch(what, scene.patches, scene.images or scene.patches)
         task = FollowUpTask(name, subject, *untrained(self.batch.config), attempts=home, words=words, takes=takes)
         forward = log_forwarder(home, self.say)
@@ -197,7 +197,7 @@ class FinishedBatch:
         except (SplatbatchError, OSError) as error:
             why = "" if self.interruption.signal else in_full(error)
             self.error = error if why and isinstance(error, SplatbatchError) else None
-        except Exception as error:  # noqa: BLE001 - a fault of ours after the training must not hide how that went
+        except Exception as error:  # noqa: BLE001 - an internal fault must not hide the result of the training
             why = f"internal fault: {type(error).__name__}: {error}"
         if found is None:
             why, again = (why, f"splatbatch {what}") if why else (f"interrupted ({self.interruption.reason()})", TRAIN)
@@ -246,7 +246,7 @@ def run_follow_ups(
 
     Returned are all results, that of the inspection first.
     """
-    for what in KINDS:  # of an earlier training
+    for what in KINDS:  # results of an earlier training
         trained.batch.output.note_afterwards(what, None)
     trained.batch.output.note_afterwards("inspect", inspected)
     return (*([inspected] if inspected else []), *after(trained))
@@ -286,7 +286,7 @@ def _publish(trained: FinishedBatch, *, merges: bool) -> FollowUpResult:
     """
     from splatbatch.publish.publish import PublishRequest
 
-    batch = open_batch(trained.batch.path)  # with what the night has settled
+    batch = open_batch(trained.batch.path)  # with the shared decisions of the run
     PublishRequest.of(batch)  # for its errors, before a scene is merged
     patience = WaitHooks(trained.tick, trained.interruption.reason, trained.say)
     if not batch.config.scene.scenes and partition_of(batch.config.scene.patches) is not None:

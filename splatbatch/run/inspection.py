@@ -53,7 +53,7 @@ def inspect(batch: Batch, how: InspectOptions) -> tuple[Found, Mapping[str, str]
         found, failed = inspect_tasks(batch, RunHooks(finished.tick, finished.interruption.reason), how)
         if finished.interruption.signal:
             raise Interrupted(finished.interruption.exit_code)
-    if patches_to_inspect(batch.whole()):  # what a night has left out is made good
+    if patches_to_inspect(batch.whole()):  # replaces the result of the run's follow-up
         batch.output.note_afterwards("inspect", not_inspected(batch.whole(), "`inspect` was run for other patches"))
     return found, failed
 
@@ -79,7 +79,7 @@ def inspect_tasks(
         try:
             orders = order(task, measures_drop=how.measures_drop) if task else order_scene(batch)
             made[name] = inspection_task(batch, orders, _folder(batch, task))
-        except Exception as error:  # noqa: BLE001 - a fault of ours over one splat keeps the others from nothing
+        except Exception as error:  # noqa: BLE001 - an internal fault with one splat must not stop the others
             failed[name] = _why(name, error)
     stale = {name: one for name, one in made.items() if not one.is_fresh()}
     for name, outcome in _made(batch, stale, rounds, ledger).items():
@@ -119,7 +119,7 @@ def _made(
     verbs = {task.name: f"inspect {name}" for name, task in stale.items()}
     try:
         found = single.make_all(batch.config, [*stale.values()], replace(rounds, tick=beat), verbs, ledger)
-    except Exception as error:  # noqa: BLE001 - there is no slot here, say; or a fault is ours
+    except Exception as error:  # noqa: BLE001 - no slot here, or an internal fault
         return dict.fromkeys(stale, error)
     made = {name: found[task.name] for name, task in stale.items()}
     for name, one in made.items():
@@ -144,7 +144,7 @@ def _certify(batch: Batch, subjects: Mapping[str, Task | None], rounds: RunHooks
 
     Readers do this, since it hashes files of the scene.
     """
-    from splatbatch.publish import certificate  # which `train` loads only where splats are inspected
+    from splatbatch.publish import certificate  # loaded only if splats are inspected
 
     failed = dict[str, str]()
     stale = [name for name, one in subjects.items() if not certificate.is_certified(batch, one)]

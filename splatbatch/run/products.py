@@ -50,7 +50,7 @@ def merge(
         check_place(out, batch.output.path)
         batch.check_apart("--out", out, out.parent)
     if not batch.output.path.is_dir():
-        gather(batch, allow_missing=allow_missing)  # which says that nothing was ever trained
+        gather(batch, allow_missing=allow_missing)  # raises: nothing was trained yet
     with by_hand(batch, alone=True) as finished:
         return finished.merge(allow_missing=allow_missing, clean=clean, out=out)
 
@@ -70,7 +70,7 @@ def merge_here(batch: Batch, out: Path | None, *, allow_missing: bool, clean: bo
     return done
 
 
-def publish_here(  # noqa: PLR0913 - as `publish` takes them
+def publish_here(  # noqa: PLR0913 - the options of `publish`
     batch: Batch,
     names: Sequence[str],
     to: Path | None,

@@ -51,12 +51,12 @@ def log_forwarder(home: PatchFolder, say: Callable[[str], None]) -> Callable[[],
         folder = home.latest(home.files())
         if folder is None or folder == earlier:
             return
-        with suppress(OSError), open_regular(folder.log) as log:  # it may have said nothing yet
+        with suppress(OSError), open_regular(folder.log) as log:  # there may be no log yet
             log.seek(places[folder])
             whole, end, _ = log.read().rpartition(b"\n")
             places[folder] += len(whole) + len(end)
             for line in whole.decode(errors="replace").splitlines():
-                if not line.startswith(SAYS):  # why it has failed is told at the end
+                if not line.startswith(SAYS):  # the final error is printed elsewhere
                     say(one_line(line))
 
     return forward

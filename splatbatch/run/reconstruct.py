@@ -113,7 +113,7 @@ def reconstruct(options: ReconstructOptions, show: Show) -> int:
     batch.output.create()
     file = plan_file(batch.output, plan)
     file.parent.mkdir(exist_ok=True)
-    if ReconstructionPlan.read(file) != plan:  # of the same photographs in a folder that was moved
+    if ReconstructionPlan.read(file) != plan:  # the same photographs may lie in a moved folder
         write_json(file, plan.to_record())
     return work(batch, None, TrainOptions(), show, reopen=lambda: replace(batch))
 

@@ -136,7 +136,7 @@ class HomeSide:
         try:
             while True:
                 seen = self.look()
-                done += self._take(seen)  # results that came while no run was here are not trained again
+                done += self._take(seen)  # adopt results from before this run first
                 self._give_up(seen, packs=packs)
                 if packs:
                     self._pack_ready()
@@ -327,7 +327,7 @@ class HomeSide:
             for one in returned.attempts:
                 if one.number not in self.arrived.get(name, {}):
                     ours = self._adopt_attempt(name, one, bundle, returned, task)
-        except StoreError as error:  # it counts for nothing, so that its task is trained again
+        except StoreError as error:  # the result is ignored, and its task trained again
             self.hooks.tell(f"{bundle.task}: a result in the store is refused: {name}: {error.message}")
             self.courier.ask(blobs.put, [(f"{RESULTS}/{name}{REFUSED}", error.message.encode())])
             return False

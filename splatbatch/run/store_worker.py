@@ -121,14 +121,14 @@ class StoreWorker:
         while True:
             seen = exchange.listing(self._asks)
             claimed = self._claim(seen)
-            if claimed is None:  # those that another worker holds may come back
+            if claimed is None:  # bundles of other workers may become free again
                 is_due = any(one.is_open and self._not_before.get(name) != NEVER for name, one in seen.bundles.items())
                 if not is_due if not self.idle_s else time.monotonic() - idle_since > self.idle_s:
                     return SplatbatchError.exit_code if self.failed else 0
                 courier.pause(POLL_S, self._hooks)
                 continue
             if self._stop() or not self._holds(claimed[0]):
-                return AGAIN  # our last sign lets the claim go
+                return AGAIN  # the last status lets the claim go
             error = self._train(*claimed, seen)
             unfit = unfit + 1 if error else 0
             if error and unfit >= MOST_UNFIT:
@@ -205,7 +205,7 @@ class StoreWorker:
             case Failed(diagnosis=why):
                 self.failed.append(result.task)
                 words = one_line(f"{title(why.cause)}: {why.advice}")
-                if cause_of(why.cause).may_do_elsewhere:  # waited for in vain, here
+                if cause_of(why.cause).may_do_elsewhere:  # another machine may have what was missing here
                     self._not_before[result.bundle] = NEVER
                     log_line(f"{result.task}: left to other machines: {words}")
                     return replace(result, outcome="unfit", why=words)
@@ -227,7 +227,7 @@ class StoreWorker:
                 if len(wanted) == 2 and not self._fetch(wanted, bundle.task):
                     attempt = _patch_in(folder, bundle.task).attempt(one.number)
                     blobs.lay(wanted, self.scratch / blobs.BLOBS, attempt.path)
-                    attempt.cancel.touch()  # it was another's, and has ended
+                    attempt.cancel.touch()  # it has ended, on another machine
                     log_line(f"{bundle.task}: resuming from the checkpoint of worker {told.worker}")
                     return
 
@@ -249,7 +249,7 @@ class StoreWorker:
                 self._refusal = answer.error
             else:
                 shutil.rmtree(folder, ignore_errors=True)
-        if self._refusal:  # each time: else we would go on as if all had been sent
+        if self._refusal:  # raised at every call, as the result is not sent
             raise self._refusal
         self._fetches.look()
         for (_, (sign,)), answer in self._beats.look():
@@ -304,7 +304,7 @@ def _send(store: Store, result: TransferResult, folder: Path, claim: str) -> Non
         folder: the folder in which the bundle was trained.
         claim: name of this worker's claim.
     """
-    left = [one for one in _patch_in(folder, result.task).attempts() if one.start.exists()]  # others were laid there
+    left = [one for one in _patch_in(folder, result.task).attempts() if one.start.exists()]  # without fetched ones
     attempts = tuple(map(_packed, left))
     pieces = [(one.path, piece) for one, told in zip(left, attempts, strict=True) for piece in told.pieces]
     blobs.put(store, [(blobs.blob(one.sha256), where / one.name) for where, one in pieces if not is_following(one)])

@@ -86,7 +86,7 @@ def _train_here(batch: Batch, options: TrainOptions, show: Show, after: After) -
             worker = BatchWorker(context, options, ours, Watcher(batch.output))
             try:
                 run = worker.train()
-            except SplatbatchError as error:  # as for a GPU that is gone: who waits to be told hears that, too
+            except SplatbatchError as error:  # such as a lost GPU: notifications go out, too
                 context.tell_the_end(BatchOutcome(f"ended with an error: {error.message}"))
                 raise
             inspected = inspect_as_configured(
@@ -185,7 +185,7 @@ class BatchWorker:
             decisions, before, outdated = when_there_is_room(decide, batch.output.path, self.patience)
         except StopRequested as stop:
             return RunResult(stopped=str(stop))
-        if self.is_alone:  # of several workers each would
+        if self.is_alone:  # else each worker would do it
             for name in outdated:
                 context.contents.want(name)
             for name, reason in decisions.given_up.items():
@@ -209,7 +209,7 @@ class BatchWorker:
             others=OtherWorkers(self.watcher, ledger.tell_wait),
             time_left=self.time_left,
         )
-        for name in set(self.claims.mine()) - set(todo.names):  # what the dead had left of it was all it needed
+        for name in set(self.claims.mine()) - set(todo.names):  # settling attempts of dead workers finished these tasks
             claimer.close(name)
         if todo.tasks:
             decoding = start_decoding(todo.tasks if self.options.verify and self.is_alone else ())
@@ -232,7 +232,7 @@ class BatchWorker:
             before = progress_of(opened)
             decisions = make_shared_decisions(assess_and_audit(opened, self.options, patience), patience)
             outdated = refresh_file_facts(decisions, patience)
-            refresh_states(context.batch.whole(), context.shown, patience)  # what is shown goes by what is found now
+            refresh_states(context.batch.whole(), context.shown, patience)  # for the display
             refresh_states(decisions.batch, decisions.standing, patience)
         return decisions, before, outdated
 

@@ -131,7 +131,7 @@ class JoinedWorker(BatchWorker):
         with preparation(self.claims, others, WaitHooks(context.tick, self.stop).tick_or_stop):
             batch = self.reopen() if self.reopen else open_as_worker(batch.path, batch.names)
             endings = batch.standing().endings
-            for task in batch.tasks:  # what workers that are gone have left
+            for task in batch.tasks:  # files and attempts of dead workers
                 sweep(batch.output.patch(task.name).path, spares_living=True)
                 if left_of(task, endings) and isinstance(self.claims.take(task.name), Claim):
                     adopt_task(task, context.ledger, endings, context.keep)
@@ -169,5 +169,5 @@ def _cancel_waiting_jobs(batch: Batch, handle: str) -> None:
     """Cancel the waiting Slurm jobs of the submission that started this worker: no task is left for them."""
     for one in open_submissions(batch.output):
         has_more = handle in one.record.handles and len(one.record.handles) > one.record.num_workers
-        if has_more and one.mark(one.dropped):  # sites forbid to ask often
+        if has_more and one.mark(one.dropped):  # marked first: sites forbid frequent calls
             slurm.cancel([one], only_pending=True)

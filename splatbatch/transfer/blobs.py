@@ -104,7 +104,7 @@ def fetch_all(
 
 def _fetch_one(store: Store, folder: Path, piece: FileRef) -> tuple[int, str]:
     sha256, num_bytes = piece.sha256, piece.num_bytes
-    if not _SHA256.fullmatch(sha256):  # it would be a path
+    if not _SHA256.fullmatch(sha256):  # it could be a path
         return 0, "missing"
     target, part = folder / sha256, folder / f".{sha256}.part"
     if target.exists() and sha256_of(target) == sha256:

@@ -189,11 +189,11 @@ def open_bundle(bundle: Bundle, scene: Path, output: Path) -> Batch:
         ConfigError: an external trainer needs an environment variable that is not set here.
         StoreError: the settings in the manifest are invalid, or its model names photographs outside of the bundle.
     """
-    with contextlib.suppress(SceneError):  # a broken model fails as at home
+    with contextlib.suppress(SceneError):  # a broken model fails in training, as at home
         if why := next(filter(None, (fault_of_name(image.name) for image in read_images(scene / "sparse"))), ""):
             raise StoreError(f"{bundle.task}: unsafe photograph name in its model: {why}")
     pieces, behind = {one.name: one for one in bundle.pieces}, None
-    if splat := pieces.get(f"{BACKDROP}/{SPLAT}"):  # with what tells that it is the accepted one
+    if splat := pieces.get(f"{BACKDROP}/{SPLAT}"):  # with a manifest that marks it as accepted
         behind = scene / BACKDROP
         write_json(behind / RESULT, {"splat": {"sha256": splat.sha256, "bytes": splat.num_bytes}})
     patch = Patch(

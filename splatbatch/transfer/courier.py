@@ -131,7 +131,7 @@ class Courier(CallQueue[Order]):
         if not self._is_told:
             self._is_told, self._answered_at = True, time.monotonic()
             self._process.idle.moves()
-            with contextlib.suppress(OSError):  # it is gone: its answer says so
+            with contextlib.suppress(OSError):  # it has died: its answer says so
                 self._orders.send(self._left[0])
         return self._process
 

@@ -227,7 +227,7 @@ def claim(store: Store, bundle: str, generation: int, sign: WorkerStatus) -> boo
     """Claim a bundle for a worker; return whether the claim holds the worker's token. A courier does this."""
     place = f"{CLAIMS}/{bundle}.{generation}"
     store.write(place, json.dumps({"worker": sign.worker, "token": sign.token}).encode(), once=True)
-    return _sign(store, place).token == sign.token  # whatever the store has answered, or lost on its way
+    return _sign(store, place).token == sign.token  # the answer to `write` may be wrong or lost
 
 
 def read_sealed(store: Store, place: str) -> dict[str, Any] | None:

@@ -81,7 +81,7 @@ class SftpStore:
             return True
         except (*LOST, asyncssh.SFTPNoSuchFile):
             raise
-        except asyncssh.SFTPError:  # a refusal by OpenSSH says no more than that it is one
+        except asyncssh.SFTPError:  # OpenSSH gives no reason for a refusal
             return False
         finally:
             with contextlib.suppress(asyncssh.SFTPNoSuchFile):
