@@ -37,15 +37,15 @@ MOST_PORTS = 100
 """Number of ports that are tried, from the named one on."""
 TOKEN_BYTES = 24
 STUCK_S = 30.0
-"""A connection on which no byte moves for this long is closed, since a thread waits for each."""
+"""A connection on which no byte moves for this many seconds is closed, since a thread waits for each."""
 MOST_STREAMS = 16
 """Most pages that may follow the batch at the same time."""
 PING_S = 15.0
-"""A page without news gets a comment this often, so that a closed page is noticed."""
+"""A page without news gets a comment after this many seconds, so that a closed page is noticed."""
 LOOK_S = 2.0
 """Seconds for which the state of the batch, read once, serves all pages."""
 REST = 20.0
-"""A report stays for at least this multiple of the CPU time it took; one of hundreds of patches takes seconds."""
+"""A report is made anew after this multiple of the CPU time it took at the earliest; hundreds of patches take seconds."""
 OF_A_PATCH = (
     "patch", "phase", "step", "max_steps", "loss", "psnr_covered", "psnr", "num_gaussians", "steps_per_s", "eta_s",
     "gpu_used_mib", "gpu_temperature_c", "node",

@@ -27,14 +27,14 @@ from splatbatch.tasks.task import Names
 
 LOOK_S = 0.1
 CANCEL_SILENCE_S = 15.0
-"""A worker on another host without a heartbeat for this long counts as dead: it writes one every 5 s."""
+"""A worker on another host without a heartbeat for this many seconds counts as dead: it writes one every 5 s."""
 ENGINE_PAUSES_S = (1.0, 5.0, 5.0, 10.0, 10.0, 10.0)
-"""Pauses between queries of an engine whether all jobs have ended.
+"""Pauses between queries of an engine whether all jobs have ended, seconds.
 
 Together they are longer than an engine lets a job live after telling it to end.
 """
 PATIENCE_S = 90.0
-"""Time that a worker gets to end in addition to grace_s.
+"""Seconds that a worker gets to end in addition to grace_s.
 
 A process that hangs in a driver is given up after a minute, and the report is written after that.
 """

@@ -22,7 +22,7 @@ class RemovedFile:
     path: str
     what: str
     bytes: int
-    """Disk space that its removal frees; 0 for a second name (hard link) of a splat file."""
+    """Bytes on disk that its removal frees; 0 for a second name (hard link) of a splat file."""
 
 
 @dataclass(frozen=True)

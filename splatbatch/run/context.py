@@ -80,18 +80,18 @@ class RunSummary:
 
     @cached_property
     def requested(self) -> tuple[PatchStatus, ...]:
-        """The patches that were to be trained."""
+        """States of the patches that were requested for training."""
         names = set(self.batch.names)
         return tuple(one for one in self.statuses if one.patch in names)
 
     @cached_property
     def done(self) -> tuple[PatchStatus, ...]:
-        """The requested patches that are trained and up to date."""
+        """States of the requested patches that are made, and that this run found fresh or made."""
         return tuple(one for one in self.requested if one.is_made and self.run.has_done(one.patch))
 
     @property
     def code(self) -> int:
-        """Return 0 if every requested patch is trained and fresh, 3 if the audit refused every one of them, else 1."""
+        """Return 0 if every requested patch is done, 3 if the audit refused every one of them, else 1."""
         if {one.state for one in self.requested} == {"refused"}:
             return SceneError.exit_code
         return 0 if len(self.done) == len(self.requested) else SplatbatchError.exit_code

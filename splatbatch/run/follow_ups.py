@@ -68,7 +68,7 @@ class FollowUpTask(Task):
     limits: ClassVar = {"wall_s": 1e9, "stall_s": 0.0}
 
     def command(self, patch: Patch, folder: AttemptFolder) -> tuple[str, ...]:
-        """Return the command as a user types it."""
+        """Return the command line of the follow-up, as a user types it, but with this Python."""
         return (sys.executable, "-m", "splatbatch", *self.words)
 
     def keep(self, folder: AttemptFolder) -> None:

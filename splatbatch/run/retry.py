@@ -54,7 +54,7 @@ def check_savable(batch: Batch) -> None:
 
 
 def save_kept(ended: RunSummary) -> list[str]:
-    """Write the settings of --set into the YAML, for each patch whose new splat was kept; return these patches.
+    """Write the settings of --set into the YAML, for each patch of `kept_with_changes`; return these patches.
 
     Raises:
         ConfigError: the YAML cannot be written.

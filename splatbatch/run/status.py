@@ -41,7 +41,7 @@ class BatchStatus:
 
     status: Status
     present: tuple[AtWork, ...]
-    """Workers that are at work on it, including `train`."""
+    """Workers that are at work on the batch, including `train`."""
     crew: RequestedWorkers
 
 

@@ -70,7 +70,7 @@ class Arrival(TypedRecord):
     total: int = 0
     """Number of attempts in the result."""
     has_all: bool = False
-    """Whether its pictures have come, too."""
+    """Whether the pictures of the attempt have come home, too."""
 
 
 @dataclass(frozen=True)

@@ -74,9 +74,9 @@ class StoreWorker:
     for_s: float | None = None
     """Time limit of this worker, seconds; None: no limit."""
     idle_s: float = 0.0
-    """Seconds that it waits for new bundles when there are none to train."""
+    """Seconds that the worker waits for new bundles when there are none to train."""
     only_builtin: bool = False
-    """Whether it leaves bundles with commands of external trainers to other workers."""
+    """Whether the worker leaves bundles with commands of external trainers to other workers."""
     failed: list[str] = field(default_factory=list)
     trained: list[str] = field(default_factory=list)
 

@@ -59,6 +59,8 @@ def train(
 ) -> RunSummary:
     """Train every patch that is not up to date, here or by requested workers, as the YAML says; run the follow-ups.
 
+    A retry always trains here.
+
     Args:
         batch: the patches to train.
         options: whether patches are audited, and whether up-to-date or given-up patches are trained again.

@@ -111,9 +111,9 @@ class BundleFacts:
     step: int | None
     max_steps: int
     claims: int
-    """How many times workers have claimed it."""
+    """Number of times that workers have claimed the task."""
     results: tuple[str, ...]
-    """Outcome of each of its results in the store."""
+    """Outcome of each result of the task in the store."""
 
 
 @dataclass(frozen=True)

@@ -57,7 +57,7 @@ def names(store: Store, folder: str) -> list[str]:
 
 
 def distinct(pieces: Iterable[FileRef]) -> list[FileRef]:
-    """Return one file for each distinct content."""
+    """Return one file for each distinct content, so that each blob is transferred once."""
     return list({piece.sha256: piece for piece in pieces}.values())
 
 

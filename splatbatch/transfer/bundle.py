@@ -50,7 +50,7 @@ class Bundle(TypedRecord):
 
     version: str = ""
     home: str = ""
-    """Unique name of the output folder that it comes from."""
+    """Unique name of the output folder that the bundle comes from."""
     number: str = ""
     """Random number that distinguishes two packings of the same task."""
     patch: str = ""
@@ -62,7 +62,7 @@ class Bundle(TypedRecord):
     is_retry: bool = False
     depends_on: Fingerprint = field(default=Fingerprint())
     follows: int = 0
-    """Number of the newest accepted record when it was packed; its splat can only become the record after that one."""
+    """Number of the newest accepted record when the task was packed; its splat can only become the next record."""
     held_out: tuple[str, ...] = ()
     border: dict[str, Any] = field(default_factory=dict)
     is_whole: bool = False

@@ -24,9 +24,9 @@ from splatbatch.isolated import (
 from splatbatch.transfer.schemes import open_store
 
 HANGS_S = 45.0
-"""A call without any progress for this long counts as hung: ssh and S3 notice a silent server earlier."""
+"""A call without any progress for this many seconds counts as hung: ssh and S3 notice a silent server earlier."""
 PAUSES_S = (1.0, 2.0, 5.0, 10.0, 20.0, 30.0)
-"""Pauses before a cut-off request is made again; the last one repeats."""
+"""Pauses before a cut-off request is made again, seconds; the last one repeats."""
 MOST_CRASHES = 3
 """A call that crashes its process this many times in a row is answered with an error."""
 SAYS_S = 10.0

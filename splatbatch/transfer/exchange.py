@@ -36,7 +36,7 @@ REFUSED = ".refused"
 BEAT_S = 10.0
 """Pause between two heartbeats of a worker in a store, seconds."""
 SILENCE_S = 180.0
-"""A worker whose status has not changed for this long counts as dead, by the clock of the observer."""
+"""A worker whose status has not changed for this many seconds counts as dead, by the clock of the observer."""
 FINAL = ("trained", "failed")
 """Outcomes after which no other worker tries the task: home decides what is next."""
 MOST_HANDLINGS = 8
@@ -55,7 +55,7 @@ class WorkerStatus(TypedRecord):
     sequence: int = 0
     has_ended: bool = False
     bundle: str = ""
-    """Hash of the bundle that it trains; empty: it trains none at the moment."""
+    """Hash of the bundle that the worker trains; empty: it trains none at the moment."""
     task: str = ""
     phase: str = ""
     step: int | None = None
@@ -67,7 +67,7 @@ class TransferredAttempt(TypedRecord):
     """An attempt in the result of a worker, with its files."""
 
     number: int = 0
-    """Number that the worker gave it."""
+    """Number that the worker gave the attempt."""
     pieces: tuple[FileRef, ...] = ()
 
 
@@ -96,13 +96,13 @@ class BundleState(TypedRecord):
 
     is_closed: bool = False
     generation: int = 0
-    """Number of its newest claim; 0: it was never claimed."""
+    """Number of the newest claim of the bundle; 0: it was never claimed."""
     results: dict[str, str] = field(default_factory=dict)
     """Outcome of each result, by the name of the result; refused results are left out."""
     worker: str = ""
     """Name of the worker with the newest claim. This field and the next two are read only while the bundle is open."""
     is_free: bool = True
-    """Whether it has no worker, or its worker has let it go or has ended."""
+    """Whether the bundle has no worker, or its worker has let it go or has ended."""
     sequence: int = -1
     """Number of the worker's latest heartbeat; -1: none yet."""
 

@@ -50,7 +50,7 @@ class FolderStore:
                 target.unlink(missing_ok=True)
 
     def names(self, folder: str) -> set[str]:
-        """Return the names of the files in a folder."""
+        """Return the names of the files in a folder, without temporary ones; empty if there is no such folder."""
         with (
             _store_errors(self._folder),
             contextlib.suppress(FileNotFoundError),

@@ -54,7 +54,7 @@ class SftpStore:
         return self._do(self._written(self._sftp(), PurePosixPath(self._at(name)), content, once=once))
 
     def names(self, folder: str) -> set[str]:
-        """Return the names of the files in a folder."""
+        """Return the names of the files in a folder, without temporary ones; empty if there is no such folder."""
         try:
             found = self._do(self._sftp().readdir(self._at(folder)))
         except FileNotFoundError:
