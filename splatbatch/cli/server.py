@@ -45,7 +45,7 @@ PING_S = 15.0
 LOOK_S = 2.0
 """Seconds for which the state of the batch, read once, serves all pages."""
 REST = 20.0
-"""A report is made anew after this multiple of the CPU time it took at the earliest; hundreds of patches take seconds."""
+"""Least age of a report before it is made anew, as a multiple of the CPU time that making it took."""
 OF_A_PATCH = (
     "patch", "phase", "step", "max_steps", "loss", "psnr_covered", "psnr", "num_gaussians", "steps_per_s", "eta_s",
     "gpu_used_mib", "gpu_temperature_c", "node",
