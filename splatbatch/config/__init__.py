@@ -1,4 +1,4 @@
-"""The YAML: one small section per layer, every mistake listed at once with its line and the nearest known name."""
+"""The configuration: the YAML as typed sections; all its mistakes are listed at once, with line and nearest name."""
 
 from splatbatch.config.executor import Executor
 from splatbatch.config.load import (

@@ -1,4 +1,4 @@
-"""Files that come with the program: example configurations, presets of trainers, templates of engines, the quarry."""
+"""Folders of the shipped data files: example configurations, trainer presets, engine templates, the quarry scene."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CHECKOUT = Path(__file__).parents[2]
 
 @cache
 def shipped(kind: PresetKind) -> Path | None:
-    """Return the folder of such files: in a checkout, else where the wheel put them; None where they were left out."""
+    """Return the folder of one kind of shipped files, in a checkout or as the wheel installed it; None: not there."""
     folder = CHECKOUT / IN_CHECKOUT[kind]
     if (CHECKOUT / "pyproject.toml").is_file() and folder.is_dir():
         return folder

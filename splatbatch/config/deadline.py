@@ -1,4 +1,4 @@
-"""When a batch should have ended: a time of day, a date with a time, or a duration from its start."""
+"""Deadline of a batch: a time of day, a date with a time, or a duration from its start."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _UNITS = re.compile(r"[\d.]+[hms]")
 
 
 def ends_at(words: str, now: float) -> float:
-    """Return when a deadline is that is set now, in seconds since 1970; of a date it may be past.
+    """Return the time of a deadline that is set at `now`, both in seconds since 1970; a date may lie in the past.
 
-    A time of day that the clocks skip when they are put forward counts an hour later; one that they show twice counts
-    at its first time, or its second once that is past.
+    A time of day is the next one. If the clocks skip it when they are put forward, it is an hour later. If they show it
+    twice, it is the first of both that is not past.
 
     Raises:
-        ValueError: it means none; its text says what is wrong.
+        ValueError: the words are no deadline; the message says why.
     """
     words = words.strip()
     if parts := _TIME.fullmatch(words):
@@ -49,22 +49,22 @@ def ends_at(words: str, now: float) -> float:
 
 
 def in_words(words: str, at: float) -> str:
-    """Return a deadline with the time that it means, if its words do not say it themselves."""
+    """Return a deadline as text, with its date and time in brackets if the words do not give them."""
     return f"{words} ({moment(at)})" if moment(at)[: len(words)] != words else moment(at)
 
 
 def _instants(shown: datetime) -> tuple[float, ...]:
-    """Return when the clocks show a time: once, twice, or, where they skip it, what they show an hour later."""
+    """Return the moments at which the clocks show a time: one, or two; of a skipped time, that an hour later."""
     first, second = (shown.replace(fold=fold).timestamp() for fold in (0, 1))
     return (first, second) if second > first else (first,)
 
 
 def _checked(given: Any) -> Any:
-    """Return the words of a deadline as they were written."""
+    """Check the words of a deadline, and return them with single spaces."""
     words = " ".join(given.split()) if isinstance(given, str) else ""
     ends_at(words, time.time())  # for its errors
     return words
 
 
 Deadline = Annotated[str, BeforeValidator(_checked)]
-"""The words; what they mean depends on when they are read."""
+"""A deadline as the words of the YAML; `ends_at` turns them into a time."""

@@ -1,4 +1,4 @@
-"""The section of the YAML that says where attempts run: on this machine, or under a cluster's engine, and on what."""
+"""The section `executor` of the YAML: where attempts run, on which GPUs, and by how many workers."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ OF_SLURM = {
     ),
     **{"time": "worker_time says how long", "array": "workers says how many"},
 }
-"""Options of sbatch that we set, or that would keep it from saying what we wait for; each with the reason."""
+"""Options of sbatch that splatbatch sets, or that would hide its job number; each with the reason for the error."""
 SHORT_OF_SLURM = {"a": "array", "J": "job-name", "o": "output", "e": "error", "t": "time", "W": "wait"}
 
 
 def _as_options(given: Any) -> Any:
-    """Take options of sbatch as people write them: "-p gpu" is two words, --time is `worker_time`."""
+    """Split options of sbatch into words ("-p gpu" is two), and refuse options that splatbatch sets itself."""
     try:
         words = [word for one in as_list(given) for word in shlex.split(one)]
     except (TypeError, ValueError, AttributeError):
@@ -38,7 +38,7 @@ def _as_options(given: Any) -> Any:
 
 
 def _as_store(given: str) -> str:
-    """See that the URL of a store holds no password, which batch.yaml would show."""
+    """Refuse the URL of a store that holds a password, since batch.yaml would show it."""
     if urlsplit(given).password is not None:
         raise ValueError("holds a password: credentials come from the environment, an ssh agent or ~/.ssh")
     return given

@@ -1,4 +1,4 @@
-"""From a YAML file to a checked `Config`, or to all its mistakes at once."""
+"""Reading of a YAML file into a checked `Config`; all mistakes of the file are reported at once."""
 
 from __future__ import annotations
 
@@ -67,11 +67,16 @@ class Config(Section):
         return {one.name: one for one in expand(self.sweep, self.unswept)}
 
     def unswept(self, changes: Mapping[str, Any]) -> Recipe:
-        """Return what trains a patch without overrides under these changes, whatever the sweep says."""
+        """Return the recipe of a patch without overrides under these changes; the sweep does not count."""
         return self.recipe("", changes)
 
     def recipe(self, patch: str, changes: Mapping[str, Any] | None = None, variant: Variant | None = None) -> Recipe:
-        """Return what trains a patch: the config, its overrides, its variant, then `changes` as {"training.seed": 1}.
+        """Return the recipe of a patch: the config, changed by the patch's overrides, then its variant, then `changes`.
+
+        Args:
+            patch: the name of the patch; empty: a patch without overrides.
+            changes: settings by their full names, as {"training.seed": 1}.
+            variant: the variant of the sweep; None: none.
 
         Raises:
             ConfigError: a change names no setting, or its value does not fit.
@@ -100,17 +105,20 @@ class Config(Section):
         return validated(Recipe, YamlSource(f"settings of {task}", {**tree, "program": told}))
 
     def retry_of(self, recipe: Recipe) -> Retry:
-        """Return when and with what a task is tried again: an external trainer climbs its own ladders."""
+        """Return the retry settings for a recipe; an external trainer has its own ladders."""
         return self.retry.model_copy(update={"ladders": recipe.program.ladders}) if recipe.program else self.retry
 
 
 def has_config(path: Path | None) -> bool:
-    """Return whether a config is named, or lies where one is looked for."""
+    """Return whether there is a config: `path`, $SPLATBATCH_CONFIG, or splat_config.yml in the working folder."""
     return bool(path or os.environ.get(CONFIG_VARIABLE)) or Path(DEFAULT_CONFIG).is_file()
 
 
 def config_in(place: Path) -> Path | None:
-    """Return the YAML that a place stands for: itself, that of a folder, or that whose output folder it is."""
+    """Return the YAML for a path: the file itself, splat_config.yml in the folder, or the one with this output folder.
+
+    None: there is none.
+    """
     for own in (place / DEFAULT_CONFIG, place):
         if own.suffix in (".yml", ".yaml") and os.path.isfile(own):  # noqa: PTH113 - never raises
             return own
@@ -122,12 +130,12 @@ def config_in(place: Path) -> Path | None:
 
 
 def find_config(path: Path | str | None) -> Path:
-    """Return the config a command uses: the given one, else $SPLATBATCH_CONFIG, else splat_config.yml here.
+    """Return the path of the config for a command: the given one, else $SPLATBATCH_CONFIG, else splat_config.yml.
 
     A folder stands for its configuration: see `config_in`.
 
     Raises:
-        ConfigError: there is none.
+        ConfigError: there is no such file.
     """
     chosen = Path(path or os.environ.get(CONFIG_VARIABLE) or DEFAULT_CONFIG)
     if chosen == STDIN:
@@ -142,10 +150,14 @@ def find_config(path: Path | str | None) -> Path:
 
 
 def load(path: Path, text: str | None = None) -> Config:
-    """Read a config; paths in it are relative to the file. `text` is what a file will hold that is not written yet.
+    """Read a config; its relative paths are made absolute from the folder of the file.
+
+    Args:
+        path: the YAML file.
+        text: the content of a file that is not written yet; None: read the file.
 
     Raises:
-        ConfigError: all mistakes of the file at once, each with line, key, value and remedy.
+        ConfigError: the file has mistakes; all are listed, each with line, key, value and remedy.
     """
     source = meant(YamlSource.read(path, text), Config.model_fields)
     mistakes: list[Mistake] = []
@@ -165,7 +177,7 @@ def load(path: Path, text: str | None = None) -> Config:
 
 
 def placed(path: Path, message: str) -> str:
-    """Return what is wrong with settings of a YAML, a line each as "scene.masks: …", with file and line before it."""
+    """Return a message about settings, one a line as "scene.masks: …", with file and line number before each."""
     return "\n  ".join(map(YamlSource.read(path).placed, message.split("\n  ")))
 
 
@@ -180,10 +192,10 @@ def json_schema() -> dict[str, Any]:
 
 
 def parse_changes(assignments: Iterable[str]) -> dict[str, Any]:
-    """Return settings by their keys, as --set gives them: `training.init_scale=0.3`, its value read as YAML.
+    """Return the settings of --set options by their full names; the value of `training.init_scale=0.3` is read as YAML.
 
     Raises:
-        ConfigError: one has no "=", or its value is no YAML.
+        ConfigError: an assignment has no "=", or its value is no YAML.
     """
     changes = {}
     for assignment in assignments:
@@ -196,10 +208,10 @@ def parse_changes(assignments: Iterable[str]) -> dict[str, Any]:
 
 
 def _words(task: TaskId, arguments: Any) -> tuple[str, ...]:
-    """Return the extra words of a command.
+    """Return the extra words for the command of an external trainer.
 
     Raises:
-        Mistaken: they are no list of words.
+        InvalidSettings: `arguments` is no list of words.
     """
     if isinstance(arguments, list | tuple) and all(isinstance(word, str) for word in arguments):
         return tuple(arguments)
@@ -213,7 +225,7 @@ def _rung_mistakes(config: Config) -> Iterator[Mistake]:
 
 
 def _mistakes_together(config: Config) -> list[Mistake]:
-    """Return which settings contradict each other, of the batch and of patches with their own."""
+    """Return the mistakes of settings that contradict each other, of the batch and of patches with overrides."""
     found: list[Mistake] = []
     for place, patch in (((), ""), *((("patches", name), name) for name in config.patches)):
         try:
@@ -246,7 +258,7 @@ def _anchored(config: Config, base: Path) -> Config:
 
 
 def place_mistakes(scene: Scene, output: Output) -> Iterator[Mistake]:
-    """Yield what is wrong with the place of the results; all paths are absolute."""
+    """Yield the mistakes in the output folder's place, as inside the scene; all paths must be absolute."""
     folder = Path(normpath(output.folder))
     patches = Path(normpath(scene.patches))
     if folder == folder.parent:
@@ -267,10 +279,11 @@ def place_mistakes(scene: Scene, output: Output) -> Iterator[Mistake]:
 
 
 OWN = "x-"
+"""Prefix of top-level keys that are ignored, for notes and YAML anchors of the user."""
 
 
 def meant(source: YamlSource, sections: Collection[str]) -> YamlSource:
-    """Return a source without keys that begin with x-, and without known sections and patches that are empty."""
+    """Return a source without keys that begin with `OWN`, and without empty sections, also those of patches."""
     tree = {key: value for key, value in source.tree.items() if not str(key).startswith(OWN)}
     tree = _without_empty(tree, sections)
     if isinstance(patches := tree.get("patches"), dict):

@@ -1,4 +1,4 @@
-"""The sections that decide what one patch's training computes, each value with its unit, range and default."""
+"""The sections of the YAML that decide the result of a training, and the recipe of one task made of them."""
 
 from __future__ import annotations
 
@@ -12,13 +12,16 @@ from splatbatch.config.trainers.programs import OUR_TRAINER, Program
 
 AUTO_SCALE = {"default": 1.0, "mcmc": 1.0}
 AUTO_OPACITY = {"default": 0.1, "mcmc": 0.5}
-"""First sizes and opacities by strategy: gsplat's presets, but for mcmc's scale of 0.1, which starts worse here."""
+"""Values of `init_scale: auto` and `init_opacity: auto` by strategy.
+
+They are gsplat's presets, except for mcmc's scale of 0.1, which starts worse here.
+"""
 
 
 STOPS_AFTER, STOPS_ABOVE_STEPS = 2, 10_000
-"""What `evaluation.stop_after: auto` stands for, and in runs of more steps than which: shorter ones end as planned."""
+"""Number of checks that `evaluation.stop_after: auto` means, and the steps above which it applies."""
 LEAST_GAIN_DB = 0.05
-"""Half of the 0.1 dB that an early end may cost: what is left to gain is estimated."""
+"""Default of `least_gain_db`: half of the 0.1 dB that an early end may cost, since the remaining gain is estimated."""
 
 WITHOUT_EFFECT = (
     "training.checkpoint_every",
@@ -27,7 +30,7 @@ WITHOUT_EFFECT = (
     "evaluation.tensorboard",
     "evaluation.inspect",
 )
-"""Settings that leave the splat as it is: where memory is taken, what is written beside it."""
+"""Settings that do not change the splat, but only memory use or further files; a change makes no splat stale."""
 
 
 class Training(Section):
@@ -83,19 +86,19 @@ class Training(Section):
 
     @property
     def keeps_to_core(self) -> bool:
-        """Return whether a patch with a core keeps its Gaussians there."""
+        """Whether the Gaussians of a patch with a core stay inside the core."""
         return self.border in ("auto", "core")
 
     @property
     def draws_behind(self) -> bool:
-        """Return whether a patch with a core has the backdrop behind it."""
+        """Whether the backdrop is drawn behind a patch with a core."""
         return self.border in ("auto", "backdrop")
 
     def cap(self, num_points: int | None = None) -> int:
-        """Return `cap_max` as a number, for a patch with so many sparse points.
+        """Return `cap_max` as a number, for a patch with `num_points` sparse points.
 
         Raises:
-            ValueError: it is a multiple of them, and they are not known.
+            ValueError: `cap_max` is a multiple and `num_points` is None.
         """
         if isinstance(self.cap_max, int):
             return self.cap_max
@@ -104,7 +107,7 @@ class Training(Section):
         return max(1, round(float(self.cap_max[:-1]) * num_points))
 
     def resolved(self) -> Training:
-        """Return the settings with numbers for what the strategy decides."""
+        """Return the settings with the values that the strategy decides in place of `auto`."""
         scale = AUTO_SCALE[self.strategy] if self.init_scale == "auto" else self.init_scale
         opacity = AUTO_OPACITY[self.strategy] if self.init_opacity == "auto" else self.init_opacity
         growing = self.strategy == "default" if self.coarse_to_fine == "auto" else self.coarse_to_fine
@@ -204,7 +207,7 @@ class PatchOverrides(Section):
 
     @field_serializer("training", "refinement", "learning_rates", "evaluation")
     def _given(self, section: Section, about: FieldSerializationInfo) -> dict[str, Any]:
-        """Return what the YAML says of a section, and nothing that it leaves to the rest."""
+        """Return only the keys of a section that the YAML sets."""
         return section.model_dump(mode=about.mode, exclude_unset=True)
 
 
@@ -219,15 +222,15 @@ class Recipe(Section):
     """The trainer, if it is not ours."""
 
     def settled(self, num_points: int) -> Recipe:
-        """Return the recipe with `cap_max` as a number, for a patch with so many sparse points."""
+        """Return the recipe with `cap_max` as a number, for a patch with `num_points` sparse points."""
         return self.with_training({"cap_max": self.training.cap(num_points)})
 
     def with_training(self, changes: Mapping[str, object]) -> Recipe:
-        """Return the recipe with other values of its training, checked already: {"device": "cpu"}."""
+        """Return the recipe with other training settings, as {"device": "cpu"}; the values are not checked again."""
         return self.model_copy(update={"training": self.training.model_copy(update=changes)})
 
     def stops_after(self) -> int:
-        """Return after how many checks in a row without gain a training ends early; 0: it never does."""
+        """Return the number of checks in a row without gain after which a training ends early; 0: it never does."""
         if self.program is not None:
             return 0
         asked = self.evaluation.stop_after
@@ -236,7 +239,7 @@ class Recipe(Section):
         return asked
 
     def in_full(self) -> Recipe:
-        """Return the recipe of a training that makes all its steps."""
+        """Return the recipe with `stop_after` 0, of a training that makes all its steps."""
         return self.model_copy(update={"evaluation": self.evaluation.model_copy(update={"stop_after": 0})})
 
     @model_validator(mode="after")
@@ -248,20 +251,23 @@ class Recipe(Section):
         return self
 
     def settings(self) -> dict[str, Any]:
-        """Return every setting by its full name, as "training.cap_max"; `auto` as the number it stands for."""
+        """Return every setting by its full name, as "training.cap_max", the strategy's values in place of `auto`."""
         return self.model_copy(update={"training": self.training.resolved()}).as_given()
 
     def reads(self) -> frozenset[str]:
-        """Return the full names of the settings that its trainer reads: ours all of them, a program those it names."""
+        """Return the full names of the settings that the trainer reads; an external trainer reads those it names."""
         return self.program.reads() if self.program else frozenset(self.as_given())
 
     def as_given(self) -> dict[str, Any]:
-        """Return every setting by its full name, `auto` as it is."""
+        """Return every setting by its full name; `auto` stays `auto`."""
         sections = self.model_dump(exclude={"program"}) | {"setting": self.program.settings if self.program else {}}
         return {f"{section}.{key}": value for section, values in sections.items() for key, value in values.items()}
 
     def decisive(self) -> dict[str, Any]:
-        """Return, as JSON, what the result depends on; of a program what it is told, not how it is watched."""
+        """Return, as JSON, the settings that the result depends on; a splat is stale if they change.
+
+        Of an external trainer these are its command, settings and environment, not how it is watched.
+        """
         if self.program is None:
             tree = self.model_dump(mode="json", exclude={"program"})
             for key in WITHOUT_EFFECT:

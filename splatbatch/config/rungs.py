@@ -1,4 +1,4 @@
-"""Rungs of a ladder: settings changed together; a value such as "x0.6" is a factor on the value in force."""
+"""Checks of the rungs of ladders: a rung changes settings together; "x0.6" is a factor on the value in force."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from splatbatch.config.sweep.sweep import RecipeOf
 from splatbatch.config.yaml.source import Mistake, nearest
 
 SLOTS = "slots"
-"""The number of slots, which is no setting of a patch."""
+"""Key of a rung for the number of slots, which is a setting of the machine and not of a patch."""
 RESOLUTIONS = ("auto", "full", "1/2", "1/4", "1/8")
 _FACTOR = re.compile(r"x(\d+(?:\.\d*)?|\.\d+)")
 _MULTIPLE = re.compile(r"\d+(\.\d+)?x")
 
 
 def factor_of(value: Any) -> float | None:
-    """Return the factor that a value such as "x0.6" stands for; None if it is a value itself."""
+    """Return the factor in a value such as "x0.6"; None for a plain value."""
     found = _FACTOR.fullmatch(value) if isinstance(value, str) else None
     return float(found[1]) if found else None
 
 
 def takes_factor(key: str, current: Any) -> bool:
-    """Return whether a factor means anything to a value: a number, a multiple such as "2x", a resolution."""
+    """Return whether a value can take a factor: a number, a multiple such as "2x", or a resolution."""
     if isinstance(current, str):
         return bool(_MULTIPLE.fullmatch(current)) or (key == "training.resolution" and current in RESOLUTIONS)
     return isinstance(current, int | float) and not isinstance(current, bool)
@@ -34,9 +34,12 @@ def takes_factor(key: str, current: Any) -> bool:
 def check_rungs(
     ladders: Mapping[LadderName, Sequence[Rung]], current: Mapping[str, Any], recipe_of: RecipeOf
 ) -> Iterator[Mistake]:
-    """Yield the mistakes in the rungs of `retry.ladders`: where, and what. Found at night, each would cost a patch.
+    """Yield the mistakes in the rungs of `retry.ladders`, when the YAML is read and not first at night.
 
-    `current` holds every setting by its full name, `auto` as the number it stands for.
+    Args:
+        ladders: the rungs of each ladder.
+        current: every setting by its full name, with a number in place of `auto`.
+        recipe_of: returns the recipe under changed settings, to check their values.
     """
     places = [
         (("retry", "ladders", ladder, index, key), key, value)
@@ -54,7 +57,7 @@ def check_rungs(
 
 
 def no_factor(key: str, value: Any, current: Any) -> str:
-    """Say that a factor means nothing to the value in force."""
+    """Return the message that the value in force takes no factor."""
     return f"{value!r}: a factor needs a number to start from, and {key} is {current!r}"
 
 

@@ -1,18 +1,20 @@
-"""When things happen in a run of `max_steps`: given for 30,000 steps, fitted so that a short run is a whole run.
+"""Training schedule: the steps of refinement, resets, pruning and SH degrees, fitted to a run of `max_steps`.
 
-Pure arithmetic, so that `plan` can print what the training process will do.
+The settings are given for 30,000 steps. Pure arithmetic, so that `plan` can print the schedule before training.
 
-A run of 30,000 steps is the field's own, to the step. What of it shrinks with the run differs by strategy:
+A run of 30,000 steps has exactly the schedule of 3DGS. In shorter runs the strategies differ:
 
-- `mcmc` adds 5 % at each refinement, wherever that is: the number of refinements counts, so all of it shrinks.
-- `default` reads where to refine from gradients averaged since the last refinement. Before step 500 the picture
-  still forms, and 50 steps are hardly a pass over the photographs: down to runs of 7,000 steps these steps stay as they
-  are. So do those between opacity resets, or the splat has no time to recover. Refining ends half-way, always.
-- `default` raises the degree of the spherical harmonics the later the shorter the run: colours that depend on the view
-  hide from the training photographs that a Gaussian is in the wrong place, and a short run settles late.
+- `mcmc` adds 5 % of Gaussians at each refinement, whatever the step. The number of refinements counts, so the whole
+  schedule shrinks with the run.
+- `default` refines by gradients averaged since the last refinement. Before step 500 the picture still forms, and 50
+  steps are hardly a pass over the photographs. So in runs down to 7,000 steps, the first refinement and the steps
+  between refinements stay the same. The steps between opacity resets do, too, since the splat must recover from each.
+  Refining always ends half-way.
+- `default` raises the degree of the spherical harmonics later in shorter runs. View-dependent colours hide misplaced
+  Gaussians from the training photographs, and a short run settles late.
 
-Measured on one H200 with 7,000 steps, at most 400,000 Gaussians, hold-out PSNR in dB. Runs alike differ by up to 3.2 on
-one patch (single views with few neighbours decide) and by 0.5 in the mean of four: smaller differences mean nothing.
+Measured on one H200 with 7,000 steps, at most 400,000 Gaussians, hold-out PSNR in dB. Equal runs differ by up to 3.2 on
+one patch (single views with few neighbours decide) and by 0.5 in the mean of four; smaller differences mean nothing.
 
 | `default` on caliterra p0 to p3, mean | PSNR | Gaussians |
 |---|---|---|
@@ -40,7 +42,7 @@ MCMC_STOP = 25_000 / 15_000  # 3DGS-MCMC refines to 25,000 where 3DGS stops at 1
 MOST_MEANS_GAIN = 10.0
 FEWEST_STEPS_BETWEEN_REFINEMENTS = 50
 MOST_PRUNED = 0.65
-"""Of the Gaussians that are removed at once.
+"""Largest share of the Gaussians that is removed at `prune_at`.
 
 One H200, caliterra p0, p1 and p2, 7,000 steps, hold-out PSNR: 32.33 dB and 83,000 Gaussians with 65 % removed in this
 order; by the sum over all photographs 31.74 dB and 84,000; as many as cost 0.5 dB at once by that sum, 31.81 dB and
@@ -49,18 +51,18 @@ order; by the sum over all photographs 31.74 dB and 84,000; as many as cost 0.5 
 
 @dataclass(frozen=True)
 class Schedule:
-    """The steps of one run, and what its length does to the learning rates."""
+    """The schedule of one run: its steps, and the factors on the learning rates that its length demands."""
 
     max_steps: int
     refine_start: int
     refine_stop: int
     refine_every: int
     full_size_at: int
-    """Step from which on photographs that began small have their full size, at the latest."""
+    """Latest step from which photographs have their full size, with `coarse_to_fine`."""
     reset_every: int
-    """Opacity resets of `default`, as long as it refines; 0 for none."""
+    """Steps between two opacity resets of `default`, up to `reset_stop`; 0: no resets."""
     prune_at: int
-    """Step at which `default` removes what photographs do not miss; 0 for none."""
+    """Step at which `default` removes Gaussians that the photographs do not need; 0: never."""
     sh_every: int
     """Steps between two rises of the degree of the spherical harmonics."""
     means_gain: float
@@ -70,14 +72,14 @@ class Schedule:
 
     @property
     def reset_stop(self) -> int:
-        """Step from which on opacities are not reset: the splat needs the last sixth of the run at least to recover."""
+        """Step from which opacities are no longer reset, since the splat needs the last sixth of the run to recover."""
         return min(self.refine_stop, self.max_steps - self.max_steps // 6)
 
 
 def schedule(recipe: Recipe) -> Schedule:
     """Return the schedule of a recipe.
 
-    Adam moves a parameter by at most about its learning rate per step, so what a run can reach is rate times steps.
+    Adam moves a parameter by at most about its learning rate per step, so the reach of a run is rate times steps.
     Runs shorter than 3,000 steps get their reach back: in full for the means (up to tenfold), by the square root for
     colours, scales and rotations, whose noise would otherwise show.
     """
@@ -128,6 +130,6 @@ def _default(refinement: Refinement, steps: int, means_gain: float, gain: float)
 
 
 def _every(refinement: Refinement, factor: float) -> int:
-    """Return the steps between refinements, which never become more, nor by shortening fewer than 50."""
+    """Return the steps between refinements: never more than the setting, nor shortened below 50."""
     shortened = round(refinement.refine_every * factor)
     return min(refinement.refine_every, max(FEWEST_STEPS_BETWEEN_REFINEMENTS, shortened))

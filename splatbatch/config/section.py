@@ -1,4 +1,4 @@
-"""What every section of the YAML is made of: the base model, and types with their ranges."""
+"""The base class of all sections of the YAML, and the types of their values, with ranges."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ def _as_seconds(given: Any) -> Any:
 
 
 def as_list(given: Any) -> Any:
-    """Take a single text for a list of one."""
+    """Return a single text as a list of one; anything else unchanged."""
     return [given] if isinstance(given, str) else given
 
 
 def either(forms: str) -> WrapValidator:
-    """Return what says in one sentence which forms a value may have, where pydantic would list each one's mistakes."""
+    """Return a validator that replaces pydantic's messages for each member of a union by "should be FORMS"."""
 
     def check(given: Any, further: ValidatorFunctionWrapHandler) -> Any:
         try:
@@ -67,24 +67,24 @@ FilePath = Annotated[Path, BeforeValidator(_expanded)]
 MOST_STEPS = 1_000_000_000
 Steps = Annotated[int, Field(gt=0, le=MOST_STEPS)]
 SPAN = BeforeValidator(_as_seconds, json_schema_input_type=float | str)
-"""Takes "4h", "1h30m" and "90s" for seconds."""
+"""Validator that reads "4h", "1h30m" and "90s" as seconds."""
 Seconds = Annotated[float, SPAN, Field(ge=0)]
-"""A span of time."""
+"""A span of time in seconds, 0 or more."""
 SomeSeconds = Annotated[float, SPAN, Field(gt=0)]
-"""One that is not empty."""
+"""A span of time in seconds, above 0."""
 Rate = Annotated[float, Field(ge=0)]
 Multiple = Annotated[str, Field(pattern=r"^\d+(\.\d+)?x$"), AfterValidator(_above_zero)]
-"""Such as "2x": that many times a number which is known later."""
+"""A multiple such as "2x" of a number that is known only later."""
 Count = Annotated[Steps | Multiple, either("a whole number above 0, or a multiple such as 2x")]
 Fraction = Annotated[float, Field(ge=0, le=1)]
 Coordinate = Annotated[float, Field(allow_inf_nan=False)]
 Offset = tuple[Coordinate, Coordinate, Coordinate]
-"""What is taken off every place of a scene, x, y, z in its own units."""
+"""The vector that is subtracted from all coordinates of a scene, [x, y, z] in its own units."""
 NO_OFFSET: Offset = (0.0, 0.0, 0.0)
 
 
 HIDDEN = "**********"
-"""Stands for what may be a password wherever a config is shown."""
+"""The text shown in place of a value that may be a password."""
 
 
 class Section(BaseModel):
@@ -101,7 +101,7 @@ class Section(BaseModel):
     @field_validator("*", mode="before")
     @classmethod
     def _no_word_for_a_number(cls, given: Any, about: ValidationInfo) -> Any:
-        """Take true for no number, which Python and pydantic do: to YAML yes, on and y are true."""
+        """Refuse true and false for a number: pydantic reads them as 1 and 0, and YAML reads yes and on as true."""
         values = given if isinstance(given, list | tuple) else (given,)
         if about.field_name and any(isinstance(one, bool) for one in values) and _is_number(cls, about.field_name):
             word = str(next(one for one in values if isinstance(one, bool))).lower()
@@ -111,7 +111,7 @@ class Section(BaseModel):
 
 @cache
 def _is_number(section: type[BaseModel], name: str) -> bool:
-    """Return whether a setting takes numbers, and neither true and false nor just anything."""
+    """Return whether a setting takes numbers, but neither true and false nor values of any type."""
     todo, found = [section.model_fields[name].annotation], set()
     while todo:
         kind = todo.pop()

@@ -60,7 +60,7 @@ DEFAULT_LADDERS: dict[LadderName, tuple[Rung, ...]] = {
 
 
 def _with_default_ladders(given: Any) -> Any:
-    """Keep the ladders that the YAML does not mention."""
+    """Return the ladders of the YAML, with the default ones for those that it does not mention."""
     return DEFAULT_LADDERS | given if isinstance(given, dict) else given
 
 
@@ -138,7 +138,7 @@ class Tracking(Section):
 
 
 def _from_environment(value: Any) -> Any:
-    """Expand $VARIABLES; the error names none, since what looks like one may be part of a password."""
+    """Expand $VARIABLES; an error does not name the variable, since it may be part of a password."""
     if not isinstance(value, str):
         return value
     expanded = os.path.expandvars(value)
@@ -148,7 +148,7 @@ def _from_environment(value: Any) -> Any:
 
 
 def _as_words(given: Any) -> Any:
-    """Take a program's name for a command; a line for a shell is refused without being quoted."""
+    """Return a program's name as a command of one word; refuse a shell line, without quoting it in the message."""
     if isinstance(given, str) and len(given.split()) > 1:
         raise ValueError("should be a list of words, as [mail, -s, done, me]: no shell reads it")
     return as_list(given)
