@@ -1,4 +1,4 @@
-"""Patches taken out of a running batch: cancelled by a file in its output folder, or refused before their turn."""
+"""Takes patches out of a running batch: cancelled by `splatbatch cancel`, taken over, or rejected by the audit."""
 
 from __future__ import annotations
 
@@ -29,12 +29,15 @@ LOOK_S = 0.3
 
 
 def ask(output: OutputFolder, run: WorkerRecord, patches: Sequence[str]) -> Path:
-    """Ask a run or a worker to end, or to leave some patches; return the request: it is gone once it has obeyed.
+    """Request a run or a worker to end, or to drop some patches; return the file of the request.
+
+    The addressed process removes the file once it has obeyed. No other process obeys it: a request that is left over
+    stops no later run.
 
     Args:
-        output: the folder that it trains into.
-        run: the `train` that holds it, or a worker. No other obeys: a request that is left over stops no later run.
-        patches: that it should leave; none: all.
+        output: folder that the run trains into.
+        run: the `train` that holds the folder, or a worker.
+        patches: patches to drop; empty: the whole run ends.
     """
     request = output.new_cancel("" if run.worker == LOCAL else run.worker)
     by = f"{_user()} on {socket.gethostname()}"
@@ -42,26 +45,25 @@ def ask(output: OutputFolder, run: WorkerRecord, patches: Sequence[str]) -> Path
     write_json(request, CancelRequest(run.identity(), tuple(patches), by).to_record())
     if not patches and run.pid is not None and run.is_alive_here:
         processes.send(signal.SIGTERM, [run.pid])
-        processes.send(signal.SIGCONT, [run.pid])  # one that was stopped (Ctrl-Z) hears nothing else
+        processes.send(signal.SIGCONT, [run.pid])  # a stopped process (Ctrl-Z) acts on no other signal
     return request
 
 
 @dataclass
 class Cancellations:
-    """What of a batch is not wanted any more, and its end."""
+    """Reads requests to cancel, and takes unwanted patches out of the queue and the running attempts."""
 
     loop: LoopState
     retries: RetryHandling
     _next_look: float = 0.0
     _unwanted: dict[str, str] = field(default_factory=dict)
-    """Patch, and who does not want it."""
+    """Unwanted patches, each with the user who cancelled it, or the worker that took it over."""
     _asked: set[Key] = field(default_factory=set)
 
     def look(self) -> None:
-        """Take out what was cancelled, what another worker has taken over, and what was found unfit: in every round.
+        """Drop patches that were cancelled, taken over by another worker, or rejected by the audit; in every round.
 
-        Patches that wait are not started; attempts that run are stopped, but for what was found unfit: those say so
-        themselves.
+        Waiting patches are not started. Running attempts are stopped, except those of rejected patches.
         """
         loop, hooks, requests = self.loop, self.loop.hooks, list[Path]()
         if time.monotonic() >= self._next_look:
@@ -70,7 +72,7 @@ class Cancellations:
         for task in standby.withdraw(loop, self._unwanted):
             stopped = Stopped(f"cancelled by {self._unwanted[task.name]}")
             self.retries.note(task, stopped)
-            if hooks.is_alone or task.claim is not None:  # else its attempts are another worker's to tell of
+            if hooks.is_alone or task.claim is not None:  # else another worker records the end of its attempts
                 loop.ledger.write(AttemptEnded.of(task.name, latest_number(task.home.files()), stopped))
         lost, refused = hooks.lost(), hooks.refused()
         self.retries.drop(standby.withdraw(loop, lost))
@@ -82,18 +84,21 @@ class Cancellations:
             unwanted = [one for one in loop.running() if one.task.name in self._unwanted and one.key not in self._asked]
             self._asked |= {one.key for one in unwanted}
             ask_to_end(loop.executor, unwanted)
-        for request in requests:  # only now: who asked waits for that
+        for request in requests:  # only now: `cancel` waits until the file is gone
             request.unlink(missing_ok=True)
 
     def take_requests(self) -> list[Path]:
-        """Take in what was asked for since, and tell who asked; a run that ends does so too."""
+        """Read new requests, and record them in the ledger; also called before a stop. Return the files to remove.
+
+        A request for the whole run sends this process a SIGTERM.
+        """
         requests = (self.loop.hooks.requests or self.loop.output.cancels)()
         for asked in map(self.loop.output.read_cancel, requests):
-            if asked.run.is_self:  # else it was meant for an earlier run, is left over, and only removed
+            if asked.run.is_self:  # a request to an earlier run is only removed
                 self.loop.ledger.write(CancelRequested(asked.by, asked.patches))
                 self._unwanted |= dict.fromkeys(asked.patches, asked.by)
                 if not asked.patches:
-                    signal.raise_signal(signal.SIGTERM)  # from here on as if it had been sent here
+                    signal.raise_signal(signal.SIGTERM)  # handled like a SIGTERM from outside
         return requests
 
 

@@ -1,4 +1,4 @@
-"""The gate in front of the whole batch: nothing starts, and what cannot be written waits, while room is short."""
+"""Pauses a batch while disk space or shared memory is short: no attempt starts, and failed writes wait."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from splatbatch.text import clock
 Written = TypeVar("Written")
 
 SHARED_MEMORY_MIB = 64
-"""What data loaders need at the very least."""
+"""Shared memory that data loaders need at least."""
 LOOK_S = 1.0
 DISK_FULL = "disk_full"
 PAUSE_S = PASSES_WITHIN_S
@@ -32,41 +32,41 @@ PROBE_BYTES = 1 << 20
 
 @dataclass
 class DiskGuard:
-    """Shuts when room is short, and says so once; opens when it is back, and says that."""
+    """Gate of the batch that shuts while space is short; each change is written to the ledger once."""
 
     folder: Path
     limits: Limits
     ledger: Ledger
     reason: str = ""
-    """Why it is shut; empty: it is open."""
+    """Reason why the gate is shut; empty: it is open."""
     _failed_write: str = ""
     _look_at: float = float("-inf")
     _shut_at: float = 0.0
 
     def is_open(self, now: float) -> bool:
-        """Return whether an attempt may start."""
+        """Return whether an attempt may start; free space is read at most once a second."""
         if now >= self._look_at:
             self._look_at = now + LOOK_S
             self._note(now, self._what_is_short())
         return not self.reason
 
     def takes_writes(self, now: float) -> bool:
-        """Return whether what failed to be written may be tried again."""
+        """Return whether a write that failed may be repeated: a trial write has succeeded since."""
         self.is_open(now)
         return not self._failed_write
 
     def shut(self, now: float, failed_write: str) -> None:
-        """Shut the gate since a write has failed, which is how a quota is seen; until a trial write succeeds."""
+        """Shut the gate after a failed write, which is the only sign of a quota; it opens after a trial write."""
         self._failed_write = failed_write
         self._look_at = now + LOOK_S
         self._note(now, self._failed_write)
 
     def given_up(self, now: float) -> bool:
-        """Return whether it has been shut for longer than anyone wants to wait."""
+        """Return whether the gate has been shut for more than an hour, so that waiting tasks are given up."""
         return bool(self.reason) and now - self._shut_at > PAUSE_S
 
     def diagnosis(self) -> Diagnosis:
-        """Return why the patches that still wait are not trained."""
+        """Return the diagnosis for patches that are given up since space is short."""
         advice = "Free space on the disk of `output.folder`, then run the command again."
         return Diagnosis(DISK_FULL, "fail", advice, (self.reason,), "start")
 
@@ -90,7 +90,7 @@ class DiskGuard:
 
 
 def takes_writes(folder: Path) -> bool:
-    """Return whether a trial write succeeds, which is how a quota is seen."""
+    """Return whether a trial write of 1 MiB succeeds, which also tests a quota."""
     probe = folder / ".room"
     try:
         write_whole(probe, lambda file: file.write(bytes(PROBE_BYTES)))
@@ -101,16 +101,16 @@ def takes_writes(folder: Path) -> bool:
 
 
 def when_there_is_room(write: Callable[[], Written], folder: Path, hooks: WaitHooks) -> Written:
-    """Return what a call returns that writes; on a full disk it is made again once there is room, for an hour at most.
+    """Call a function that writes; on a full disk call it again once there is room, for an hour at most.
 
     Args:
-        write: may be made again, however far it came.
-        folder: on the disk that may be full.
-        hooks: what is done meanwhile.
+        write: function to call, which may safely be repeated at any point.
+        folder: folder on the disk that may be full.
+        hooks: called while waiting.
 
     Raises:
         StopRequested: a stop was requested meanwhile.
-        SplatbatchError, OSError: what the call raises, also where there is no room within the hour.
+        SplatbatchError, OSError: raised by `write`, also if there is no room within the hour.
     """
     give_up_at = 0.0
     while True:
@@ -134,6 +134,6 @@ def _shared_memory_is_short() -> str:
         total, _, free = (amount // MIB for amount in shutil.disk_usage(SHARED_MEMORY))
     except OSError:
         return ""
-    # Docker gives 64 MiB in all: there half of it has to do
+    # Docker gives 64 MiB in all, of which half must suffice
     wanted = min(SHARED_MEMORY_MIB, total // 2)
     return f"{free} MiB free in {SHARED_MEMORY}, {wanted} MiB required" if free < wanted else ""

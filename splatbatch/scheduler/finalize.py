@@ -1,4 +1,7 @@
-"""How an attempt's end becomes history: collected by a reader, then written down; a kill at any moment is survived."""
+"""Finalizes an ended attempt: a reader judges it and accepts its splat, then the loop records its end in the ledger.
+
+After a kill at any moment the next run repeats the rest; nothing is trained twice.
+"""
 
 from __future__ import annotations
 
@@ -26,24 +29,24 @@ from splatbatch.tasks.task import Task, TrainTask
 
 @dataclass(frozen=True)
 class CollectResult:
-    """An attempt as a reader has judged it."""
+    """Result of `collect`, passed from the reader to the loop."""
 
     outcome: Outcome
     said: dict[str, Any]
-    """What the ledger says of it besides."""
+    """Further fields of the event `AttemptEnded`."""
 
 
 def collect(attempt: Attempt, end: Exit, task: Task, counts: Callable[[], bool] = lambda: True) -> Record:
-    """Judge an attempt, and accept what it trained; return its outcome, and what the ledger says besides, as JSON.
+    """Judge an ended attempt, and accept its splat if it should replace the accepted one; return a `CollectResult`.
 
-    A reader does this. Until the ledger has the end on disk, a run that comes after a kill finds the attempt as it was,
-    and collects it again.
+    Runs in a reader; the result is JSON. If the process is killed before the ledger has the end, the next run collects
+    the attempt again.
 
     Args:
-        attempt: that has ended.
-        end: how.
-        task: that it was at.
-        counts: False for what was trained under settings or from inputs that are no longer those of the batch.
+        attempt: the ended attempt.
+        end: how its process ended.
+        task: task of the attempt.
+        counts: returns False if the splat was trained from other settings or inputs than those of the batch now.
     """
     folder = attempt.folder
     own_signatures = site_signatures(task.next_settings.config.failures)
@@ -54,12 +57,12 @@ def collect(attempt: Attempt, end: Exit, task: Task, counts: Callable[[], bool] 
     if isinstance(outcome, Made):
         task.keep(folder)
     elif isinstance(outcome, Trained):
-        outcome = replace(outcome, splat=replace(outcome.splat, metrics={}))  # of which result.json tells
+        outcome = replace(outcome, splat=replace(outcome.splat, metrics={}))  # result.json has them
     return object_of(CollectResult(outcome, said | facts.to_record()))
 
 
 def _background(attempt: Attempt, task: Task) -> PatchContext:
-    """Return what is known of a patch whose attempt has failed: what its program reads, and how it failed before."""
+    """Return facts for the diagnosis of a failed attempt: its trainer, its settings, and its earlier failures."""
     name = attempt.folder.task
     if not isinstance(task, TrainTask):
         return PatchContext(name)
@@ -69,7 +72,7 @@ def _background(attempt: Attempt, task: Task) -> PatchContext:
 
 
 def _failures_before(attempt: Attempt) -> Iterator[EarlierFailure]:
-    """Yield the earlier attempts at a patch that failed, with the settings that were in force."""
+    """Yield the causes of earlier failed attempts at a patch, with the settings that were in force."""
     home = PatchFolder(attempt.folder.path.parent)
     folders = {one.number: one for one in home.attempts()}
     for event in events(OutputFolder(home.path.parent.parent), AttemptEnded):
@@ -79,7 +82,10 @@ def _failures_before(attempt: Attempt) -> Iterator[EarlierFailure]:
 
 
 def write_down(attempt: Attempt, end: Exit, collected: Record, ledger: Ledger, *, adopted: bool = False) -> Outcome:
-    """Write the end of an attempt, as `collect` found it, into the ledger; return its outcome."""
+    """Write the end of an attempt into the ledger, by the result of `collect`; return its outcome.
+
+    Once the end of a trained attempt is on disk, the checkpoints of this and all earlier attempts are removed.
+    """
     found = read_as(CollectResult, collected)
     outcome, said = found.outcome, found.said
     ledger.write(AttemptEnded.of(attempt.patch, attempt.folder.number, outcome, exit=end, adopted=adopted, **said))
@@ -92,7 +98,10 @@ def write_down(attempt: Attempt, end: Exit, collected: Record, ledger: Ledger, *
 def _keep_and_choose(
     attempt: Attempt, task: Task, trained: Trained, facts: AttemptFacts, counts: Callable[[], bool]
 ) -> dict[str, Any]:
-    """Keep a new splat, and make it or the better one the product; return what the ledger is to say of that."""
+    """Write the manifest of a new splat, and accept it, or confirm the accepted one; return the fields for the ledger.
+
+    Which one is accepted is decided by `retention.decide`.
+    """
     folder = PatchFolder(attempt.folder.path.parent)
     new = results.keep(attempt, trained, facts)
     if not counts():

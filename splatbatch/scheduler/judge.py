@@ -1,4 +1,4 @@
-"""One attempt from the parent's side: its folder made ready, its files read back, its end judged."""
+"""Writes the orders of an attempt (job.json, go.json), and judges its outcome from its files once it has ended."""
 
 from __future__ import annotations
 
@@ -40,17 +40,17 @@ from splatbatch.trainers import Trainer
 FULL_MIB = 2
 STANDING_BY, TRAINING = "standby", "train"
 PREPARING = ("", "start", "load", STANDING_BY)
-"""Phases before `go`; empty: it has said nothing."""
+"""Phases of a standby before go.json; empty: it has written no progress."""
 NO_RECORD = "the process exited normally but left no valid record"
-# torch asks NVML, not CUDA, whether there is a GPU: CUDA reads only once which one it may see, and a GPU that is there
-# but cannot be used is an error then, not a reason to train on the CPU
+# with the last one torch finds GPUs by NVML instead of CUDA: CUDA reads only once which GPUs are visible, and an
+# unusable GPU then is an error, not a reason to train on the CPU
 ENVIRONMENT = {"LC_ALL": "C.UTF-8", "PYTHONUNBUFFERED": "1", "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
 
 
 def write_job(running: RunningAttempt, argv: tuple[str, ...], limits: Limits) -> None:
-    """Write job.json, all that the supervisor has to know, and what a later run asks before it adopts the attempt.
+    """Write job.json: orders for the supervisor, and facts by which a later run adopts the attempt.
 
-    One that stands by prepares, then waits for `write_go`.
+    A standby prepares, then waits for `write_go`.
     """
     attempt, slot, stands_by = running.attempt, running.slot, isinstance(running.stage, Standby)
     env = {**_visible_gpus(slot), **ENVIRONMENT}
@@ -67,18 +67,18 @@ def write_job(running: RunningAttempt, argv: tuple[str, ...], limits: Limits) ->
 
 
 def write_go(file: Path, slot: Slot) -> None:
-    """Let an attempt that stands by begin on this slot: `file` is its go.json; by ahead.json it opens its context."""
+    """Order a standby to begin on this slot (`file` is go.json), or to open its CUDA context there (ahead.json)."""
     write_json(file, Go(slot.gpu, slot.name, _visible_gpus(slot), round(time.time(), 3)).to_record(), PRIVATE)
 
 
 def died_on_standby(folder: AttemptFolder) -> bool:
-    """Return whether an ended attempt stood by to its end, even if it was told to go."""
+    """Return whether an ended attempt died while it stood by, even if go.json was written: then it does not count."""
     told = folder.read_exit()
     return told is not None and told.stood_by and folder.last_progress().phase in PREPARING
 
 
 def _visible_gpus(slot: Slot) -> dict[str, str]:
-    """No GPU is visible to an attempt on the CPU, and exactly one, by UUID, to any other."""
+    """Return the environment that shows an attempt exactly one GPU, by UUID, or none on a slot of the CPU."""
     return {"CUDA_VISIBLE_DEVICES": slot.gpu or "", **dict(slot.environment)}
 
 
@@ -89,14 +89,17 @@ def judge(
     background: Callable[[], PatchContext] = PatchContext,
     own: Sequence[Signature] = (),
 ) -> Outcome:
-    """Return the outcome of an attempt: the artifact decides, then the diagnosis.
+    """Return the outcome of an ended attempt.
+
+    An attempt with a valid product counts as trained or made, even if its process failed afterwards. Only without one
+    is it diagnosed, or counted as stopped if it was cancelled.
 
     Args:
-        folder: of the attempt.
-        program: whose product is looked for.
+        folder: folder of the attempt.
+        program: program whose product is looked for.
         end: how the process ended.
-        background: what is known of the patch besides; asked for where the attempt has failed.
-        own: signatures of failures that a site has added.
+        background: returns facts for the diagnosis; called only if the attempt has failed.
+        own: signatures of failures from the site's own file.
     """
     product = program.collect(folder)
     health = tuple(line.warning for line in folder.read_progress() if line.warning)
@@ -113,7 +116,7 @@ def judge(
             return Trained(splat, (warning, *splat.warnings, *health))
         case Rejected(), Cancelled(by=by):
             return Stopped(by)
-        case Rejected(reason=""), _:  # no splat was to be made; what ended well would end so again
+        case Rejected(reason=""), _:  # of a task without a splat; a retry after a normal end would end the same
             no_record = Diagnosis("no_record", "fail", NO_RECORD)
             return Failed(no_record if end == Exited(0) else diagnose(_evidence(folder, end, None)))
         case Rejected(reason=reason), _:
@@ -121,16 +124,16 @@ def judge(
 
 
 def remove_leftovers(folder: AttemptFolder) -> None:
-    """Remove what an attempt that has ended, or never started, no longer needs: ballast, and files half-written."""
+    """Remove files that an ended attempt no longer needs: ballast, copied photographs, and half-written files."""
     folder.ballast.unlink(missing_ok=True)
     copies = folder.staging / "images"
-    if copies.is_dir() and not copies.is_symlink():  # evened ones, as large as the photographs
+    if copies.is_dir() and not copies.is_symlink():  # colour-corrected copies, as large as the photographs
         shutil.rmtree(copies, ignore_errors=True)
     sweep(folder.path)
 
 
 def facts(folder: AttemptFolder) -> AttemptFacts:
-    """Return what is worth keeping of an ended attempt: duration, peak memory on the card, last step."""
+    """Return duration, last step and phase, and peak memory of an ended attempt, for the ledger and the manifest."""
     last, told = folder.last_progress(), folder.read_exit() or ExitFacts()
     return AttemptFacts(
         seconds=told.seconds,
@@ -161,7 +164,10 @@ def _evidence(folder: AttemptFolder, end: Exit, artifact: str | None) -> Evidenc
 
 
 def _short_of_room(told: ExitFacts) -> Iterator[str]:
-    """Say in the kernel's words what ran full: a program whose writes fail often dies without naming the cause."""
+    """Yield a line like the kernel's for each disk that ran full, as evidence for the diagnosis.
+
+    A program whose writes fail often dies without naming the cause.
+    """
     places = (told.shm_free_mib, str(SHARED_MEMORY)), (told.disk_free_mib, "the disk of the output folder")
     for free, where in places:
         if free is not None and free < FULL_MIB:

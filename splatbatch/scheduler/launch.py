@@ -1,4 +1,4 @@
-"""From a task to an attempt that runs: its folder made, prepared by a reader process, its supervisor started."""
+"""Starts an attempt at a task: make its folder, let a reader prepare it, then start its supervisor."""
 
 from __future__ import annotations
 
@@ -28,11 +28,14 @@ BALLAST_BYTES = 1 << 16
 
 
 def prepare(limits: Limits, audited: str, running: RunningAttempt) -> Record:
-    """Write all that the supervisor and the trainer of an attempt read; return what it depends on.
+    """Write all files that the supervisor and the trainer of an attempt read; return its fingerprint as JSON.
+
+    Runs in a reader. If the files of the patch have changed since their audit, they are audited again; if they then are
+    unfit, the reason is returned instead.
 
     Args:
-        limits: of the attempt.
-        audited: state of the files of its patch when they were audited; others are audited again. Empty: not audited.
+        limits: limits of the attempt.
+        audited: hash of the state of the files when they were audited; empty: they were not audited.
         running: the attempt, not begun.
     """
     task, attempt = running.task, running.attempt
@@ -46,16 +49,16 @@ def prepare(limits: Limits, audited: str, running: RunningAttempt) -> Record:
 
 
 def start(loop: LoopState, task: Task, slot: Slot, *, stands_by: bool = False) -> RunningAttempt:
-    """Make the folder of an attempt, and let a reader prepare it.
+    """Make the folder of an attempt, and let a reader prepare it; its process is started later, by `begin`.
 
     Args:
-        loop: that looks after it.
-        task: that it is at.
-        slot: where it begins once it is prepared, or is meant to begin.
-        stands_by: once it is prepared it waits until it is told to go.
+        loop: loop that runs the attempt.
+        task: task of the attempt.
+        slot: slot on which it begins once it is prepared; for a standby, the slot that it is meant for.
+        stands_by: whether it waits for go.json once it is prepared.
 
     Raises:
-        SplatbatchError, OSError: its folder cannot be made, or something else stands where its splat belongs.
+        SplatbatchError, OSError: the folder cannot be made, or a folder is in the place of splat.ply or result.json.
     """
     deadline = loop.hooks.deadline
     (task,) = with_step_budget([task], deadline.choice.budgets) if deadline else (task,)
@@ -67,7 +70,7 @@ def start(loop: LoopState, task: Task, slot: Slot, *, stands_by: bool = False) -
     try:
         folder.ballast.write_bytes(bytes(BALLAST_BYTES))
     except OSError as error:
-        if is_out_of_space(error):  # then it was never there
+        if is_out_of_space(error):  # the attempt then does not count
             shutil.rmtree(folder.path, ignore_errors=True)
         raise
     again = f"s{loop.discarded[name]}" if loop.discarded[name] else ""
@@ -78,7 +81,7 @@ def start(loop: LoopState, task: Task, slot: Slot, *, stands_by: bool = False) -
         is_retry=loop.is_retry,
         claim=task.claim or Claim(follows=home.newest_accepted()),
     )
-    slot = replace(slot, environment=()) if stands_by else slot  # which slot it will be, go.json says
+    slot = replace(slot, environment=()) if stands_by else slot  # go.json names its final slot
     running = RunningAttempt(task, Attempt(name, folder, job), slot, Standby() if stands_by else Execution())
     limits = loop.config.limits.model_copy(update=dict(task.limits))
     running.read_by(isolated.start(partial(prepare, limits, loop.hooks.audited.get(name, "")), [running]))
@@ -90,9 +93,11 @@ def start(loop: LoopState, task: Task, slot: Slot, *, stands_by: bool = False) -
 def begin(
     loop: LoopState, running: RunningAttempt, reading: CallQueue[Any]
 ) -> Stopped | PatchRejected | Exception | None:
-    """Start the process of an attempt once a reader has prepared it; return why it will not begin, if that is so.
+    """Start the process of an attempt if its reader has prepared it; called in every round until then.
 
-    Unexpected errors are returned too: it could not be prepared, or its process cannot be started.
+    Returns:
+        The reason why the attempt will not begin: cancelled, rejected by the audit, or an error. None: it has begun, or
+        is not prepared yet.
     """
     if isinstance(running.stage, Dismissal) or running.attempt.folder.is_cancelled():
         reading.end()
@@ -101,25 +106,25 @@ def begin(
         if not (found := reading.look()):
             return None
         record = found[0][1].result("prepare")
-        if "refused" in record:  # its files are no good any more
+        if "refused" in record:  # its files have changed and failed the audit
             return PatchRejected(running.task.name, record["refused"], record["inputs"])
         running.note_inputs(Fingerprint.from_record(record["depends_on"]))
         running.read_by(None)
         if isinstance(running.stage, Execution):
             tell(loop, running)
         running.handle = loop.executor.submit(running.key, running.attempt.folder)
-    except Exception as error:  # noqa: BLE001 - one task's: the others go on
+    except Exception as error:  # noqa: BLE001 - an error of one task must not end the batch
         return error
     return None
 
 
 def discard(loop: LoopState, running: RunningAttempt) -> None:
-    """Remove what is left of a standby that has ended: it never was an attempt."""
+    """Remove the folder of an attempt that does not count, as of a standby that died; its number is used again."""
     loop.discarded[running.task.name] += 1
     shutil.rmtree(running.attempt.folder.path, ignore_errors=True)
 
 
 def tell(loop: LoopState, running: RunningAttempt) -> None:
-    """Write down that an attempt begins on its slot."""
+    """Record in the ledger that an attempt begins on its slot."""
     task, number, changes = running.task, running.attempt.folder.number, dict(running.attempt.job.changes)
     loop.ledger.write(AttemptStarted(task.name, number, running.key, running.slot.name, changes))

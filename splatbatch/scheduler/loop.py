@@ -1,6 +1,6 @@
-"""The loop of a batch: start what is due on slots that are fit, look at what runs, judge what has ended.
+"""The loop of a batch: start due tasks on free slots, poll running attempts, collect ended ones.
 
-One thread, one loop over poll; no thread per attempt. In a test its clock is ours.
+One thread polls all attempts; there is no thread per attempt. Tests replace the clock.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from splatbatch.tasks.task import Task
 
 POLL_S = 0.05
 PATIENCE_S = 20.0
-"""So long after the grace an attempt that was asked to end may take to say how it ended."""
+"""Seconds after the grace within which a stopped attempt must have written its exit.json."""
 COLLECTING_S = 2.0
-"""Besides the grace: how long an ended attempt may take to be collected after a request to stop."""
+"""Seconds in addition to the grace within which ended attempts are still collected after a request to stop."""
 KEEPS_SLOT_S = 1.0
-"""So long an attempt that has ended keeps its slot while it is collected; a splat of gigabytes takes a minute."""
+"""Longest time an ended attempt keeps its slot while it is collected; a splat of gigabytes takes a minute."""
 
 
 @dataclass
 class Loop(LoopState):
-    """Trains tasks until every one is trained, given up or stopped."""
+    """The loop of a batch, which runs until every task is trained, given up or stopped."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -49,7 +49,10 @@ class Loop(LoopState):
         self._cancellations = Cancellations(self, self._retries)
 
     def run(self) -> Mapping[str, Outcome]:
-        """Train the tasks; return the last outcome of each that was tried."""
+        """Train the tasks; return the last outcome of each task that was tried.
+
+        On an unexpected error all processes are ended before it is raised.
+        """
         try:
             while self.queue or self.attempts:
                 self._cancellations.look()
@@ -71,13 +74,13 @@ class Loop(LoopState):
                 self.hooks.tick()
                 if not has_news:
                     self.clock.sleep(POLL_S, self._readings())
-        except BaseException:  # the ledger cannot be written, say: nothing of ours may run on
+        except BaseException:  # for example an unwritable ledger: no process of ours may run on
             self._end_all()
             raise
         return self._retries.outcomes
 
     def _look_at_attempts(self) -> None:
-        """Begin what is prepared, collect what has ended, take in what is collected."""
+        """Advance each attempt: begin a prepared one, collect an ended one, record a collected one."""
         gone = self.executor.poll(handles_of(self.attempts.values()))
         for key, one in list(self.attempts.items()):
             is_on_slot = isinstance(one.stage, Execution)
@@ -89,14 +92,14 @@ class Loop(LoopState):
                 self._end(one, end)
             elif is_on_slot and not self.slots.gate_of(key).has_seat() and standby.first(self) and one.is_finalizing():
                 self.slots.gate_of(key).finalizes(key, self._sharing.holds(one))  # the next may start beside it
-        for task in self._waiting() if self._retries.why_stopped else ():  # what failed twice lies in the machine
+        for task in self._waiting() if self._retries.why_stopped else ():  # the cause would fail these tasks, too
             self.ledger.write(GaveUp(task.name, self._retries.why_stopped))
 
     def _begin(self, one: RunningAttempt, reading: CallQueue[Any]) -> None:
-        """Start the process of an attempt once it is prepared; one that will not begin leaves its slot."""
+        """Start the process of an attempt once it is prepared; if it cannot begin, free its slot and record why."""
         if (why := launch.begin(self, one, reading)) is None:
             return
-        if not isinstance(one.stage, Execution):  # why is told when the turn of its task comes
+        if not isinstance(one.stage, Execution):  # a standby: the next attempt at its task records the reason
             standby.discard(self, one)
             return
         del self.attempts[one.key]
@@ -115,7 +118,7 @@ class Loop(LoopState):
                 self._handle_error(one.task, why)
 
     def _end(self, one: RunningAttempt, end: Exit) -> None:
-        """Have an attempt collected that has ended; a standby that has died counts for nothing, also if told to go."""
+        """Collect an ended attempt; discard a standby that has died, even if go.json was written."""
         is_on_slot, now = isinstance(one.stage, Execution), self.clock.now()
         if is_on_slot and (isinstance(end, Cancelled) or not judge.died_on_standby(one.attempt.folder)):
             self._collect(one, one.end(end, now))
@@ -125,9 +128,9 @@ class Loop(LoopState):
         standby.discard(self, one)
 
     def _collect(self, one: RunningAttempt, ended: Collection) -> None:
-        """Have a reader collect an attempt; it keeps its slot until then, but not for long.
+        """Let a reader collect an ended attempt, and record the result; called in every round until that is done.
 
-        While a full disk does not take its result it waits; nor is anything started then.
+        The attempt keeps its slot meanwhile, for 1 s at most. On a full disk it waits, and no attempt starts.
         """
         now = self.clock.now()
         if one.reading is None and (self._disk.takes_writes(now) or self._disk.given_up(now)):
@@ -140,12 +143,15 @@ class Loop(LoopState):
             del self.attempts[one.key]
 
     def _take_in(self, one: RunningAttempt, end: Exit, reading: CallQueue[Any]) -> bool:
-        """Take in what a reader has collected; return whether its attempt is done with."""
+        """Record the result of a reader that collects; return whether the attempt is finished with.
+
+        On a full disk it is collected again later, until the disk guard gives up.
+        """
         try:
             if found := reading.look():
                 self._record(one, end, found[0][1].result(COLLECT))
             return bool(found)
-        except Exception as error:  # noqa: BLE001 - the wall: see `_handle_error`
+        except Exception as error:  # noqa: BLE001 - of one task only: see `_handle_error`
             if not is_out_of_space(error):
                 self._handle_error(one.task, error, COLLECT)
                 return True
@@ -156,7 +162,7 @@ class Loop(LoopState):
             return self._disk.given_up(now)
 
     def _record(self, one: RunningAttempt, end: Exit, collected: Record) -> None:
-        """Write the outcome of an attempt down, and decide what follows from it."""
+        """Record the outcome of an attempt in the ledger, and act on it: learn its memory, or handle its failure."""
         task, outcome = one.task, write_down(one.attempt, end, collected, self.ledger)
         self._retries.note(task, outcome)
         if isinstance(outcome, Trained):
@@ -171,9 +177,9 @@ class Loop(LoopState):
             self._retries.failed(one, outcome.diagnosis, self.clock.now())
 
     def _handle_error(self, task: Task, error: Exception, phase: str = "start") -> None:
-        """Put a task back that a full disk does not let begin; record any other error as its own: the others go on.
+        """Record an error as a failure of its task, so that all other tasks go on.
 
-        A failed ledger is no task's: without it nothing goes on.
+        A task that cannot begin on a full disk is put back instead. An error of the ledger ends the batch.
         """
         if phase != COLLECT and is_out_of_space(error):
             self.queue.put_back(task)
@@ -188,25 +194,25 @@ class Loop(LoopState):
         while self._start_beside():
             pass
         if not self.slots.names and next(self.queue.due(self.clock.now(), beside=True), None) is None:
-            # whatever waits, also what comes back from a GPU that was given up
+            # all waiting tasks, also those put back from a GPU that was given up
             self._retries.give_up_waiting(self._waiting(), self.slots.diagnosis())
         while self._start_next():
             pass
 
     def _start_beside(self) -> bool:
-        """Start what takes no GPU, or takes one only if it is ready; return whether there was such a task, and room."""
+        """Start one task that needs no GPU, on free cores or an idle GPU; return whether one was started."""
         now = self.clock.now()
         if not any(map(self.queue.starts_beside, self.queue)) or not self._has_room():
             return False
-        cores = self.slots.offer_cores(now, or_gpu=False)  # before: nothing is claimed that others could start sooner
+        cores = self.slots.offer_cores(now, or_gpu=False)  # first: no task is claimed that another worker could start
         if cores is None or (task := next(self.queue.due(now, beside=True), None)) is None:
             return False
         self._start(task, self.slots.offer_cores(now, or_gpu=task.takes == "any") or cores)
         return True
 
     def _start_next(self) -> bool:
-        """Start whatever is next, if there is a slot for it; return whether there was."""
-        if not self.slots.with_seat():  # nothing is claimed that others could start sooner
+        """Start the next task if there is a slot for it; return whether to try again at once."""
+        if not self.slots.with_seat():  # no task is claimed that another worker could start sooner
             return False
         now = self.clock.now()
         ready, task = standby.next_task(self, now)
@@ -226,7 +232,7 @@ class Loop(LoopState):
         return True
 
     def _choose_budget_again(self) -> bool:
-        """Let the deadline choose again for all that has not begun; standbys under an earlier choice end."""
+        """Let the deadline adjust the step budget of attempts not begun; return whether it did, which ends standbys."""
         if (deadline := self.hooks.deadline) is None:
             return False
         ready = [one.task for one in self.attempts.values() if not isinstance(one.stage, Execution | Collection)]
@@ -237,7 +243,7 @@ class Loop(LoopState):
         return is_other
 
     def _go(self, ready: RunningAttempt, slot: Slot) -> bool:
-        """Let a standby begin; if it cannot be told, it stands by until there is room again."""
+        """Order a standby to begin on a slot; return whether that succeeded. On a full disk it stays a standby."""
         try:
             judge.write_go(ready.attempt.folder.go, slot)
         except OSError as error:
@@ -253,11 +259,11 @@ class Loop(LoopState):
         return True
 
     def _start(self, task: Task, slot: Slot) -> None:
-        """Take a slot for a task, and have its attempt prepared; it begins once that is done."""
+        """Start an attempt at a task on a slot: it is prepared by a reader, and begins once that is done."""
         self.queue.take(task)
         try:
             one = launch.start(self, task, slot)
-        except Exception as error:  # noqa: BLE001 - the wall: see `_handle_error`
+        except Exception as error:  # noqa: BLE001 - of one task only: see `_handle_error`
             self._handle_error(task, error)
             return
         self.add(one)
@@ -280,7 +286,7 @@ class Loop(LoopState):
         return is_open
 
     def _say_what_waits(self) -> None:
-        """Say now and then which file keeps a task waiting."""
+        """Write an event for each reader that waits for a file, again whenever its wait has doubled."""
         for one in self.attempts.values():
             wait = one.reading.wait if one.reading and isinstance(one.stage, Execution | Collection) else None
             if wait is None:
@@ -290,22 +296,22 @@ class Loop(LoopState):
                 self.ledger.write(FileNotAnswering(one.task.name, wait.path, round(wait.seconds, 1)))
 
     def _readings(self) -> list[CallQueue[Any]]:
-        """Return what reads for us now."""
+        """Return the readers that work now."""
         return [one.reading for one in self.attempts.values() if one.reading is not None]
 
     def _waiting(self) -> list[Task]:
-        """Return whatever has not begun, and forget it."""
+        """End all standbys, empty the queue, and return the tasks that have not begun."""
         standby.retire(self)
         return self.queue.clear()
 
     def _stop_all(self, reason: str) -> None:
-        """End what runs, wait for its records, and write them down; a reader that hangs is not waited for."""
+        """End all running attempts, wait for their ends and record them; a reader that hangs is not waited for."""
         self._waiting()
         ask_to_end(self.executor, self.running(), reason)
         give_up_at = self.clock.now() + self._patience_s
         while self.attempts:
             since = [one.stage.since for one in self.attempts.values() if isinstance(one.stage, Collection)]
-            if len(since) == len(self.attempts):  # what is only read is waited for no longer than a training
+            if len(since) == len(self.attempts):  # all have ended: readers alone get less time
                 give_up_at = min(give_up_at, max(since) + self.config.limits.grace_s + COLLECTING_S)
             if self.clock.now() >= give_up_at:
                 break
@@ -319,7 +325,7 @@ class Loop(LoopState):
                 self._retries.note(one.task, Stopped(reason))
 
     def _end_all(self) -> None:
-        """End what runs, and wait until it has ended; nothing is written down."""
+        """End all processes after an unexpected error, and wait until they have ended; their ends are not recorded."""
         for reading in self._readings():
             reading.end()
         ask_to_end(self.executor, [one for one in self.attempts.values() if not isinstance(one.stage, Collection)])

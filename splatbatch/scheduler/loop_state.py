@@ -1,4 +1,4 @@
-"""What the loop of a batch holds: the tasks that wait, the attempts that it looks after, the slots that they take."""
+"""State of the loop of a batch: waiting tasks, open attempts, and slots."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from splatbatch.tasks.task import Task
 
 @dataclass
 class LoopState:
-    """A batch while it is trained by this process; what starts, stands by, ends and is cancelled is written into it."""
+    """State of a batch while this process trains it; `launch`, `standby`, `cancel` and `retry_handling` change it."""
 
     config: Config
     executor: LocalExecutor
@@ -31,11 +31,11 @@ class LoopState:
     clock: Clock = field(default_factory=Clock)
     is_retry: bool = False
     attempts: dict[Key, RunningAttempt] = field(default_factory=dict)
-    """Those that have begun, or stand by, and whose outcome is not recorded."""
+    """Open attempts: they have begun or stand by, and their outcome is not recorded yet."""
     in_their_turn: set[TaskId] = field(default_factory=set)
-    """Tasks a standby of which has died: the next attempt starts in its turn, and tells why."""
+    """Tasks whose standby has died: they get no other standby, and start when their turn comes."""
     discarded: Counter[str] = field(default_factory=Counter)
-    """How often an attempt at a task was removed before it was one: its number is used again, its key never."""
+    """Number of discarded attempts by task: their attempt number is used again, so a suffix keeps keys unique."""
 
     def __post_init__(self) -> None:
         self.output = OutputFolder(self.config.output.folder)
@@ -44,13 +44,13 @@ class LoopState:
         self.queue = Queue(self.tasks, self.attempts, self.hooks, self.slots)
 
     def add(self, one: RunningAttempt) -> None:
-        """Look after an attempt from now on."""
+        """Add an attempt to the open ones."""
         self.attempts[one.key] = one
 
     def running(self) -> list[RunningAttempt]:
-        """Return the attempts that have a slot, and are prepared or run."""
+        """Return the attempts that have a slot and have not ended: they are being prepared, or run."""
         return [one for one in self.attempts.values() if isinstance(one.stage, Execution)]
 
     def ready(self) -> list[RunningAttempt]:
-        """Return the attempts that stand by, in turn."""
+        """Return the attempts that stand by, in the order of their turns."""
         return [one for one in self.attempts.values() if isinstance(one.stage, Standby)]

@@ -1,4 +1,4 @@
-"""Patches that share a GPU: how fast they train together, how much memory they take, how many there may be."""
+"""Decides how many patches share a GPU, by their measured speed and memory."""
 
 from __future__ import annotations
 
@@ -23,35 +23,35 @@ from splatbatch.tasks.task import Task
 
 LOOK_S = 2.0
 SLACK = 1.15
-"""What torch's allocator keeps beyond what was in use at the peak, and what a sample now and then misses of it."""
+"""Factor from the peak of torch's allocator to the memory it holds; samples may also miss the peak."""
 LEAST_SHARE = 0.25
-"""No correction goes below this share of an estimate."""
+"""Smallest share of an estimate to which measurements may reduce it."""
 LOSS = 1.03
-"""By this factor all together must be faster with one patch fewer, for one fewer to train; looks scatter as much."""
+"""Factor by which one patch fewer must be faster in total before one fewer trains; measurements scatter as much."""
 FEWEST_LOOKS = 3
 MOST_LOOKS = 30
-"""Later looks count, earlier ones are forgotten: Gaussians become more, and steps slower."""
+"""Number of the latest measurements that count; older ones had fewer Gaussians and faster steps."""
 
 
 @dataclass
 class GpuSharing:
-    """How many attempts share a GPU, and what each takes of its memory.
+    """Sets the number of attempts that share a GPU, and corrects memory estimates by measurement.
 
-    The seats of all slots are set alike: the GPUs of a batch train patches of one kind.
+    All slots get the same number of seats, since all GPUs of a batch train similar patches.
     """
 
     slots: Slots
     config: Config
     ledger: Ledger
     queue: Queue
-    """What waits: its memory decides how many share a GPU at first."""
+    """Waiting tasks, whose memory estimates decide the first number."""
     _looks: list[GpuSpeed] = field(default_factory=list)
     _done: dict[Key, WorkDone] = field(default_factory=dict)
-    """Of each attempt that trained when it was looked at last."""
+    """Work done by each training attempt at the last measurement."""
     _look_at: float = float("-inf")
     _most: int = 1
     _shares: list[float] = field(default_factory=list)
-    """What attempts took of their estimates; these are from above, so the largest share of one counts."""
+    """Shares of their estimates that attempts really took; estimates are upper bounds, and the largest share counts."""
 
     def __post_init__(self) -> None:
         needs = [task.memory_estimate for task in self.queue if task.memory_estimate]
@@ -59,7 +59,7 @@ class GpuSharing:
         self._set(self._most)
 
     def look(self, now: float, running: Iterable[RunningAttempt]) -> None:
-        """Measure, now and then, and set the seats by what was measured."""
+        """Measure the speed on full GPUs every 2 s, and set the seats by it; called in every round."""
         if self._most == 1 or self.config.executor.patches_per_gpu != "auto" or now < self._look_at or not self.queue:
             return
         self._look_at = now + LOOK_S
@@ -70,12 +70,12 @@ class GpuSharing:
         self._set(how_many(self.slots.seats, self._looks, self._most, is_tight=self.slots.is_tight()))
 
     def ran_out_of_memory(self, at_once: int) -> None:
-        """Never have so many at once again: together they did not fit."""
+        """Limit the seats to one fewer than `at_once`, for the rest of the batch: so many did not fit together."""
         self._most = max(1, min(self._most, at_once - 1))
         self._set(min(self.slots.seats, self._most))
 
     def note(self, running: RunningAttempt) -> None:
-        """Learn from an attempt that has ended well."""
+        """Learn the real memory of an attempt that was trained, for the estimates of later ones."""
         footprint = running.task.memory_estimate
         if footprint is None or not footprint.gpu_mib:
             return
@@ -93,10 +93,10 @@ class GpuSharing:
         )
 
     def holds(self, running: RunningAttempt) -> float | None:
-        """Return what an attempt may hold at its end, in MiB, as NVML sees it: also what torch keeps and does not use.
+        """Return the GPU memory that an attempt may hold at its end, in MiB, with the part that torch reserves unused.
 
-        That may be half as much again as it has used, and more; taken for a stranger's, it would shut the gate to the
-        next attempt until this one has ended.
+        The reserved part may be half as large as the used one, or larger. If it were counted as memory of a foreign
+        program, the next attempt could not start until this one has ended.
         """
         lines, expected = running.attempt.folder.read_progress(), self.of(running.task)
         peak, reserved = judge.most(line.peak_mib for line in lines), judge.most(line.reserved_mib for line in lines)
@@ -110,12 +110,12 @@ class GpuSharing:
 
 
 class WorkDone(NamedTuple):
-    """How much of its work an attempt has done: not in steps, since patches and stages differ in what a step takes."""
+    """Work that an attempt has done; measured in modelled seconds, since steps of patches and stages differ."""
 
     at: float
-    """By its own clock, s."""
+    """Time of its last progress line, in seconds since 1970."""
     work_s: float
-    """Seconds that its steps up to now take by the model of training time."""
+    """Seconds that its steps so far take by the model of training time."""
 
 
 def _work_done(one: RunningAttempt) -> WorkDone | None:
@@ -126,7 +126,7 @@ def _work_done(one: RunningAttempt) -> WorkDone | None:
 
 
 def _measure_speed(keys: Sequence[Key], before: Mapping[Key, WorkDone], now: Mapping[Key, WorkDone]) -> GpuSpeed | None:
-    """Return the speed of all that train on a GPU; None unless all of them did so since the last look."""
+    """Return the total speed of the attempts on a GPU; None unless all have trained since the last measurement."""
     speed = 0.0
     for first, last in ((before.get(key), now.get(key)) for key in keys):
         if first is None or last is None or last.at <= first.at:
@@ -137,17 +137,23 @@ def _measure_speed(keys: Sequence[Key], before: Mapping[Key, WorkDone], now: Map
 
 @dataclass(frozen=True)
 class GpuSpeed:
-    """What was measured while the number of patches in training did not change."""
+    """Measured speed of a GPU while a constant number of patches trained on it."""
 
     at_once: int
     speed: float
-    """Of all together on one GPU: seconds of work, by the model, in a second."""
+    """Total speed of these patches: modelled seconds of work per second."""
 
 
 def how_many(now: int, looks: Sequence[GpuSpeed], most: int, *, is_tight: bool = False) -> int:
-    """Return how many patches are to train on a GPU at once: as many as may, unless fewer were faster.
+    """Return how many patches should train at once on each GPU from now on.
 
-    Not more than `most`, whatever was measured; where memory is tight one fewer than now.
+    As many as allowed, unless fewer were measured to be faster in total. (`tasks.counts.how_many` is a text instead.)
+
+    Args:
+        now: present number.
+        looks: measurements so far.
+        most: upper limit, which holds whatever was measured.
+        is_tight: memory is short, so that one fewer than now must train.
     """
     if is_tight or now > most:
         return max(1, min(most, now - 1))

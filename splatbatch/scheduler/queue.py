@@ -1,4 +1,4 @@
-"""The tasks that wait for a slot, in the order in which they are to start; each is claimed when its turn comes."""
+"""The queue of tasks that wait for a slot; each task is claimed when its turn comes."""
 
 from __future__ import annotations
 
@@ -14,18 +14,21 @@ from splatbatch.tasks.task import Task
 
 
 class Queue:
-    """First come, first served; with several slots the longest come first, so that none is left to the end."""
+    """Waiting tasks in their order: that of the batch or, with several slots, the longest first.
+
+    So no long task starts last, while all other slots are idle.
+    """
 
     def __init__(
         self, tasks: Sequence[Task], attempts: Mapping[Key, RunningAttempt], hooks: RunHooks, slots: Slots
     ) -> None:
-        """Take in tasks.
+        """Sort the tasks.
 
         Args:
-            tasks: that are to be trained.
-            attempts: those that have begun, or stand by, and whose outcome is not recorded.
-            hooks: say which tasks are ours.
-            slots: that they wait for.
+            tasks: tasks to train.
+            attempts: open attempts of the loop, whose outcome is not recorded yet.
+            hooks: claims tasks, and knows which ones other workers have.
+            slots: slots that the tasks wait for.
         """
         ordered = sorted(tasks, key=lambda task: -task.length) if len(slots.names) > 1 else tasks
         self._tasks = OrderedDict((task.id, task) for task in ordered)
@@ -40,15 +43,17 @@ class Queue:
         return iter(self._tasks.values())
 
     def starts_beside(self, task: Task) -> bool:
-        """Return whether a task starts whatever the GPUs do."""
+        """Return whether a task needs no GPU, so that it can start on free cores."""
         return task.takes != "gpu" and self._has_cores
 
     def due(self, now: float, *, beside: bool = False) -> Iterator[Task]:
-        """Yield what may start now and is ours, in turn; what is made from the product of another task waits.
+        """Claim and yield tasks that may start now, in order; a task waits for tasks whose products it needs.
+
+        A task of another worker is skipped for a while; one that another worker has finished leaves the queue.
 
         Args:
-            now: by the clock of the loop, s.
-            beside: only what starts beside the slots of GPUs, instead of only what does not.
+            now: time by the clock of the loop, in seconds.
+            beside: True: only tasks that need no GPU slot; False: only tasks that need one.
         """
         needed = {
             name for name in self._needed if self.is_open(TaskId.of_folder(name)) or self._hooks.is_elsewhere(name)
@@ -67,7 +72,7 @@ class Queue:
                     self.take(task)
 
     def is_open(self, task_id: TaskId) -> bool:
-        """Return whether a task waits, or has an attempt whose outcome is not recorded."""
+        """Return whether a task waits, or has an open attempt."""
         return task_id in self._tasks or any(one.task.id == task_id for one in self._attempts.values())
 
     def take(self, task: Task) -> None:
@@ -75,17 +80,17 @@ class Queue:
         del self._tasks[task.id]
 
     def put_back(self, task: Task) -> None:
-        """Take in a task whose turn it was."""
+        """Put a task back as the first, since its turn had come."""
         self._tasks[task.id] = task
         self._tasks.move_to_end(task.id, last=False)
 
     def put_last(self, task: Task, not_before: float) -> None:
-        """Take in a task that is tried again, at a time or later."""
+        """Put a task that is tried again at the end; it may not start before this time of the loop's clock."""
         self._not_before[task.id] = not_before
         self._tasks[task.id] = task
 
     def clear(self) -> list[Task]:
-        """Empty the queue; return what waited."""
+        """Empty the queue; return its tasks."""
         tasks = list(self)
         self._tasks.clear()
         return tasks

@@ -1,4 +1,8 @@
-"""What follows from the end of an attempt: again and with which change, given up, or nothing more started at all."""
+"""Applies decisions on failed tasks to the loop: queue, slots and ledger.
+
+Whether a task is tried again, with which change and after how long, is decided by `failures.retry` from its history.
+Decided here is which failures do not count, since another task or the GPU caused them; and whether the batch stops.
+"""
 
 from __future__ import annotations
 
@@ -31,19 +35,19 @@ OF_COMPANY = frozenset(
         "cuda_illegal_access",
     }
 )
-"""Causes that another attempt on the same GPU may have brought about; under MPS a fault of one ends them all."""
+"""Causes that another attempt on the same GPU may have; under MPS a fault of one attempt ends all on that GPU."""
 OF_ENGINE = frozenset({"cuda_busy_or_unavailable", "cuda_init_unknown", "cuda_invalid_device"})
-"""Causes of an MPS daemon that runs but accepts no client, as in some containers."""
+"""Causes that arise if an MPS daemon runs but accepts no client, as in some containers."""
 
 
 @dataclass
 class RetryHandling:
-    """Keeps the outcomes of a batch, and decides after each what is next."""
+    """Keeps the outcomes and retry histories of a batch, and puts failed tasks back, or gives them up."""
 
     loop: LoopState
     outcomes: dict[str, Outcome] = field(default_factory=dict)
     why_stopped: str = ""
-    """Why nothing more is to be started; empty as long as it is."""
+    """Reason why no further attempt starts in this batch; empty while attempts may start."""
     _histories: dict[TaskId, retry.RetryHistory] = field(default_factory=dict)
     _noted: list[Task] = field(default_factory=list)
     _trained: list[str] = field(default_factory=list)
@@ -52,32 +56,32 @@ class RetryHandling:
         self._random = random.Random(str(self.loop.output.path))  # noqa: S311 - jitter, the same in every run
 
     def note(self, task: Task, outcome: Outcome) -> None:
-        """Keep the last outcome of a task; a trained task shows that the GPU works, for those that failed before."""
+        """Keep the last outcome of a task; a trained task also proves to the retry decision that the GPU works."""
         self.outcomes[task.name] = outcome
         self._noted.append(task)
         if isinstance(outcome, Trained | Made):
             self._trained.append(task.name)
 
     def drop(self, tasks: Iterable[Task]) -> None:
-        """Count tasks as finished that gave no result."""
+        """Count tasks as finished without an outcome: they were rejected, or another worker took them over."""
         self._noted += tasks
 
     def release_finished(self) -> None:
-        """Tell other workers which tasks we are done with: they neither wait nor run any more."""
+        """Close our claims on finished tasks, which neither wait nor have an open attempt; called in every round."""
         for task in self._noted:
             if not self.loop.queue.is_open(task.id):
                 self.loop.hooks.close(task.name)
         self._noted.clear()
 
     def is_alone(self, task: Task) -> bool:
-        """Return whether a task must have its GPU to itself."""
+        """Return whether a task must have its GPU to itself, since it failed beside another attempt."""
         return self._history(task).is_alone
 
     def failed(self, running: RunningAttempt, diagnosis: Diagnosis, now: float) -> None:
-        """Decide on a task whose attempt has failed.
+        """Put a task back whose attempt has failed, or count the failure, which may give the task up.
 
-        What has brought that about beside the task is changed, which excuses it: a GPU that faulted goes out of
-        service, and the task elsewhere, once.
+        A failure that the task did not cause does not count. A GPU fault (once) takes the slot out of service. An MPS
+        error turns sharing off. After a failure beside another attempt the task gets a GPU to itself.
         """
         loop, task, slot, cause = self.loop, running.task, running.slot, diagnosis.cause
         past, evidence, is_excused = self._history(task), "; ".join(diagnosis.evidence), True
@@ -100,9 +104,9 @@ class RetryHandling:
             self._count(task, diagnosis, now, running.attempt)
 
     def handle_fault(self, task: Task, diagnosis: Diagnosis, now: float, traceback: str) -> None:
-        """Decide on a task that could not be started, or whose result could not be kept; the others go on.
+        """Record the failure of a task that could not be started or collected, and put it back if a retry may help.
 
-        What an attempt has left is not trained anew: the next run collects it once more.
+        An attempt that could not be collected is not trained again: the next run collects it once more.
         """
         self._not_started(task, diagnosis, traceback)
         if diagnosis.action == "retry" and diagnosis.phase != COLLECT:
@@ -112,13 +116,13 @@ class RetryHandling:
             self.why_stopped = self.why_stopped or self._why_stop()
 
     def give_up_waiting(self, tasks: Iterable[Task], diagnosis: Diagnosis) -> None:
-        """Give up tasks that waited for what is not to be had."""
+        """Give up tasks that waited too long for a slot or for free space; the diagnosis says which."""
         for task in tasks:
             self._not_started(task, diagnosis)
             self.loop.ledger.write(GaveUp(task.name, "; ".join(diagnosis.evidence)))
 
     def _not_started(self, task: Task, diagnosis: Diagnosis, traceback: str = "") -> None:
-        """Record the failure of a task that no attempt could be made at."""
+        """Record the failure of a task that could not be started or collected."""
         self.note(task, Failed(diagnosis))
         said, number = {"phase": diagnosis.phase or "start", "traceback": traceback}, latest_number(task.home.files())
         self.loop.ledger.write(AttemptEnded.of(task.name, number, Failed(diagnosis), **said))
@@ -135,7 +139,7 @@ class RetryHandling:
         return retry.why_stop_batch({**past.failures(), **own} if past else own)
 
     def _count(self, task: Task, diagnosis: Diagnosis, now: float, attempt: Attempt | None = None) -> None:
-        """Hold a failure against its task: it is tried again, given up, or the last that is tried at all."""
+        """Count a failure of a task, and carry out what `failures.retry` decides: retry, give up, or stop the batch."""
         loop, name, past = self.loop, task.name, self._history(task)
         failures = (*past.failures, retry.Failure(diagnosis, past.rungs))
         witnesses = tuple(self._trained[past.num_trained_before :]) if past.failures else ()
@@ -153,7 +157,7 @@ class RetryHandling:
                     changes = retry.resolve(rung, current) if ladder else {}
                     task = task.changed({key: value for key, value in changes.items() if key != "slots"})
                     _ = task.next_settings.recipe  # for its errors
-                except ConfigError as error:  # of a patch with settings of its own: those of the YAML were checked
+                except ConfigError as error:  # possible for settings of a patch; those of the YAML were checked
                     loop.ledger.write(GaveUp(name, error.message, witnesses))
                     return
                 if ladder:
@@ -167,5 +171,5 @@ class RetryHandling:
             ):
                 key = given_up.key_of(task.requested_settings, attempt.job.depends_on.files)
                 loop.ledger.write(GaveUp(name, reason, witnesses, key, diagnosis.cause))
-            case retry.GiveUp(reason=reason):  # another night may do
+            case retry.GiveUp(reason=reason):  # without a key: the next run tries it again
                 loop.ledger.write(GaveUp(name, reason, witnesses))

@@ -1,4 +1,4 @@
-"""What the loop asks and calls: whether to stop, which tasks are ours, what other workers have done."""
+"""Hooks that the loop calls: whether to stop, which tasks to claim, what other workers have done."""
 
 from __future__ import annotations
 
@@ -14,36 +14,40 @@ from splatbatch.tasks.task import Task
 
 @dataclass
 class RunHooks(WaitHooks):
-    """What is asked and called in every round of a batch. By itself it claims nothing: there are no other workers."""
+    """Hooks that the loop calls in every round. This class is for a run without other workers, and makes no claims.
+
+    `TaskClaimer` replaces its methods for runs that share the batch with other workers.
+    """
 
     refused: Callable[[], Mapping[str, str]] = dict
-    """Tasks that were found unfit since it was asked last, by name with the reasons."""
+    """Returns the tasks that the audit rejected since the last call, by name, with the reasons."""
     requests: Callable[[], list[Path]] | None = None
-    """Where requests to end are looked for; None: where those to `train` lie."""
+    """Returns the files with requests to cancel; None: those to `train` are read."""
     is_alone: bool = True
-    """No other run trains into the folder: processes of the batch at its start are of an earlier run."""
+    """Whether no other run trains into the folder: processes found at the start are then of an earlier run."""
     deadline: DeadlineBudget | None = None
-    """Keeps the batch to its deadline; None: it has none."""
+    """Adjusts the step budget to the deadline of the batch; None: it has none."""
     audited: Mapping[str, str] = field(default_factory=dict)
-    """State of the files of each task when they were audited."""
+    """Hash of the state of each task's files when they were audited, by name of the task."""
     past: OtherWorkersHistory | None = None
-    """What tasks have been through with other workers; None: there are none."""
+    """Failures and retries of tasks on other workers; None: there are no other workers."""
 
     def claim(self, task: Task) -> Task | float | None:
-        """Return a task whose turn it is if it is ours, with what it has been through elsewhere; claim it if it can be.
+        """Claim a task whose turn it is.
 
-        A number: another worker has it; it is worth another look after so many seconds. None: another worker is done
-        with it, or our time will not hold it.
+        Returns:
+            The task, with its claim and the setting changes of earlier retries; a number: another worker has it, ask
+            again after so many seconds; None: another worker has finished it, or our remaining time is too short.
         """
         return task
 
     def is_elsewhere(self, name: str) -> bool:
-        """Return whether another worker has a task at the moment, also one that is none of ours."""
+        """Return whether another worker has claimed a task now; also asked of tasks outside our batch."""
         return False
 
     def close(self, name: str) -> None:
-        """Say that a task is done with, if it was ours."""
+        """Close our claim on a finished task; nothing happens if the task is not ours."""
 
     def lost(self) -> Mapping[str, str]:
-        """Return what others have taken over from us since we were asked last, each with who has."""
+        """Return the tasks that other workers took over from us since the last call, each with that worker in words."""
         return {}

@@ -1,4 +1,4 @@
-"""An attempt from the making of its folder until its outcome is recorded, and the clock that the loop goes by."""
+"""An open attempt of the loop, from the making of its folder until its outcome is recorded; and the loop's clock."""
 
 from __future__ import annotations
 
@@ -17,105 +17,112 @@ from splatbatch.output.records.fingerprint import Fingerprint
 from splatbatch.tasks.task import Task
 
 FINALIZING = ("eval", "export", "done")
-"""Phases after the last step."""
+"""Phases of a training after its last step."""
 
 
 class Clock:
-    """The real time; a test may have another."""
+    """The clock of the loop; tests replace it."""
 
     def now(self) -> float:
         """Return seconds that never go back."""
         return time.monotonic()
 
     def sleep(self, seconds: float, readings: Sequence[CallQueue[Any]] = ()) -> None:
-        """Wait, no longer than until one of these has an answer."""
+        """Wait for this time, or until one of the readers has an answer."""
         wait_for_any(seconds, readings)
 
 
 class Standby:
-    """Stage of an attempt: it is prepared, then waits for its turn."""
+    """Stage of an attempt without a slot: it is prepared, then waits for go.json."""
 
 
 @dataclass(frozen=True)
 class Dismissal:
-    """Stage of an attempt: it stood by, and was asked to end."""
+    """Stage of a standby that was asked to end, until its process has ended."""
 
     task_waits: bool
-    """Its task begins in its turn, once it has ended."""
+    """Whether its task goes back to the queue once it has ended; False: the task is there, or gone, already."""
 
 
 class Execution:
-    """Stage of an attempt: it has a slot, and is prepared or runs."""
+    """Stage of an attempt that has a slot: it is being prepared, or runs."""
 
 
 @dataclass
 class Collection:
-    """Stage of an attempt: it has ended; a reader judges it, and accepts its product."""
+    """Stage of an attempt whose process has ended: a reader judges it, and accepts its product."""
 
     end: Exit
     since: float
-    """By the clock of the loop."""
+    """Time of its end by the clock of the loop, in seconds."""
     has_slot: bool = True
+    """Whether it still keeps its slot."""
 
 
 @dataclass(eq=False)
 class RunningAttempt:
-    """An attempt that the loop looks after."""
+    """An open attempt of the loop, with its slot and stage; the methods only note a change, `launch` and `loop` act."""
 
     task: Task
     attempt: Attempt
     slot: Slot
-    """Where it runs, or is meant to run while it stands by."""
+    """Slot on which it runs or, for a standby, is meant to run."""
     stage: Standby | Dismissal | Execution | Collection
     handle: Handle = ""
-    """Empty: its process was not started."""
+    """Handle of its process; empty: the process was not started."""
     reading: CallQueue[Any] | None = None
-    """Prepares it, or collects it. None while it runs or stands by, and while the disk has no room to collect it."""
+    """Reader that prepares or collects it.
+
+    None while the attempt runs or stands by, and while the disk is too full to collect it.
+    """
     context: Slot | None = None
-    """Where it has opened its CUDA context while it stands by: it can begin nowhere else."""
+    """Slot on which a standby has opened its CUDA context: it can begin on no other slot."""
     num_company: int = 0
-    """Most attempts that were on its GPU beside it."""
+    """Largest number of other attempts that were on its GPU at the same time."""
     said_s: float = 0.0
-    """For how long it was said last that a reader waits."""
+    """Seconds that its reader had waited for a file when this was last reported."""
 
     @property
     def key(self) -> Key:
-        """Its key, which no other attempt ever has."""
+        """Key of the attempt, which no other attempt ever has."""
         return self.attempt.job.key
 
     def note_inputs(self, depends_on: Fingerprint) -> None:
-        """Keep what it depends on, once that is read."""
+        """Set the fingerprint of its inputs, once a reader has computed it."""
         self.attempt = replace(self.attempt, job=replace(self.attempt.job, depends_on=depends_on))
 
     def read_by(self, reading: CallQueue[Any] | None) -> None:
-        """Have a reader prepare or collect it; None: that reader is done."""
+        """Set the reader that prepares or collects it; None: the reader has finished."""
         self.reading = reading
 
     def open_context(self, slot: Slot) -> None:
-        """Bind it to the slot on which it opens its CUDA context while it stands by."""
+        """Note the slot on which a standby opens its CUDA context, which binds it to this slot."""
         self.context = slot
 
     def go(self, slot: Slot) -> None:
-        """Let it take a slot, after it stood by."""
+        """Note that a standby was ordered to begin on this slot."""
         self.slot, self.context, self.stage = slot, None, Execution()
 
     def dismiss(self, *, task_waits: bool) -> None:
-        """Stand by no longer: it was asked to end."""
+        """Note that a standby was asked to end; see `Dismissal`."""
         self.stage = Dismissal(task_waits)
 
     def end(self, end: Exit, now: float) -> Collection:
-        """Leave it to a reader, now that it has ended."""
+        """Note the end of the process; return the stage in which a reader collects the attempt."""
         self.stage = Collection(end, now)
         return self.stage
 
     def is_finalizing(self) -> bool:
-        """Return whether it has made its last step, and only evaluates and exports."""
+        """Return whether the training has made its last step, and only evaluates and exports."""
         return self.attempt.folder.last_progress().phase in FINALIZING
 
     def how_it_ended(self, gone: str) -> Exit | None:
-        """Return how it ended, or None while it may still run; `gone` says why its supervisor does not.
+        """Return how the process ended, or None while it may still run.
 
-        Of one that has ended, the records change no more: from here on each is read once.
+        Once it has ended each record of its folder is read only once more.
+
+        Args:
+            gone: reason why its supervisor does not run; empty: it runs.
         """
         if not gone and not self.attempt.folder.has_exited():
             return None
@@ -129,13 +136,13 @@ class RunningAttempt:
 
 
 def ask_to_end(executor: LocalExecutor, attempts: Sequence[RunningAttempt], reason: str = "") -> None:
-    """Ask attempts to end; the reason is what their records will say, instead of our signal's name."""
+    """Request attempts to end, by their cancel files and by a signal; their exit.json will name the reason given."""
     for one in attempts:
-        with contextlib.suppress(OSError):  # a full disk: the signal below says the same
+        with contextlib.suppress(OSError):  # on a full disk the signal below is enough
             one.attempt.folder.cancel.write_text(reason, encoding="utf-8")
     executor.cancel(handles_of(attempts))
 
 
 def handles_of(attempts: Iterable[RunningAttempt]) -> dict[Key, Handle]:
-    """Return the handles of those whose process was started, and has not ended."""
+    """Return the handles of the attempts whose process was started and has not ended, by key."""
     return {one.key: one.handle for one in attempts if one.handle and not isinstance(one.stage, Collection)}

@@ -1,4 +1,4 @@
-"""Training a batch on this machine: checks before it, then the loop."""
+"""Trains a batch on this machine, for `train` and `work`: checks and forecast first, then the loop."""
 
 from __future__ import annotations
 
@@ -35,7 +35,9 @@ from splatbatch.trainers.availability import check_usable
 
 
 def run(batch: Batch, ledger: Ledger, hooks: RunHooks, *, is_retry: bool = False) -> Mapping[str, Outcome]:
-    """Train the patches of a batch; the output lock must be held.
+    """Train the patches of a batch; return the last outcome of each task that was tried.
+
+    The output folder must be held, or the tasks be claimed through `hooks`.
 
     Raises:
         TrainerError, ExecutorError: nothing can be trained on this machine.
@@ -65,7 +67,7 @@ def run(batch: Batch, ledger: Ledger, hooks: RunHooks, *, is_retry: bool = False
             stop_orphans(executor, batch.output, ledger, batch.config.limits.grace_s, hooks.tick)
         tasks = [replace(task, memory_estimate=expected.get(task.name)) for task in batch.tasks]
         left_s = (choice.ends_at or 0.0) - time.time() if choice else 0.0
-        if choice and left_s > 0 and hooks.is_alone:  # of several workers none knows what the others will have done
+        if choice and left_s > 0 and hooks.is_alone:  # with several workers, none knows how many tasks are left for it
             hooks.deadline = DeadlineBudget(batch, choice, ledger, time.monotonic() + left_s)
         outcomes = Loop(batch.config, executor, ledger, tasks, hooks, is_retry=is_retry).run()
     trained = sum(isinstance(outcome, Trained | Made) for outcome in outcomes.values())
@@ -74,9 +76,9 @@ def run(batch: Batch, ledger: Ledger, hooks: RunHooks, *, is_retry: bool = False
 
 
 def _footprints(batch: Batch, hooks: RunHooks) -> dict[str, MemoryEstimate]:
-    """Return what each task is expected to need; nothing of one whose model cannot be read in time.
+    """Return the memory estimate of each task; a task whose model cannot be read in time gets none.
 
-    A batch that is told to stop meanwhile goes on without: it stops in its first round.
+    After a request to stop the estimates are incomplete; the loop then stops in its first round.
     """
     reading, extents = isolated.start(_measured, patches_of(batch.tasks)), dict[Path, PatchSize]()
     with contextlib.suppress(StopRequested):

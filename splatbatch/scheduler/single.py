@@ -1,4 +1,4 @@
-"""Running single tasks for a command, by the loop of a batch; a failed task is an error here."""
+"""Runs single tasks for commands such as `inspect` and `evaluate`, by the loop of a batch; a failure is an error."""
 
 from __future__ import annotations
 
@@ -24,31 +24,33 @@ from splatbatch.tasks.task import Task
 from splatbatch.text import one_line
 
 SAYS = "splatbatch: "
-"""What a process of ours that knows why it ends says before the reason."""
+"""Begin of the log line in which a process of ours gives the reason of its end."""
 KNOWN = {
     kind.exit_code: kind
     for kind in (SplatbatchError, ConfigError, SceneError, TrainerError, ExecutorError, OutputError)
 }
-"""What its exit code says then."""
+"""Class of the error for each exit code of such a process."""
 MOST_AT_ONCE, CORES_EACH = 4, 4
-"""On a GPU; and the cores of the host that each keeps busy."""
+"""Most tasks at once on a GPU, and the number of cores of the host that each keeps busy."""
 UNWRITTEN = Ledger(None)
-"""Of what is made at the word of a command."""
+"""Ledger without a file, for tasks that a user starts by a command."""
 
 
 def make(config: Config, task: Task, hooks: RunHooks, verb: str, ledger: Ledger = UNWRITTEN) -> AttemptFolder:
-    """Make the product of a task, which is no splat; return the attempt that has made it.
+    """Make the product of a task, which is no splat; return the attempt that made it.
+
+    The limit on free disk space is not applied: the product is small, or its program checks the space.
 
     Args:
-        config: of the batch.
-        task: whose product is small, or whose program looks for room: it is begun however little there is here.
-        hooks: what is asked and called meanwhile.
-        verb: begins the message of an error; empty where that says it by itself.
-        ledger: hears of its attempts.
+        config: config of the batch.
+        task: task to run.
+        hooks: hooks for the loop.
+        verb: begin of the message of an error; empty: none is needed.
+        ledger: ledger for the events of its attempts.
 
     Raises:
-        SplatbatchError: it could not be made: why, and where the log of its process lies.
-        ExecutorError: there is no slot for it here.
+        SplatbatchError: the product could not be made; the message has the reason and the path of the log.
+        ExecutorError: there is no slot for the task on this machine.
     """
     found = make_all(config, [task], hooks, {task.name: verb}, ledger)[task.name]
     if isinstance(found, SplatbatchError):
@@ -59,22 +61,22 @@ def make(config: Config, task: Task, hooks: RunHooks, verb: str, ledger: Ledger 
 def make_all(
     config: Config, tasks: Sequence[Task], hooks: RunHooks, verbs: Mapping[str, str], ledger: Ledger = UNWRITTEN
 ) -> Mapping[str, AttemptFolder | SplatbatchError]:
-    """Make the products of tasks of a kind, as `make` does.
+    """Make the products of several tasks of one kind, as `make` does for one; a failure is returned, not raised.
 
-    A GPU makes several at once where their footprints are known and fit: they leave it idle for most of their time.
+    Several run on a GPU at once if their memory is known and fits, since each leaves the GPU idle most of the time.
 
     Args:
-        config: of the batch.
-        tasks: each with a home of its own.
-        hooks: what is asked and called meanwhile.
-        verbs: by task, what begins the message of its error.
-        ledger: hears of the attempts.
+        config: config of the batch.
+        tasks: tasks to run, each with a folder of its own.
+        hooks: hooks for the loop.
+        verbs: begin of the message of an error, by task.
+        ledger: ledger for the events of the attempts.
 
     Returns:
-        by task the attempt that has made it, or why it could not be made.
+        For each task, by name, the attempt that made its product, or the error why it could not be made.
 
     Raises:
-        ExecutorError: there is no slot for them here.
+        ExecutorError: there is no slot for the tasks on this machine.
     """
     if not tasks:
         return {}
@@ -111,10 +113,10 @@ def make_all(
 
 
 def _executor(config: Config, task: Task) -> LocalExecutor:
-    """Return an executor with the slots that a task takes.
+    """Return an executor with GPU slots, or with slots on the CPU if the task can do without a GPU.
 
     Raises:
-        ExecutorError: there is no GPU here, and it takes one.
+        ExecutorError: there is no GPU on this machine, and the task needs one.
     """
     if task.takes != "cpu":
         try:
@@ -126,7 +128,7 @@ def _executor(config: Config, task: Task) -> LocalExecutor:
 
 
 def _failure(begins: str, attempts: list[AttemptFolder], why: Diagnosis) -> SplatbatchError:
-    """Return why a task came to nothing: its process knew, or it was diagnosed."""
+    """Return the error for a failed task: the reason in the log of its process, else that of the diagnosis."""
     if not attempts:
         reason = one_line("; ".join(why.evidence) or why.advice)
         return ExecutorError(
@@ -140,5 +142,5 @@ def _failure(begins: str, attempts: list[AttemptFolder], why: Diagnosis) -> Spla
     if why.cause == "no_record":
         return SplatbatchError(f"{begins}{why.advice}", place)
     evidence = f" ({one_line(why.evidence[-1])})" if why.evidence else ""
-    advice = why.advice.partition(" Try: ")[0]  # what is to be typed is of a training
+    advice = why.advice.partition(" Try: ")[0]  # the command to type is only valid for a training
     return SplatbatchError(f"{begins}{title(why.cause)}: {advice}{evidence}", place)

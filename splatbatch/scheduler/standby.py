@@ -1,6 +1,6 @@
-"""Processes that are ready for the next patches before a GPU is: one per GPU at most, and if host memory allows.
+"""Standbys: processes that prepare the next patches while the GPUs are still busy.
 
-One that dies is replaced, and counts for nothing.
+There is at most one per busy slot, if host memory allows. A standby that dies does not count as a failed attempt.
 """
 
 from __future__ import annotations
@@ -16,32 +16,40 @@ from splatbatch.scheduler.running_attempt import Dismissal, RunningAttempt, ask_
 from splatbatch.tasks.task import Task
 
 ON_GPUS, ON_CPUS = True, False
-"""Start, imports, reading and decoding of the next patch hide behind a training on a GPU, which leaves cores idle; on a
-CPU they would take the cores that train."""
+"""Whether standbys are used on slots of GPUs, and of CPUs.
+
+Preparing the next patch costs no time beside a training on a GPU, which leaves cores idle. On a CPU it would take the
+cores that train.
+"""
 
 
 def first(loop: LoopState, free: Container[str] | None = None) -> RunningAttempt | None:
-    """Return the one whose turn is next, of those that can begin on a slot of these names; None: on any."""
+    """Return the standby whose turn is next; None if there is none.
+
+    Args:
+        loop: state of the loop.
+        free: names of the slots on which it must be able to begin; None: any slot.
+    """
     ready = loop.ready()
     return next((one for one in ready if free is None or one.context is None or one.context.name in free), None)
 
 
 def next_task(loop: LoopState, now: float) -> tuple[RunningAttempt | None, Task | None]:
-    """Return the task whose turn is next, and the one that stands by for it, if there is one."""
+    """Return the standby whose turn is next, or None, and the task that is next; both None if none should start now."""
     free = loop.slots.with_seat()
     standby = first(loop, free)
     if standby and standby.reading is not None:
-        if standby.reading.wait is None:  # it is nearly ready
+        if standby.reading.wait is None:  # its reader works, and it is nearly ready
             return None, None
         standby = None
     task = standby.task if standby else next(loop.queue.due(now), None)
-    if task is None and free:  # no other is left: beginning anew here beats waiting for the slot that has its context
+    if task is None and free:  # only standbys bound to busy slots are left: starting them anew here is faster
         discard_contexts(loop, {one.context.name for one in loop.ready() if one.context})
     return standby, task
 
 
 def top_up(loop: LoopState, now: float) -> None:
-    """Start standbys for tasks that are due, as long as some slot that is taken has none."""
+    """Start standbys for due tasks, until each busy slot has one, or host memory is short; called in every round."""
     busy = [slot for slot in loop.slots.taken() if (ON_GPUS if slot.gpu is not None else ON_CPUS)]
     meant = [one.slot.name for one in loop.ready()]
     lacking = [slot for slot in busy if slot.name not in meant]
@@ -52,7 +60,7 @@ def top_up(loop: LoopState, now: float) -> None:
             return
         try:
             standby = launch.start(loop, task, slot, stands_by=True)
-        except Exception:  # noqa: BLE001 - the wall: it is told when its turn comes
+        except Exception:  # noqa: BLE001 - the error recurs, and is recorded, when its turn comes
             loop.in_their_turn.add(task.id)
             continue
         loop.queue.take(task)
@@ -60,9 +68,9 @@ def top_up(loop: LoopState, now: float) -> None:
 
 
 def open_contexts(loop: LoopState) -> None:
-    """Let those that are prepared open their CUDA context beside an attempt that trains, where nothing is risked.
+    """Let prepared standbys open their CUDA context on a busy GPU, if its free memory allows; called in every round.
 
-    By then the attempt has passed the gate of its GPU, and has told how much of the GPU it takes.
+    Only while the other attempt is in its training phase: it has then passed the gate, and its memory is known.
     """
     for one in loop.ready():
         folder, slot = one.attempt.folder, one.slot
@@ -73,7 +81,7 @@ def open_contexts(loop: LoopState) -> None:
                 and any(each.last_progress().phase == judge.TRAINING for each in beside)
                 and loop.slots.has_room_for_context(slot)
             ):
-                with suppress(OSError):  # it opens its context when it is told to go
+                with suppress(OSError):  # otherwise it opens its context after go.json
                     judge.write_go(folder.ahead, slot)
                     one.open_context(slot)
     discard_contexts(loop, {one.context.name for one in loop.ready() if one.context} - loop.slots.names)
@@ -81,20 +89,26 @@ def open_contexts(loop: LoopState) -> None:
 
 
 def discard_contexts(loop: LoopState, slots: Collection[str]) -> None:
-    """End those with a context on some slots; their tasks begin in their turn."""
+    """End the standbys with a CUDA context on these slots; their tasks go back to the queue."""
     for one in loop.ready():
         if one.context and one.context.name in slots:
             dismiss(loop, one, task_waits=True)
 
 
 def dismiss(loop: LoopState, standby: RunningAttempt, *, task_waits: bool) -> None:
-    """End one that cannot, or may not, be told to begin."""
+    """End a standby that cannot, or must not, begin.
+
+    Args:
+        loop: state of the loop.
+        standby: the standby to end.
+        task_waits: whether its task goes back to the queue once it has ended.
+    """
     loop.executor.cancel(handles_of([standby]))
     standby.dismiss(task_waits=task_waits)
 
 
 def retire(loop: LoopState) -> None:
-    """End all of them, and put the tasks they were to do back into the queue."""
+    """End all standbys, and put their tasks back into the queue, in their order."""
     ready = loop.ready()
     ask_to_end(loop.executor, ready)
     for one in reversed(ready):
@@ -103,7 +117,7 @@ def retire(loop: LoopState) -> None:
 
 
 def withdraw(loop: LoopState, names: Collection[str]) -> list[Task]:
-    """Take the named tasks out of what waits; return them."""
+    """Remove the named tasks from the queue and return them; if the next standby is for one, all standbys end first."""
     if not names:
         return []
     if (following := first(loop)) and following.task.name in names:
@@ -115,7 +129,7 @@ def withdraw(loop: LoopState, names: Collection[str]) -> list[Task]:
 
 
 def discard(loop: LoopState, died: RunningAttempt) -> None:
-    """Remove what is left of one that has died; its task begins in its turn, without another."""
+    """Remove a standby that has ended; its task goes back to the queue, and gets no other standby."""
     launch.discard(loop, died)
     loop.in_their_turn.add(died.task.id)
     del loop.attempts[died.key]

@@ -1,9 +1,8 @@
-"""The step budget of a batch with a deadline: chosen before it begins, and again at each begin of an attempt.
+"""Adjusts the step budget of a batch with a deadline, at each begin of an attempt, by measured speeds.
 
-A forecast may be off by a factor: of another GPU, another rasteriser, a machine that does other things besides. So
-whatever begins is given what the measured speed leaves time for: fewer steps if the deadline would be missed; more, if
-much time would be left and there are patches enough to share it: never more than the YAML's, nor than half as many
-again as the fewest. What runs goes on.
+The first budget follows from a forecast, which may be wrong by a factor, as on another GPU or a busy machine. New
+attempts get fewer steps if the deadline would be missed. They get more if much time would be left, and enough patches
+to share it: never more than the YAML's, nor 1.5 times the fewest. Running attempts keep their budget.
 """
 
 from __future__ import annotations
@@ -24,24 +23,31 @@ from splatbatch.tasks.task import Task
 from splatbatch.text import clock
 
 NEWEST = 50
-"""So many attempts tell the speed: those that began last."""
+"""Number of attempts, those that began last, by which the speed is measured."""
 ENOUGH = 0.5
-"""Share of its steps after which an attempt tells it; the first ones have few Gaussians and small photographs."""
+"""Share of its steps after which an attempt is measured; first steps have few Gaussians and small photographs."""
 SPARE = 0.05
-"""Share of the time that may be left over."""
+"""Share of the time that may be left over without an adjustment."""
 FEW = 0.3
-"""So small a share of the patches is not given what the others have left over: it would be uneven."""
+"""Share of the patches that must still be open for more steps; fewer would make the patches uneven."""
 MOST_MORE = 1.5
-"""No patch is given so many times the fewest steps."""
+"""Largest ratio of the steps of a patch to the fewest steps of any."""
 AIM = 0.01
-"""Share of the time that a correction keeps back."""
+"""Share of the time that an adjustment keeps as a reserve."""
 
 
 class DeadlineBudget:
-    """Keeps a batch to its deadline."""
+    """Adjusts the step budget of a batch, so that it ends before its deadline."""
 
     def __init__(self, batch: Batch, choice: DeadlineDecision, ledger: Ledger, end: float) -> None:
-        """Begin with what was chosen; the deadline is given by the clock of the loop."""
+        """Start from the budget that was chosen before the first patch.
+
+        Args:
+            batch: the batch.
+            choice: decision on the deadline, with its first budget.
+            ledger: ledger for notices about adjustments.
+            end: deadline by the clock of the loop, in seconds.
+        """
         self.choice = choice
         self.newest: deque[RunningAttempt] = deque(maxlen=NEWEST)
         self._batch, self._ledger, self._end = batch, ledger, end
@@ -50,9 +56,10 @@ class DeadlineBudget:
     def choose_again(
         self, now: float, waiting: Sequence[Task], running: Iterable[RunningAttempt], num_slots: int
     ) -> bool:
-        """Choose anew for all that has not begun if the choice proves wrong; return whether it is another now.
+        """Choose another budget for attempts not begun, if the measured speed requires it; return whether it changed.
 
-        What stands by was prepared under the earlier choice: the caller ends it.
+        The new budget is written to deadline.json and the ledger. Standbys were prepared under the earlier budget, so
+        the caller must end them.
         """
         if not self._speeds.learn(self._measured()):
             return False
@@ -72,7 +79,7 @@ class DeadlineBudget:
         return True
 
     def _better(self, work: RemainingWork, left_s: float) -> StepBudget:
-        """Return the budget of now if it ends in time and leaves little over, else a better one."""
+        """Return the present budget if the batch ends in time and leaves little time over, else a better one."""
         choice, total_s = self.choice, (self.choice.ends_at or 0.0) - (self.choice.chosen_at or 0.0)
         now, expected_s = choice.budgets[0], work.ends_at(choice.budgets[0])
         most = min(1.0, MOST_MORE * min(budget.steps for budget in choice.budgets))

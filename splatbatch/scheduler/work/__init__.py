@@ -1,1 +1,1 @@
-"""A worker besides its loop: claiming tasks, adopting what others have left, its remaining time."""
+"""Parts of a worker outside its loop: claiming tasks, adopting attempts of dead workers, its remaining time."""

@@ -1,4 +1,4 @@
-"""Adopting what a dead run or worker has left: its attempts are judged, and their splats accepted."""
+"""Adopts the attempts that a dead run or worker has left: judges them, and accepts their splats."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ from splatbatch.tasks.task import Task
 
 
 def adopt(batch: Batch, ledger: Ledger, hooks: WaitHooks = ENDLESS) -> dict[str, Diagnosis]:
-    """Settle attempts whose parent died before it could, and accept what they trained; nothing is trained twice.
+    """Judge all attempts of a batch without a recorded end, and accept their splats; called when a run begins.
 
-    Those that still run are stopped first; those that never started are barred from starting late. Returned are the
-    tasks of which an attempt could not be collected: they are not trained anew for that.
+    Attempts that still run are stopped first; those that never started are barred from starting late. Returned are the
+    failures by task of attempts that could not be collected; these tasks must not be trained again for that.
 
     Raises:
         ExecutorError: an attempt may still run, and the engine that could tell cannot be asked here.
         StopRequested: a stop was requested.
     """
-    for task in batch.tasks:  # also of what was settled: its result is written again when more is known of it
+    for task in batch.tasks:  # also those without open attempts: their manifests are rewritten at times
         sweep(task.home.path)
     with (endings := TaskHistory(batch.output)).as_of_now():
         left = [(task, folder) for task in batch.tasks for folder in left_of(task, endings)]
@@ -53,10 +53,10 @@ def adopt(batch: Batch, ledger: Ledger, hooks: WaitHooks = ENDLESS) -> dict[str,
 
 
 def adopt_task(task: Task, ledger: Ledger, endings: TaskHistory, beat: Callable[[], None]) -> None:
-    """Judge what is left of the attempts at a task that is ours now.
+    """Judge the open attempts at a task that we have just claimed from a dead worker.
 
-    What runs on this machine is ended first. On another it is asked to end by its cancel file, and whatever it still
-    makes can follow no record that is accepted by then.
+    Attempts that run on this machine are ended first. On another machine they are requested to end by their cancel
+    files; if they still make a splat, it cannot replace a later accepted record.
     """
     sweep(task.home.path, spares_living=True)
     left = left_of(task, endings)
@@ -81,10 +81,10 @@ def _stop(config: Config, task: str, device: str, ledger: Ledger, beat: Callable
 
 
 def _adopt_all(left: Sequence[tuple[Task, AttemptFolder]], ledger: Ledger, hooks: WaitHooks) -> dict[str, Diagnosis]:
-    """Collect what attempts have left, each by itself; return what is wrong with those that could not be."""
+    """Collect attempts in a reader, one by one, and record their ends; return the failures to collect, by task."""
     ended, faults = [], {}
     for task, folder in left:
-        with contextlib.suppress(OSError):  # of others its patch is told when its turn comes
+        with contextlib.suppress(OSError):  # the error recurs, and is recorded, when the patch's turn comes
             if (end := _end_of(folder)) is not None:
                 attempt = Attempt(task.name, CachedAttemptDir(folder.path), folder.read_job() or JobSpec())
                 ended.append((task, attempt, end))
@@ -101,7 +101,7 @@ def _adopt_all(left: Sequence[tuple[Task, AttemptFolder]], ledger: Ledger, hooks
 
 
 def _end_of(folder: AttemptFolder) -> Exit | None:
-    """Return how an attempt has ended; one that never began is barred from it, and leaves nothing: None."""
+    """Return how an attempt has ended; None for one that never began, which is barred from starting late."""
     judge.remove_leftovers(folder)
     if is_standby_only(folder):
         shutil.rmtree(folder.path, ignore_errors=True)
@@ -113,20 +113,20 @@ def _end_of(folder: AttemptFolder) -> Exit | None:
 
 
 def _collect(left: tuple[Task, Attempt, Exit]) -> Record:
-    """Collect an attempt that an earlier run has made."""
+    """Collect an attempt of an earlier run, in a reader; its splat is accepted only if it is up to date now."""
     task, attempt, end = left
     task = replace(task, next_settings=task.yaml_settings)
     then, tried = attempt.job.depends_on, task.changed(attempt.job.changes)
     try:
         _ = tried.program
-    except ConfigError:  # settings of another version, or broken ones: their splat is not what would be trained today
+    except ConfigError:  # settings of another version, or invalid ones: their splat cannot be up to date
         then, tried = Fingerprint(), task
     product = task.home
 
     def counts() -> bool:
-        """Return whether what it trained is what would be trained today, and no later attempt is accepted.
+        """Return whether the attempt's settings and inputs are those of now, and no later attempt is accepted.
 
-        Of an attempt before the accepted one the ledger has lost the end; that brings its splat not back.
+        Otherwise an attempt whose end the ledger has lost could replace the splat of a later one.
         """
         now, accepted = fingerprint(task.patch, task.recipe), product.read_result() or Result()
         is_same = then.recipe in task.yaml_settings.acceptable_hashes and then.inputs == now.inputs

@@ -1,4 +1,4 @@
-"""Claiming tasks, each in its turn; what other workers have done is not done again."""
+"""Claims tasks for the loop of one of several workers; tasks that other workers have finished are not repeated."""
 
 from __future__ import annotations
 
@@ -22,53 +22,54 @@ from splatbatch.tasks.freshness import FreshnessChecker
 from splatbatch.tasks.task import Task
 
 LOOK_S = 2.0
-"""Between two looks at a task that another worker has."""
+"""Seconds between two looks at a task that another worker has."""
 LOST_S = 2.0
-"""Between two checks for tasks of ours that another worker took over."""
+"""Seconds between two checks whether another worker took over a task of ours."""
 
 
 class TaskProgress(NamedTuple):
-    """How far a task was before it was decided to train it; what has changed since is examined when it is claimed."""
+    """Progress of a task, taken before it was decided to train it; when it is claimed, a change shows other work."""
 
     done: int = 0
-    """Its highest finished generation."""
+    """Highest finished generation of the task."""
     accepted: int = 0
-    """Its newest accepted record."""
+    """Number of its newest accepted record."""
     manifest: Stamp | None = None
-    """Of its product."""
+    """Stamp of its result.json."""
 
     @classmethod
     def of(cls, output: OutputFolder, name: str) -> TaskProgress:
-        """Return it as it is now."""
+        """Return the progress of a task now."""
         folder = output.patch(name)
         return cls(done_with(output, name), folder.newest_accepted(), stamp_of(str(folder.result)))
 
 
 @dataclass(kw_only=True)
 class TaskClaimer(RunHooks):
-    """Claims tasks for the loop of a worker, in one round of its batch."""
+    """Hooks for the loop of one of several workers: claims each task when its turn comes, in one round of the batch."""
 
     claims: Claims
     ledger: Ledger
     before: Mapping[str, TaskProgress]
-    """By task, also of the scene behind."""
+    """Progress of each task, and of the backdrop, before the tasks to train were decided."""
     standing: FreshnessChecker
-    """What the tasks were decided on by; it looks again where that may have changed."""
+    """Freshness checker by which the tasks were decided; it checks a task again if another worker trained it since."""
     others: OtherWorkers
-    """Hear of a task that one of them has."""
+    """Reports to the user which worker a task waits for."""
     time_left: TimeLeft | None = None
-    """None: as long as it takes."""
+    """Remaining time of this worker; None: no limit."""
     is_over: bool = False
-    """Our time did not hold another one."""
+    """Whether the remaining time was too short for a task, so that the worker ends."""
     trained_elsewhere: list[str] = field(default_factory=list)
+    """Tasks that other workers have trained since."""
     _next_look: float = 0.0
     _elsewhere: dict[str, tuple[float, bool]] = field(default_factory=dict)
-    """When it was asked whether another worker has a task, and the answer."""
+    """Time and answer of the last check whether another worker has a task, by task."""
     _unheld: set[str] = field(default_factory=set)
-    """Tasks that our time does not hold: what needs their products waits."""
+    """Tasks for which the remaining time is too short; tasks that need their products are not begun either."""
 
     def claim(self, task: Task) -> Task | float | None:
-        """Say whether a task whose turn it is is ours, and claim it if it can be."""
+        """Claim a task whose turn it is; see `RunHooks.claim`."""
         name = task.name
         if task.claim is not None:
             return task
@@ -77,13 +78,13 @@ class TaskClaimer(RunHooks):
             return None
         if self._unheld.intersection(task.required) or (self.time_left and not self.time_left.holds(task)):
             if task.patch.is_whole and self.is_elsewhere(name):
-                return LOOK_S  # behind a scene that another worker trains there may be time
+                return LOOK_S  # once another worker has trained the backdrop, patches may still fit into our time
             self.is_over = True
             self._unheld.add(name)
             return None
         try:
             found = self.claims.take(name)
-        except OSError:  # a full disk, say: its attempt tells, and what two make of one task is accepted once
+        except OSError:  # such as a full disk: its attempt reports it, and of two splats only one is accepted
             return task
         if isinstance(found, Claim):
             return self._begun(task, found)
@@ -91,7 +92,7 @@ class TaskClaimer(RunHooks):
         return LOOK_S
 
     def is_elsewhere(self, name: str) -> bool:
-        """Return whether another worker has a task at the moment, also one that is none of ours."""
+        """Return whether another worker has claimed a task; the answer may be 2 s old."""
         asked, answer = self._elsewhere.get(name, (-LOOK_S, False))
         if (now := time.monotonic()) >= asked + LOOK_S:
             asked, answer = now, self.claims.is_elsewhere(name)
@@ -99,7 +100,7 @@ class TaskClaimer(RunHooks):
         return answer
 
     def outdated(self, fresh: Iterable[str]) -> tuple[str, ...]:
-        """Return what was fresh, or made elsewhere since, and is stale by a product that it needs and that is new."""
+        """Return tasks that were up to date, or trained elsewhere, and are stale now as a product they need is new."""
         tasks = [self.standing.tasks[name] for name in (*fresh, *self.trained_elsewhere)]
         needs = {task.name: task.required for task in tasks}
         now = {name: TaskProgress.of(self.standing.output, name) for name in set().union(*needs.values())}
@@ -108,19 +109,19 @@ class TaskClaimer(RunHooks):
         return tuple(name for name in touched if self.standing.is_due(name))
 
     def close(self, name: str) -> None:
-        """Say that a task is done with, if it was ours."""
+        """Close our claim on a finished task."""
         self.claims.close(name)
 
     def lost(self) -> Mapping[str, str]:
-        """Return what others have taken over from us since we were asked last, each with who has: we seemed gone."""
+        """Return the tasks that other workers took over since the last call, as we seemed dead to them."""
         if time.monotonic() < self._next_look:
             return {}
         self._next_look = time.monotonic() + LOST_S
         return {name: f"{worker}, which took the task over" for name, worker in self.claims.lost().items()}
 
     def _begun(self, task: Task, claim: Claim) -> Task | None:
-        """See that what was decided on a task still holds now that it is ours."""
-        if claim.generation > 1:  # what a worker that is gone has left of it
+        """Check a task just claimed: adopt attempts of a dead worker; return None if the task is up to date by now."""
+        if claim.generation > 1:  # an earlier worker may have left attempts
             adopt_task(task, self.ledger, self.standing.endings, self.tick)
             claim = self.claims.renew(task.name)
         has_moved = claim.follows != self.before[task.name].accepted
@@ -132,17 +133,17 @@ class TaskClaimer(RunHooks):
         return replace(task.changed(changes), claim=claim)
 
     def _closed(self, task: Task) -> None:
-        """Drop a task that another worker has finished."""
+        """Note a task that another worker has finished, if its product is up to date."""
         if self.standing.is_up_to_date(task.name):
             self.trained_elsewhere.append(task.name)
 
 
 def progress_of(batch: Batch) -> Mapping[str, TaskProgress]:
-    """Return how far each task of a batch is, and the scene behind it."""
+    """Return the progress of each task of a batch, and of the backdrop."""
     return {name: TaskProgress.of(batch.output, name) for name in (*batch.names, BACKDROP)}
 
 
 def left_over(batch: Batch, before: Mapping[str, TaskProgress], standing: FreshnessChecker) -> list[str]:
-    """Return the tasks to be trained that were not finished since: without those given up or failed for good."""
+    """Return the due tasks that no worker has finished since `before`, with any outcome; they need another round."""
     due = (name for name in batch.names if standing.is_due(name))
     return [name for name in due if done_with(batch.output, name) <= before.get(name, TaskProgress()).done]

@@ -1,4 +1,4 @@
-"""Holding an output folder: no other run or worker trains into it and, where necessary, none begins."""
+"""Locks an output folder for `train` and for commands: no other run trains into it and, if necessary, none begins."""
 
 from __future__ import annotations
 
@@ -20,18 +20,20 @@ from splatbatch.tasks.batch import Batch
 
 LOOK_S, AGAIN_S = 0.2, 0.5
 PATIENCE_S = 5.0
-"""So long the preparation by another worker is waited for without a word."""
+"""Seconds for which the preparation by another worker is waited for without a message."""
 TURN_S = 1800.0
-"""How long another process may take that merges or publishes the same."""
+"""Longest time, in seconds, to wait for another process that merges or publishes into the same place."""
 T = TypeVar("T")
 
 
 @contextmanager
 def lock_output(batch: Batch, say: Callable[[str], None]) -> Iterator[Claims]:
-    """Hold the output folder of a batch as the worker that `train` is; give its claims. Workers may join later.
+    """Hold the output folder of a batch as `train` while the block runs; yield the claims of this worker.
+
+    `work` processes that start later may join; with `lock_output_alone` they wait.
 
     Raises:
-        OutputError: another run holds it, or workers train into it.
+        OutputError: another run holds the folder, or workers train into it.
     """
     others = OtherWorkers(Watcher(batch.output), say)
     with hold(batch.output, batch.plan_hash, say) as mine:
@@ -41,10 +43,12 @@ def lock_output(batch: Batch, say: Callable[[str], None]) -> Iterator[Claims]:
 
 @contextmanager
 def lock_output_alone(batch: Batch, say: Callable[[str], None]) -> Iterator[Callable[[], None]]:
-    """Lock an output folder so that no worker trains into it: workers that begin wait; give the heartbeat.
+    """Hold an output folder so that no worker trains into it either: workers that start wait until the block ends.
+
+    Yields the function that writes heartbeats, which must be called every few seconds.
 
     Raises:
-        OutputError: another run holds it, or workers train into it.
+        OutputError: another run holds the folder, or workers train into it.
     """
     with lock_output(batch, say) as claims, pause_workers(batch.output, claims, say) as beat:
         yield beat
@@ -52,23 +56,30 @@ def lock_output_alone(batch: Batch, say: Callable[[str], None]) -> Iterator[Call
 
 @contextmanager
 def pause_workers(output: OutputFolder, claims: Claims, say: Callable[[str], None]) -> Iterator[Callable[[], None]]:
-    """Let no worker train into a folder that is ours; give what shows that we live.
+    """Let no worker train into a folder that we already hold: workers that start wait until the block ends.
+
+    Yields the function that writes heartbeats.
 
     Raises:
-        OutputError: one does.
+        OutputError: a worker trains into the folder.
     """
     others = OtherWorkers(Watcher(output), say)
     check = partial(others.check_none, claims.heartbeat)
     with contextlib.ExitStack() as stack:
-        with contextlib.suppress(OSError):  # no claim can be made: what is read is held against its hash all the same
+        with contextlib.suppress(OSError):  # without a claim, the files read are still checked against their hashes
             stack.enter_context(preparation(claims, others, check))
-        check()  # one that had prepared before that
+        check()  # for a worker that had prepared before
         yield claims.heartbeat
 
 
 @contextmanager
 def preparation(claims: Claims, others: OtherWorkers, meanwhile: Callable[[], None]) -> Iterator[None]:
-    """Prepare the batch while the block runs, which one worker does after the other.
+    """Hold the claim `PREPARING` while the block runs, so that only one worker at a time makes the shared decisions.
+
+    Args:
+        claims: claims of this worker.
+        others: reports which worker is waited for.
+        meanwhile: called while waiting.
 
     Raises:
         OSError: no claim can be made.
@@ -85,7 +96,14 @@ def preparation(claims: Claims, others: OtherWorkers, meanwhile: Callable[[], No
 
 
 def in_turn(call: Callable[[], T], stop: Callable[[], str] = str) -> T:
-    """Do something under a lock: of several workers, and the `train` that follows them, each publishes."""
+    """Call a function that takes a lock; while another process has it, call it again, for half an hour at most.
+
+    Needed for follow-ups, since several workers, and the `train` that follows them, each publish.
+
+    Args:
+        call: function to call; raises BusyError if the lock is taken.
+        stop: returns the reason to stop, or "".
+    """
     give_up_at = time.monotonic() + TURN_S
     while True:
         try:

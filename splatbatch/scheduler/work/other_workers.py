@@ -1,4 +1,7 @@
-"""The other workers of a batch: `train` wants none, `work` none that trains otherwise; who is waited for is told."""
+"""Checks for other workers of a batch, and reports which one is waited for.
+
+`train` may have none beside it, `work` none under another YAML or version.
+"""
 
 from __future__ import annotations
 
@@ -15,25 +18,25 @@ from splatbatch.output.workers import LOCAL, Watcher, title
 LOOK_S = 0.5
 PREPARATION = "the preparation of the batch"
 SAY_EVERY_S = 30.0
-"""Between two words on one wait."""
+"""Seconds between two messages about the same wait."""
 
 
 @dataclass
 class OtherWorkers:
-    """Looks after them, and tells on whom we wait."""
+    """Watches the other workers of a batch, and reports waits for them through `say`."""
 
     watcher: Watcher
     say: Callable[[str], None]
     _next: dict[str, float] = field(default_factory=dict)
-    """When each wait is told again."""
+    """Time of the next message about each wait, by task."""
 
     def report(self, held: ClaimedByOther, task: str, *, though_well: bool = False) -> None:
-        """Note that a task, or what is named so, waits: told of a worker that is silent at once and again.
+        """Report that a task waits for another worker, if that worker is silent; at once, then every 30 s.
 
         Args:
-            held: who has claimed it.
-            task: its name for people.
-            though_well: told also of a worker that moves: nothing else goes on meanwhile.
+            held: claim of the other worker.
+            task: name of the task, or of the preparation, for the message.
+            though_well: report also a worker that is not silent, since nothing else goes on meanwhile.
         """
         silent_s, now = self.watcher.silent_s(held.owner), time.monotonic()
         is_quiet = silent_s >= limits.QUIET_S or not held.is_legible
@@ -44,10 +47,15 @@ class OtherWorkers:
         self.say(f"waiting for {task}: {who}{f'; {describe_silence(silent_s)}' if is_quiet else ''}")
 
     def check_none(self, beat: Callable[[], None]) -> None:
-        """See that no worker trains into the folder; of one on another host that takes until it moves, or is silent.
+        """Check that no worker trains into the folder.
+
+        A worker on another host is watched until its file changes, or has not changed for 180 s.
+
+        Args:
+            beat: writes our heartbeat; called while waiting.
 
         Raises:
-            OutputError: one does.
+            OutputError: a worker trains into the folder.
         """
         if living := self._await(LOCAL, "", beat):
             raise OutputError(
@@ -57,7 +65,11 @@ class OtherWorkers:
             )
 
     def check_same_plan(self, mine: WorkerRecord, beat: Callable[[], None]) -> None:
-        """See that no run trains into the folder under another YAML or version.
+        """Check that no run trains into the folder under another YAML or version; it may wait as `check_none` does.
+
+        Args:
+            mine: record of this worker.
+            beat: writes our heartbeat; called while waiting.
 
         Raises:
             ExecutorError: another run does.
@@ -70,12 +82,12 @@ class OtherWorkers:
             )
 
     def _await(self, mine: str, terms: str, beat: Callable[[], None]) -> list[WorkerRecord]:
-        """Return the others who are known to live, as soon as one is; none once all have been silent for long enough.
+        """Return the other workers known to live, as soon as there is one; none once all are silent for 180 s.
 
         Args:
-            mine: who is none of the others.
-            terms: of those that do not matter; empty: all do.
-            beat: shows that we live.
+            mine: name of this worker, which is left out.
+            terms: workers with this hash are left out; empty: none are.
+            beat: writes our heartbeat; called while waiting.
         """
         say_at = 0.0
         while unknown := [one for one in self.watcher.living(but=mine) if not terms or one.terms != terms]:
@@ -91,7 +103,7 @@ class OtherWorkers:
 
 
 def _spell(workers: list[WorkerRecord], verb: str) -> str:
-    """Return who does something: one of them by name, and how many others."""
+    """Return in words which workers do something: the first by name, and the number of the rest."""
     first, more = workers[0], len(workers) - 1
     named = f"worker {first.worker} on {first.host} since {first.since}"
     return f"{named} and {more} more {verb}" if more else f"{named} {verb}s"

@@ -1,4 +1,4 @@
-"""The history of a task with other workers: their failures and retries count here, too."""
+"""The history of tasks on other workers, from their ledgers: their failures and retries count here, too."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from splatbatch.output.workers import Watcher
 
 PastReport = AttemptEnded | RetryScheduled | GaveUp
 OF_ALL_MACHINES = frozenset({"disk_full", "output_unwritable", "bad_config"})
-"""Causes that lie in what workers share; of the others a batch is stopped where they were seen, and not elsewhere."""
+"""Causes that all workers share; any other cause stops the batch only on the host where it occurred."""
 
 
 class OtherWorkersHistory:
-    """Follows the ledgers of the other workers, for the decisions on retries."""
+    """Follows the ledgers of all other workers; `RetryHandling` asks it for decisions on retries."""
 
     def __init__(self, output: OutputFolder, own: Path) -> None:
         self._output, self._tail = output, Tail(output, AttemptEnded, RetryScheduled, GaveUp, but=own)
@@ -29,11 +29,11 @@ class OtherWorkersHistory:
         self._hosts: dict[str, str] = {}
 
     def history(self, name: str) -> RetryHistory:
-        """Return what a task has been through since it was trained, or given up, last."""
+        """Return the retry history of a task on other workers, since it was last trained or given up."""
         return history_of(event for _, event in self._reports().get(name, ()))
 
     def failures(self) -> Mapping[TaskId, tuple[Failure, ...]]:
-        """Return the failures of all tasks with other workers that tell of more than the machine they were on."""
+        """Return the failures of all tasks that concern this machine: on workers of this host, or of a shared cause."""
         told = {
             name: [event for path, event in found if self._concerns_us(path, event)]
             for name, found in self._reports().items()
@@ -41,7 +41,7 @@ class OtherWorkersHistory:
         return {TaskId.of_folder(name): history_of(found).failures for name, found in told.items()}
 
     def _concerns_us(self, ledger: Path, event: PastReport) -> bool:
-        """Return whether an event tells of this machine, or of what all of them share."""
+        """Return whether an event is of a worker on this host, or of a cause that all workers share."""
         is_shared = not isinstance(event, AttemptEnded) or event.cause in OF_ALL_MACHINES
         return is_shared or self._host(ledger.stem) == socket.gethostname()
 
@@ -52,7 +52,7 @@ class OtherWorkersHistory:
         return self._hosts[worker]
 
     def _reports(self) -> Mapping[str, Sequence[tuple[Path, PastReport]]]:
-        """Return the reports on each task, each with its ledger: by generation, and as they stand in a ledger."""
+        """Return the events of each task, each with its ledger, ordered by generation and then as in the ledger."""
         for path, event in self._tail.read():
             if isinstance(event, PastReport):
                 found = self._events.setdefault(event.patch, [])
@@ -61,7 +61,7 @@ class OtherWorkersHistory:
 
 
 def history_of(events: Iterable[PastReport]) -> RetryHistory:
-    """Return what the events of a task, first to last, say that it has been through."""
+    """Return the retry history that follows from the events of a task, which must be in order."""
     history = NEW
     for event in events:
         match event:

@@ -1,4 +1,4 @@
-"""The remaining time of a worker, by --for or its engine, and whether another task fits into it."""
+"""The remaining time of a worker, by --for or by its Slurm job, and whether another task fits into it."""
 
 from __future__ import annotations
 
@@ -12,36 +12,36 @@ from splatbatch.tasks.estimates import forecast
 from splatbatch.tasks.task import Task
 
 ENDS_AT = "SLURM_JOB_END_TIME"
-"""Seconds since 1970, by the clock of the host that we are on."""
+"""Environment variable with the end of the job in seconds since 1970, by the clock of this host."""
 MARGIN_S = 20.0
-"""Beside grace_s: to write everything down before the engine ends us."""
+"""Seconds in addition to grace_s that are kept for writing records before the engine ends the worker."""
 ASKED_EVERY_S = 60.0
 
 
 @dataclass
 class TimeLeft:
-    """The end of a worker's time, and what still fits before it."""
+    """The end of a worker's time; `TaskClaimer` asks it before each claim, the run whether to stop."""
 
     batch: Batch
     end: float = math.inf
-    """By time.monotonic(); infinite: there is none."""
+    """End by time.monotonic(); infinite: no limit."""
     _known: dict[int, tuple[float, float]] = field(default_factory=dict)
-    """Seconds that a task of so many steps is expected to take, and when that was asked."""
+    """Expected seconds of a task, and the time of that forecast, by number of steps."""
 
     @classmethod
     def of(cls, batch: Batch, for_s: float | None) -> TimeLeft:
-        """Return it as it was told, or as the engine says."""
+        """Return the remaining time by --for or by the Slurm job, whichever ends earlier."""
         told = os.environ.get(ENDS_AT, "")
         of_engine = float(told) - time.time() if told.isdecimal() else None
         known = (one for one in (for_s, of_engine) if one is not None)
         return cls(batch, time.monotonic() + min(known, default=math.inf))
 
     def is_up(self) -> bool:
-        """Return whether what runs has to be ended now to be written down in time."""
+        """Return whether running attempts must be ended now, so that their ends are recorded in time."""
         return self._left_s() <= 0
 
     def holds(self, task: Task) -> bool:
-        """Return whether a task that starts now is expected to end in time; one of unknown length is begun."""
+        """Return whether a task that starts now is expected to end in time; True if its duration is unknown."""
         if self.end == math.inf:
             return True
         steps, now = task.requested_settings.recipe.training.max_steps, time.monotonic()
