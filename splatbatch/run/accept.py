@@ -22,8 +22,8 @@ from splatbatch.tasks.upkeep import ContentHasher
 def accept(batch: Batch, name: str, number: int) -> Result:
     """Make the splat of an attempt the product of its patch, as if trained with the current settings and inputs.
 
-    So the patch counts as up to date, and `train` without --force keeps the splat until these change. The ledger and
-    the report record it.
+    So the patch counts as up to date, and `train` keeps the splat until these change. The ledger and the report record
+    the acceptance.
 
     Raises:
         ConfigError: there is no such attempt, or its splat is missing or has changed.

@@ -79,7 +79,7 @@ class S3Store:
         return True
 
     def names(self, folder: str) -> set[str]:
-        """Return the names of the objects below a folder's prefix, without that prefix; empty if there are none."""
+        """Return the names of the objects in a folder, without the folder itself; empty if there are none."""
         with self._store_errors():
             pages = obstore.list(self._bucket, prefix=f"{folder}/")
             return {one["path"].rpartition("/")[2] for page in pages for one in page}
