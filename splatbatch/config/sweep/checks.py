@@ -1,4 +1,4 @@
-"""What pydantic cannot see of a sweep: unknown settings, values that fit none, impossible combinations."""
+"""Checks of a sweep that pydantic cannot make: unknown settings, wrong values, impossible combinations."""
 
 from __future__ import annotations
 
@@ -24,11 +24,17 @@ from splatbatch.errors import ConfigError
 
 TRAINER = "training.trainer"
 MOST_VALUES = 2500
-"""Each is checked by itself, some thousand in a second."""
+"""Most values in a sweep; each is checked, some thousand in a second."""
 
 
 def check_sweep(tree: dict[str, Any], trainers: Iterable[str], recipe_of: RecipeOf) -> Iterator[Mistake]:
-    """Yield the mistakes in the sweep of a YAML: where, and what."""
+    """Yield the mistakes in the sweep of a YAML.
+
+    Args:
+        tree: the whole YAML as it was read.
+        trainers: the names of the external trainers in it.
+        recipe_of: returns the recipe under changed settings, to check their values.
+    """
     written = tree.get("sweep") or {}
     found: dict[tuple[str, str], Keys] = {}  # an unknown setting is one mistake, whatever its values
     trainers = tuple(trainers)
@@ -50,7 +56,7 @@ def check_sweep(tree: dict[str, Any], trainers: Iterable[str], recipe_of: Recipe
 
 
 def normal(key: str, value: Any, trainers: Iterable[str], recipe_of: RecipeOf) -> Any:
-    """Return a value as recipes hold it: "1e-4", which YAML takes for a text, as a number."""
+    """Return a value as a recipe holds it, such as a number for "1e-4", which YAML reads as text."""
     for context in _contexts(key, trainers):
         with contextlib.suppress(ConfigError):
             return recipe_of({**context, key: value}).as_given()[key]
@@ -58,12 +64,12 @@ def normal(key: str, value: Any, trainers: Iterable[str], recipe_of: RecipeOf) -
 
 
 def _contexts(key: str, trainers: Iterable[str]) -> list[Settings]:
-    """Return what else may have to be set for a setting to be known: another trainer than the usual one."""
+    """Return further settings under which a setting may be known: none, or another trainer."""
     return [{}, *({TRAINER: name} for name in trainers if key != TRAINER)]
 
 
 def mistakes_in(key: str, value: Any, recipe_of: RecipeOf, contexts: Iterable[Settings] = ({},)) -> list[str]:
-    """Return what is wrong with a value by itself; nothing if it fits beside any of some other settings."""
+    """Return the messages about one value of a setting; none if it is valid in at least one of the contexts."""
     words: list[str] = []
     for context in contexts:
         try:
@@ -78,7 +84,7 @@ def mistakes_in(key: str, value: Any, recipe_of: RecipeOf, contexts: Iterable[Se
 
 
 def _faults(sweep: Sweep, recipe_of: RecipeOf) -> Iterator[Mistake]:
-    """Yield what is wrong with combinations; the values that they are made of are sound each."""
+    """Yield the mistakes in the combinations of a sweep whose single values are valid."""
     found = list(faults(sweep, recipe_of({}).as_given()))
     yield from found
     if found:

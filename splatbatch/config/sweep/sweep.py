@@ -1,6 +1,6 @@
-"""A sweep: the same patches under several settings; a combination's name depends on that combination alone.
+"""A sweep: the same patches under several variants; the name of a variant depends only on its settings.
 
-What is trained is then a patch under a variant, `p0@cap_max-400000_5f3a1c`: its own folder, result and attempts.
+Each task is a patch under a variant, `p0@cap_max-400000_5f3a1c`, with its own folder, result and attempts.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ HASH_DIGITS = 6
 Settings = dict[str, Any]
 """Values by the full names of their settings, as {"training.seed": 1}."""
 RecipeOf = Callable[[Mapping[str, Any]], Recipe]
-"""Returns what trains a patch under changed settings."""
+"""Returns the recipe of a patch under changed settings; raises ConfigError if one is unknown or wrong."""
 
 
 def _checked_name(value: Any) -> Any:
@@ -73,7 +73,7 @@ class Sweep(Section):
 
 
 def assignments(tree: Any) -> Iterator[tuple[Keys, str, Any]]:
-    """Yield every setting with a value, and the place where it stands, of a section as it was written, sound or not."""
+    """Yield place, setting and value of every assignment in a section `sweep` as it was written, valid or not."""
     tree = mapping(tree)
     for key, values in mapping(tree.get("matrix")).items():
         yield from ((("matrix", key, index), key, value) for index, value in enumerate(_list(values)))
@@ -90,19 +90,19 @@ def _list(value: Any) -> list[Any]:
 
 @dataclass(frozen=True)
 class Variant:
-    """A combination of settings that every patch is trained under."""
+    """A combination of settings of a sweep, under which every patch is trained."""
 
     name: str
     settings: Mapping[str, Any]
-    """What it sets, by full name; stronger than a patch's own overrides."""
+    """The settings that it sets, by full name; they win over a patch's own overrides."""
     compared: Mapping[str, Any]
-    """The value of every setting that the sweep mentions: the config's where this combination sets none."""
+    """The value of every setting that the sweep mentions; that of the config where this variant sets none."""
     recipe: Recipe
-    """What trains a patch without overrides under it."""
+    """The recipe of a patch without overrides under this variant."""
 
 
 class TaskId(NamedTuple):
-    """Which task it is: a patch and, in a sweep, a variant; printed as its folder is named, "p0@base"."""
+    """The name of a task: a patch and, in a sweep, a variant; its text is the name of its folder, "p0@base"."""
 
     patch: str
     variant: str = ""
@@ -112,13 +112,13 @@ class TaskId(NamedTuple):
 
     @classmethod
     def of_folder(cls, name: str) -> TaskId:
-        """Return what the name of a folder stands for; for outputs whose config was not read."""
+        """Return the task of a folder's name, for output folders whose config was not read."""
         patch, _, variant = name.rpartition(SEPARATOR)
         return cls(patch, variant) if patch else cls(name)
 
 
 def expand(sweep: Sweep, recipe_of: RecipeOf) -> tuple[Variant, ...]:
-    """Return the combinations of a sweep without faults, in the order of the YAML; values are as recipes hold them."""
+    """Return the variants of a sweep that `faults` has passed, in the order of the YAML."""
     found = list(combinations(sweep))
     mentioned = dict.fromkeys(key for _, settings in found for key in settings)
     base = recipe_of({}).as_given()
@@ -132,7 +132,7 @@ def expand(sweep: Sweep, recipe_of: RecipeOf) -> tuple[Variant, ...]:
 
 
 def faults(sweep: Sweep, base: Mapping[str, Any]) -> Iterator[Mistake]:
-    """Yield what is wrong with a sweep whose settings are all known: where, and what."""
+    """Yield the mistakes in a sweep whose settings are all known: repeated values and names, too many combinations."""
     matrix: dict[str, tuple[Any, ...]] = {}
     for key, values in sweep.matrix.items():
         twice = [index for index, value in enumerate(values) if value in values[:index]]
@@ -157,7 +157,7 @@ def _vain_excludes(sweep: Sweep) -> Iterator[Mistake]:
 
 
 def _repeated(sweep: Sweep, base: Mapping[str, Any]) -> Iterator[Mistake]:
-    """Yield names used twice, and combinations that are an earlier one again."""
+    """Yield the mistakes of names used twice, and of variants with the same settings as an earlier one."""
     names: set[str] = set()
     seen: dict[str, str] = {}
     for place, settings in combinations(sweep):
@@ -171,7 +171,7 @@ def _repeated(sweep: Sweep, base: Mapping[str, Any]) -> Iterator[Mistake]:
 
 
 def combinations(sweep: Sweep) -> Iterator[tuple[Keys, Settings]]:
-    """Yield the settings of every combination, and where it stands below `sweep`."""
+    """Yield the settings of every combination, with its place in the YAML below `sweep`."""
     for settings in _products(sweep.matrix):
         if not any(_matches(settings, entry) for entry in sweep.exclude):
             yield ("matrix",), settings
@@ -188,7 +188,7 @@ def _matches(settings: Settings, entry: Settings) -> bool:
 
 
 def _own(settings: Mapping[str, Any], base: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    """Return what differs from the config without the sweep, in the order of their names."""
+    """Return the settings that differ from the config without the sweep, sorted by name."""
     return sorted((key, value) for key, value in settings.items() if key not in base or base[key] != value)
 
 
@@ -197,7 +197,10 @@ def _digest(own: list[tuple[str, Any]]) -> str:
 
 
 def _name(sweep: Sweep, place: Keys, settings: Settings, base: Mapping[str, Any]) -> str:
-    """Return the given name, or one to read, "cap_max-400000_strategy-default_5f3a1c", made unique by its hash."""
+    """Return the name that the YAML gives, else one from the settings: "cap_max-400000_strategy-default_5f3a1c".
+
+    The hash of the settings at its end makes it unique.
+    """
     if place[0] == "variants" and (name := sweep.variants[place[1]].name):
         return name
     own = _own(settings, base)
@@ -206,6 +209,6 @@ def _name(sweep: Sweep, place: Keys, settings: Settings, base: Mapping[str, Any]
 
 
 def _spelt(value: Any) -> str:
-    """Return a value as it may stand in the name of a folder."""
+    """Return a value as text that is safe in the name of a folder."""
     text = value.name if isinstance(value, PurePath) else json.dumps(value, default=str)
     return re.sub(r"[^A-Za-z0-9.+-]+", "-", text).strip("-.")

@@ -1,4 +1,4 @@
-"""What pydantic cannot see of the trainers in a YAML: placeholders, names of trainers and of their settings."""
+"""Checks of external trainers that pydantic cannot make: placeholders, names of trainers and of their settings."""
 
 from __future__ import annotations
 
@@ -21,12 +21,13 @@ from splatbatch.fields import mapping
 from splatbatch.files import fault_of_name
 
 Found = Iterator[Mistake]
-"""Places in the YAML, each with what is wrong there."""
+"""Mistakes: places in the YAML, each with a message."""
 OF_A_RUNG = ("arguments", "slots", "training.max_steps", "training.seed")
+"""Keys that a rung of an external trainer may have beside `setting.NAME`."""
 
 
 def check_programs(tree: Mapping[str, Any], programs: Mapping[str, Program]) -> Found:
-    """Yield the mistakes in a YAML that concern trainers."""
+    """Yield the mistakes of external trainers in a YAML: in `trainers`, and where patches or `training` name one."""
     for name, program in programs.items():
         place = ("trainers", name)
         if name == OUR_TRAINER:
@@ -84,7 +85,7 @@ def _rungs(program: Program) -> Found:
 
 
 def _why_no_change(program: Program, key: str, value: Any) -> str:
-    """Return what is wrong with a setting of a rung; empty if nothing is."""
+    """Return the message about one setting of a rung; empty if it is valid."""
     known, reads = [*OF_A_RUNG, *(f"setting.{name}" for name in program.settings)], {*program.reads(), SLOTS}
     if key not in known:
         return f"unknown setting. {nearest(key, known)}"

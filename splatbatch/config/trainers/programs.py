@@ -1,4 +1,4 @@
-"""External trainers: how one is called, watched, and what it leaves behind."""
+"""The section `trainers` of the YAML: external trainers, their commands, logs and files."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from splatbatch.config.yaml.source import Keys
 LONGEST_PATTERN = 300
 MOST_SETTINGS = 500
 OUR_TRAINER = "gsplat"
-"""The name of `training.trainer` that needs no entry under `trainers`."""
+"""The name of splatbatch's own trainer, which needs no entry under `trainers`."""
 ARGUMENTS = "{arguments}"
 ANYWHERE = ("patch", "steps", "seed")
-"""Placeholders that are known wherever there are any; besides them setting.NAME."""
+"""Placeholders allowed in every template, as is setting.NAME."""
 IN_WORDS = (*ANYWHERE, "scene", "images", "sparse", "output", "gpu")
-"""Placeholders that are known in a command and in an environment."""
+"""Placeholders allowed in commands and environment variables."""
 SETTINGS = {
     "steps": "training.max_steps",
     "seed": "training.seed",
     **dict.fromkeys(("images", "scene"), "training.colors"),
 }
-"""What placeholders stand for; setting.NAME stands for itself."""
+"""The setting on which the value of a placeholder depends; that of setting.NAME is setting.NAME."""
 OF_MEASURING = ("evaluation.holdout_every", "evaluation.holdout_list", "evaluation.holdout", "evaluation.inspect")
-"""Settings of what is done beside a program: its splat is measured, and inspected."""
+"""Settings of measuring and inspecting the splat of an external trainer, which splatbatch does itself."""
 _TOKEN = re.compile(r"\{\{|\}\}|\{([A-Za-z_][\w.]*)\}")  # {{ and }} are braces
 RESERVED_VARIABLES = ("CUDA_VISIBLE_DEVICES", "SPLATBATCH_ATTEMPT")
 
@@ -143,7 +143,7 @@ class Program(Section):
 
     @field_serializer("env", when_used="json")
     def _named(self, env: dict[str, Scalar]) -> dict[str, str]:
-        """Name the variables, as a JSON or YAML that people read does."""
+        """Return the environment variables with `HIDDEN` in place of their values, for JSON and YAML."""
         return dict.fromkeys(env, HIDDEN)
 
     def templates(self) -> Iterator[tuple[Keys, str, bool]]:
@@ -161,16 +161,16 @@ class Program(Section):
         yield ("metrics", "file"), self.metrics.file, True
 
     def reads(self) -> frozenset[str]:
-        """Return the full names of the settings that it reads: those that its templates name, and what we measure by.
+        """Return the full names of the settings that it reads: those in its templates, and those of measuring.
 
-        Words can be added to any command.
+        "arguments" is always among them, since words can be added to any command.
         """
         named = names_in(template for _, template, _ in self.templates())
         ours = OF_MEASURING if self.metrics.evaluate else ()
         return frozenset((*(SETTINGS.get(name, name) for name in named), *ours, "arguments", "training.trainer"))
 
     def called_with(self, arguments: tuple[str, ...]) -> Program:
-        """Return the program with words added to its command, where {arguments} stands or else at the end."""
+        """Return the program with words added to its command, in place of {arguments} or else at the end."""
         words = tuple(word.replace("{", "{{").replace("}", "}}") for word in arguments)
         place = self.command.index(ARGUMENTS) if ARGUMENTS in self.command else len(self.command)
         command = (*self.command[:place], *words, *self.command[place + 1 :])
@@ -178,19 +178,19 @@ class Program(Section):
 
 
 def names_in(templates: Iterable[str]) -> set[str]:
-    """Return the names of all placeholders."""
+    """Return the names of all placeholders in templates; doubled braces are none."""
     return {match[1] for template in templates for match in _TOKEN.finditer(template) if match[1]}
 
 
 def fill(template: str, values: Mapping[str, object]) -> str:
-    """Return a template with its placeholders filled in; true and false as YAML and most programs write them.
+    """Return a template with its placeholders filled in, and doubled braces as single ones.
 
     Raises:
-        KeyError: a name has no value.
+        KeyError: a placeholder has no value.
     """
     return _TOKEN.sub(lambda match: in_words(values[match[1]]) if match[1] else match[0][0], template)
 
 
 def in_words(value: object) -> str:
-    """Return a value as it stands in a command."""
+    """Return a value as a word of a command; booleans become "true" and "false"."""
     return str(value).lower() if isinstance(value, bool) else str(value)

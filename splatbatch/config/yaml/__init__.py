@@ -1,1 +1,1 @@
-"""The YAML as text: read within bounds, every mistake with its line, edited with its comments."""
+"""The YAML as text: bounded reading, mistakes with their lines, and edits that keep comments."""

@@ -1,4 +1,4 @@
-"""Changes to a user's YAML that keep its comments, order and quotes. With `source`, the only door to YAML."""
+"""Changes to the user's YAML that keep its comments, order and quotes. The only module that imports ruamel.yaml."""
 
 from __future__ import annotations
 
@@ -18,10 +18,15 @@ from splatbatch.files import write_text
 
 
 def save_settings(path: Path, changes: Mapping[str, Any], patch: str = "") -> None:
-    """Write settings into the YAML, as {"training.max_steps": 7000}: of one patch, or of all; all else stays as it is.
+    """Write settings into the YAML; the rest of the file stays unchanged, and it is written whole or not at all.
+
+    Args:
+        path: the YAML; a link stays a link.
+        changes: settings by their full names, as {"training.max_steps": 7000}.
+        patch: the patch whose overrides are changed; empty: the settings of all patches.
 
     Raises:
-        ConfigError: the file cannot be read or written, or is no mapping there.
+        ConfigError: the file cannot be read or written, or has no mapping at a section.
     """
     where = ("patches", patch) if patch else ()
     try:
@@ -36,7 +41,7 @@ def save_settings(path: Path, changes: Mapping[str, Any], patch: str = "") -> No
 
 
 def _edited(path: Path, change: Callable[[Any], None]) -> str:
-    """Return the text of a YAML after a change to its tree; comments, order and quotes stay."""
+    """Return the text of a YAML after `change` has modified its tree; comments, order and quotes stay."""
     yaml = YAML()
     yaml.preserve_quotes = True
     yaml.width = 4096  # lines stay whole
@@ -62,12 +67,17 @@ def _set(tree: Any, where: tuple[str, ...], changes: Mapping[str, Any]) -> None:
 def save_moved(
     path: Path, target: Path, scene: Mapping[str, str], paths: Mapping[str, str], patches: Collection[str]
 ) -> None:
-    """Write a copy of a YAML whose scene is another and whose other paths are `paths`, by key: "output.folder".
+    """Write a copy of a YAML with another scene and other paths; comments and all other settings stay.
 
-    Comments and all other settings stay; of single patches, those of `patches`.
+    Args:
+        path: the YAML.
+        target: the copy to write.
+        scene: the section `scene` of the copy.
+        paths: other paths by their keys, as "output.folder".
+        patches: names of the patches whose overrides stay; those of other patches are removed.
 
     Raises:
-        ConfigError: the file cannot be read or written, or is no mapping there.
+        ConfigError: the file cannot be read or written, or has no mapping at a section.
     """
 
     def move(tree: Any) -> None:

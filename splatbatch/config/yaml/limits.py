@@ -1,4 +1,4 @@
-"""YAML read within bounds: how large, how deep, how much its aliases stand for; checked while it is composed."""
+"""Bounded reading of YAML: limits of size, depth, values and aliases, checked while the tree is composed."""
 
 from __future__ import annotations
 
@@ -18,24 +18,27 @@ from splatbatch.files import MIB, open_regular
 
 MOST_BYTES = MIB
 MOST_NODES = 40_000
-"""Keys, values and lists, those that an alias stands for too. Enough for 6,000 patches with settings of their own."""
+"""Most keys, values and lists, with those that aliases stand for; enough for 6,000 patches with own settings."""
 MOST_LEVELS = 40
 TOO_DEEP = f"nested deeper than {MOST_LEVELS} levels"
 DEPTH_OF_PARSER = "maximum nesting depth"
-"""Of the fast parser since PyYAML 6.0.4: it reads ahead, and stops at 1,000 brackets before it tells of the first."""
+"""Words of the fast parser's error since PyYAML 6.0.4.
+
+That parser reads ahead, and stops at 1,000 brackets before it reports the first.
+"""
 MOST_CHARS = 4_000
-"""Of one value: numbers of more digits take minutes to read."""
+"""Longest value in characters; numbers of more digits take minutes to read."""
 SHORT = 1 << 16
-"""Up to here the slow parser, whose messages are better, says what is wrong."""
+"""Length up to which a text with an error is read again by the slow parser, whose messages are better."""
 FAST: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 STDIN = Path("-")
 AS_WRITTEN = ("deadline",)
-"""Settings whose words are kept: to YAML 1.1 25:00 is the number 1500, and a date is no text."""
+"""Settings kept as text: YAML 1.1 would read 25:00 as the number 1500, and a date as a date."""
 NO_NUMBER = "Quote what is no number."
 LONGEST_NUMBER = 40
 DECIMAL_COMMA = re.compile(r"[0-9],$")
-"""What stands before the key 00016 of {means: 0,00016}, which is two keys to YAML."""
+"""The text before the key 00016 in {means: 0,00016}, which YAML reads as two keys."""
 _SIXTIES = re.compile(r"[-+]?[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?")
 _GAPS = re.compile(r"[-+]?(0[xb])?[0-9a-fA-F]*[0-9.]_[0-9a-fA-F_]*(\.[0-9_]*)?")
 _OCTAL = re.compile(r"[-+]?0[0-7_]+")
@@ -44,15 +47,15 @@ TOO_LARGE = "A configuration is some lines of text: is this the right file?"
 """The remedy for a YAML that is too large for a configuration."""
 
 Read = tuple[yaml.Node | None, Any]
-"""The nodes, with their lines, and the values."""
+"""A read YAML: its nodes, which know their lines, and its values."""
 
 
 def read_file(path: Path) -> str:
     """Return the text of a YAML file; "-" is standard input.
 
     Raises:
-        OSError, ValueError: it cannot be read.
-        ConfigError: it is too long for a configuration.
+        OSError, ValueError: the file cannot be read, or is not UTF-8.
+        ConfigError: the file is larger than `MOST_BYTES`.
     """
     if path == STDIN:
         data = standard_input()
@@ -66,16 +69,16 @@ def read_file(path: Path) -> str:
 
 @lru_cache(maxsize=1)
 def standard_input() -> bytes:
-    """Return what came on standard input; it comes once, and some commands look twice."""
+    """Return the bytes of standard input; they are kept, since some commands read the config twice."""
     return sys.stdin.buffer.read(MOST_BYTES + 1)
 
 
 def read_text(text: str) -> Read:
-    """Return what a YAML holds.
+    """Return the nodes and values of a YAML text.
 
     Raises:
-        yaml.YAMLError: it is none, or not what its author means; then `note` is the remedy.
-        ValueError: a value is none, such as a day that there is not.
+        yaml.YAMLError: the text is no YAML, or is refused by `BoundedComposer`; then its `note` is the remedy.
+        ValueError: a value is impossible, such as the date 2026-13-45.
     """
     try:
         return _read(text, FAST)
@@ -96,10 +99,10 @@ def _read(text: str, kind: type[yaml.SafeLoader]) -> Read:
 
 
 class BoundedComposer(Composer, SafeConstructor, Resolver):
-    """PyYAML's composer over the events of its fast or slow parser; it refuses what its author cannot mean.
+    """PyYAML's composer over the events of its fast or slow parser, with checks of what the author cannot mean.
 
-    That is a YAML too large for a configuration, and an alias of what it stands in. So is a key that stands twice in a
-    mapping, and a number that YAML reads as another. Each is a `yaml.MarkedYAMLError` whose `note` is the remedy.
+    It refuses a YAML too large for a configuration, an alias inside its own anchor, and a key that stands twice. It
+    also refuses a number that YAML reads as another one. Each is a `yaml.MarkedYAMLError` whose `note` is the remedy.
     """
 
     def __init__(self, text: str, parser: yaml.SafeLoader) -> None:
@@ -109,10 +112,10 @@ class BoundedComposer(Composer, SafeConstructor, Resolver):
         self.text = text
         self.count = self.level = 0
         self.sizes: dict[str | None, int] = {}
-        """Nodes below each anchor, itself included; an anchor that is not here yet is still open."""
+        """Number of nodes of each anchor, itself included; an anchor that is missing is still being composed."""
 
     def compose_node(self, parent: yaml.Node | None, index: int | yaml.Node | None) -> yaml.Node | None:
-        """Compose one node; what an alias stands for is counted each time."""
+        """Compose one node; the nodes behind an alias are counted each time that it stands."""
         event: yaml.NodeEvent = self.peek_event()  # type: ignore[no-untyped-call]
         before, is_alias = self.count, isinstance(event, yaml.AliasEvent)
         if is_alias and event.anchor in self.anchors and event.anchor not in self.sizes:
@@ -129,7 +132,7 @@ class BoundedComposer(Composer, SafeConstructor, Resolver):
         return node
 
     def compose_mapping_node(self, anchor: dict[Any, yaml.Node]) -> yaml.MappingNode:
-        """Compose a mapping whose keys differ: YAML takes the last of equal ones, and hides the mistake."""
+        """Compose a mapping; a key that stands twice is an error, where PyYAML would silently take the last."""
         node = super().compose_mapping_node(anchor)
         lines: dict[str, int] = {}
         for key, _ in node.value:
@@ -166,10 +169,10 @@ def _mistake(event: yaml.Event, problem: str, remedy: str) -> yaml.MarkedYAMLErr
 
 
 def _check_number(event: yaml.ScalarEvent) -> None:
-    """Check that a number is the one that people read: YAML 1.1 has numbers to the base of 8 and 60, and 1_0 is 10.
+    """Check that YAML reads a number as people do: YAML 1.1 has numbers to the base of 8 and 60, and 1_0 is 10.
 
     Raises:
-        yaml.MarkedYAMLError: it is another.
+        yaml.MarkedYAMLError: YAML reads another value.
     """
     if _OCTAL.fullmatch(event.value):
         taken, instead = int(event.value, 8), str(int(event.value))

@@ -1,4 +1,4 @@
-"""Mistakes of a YAML: all at once, each with line, key, value and the nearest known name."""
+"""Messages about the mistakes in a YAML: all at once, each with line, key, value and the nearest known name."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from splatbatch.errors import ConfigError
 
 AnySection = TypeVar("AnySection", bound=Section)
 MOST_MISTAKES = 100
-"""Of each kind; more are not read at once, and the nearest known name of each takes time."""
+"""Most mistakes of each kind that are listed, since the nearest known name of each takes time."""
 FEW_KEYS = 4
-"""A section of so few has all of them told, not the nearest: who writes `include` did not mean `exclude`."""
+"""Number of keys up to which a hint lists all keys of a section: for `include`, `exclude` would be a wrong guess."""
 QUOTE_CHARS = 200
 SECRET = ("notify",)
 """Sections whose values are never shown."""
@@ -40,7 +40,7 @@ WORDS = {
     "less_than": "should be below {lt}",
     "less_than_equal": "should be at most {le}",
 }
-"""Our words for what pydantic finds; what is not here keeps its own."""
+"""Messages by pydantic's type of error; other types keep pydantic's message."""
 
 
 _AMOUNT = re.compile(r"([-+]?[0-9][0-9 ,_]*(?:\.[0-9]+)?(?:[eE][-+]?[0-9]{1,2})?) ?([a-zA-Z%]*)")
@@ -56,10 +56,11 @@ _TYPES = {
 
 
 def instead(kind: str, given: object) -> str:
-    """Return what to write for a value that is none of its kind; empty where that is not clear.
+    """Return a corrected value to suggest in a message; empty if none is clear.
 
-    Kinds are number, span (of time), list and mapping. Numbers as people write them: 30,000, 0,00016, 3e4, 10k, 20%.
-    Spans: 4 hours, 07:00.
+    Args:
+        kind: the expected kind: number, span (of time), list or mapping.
+        given: the wrong value, such as 30,000, 0,00016, 10k or 20% for a number, and 4 hours or 07:00 for a span.
     """
     text = str(given).strip()
     if kind == "mapping":
@@ -85,7 +86,7 @@ def instead(kind: str, given: object) -> str:
 
 
 class InvalidSettings(ConfigError):
-    """Settings are wrong; says each mistake by itself too."""
+    """The error for wrong settings; `mistakes` holds each one with its place."""
 
     def __init__(self, message: str, hint: str, mistakes: Sequence[Mistake]) -> None:
         super().__init__(message, hint)
@@ -93,10 +94,10 @@ class InvalidSettings(ConfigError):
 
 
 def validated(model: type[AnySection], source: YamlSource) -> AnySection:
-    """Return a tree as a section.
+    """Return the tree of a source as a checked section.
 
     Raises:
-        Mistaken: it is none.
+        InvalidSettings: the tree has mistakes; all are listed.
     """
     try:
         return model.model_validate(source.tree)
@@ -106,10 +107,10 @@ def validated(model: type[AnySection], source: YamlSource) -> AnySection:
 
 
 def raise_all(mistakes: list[Mistake], source: YamlSource) -> None:
-    """Raise mistakes as one error, if there are any.
+    """Raise all mistakes as one error, in the order of their lines; return if there are none.
 
     Raises:
-        Mistaken: there are.
+        InvalidSettings: `mistakes` is not empty.
     """
     # a value that fits no member of a union is one mistake, although pydantic lists one for each member
     grouped: dict[str, dict[str, None]] = {}
@@ -134,7 +135,7 @@ def spelt(keys: Keys) -> str:
 
 
 def mistake(model: type[Section], detail: ErrorDetails, source: YamlSource) -> Mistake:
-    """Return where a mistake is and what: its value, what it should be, the nearest known name."""
+    """Return an error of pydantic as place and message: the value, what it should be, or the nearest known name."""
     # pydantic appends the members of a union to the place; only keys that stand in the YAML are shown
     place = tuple(detail["loc"])
     is_missing = detail["type"] == "missing"
@@ -163,18 +164,18 @@ def _meant(model: type[Section], place: Keys) -> str:
 
 
 def _may_be_secret(keys: Keys) -> bool:
-    """Return whether what stands at a place may hold a password: of `notify`, or in the environment of a program."""
+    """Return whether the value at a place may hold a password: in `notify`, or in the environment of a trainer."""
     return keys[0] in SECRET or "env" in keys or (keys[0] == "trainers" and len(keys) < 3)
 
 
 def quoted(value: object) -> str:
-    """Return a value as a message shows it: not the whole of a long one."""
+    """Return a value for a message, cut to `QUOTE_CHARS`."""
     shown = repr(value)
     return shown if len(shown) <= QUOTE_CHARS else f"{shown[:QUOTE_CHARS]}…"
 
 
 def _words_of(detail: ErrorDetails) -> str:
-    """Return what a value should be."""
+    """Return what a value should be, with a corrected value if one is clear."""
     if words := WORDS.get(detail["type"]):
         is_span = detail["type"] == "float_parsing" and str(detail["loc"][-1]).endswith("_s")
         right = instead("span" if is_span else _TYPES.get(detail["type"], ""), detail["input"])
@@ -199,7 +200,7 @@ def _section_at(model: type[Section], place: Keys) -> tuple[type[Section], Keys]
 
 
 def _section_in(annotation: Any) -> type[Section] | None:
-    """Return the section that a value, or each element of it, is."""
+    """Return the section class in a type annotation, as in a list or mapping of sections; None: there is none."""
     if isinstance(annotation, type) and issubclass(annotation, Section):
         return annotation
     return next((found for part in get_args(annotation) if (found := _section_in(part))), None)

@@ -1,4 +1,4 @@
-"""The YAML as text: a tree of values that remembers the line of every key. The only door to PyYAML."""
+"""A YAML as a tree of values with the line of every key, and hints for its mistakes."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from splatbatch.config.yaml.limits import AS_WRITTEN, STDIN, TOO_LARGE, read_fil
 from splatbatch.errors import ConfigError
 
 Keys = tuple[Any, ...]
-"""Where something stands in a YAML."""
+"""A place in a YAML: the keys and list indices that lead to it."""
 Mistake = tuple[Keys, str]
-"""Where, and what."""
+"""A mistake in a YAML: its place, and the message."""
 MOST_NAMES = 20
 SYNTAX = "Look for a missing colon, a tab, or indentation that changes inside a section."
 LONGEST = 300
@@ -25,7 +25,7 @@ LONGEST = 300
 
 @dataclass(frozen=True)
 class YamlSource:
-    """Where settings came from: values, and the line of each key (1 is the first)."""
+    """A read YAML: its name for messages, its values, and the line of each key (1 is the first)."""
 
     name: str
     tree: Any
@@ -33,10 +33,10 @@ class YamlSource:
 
     @staticmethod
     def read(path: Path, text: str | None = None) -> YamlSource:
-        """Read a YAML file, or the text that one will hold.
+        """Read a YAML file, or `text` for a file that is not written yet.
 
         Raises:
-            ConfigError: unreadable, no YAML, a key written twice, or no mapping at the top.
+            ConfigError: the file is unreadable, empty or no YAML, a key stands twice, or the top is no mapping.
         """
         try:
             text = read_file(path) if text is None else text
@@ -62,17 +62,17 @@ class YamlSource:
         return YamlSource(name, tree, lines)
 
     def line(self, keys: Keys) -> int:
-        """Return the line of a key, or of what it would stand in; 0 where lines are unknown."""
+        """Return the line of a key, or of the nearest key above it that exists; 0 where lines are unknown."""
         return next((self.lines[keys[:end]] for end in range(len(keys), 0, -1) if keys[:end] in self.lines), 0)
 
     def placed(self, words: str) -> str:
-        """Return words that begin with a key of the file, as "scene.masks: …", with "FILE:12: " before them."""
+        """Return a message with "FILE:12: " before it if it begins with a key of the file, as "scene.masks: …"."""
         key = tuple(words.partition(":")[0].split(".", 1))
         return f"{self.name}:{self.lines[key]}: {words}" if key in self.lines else words
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Return a hint with the known name most like `name`, else with all of them; of very many, their sections."""
+    """Return a hint with the known name most like `name`; else with all known names, or their sections if many."""
     names = sorted(known)
     in_small = {one.lower(): one for one in reversed(names)}  # another case is the most common mistake of all
     alike = [in_small[one] for one in difflib.get_close_matches(name.lower(), in_small, n=1)]
@@ -86,7 +86,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def no_such(path: Path, wanted: str) -> str:
-    """Return why a path is not what was wanted, such as a "folder": nothing is there, or something else."""
+    """Return why a path is not the wanted thing, such as a "folder": it is missing, or it is something else."""
     if os.path.isdir(path):  # noqa: PTH112 - never raises
         there = "a folder"
     elif os.path.isfile(path):  # noqa: PTH113 - as above
@@ -99,14 +99,14 @@ def no_such(path: Path, wanted: str) -> str:
 
 
 def no_such_patch(name: str, known: Iterable[str]) -> ConfigError:
-    """Return the error for a word that is neither a patch nor a file or folder that a command takes in its place."""
+    """Return the error for an argument that names neither a patch nor a file or folder."""
     what = "a file, not a patch" if os.path.isfile(name) else "no such patch, file or folder"  # noqa: PTH113 - as above
     place = near(Path(name)) if os.sep in name or Path(name).suffix else ""
     return ConfigError(f"{name}: {what}", f"{place} {nearest(name, known)}")
 
 
 def near(path: Path) -> str:
-    """Return a hint of what a path that is not there may be meant to be, by what lies in its folder."""
+    """Return a hint for a missing path: the most similar name in its nearest existing folder; empty without one."""
     above = next((one for one in path.absolute().parents if os.path.isdir(one)), None)  # noqa: PTH112 - never raises
     try:
         names = [name for name in os.listdir(above) if name[0] != "."] if above else []  # noqa: PTH208 - names alone
@@ -130,9 +130,9 @@ REMEDIES = {
     "expected ':'": "A space is missing: write {right}.",
     "cannot start": "Quote the value.",
 }
-"""What to do, by words of PyYAML's messages; the first that stands there counts."""
+"""Remedies by words of PyYAML's messages; the first that stands in a message counts."""
 FROM_ITS_BEGIN = ("end of stream", "expected ':'")
-"""PyYAML notices these lines later."""
+"""Words of messages that PyYAML reports lines too late, so that the line where the construct begins is shown."""
 
 
 def _no_yaml(path: Path, error: Exception, text: str) -> ConfigError:
@@ -176,19 +176,19 @@ def dump(tree: Mapping[str, Any]) -> str:
 
 
 def quote(text: str) -> str:
-    """Return a text as YAML that stands on one line: whatever it holds, it is read back as it is."""
+    """Return a text as quoted YAML on one line, which is read back as the same text."""
     return yaml.safe_dump(text, default_style='"', allow_unicode=True, width=1 << 30).rstrip("\n")
 
 
 def _as_written(node: yaml.Node | None, tree: Mapping[Any, Any]) -> dict[str, str]:
-    """Return the settings of `AS_WRITTEN` as they stand in the file."""
+    """Return the settings of `AS_WRITTEN` as the text that stands in the file."""
     pairs = node.value if isinstance(node, yaml.MappingNode) else ()
     named = ((key.value, value) for key, value in pairs if isinstance(value, yaml.ScalarNode))
     return {key: value.value for key, value in named if key in AS_WRITTEN and tree.get(key) is not None}
 
 
 def _key_lines(node: yaml.Node, above: Keys = ()) -> Iterable[tuple[Keys, int]]:
-    """Yield (keys, line) for every key and list element; of a key that << takes over, the line of its own is last."""
+    """Yield (keys, line) for every key and list element; for a key also set by <<, its own line comes last."""
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:
             name = str(key.value)
