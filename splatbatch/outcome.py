@@ -12,14 +12,14 @@ from splatbatch.files import Record
 
 @dataclass(frozen=True)
 class Exited:
-    """The process ended by itself with this code."""
+    """The process exited with this code."""
 
     code: int
 
 
 @dataclass(frozen=True)
 class Killed:
-    """A signal that was not ours ended the process (SIGSEGV, SIGKILL of the kernel's OOM killer)."""
+    """A signal that the supervisor did not send ended the process (SIGSEGV, SIGKILL of the kernel's OOM killer)."""
 
     signal: int
 

@@ -78,30 +78,30 @@ Lines = Annotated[tuple[Text, ...], AfterValidator(_with_lines)]
 
 
 class Signature(Section):
-    """One known failure: what it is called, what may help, what to tell the user, and the text it leaves."""
+    """One known failure: the patterns that it leaves in a log, its cause, the action, and the advice to the user."""
 
     cause: Annotated[str, AfterValidator(_cause)]
     action: Action
     advice: Text = ""
-    """Empty, in a file: that of the first signature of the same cause."""
+    """The advice to the user; left out in a file: that of the first signature of the same cause."""
     patterns: Annotated[tuple[Lines, ...], Field(min_length=1)]
-    """Regular expressions, each with lines that it is meant for."""
+    """Regular expressions, one of which must match, each followed by example lines that it must match."""
     also: tuple[Pattern, ...] = ()
-    """One of these must stand somewhere in what is read too."""
+    """Regular expressions, one of which must match somewhere in the searched part of the log, too."""
     unless: tuple[Pattern, ...] = ()
-    """None of these may stand in what is read: it is a look-alike."""
+    """Regular expressions of look-alikes: the signature does not match if one of them does."""
     judge: Literal[tuple(JUDGES)] | None = None  # type: ignore[valid-type]
-    """What must be true of the matched line: numbers that a pattern cannot weigh."""
+    """The test in `allocations.py` that the matched line must pass, since patterns cannot compare numbers."""
     midrun: Action | None = None
-    """The action once steps were made, where the same message is another story."""
+    """The action after the first training step, if it is another one there."""
     watched: Action | None = None
-    """The action for an attempt of ours, whose settings and start can be changed; a log alone cannot promise that."""
+    """The action for an attempt of a batch, whose settings can be changed; it wins over `midrun` and `action`."""
     strength: Strength = "strong"
     scope: Scope = "exception"
     lasting: bool = False
-    """What it says stays true, though the program goes on, says that it is done and exits 0."""
+    """Whether the failure stays true although the program goes on, says that it is done and exits 0."""
     origin: str = ""
-    """The file of a site that has it; empty: it came with the program."""
+    """The path of the site's file with this signature; empty: it is a shipped one."""
 
     @model_validator(mode="after")
     def _says_what_to_do(self) -> Signature:

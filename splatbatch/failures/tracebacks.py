@@ -35,11 +35,11 @@ class ExceptionTrace:
     lines: tuple[int, ...]
     """The lines of the exception, in order; foreign lines between them are left out."""
     has_frames: bool
-    """Whether it begins with the head of a traceback or of a panic, not only with its message."""
+    """Whether the exception begins with the head of a traceback or of a panic, not only with its message."""
     counts: bool
-    """Whether it ended something; False for one below `Exception ignored in`."""
+    """Whether the exception ended something; False below `Exception ignored in`."""
     is_main: bool
-    """Whether it may have ended the program; False if it ended only a thread."""
+    """Whether the exception may have ended the program; False if it ended only a thread."""
 
     @property
     def begin(self) -> int:

@@ -1,7 +1,7 @@
 """The GPUs of this machine by NVML: names, memory, temperature, processes. The only module that imports pynvml.
 
-NVML needs no CUDA context, so the parent may ask at any time. Each figure may be missing by itself: inside MIG
-instances and WSL2, single calls answer "not supported".
+NVML needs no CUDA context, so the parent may ask at any time. Any figure may be missing: inside MIG instances and WSL2,
+single calls answer "not supported".
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ class ProgramEnd:
     peak_mib: int = 0
     """Most memory seen, looked at twenty times a second."""
     exceeded: Literal["", "time", "memory"] = ""
-    """The limit that it exceeded, so that it was ended; empty: it ended without that."""
+    """The limit at which the program was killed; empty: it ended within its limits."""
     seconds: float = 0.0
 
     @property
@@ -73,12 +73,12 @@ class ProgramEnd:
 
     @property
     def last_words(self) -> str:
-        """The last line of its output; empty if it printed nothing."""
+        """The last line of the output; empty if the program printed nothing."""
         return next((line.strip() for line in reversed(self.said.splitlines()) if line.strip()), "")
 
     @property
     def in_words(self) -> str:
-        """Its exit code or signal, and the last line of its output."""
+        """The exit code or signal, and the last line of the output, for a message."""
         ended = f"ended by signal {-self.code}" if self.code < 0 else f"exit code {self.code}"
         return f"{ended}: {self.last_words}" if self.last_words else ended
 

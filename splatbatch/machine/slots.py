@@ -52,7 +52,7 @@ class Occupant:
     alone: bool
     """Whether no other attempt may run beside it."""
     training: bool = True
-    """Whether it trains and so holds a seat; False once it only evaluates and exports."""
+    """Whether the attempt trains and so holds a seat; False once it only evaluates and exports."""
 
 
 @dataclass(frozen=True)
