@@ -1,6 +1,6 @@
-"""Opening a batch: from the YAML to its tasks. Every command that has a batch begins here.
+"""Opens a batch: from the YAML to its tasks. Every command on a batch begins here.
 
-What compares files is loaded by the methods that do so: `status` does without, and should be quick.
+Modules that compare files are imported by the methods that need them, so that `status` starts quickly.
 """
 
 from __future__ import annotations
@@ -37,39 +37,44 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Batch:
-    """The tasks a command is about, and where their results go."""
+    """A batch: its config, the tasks selected for a command, and the shared decisions."""
 
     config: Config
     tasks: tuple[Task, ...]
     changes: Mapping[str, Any] = field(default_factory=dict)
     """Settings changed by --set, for every task of this run."""
     path: Path = Path()
-    """Of the YAML."""
+    """Path of the YAML."""
     every: tuple[Task, ...] = ()
-    """All tasks of the config, of which `tasks` are those that a command is about."""
+    """All tasks of the config; `tasks` are those selected for the command."""
     shared: SharedDecisions = field(default_factory=SharedDecisions)
-    """What is decided for it."""
+    """Shared decisions, which are applied to the tasks already."""
 
     def whole(self) -> Batch:
-        """Return the batch with all its tasks, as report, metrics and status are about."""
+        """Return the batch with all its tasks selected and without --set, for report, metrics and status."""
         return replace(self, tasks=self.every, changes={})
 
     @property
     def file(self) -> Path:
-        """Return the YAML, as others can read it again.
+        """Absolute path of the YAML, which other processes can read.
 
         Raises:
-            ConfigError: it came from standard input.
+            ConfigError: the YAML came from standard input.
         """
         if self.path == configuration.STDIN:
             raise ConfigError("this needs the YAML in a file, not from standard input", "Name it: --config FILE.")
         return self.path.resolve()
 
     def check_apart(self, option: str, place: Path, folder: Path) -> None:
-        """See that a folder that is to be written to lies among no photographs, masks or models of the batch.
+        """Check that a folder to be written is not inside the photographs, masks or models of the batch.
+
+        Args:
+            option: option of the command line, for the message.
+            place: its value, for the message.
+            folder: folder to be written.
 
         Raises:
-            OutputError: it does.
+            OutputError: the folder is inside of them.
         """
         patches = patches_of(self.every)
         homes = {home for one in patches for home in (one.images, one.masks, one.sparse) if home is not None}
@@ -81,7 +86,7 @@ class Batch:
 
     @property
     def plan_hash(self) -> str:
-        """Return a hash of what all workers of the batch must agree on."""
+        """Hash of version, recipes, deadline and inputs, which must be the same for all workers of the batch."""
         by = [f"by {self.config.deadline}"] if self.config.deadline else []
         recipes = sorted({task.yaml_settings.without_deadline.recipe_hash for task in self.every})
         own = (task.inputs for task in self.every if task.inputs)
@@ -89,21 +94,21 @@ class Batch:
 
     @property
     def names(self) -> list[str]:
-        """Return the names of the tasks."""
+        """Names of the selected tasks."""
         return [task.name for task in self.tasks]
 
     @property
     def noun(self) -> TaskUnit:
-        """Return what its tasks are counted in: they are of one kind."""
+        """Unit in which the tasks are counted; all are of one kind."""
         return next((task.noun for task in self.tasks), "patch")
 
     @property
     def output(self) -> OutputFolder:
-        """Return the output folder."""
+        """Output folder of the batch."""
         return OutputFolder(self.config.output.folder)
 
     def recipes(self) -> dict[str, Recipe]:
-        """Return what trains each task in this run, by its name."""
+        """Return the recipe of each selected task, by the YAML and --set, by the task's name."""
         return {task.name: task.requested_settings.recipe for task in self.tasks}
 
     def with_shared(self, shared: SharedDecisions) -> Batch:
@@ -114,7 +119,7 @@ class Batch:
         return replace(self, tasks=now.apply(self.tasks), every=now.apply(self.every), shared=now)
 
     def standing(self, depth: Depth = "time", index: Index | None = None) -> FreshnessChecker:
-        """Return what tells how each patch stands."""
+        """Return a new freshness checker for the selected tasks."""
         from splatbatch.tasks.freshness import FreshnessChecker
 
         return FreshnessChecker(self.config, self.path, self.tasks, self.shared, depth=depth, index=index)
@@ -139,26 +144,26 @@ class Batch:
         return self.only(wanted)
 
     def only(self, names: Iterable[str]) -> Batch:
-        """Return the batch with the named tasks alone."""
+        """Return the batch with only the named tasks selected."""
         wanted = set(names)
         return replace(self, tasks=tuple(task for task in self.tasks if task.name in wanted))
 
 
 @dataclass(frozen=True)
 class PendingTasks:
-    """The tasks to train, as far as known while shared decisions are made."""
+    """The tasks to train, as far as known while shared decisions are made; input of `decide`."""
 
     tasks: tuple[Task, ...]
     spans: Callable[[], Mapping[str, ModelExtent]]
-    """Returns where the patches lie that can be trained, by name."""
+    """Returns the extents of the models of all patches that can be trained, by name."""
     names_in: Callable[[Batch], Sequence[str]] = lambda batch: [task.name for task in batch.tasks]
-    """Returns which tasks of a batch would have to be trained; the batch differs in its decisions alone."""
+    """Returns the tasks that would be due under other shared decisions; the batch passed differs in these only."""
     say: Callable[[str], None] = lambda words: None
-    """Tells the person who has started the run."""
+    """Prints a message for the user."""
 
 
 class FolderNamed(ConfigError):
-    """A folder was named in place of a patch; `own` is where its YAML lies, or would."""
+    """Error: a folder was named instead of a patch; `own` is the path at which its YAML is, or would be."""
 
     def __init__(self, folder: Path, own: Path, hint: str) -> None:
         what = "a folder, not the name of a patch" if own.is_file() else f"a folder without {own.name}"
@@ -167,9 +172,10 @@ class FolderNamed(ConfigError):
 
 
 def named_batch(path: Path | str | None, names: Names) -> tuple[Path | None, tuple[str, ...]]:
-    """Return the YAML and the patches that a user names; the YAML is None where the usual one is meant.
+    """Return the YAML and the patches that a user names; the YAML is None for the default one.
 
-    A folder, its YAML or its output folder that stands first names the batch. A patch of the usual batch goes first.
+    If the first name is a folder, its YAML or its output folder, it names the batch. A patch of that name in the
+    default batch takes precedence.
 
     Raises:
         FolderNamed: a folder without a YAML is named.
@@ -180,7 +186,7 @@ def named_batch(path: Path | str | None, names: Names) -> tuple[Path | None, tup
     if path or first is None or not ((own := configuration.config_in(first)) or is_folder(first)):
         return path, names
     if configuration.has_config(None):
-        with contextlib.suppress(SplatbatchError):  # of a batch that is not meant
+        with contextlib.suppress(SplatbatchError):  # errors of the default batch, which is then not meant
             every = _opened(None, (), {}, ()).every
             if not _unknown(every, [_of_folder(names[0], patches_of(every))]):
                 return None, names
@@ -198,14 +204,14 @@ def open_batch(
     changes: Mapping[str, Any] | None = None,
     conditions: Names = (),
 ) -> Batch:
-    """Load the config, find its tasks and see that everything it says of them holds.
+    """Load the config, find its tasks, and check all settings of the selected ones.
 
     Args:
-        path: of the YAML, or its folder; None for the usual one.
-        names: of the patches that are meant, with or without a variant of the sweep; none for all, a text for one.
-            What stands first may name the batch: see `named_batch`.
-        changes: settings that differ from the YAML.
-        conditions: of the patches that are meant, as "variant=base".
+        path: path of the YAML, or of its folder; None: the default one.
+        names: names of the selected patches, with or without a variant of the sweep; none: all; a text: one.
+            The first may name the batch instead, see `named_batch`.
+        changes: settings changed by --set.
+        conditions: conditions for the selected patches, as "variant=base".
 
     Raises:
         ConfigError: the YAML, a patch name, a change or a condition is wrong.
@@ -229,10 +235,10 @@ def _opened(path: Path | None, names: Sequence[str], changes: Mapping[str, Any],
 def batch_of(
     config: Config, file: Path, names: Sequence[str], changes: Mapping[str, Any], conditions: Sequence[str]
 ) -> Batch:
-    """Return the batch of a config, which stands in a file, or will.
+    """Return the batch of a loaded config; `file` is the path of its YAML, which need not exist yet.
 
     Raises:
-        SplatbatchError: as of `open_batch`.
+        SplatbatchError: as `open_batch` does.
     """
     try:
         patches, output = find_patches(config.scene), OutputFolder(config.output.folder)
@@ -276,7 +282,7 @@ def _unknown(tasks: Iterable[Task], names: Sequence[str]) -> list[str]:
 
 
 def _of_folder(name: str, patches: Sequence[Patch]) -> str:
-    """Return the patch whose folder is named, as a shell completes it; else what was named."""
+    """Return the name of the patch whose folder was given, as a shell completes it; else the given name."""
     folder = Path(name)
     if os.sep not in name or not is_folder(folder):
         return name
@@ -286,7 +292,7 @@ def _of_folder(name: str, patches: Sequence[Patch]) -> str:
 
 
 def _config_of_folder(folder: Path) -> FolderNamed:
-    """Return where the configuration of a folder lies; where it has none, what lies there and what begins with it."""
+    """Return the error for a named folder: its hint names the YAML, or the command that writes one."""
     from splatbatch.scene.finder import find_layout
 
     own = folder / configuration.DEFAULT_CONFIG

@@ -1,4 +1,4 @@
-"""How many patches there are, or are done, as one reads it: what was cut is counted, the backdrop is named."""
+"""Number of patches in words, for messages: the backdrop is not counted, but named."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from splatbatch.text import plural
 
 
 class CountWords(NamedTuple):
-    """What is said of tasks."""
+    """Words for tasks of one kind: noun with its plural ending, verb, and past participle."""
 
     one: str
     plural: str
@@ -26,25 +26,30 @@ WORDS: Mapping[str, CountWords] = {
     "stage": CountWords("stage", "s", "make", "done"),
     "splat": CountWords("splat", "s", "train", "trained"),
 }
-"""By noun; "splat" of patches that a sweep trains under several settings."""
+"""Words by noun; "splat" is used for patches that a sweep trains under several settings."""
 
 
 def count_patches(done: Mapping[str, bool], what: str) -> str:
-    """Return how many of some patches are done, as "3 of 4 patches", or "4 of 4 patches and the backdrop"."""
+    """Return the number of finished tasks in words: "3 of 4 patches", or "4 of 4 patches and the backdrop".
+
+    Args:
+        done: for each task, by name, whether it is finished.
+        what: noun in the plural.
+    """
     every = counted_tasks(done)
     counts = f"{sum(done[name] for name in every)} of {len(every)} {what}".rstrip()
     return counts + (" and the backdrop" if BACKDROP not in every and done.get(BACKDROP) else "")
 
 
 def words_for(names: Iterable[str], noun: TaskUnit = "patch") -> CountWords:
-    """Return what is said of tasks with these names."""
+    """Return the words for tasks with these names: those of "splat" in a sweep, else those of the noun."""
     return WORDS["splat" if any(TaskId.of_folder(name).variant for name in names) else noun]
 
 
 def how_many(names: Collection[str], noun: TaskUnit = "patch") -> str:
-    """Return how many patches there are, as "4 patches and the backdrop", in a sweep as "2 patches x 3 settings".
+    """Return the number of tasks in words: "4 patches and the backdrop", or in a sweep "2 patches x 3 settings".
 
-    Of other tasks, as "3 stages"; of a sweep's splats that are not all, as "5 splats".
+    Other tasks give "3 stages", a part of a sweep "5 splats". (`scheduler.packing.how_many` is a number instead.)
     """
     every, words = counted_tasks(names), words_for(names, noun)
     told, ids = plural(len(every), words.one, words.plural), [TaskId.of_folder(name) for name in every]
@@ -55,7 +60,7 @@ def how_many(names: Collection[str], noun: TaskUnit = "patch") -> str:
 
 
 def behind_in_words(merged: Merge) -> str:
-    """Say why a merged scene has nothing of its backdrop; empty where it has, or there is none."""
+    """Return a note if no Gaussian of the backdrop is in a merged scene; empty if some are, or there is no backdrop."""
     behind = next((part for part in merged.parts if part.patch == BACKDROP and part.num_read), None)
     if behind is None or behind.num_outside < behind.num_read:
         return ""
@@ -66,5 +71,5 @@ def behind_in_words(merged: Merge) -> str:
 
 
 def counted_tasks(names: Collection[str]) -> list[str]:
-    """Return those that count; where nothing else is asked for, the backdrop does, too."""
+    """Return the names that are counted: all except the backdrop, unless it is the only one."""
     return [name for name in names if name != BACKDROP] or list(names)

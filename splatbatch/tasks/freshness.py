@@ -1,4 +1,8 @@
-"""How every patch of a batch stands: what lies there, held against what would be trained today. Reads, never writes."""
+"""Decides whether the accepted splat of each patch is up to date, for status, plan, train, report and metrics.
+
+It compares the settings, inputs and files recorded with the splat with those of now. It never writes, except the index.
+Products that are no splats are judged by `tasks.product`.
+"""
 
 from __future__ import annotations
 
@@ -34,33 +38,40 @@ from splatbatch.tasks.task import Task, TrainTask
 from splatbatch.text import list_some
 
 LOOK_S = 0.05
-"""Between two looks at the files of what is shared: of thousands of patches each asks."""
+"""Seconds between two looks at the files of the shared decisions, since each of thousands of patches asks."""
 CORE = "patch/"
-"""What the name of patch.json begins with: another core is another patch, whatever its model holds."""
+"""Begin of the key of patch.json; a changed core makes a patch stale, whatever its model holds."""
 
 
 class Observation(NamedTuple):
-    """What the files of the scene say of a patch: of its splat, of its rejection and of its having been given up.
+    """Differences between the input files of a patch and those of its accepted splat, its rejection and giving up.
 
-    A reader asks them, for they may hang; it counts as long as splat and events are those that it names.
+    Taken in a reader, since files of the scene may hang. It is valid for the splat and the events that it names.
     """
 
     attempt: str = ""
-    """Whose accepted splat was compared."""
+    """Attempt whose accepted splat was compared; empty: there is none."""
     given_up_at: float | None = None
+    """Time of the event by which the patch was given up; None: it was not."""
     rejected_at: float | None = None
+    """Time of the event by which the audit rejected the patch; None: it did not."""
     inputs: str = ""
-    """Which files have changed since that splat was trained; empty for none."""
+    """Words on the files that have changed since that splat was trained; empty: none has."""
     is_uncompared: bool = False
+    """Whether files have another time and their contents were not compared."""
     is_outdated: bool = False
+    """Whether any file has another size or time than recorded."""
     given_up: str = ""
-    """Why it was given up, if that is still so."""
+    """Reason why it was given up, if that still holds; else empty."""
     rejected: str = ""
-    """Why the audit rejected it, if that is still so."""
+    """Reason why the audit rejected it, if its files have not changed since; else empty."""
 
 
 class FreshnessChecker:
-    """Says how tasks stand: observes what lies there, each file once, and assesses it."""
+    """Tells the state of each task of a batch, as often as asked: up to date, stale, damaged, missing, given up.
+
+    Input files are looked at once, until `forget`; files of the output folder again whenever they change.
+    """
 
     def __init__(  # noqa: PLR0913 - what a batch is made of
         self,
@@ -72,25 +83,25 @@ class FreshnessChecker:
         depth: Depth = "time",
         index: Index | None = None,
     ) -> None:
-        """Look at sizes and times only, at content where these have moved, or at every byte of the splats.
+        """Prepare the comparison; files are only read when a state is asked for.
 
         Args:
-            config: of the batch.
-            file: that it was read from.
-            tasks: those that are looked at.
-            shared: what is decided for the batch.
-            depth: how closely.
-            index: of what was read of them before, for a look at sizes and times.
+            config: config of the batch.
+            file: path of its YAML.
+            tasks: tasks to judge.
+            shared: shared decisions of the batch.
+            depth: how thoroughly to compare: size and time, content where these have changed, or every byte of splats.
+            index: cache of manifests read before; used for depth "time" only.
         """
         self.output = OutputFolder(config.output.folder)
         self.config, self.config_file = config, file
         self.tasks = {task.name: task for task in tasks}
-        """By name, each with what would train it today."""
+        """Tasks by name, under the settings and shared decisions of now."""
         self._shared = shared
         self._depth = depth
         self._index = index if depth == "time" else None
         self.endings = TaskHistory(self.output)
-        """What the ledger says of the patches."""
+        """Latest events of the patches in the ledgers."""
         if self._index:
             self.endings.resume(self._index.ledger)
         self._stamps = Stamps()
@@ -101,41 +112,41 @@ class FreshnessChecker:
         self._look_again()
 
     def observe(self, name: str) -> Observation:
-        """Ask the files of its scene how a patch stands."""
+        """Compare the input files of a patch with those of its accepted splat; run in a reader, as files may hang."""
         return self._observed(
             name, self.output.patch(name).read_result() if isinstance(self.tasks[name], TrainTask) else None
         )
 
     def close_scene(self, found: Mapping[str, Observation]) -> None:
-        """Ask the scene nothing more: what readers have found of it counts until `forget` is called."""
+        """Read no more input files: use these observations, made by readers, until `forget` is called."""
         self._observations, self._is_scene_closed = dict(found), True
         self._look_again()
 
     def forget(self) -> None:
-        """Look at every file anew from now on."""
+        """Drop all observations and known files, so that every file is looked at again."""
         self._facts = FileFacts(self._stamps, reads=self._depth != "time")
         self._observations, self._is_scene_closed = {}, False
         self._share_anew()
         self._look_again()
 
     def _share_anew(self) -> None:
-        """Go by what is decided for the batch by now."""
+        """Read the shared decisions again, and apply them to the tasks."""
         self._shared = SharedDecisions.known(self.config, self.output)
         self.tasks = {task.name: task for task in self._shared.apply([*self.tasks.values()])}
 
         self._products.clear()
 
     def _look_again(self) -> None:
-        """Look at what lies in the output folder anew."""
+        """Drop all states, so that the files of the output folder are read again."""
         self._next_look = float("-inf")
         self._others: dict[tuple[Any, ...], bool] = {}
         self._products: dict[str, tuple[tuple[Stamp, ...], PatchState]] = {}
-        """How each product stands, and the files that say so."""
+        """State of each product, with the stamps of the files that it was read from."""
         self._backdrop: tuple[tuple[Stamp, ...], str] = ((), "")
-        """The hash of the splat that is drawn behind patches, and the files that say it."""
+        """Hash of the accepted backdrop, with the stamps of the files that it was read from."""
 
     def state(self, name: str, rejection: str = "") -> PatchState:
-        """Return how a task stands; see `assess`."""
+        """Return the state of a task; `assess` says how product, rejection and giving up are weighed."""
         if (now := time.monotonic()) >= self._next_look:
             self._next_look = now + LOOK_S
             if stamps_of(self.config, self.output) != self._shared.stamps:
@@ -147,27 +158,27 @@ class FreshnessChecker:
         return assess(product, rejection, found.given_up if event.t == found.given_up_at else event.reason)
 
     def rejection(self, name: str) -> str:
-        """Return why the latest audit rejected a patch, if nothing has changed since; empty if it did not."""
+        """Return why the latest audit rejected a patch; empty if it did not, or the files have changed since."""
         if not isinstance(event := self.endings.last(name), PatchRejected):
             return ""
         found = self._observed(name, self._product(name).result)
         return found.rejected if event.t == found.rejected_at else event.reason
 
     def is_due(self, name: str) -> bool:
-        """Return whether a task is to be made."""
+        """Return whether `train` would make a task; see `patch_state.is_due`."""
         return is_due(self.state(name))
 
     def is_up_to_date(self, name: str) -> bool:
-        """Return whether the product of a task is what would be made now."""
+        """Return whether the product of a task is up to date."""
         return isinstance(self.state(name), UpToDate)
 
     def keep(self) -> None:
-        """Bring the index up to date."""
+        """Write the index, if enough of it is new."""
         if self._index and self._index.has_news:
             self._index.keep(self.endings.digest())
 
     def _product(self, name: str) -> PatchState:
-        """Return how the product of a task stands; asked every second while a batch runs."""
+        """Return the state of a product, compared again only if its files have changed; asked every second in a run."""
         task = self.tasks[name]
         if (product := task.product()) is not None:
             return product
@@ -179,7 +190,7 @@ class FreshnessChecker:
         return self._products[name][1]
 
     def _indexed(self, name: str, manifest: Stamp, splat: Stamp, accepted: Stamp) -> UpToDate | None:
-        """Return how a splat stands that nothing speaks against, by the index; None: its manifest is needed."""
+        """Return `UpToDate` if the index alone shows that a splat is; None: its manifest must be read."""
         if self._index is None or (brief := self._index.brief(name, manifest, accepted)) is None:
             return None
         task = self.tasks[name]
@@ -200,7 +211,7 @@ class FreshnessChecker:
         return self._others[key]
 
     def _compared(self, name: str, manifest: Stamp, splat: Stamp, accepted: Stamp) -> PatchState:
-        """Return how a splat stands, by its manifest."""
+        """Return the state of a splat, by its manifest."""
         if (manifest.num_bytes < 0 and accepted.num_bytes < 0) or (
             result := self.output.patch(name).read_result()
         ) is None:
@@ -211,7 +222,7 @@ class FreshnessChecker:
         damage = why_not_the_splat(folder, result, self._depth, facts)
         if self._index and not result.is_ahead and not damage:
             self._index.learn(name, (manifest, accepted), result, "" if other_records else self._key(task))
-        is_seen = found.attempt == result.attempt  # else it is of tonight: trained from what lies there now
+        is_seen = found.attempt == result.attempt  # else it was trained in this run, from the files of now
         inputs = found.inputs if is_seen else ""
         surroundings = held.why_other_surroundings(border_hash(task.patch, task.recipe), self._behind(task))
         if damage:
@@ -227,7 +238,7 @@ class FreshnessChecker:
         )
 
     def _observed(self, name: str, result: Result | None) -> Observation:
-        """Return what the scene says of a patch: what readers have found if it is closed, else what it says now."""
+        """Return the observation of a patch: the one made by a reader if the scene is closed, else one made now."""
         given_up, last = self.endings.given_up(name), self.endings.last(name)
         rejected = last if isinstance(last, PatchRejected) else None
         asked = (
@@ -256,11 +267,11 @@ class FreshnessChecker:
             return f"settings have changed: {', '.join(changed)}"
         hashes = {held.recipe, held.effective}.intersection(earlier_hashes(recipe))
         if held.settings and (result.version != __version__ or hashes):
-            return ""  # a version of ours that knows more or fewer settings changes nothing by itself
+            return ""  # another version that knows more or fewer settings makes no splat stale
         return "settings have changed"
 
     def _compare_inputs(self, held: Fingerprint, task: Task) -> tuple[str, bool, bool]:
-        """Return which files have changed, whether contents were not compared, and whether any has moved."""
+        """Return words on changed files, whether contents were not compared, and whether any size or time differs."""
         then, inputs = held.files, task.input_files(self._facts)
         elsewhere = inputs.list_moved(then)
         if not elsewhere or task.patch.is_whole:  # the whole scene is frozen with the partition
@@ -283,12 +294,12 @@ class FreshnessChecker:
         return f"model, core or hold-out have changed{f': {list_some(lists)}' if lists else ''}", False, True
 
     def _key(self, task: Task) -> str:
-        """Return what tells what is decided for a task, and what lies around it."""
+        """Return a key of the shared decisions and surroundings of a task, for the index."""
         border, shared = border_hash(task.patch, task.recipe), self._shared.key(task)
         return f"{shared} {border} {self._behind(task)}" if border else shared
 
     def _behind(self, task: Task) -> str:
-        """Return the hash of the splat behind a task, which is that behind all; empty where none is drawn."""
+        """Return the hash of the accepted backdrop, if it is drawn behind this task; else empty."""
         if not is_drawn_behind(task.patch, task.recipe):
             return ""
         if (stamps_now := _backdrop_stamps(task.patch.behind)) != self._backdrop[0]:
@@ -297,5 +308,5 @@ class FreshnessChecker:
 
 
 def _backdrop_stamps(place: Path | None) -> tuple[Stamp, ...]:
-    """Return what tells the splat behind patches from a later one; empty where none is."""
+    """Return the stamps of the backdrop's manifest and records, which change with its splat; empty without backdrop."""
     return tuple(stamp_of(f"{place}/{name}") for name in (RESULT, ACCEPTED)) if place else ()

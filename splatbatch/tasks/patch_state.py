@@ -1,4 +1,4 @@
-"""How a task stands: its product is up to date or not, or it is not to be made. Pure: decides on what was observed."""
+"""The state of a task (up to date, missing, stale, damaged, rejected, given up), and whether it is due."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ UNCOMPARED = "file times changed, contents not compared"
 
 @dataclass(frozen=True)
 class PatchState:
-    """One of the states below, each with its reason and the manifest of the splat that is there, if one is."""
+    """Base of the states below, with the reason, and the manifest of the present splat, if there is one."""
 
     reason: str
     result: Result | None = None
@@ -20,54 +20,58 @@ class PatchState:
 
 @dataclass(frozen=True)
 class UpToDate(PatchState):
-    """The product is what would be made now."""
+    """State: the product was made from the settings and inputs of now."""
 
     reason: str = "trained"
     is_uncompared: bool = False
-    """Times of its files have moved, and their contents were not compared."""
+    """Whether files have other times than recorded and their contents were not compared."""
     is_outdated: bool = False
-    """Sizes or times of its files are not those written down, or none are."""
+    """Whether sizes or times in the manifest differ from the files, or are missing there; `upkeep` then updates it."""
 
 
 @dataclass(frozen=True)
 class Missing(PatchState):
-    """There is no product, or no record of one."""
+    """State: there is no product, or no record of it."""
 
     reason: str = "not trained yet"
 
 
 @dataclass(frozen=True)
 class Stale(PatchState):
-    """The product was made by other settings, or from something else."""
+    """State: the product was made by other settings, or from other inputs, than those of now."""
 
 
 @dataclass(frozen=True)
 class Damaged(PatchState):
-    """The files of the product are not those that were made."""
+    """State: files of the product have changed or are missing."""
 
     parts: str = ""
-    """Which of its files."""
+    """Names of these files."""
 
 
 @dataclass(frozen=True)
 class RejectedByAudit(PatchState):
-    """The audit found errors in the inputs of a task that is due."""
+    """State: the audit found errors in the inputs of a task without an up-to-date product."""
 
 
 @dataclass(frozen=True)
 class GivenUp(PatchState):
-    """A task that is due has failed for good: until settings, inputs, program or machine change it is left alone."""
+    """State: a task without an up-to-date product has failed for good.
+
+    It is not tried again until its settings, inputs, program or machine change.
+    """
 
     why_due: str = ""
+    """Reason why its product is not up to date."""
 
 
 def assess(product: PatchState, rejection: str = "", given_up: str = "") -> PatchState:
-    """Return how a task stands, for plan, train, status, report and metrics alike.
+    """Return the state of a task; an up-to-date product counts first, then a rejection, then giving up.
 
     Args:
-        product: how its product stands.
-        rejection: why the audit rejects it; empty if it does not.
-        given_up: why an earlier run gave it up, if that still holds.
+        product: state of its product.
+        rejection: reason why the audit rejects it; empty if it does not.
+        given_up: reason why an earlier run gave it up, if that still holds; else empty.
     """
     if isinstance(product, UpToDate):
         return product
@@ -77,12 +81,12 @@ def assess(product: PatchState, rejection: str = "", given_up: str = "") -> Patc
 
 
 def is_due(state: PatchState, *, force: bool = False, insist: bool = False) -> bool:
-    """Return whether a task is to be made.
+    """Return whether a task is due: its product is missing, stale or damaged. A rejected task is never due.
 
     Args:
-        state: how it stands.
-        force: also if it is up to date.
-        insist: also if it was given up.
+        state: state of the task.
+        force: count also a task that is up to date, or was given up.
+        insist: count also a task that was given up.
     """
     match state:
         case UpToDate():
@@ -99,5 +103,5 @@ STATES = {one.__name__: one for one in (UpToDate, Missing, Stale, Damaged, Rejec
 
 
 def due(states: Mapping[str, PatchState]) -> tuple[str, ...]:
-    """Return the tasks that are to be made."""
+    """Return the names of the due tasks."""
     return tuple(name for name, state in states.items() if is_due(state))

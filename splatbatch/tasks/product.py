@@ -1,4 +1,8 @@
-"""The state of a product made from inputs: up to date, stale, damaged or missing. One rule for all kinds."""
+"""The state of a product that is no accepted splat: up to date, stale, damaged or missing, by a hash of its inputs.
+
+Used for stages of a reconstruction, inspections, evaluations and published files. Accepted splats of patches are judged
+by `tasks.freshness` instead.
+"""
 
 from __future__ import annotations
 
@@ -17,14 +21,14 @@ def compare_product(
     parts: Mapping[str, str] | None = None,
     facts: FileFacts | None = None,
 ) -> PatchState:
-    """Return how a product stands; its bytes are read only where all else is as it was.
+    """Return the state of a product; its files are read only if its key has not changed.
 
     Args:
-        key: of version and inputs, as it would be made now; see `key_of`.
-        recorded: the key that its record holds; None: there is no record.
-        place: the file or folder that it is; None: its record is all there is of it.
-        parts: the SHA-256 of each file of the place, as it was made; without any the product is missing.
-        facts: what is known of these files; None: they are read.
+        key: key of the product if it were made now; see `key_of`.
+        recorded: key in its record; None: there is no record, and the product is missing.
+        place: file or folder of the product; None: it is only its record.
+        parts: SHA-256 of each file in the place, when it was made; with a place but no parts it is missing.
+        facts: known hashes of files; None: the files are read.
     """
     if recorded is None or (place and not parts):
         return Missing()
@@ -36,16 +40,16 @@ def compare_product(
 
 
 def damaged_state(part: str) -> Damaged:
-    """Return that a part of a product does not hold what was made."""
+    """Return the state `Damaged` for a product of which this part has changed on disk."""
     return Damaged(f"{part}: damaged on disk", parts=part)
 
 
 def key_of(version: int | str, *inputs: object) -> str:
-    """Return the key of a product.
+    """Return the key of a product: a hash of the version of its program and of all its inputs.
 
     Args:
-        version: of what makes it; a higher one makes it anew.
-        inputs: all that decides what is in it, as JSON can hold it.
+        version: version of the program; with a higher one the product is made again.
+        inputs: all values that decide its content, as JSON can hold them.
     """
     return hash_of([version, *inputs])
 

@@ -1,4 +1,4 @@
-"""The state of every patch by its files, from any machine that sees them, whether a run is active or not."""
+"""The status of every patch for display, read from its files: on any machine, with or without an active run."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ if TYPE_CHECKING:
 State = Literal["trained", "done", "running", "failed", "stopped", "refused", "stale", "waiting"]
 STATES: tuple[State, ...] = get_args(State)
 MADE: tuple[State, ...] = ("trained", "done")
-"""What the tasks are for is there and fresh: the splat of a patch, the product of a stage."""
+"""States of a task whose product is up to date: the splat of a patch, or the product of a stage."""
 MOST_INTERESTING: tuple[State, ...] = ("running", "failed", "refused", "stopped", "stale", "waiting", *MADE)
 WITH_SPLAT = ("trained", "stale")
 LINES_LOOKED_AT = 10
-"""That tell how fast a training is now."""
+"""Number of latest progress lines by which the present speed of a training is measured."""
 LOST = "Its supervisor was killed, or the machine went down: `splatbatch train` continues it."
 INSIST = f" (It is {UNTIL}; `splatbatch retry {{patch}}` trains it anyway.)"
 
 
 @dataclass(frozen=True, slots=True)
 class PatchStatus:
-    """One patch as its files show it."""
+    """Status of one patch, with the figures of its splat or of its running attempt."""
 
     patch: str
     state: State
@@ -52,21 +52,22 @@ class PatchStatus:
     phase: str = ""
     step: int = 0
     max_steps: int = 0
-    """After which it ends, as far as is known now."""
+    """Step after which the training ends, as far as is known now."""
     planned_steps: int | None = None
-    """While it ends early: those that it was to make."""
+    """Number of steps planned at first, while a training ends early."""
     ended_early: tuple[str, ...] = ()
-    """After how many of its steps a training ended, what that has saved, and how far it flatters the hold-out."""
+    """Sentences on an early end: its step, the time saved, and how far it flatters the hold-out figures."""
     loss: float | None = None
     psnr_covered: float | None = None
-    """In dB on held-out photographs, on the pixels that training photographs see: the figure that decides."""
+    """PSNR on covered pixels of held-out photographs, in dB: the figure that decides."""
     covered_share: float | None = None
-    """Of their pixels."""
+    """Share of covered pixels in the held-out photographs."""
     covered_set: str = ""
-    """Hash of these pixels: of another set figures are not compared."""
+    """Hash of the covered pixels; figures with different hashes must not be compared."""
     psnr: float | None = None
+    """PSNR on all pixels of the original held-out photographs, in dB."""
     psnr_even: float | None = None
-    """On all pixels, as they are, and evened; `training_psnr` far above `psnr_covered` means memorised."""
+    """PSNR on all pixels of the colour-corrected photographs, in dB."""
     ssim: float | None = None
     initial_psnr: float | None = None
     training_psnr: float | None = None
@@ -82,27 +83,27 @@ class PatchStatus:
     steps_per_s: float | None = None
     eta_s: float | None = None
     given_up: bool = False
-    """It failed for good: `train` leaves it alone until its settings, inputs, program or machine change."""
+    """Whether it failed for good: `train` does not try it again until settings, inputs, program or machine change."""
     gpu_used_mib: int | None = None
     gpu_temperature_c: int | None = None
     node: str = ""
     worker: str = ""
-    """Where it runs, or ran, and who trains it, or did."""
+    """Worker that trains it, or trained it; `node` is the host of that worker."""
     noun: TaskUnit = "patch"
-    """What it is: a patch, or a stage of a reconstruction."""
+    """Unit of the task: a patch, or a stage of a reconstruction."""
 
     @property
     def is_made(self) -> bool:
-        """Return whether what it is for is there and fresh."""
+        """Whether its product is up to date."""
         return self.state in MADE
 
     @property
     def why(self) -> str:
-        """How it stands, and why: "failed: GPU memory ran out (cuda_oom)"."""
+        """State and cause in words: "failed: GPU memory ran out (cuda_oom)"."""
         return f"{self.state}: {title(self.cause)}" if self.cause else self.state
 
     def in_words(self) -> str:
-        """Return how it stands, why, and what to do."""
+        """Return state, cause and advice in words."""
         return f"{self.why}. {self.advice}" if self.advice else self.why
 
 
@@ -112,14 +113,14 @@ def read_status(
     in_full: int | None = None,
     standing: FreshnessChecker | None = None,
 ) -> tuple[PatchStatus, ...]:
-    """Return the state of patches in natural order: of the named ones and, if the batch is unknown, of all folders.
+    """Return the status of patches in natural order.
 
     Args:
-        output: where they are.
-        names: of patches that belong to the batch, begun or not.
-        in_full: of how many, the most interesting ones, all figures are read, and of others the state; None: of all.
-        standing: what decides whether a product is fresh; without it, as for a folder whose scene is elsewhere, any
-            product counts that is there.
+        output: the output folder.
+        names: names of the patches of the batch, begun or not; without `standing` all folders found are added.
+        in_full: number of patches, the most interesting ones, of which all figures are read; None: all.
+        standing: freshness checker of the batch. Without it, as where the scene is elsewhere, any existing product
+            counts as up to date.
     """
     endings, folders = standing.endings if standing else TaskHistory(output), _folders(output)
     patches = sorted(dict.fromkeys([*names, *(() if standing else folders)]), key=natural_key)
@@ -138,12 +139,12 @@ def read_status(
 
 
 def _status_or_fault(name: str, look: Callable[[], PatchStatus]) -> PatchStatus:
-    """Return how a patch stands; whatever goes wrong over its files is a failure of it, and the others are shown."""
+    """Return the status of a patch; an error over its files becomes a failure of this patch, so that all are shown."""
     try:
         return look()
     except LaterFormatError:
-        raise  # no patch can be told from the others by what cannot be understood
-    except Exception as error:  # noqa: BLE001 - its files may be whatever they are
+        raise  # it concerns the whole output folder, not one patch
+    except Exception as error:  # noqa: BLE001 - its files may hold anything
         return PatchStatus(name, "failed", cause=INTERNAL_FAULT, advice=crash_of(error).words)
 
 
@@ -165,7 +166,7 @@ def most_interesting(statuses: Sequence[PatchStatus], room: int) -> Sequence[Pat
 
 
 def summary(statuses: Sequence[PatchStatus]) -> str:
-    """Return one line that says how it went: "7 of 8 patches trained; failed: p5"."""
+    """Return the result of a batch in one line: "7 of 8 patches trained; failed: p5"."""
     line = done_in_words(statuses)
     for state in STATES[len(MADE) :]:
         names = [status.patch for status in statuses if status.state == state]
@@ -174,7 +175,7 @@ def summary(statuses: Sequence[PatchStatus]) -> str:
 
 
 def done_in_words(statuses: Sequence[PatchStatus], what: str | None = None) -> str:
-    """Return how many are there and fresh: "3 of 4 patches trained", of a reconstruction "7 of 7 stages done"."""
+    """Return the number of up-to-date products in words: "3 of 4 patches trained", or "7 of 7 stages done"."""
     done = {one.patch: one.is_made for one in statuses}
     words = words_for(done, noun_of(statuses))
     what = f"{words.one}{words.plural}" if what is None else what
@@ -182,14 +183,14 @@ def done_in_words(statuses: Sequence[PatchStatus], what: str | None = None) -> s
 
 
 def noun_of(statuses: Sequence[PatchStatus]) -> TaskUnit:
-    """Return what the tasks of a batch are counted in."""
+    """Return the unit in which the tasks of a batch are counted."""
     return next((one.noun for one in statuses), "patch")
 
 
 def _status(
     output: OutputFolder, name: str, endings: TaskHistory, standing: FreshnessChecker | None, *, is_begun: bool
 ) -> PatchStatus:
-    """Return what a patch's files say; of a trained one that it is, and no figures."""
+    """Return the status of a patch; without figures if it is trained, see `_with_figures`."""
     folder = output.patch(name)
     files = folder.files() if is_begun else []
     attempt = None if endings.is_judged(name, latest_number(files)) else folder.latest(files)
@@ -211,7 +212,7 @@ def _status(
 
 
 def _assess(standing: FreshnessChecker, name: str, last: AttemptEnded | PatchRejected | None) -> PatchStatus:
-    """Return how a patch stands that does not run now, as plan and train see it."""
+    """Return the status of a patch that does not run now, by the same rules as `plan` and `train`."""
     state, failed = standing.state(name, standing.rejection(name)), None
     if isinstance(last, AttemptEnded) and last.outcome in ("failed", "stopped"):
         failed = _ended(name, last)
@@ -237,7 +238,7 @@ def _assess(standing: FreshnessChecker, name: str, last: AttemptEnded | PatchRej
 
 
 def _since(result: Result, last: AttemptEnded | PatchRejected | None) -> tuple[str, ...]:
-    """Say that the last attempt gave no splat, and which other splat can be accepted until then."""
+    """Return warnings that the last attempt failed, or that its splat was not taken and can be accepted."""
     if not isinstance(last, AttemptEnded):
         return ()
     attempt, why = f"attempt {last.attempt or 0}", f": {title(last.cause)}" if last.cause else ""
@@ -271,7 +272,7 @@ def _running(name: str, attempt: AttemptFolder) -> PatchStatus:
         psnr_even=measured.psnr_even,
         ssim=measured.ssim,
         num_gaussians=of_step.num_gaussians,
-        # nothing is written down meanwhile: the clock is that of the phase
+        # no progress is written in this phase: its seconds are counted instead
         seconds=time.time() - last.t if last.phase == MEASURING and last.t is not None else last.seconds,
         steps_per_s=throughput,
         eta_s=eta_s(step, max_steps, throughput),
@@ -281,7 +282,7 @@ def _running(name: str, attempt: AttemptFolder) -> PatchStatus:
 
 
 def _with_figures(output: OutputFolder, status: PatchStatus) -> PatchStatus:
-    """Return the state of a patch that has a splat with the figures of that splat; of another, where it was tried."""
+    """Return a status with the figures of the patch's splat; without a splat, with node and worker of its attempt."""
     folder = output.patch(status.patch)
     if status.state not in WITH_SPLAT:
         attempt = AttemptFolder(folder.path / status.attempt)
@@ -330,7 +331,7 @@ def _ended(name: str, event: AttemptEnded) -> PatchStatus:
 
 
 def steps_per_s(lines: Sequence[ProgressLine]) -> float | None:
-    """Return the throughput of the latest lines with a loss; None while it cannot be told."""
+    """Return the steps per second over the latest progress lines with a loss; None while there are too few."""
     latest = [line for line in lines if line.loss is not None][-LINES_LOOKED_AT:]
     known = [(line.t, line.step) for line in latest if line.t is not None and line.step is not None]
     if len(known) < 2 or known[-1][0] <= known[0][0]:

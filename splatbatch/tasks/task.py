@@ -1,4 +1,4 @@
-"""A task: makes one product of one subject, most often the splat of a patch, in a sweep under one of its variants."""
+"""Tasks: each makes one product, most often the splat of a patch, in a sweep under one variant."""
 
 from __future__ import annotations
 
@@ -49,18 +49,18 @@ class TaskSettings:
     patch: str
     variant: Variant | None = None
     changes: Mapping[str, Any] = field(default_factory=dict)
-    """Of settings, by --set and by rungs."""
+    """Changed settings at this level, by --set and by rungs of ladders."""
     budgets: tuple[StepBudget, ...] = ()
-    """For a deadline: the one of now, and others whose splats count as well; none: it has none."""
+    """Step budgets for a deadline: first the present one, then those whose splats are also up to date; empty: none."""
 
     @cached_property
     def recipe(self) -> Recipe:
-        """The settings, checked; a ConfigError says what is wrong with them."""
+        """Recipe of these settings, validated on first use; raises ConfigError if they are invalid."""
         return self.config.recipe(self.patch, self.all_changes, self.variant)
 
     @cached_property
     def all_changes(self) -> Mapping[str, Any]:
-        """All changes, those for a deadline included; changes requested by name take precedence."""
+        """All changed settings, with those of the step budget; changes by --set and rungs take precedence."""
         return (
             {**changes_of(self.without_deadline.recipe, self.budgets[0]), **self.changes}
             if self.budgets
@@ -69,19 +69,19 @@ class TaskSettings:
 
     @cached_property
     def without_deadline(self) -> TaskSettings:
-        """What would train if there were time."""
+        """The same settings without a step budget."""
         return replace(self, budgets=()) if self.budgets else self
 
     @cached_property
     def recipe_hash(self) -> str:
-        """The hash of the recipe."""
+        """Hash of the recipe, as fingerprints record it."""
         return recipe_hash(self.recipe)
 
     @cached_property
     def acceptable_hashes(self) -> frozenset[str]:
-        """The hashes of the recipes whose splats are fresh: of a deadline also of those with more steps.
+        """Hashes of all recipes whose splats are up to date under these settings; with a deadline, of every budget.
 
-        A splat that made all its steps is fresh where it might have ended early, unless that number was set.
+        A splat that made all its steps also counts where `evaluation.stop_after: auto` might have ended it early.
         """
         every = {self, self.without_deadline, *(replace(self, budgets=(one,)) for one in self.budgets[1:])}
         recipes = (one.recipe for one in every)
@@ -90,14 +90,14 @@ class TaskSettings:
 
     @cached_property
     def trainer(self) -> Trainer:
-        """Made for the recipe; loaded only now, for `status` needs none."""
+        """Trainer of the recipe, loaded on first use, since `status` needs none."""
         from splatbatch.trainers import open_trainer
 
         return open_trainer(self.recipe)
 
     @cached_property
     def differences(self) -> tuple[SettingDifference, ...]:
-        """In what its settings differ from those of a patch for which the YAML sets nothing."""
+        """Settings in which this patch differs from one without settings of its own in the YAML."""
         sections = {name: getattr(self.config, name).model_dump() for name in RECIPE_SECTIONS}
         program = self.config.trainers.get(self.recipe.training.trainer)
         sections["setting"] = program.settings if program else {}
@@ -107,147 +107,151 @@ class TaskSettings:
         return differences(own, batch, Recipe().as_given())
 
     def changed(self, changes: Mapping[str, Any]) -> TaskSettings:
-        """Return what trains under further changes."""
+        """Return these settings with further changes."""
         return replace(self, changes={**self.changes, **changes}) if changes else self
 
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """One product to be made: all that plan, loop, retry and acceptance ask. A rung of a ladder makes another task.
+    """One product to make, with everything that plan, loop, retry and acceptance need; immutable.
 
-    What is not said otherwise is that of a small product, which a process of ours makes: nothing is required first, and
-    no setting changes it. settings.json of its attempt says what is wanted, metrics.json what was found or made.
+    The methods of this class are for a small product made by a module of ours: it needs no other task, and no rung
+    changes it. The module reads settings.json of the attempt, and writes metrics.json. Subclasses differ.
     """
 
     id: TaskId
     patch: Patch
-    """That it is of, or what stands in its place."""
+    """Patch to train; a placeholder for tasks that train none."""
     yaml_settings: TaskSettings
-    """By the YAML: what results are held against."""
+    """Settings by the YAML, by which results are judged to be up to date."""
     requested_settings: TaskSettings
-    """By the YAML and --set."""
+    """Settings by the YAML and --set."""
     next_settings: TaskSettings
-    """What the next attempt trains by: what was asked for, and the rungs that were taken."""
+    """Settings of the next attempt: the requested ones, changed by the rungs taken after failures."""
     memory_estimate: MemoryEstimate | None = None
-    """What it is expected to take, as far as its model can be read."""
+    """Memory the task is expected to need; None: the model cannot be read, or an external trainer trains it."""
     claim: Claim | None = None
-    """Under which claim it is ours; None as long as it is not."""
+    """Our claim on the task; None: it is not claimed yet, or no claims are made."""
     orders: InspectionSettings | EvaluationSettings | StageSettings | None = None
-    """What settings.json says; None: the command says it."""
+    """Content of settings.json; None: the trainer writes it."""
     attempts: PatchFolder | None = None
-    """Where its attempts lie; None: in the folder of the task."""
+    """Folder of its attempts; None: the folder of the task."""
     takes: Literal["gpu", "any", "cpu"] = "gpu"
-    """A slot as the batch has them; "cpu": never one of a GPU; "any": a GPU that is ready, else one of the CPU.
+    """Kind of slot: "gpu": as the batch has them; "cpu": never a GPU; "any": an idle GPU, else cores.
 
-    Only what takes a GPU, or trains on a CPU, waits until one is free and cool.
+    Only "gpu" waits until a slot is free and cool.
     """
     expected: tuple[float, float] | None = None
-    """Seconds, and MiB of the host at their highest, that it is expected to take; None: its recipe says that."""
+    """Expected seconds, and peak memory of the host in MiB; None: they follow from the recipe."""
     module: ClassVar[str] = ""
-    """Makes the product, run with the folder of the attempt."""
+    """Python module that makes the product; it is run with the folder of the attempt as its argument."""
     limits: ClassVar[Mapping[str, float]] = {}
-    """Those of the YAML that are others for it."""
+    """Limits that replace those of the YAML for this class."""
     noun: ClassVar[TaskUnit] = "patch"
-    """What people count tasks of its class in."""
+    """Unit in which tasks of this class are counted."""
     tries: ClassVar[int] = 1
-    """How often an attempt is made; what may pass is tried again."""
+    """Most attempts at the task."""
     waits: ClassVar[bool] = False
-    """What may pass by itself is waited for; else it is tried again at once."""
+    """Whether a retry after a transient failure waits first; False: it is tried again at once."""
     stands_by: ClassVar[bool] = False
-    """Its process may be started ahead of its turn: until `go` it then prepares without touching a GPU."""
+    """Whether its process may start as a standby: until go.json it prepares without touching a GPU."""
 
     @property
     def name(self) -> str:
-        """Its name in messages and records, and that of its folder: "p0@base"."""
+        """Name of the task in messages and records, and of its folder: "p0@base"."""
         return str(self.id)
 
     @property
     def output(self) -> OutputFolder:
-        """The output folder of its batch."""
+        """Output folder of the batch."""
         return OutputFolder(self.yaml_settings.config.output.folder)
 
     @property
     def home(self) -> PatchFolder:
-        """Where its attempts lie."""
+        """Folder of its attempts."""
         return self.attempts or self.output.patch(self.name)
 
     @property
     def inputs(self) -> str:
-        """The key of the product, on which all workers must agree; empty: none is compared."""
+        """Key of the product, see `product.key_of`, which must be equal on all workers; empty: it has no key."""
         return self.orders.inputs if self.orders else ""
 
     @property
     def ladders(self) -> Mapping[str, tuple[Rung, ...]]:
-        """What is changed, rung by rung, for causes that an unchanged attempt cannot mend."""
+        """Ladders of setting changes, by cause, for failures that an unchanged attempt would repeat."""
         return {}
 
     @property
     def program(self) -> Trainer | Task:
-        """What names the command that makes the product, and judges what is left."""
+        """Object that gives the command of an attempt, and collects its product: a trainer, or the task itself."""
         return self
 
     @property
     def required(self) -> tuple[str, ...]:
-        """The tasks whose products it is made from: where they are made now, it waits."""
+        """Names of the tasks whose products it needs; it waits while these are being made."""
         return ()
 
     def command(self, patch: Patch, folder: AttemptFolder) -> tuple[str, ...]:
-        """Prepare an attempt and return the command of its process."""
+        """Write settings.json of an attempt, and return the command of its process."""
         if self.orders:
             write_json(folder.settings, self.orders.to_record())
         return (sys.executable, "-m", self.module, str(folder.path))
 
     def collect(self, folder: AttemptFolder) -> Splat | Made | Rejected:
-        """Return the product, if metrics.json is of what the process was told."""
+        """Return the product of an ended attempt: its metrics.json, if the inputs named there are those ordered."""
         found = MeasurementRecord.read(folder.metrics)
         return Made(folder.metrics) if found and found.inputs == self.inputs else Rejected("")
 
     def product(self) -> PatchState | None:
-        """Return how the product stands that lies there; None: a splat, see `freshness.FreshnessChecker`.
+        """Return the state of the present product; None for a splat, which `freshness.FreshnessChecker` judges.
 
-        Missing, where none is recorded: the program itself compares part by part, and leaves what is there.
+        `Missing` here: then the task always runs, and its program skips the parts that are up to date.
         """
         return Missing()
 
     def is_fresh(self) -> bool:
-        """Return whether its product is what would be made now; of a splat `freshness.FreshnessChecker` says it."""
+        """Return whether the product is up to date; not for splats, which `freshness.FreshnessChecker` judges."""
         return isinstance(self.product(), UpToDate)
 
     def keep(self, folder: AttemptFolder) -> None:
-        """Put what an attempt has made where it belongs, unless that is a splat, which is accepted."""
+        """Move the product of an attempt to its place; called for every product except splats, which are accepted."""
 
     def depends_on(self) -> Fingerprint:
-        """Return what its product depends on; read by a reader, just before it is made."""
+        """Return the fingerprint of settings and inputs; computed in a reader, just before an attempt starts."""
         return Fingerprint()
 
     def why_unfit(self) -> str:
-        """Look anew whether it can be made; return why not, empty if it can."""
+        """Audit the inputs again, since they have changed; return the first error, empty if there is none."""
         return ""
 
     def retry(self) -> Retry:
-        """Return when it is tried again, and by which ladders."""
+        """Return the retry settings: how many attempts, and the ladders."""
         return Retry(max_attempts=self.tries).model_copy(update={"ladders": self.ladders})
 
     def settings(self) -> Mapping[str, Any]:
-        """Return the settings that it reads, by the names that rungs have for them."""
+        """Return the settings that the task reads, by the names used in rungs."""
         return {}
 
     def changed(self, changes: Mapping[str, Any]) -> Self:
-        """Return the task under other settings."""
+        """Return the task with changed settings for its next attempt; rungs call it."""
         return self
 
     @property
     def recipe(self) -> Recipe:
-        """What would train it today, by the YAML."""
+        """Recipe by the YAML, without --set and rungs."""
         return self.yaml_settings.recipe
 
     def input_files(self, facts: FileFacts | None = None) -> InputFiles:
-        """Return the files that it would be trained from today; None: they are asked anew."""
+        """Return the input files under the recipe of the YAML.
+
+        Args:
+            facts: known hashes of files; None: every file is looked at again.
+        """
         return InputFiles(self.patch, self.recipe, facts or FileFacts())
 
     @property
     def length(self) -> float:
-        """How long it is, on a scale of its own: images x pixels x steps."""
+        """Relative length of the task, for sorting: images x pixels x steps; 0 if unknown."""
         return (
             self.requested_settings.recipe.training.max_steps * self.memory_estimate.photos_mib
             if self.memory_estimate
@@ -256,30 +260,30 @@ class Task:
 
 
 class TrainTask(Task):
-    """Trains the splat of a patch, by its recipe; in a sweep under one of its variants."""
+    """A task that trains the splat of a patch, or the backdrop, by its recipe; in a sweep under one variant."""
 
     waits = True
 
     @property
     def program(self) -> Trainer:
-        """Its trainer."""
+        """Trainer of the next attempt."""
         return self.next_settings.trainer
 
     @property
     def required(self) -> tuple[str, ...]:
-        """The whole scene, where its splat is drawn behind the patch."""
+        """The task of the backdrop, if it is drawn behind the patch."""
         behind = self.patch.behind
         return (behind.name,) if behind and is_drawn_behind(self.patch, self.recipe) else ()
 
     def product(self) -> None:
-        """Return None: `freshness.FreshnessChecker` says how a splat stands."""
+        """Return None: `freshness.FreshnessChecker` judges splats."""
 
     def depends_on(self) -> Fingerprint:
-        """Return the settings of the YAML, those really in force, and the inputs."""
+        """Return the fingerprint of the YAML's settings, of the settings really in force, and of the inputs."""
         return replace(fingerprint(self.patch, self.recipe), effective=self.next_settings.recipe_hash)
 
     def why_unfit(self) -> str:
-        """Audit the patch anew, by itself."""
+        """Audit this patch alone, again; return the first error, empty if there is none."""
         from splatbatch.scene.audit.audit import AuditExtent, audit_patches
         from splatbatch.trainers import rules_of
 
@@ -289,31 +293,31 @@ class TrainTask(Task):
         return next((finding.in_words() for finding in audit.errors()), "")
 
     def retry(self) -> Retry:
-        """Return what the YAML says; external trainers have ladders of their own."""
+        """Return the retry settings of the YAML; an external trainer has its own ladders."""
         return self.next_settings.config.retry_of(self.next_settings.recipe)
 
     def settings(self) -> Mapping[str, Any]:
-        """Return those of its recipe, and what has been changed; of a program what it reads."""
+        """Return the settings of the recipe and the changes, as far as the trainer reads them."""
         recipe = self.next_settings.recipe
         settings = {**self.next_settings.changes, **recipe.settings()}
         return {key: value for key, value in settings.items() if key in recipe.reads()}
 
     def changed(self, changes: Mapping[str, Any]) -> Self:
-        """Return the task under other settings; its recipe says whether there are such."""
+        """Return the task with changed settings for its next attempt; its recipe then raises ConfigError if invalid."""
         return replace(self, next_settings=self.next_settings.changed(changes))
 
 
 def untrained(config: Config) -> tuple[TaskSettings, TaskSettings, TaskSettings]:
-    """Return the settings of a task that trains nothing."""
+    """Return the three settings (YAML, requested, next) for a task that trains nothing."""
     settings = TaskSettings(config, "")
     return settings, settings, settings
 
 
 def tasks_of(config: Config, patches: Iterable[Patch]) -> tuple[Task, ...]:
-    """Return a task for every patch or, in a sweep, for each under each variant; a patch's variants stand together.
+    """Return a task for every patch or, in a sweep, for each patch and variant, ordered by patch.
 
-    Patches that are trained alike share their setup. The backdrop is left out where external trainers alone train the
-    patches: they draw none.
+    Patches with the same settings share a `TaskSettings`. The backdrop is left out if only external trainers train the
+    patches, since they draw none.
     """
     shared: dict[TaskId, TaskSettings] = {}
     found = []
@@ -328,7 +332,7 @@ def tasks_of(config: Config, patches: Iterable[Patch]) -> tuple[Task, ...]:
 
 
 def apply_overrides(changes: Mapping[str, Any], tasks: Sequence[Task]) -> tuple[Task, ...]:
-    """Return the tasks as --set asks for them."""
+    """Return the tasks with the changes by --set in their requested and next settings."""
     setups = {setup: setup.changed(changes) for setup in {task.yaml_settings for task in tasks}}
     return tuple(
         replace(task, requested_settings=setups[task.yaml_settings], next_settings=setups[task.yaml_settings])
@@ -337,7 +341,7 @@ def apply_overrides(changes: Mapping[str, Any], tasks: Sequence[Task]) -> tuple[
 
 
 def with_step_budget(tasks: Sequence[Task], budgets: tuple[StepBudget, ...]) -> tuple[Task, ...]:
-    """Return the tasks as a deadline leaves time for them; patches that are trained alike share their setup still."""
+    """Return the tasks under the step budgets of a deadline; patches with the same settings still share theirs."""
     every = {setup for task in tasks for setup in (task.yaml_settings, task.requested_settings, task.next_settings)}
     now = {setup: setup if setup.budgets == budgets else replace(setup, budgets=budgets) for setup in every}
     return tuple(
@@ -357,19 +361,19 @@ def patches_of(tasks: Iterable[Task]) -> tuple[Patch, ...]:
 
 
 def of_patches(tasks: Iterable[Task]) -> tuple[Task, ...]:
-    """Return the tasks that train a patch of the scene: not those of the whole scene, which is only drawn behind."""
+    """Return the tasks that train a patch of the scene: all except the backdrop."""
     return tuple(task for task in tasks if not task.patch.is_whole)
 
 
 Names = str | Iterable[str]
-"""What functions of the Python API take as names: several, or a text for one."""
+"""Type of names in the Python API: several, or a text for a single one."""
 
 
 def as_names(names: Names) -> tuple[str, ...]:
     """Return names as a tuple; a text is one name.
 
     Raises:
-        ConfigError: they are no names.
+        ConfigError: a name is no text.
     """
     if isinstance(names, str):
         return (names,)
@@ -382,7 +386,7 @@ def as_names(names: Names) -> tuple[str, ...]:
 
 
 def select(tasks: Sequence[Task], names: Sequence[str]) -> tuple[Task, ...]:
-    """Return the tasks that were named on the command line, by their own name or by their patch's; without one all.
+    """Return the tasks named on the command line, by task or by patch; all tasks if there are no names.
 
     Raises:
         ConfigError: a name is unknown.
@@ -398,10 +402,10 @@ def select(tasks: Sequence[Task], names: Sequence[str]) -> tuple[Task, ...]:
 def only(tasks: Sequence[Task], conditions: Sequence[str]) -> tuple[Task, ...]:
     """Return the tasks that fulfil conditions such as "variant=base", "variant=*default*" or "patch=p0".
 
-    Of several conditions of a kind one must be fulfilled.
+    Of several conditions of one kind, one must be fulfilled.
 
     Raises:
-        ConfigError: a condition is none, or is fulfilled by nothing.
+        ConfigError: a condition is malformed, or no task fulfils it.
     """
     if not conditions:
         return tuple(tasks)
@@ -425,10 +429,10 @@ def only(tasks: Sequence[Task], conditions: Sequence[str]) -> tuple[Task, ...]:
 
 
 def single_task(tasks: Sequence[Task], name: str) -> Task:
-    """Return the one task that is meant.
+    """Return the only task of a selection, for commands that take one.
 
     Raises:
-        ConfigError: it is a patch with several variants.
+        ConfigError: the named patch has several variants.
     """
     if len(tasks) > 1:
         names = [task.name for task in tasks]

@@ -1,4 +1,4 @@
-"""Deciding what a batch shares, in this order: its frame, its hold-out, its colours, its step budget."""
+"""Makes the shared decisions of a batch, before training, in this order: frame, hold-out, colours, step budget."""
 
 from __future__ import annotations
 
@@ -14,23 +14,27 @@ from splatbatch.tasks.shared_decisions.frame import choose_frame, note
 from splatbatch.tasks.shared_decisions.holdout import frames_in_words
 
 Step = Callable[[Batch, PendingTasks], SharedDecisions]
-"""Returns the decisions of a batch, one more of them made."""
+"""Function that returns the decisions of a batch with one more of them made."""
 
 
 def decide_frame(batch: Batch, todo: PendingTasks) -> SharedDecisions:
-    """Choose the offset of the batch."""
+    """Decide the offset that is subtracted from the coordinates of all models; see `choose_frame`."""
     return replace(batch.shared, frame=choose_frame(batch, todo))
 
 
 def decide_holdout(batch: Batch, todo: PendingTasks) -> SharedDecisions:
-    """Hold out frames unless the first splat says otherwise, and say how many photographs that holds out."""
+    """Decide whether whole frames or single photographs are held out, and report how many photographs that is.
+
+    Frames, unless the first splat of the batch was trained otherwise. The photographs themselves are chosen for each
+    patch by `scene.holdout.choose_holdout`.
+    """
     for line in frames_in_words(todo.tasks):
         todo.say(line)
     return batch.shared if batch.shared.by_frames is not None else replace(batch.shared, by_frames=True)
 
 
 def decide_deadline(batch: Batch, todo: PendingTasks) -> SharedDecisions:
-    """Choose what the deadline of the YAML leaves time for.
+    """Decide the step budget for the deadline in the YAML, if there is one.
 
     Raises:
         ConfigError: the deadline is past.
@@ -45,18 +49,26 @@ STEPS: Mapping[str, Step] = {
     "the colours of the photographs": decide_colors,
     "what the deadline leaves time for": decide_deadline,
 }
-"""By what each decides, in messages."""
+"""Steps in their order, by the name of their decision in messages."""
 
 
 def preview_decisions(batch: Batch, todo: PendingTasks) -> Batch:
-    """Return a batch under what would be decided, but for the colours, which take long; nothing is written down."""
+    """Return a batch under the decisions that `train` would make, for `plan`; nothing is written.
+
+    The colours are left out, since solving them takes long.
+    """
     for step in (decide_frame, decide_holdout, decide_deadline):
         batch = batch.with_shared(step(batch, todo))
     return batch
 
 
 def decisions_in_words(batch: Batch, todo: Sequence[str]) -> list[str]:
-    """Return what to tell of what a batch shares, of whose tasks some are to be trained."""
+    """Return lines about the shared decisions of a batch, for the user.
+
+    Args:
+        batch: the batch.
+        todo: names of the tasks to train; without any, the deadline is left out.
+    """
     told = note(batch.shared.frame, (task.patch.name for task in batch.tasks))
     lines = [told] if told else []
     lines += frames_in_words(batch.tasks) if batch.shared.by_frames is not None else ()
