@@ -1,7 +1,8 @@
-"""Advice of a diagnosis, as the user reads it: the advice of its signature, then what to try. Pure.
+"""The advice that the user reads, joined from the advice of a signature or exit and the steps of its cause. Pure.
 
-" Try: " and the `steps` of the cause are appended, unless the signature's advice has a " Try: " of its own. Settings
-are suggested only if the trainer reads them and no earlier attempt failed with them.
+Suspect settings of the patch come first, then the signature's advice, then " Try: " and the `steps` of the cause. The
+steps are left out if the signature's advice has a " Try: " of its own. Settings are suggested only if the trainer reads
+them and no earlier attempt failed with them.
 """
 
 from __future__ import annotations

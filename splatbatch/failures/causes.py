@@ -1,7 +1,7 @@
 """The causes of failed attempts: title, steps to try, suspect settings, and how each cause is retried.
 
-The advice of a diagnosis is two texts joined by `failures/advice.py`: the `advice` of the signature that matched, then
-" Try: " and the `steps` of its cause. Steps are left out if the signature's advice has a " Try: " of its own.
+The user reads one text, which `failures/advice.py` joins: the `advice` of the signature that matched (or of the exit),
+then " Try: " and the `steps` of the cause. Steps are left out if that advice has a " Try: " of its own.
 """
 
 from __future__ import annotations

@@ -66,8 +66,9 @@ class ClosedGate:
 class SlotGate:
     """Decides whether another attempt may start on a slot: a seat must be free and the GPU ready.
 
-    Ready means that `cooldown.floor_s` has passed, and that NVML shows no more memory in use than before the batch and
-    by attempts of this batch. Beside a running attempt another starts only if both footprints are known and fit.
+    Ready means that `cooldown.floor_s` has passed and the GPU is cool enough. NVML must show no more memory in use than
+    before the batch, plus that of its own attempts. Beside a running attempt, another starts only if both footprints
+    are known and fit.
     """
 
     def __init__(self, slot: Slot, cooldown: Cooldown, shared_mib: float = 0.0) -> None:
