@@ -1,6 +1,6 @@
 """Evidence of an attempt: how it ended, its log and splat, and the signatures that match the log, with their weights.
 
-`diagnose` reads the evidence; it reads no file itself.
+`diagnose` reads the evidence; no file of the attempt is read here.
 """
 
 from __future__ import annotations

@@ -342,8 +342,8 @@ class Watchdog:
         Args:
             now: the time by a clock that does not jump.
             log_bytes: number of bytes that the process has printed so far.
-            gpu_percent: the highest utilisation of its GPU since the last call; None: it has none, so that the
-                CPU time of the process and its descendants counts.
+            gpu_percent: the highest utilisation of its GPU since the last call; None: unknown or no GPU, so that
+                the CPU time of the process and its descendants counts.
         """
         traces = (log_bytes, *file_fact(self.progress)[:2])
         if traces != self._traces or self._works(gpu_percent, now - self._looked_at):
