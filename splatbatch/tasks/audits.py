@@ -1,4 +1,4 @@
-"""The audit of a batch before a GPU is touched: by the rules of each trainer, and which tasks it refuses."""
+"""Audits the patches of a batch before training, by the rules of their trainers, and names the rejected tasks."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
     from splatbatch.tasks.status import PatchStatus
 
 MOST_AUDITED = 64
-"""Patches that are due: their photographs' headers are read, as `plan` reads them."""
+"""Largest number of due patches that `status` audits; for each the headers of its photographs are read."""
 
 
 @dataclass(frozen=True)
 class TaskGroup:
-    """Tasks that the rules of one trainer hold for."""
+    """Tasks that are audited by the rules of one trainer."""
 
     rules: TrainerRules
     tasks: tuple[Task, ...]
 
     def each(self) -> tuple[TaskGroup, ...]:
-        """Return a group for each patch."""
+        """Return a group for each patch, under the same rules."""
         by_patch: dict[str, list[Task]] = {}
         for task in self.tasks:
             by_patch.setdefault(task.patch.name, []).append(task)
@@ -36,10 +36,10 @@ class TaskGroup:
 
 
 def groups_of(batch: Batch) -> tuple[TaskGroup, ...]:
-    """Return the tasks of a batch by the rules of their trainers.
+    """Group the tasks of a batch by the rules of their trainers; the lists of held-out photographs are checked first.
 
     Raises:
-        SceneError: a list of held-out photographs cannot be read, or a block of one is asked for where there is none.
+        SceneError: a list of held-out photographs cannot be read, or a block is requested from a list without one.
     """
     from splatbatch.trainers import rules_of
 
@@ -51,12 +51,12 @@ def groups_of(batch: Batch) -> tuple[TaskGroup, ...]:
 
 
 def audit_for_all(batch: Batch, *, deep: bool = False, advance: Advance = unheard) -> Audit:
-    """Audit the patches of a batch, in a sweep each of them once; all trainers must take them.
+    """Audit the patches of a batch, each once, by the rules of all its trainers together.
 
     Args:
-        batch: whose patches.
-        deep: look at every photograph, and decode all that a training would.
-        advance: told how far it is.
+        batch: the batch.
+        deep: check every photograph, and decode all that a training would.
+        advance: called with the progress.
     """
     from splatbatch.scene.audit.audit import decoded_too
     from splatbatch.trainers import rules_of
@@ -68,12 +68,12 @@ def audit_for_all(batch: Batch, *, deep: bool = False, advance: Advance = unhear
 
 
 def audits_of(batch: Batch) -> tuple[tuple[Audit, tuple[Task, ...]], ...]:
-    """Return an audit by the rules of each trainer, with the tasks that are its."""
+    """Audit the tasks of a batch by the rules of their own trainers; return each audit with its tasks."""
     return tuple((audit_of(batch, group), group.tasks) for group in groups_of(batch))
 
 
 def audit_of(batch: Batch, group: TaskGroup, *, deep: bool = False, advance: Advance = unheard) -> Audit:
-    """Audit tasks of a batch that the rules of one trainer hold for."""
+    """Audit one group of tasks; patches too far away for the offset of the batch are findings, too."""
     from splatbatch.scene.audit.audit import AuditExtent, audit_patches
     from splatbatch.scene.audit.findings import FindingWriter
     from splatbatch.tasks.shared_decisions.frame import REMEDY, far_apart, spans_of
@@ -96,12 +96,12 @@ def _check_holdout(batch: Batch) -> None:
 
 
 def refusals(audits: Iterable[tuple[Audit, Iterable[Task]]]) -> dict[str, str]:
-    """Return the tasks that their audit refuses, with the first of the reasons for each."""
+    """Return the tasks that their audit rejects, by name, each with its first reason."""
     return _first_words((audit.errors(), tasks) for audit, tasks in audits)
 
 
 def words_of(audits: Iterable[tuple[Audit, Iterable[Task]]], kind: str) -> dict[str, str]:
-    """Return the tasks of whose patches there is a finding of a class, with its words."""
+    """Return the tasks whose patches have a finding of this kind, by name, each with the first finding in words."""
     return _first_words(([one for one in audit.findings if one.kind == kind], tasks) for audit, tasks in audits)
 
 
@@ -114,16 +114,16 @@ def _first_words(found: Iterable[tuple[Sequence[AuditFinding], Iterable[Task]]])
 
 
 def with_refusals(batch: Batch, statuses: Sequence[PatchStatus]) -> tuple[PatchStatus, ...]:
-    """Return the states with what an audit refuses now, as `plan` does: the files may have changed since the last one.
+    """Return the statuses with patches that an audit rejects now, as `plan` shows them, whatever the ledger says.
 
-    What is trained and fresh is not looked at, nor are so many patches that the look would take long.
+    Patches that are up to date or run are not audited. With more than `MOST_AUDITED` due patches none is.
     """
     names = [one.patch for one in statuses if not one.is_made and one.state not in ("running", "refused")]
     if not 0 < len(names) <= MOST_AUDITED:
         return tuple(statuses)
     try:
         reasons = refusals(audits_of(batch.only(names)))
-    except SplatbatchError:  # of settings that `plan` tells of
+    except SplatbatchError:  # of invalid settings, which `plan` reports
         return tuple(statuses)
     return tuple(
         replace(one, state="refused", cause="audit", advice=reasons[one.patch], given_up=False)

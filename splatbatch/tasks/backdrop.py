@@ -1,7 +1,7 @@
-"""The tasks of a scene that was cut: each patch knows its border, and the whole scene is trained first, coarsely.
+"""Adds borders and the backdrop to the patches of a cut scene.
 
-That is the backdrop: a task as any other, whose splat is drawn, frozen, behind every patch. Patches wait for it; where
-it fails they train without. It is frozen with the partition: photographs that are added later leave it as it is.
+The backdrop is a task of its own: the whole scene, trained first with few Gaussians, and drawn behind every patch.
+Patches wait for it; if it fails they train without it. Photographs added after the split do not change it.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from splatbatch.scene.partition.record import Partition
 
 SHARE_OF_CAP = 3
-"""A backdrop has a third of the Gaussians that a patch may have: it is in the memory of every patch."""
+"""Divisor from the cap of Gaussians of a patch to that of the backdrop, which every patch holds in memory."""
 SHARE_OF_STEPS, FEWEST_STEPS = 4, 2_000
-"""And a quarter of the steps, or 2,000, where a patch has as many."""
+"""Divisor from the steps of a patch to those of the backdrop, and its fewest steps, if a patch has as many."""
 
 
 def as_cut(config: Config, patches: tuple[Patch, ...], output: OutputFolder) -> tuple[Config, tuple[Patch, ...]]:
-    """Return config and patches as they are trained: of a scene that was cut, with borders and the backdrop.
+    """Return config and patches for training; those of a cut scene get their borders and the backdrop.
 
     Raises:
         SceneError: the partition is broken, or a patch has the name of the backdrop.
@@ -54,7 +54,7 @@ def as_cut(config: Config, patches: tuple[Patch, ...], output: OutputFolder) -> 
 
 
 def _with_backdrop(config: Config, num_cores: int) -> Config:
-    """Return the config with what trains the backdrop, under what it says of it itself."""
+    """Return the config with default settings for the backdrop; settings for it in the YAML take precedence."""
     own, training = config.patches.get(BACKDROP, PatchOverrides()), config.training
     steps = min(training.max_steps, max(FEWEST_STEPS, training.max_steps // SHARE_OF_STEPS))
     if isinstance(cap := training.cap_max, int):
@@ -67,7 +67,7 @@ def _with_backdrop(config: Config, num_cores: int) -> Config:
 
 
 def _whole(partition: Partition, patches: tuple[Patch, ...]) -> Patch:
-    """Return the scene that was cut as a patch; its photographs are those of the patches."""
+    """Return the whole scene as a patch, for the backdrop; its photographs are those of the patches."""
     images, masks = ({getattr(patch, name) for patch in patches} for name in ("images", "masks"))
     sparse = partition.source
     beside = (sparse.parent.parent if sparse.name.isdecimal() else sparse.parent) / "images"

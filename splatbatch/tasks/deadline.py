@@ -1,6 +1,6 @@
-"""A batch with a deadline: choosing fewer steps or smaller photographs for all patches alike, and saying so.
+"""Chooses the step budget for a deadline: fewer steps or smaller photographs, the same for all patches.
 
-What is given up is told in dB of hold-out PSNR, roughly. Steps: 3DGS (Kerbl 2023, tables 4 to 7) has 7,000 and 30,000
+The loss is estimated in dB of hold-out PSNR. Steps: 3DGS (Kerbl 2023, tables 4 to 7) has 7,000 and 30,000
 steps on the same photographs: 25.60 and 27.21 dB (Mip-NeRF 360), 21.20 and 23.14 (Tanks & Temples), 27.78 and 29.41
 (Deep Blending): 0.8 dB for each halving. Photographs: caliterra at 320x241 on the CPU, `mcmc`, one run each, measured
 at full size: 1,600, 800 and 400 steps give 29.3, 27.4 and 27.2 dB; on half as large ones 27.5, 27.1 and 25.9, in a
@@ -38,16 +38,16 @@ class Speeds:
 
     model: TrainingSpeed
     estimates: Mapping[str, MemoryEstimate]
-    """By task, as it would be trained without a deadline; none of what an external trainer trains."""
+    """Memory estimates by task, without a deadline; tasks of external trainers have none."""
     factors: Mapping[str, float] = field(default_factory=dict)
-    """Of each trainer that was measured: on what the model says of its steps."""
+    """Measured ratio of real to modelled time, by trainer."""
 
     def factor(self, task: Task) -> float | None:
         """Return the factor of the trainer of a task; None: it has no model, and was not measured."""
         return self.factors.get(_trainer(task), 1.0 if task.name in self.estimates else None)
 
     def seconds(self, task: Task, budget: StepBudget, made: float = 0.0) -> float:
-        """Return how long an attempt takes, or still takes after so many steps; 0 where that is not known."""
+        """Return the seconds an attempt takes, or still takes after `made` steps; 0 if unknown."""
         factor = self.factor(task)
         if factor is None:
             return 0.0
@@ -57,7 +57,7 @@ class Speeds:
         return self._start_s(task) + factor * stepping_s
 
     def stepping_s(self, task: Task, budget: StepBudget, until: float | None = None) -> float:
-        """Return what the model says of the steps of an attempt, or of so many of the first; unscaled."""
+        """Return the modelled seconds of the steps of an attempt, or of the first `until` ones, without the factor."""
         recipe, need = with_budget(task, budget), self.estimates.get(task.name)
         if need is None:
             return float(recipe.training.max_steps if until is None else until)
@@ -65,7 +65,7 @@ class Speeds:
         return memory_estimate.stepping_s(recipe, need, self.model, until)
 
     def learn(self, attempts: Iterable[tuple[Task, StepBudget, float, float]]) -> int:
-        """Learn from attempts, each with its budget, its seconds and its steps; return from how many."""
+        """Measure the factors by attempts, each with budget, seconds and steps; return how many were usable."""
         found = defaultdict[str, list[float]](list)
         for task, budget, seconds, steps in attempts:
             took_s, model_s = seconds - self._start_s(task), self.stepping_s(task, budget, steps)
@@ -79,12 +79,12 @@ class Speeds:
 
 
 def full_recipe(task: Task) -> Recipe:
-    """Return what would train a task if there were time."""
+    """Return the recipe of a task without a deadline."""
     return task.next_settings.without_deadline.recipe
 
 
 def with_budget(task: Task, budget: StepBudget) -> Recipe:
-    """Return what trains a task under a budget; what was asked for by name stays."""
+    """Return the recipe of a task under a budget; settings changed by --set or rungs stay."""
     recipe = full_recipe(task)
     asked = task.next_settings.changes
     changes = {key.partition(".")[2]: value for key, value in changes_of(recipe, budget).items() if key not in asked}
@@ -97,26 +97,26 @@ def _trainer(task: Task) -> str:
 
 DB_PER_HALVING = 0.8
 DB_PER_SMALLER = 1.2
-"""For each halving of width and height."""
+"""Estimated loss for each halving of width and height, in dB."""
 DIVISORS = (1, 2, 4)
 LEAST_PX = 160 * 120
-"""Smaller photographs show nothing."""
+"""Fewest pixels of a photograph that still shows enough."""
 ALL_SHARES = 1_000_000
-"""Steps are found to a millionth of them."""
+"""Number of steps of the search: the share of steps is found to a millionth."""
 
 
 @dataclass(frozen=True)
 class RemainingWork:
-    """The tasks that are left, and the slots for them."""
+    """The remaining tasks of a batch, and the slots for them; finds the best budget for a given time."""
 
     tasks: Sequence[Task]
     speeds: Speeds
     num_slots: int
     busy: Sequence[float] = ()
-    """When each slot that is taken will be free, in seconds from now."""
+    """Seconds until each busy slot is free."""
 
     def choose(self, left_s: float) -> StepBudget:
-        """Return the budget that gives up least of those that end in time; if none does, the one that ends first."""
+        """Return the budget with the smallest loss that ends in time; if none does, the one that ends first."""
         if self.ends_at(FULL) <= left_s:
             return FULL
         budgets = [self._most_steps(divisor, left_s) for divisor in DIVISORS if self._may_shrink(divisor)]
@@ -124,7 +124,7 @@ class RemainingWork:
         return min(in_time, key=lost_db) if in_time else min(budgets, key=self.ends_at)
 
     def ends_at(self, budget: StepBudget) -> float:
-        """Return when the last task ends, in seconds from now; what others need goes before all others."""
+        """Return when the last task ends, in seconds from now; tasks whose products are needed run first."""
         names, busy = {name for task in self.tasks for name in task.required}, self.busy
         needed = [self.speeds.seconds(task, budget) for task in self.tasks if task.name in names]
         others = [self.speeds.seconds(task, budget) for task in self.tasks if task.name not in names]
@@ -142,7 +142,7 @@ class RemainingWork:
         return StepBudget((fewest + max(0, num_in_time - 1)) / ALL_SHARES, divisor)
 
     def _may_shrink(self, divisor: int) -> bool:
-        """Return whether photographs may become so much smaller: of all patches alike, if those of one show enough."""
+        """Return whether photographs may be reduced by this divisor: those of at least one patch must show enough."""
         smaller = StepBudget(1.0, divisor)
         known = (
             self.speeds.estimates.get(task.name)
@@ -153,23 +153,22 @@ class RemainingWork:
 
 
 def lost_db(budget: StepBudget) -> float:
-    """Return what a budget gives up, in dB of hold-out PSNR: an estimate."""
+    """Return the estimated loss under a budget, in dB of hold-out PSNR."""
     return DB_PER_HALVING * math.log2(1 / budget.steps) + DB_PER_SMALLER * math.log2(budget.divisor)
 
 
 AIM = 0.97
-"""Share of the time that is planned with: the rest is for the report, and for what is tried again."""
+"""Share of the time that is planned for training; the rest is for the report and for retries."""
 FIRST_AIM = 0.78
-"""The same while no speed was measured: what begins first may be slower than the model says, and is not cut short."""
+"""The same share while no speed is measured: the first attempts may be slower than modelled, and are not cut short."""
 WORTH_IT_DB = 0.1
-"""So much is worth training again what was trained for an earlier deadline."""
+"""Gain for which splats of an earlier deadline are trained again, in dB."""
 
 
 def choice_for(batch: Batch, todo: PendingTasks, now: float) -> DeadlineDecision | None:
-    """Return what is chosen for the deadline of a batch; None where there is none, or what was chosen before holds.
+    """Return a new decision for the deadline of a batch; None without a deadline, or if the earlier decision holds.
 
-    It is chosen anew where nothing was chosen yet, where the deadline or the settings of the YAML are others; and where
-    patches are to be trained that it was not chosen for.
+    It is decided again if the deadline or the settings in the YAML have changed, or if new patches are due.
 
     Raises:
         ConfigError: the deadline is past.
@@ -192,7 +191,7 @@ def choice_for(batch: Batch, todo: PendingTasks, now: float) -> DeadlineDecision
 
 
 def speeds_of(batch: Batch) -> tuple[Speeds, int]:
-    """Return how fast attempts are here, as far as is known, and by how many patches of the batch that are trained."""
+    """Return the speeds of attempts on this machine, and the number of trained patches by which they were measured."""
     bare = batch.with_shared(replace(batch.shared, deadline=None))
     on_cpu = is_on_cpu(batch.config.executor, batch.config.training.device)
     model = memory_estimate.CPU if on_cpu else memory_estimate.H200
@@ -211,7 +210,7 @@ def _chosen(
     bare = batch.with_shared(replace(batch.shared, deadline=None))
     speeds, num_done = speeds_of(batch)
     time_s, executor = (asked.ends_at or 0.0) - (asked.chosen_at or 0.0), batch.config.executor
-    left_s = time_s * (AIM if num_done or executor.workers > 1 else FIRST_AIM)  # several workers keep to it as it is
+    left_s = time_s * (AIM if num_done or executor.workers > 1 else FIRST_AIM)  # several workers never adjust it
     slots, wanted = num_slots(batch.config, speeds.estimates.values()), set(todo.names_in(bare))
     if not num_done:
         left_s /= packed_slowdown(batch.config, min(slots, len(wanted)))
@@ -250,11 +249,11 @@ SIZES = {1: "full size", 2: "half size", 4: "a quarter of their size", 8: "an ei
 
 
 def decision_in_words(choice: DeadlineDecision, tasks: Sequence[Task]) -> tuple[str, ...]:
-    """Return what was chosen for a deadline, a line for each thing there is to say; that it cannot be met comes first.
+    """Return lines on a decision for a deadline; if it cannot be met, the first line says so.
 
     Args:
-        choice: for the deadline.
-        tasks: of the batch, whose settings tell what is given up.
+        choice: the decision.
+        tasks: tasks of the batch, whose settings are named.
     """
     end, lines = f"deadline {time_in_words(choice.asked, choice.ends_at or 0.0)}", []
     if not choice.is_met:
@@ -276,13 +275,13 @@ def decision_in_words(choice: DeadlineDecision, tasks: Sequence[Task]) -> tuple[
 
 
 def correction_in_words(tasks: Sequence[Task], correction: Adjustment) -> str:
-    """Return what is trained from now on, and why."""
+    """Return a line on an adjustment: the reason, and how attempts are trained from now on."""
     what = "as without a deadline" if correction.pace == FULL else f"with {describe_reductions(tasks, correction.pace)}"
     return f"deadline: {correction.why}; attempts that start from now on are trained {what}"
 
 
 def describe_reductions(tasks: Sequence[Task], pace: StepBudget) -> str:
-    """Return what a budget leaves: "4,000 of 30,000 steps (13 %), photographs at half size: …"."""
+    """Return a budget in words: "4,000 of 30,000 steps (13 %), photographs at half size, which costs about …"."""
     recipes = [task.requested_settings.without_deadline.recipe for task in tasks]
     steps = sorted({(steps_at(one, pace), one.training.max_steps) for one in recipes})
     counts = " and ".join(f"{now:,} of {full:,}" for now, full in steps[:3])

@@ -1,4 +1,4 @@
-"""How much memory tasks need, and how long they take: by what was trained, else by what is known of each task."""
+"""Estimates memory and duration of tasks: by patches trained before, else by a model of each task."""
 
 from __future__ import annotations
 
@@ -36,22 +36,22 @@ from splatbatch.tasks.task import Task, patches_of
 from splatbatch.text import clock, plural
 
 MOST_RESULTS = 200
-"""As many tell a throughput as well as thousands do."""
+"""Largest number of results read for the throughput, which more would not improve."""
 
 
 def seconds_per_step(finished: Iterable[tuple[float, int]]) -> float | None:
-    """Return what a step has taken in patches that are trained, start and evaluation included; None without any."""
+    """Return the median seconds per step of finished trainings, with start and evaluation; None without any."""
     paces = [seconds / steps for seconds, steps in finished if steps > 0 and seconds > 0]
     return statistics.median(paces) if paces else None
 
 
 def makespan_s(seconds: Iterable[float], num_slots: int, busy: Sequence[float] = ()) -> float:
-    """Return when the last patch ends if a slot that is free always takes the longest that is left.
+    """Return when the last patch ends, in seconds from now, if each free slot takes the longest remaining patch.
 
     Args:
-        seconds: that each patch takes.
-        num_slots: on which they are trained.
-        busy: when slots are free that are taken now; the others are free at once.
+        seconds: duration of each patch.
+        num_slots: number of slots.
+        busy: seconds until each busy slot is free; all other slots are free now.
     """
     ends = [*busy, *[0.0] * (max(1, num_slots) - len(busy))]
     heapq.heapify(ends)
@@ -61,7 +61,7 @@ def makespan_s(seconds: Iterable[float], num_slots: int, busy: Sequence[float] =
 
 
 def measured(patches: Iterable[Patch]) -> dict[Path, PatchSize]:
-    """Return the extents of models, as far as they can be read: the audit names what is wrong with others."""
+    """Return the size of each patch by its model's folder; models that cannot be read are left to the audit."""
     found = {}
     for patch in patches:
         with contextlib.suppress(SceneError):
@@ -72,14 +72,14 @@ def measured(patches: Iterable[Patch]) -> dict[Path, PatchSize]:
 def footprints_of(
     config: Config, tasks: Sequence[Task], extents: Mapping[Path, PatchSize] | None = None
 ) -> dict[str, MemoryEstimate]:
-    """Return the footprint of every task, on the smallest GPU of the batch, else on the CPU.
+    """Return the memory estimate of every task, by name, on the smallest GPU of the batch, else on the CPU.
 
-    None is known of patches whose model cannot be read, or that an external trainer trains.
+    Patches whose model cannot be read, or that an external trainer trains, are left out.
 
     Args:
-        config: of the batch.
-        tasks: of the batch.
-        extents: of their models, as far as they could be read; None: they are read here.
+        config: config of the batch.
+        tasks: tasks of the batch.
+        extents: sizes of the patches by their models' folders; None: they are read here.
     """
     card_mib = smallest_mib(config)
     is_cpu = config.training.device == "auto" and not cards(config)
@@ -98,7 +98,7 @@ def footprints_of(
 
 
 def _num_behind(tasks: Sequence[Task], extents: Mapping[Path, PatchSize]) -> int:
-    """Return how many Gaussians lie behind patches, or will at most: those of the whole scene; 0 without any."""
+    """Return the number of Gaussians of the backdrop, or the most it will have; 0 without a backdrop."""
     for task in tasks:
         if task.patch.is_whole and (whole := extents.get(task.patch.sparse)) is not None:
             recipe = task.requested_settings.recipe.settled(whole.num_points)
@@ -109,14 +109,14 @@ def _num_behind(tasks: Sequence[Task], extents: Mapping[Path, PatchSize]) -> int
 
 
 def tight(found: Mapping[str, MemoryEstimate], config: Config) -> dict[str, str]:
-    """Return the patches that may not fit the smallest GPU of the batch, with the reason for each."""
+    """Return the patches that may not fit into the smallest GPU of the batch, by name, with the reason for each."""
     card_mib = smallest_mib(config)
     reasons = {name: why_tight(footprint, card_mib) for name, footprint in found.items()} if card_mib else {}
     return {name: reason for name, reason in reasons.items() if reason}
 
 
 def record(found: Mapping[str, MemoryEstimate], config: Config, ledger: Ledger) -> None:
-    """Write the footprints down, and which of them are tight."""
+    """Write a notice for each memory estimate, and for each patch that may not fit."""
     reasons = tight(found, config)
     for name, footprint in found.items():
         ledger.write(Notice("expected", patch=name, facts=vars(footprint)))
@@ -133,30 +133,33 @@ def cards(config: Config) -> tuple[Gpu, ...]:
 
 
 def num_slots(config: Config, needs: Iterable[MemoryEstimate]) -> int:
-    """Return how many patches of these needs will be trained at once."""
+    """Return how many patches with these memory estimates will train at once, on all GPUs or on the CPU."""
     return len(cards(config)) * seats_per_gpu(config, needs) or config.executor.cpu_slots
 
 
 MOST_AT_ONCE = 4
-"""Patches on a GPU with `patches_per_gpu: auto`. On an H200 four of caliterra's take 0.67 (`default`) to 0.77 (`mcmc`,
-a million Gaussians) of the time of one after the other, two 0.83."""
+"""Most patches on a GPU with `patches_per_gpu: auto`.
+
+On an H200 four of caliterra's take 0.67 (`default`) to 0.77 (`mcmc`, a million Gaussians) of the time of one after the
+other, two 0.83.
+"""
 PACKED_SHARE = 0.75
-"""Time of patches that share a GPU beside that of one after the other, until it was measured."""
+"""Ratio of the time of patches that share a GPU to that of one after the other, until it was measured."""
 PLANNED_SHARE = 0.6
-"""Of free memory, of the GPU and of the host, that patches which share a GPU may need by their estimates."""
+"""Share of the free memory, of GPU and host, that patches which share a GPU may need by their estimates."""
 CORES_EACH = 2
-"""Of the host, for a training on a GPU: one begins its steps, others decode and evaluate."""
+"""Cores of the host per training on a GPU: one starts the steps, one decodes and evaluates."""
 
 
 def seats_per_gpu(config: Config, needs: Iterable[MemoryEstimate], free_mib: float = 0.0) -> int:
-    """Return how many patches are to train on each GPU, as far as is foreseen.
+    """Return how many patches should share each GPU at the start of a batch.
 
-    Several do not share a GPU that is to rest between them (`cooldown.floor_s`), or if no need is known.
+    One, if the GPU must rest between patches (`cooldown.floor_s`), or if no estimate is known.
 
     Args:
-        config: of the batch.
-        needs: of its patches, as far as they are known.
-        free_mib: of the GPU, before the batch; 0: unknown, all of the smallest.
+        config: config of the batch.
+        needs: known memory estimates of its patches.
+        free_mib: free memory of the GPU before the batch; 0: unknown, and all of the smallest GPU is assumed.
     """
     if (wanted := config.executor.patches_per_gpu) != "auto":
         return wanted
@@ -169,39 +172,39 @@ def seats_per_gpu(config: Config, needs: Iterable[MemoryEstimate], free_mib: flo
 
 
 def packed_slowdown(config: Config, at_once: int) -> float:
-    """Return by how much each of so many patches takes longer because they share the GPUs, as far as is foreseen."""
+    """Return the expected factor by which each patch takes longer, since so many at once share the GPUs."""
     num_gpus = len(cards(config))
     return max(1.0, PACKED_SHARE * at_once / num_gpus) if num_gpus else 1.0
 
 
 def smallest_mib(config: Config) -> int | None:
-    """Return the memory of the smallest GPU of a batch; None without one, or where NVML does not say."""
+    """Return the memory of the smallest GPU of a batch in MiB; None without a GPU, or if NVML does not tell."""
     return min((card.total_mib for card in cards(config) if card.total_mib), default=None)
 
 
 UNASKED_S = 3600.0
-"""So long a batch trains on the CPU without having been told to."""
+"""Longest expected duration, in seconds, for which a batch trains on the CPU without `training.device: cpu`."""
 
 
 @dataclass(frozen=True)
 class Forecast:
-    """How long some patches will take, and by what that is known."""
+    """Expected duration of some patches, with the basis of the estimate."""
 
     seconds: float | None
-    """None: unknown."""
+    """Expected seconds; None: unknown."""
     basis: str
     patches: str
-    """As "14 patches of 30,000 steps"."""
+    """Patches in words, as "14 patches of 30,000 steps"."""
 
     def in_words(self) -> str:
-        """Return it as a line."""
+        """Return the forecast as a line for the user."""
         if self.seconds is None:
             return f"no estimate yet: {self.patches}, {self.basis}"
         return f"expected to take about {clock(self.seconds)}: {self.patches}, {self.basis}"
 
 
 def forecast(batch: Batch, names: Sequence[str], footprints: Mapping[str, MemoryEstimate]) -> Forecast:
-    """Return how long the training of these patches will take, which are some of the batch."""
+    """Return how long the named tasks of a batch will take: by trained patches, else by the model of training time."""
     own = [task.expected for task in batch.only(names).tasks if task.expected]
     if own and len(own) == len(names):
         most = max(host_mib for _, host_mib in own)
@@ -234,10 +237,10 @@ def forecast(batch: Batch, names: Sequence[str], footprints: Mapping[str, Memory
 
 
 def check_place(batch: Batch, expected: Forecast) -> None:
-    """See that the batch can and may train where it would; a GPU batch may take as long as it likes.
+    """Check that the batch does not train on the CPU for more than an hour without `training.device: cpu`.
 
     Raises:
-        ExecutorError: a GPU is wanted that is not here, or one is here that cannot be used.
+        ExecutorError: a requested GPU is missing, or cannot be used.
         TrainerError: it would train on the CPU for long, which was not requested.
     """
     executor, device = batch.config.executor, batch.config.training.device
@@ -264,7 +267,7 @@ def _spell(recipes: Mapping[str, Recipe]) -> str:
 
 
 def past_trainings(batch: Batch, *, on_cpu: bool) -> Iterator[tuple[Task, Result]]:
-    """Yield what of a batch was trained where it will be, as far as is known; seconds and steps of each are known."""
+    """Yield the trained tasks of a batch with their manifests, of the same kind of device, with known duration."""
     for task in batch.every[:MOST_RESULTS]:
         result = batch.output.patch(task.name).read_result() or Result()
         made_on = result.metrics.made_with.get("on")

@@ -1,4 +1,4 @@
-"""What results depend on: settings, files, the splat behind and the border; kept, so that a change has a name."""
+"""Computes the fingerprint of a patch under a recipe: hashes of settings, inputs, border and backdrop."""
 
 from __future__ import annotations
 
@@ -17,14 +17,13 @@ from splatbatch.scene.patches import Patch
 from splatbatch.tasks.input_files import InputFiles
 
 PLACES = (("evaluation", "holdout_list"), ("program", "working_folder"))
-"""Settings that say where something lies: a copy of it elsewhere is the same."""
+"""Settings that are paths; only their last part is compared, so that a copy elsewhere changes nothing."""
 
 
 def changed_settings(then: Mapping[str, Any], now: Mapping[str, Any], defaults: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return what differs between two trees of settings, as "training.max_steps 7000 -> 1000".
+    """Return the differences between two trees of settings, as "training.max_steps 7000 -> 1000".
 
-    A setting that one of them does not know yet, or no longer, counts as its default: a new version alone changes
-    nothing.
+    A setting that is missing in one of them counts as its default, so that another version alone changes nothing.
     """
     before, after, standard = leaves(then), leaves(now), leaves(defaults)
     pairs = {key: (before.get(key, standard.get(key)), after.get(key, standard.get(key))) for key in before | after}
@@ -39,7 +38,7 @@ def changed_settings(then: Mapping[str, Any], now: Mapping[str, Any], defaults: 
 
 
 def leaves(tree: Any, above: str = "") -> dict[str, Any]:
-    """Return what a tree of settings holds by its full name, as "training.max_steps"."""
+    """Return the values of a tree of settings by their full names, as "training.max_steps"."""
     if not isinstance(tree, Mapping) or (above and not tree):
         return {above: tree}
     return {
@@ -66,7 +65,7 @@ GONE_FROM_TRAINING = {"exposure": False, "packed": False}
 
 
 def fingerprint(patch: Patch, recipe: Recipe) -> Fingerprint:
-    """Return what a result of this patch under this recipe depends on."""
+    """Return the fingerprint of a patch under a recipe, by its files now; the model is read and hashed."""
     known = InputFiles(patch, recipe).now()
     return replace(
         known,
@@ -81,26 +80,26 @@ def fingerprint(patch: Patch, recipe: Recipe) -> Fingerprint:
 
 
 def border_hash(patch: Patch, recipe: Recipe) -> str:
-    """Return the hash of what bounds a patch; empty where nothing does, or its trainer knows of no borders."""
+    """Return the hash of a patch's boxes; empty if it has none, or its trainer does not use them."""
     if patch.border is None or recipe.program is not None or not recipe.training.keeps_to_core:
         return ""
     return hash_of(patch.border.to_record())
 
 
 def backdrop_hash(patch: Patch, recipe: Recipe) -> str:
-    """Return the hash of the splat that is drawn behind a patch now; empty for none."""
+    """Return the hash of the accepted backdrop, if it is drawn behind the patch; else empty."""
     if patch.behind is None or not is_drawn_behind(patch, recipe):
         return ""
     return PatchFolder(patch.behind).accepted_splat()[1]
 
 
 def is_drawn_behind(patch: Patch, recipe: Recipe) -> bool:
-    """Return whether the splat of the whole scene, once there is one, is drawn behind a patch."""
+    """Return whether the backdrop, once it is trained, is drawn behind a patch."""
     return patch.behind is not None and recipe.program is None and recipe.training.draws_behind
 
 
 def recipe_hash(recipe: Recipe) -> str:
-    """Return the hash of everything in a recipe that decides what is computed."""
+    """Return the hash of all settings of a recipe that decide the result; `Fingerprint.recipe` holds it."""
     unset = recipe.training.model_copy(update={"coarse_to_fine": "auto"})
     # where it is not set, it is hashed as the false of earlier versions; a false that changes something is not
     is_against = recipe.training.coarse_to_fine is False and unset.resolved().coarse_to_fine
@@ -108,7 +107,7 @@ def recipe_hash(recipe: Recipe) -> str:
 
 
 def earlier_hashes(recipe: Recipe) -> tuple[str, ...]:
-    """Return the hashes of versions that hashed whole paths, or where coarse_to_fine was false unless asked for."""
+    """Return the hashes that earlier versions gave a recipe: with whole paths, or coarse_to_fine off by default."""
     is_coarse = recipe.training.coarse_to_fine is True
     return tuple(_hash(recipe, is_coarse, has_paths=has_paths) for has_paths in (False, True))
 
@@ -131,7 +130,7 @@ def _hash(recipe: Recipe, coarse_to_fine: bool | str, *, has_paths: bool = False
 
 
 def settings_of(recipe: Recipe) -> dict[str, Any]:
-    """Return what decides what is computed, as it may be written down: of environment variables the names alone."""
+    """Return all settings that decide the result, for the record; of environment variables only the names."""
     tree = recipe.decisive()
     if "program" in tree:
         tree["program"] = tree["program"] | {"env": sorted(tree["program"].get("env") or {})}

@@ -1,7 +1,7 @@
-"""Patches that are given up: left alone until their settings, inputs, program or machine change.
+"""Given-up patches: not tried again until their settings, inputs, program or machine change.
 
-What lies in the machine (driver, disk, a dependency), and what was lost with it, ends a run alone: each `train` tries
-it once more, since nothing tells when it is mended.
+A failure by the machine (driver, disk, a dependency) gives a patch up for one run only. The next `train` tries it
+again, since nothing shows when the machine is repaired.
 """
 
 from __future__ import annotations
@@ -19,11 +19,16 @@ from splatbatch.tasks.input_files import state_of
 from splatbatch.tasks.task import TaskSettings
 
 OF_MACHINE = frozenset(name for name, cause in CAUSES.items() if cause.lies_in not in {"patch", "settings"})
-"""Causes outside the patch and its settings: tomorrow they may be gone."""
+"""Causes outside the patch and its settings, for which a patch is given up for one run only."""
 
 
 def key_of(setup: TaskSettings, files: Mapping[str, FileFact]) -> Record:
-    """Return what must change before the patch is worth another try; setup with the changes it was trained under."""
+    """Return settings, inputs, trainer and machine as a record: while it is the same, a given-up patch stays so.
+
+    Args:
+        setup: settings under which the patch was trained.
+        files: its input files.
+    """
 
     return {
         "settings": f"{setup.without_deadline.recipe_hash} {setup.config.retry.max_attempts}",
@@ -34,7 +39,7 @@ def key_of(setup: TaskSettings, files: Mapping[str, FileFact]) -> Record:
 
 
 def machine() -> str:
-    """Return what computes here: "splatbatch 0.2.0, driver 580.1, NVIDIA H200 143771 MiB"."""
+    """Return version, driver and GPUs of this machine: "splatbatch 0.2.0, driver 580.1, NVIDIA H200 143771 MiB"."""
     from splatbatch.machine import gpu  # which loads NVML: most commands find nothing given up
 
     cards = sorted({f"{card.name} {card.total_mib} MiB" for card in gpu.gpus()})
@@ -43,7 +48,7 @@ def machine() -> str:
 
 
 def _trainer(recipe: Recipe) -> str:
-    """Return which program trains, so that a new build of it, or of a script that it runs, is another one."""
+    """Return the trainer's name; of an external one its path, and a hash that changes with it or its scripts."""
     if recipe.program is None:
         return recipe.training.trainer
     first, *others = recipe.program.command

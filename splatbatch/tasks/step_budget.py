@@ -1,4 +1,4 @@
-"""What a budget makes of a recipe: fewer steps, smaller photographs; of a program's recipe what it is told of steps."""
+"""Applies a step budget to a recipe: fewer steps and smaller photographs; for an external program only fewer steps."""
 
 from __future__ import annotations
 
@@ -9,34 +9,34 @@ from splatbatch.config.trainers.programs import names_in
 from splatbatch.output.records.deadline import StepBudget
 
 FEWEST_SHARE = 1 / 30
-"""Of the steps; 1,000 of 30,000, with which a splat begins to show its scene."""
+"""Smallest share of the steps under any budget: 1,000 of 30,000, with which a splat begins to show its scene."""
 FEWEST_STEPS = 100
 RESOLUTIONS = {"full": 1, "1/2": 2, "1/4": 4, "1/8": 8}
 
 
 def follows(recipe: Recipe) -> bool:
-    """Return whether the steps of a recipe can be set: a program has to be told them by {steps}."""
+    """Return whether the steps of a recipe can be set; an external program needs {steps} in its command."""
     return recipe.program is None or "steps" in names_in(
         (*recipe.program.command, *map(str, recipe.program.env.values()))
     )
 
 
 def changes_of(recipe: Recipe, budget: StepBudget) -> dict[str, Any]:
-    """Return the settings that differ from a recipe under a budget."""
+    """Return the settings that a budget changes in a recipe, by full name."""
     now = {"training.max_steps": recipe.training.max_steps, "training.resolution": recipe.training.resolution}
     wanted = {"training.max_steps": steps_at(recipe, budget), "training.resolution": resolution_at(recipe, budget)}
     return {key: value for key, value in wanted.items() if value != now[key]}
 
 
 def steps_at(recipe: Recipe, budget: StepBudget) -> int:
-    """Return the steps under a budget, no fewer than still make sense; all, where they cannot be set."""
+    """Return the steps under a budget, at least `FEWEST_STEPS` and `FEWEST_SHARE`; all if they cannot be set."""
     steps = recipe.training.max_steps
     fewest = max(FEWEST_STEPS, round(FEWEST_SHARE * steps)) if follows(recipe) else steps
     return min(steps, max(fewest, int(budget.steps * steps + 1e-6)))
 
 
 def resolution_at(recipe: Recipe, budget: StepBudget) -> str:
-    """Return the resolution under a budget; `auto` stays, for it differs by patch, and so does that of a program."""
+    """Return the resolution under a budget; `auto`, and that of an external program, is not changed."""
     now = recipe.training.resolution
     if recipe.program is not None or now not in RESOLUTIONS:
         return now
@@ -45,5 +45,5 @@ def resolution_at(recipe: Recipe, budget: StepBudget) -> str:
 
 
 def photograph_divisor(recipe: Recipe, budget: StepBudget) -> int:
-    """Return by how much smaller the photographs of a recipe become under a budget."""
+    """Return the factor by which a budget reduces width and height of a recipe's photographs."""
     return RESOLUTIONS.get(resolution_at(recipe, budget), 1) // RESOLUTIONS.get(recipe.training.resolution, 1) or 1

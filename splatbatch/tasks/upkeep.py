@@ -1,6 +1,6 @@
-"""Repairing accepted results: restoring lost products, and completing what manifests say of files.
+"""Repairs accepted results: restores lost products, and adds missing hashes of input files to manifests.
 
-Contents of photographs and masks are hashed while patches train: so that a copy is no change.
+Photographs and masks are hashed while patches train. With these hashes a copied folder does not make a splat stale.
 """
 
 from __future__ import annotations
@@ -21,16 +21,17 @@ from splatbatch.tasks.task import Task
 
 
 def restore(task: Task) -> tuple[str, str]:
-    """Bring back an accepted product that is gone or was replaced; return its attempt and, if another, that of before.
+    """Restore an accepted product that is missing or damaged; see `results.restore`.
 
-    Both are empty where nothing was to be done, or nothing fits.
+    Return the attempt that it was restored from and, if that is another one, the attempt accepted before. Both are
+    empty if nothing was restored.
     """
     before, found = (task.home.read_result() or Result()).attempt, results.restore(task.home)
     return found, before if found and found != before else ""
 
 
 def update_fingerprint(task: Task) -> None:
-    """Write down what a fresh result does not know of its files: those of a folder that was copied have other times."""
+    """Update sizes, times and hashes of files in the manifest of an up-to-date splat, as after a copy of its folder."""
     folder = task.home
     result = folder.read_result() or Result()
     inputs, then = task.input_files(), result.held_against.files
@@ -39,11 +40,11 @@ def update_fingerprint(task: Task) -> None:
     num_gaussians = result.splat.num_gaussians or result.num_gaussians or 0
     splat = results.splat_facts(folder.splat, num_gaussians)
     write_json(folder.result, result.with_files(files).with_fields(splat=splat).to_record())
-    folder.damage.unlink(missing_ok=True)  # it was read, and is what was accepted
+    folder.damage.unlink(missing_ok=True)  # the splat was read, and is the accepted one
 
 
 class ContentHasher:
-    """Fills in what result.json does not know yet of the files its splat was trained from; a reader hashes them."""
+    """Adds missing hashes of photographs and masks to result.json; a reader computes them while the batch trains."""
 
     def __init__(self, batch: Batch) -> None:
         self._tasks = {task.name: task for task in batch.tasks}
@@ -51,16 +52,16 @@ class ContentHasher:
         self._reading: CallQueue[Task] | None = None
 
     def tell(self, event: Event) -> None:
-        """Hear an event of the ledger: a patch that has been trained is next."""
+        """Take an event of the ledger: the files of a patch that was trained are queued."""
         if isinstance(event, AttemptEnded) and event.outcome == "trained":
             self.want(event.patch)
 
     def want(self, name: str) -> None:
-        """Take a patch in."""
+        """Queue the files of a patch."""
         self._waiting.append(self._tasks[name])
 
     def tick(self) -> None:
-        """Take in what was hashed, and go on; called many times a second."""
+        """Write the hashes computed so far, and start a reader if patches wait; called many times a second."""
         if self._reading is None and self._waiting:
             self._reading = self._next()
         if self._reading is not None:
@@ -69,7 +70,7 @@ class ContentHasher:
             self._reading = None if self._reading.is_over else self._reading
 
     def finish(self, hooks: WaitHooks) -> None:
-        """Hash what is left; what does not answer is left to the next run.
+        """Hash the files of all queued patches; those that do not answer are left to the next run.
 
         Raises:
             StopRequested: a stop was requested.
@@ -84,7 +85,7 @@ class ContentHasher:
         return isolated.start(partial(_hash_accepted, FileFacts()), waiting, is_low=True)
 
     def _take(self, task: Task, found: isolated.Answer) -> None:
-        """Write down the contents of the files of a patch, unless another splat was accepted meanwhile."""
+        """Write the hashes of a patch's files into its manifest, unless another splat was accepted meanwhile."""
         if not isinstance(found, Returned) or (result := task.home.read_result()) is None or result.is_ahead:
             return
         files, (attempt, contents) = result.held_against.files, found.value
@@ -95,7 +96,7 @@ class ContentHasher:
 
 
 def _hash_accepted(facts: FileFacts, task: Task) -> tuple[str, dict[str, str]]:
-    """Return the attempt whose splat is accepted, and what its files hold that are as they were when it was trained."""
+    """Return the accepted attempt, and the missing hashes of its files whose size and time have not changed."""
     result, place = task.home.read_result() or Result(), task.input_files().place
     files = result.held_against.files.items()
     unhashed = {key: fact for key, fact in files if not fact.sha256 and fact.num_bytes >= 0 and is_content(key)}

@@ -1,4 +1,4 @@
-"""The tones of a batch's photographs: solved over its whole scene before training, and kept while the scene stays."""
+"""Decides the colour correction of a batch: tones of all photographs, solved once and kept while inputs stay."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ MOST_NAMED = 3
 
 
 def decide_colors(batch: Batch, todo: PendingTasks) -> SharedDecisions:
-    """Solve the tones of the photographs if a recipe wants them, and say which were solved now.
+    """Solve the tones of the photographs if a recipe uses them, and report those solved now.
 
-    What was begun without goes on without.
+    With `colors: auto`, a batch with splats trained without correction stays without it.
     """
     wanting = [task for task in todo.tasks if wants_tones(task.requested_settings.recipe)]
     if not wanting:
@@ -50,7 +50,7 @@ def decide_colors(batch: Batch, todo: PendingTasks) -> SharedDecisions:
 
 
 def _has_uncorrected_splats(batch: Batch, tasks: Sequence[Task]) -> bool:
-    """Return whether `auto` finds splats that are not evened: a batch has one colour, and none is made stale."""
+    """Return whether other splats were trained without correction, so that `colors: auto` must not make them stale."""
     if any(task.requested_settings.recipe.training.colors != "auto" for task in tasks):
         return False
     names = {task.name for task in tasks}
@@ -59,9 +59,10 @@ def _has_uncorrected_splats(batch: Batch, tasks: Sequence[Task]) -> bool:
 
 
 def solve(batch: Batch, todo: Iterable[Task], kept: Colors | None) -> tuple[Colors, Mapping[str, SceneColors]]:
-    """Return the tones of a batch, and those solved now, by scene: of scenes that stand by themselves those of tasks.
+    """Return the tones of a batch, and of these the ones solved now, by scene; "" is the scene of all patches together.
 
-    "" stands for all patches together. What is kept counts as long as models, photographs and masks are as they were.
+    In a list of scenes only those of the tasks are solved. Kept tones are reused while models, photographs and masks
+    have the same size and time.
     """
     known = kept or Colors()
     groups = {"": patches_of(batch.every)}
@@ -74,7 +75,7 @@ def solve(batch: Batch, todo: Iterable[Task], kept: Colors | None) -> tuple[Colo
 
 
 def _keep_or_solve(batch: Batch, patches: tuple[Patch, ...], kept: SceneColors) -> SceneColors:
-    """Return the tones of patches that share a scene: the kept ones, or solved from the source, else from them all."""
+    """Return the tones of patches of one scene: kept if inputs are the same, else solved from its source or patches."""
     whole = _source(batch, patches)
     if kept.inputs and kept.inputs == _inputs([*whole, *patches], _names(kept)):
         return kept
@@ -93,14 +94,14 @@ def _keep_or_solve(batch: Batch, patches: tuple[Patch, ...], kept: SceneColors) 
 
 
 def _names(solved: SceneColors) -> set[str]:
-    """Return the photographs that were looked at."""
+    """Return the names of all photographs of a solution, with and without a tone."""
     return solved.tones.keys() | solved.left_alone.keys()
 
 
 def in_gauge_of(kept: Mapping[str, ColorCorrection], found: SceneColors) -> SceneColors:
-    """Return tones in the gauge of the kept ones, as far as most of those are still there.
+    """Return new tones scaled to agree with the kept ones, if at least half of those photographs still exist.
 
-    So patches that are added, whose photographs change the mean over all, leave the others' splats fresh.
+    Added photographs change the mean over all; with this scaling they leave trained splats up to date.
     """
     common = [name for name in kept if name in found.tones]
     if not common or 2 * len(common) < len(kept):
@@ -115,10 +116,10 @@ def in_gauge_of(kept: Mapping[str, ColorCorrection], found: SceneColors) -> Scen
 
 
 def keep_earlier_tones(kept: SceneColors, found: SceneColors) -> SceneColors:
-    """Return the tones of a scene that was cut: those of photographs that it had before stay as they are.
+    """Return the tones of a cut scene: photographs known before keep theirs, added ones get the new ones.
 
-    They are frozen with its partition: added photographs leave what was trained as fresh as it was. Another photograph
-    under an old one's name, told by its size, gets a tone of its own; so do all where they are asked for otherwise.
+    So added photographs leave trained splats up to date. A photograph whose size has changed counts as added. If the
+    kept tones were solved in another mode, all are new.
     """
     if not kept.inputs or kept.asked not in ("", found.asked):
         return found
@@ -136,7 +137,7 @@ def keep_earlier_tones(kept: SceneColors, found: SceneColors) -> SceneColors:
 
 
 def _source(batch: Batch, patches: tuple[Patch, ...]) -> tuple[Patch, ...]:
-    """Return the source as a patch; none where the config names none, nor a partition."""
+    """Return the source scene as a patch; empty if neither the config nor a partition names one."""
     if whole := tuple(patch for patch in patches if patch.is_whole):
         return whole
     from splatbatch.scene.audit.audit import source_patch
@@ -149,9 +150,9 @@ def _source(batch: Batch, patches: tuple[Patch, ...]) -> tuple[Patch, ...]:
 
 
 def _inputs(patches: Iterable[Patch], names: Collection[str]) -> str:
-    """Return a hash of size and time of all that tones are solved from: models, and the photographs of these names.
+    """Return a hash of size and time of the inputs of tones: models, and photographs of these names with their masks.
 
-    Which photographs the models have, what was solved says: a model that is as it was is not read for that.
+    The names come from the solution, so that an unchanged model is not read for them.
     """
     stats, patches = FileFacts(), tuple(patches)
     digest = hashlib.sha256(f"{VERSION} []".encode())
@@ -168,7 +169,7 @@ def _inputs(patches: Iterable[Patch], names: Collection[str]) -> str:
 
 
 def to_record(found: SceneCorrections) -> SceneColors:
-    """Return what was solved as colors.json holds it."""
+    """Return a solution as colors.json holds it, with residuals in percent."""
     return SceneColors(
         tones=dict(found.tones),
         vignetting={str(camera): list(one) for camera, one in found.vignetting.items()},
@@ -183,7 +184,7 @@ def to_record(found: SceneCorrections) -> SceneColors:
 
 
 def in_words(solved: SceneColors) -> list[str]:
-    """Return what was found, a line for each matter: the first has the figures."""
+    """Return lines on a solution for the user: figures first, then vignetting, outliers and uncorrected photographs."""
     if solved.problem:
         return [f"photographs are not corrected: {solved.problem}"]
     spread = [[tone.gain[channel] for tone in solved.tones.values()] for channel in range(3)]

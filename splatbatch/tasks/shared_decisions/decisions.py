@@ -1,6 +1,6 @@
-"""What all patches of a batch share: decided once before training, in files of the output folder, and applied to tasks.
+"""The shared decisions of a batch: made once before training, kept in the output folder, and applied to all tasks.
 
-Loads no numpy: `status` asks, too.
+Imports no numpy, since `status` reads them, too.
 """
 
 from __future__ import annotations
@@ -25,32 +25,32 @@ from splatbatch.tasks.task import Task, with_step_budget
 from splatbatch.text import spell_place
 
 MOST_MOVED = 0.01
-"""Share by which a gain, or the falloff in a corner, may move before what was trained with it is stale."""
+"""Largest change of a gain, or of the falloff in a corner, that does not make a splat stale; a share."""
 ASKS_FOR_COLORS = "training.colors"
 
 
 @dataclass(frozen=True)
 class SharedDecisions:
-    """What is decided for a batch; None of anything as long as it is not.
+    """Values that all patches of a batch must share; a field is None until it is decided.
 
-    If one changes, results trained under the old one become stale, but for the step budget and the hold-out: splats of
-    every recorded budget count, and another hold-out is another recipe or input.
+    If offset or colours change, splats trained under the old ones become stale. The step budget makes none stale, since
+    splats of every recorded budget count. Another hold-out shows as another recipe or input.
     """
 
     frame: Frame | None = None
-    """The offset that is taken off the coordinates of every model."""
+    """Offset that is subtracted from the coordinates of every model."""
     by_frames: bool | None = None
-    """Whole frames are held out, as the first splat of the batch says."""
+    """Whether whole frames are held out instead of single photographs; the first splat of the batch decides."""
     colors: Colors | None = None
-    """How bright and how tinted each photograph is beside the others."""
+    """Colour correction of each photograph."""
     deadline: DeadlineDecision | None = None
-    """With how many steps, on how large photographs, it ends in time."""
+    """Step budget for the deadline."""
     stamps: tuple[Stamp, ...] = ()
-    """Of the files that say so: while these stay, so do the decisions."""
+    """Stamps of the files of these decisions: while they stay the same, the decisions hold."""
 
     @classmethod
     def known(cls, config: Config, output: OutputFolder) -> SharedDecisions:
-        """Return what holds for a batch by its YAML, else by the files of its output folder.
+        """Return the decisions made so far, by the YAML, the partition, and the files of the output folder.
 
         Raises:
             SceneError: a split was interrupted, or its partition.json is broken.
@@ -60,21 +60,21 @@ class SharedDecisions:
         return cls(_known_frame(config, output), holds_out_frames(output), Colors.read(output.colors), deadline, stamps)
 
     def is_other(self, than: SharedDecisions) -> bool:
-        """Return whether anything is decided otherwise."""
+        """Return whether any decision differs from those of another set."""
         return self._decided() != than._decided()
 
     def _decided(self) -> tuple[object, ...]:
         return self.frame or Frame(), self.by_frames, self.colors or Colors(), self.deadline or DeadlineDecision()
 
     def write(self, output: OutputFolder) -> None:
-        """Write down what the files do not say yet, for every run that goes on with the batch."""
+        """Write frame.json, colors.json and deadline.json where they differ, for all workers and later runs."""
         files = {output.frame: self.frame, output.colors: self.colors, output.deadline: self.deadline}
         for file, decided in files.items():
             if decided and decided != type(decided).read(file):
                 write_json(file, decided.to_record())
 
     def apply(self, tasks: Sequence[Task]) -> tuple[Task, ...]:
-        """Return tasks as they are trained under it."""
+        """Return the tasks with offset, hold-out, tones and step budget of these decisions."""
         return tuple(map(self._shared_by, with_step_budget(tasks, self.deadline.budgets if self.deadline else ())))
 
     def _shared_by(self, task: Task) -> Task:
@@ -87,14 +87,14 @@ class SharedDecisions:
         return replace(task, patch=replace(patch, offset=offset, by_name=by_name, tones=tones))
 
     def why_stale(self, result: Result, task: Task) -> str:
-        """Say why a result was trained under other decisions; empty if it was not."""
+        """Return why a splat is stale under these decisions (offset or colours); empty if it is not."""
         held = result.held_against
         then = held.offset
         now = self.frame.of(task.patch.name) if self.frame else then
         if now != then:
             return f"the offset has changed: {spell_place(then)} -> {spell_place(now)}"
         if ASKS_FOR_COLORS in result.changes or (self.colors is None and wants_tones(task.recipe)):
-            return ""  # it was requested, or none was solved
+            return ""  # its colours were set by --set, or no tones were solved
         tones = tones_of(self.colors, task.patch.name, task.recipe)
         if not tones and not held.tones:
             return ""
@@ -104,13 +104,13 @@ class SharedDecisions:
         )
 
     def key(self, task: Task) -> str:
-        """Return what tells whether the decisions that hold for a task are those of an earlier look."""
+        """Return a key of the decisions for a task, which the index compares with that of an earlier run."""
         files = " ".join(f"{one.num_bytes} {one.mtime_ns}" for one in self.stamps)
         return f"{files} {self.frame and self.frame.of(task.patch.name)} {task.recipe.training.colors}"
 
 
 def stamps_of(config: Config, output: OutputFolder) -> tuple[Stamp, ...]:
-    """Return the stamps of the files whose change may mean another decision."""
+    """Return the stamps of the files whose change may change a decision."""
     files = (output.frame, config.scene.patches / PARTITION, output.colors, output.deadline)
     return tuple(stamp_of(str(file)) for file in files)
 
@@ -123,7 +123,7 @@ def is_trained_otherwise(then: Fingerprint, now: Fingerprint) -> bool:
 
 
 def _known_frame(config: Config, output: OutputFolder) -> Frame | None:
-    """Return the frame that the YAML asks for, else the partition's, else the one of the output folder."""
+    """Return the frame in the YAML, else that of the partition, else that of the output folder; None: there is none."""
     if config.scene.offset is not None:
         return Frame() if config.scene.offset == "none" else Frame(config.scene.offset)
     path = None if config.scene.scenes else find_partition(config.scene.patches)
@@ -135,18 +135,18 @@ def _known_frame(config: Config, output: OutputFolder) -> Frame | None:
 
 
 def holds_out_frames(output: OutputFolder) -> bool | None:
-    """Return whether the first splat that there is holds out frames; None before there is any."""
+    """Return whether the first accepted splat, by name, was trained with whole frames held out; None: there is none."""
     results = (output.patch(name).read_result() for name in sorted(names_in(f"{output.path}/patches")))
     return next((bool(one.trained_from.holdout) for one in results if one), None)
 
 
 def wants_tones(recipe: Recipe) -> bool:
-    """Return whether tones may have a say in a training; an external trainer knows them as evened copies alone."""
+    """Return whether tones may be used by a training; an external trainer uses them only with `colors: even`."""
     return recipe.training.colors == "even" or (recipe.training.colors == "auto" and recipe.program is None)
 
 
 def tones_of(colors: Colors | None, patch: str, recipe: Recipe) -> Mapping[str, ColorCorrection]:
-    """Return the tones in which a patch is trained, by image name; none: as its photographs are."""
+    """Return the tones with which a patch is trained, by image name; empty: without colour correction."""
     if colors is None or not wants_tones(recipe):
         return {}
     solved = colors.of(patch)
@@ -156,7 +156,7 @@ def tones_of(colors: Colors | None, patch: str, recipe: Recipe) -> Mapping[str, 
 def describe_tone_changes(
     then: Mapping[str, Sequence[float]], now: Mapping[str, Sequence[float]], names: Iterable[str]
 ) -> str:
-    """Say which photographs have other tones than before, each given as gains and vignetting; empty if none has."""
+    """Return in words which photographs' tones have changed by more than `MOST_MOVED`; empty if none has."""
     moved = {name: by for name in names if (by := _tone_change(then.get(name, ()), now.get(name, ()))) > MOST_MOVED}
     if not moved:
         return ""
@@ -166,7 +166,7 @@ def describe_tone_changes(
 
 
 def _tone_change(then: Sequence[float], now: Sequence[float]) -> float:
-    """Return by which share a photograph is rendered otherwise, in a channel or in its corners."""
+    """Return the largest change of brightness between two tones, in a channel or in the corners, as a share."""
     before, after = (ColorCorrection.of([*one, *NEUTRAL.gain[len(one) :]]) for one in (then, now))
     gains = [abs(math.log(b / a)) for a, b in zip(before.gain, after.gain, strict=True) if a > 0 and b > 0]
     slopes = sum(abs(b - a) for a, b in zip(before.shading_gradient, after.shading_gradient, strict=True))

@@ -1,4 +1,4 @@
-"""Where the splats of a batch lie: as its YAML says, else as they always did, else as its patches need it."""
+"""Chooses the offset of a batch: that of the YAML, else the one used before, else one that its patches need."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ REMEDY = "Bring all models into one coordinate system, or train these by a YAML 
 
 
 def choose_frame(batch: Batch, todo: PendingTasks) -> Frame:
-    """Return the frame to train patches in that lie as `todo.spans` says.
+    """Return the frame for training the patches whose extents `todo.spans` returns.
 
-    The batch's own is kept as long as it serves: patches that are added change nothing. Otherwise it is chosen for all
-    patches of the batch together, or for each of its scenes.
+    The present frame is kept while it loses no detail, so that added patches change nothing. Otherwise one is chosen
+    for all patches of the batch together, or for each scene of a list.
 
     Raises:
-        SceneError: patches that no audit has looked at together are too far apart to share it.
+        SceneError: patches are too far apart to share an offset.
     """
     known = batch.shared.frame
     if known is not None and _is_fixed(batch):
@@ -51,9 +51,9 @@ def choose_frame(batch: Batch, todo: PendingTasks) -> Frame:
 
 
 def far_apart(batch: Batch, spans: Mapping[str, ModelExtent]) -> dict[str, str]:
-    """Return the patches whose splats would lose the millimetre with the offset of the batch, and how far off each is.
+    """Return the patches too far away for the offset of the batch, each with its distance in words; for the audit.
 
-    Patches that share the offset are trained. `scene.offset: none`, and scenes with an offset each, are left alone.
+    Their splats would lose the millimetre. Empty with `scene.offset: none`, and for a list of scenes.
     """
     scene, known = batch.config.scene, batch.shared.frame
     kept = known.offset if known else NO_OFFSET
@@ -71,7 +71,7 @@ def far_apart(batch: Batch, spans: Mapping[str, ModelExtent]) -> dict[str, str]:
 
 
 def _far_from(span: ModelExtent, near: Mapping[str, ModelExtent], offset: Offset) -> str:
-    """Return how far a patch lies from the nearest of others, else from an offset, and what that costs."""
+    """Return in words how far a patch is from the nearest other one, else from the offset, and the precision left."""
     places = {name: other.middle() for name, other in near.items()} or {f"the offset {spell_place(offset)}": offset}
     distance, name = min((math.dist(span.middle(), place), name) for name, place in places.items())
     step = f"{span.step(offset):.2g}"
@@ -79,18 +79,18 @@ def _far_from(span: ModelExtent, near: Mapping[str, ModelExtent], offset: Offset
 
 
 def _is_fixed(batch: Batch) -> bool:
-    """Return whether the offset is that of the YAML, or of the partition, which froze it with its cores."""
+    """Return whether the offset is given, by the YAML or by a partition, and must not be chosen."""
     return batch.config.scene.offset is not None or any(task.patch.partition for task in batch.every)
 
 
 def _with_others(batch: Batch, spans: Mapping[str, ModelExtent]) -> dict[str, ModelExtent]:
-    """Return where all patches of a batch lie, the given ones first; the others are read."""
+    """Return the extents of all patches of a batch: the given ones first, then those read here."""
     others = {task.patch.name: task.patch for task in batch.every if task.patch.name not in spans}
     return {**spans, **read_spans(others.values())}
 
 
 def _choose_offset(kept: Offset, spans: list[ModelExtent]) -> Offset:
-    """Return the offset of what lies so: the kept one, unless it loses detail, or nothing needs one any more."""
+    """Return an offset for models of these extents: the kept one, unless it loses detail or is no longer needed."""
     from splatbatch.scene.frame import offset_for
 
     needed = offset_for(spans)
@@ -99,7 +99,7 @@ def _choose_offset(kept: Offset, spans: list[ModelExtent]) -> Offset:
 
 
 def spans_of(audits: Iterable[Audit]) -> dict[str, ModelExtent]:
-    """Return where the patches lie that audits do not refuse."""
+    """Return the extents of the patches that audits do not reject, by name."""
     return {
         name: span
         for audit in audits
@@ -110,7 +110,7 @@ def spans_of(audits: Iterable[Audit]) -> dict[str, ModelExtent]:
 
 
 def read_spans(patches: Iterable[Patch]) -> Mapping[str, ModelExtent]:
-    """Return where patches lie, by name, as far as their models can be read."""
+    """Return the extents of patches, by name; a patch whose model cannot be read is left out."""
     from splatbatch.scene.colmap.reconstruction import read_reconstruction
     from splatbatch.scene.frame import span_of
 
@@ -123,7 +123,12 @@ def read_spans(patches: Iterable[Patch]) -> Mapping[str, ModelExtent]:
 
 
 def note(frame: Frame | None, names: Iterable[str] = ()) -> str:
-    """Say what to add to the coordinates of the splats, of named patches where scenes differ; empty for nothing."""
+    """Return a note on the offset to add to the coordinates of splats; empty if there is none.
+
+    Args:
+        frame: frame of the batch.
+        names: patches whose own offsets are named, in a list of scenes.
+    """
     if frame is None:
         return ""
     offsets = {name: one for name, one in frame.scenes.items() if any(one) and name in set(names)}

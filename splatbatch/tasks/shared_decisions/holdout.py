@@ -1,12 +1,8 @@
-"""Which photographs are held out of a batch: today, and of every splat as its record says.
+"""Tells which photographs were held out of a splat, by its record, and of a whole scene, for evaluation and merge.
 
-One photograph is test in every patch, or in none. What a patch holds out is a pure function of its recipe and of what
-photographs are chosen from: the partition.json in which a split has frozen it, else the model of source or patch.
-`scene.holdout.choose_holdout` is that function, and the only one: a file of the batch would hold the same names once
-more. Whether frames or photographs are chosen, the first splat of the batch says for all.
-
-Evaluation, merge and certificate ask here: what was held out of a training is what its record
-says; a photograph that any patch was trained on is held out of no scene.
+A photograph that any patch was trained on is not held out of the scene. The choice itself is made by
+`scene.holdout.choose_holdout` alone, from the recipe and the partition, or the model of source or patch. It is stored
+in no file of the batch. Whether frames or single photographs are held out, `decide_holdout` decides for all patches.
 """
 
 from __future__ import annotations
@@ -31,11 +27,11 @@ from splatbatch.tasks.task import Task, TrainTask
 
 DIFFERS = "its hold-out differs"
 FEW = 3
-"""Names that a message holds."""
+"""Most names in a message."""
 
 
 def frames_in_words(tasks: Iterable[Task]) -> tuple[str, ...]:
-    """Return how many photographs are held out, of how many frames, where photographs were taken together."""
+    """Return lines with the number of held-out photographs and frames, for scenes whose photographs form frames."""
     from splatbatch.scene.holdout import scene_in_words
 
     evaluations = {
@@ -47,13 +43,13 @@ def frames_in_words(tasks: Iterable[Task]) -> tuple[str, ...]:
 
 
 def photographs_of(task: Task, result: Result) -> UsedPhotographs:
-    """Return what a patch's splat was trained on, and what was held out of that.
+    """Return the photographs that a splat was trained on, and those held out, as its manifest records them.
 
-    Versions up to 0.2.0 did not record it. Then what the attempt was told counts, else which photographs it measured,
-    else which ones its recorded settings choose.
+    Versions up to 0.2.0 recorded neither. Then settings.json of the attempt counts, else the measured photographs, else
+    the choice by its recorded settings.
 
     Raises:
-        SceneError: its record does not say, and the model cannot be read.
+        SceneError: the manifest does not record them, and the model cannot be read.
     """
     if result.photographs is not None:
         return result.photographs
@@ -68,9 +64,9 @@ def photographs_of(task: Task, result: Result) -> UsedPhotographs:
 
 
 def recipe_of(task: Task, result: Result) -> Recipe:
-    """Return the recipe that a splat was trained by: recorded settings, and those of today that change no splat.
+    """Return the recipe that a splat was trained by: its recorded settings, and for all others those of now.
 
-    Settings that only another version can read are taken as they are today, under the recorded changes.
+    If this version cannot read the recorded settings, the settings of now with the recorded changes are returned.
     """
     recorded, tree = result.trained_from.settings, task.recipe.model_dump()
     if task.recipe.program is None and "training" in recorded and "program" not in recorded:
@@ -89,7 +85,7 @@ def recipe_of(task: Task, result: Result) -> Recipe:
 
 
 def contiguous_holdout(patch: Patch, evaluation: Evaluation, recorded: UsedPhotographs) -> tuple[str, ...]:
-    """Return which photographs that were held out were taken side by side, sorted, by the settings of the training.
+    """Return the held-out photographs of the contiguous block, sorted, by the settings of the training.
 
     Raises:
         SceneError: a model or the partition cannot be read.
@@ -112,13 +108,13 @@ def _in_model(task: Task) -> tuple[str, ...]:
 
 
 def held_out(batch: Batch, splat: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the photographs that a scene's splat was not trained on, sorted, and what is odd about that choice.
+    """Return the photographs held out of a splat of the scene, sorted, and notes on that hold-out.
 
-    What was merged says so itself. Of another splat the records of all patches say it; where no patch is trained yet,
-    the settings of today.
+    They are read from the splat's merge record, else from the manifests of all patches. If no patch is trained yet they
+    follow from the settings.
 
     Raises:
-        SceneError: there is none, or a model cannot be read.
+        SceneError: no photograph is held out, or a model cannot be read.
     """
     scene = batch.output.scene
     files = scene.merged if splat.resolve() == scene.splat.resolve() else MergedFiles.at(splat)
@@ -138,7 +134,7 @@ def held_out(batch: Batch, splat: Path) -> tuple[tuple[str, ...], tuple[str, ...
 
 
 def recorded_holdout(output: OutputFolder, patches: Iterable[str]) -> tuple[str, ...]:
-    """Return what is held out of a scene: as its merged splat says, else as the records of its patches do."""
+    """Return the photographs held out of a scene, by its merge record, else by the manifests of its patches."""
     merged = output.scene.merged.read()
     if merged is not None and merged.held_out is not None:
         return merged.held_out
@@ -147,17 +143,17 @@ def recorded_holdout(output: OutputFolder, patches: Iterable[str]) -> tuple[str,
 
 
 def never_trained_on(parts: Iterable[UsedPhotographs]) -> tuple[str, ...]:
-    """Return what is held out of a scene: what some of its parts hold out and none was trained on, sorted."""
+    """Return the photographs that some parts hold out and no part was trained on, sorted."""
     known = [*parts]
     held_out = {name for one in known for name in one.held_out}
     return tuple(sorted(held_out.difference(*(one.trained for one in known))))
 
 
 def conflicting_holdout(parts: Mapping[str, UsedPhotographs]) -> dict[str, str]:
-    """Return which patches hold out what others were trained on, or the other way round; of both sides the fewer.
+    """Return the patches whose hold-out contradicts that of other patches, each with the reason; they cannot be merged.
 
-    Such a photograph is test in one patch and trained on in another. Where both sides are as many, those that were
-    trained on it are named.
+    A contradiction is a photograph held out in one patch and trained on in another. Of the two sides the smaller one is
+    returned; if they are equal, the patches trained on the photograph.
     """
     trainers, holders = (
         Counter(name for one in parts.values() for name in getattr(one, side)) for side in ("trained", "held_out")
@@ -176,7 +172,7 @@ def conflicting_holdout(parts: Mapping[str, UsedPhotographs]) -> dict[str, str]:
 
 
 def describe_holdout_change(parts: Iterable[tuple[Task, UsedPhotographs]]) -> str:
-    """Say in what today's choice of a hold-out contradicts the records, which count; empty where it does not."""
+    """Return a note if the hold-out by the settings of now differs from the recorded one, which counts; else empty."""
     trained, no_longer = set[str](), set[str]()
     for task, one in parts:
         with contextlib.suppress(SceneError):  # a model that cannot be read today chooses nothing
@@ -194,6 +190,6 @@ def describe_holdout_change(parts: Iterable[tuple[Task, UsedPhotographs]]) -> st
 
 
 def assumptions(parts: Mapping[str, UsedPhotographs]) -> str:
-    """Say of which patches external programs chose their own hold-out, which no record tells; empty of none."""
+    """Return a note that names patches whose external trainer may have trained on held-out photographs; else empty."""
     who = list_names([name for name, one in parts.items() if one.is_assumed])
     return f"hold-out of {who} not certain: an external program may have been trained on it" if who else ""
