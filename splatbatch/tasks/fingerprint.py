@@ -55,13 +55,13 @@ NEWER = (
     ("evaluation", "holdout", "every"),
     ("refinement", "prune_loss_db", Refinement().prune_loss_db),
 )
-"""Settings that earlier versions had no word for: at their defaults no part of the hash, so that results stay fresh."""
+"""Settings unknown to earlier versions; at their defaults they are left out of the hash, so that results stay fresh."""
 
 LEAST_GAIN_BEFORE = 0.02
-"""The default of `evaluation.least_gain_db` up to 0.2.0; where no training ends early it decides nothing."""
+"""Default of `evaluation.least_gain_db` up to 0.2.0, hashed where no training ends early, since it has no effect."""
 
 GONE_FROM_TRAINING = {"exposure": False, "packed": False}
-"""Settings that earlier versions had: at what was their default they stay part of the hash, for the same reason."""
+"""Settings of earlier versions only; their defaults stay in the hash, so that results stay fresh."""
 
 
 def fingerprint(patch: Patch, recipe: Recipe) -> Fingerprint:

@@ -1,7 +1,7 @@
-"""The files that a patch is trained from: which there are, where they lie, and which have changed.
+"""The input files of a patch: their paths, their sizes, times and hashes, and which of them have changed.
 
-Most looks ask only for size and time of files. Where those have moved, the content decides: a folder that was copied is
-not trained again.
+Most checks read only size and time. Where these differ, the content decides, so that a copied folder is not trained
+again.
 """
 
 from __future__ import annotations
@@ -25,29 +25,29 @@ from splatbatch.scene.patches import MODEL_FILE_NAMES, Patch, model_folder
 from splatbatch.scene.photos.folders import DIVISORS
 
 COPIES = tuple(divisor for divisor in DIVISORS.values() if divisor > 1)
-"""images_2, images_4, images_8 beside the photographs."""
+"""Divisors of the folders images_2, images_4 and images_8 beside the photographs."""
 
 
 @dataclass(frozen=True, eq=False)
 class InputFiles:
-    """The files that a patch is trained from under a recipe, by the keys that fingerprints have for them."""
+    """The input files of a patch under a recipe, by their keys in fingerprints."""
 
     patch: Patch
     recipe: Recipe
     facts: FileFacts = field(default_factory=FileFacts)
-    """What is known of files, and whether more may be read."""
+    """Known hashes of files, and whether more may be read."""
     _folders: dict[str, str] = field(default_factory=dict)
-    """The folder of each kind that was looked for."""
+    """Folder of each kind of files that was asked for."""
 
     def place(self, key: str) -> str:
-        """Return where the file of a key lies; the folder of each kind is looked for once."""
+        """Return the path of the file of a key; the folder of each kind is looked up once."""
         kind, _, rest = key.partition("/")
         if kind not in self._folders:
             self._folders[kind] = self._folder(kind)
         return self._folders[kind] if kind == "holdout" else f"{self._folders[kind]}/{rest}"
 
     def now(self) -> Fingerprint:
-        """Return the files as they are now, and their hash; the model is read for it.
+        """Return the files as they are now, and their hash, in an otherwise blank fingerprint; the model is read.
 
         The hash is of the model by content, the choice of hold-out, and photographs and masks by name and size.
         """
@@ -77,7 +77,7 @@ class InputFiles:
         return Fingerprint(inputs=digest.hexdigest()[:16], files=files)
 
     def known_now(self, then: Mapping[str, FileFact]) -> Files:
-        """Return what there is now of files that were written down, and what has come since; no model is read."""
+        """Return the recorded files as they are now, and new ones beside them; the model is not read."""
         names = sorted(photographs_of(then))
         keys = [key for key in then if not key.startswith("masks/")]
         keys += [f"{MODEL}{name}" for name in MODEL_FILE_NAMES]
@@ -86,13 +86,13 @@ class InputFiles:
         return found | {key: self.facts.of(mask) for _, key, mask in self._masks(names)}
 
     def list_moved(self, files: Mapping[str, FileFact]) -> tuple[str, ...]:
-        """Return which files have another size or time than written down, came or went; nothing is read for it."""
+        """Return the files whose size or time differs from the record, and new or missing ones; no content is read."""
         model = {key.removeprefix(MODEL): fact for key, fact in files.items() if key.startswith(MODEL)}
         others = {key: fact for key, fact in files.items() if not key.startswith(MODEL)}
         return (*self.list_moved_of_model(model), *self.list_moved_others(others))
 
     def list_moved_of_model(self, files: Mapping[str, Sequence[Any]]) -> list[str]:
-        """Return which files of the model, given by their names, have another size or time, came or went."""
+        """Return the same as `list_moved`, for the files of the model, which are given by their names."""
         folder = str(self.patch.sparse)
         found = [name for name, fact in files.items() if self.facts.of(f"{folder}/{name}")[:2] != tuple(fact[:2])]
         new = sorted({*names_in(folder)}.difference(files).intersection(MODEL_FILE_NAMES))
@@ -100,18 +100,18 @@ class InputFiles:
         return [MODEL + name for name in found]
 
     def list_moved_others(self, files: Mapping[str, Sequence[Any]]) -> list[str]:
-        """Return which photographs, masks and lists have another size or time, came or went: of many patches alike."""
+        """Return the same as `list_moved`, for photographs, masks and lists, which many patches may share."""
         found = [key for key, fact in files.items() if self.facts.of(self.place(key))[:2] != tuple(fact[:2])]
         kinds = {key.partition("/")[0] for key in files}
         return found + [kind for kind in self._other_keys(()) if kind not in kinds]
 
     def compare(self, then: Mapping[str, FileFact], now: Mapping[str, FileFact]) -> FileDifference:
-        """Compare the files whose content decides what is trained; for lists and folders the hash of all speaks."""
+        """Compare model, photographs and masks by content; changes of lists and folders show in the hash of `now`."""
         before, after = ({key: fact for key, fact in files.items() if is_content(key)} for files in (then, now))
         return difference(before, after, self.place, self.facts)
 
     def _masks(self, names: Sequence[str]) -> Iterator[tuple[str, str, str]]:
-        """Yield the masks of photographs: the name of the photograph, the key of its mask, and where that lies."""
+        """Yield for each mask the name of its photograph, the key of the mask, and its path."""
         from splatbatch.scene.photos.folders import find_masks
 
         for name, mask in sorted(find_masks(self.patch.masks, names).items()):
@@ -119,16 +119,16 @@ class InputFiles:
 
     @cached_property
     def _copies(self) -> tuple[str, ...]:
-        """The folders of smaller photographs that may be trained from instead."""
+        """Names of the folders of smaller photographs that may be trained from instead."""
         if self.recipe.training.resolution == "full" and self.patch.images.is_dir():
             return ()
         folders = (f"images_{divisor}" for divisor in COPIES)
         return tuple(kind for kind in folders if os.path.isdir(self._folder(kind)))  # noqa: PTH112
 
     def _other_keys(self, names: Sequence[str]) -> Mapping[str, Iterable[str]]:
-        """Return what decides besides, by kind: folders of masks, smaller photographs, source and list of the hold-out.
+        """Return the keys of all further inputs by kind, in the order of records.
 
-        In the order of records.
+        They are folders of masks, smaller photographs, the source, patch.json, and the list of the hold-out.
         """
         patch, is_cut = self.patch, self.patch.partition is not None
         folders = {f"masks/{PurePosixPath(name).parent}/".replace("/./", "/") for name in names}
@@ -161,6 +161,6 @@ class InputFiles:
 
 
 def state_of(files: Mapping[str, FileFact]) -> str:
-    """Return 16 hexadecimal digits for size and time of every file."""
+    """Return a hash of size and time of every file, in 16 hexadecimal digits; events record it as `inputs`."""
     text = "\0".join(f"{key} {fact.num_bytes} {fact.mtime_ns}" for key, fact in sorted(files.items()))
     return short_hash(text)

@@ -1,4 +1,4 @@
-"""What is to be inspected of a patch's accepted splat: its file, and what it was trained from; or why it cannot be."""
+"""Settings and tasks for the inspection of splats: of a patch, by its manifest, or of the merged scene."""
 
 from __future__ import annotations
 
@@ -28,19 +28,21 @@ from splatbatch.tasks.task import Task, untrained
 from splatbatch.trainers.builtin import settings_for
 
 SCENE = "scene"
-"""Stands for the merged scene where patches are named."""
+"""Name of the merged scene in a list of patches."""
 MOST_PHOTOS = 400
-"""Of a scene, that are decoded at once."""
+"""Most photographs of a scene that an inspection decodes."""
 ROOM_MIB, HOST_MIB = 512, 4000
-"""On the GPU: renderings that are kept, and torch's own; on the host: torch, the model, small photographs."""
+"""Memory of the GPU for renderings and torch, and of the host for torch, the model and small photographs."""
 GAUSSIAN_BYTES, PIXEL_BYTES = 1000, 100
-"""Four copies of its values; and of a photograph that is looked at, sixteen of each channel."""
+"""GPU bytes per Gaussian, for four copies of its values; and per pixel of a photograph, for sixteen of each channel."""
 VERSION = 6
-"""Raise it when a figure is made otherwise: splats are then inspected again."""
+"""Version of the figures; raise it when one is computed differently, so that splats are inspected again."""
 
 
 def open_named(config: Path | None, names: Sequence[str]) -> tuple[Batch, bool]:
-    """Return a batch with the patches that are named, and whether the merged scene is; a patch of that name is one.
+    """Return a batch with the named patches, and whether the merged scene is named, too.
+
+    If a patch has the name "scene", this patch is meant.
 
     Raises:
         ConfigError: there is no such patch.
@@ -55,7 +57,11 @@ def open_named(config: Path | None, names: Sequence[str]) -> tuple[Batch, bool]:
 
 
 def order(task: Task, *, measures_drop: bool = False) -> InspectionSettings:
-    """Return what the process is told that inspects a patch's splat.
+    """Return the settings for inspecting the accepted splat of a patch.
+
+    Args:
+        task: task of the patch.
+        measures_drop: whether to train twice, with and without the photographs that figures name.
 
     Raises:
         SceneError: there is no accepted splat, or the model cannot be read.
@@ -83,11 +89,11 @@ def order(task: Task, *, measures_drop: bool = False) -> InspectionSettings:
 
 
 def order_scene(batch: Batch) -> InspectionSettings:
-    """Return what the process is told that inspects the merged scene, by the photographs that one process can hold.
+    """Return the settings for inspecting the merged scene, with at most `MOST_PHOTOS` photographs.
 
     Raises:
-        SceneError: there is no merged splat, partition or photograph, or one that does not fit the others.
-        ConfigError: the batch is none that makes one scene.
+        SceneError: the merged splat, the partition or a photograph is missing, or they do not fit together.
+        ConfigError: the batch is a sweep or a list of scenes, and makes no single scene.
     """
     orders = evaluation.order(batch, batch.output.scene.splat)
     source = read_partition(Path(orders.partition)).source
@@ -114,7 +120,7 @@ def order_scene(batch: Batch) -> InspectionSettings:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class InspectTask(MeasureTask):
-    """Inspects a splat."""
+    """A task that inspects a splat."""
 
     orders: InspectionSettings
     module = "splatbatch.training.inspection"
@@ -122,14 +128,14 @@ class InspectTask(MeasureTask):
     stands_by = True
 
     def product(self) -> PatchState:
-        """Return how good the splat would be found now, beside the inspection that there is."""
+        """Return the state of the present inspection: up to date if it is complete and has the inputs ordered."""
         found = Inspection.read(self.record)
         is_whole = found is not None and found.grade and not (self.orders.measures_drop and found.dropped is None)
         return compare_product(self.inputs, found.inputs if found and is_whole else None)
 
 
 def inspection_task(batch: Batch, orders: InspectionSettings, folder: SplatFolder) -> Task:
-    """Return the task that inspects a splat: it is drawn, and a photograph at full size with what is made of it."""
+    """Return the task that inspects a splat, with a memory estimate for rendering it beside a full-size photograph."""
     num = read_header(Path(orders.splat)).num_gaussians
     largest = max((one.width * one.height for one in read_cameras(Path(orders.sparse)).values()), default=0)
     gpu_mib = GPU_CONTEXT_MIB + ROOM_MIB + (num * GAUSSIAN_BYTES + largest * PIXEL_BYTES) // MIB

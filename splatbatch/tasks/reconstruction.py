@@ -1,4 +1,4 @@
-"""The stages of a reconstruction as tasks: each a process of ours, whose product lies in the folder of its task."""
+"""The stages of a reconstruction as tasks; the product of each lies in the folder of its task."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from splatbatch.tasks.product import compare_product, damaged_state
 from splatbatch.tasks.task import Task, untrained
 
 STAMPS = Stamps()
-"""Of all products: asked for every second while a table is shown, and read from the disk once."""
+"""Shared cache of file hashes: the state of products is asked every second, but each file is hashed only once."""
 FEWER: tuple[Rung, ...] = ({"features": "x0.5"}, {"features": "x0.5"})
 ONE_THREAD: tuple[Rung, ...] = ({"threads": 1},)
 LADDERS: Mapping[str, dict[str, tuple[Rung, ...]]] = {
@@ -47,20 +47,20 @@ LADDERS: Mapping[str, dict[str, tuple[Rung, ...]]] = {
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ReconstructTask(Task):
-    """Makes a stage of a reconstruction."""
+    """A task that makes one stage of a reconstruction."""
 
     orders: StageSettings
     required_keys: Mapping[str, str]
-    """Stages whose products it reads, with the key of each."""
+    """Keys of the products that it reads, by the names of their stages."""
     takes: Literal["gpu", "any", "cpu"] = "cpu"
-    """A GPU, where features are found or matched and pycolmap has CUDA."""
+    """Kind of slot: "gpu" for finding and matching features, if pycolmap has CUDA."""
     module = "splatbatch.reconstruction"
     tries = 6
     noun: ClassVar[TaskUnit] = "stage"
     limits: ClassVar = {"wall_s": 1e9}
 
     def product(self) -> PatchState:
-        """Return what would be made now, beside what was."""
+        """Return the state of the stage's product, by its record and its files."""
         products = self.output.path / "patches"
         made, place = StageMetrics.read(record_of(products, self.name)), product_of(products, self.name)
         if made is None:
@@ -72,14 +72,14 @@ class ReconstructTask(Task):
 
     @property
     def required(self) -> tuple[str, ...]:
-        """The stages that come first."""
+        """Names of the stages that must be made first."""
         return tuple(self.required_keys)
 
     def command(self, patch: Patch, folder: AttemptFolder) -> tuple[str, ...]:
         """Write settings.json and return the command of the process.
 
         Raises:
-            NotMadeError: a stage that it needs has not been made.
+            NotMadeError: a required stage has not been made.
         """
         products = folder.path.parent.parent
         for name, key in self.required_keys.items():
@@ -89,7 +89,7 @@ class ReconstructTask(Task):
         return super().command(patch, folder)
 
     def keep(self, folder: AttemptFolder) -> None:
-        """Put the product in place, then the record of it, and remove earlier attempts' halves."""
+        """Move the product to its place, write its record, and remove unfinished products of earlier attempts."""
         made, products = StageMetrics.read(folder.metrics), folder.path.parent.parent
         if made is None or not (folder.path / "product").is_dir():
             return
@@ -103,15 +103,15 @@ class ReconstructTask(Task):
 
     @property
     def ladders(self) -> Mapping[str, tuple[Rung, ...]]:
-        """The ladders of its stage."""
+        """Ladders of this stage, by cause."""
         return LADDERS.get(self.orders.what, {})
 
     def settings(self) -> Mapping[str, Any]:
-        """Return what rungs may change."""
+        """Return the settings that rungs may change."""
         return {"features": 0, "leave_out": 0, "relaxed": 0, "threads": self.orders.threads} | self.orders.changes
 
     def changed(self, changes: Mapping[str, Any]) -> Self:
-        """Return the task with fewer features, another start or fewer threads."""
+        """Return the task with settings changed by a rung, as fewer features or threads."""
         every = {**self.orders.changes, **changes}
         threads = int(every.get("threads", self.orders.threads))
         return replace(self, orders=replace(self.orders, changes=every, threads=threads))
@@ -125,7 +125,7 @@ def has_cuda() -> bool:
 def reconstruction_tasks(
     config: Config, plan: ReconstructionPlan, out: Path, threads: int, *, on_gpu: bool
 ) -> tuple[Task, ...]:
-    """Return the tasks of a reconstruction, all stages in their order."""
+    """Return the tasks of all stages of a reconstruction, in their order."""
     output, found = OutputFolder(config.output.folder), []
     every = stages(plan)
     keys = {one.name: one.key for one in every}
@@ -157,12 +157,12 @@ def reconstruction_tasks(
 
 
 def plan_file(output: OutputFolder, plan: ReconstructionPlan) -> Path:
-    """Return where a plan lies: under its key, so that two plans never meet."""
+    """Return the path of a plan, which contains its key, so that two plans never share a file."""
     return output.path / "plans" / f"{plan.key[:32]}.json"
 
 
 def command_of(output: OutputFolder) -> str:
-    """Return the command that goes on with the latest plan; empty where there is none."""
+    """Return the command that continues the latest plan; empty if there is no plan."""
     plans = sorted((output.path / "plans").glob("*.json"), key=lambda one: one.stat().st_mtime_ns)
     plan = ReconstructionPlan.read(plans[-1]) if plans else None
     if plan is None:
@@ -177,5 +177,5 @@ def command_of(output: OutputFolder) -> str:
 
 
 def facts_of(output: OutputFolder) -> ReconstructionRecord | None:
-    """Return what is said of the model that was made last; None if none was."""
+    """Return the record of the model that was made last; None if none was."""
     return ReconstructionRecord.read(product_of(output.path / "patches", "model") / OURS)

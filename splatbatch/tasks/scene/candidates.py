@@ -1,4 +1,4 @@
-"""The partition of a batch, and which patches its scene can be merged from: fresh ones, with one hold-out."""
+"""Finds the partition of a batch, and the patches that can be merged: up to date, with a consistent hold-out."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from splatbatch.tasks.task import Task, of_patches
 from splatbatch.text import plural
 
 FEW = 3
-"""Names that a message holds."""
+"""Most names in a message."""
 
 
 def partition_for(batch: Batch) -> Partition:
-    """Return the partition that a batch's patches were cut by.
+    """Return the partition by which the patches of a batch were cut.
 
     Raises:
-        SceneError: there is none, it cannot be read, or there are patches that it does not know.
+        SceneError: there is no partition, it cannot be read, or the batch has patches that it does not list.
         ConfigError: the batch is a sweep, or a list of scenes.
     """
     config = batch.config
@@ -50,16 +50,16 @@ def partition_for(batch: Batch) -> Partition:
 
 
 def offset_of(batch: Batch, partition: Partition) -> Offset:
-    """Return what is taken off the coordinates of a batch's patches: as it is settled, else as they were cut."""
+    """Return the offset of a batch: that of its shared decisions, else that of the partition."""
     frame = batch.shared.frame
     return frame.offset if frame else partition.offset
 
 
 def check_scene(partition: Partition) -> None:
-    """See that the scene has no photographs that its partition does not know.
+    """Check that the scene has no photographs that its partition does not list.
 
     Raises:
-        SceneError: it has; which of them would be test is open, and no patch has seen them.
+        SceneError: it has some; no patch was trained on them, and whether they are held out is not decided.
     """
     from splatbatch.scene.colmap.reconstruction import read_images
 
@@ -73,25 +73,25 @@ def check_scene(partition: Partition) -> None:
 
 @dataclass(frozen=True)
 class MergeCandidate:
-    """A patch of a partition, or the whole scene behind, as a merge finds it."""
+    """A patch of a partition, or the backdrop, with the reason if it cannot be merged."""
 
     name: str
     core: Core | None
-    """None: it is the whole scene."""
+    """Core of the patch; None: this is the backdrop."""
     task: Task | None = None
     result: Result | None = None
     lacking: str = ""
-    """Why it cannot be merged; empty if it can."""
+    """Reason why it cannot be merged; empty if it can."""
     warnings: tuple[str, ...] = ()
-    """Of its training, and of attempts since."""
+    """Warnings of its training, and of attempts since."""
     photographs: UsedPhotographs | None = None
-    """What its splat was trained on; None where it has none that counts."""
+    """Photographs that its splat was trained on, and held-out ones; None: it has no up-to-date splat."""
 
 
 def merge_candidates(batch: Batch, partition: Partition) -> tuple[tuple[MergeCandidate, ...], tuple[str, ...]]:
-    """Return how all that a scene is merged from stands, in the order of the partition, and what is odd about it all.
+    """Return all patches of a partition, in its order, then the backdrop; and warnings on the scene as a whole.
 
-    Whether a patch is trained and fresh is what plan and status say of it: one in another frame is not.
+    Patches count as up to date by the same rules as in `plan` and `status`.
     """
     standing = batch.whole().standing("content")
     statuses = {one.patch: one for one in read_status(batch.output, standing.tasks, None, standing)}
@@ -103,7 +103,7 @@ def merge_candidates(batch: Batch, partition: Partition) -> tuple[tuple[MergeCan
         else MergeCandidate(name, cores.get(name), lacking=f"no such patch in {batch.config.scene.patches}")
         for name in (*cores, *behind)
     ]
-    # a photograph that is test in one patch and trained on in another is test of nothing: records say which ones
+    # a photograph held out in one patch and trained on in another is no test; the manifests show which ones
     known = {one.name: one.photographs for one in found if one.photographs and one.core and not one.lacking}
     odd = {
         name: f"{why}: `splatbatch retry {name}` trains it again" for name, why in conflicting_holdout(known).items()
@@ -115,7 +115,7 @@ def merge_candidates(batch: Batch, partition: Partition) -> tuple[tuple[MergeCan
 
 
 def _candidate(one: MergeCandidate, status: PatchStatus) -> MergeCandidate:
-    """Return a candidate with what its status and its record say of it."""
+    """Return a candidate with its warnings and photographs, or with the reason why it cannot be merged."""
     if status.state == "trained" and one.result is not None and one.task is not None:
         try:
             photographs = photographs_of(one.task, one.result)

@@ -1,4 +1,4 @@
-"""What cleaning goes by: the cameras of all patches, and for each the points around it; read patch by patch."""
+"""Cleaning of the patches of a merged scene, by the cameras of all patches and the points around each."""
 
 from __future__ import annotations
 
@@ -20,20 +20,22 @@ from splatbatch.splats.ply import FloatArray
 
 
 class CleaningRules:
-    """What cleaning removes of each patch of a scene; of models, one at a time is held."""
+    """Tells which Gaussians cleaning removes from each patch of a scene; it holds one model at a time in memory."""
 
     def __init__(self, partition: Partition, patches: Sequence[Patch], offset: Offset) -> None:
-        """Take the patches of a batch, merged or not: what any of them has photographed counts."""
+        """Take all patches of a batch, also those not merged, since the cameras of all count."""
         self._partition, self._offset = partition, offset
         self._patches = {patch.name: patch for patch in patches if not patch.is_whole}
         self._last: tuple[str, Removed] | None = None
         files, facts = [(patch, name) for patch in self._patches.values() for name in MODEL_FILE_NAMES], FileFacts()
         contents = {f"{patch.name}/{name}": facts.sha256(f"{patch.sparse}/{name}") for patch, name in files}
         self.key = short_hash(json.dumps([dict(IN_WORDS), contents, partition.axes, offset]))
-        """Hash of all that decides what is removed, but for the Gaussians."""
+        """Hash of all inputs of the cleaning except the Gaussians; it is part of the key of a merge."""
 
     def removed(self, name: str, rows: FloatArray) -> Mapping[str, Mask]:
-        """Return by rule which rows of a patch, or of the whole scene, go; what the latest goes by is kept, no other.
+        """Return by rule which rows of a patch, or of the backdrop, are removed.
+
+        The rules of the latest patch are kept, so that blocks of rows of one patch should follow each other.
 
         Raises:
             SceneError: a model cannot be read.
@@ -49,11 +51,11 @@ class CleaningRules:
 
     @cached_property
     def _everyone(self) -> CleaningViews:
-        """The cameras of all patches."""
+        """Cameras of all patches."""
         return self._views(self._patches.values())
 
     def _points_around(self, name: str) -> Floats:
-        """Return the points of a patch and of those that share some of its surroundings: the nearest may be theirs."""
+        """Return the points of a patch and of its neighbours, since the nearest points may be of a neighbour."""
         here, found = self._partition.core(name), []
         for other, patch in self._patches.items():
             core = self._partition.core(other)

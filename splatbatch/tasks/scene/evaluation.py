@@ -1,4 +1,4 @@
-"""What is to be measured of a merged scene: splat, hold-out, the patches' own figures; or why that cannot be done."""
+"""Settings and tasks for measuring a merged scene: splat, hold-out, and the patches' own figures."""
 
 from __future__ import annotations
 
@@ -36,23 +36,23 @@ from splatbatch.tasks.task import Task, patches_of, untrained
 from splatbatch.text import spell_place
 
 VERSION = 4
-"""Raise it when something is measured otherwise: scenes are then measured again."""
+"""Version of the figures; raise it when one is computed differently, so that scenes are measured again."""
 HELD_SHARE = "held_share"
 LESS_MEMORY: tuple[Rung, ...] = ({HELD_SHARE: "x0.25"}, {HELD_SHARE: "x0.25"})
-"""Less of the memory for Gaussians that wait to be drawn, after an attempt that ran out of it."""
+"""Rungs after an attempt that ran out of memory: less memory for Gaussians that wait to be drawn."""
 PLACES = ("splat", "partition", "sparse", "source", "images", "masks", "splats", "backdrop")
-"""What settings say of where files lie: their contents count."""
+"""Settings that are paths; they are left out of the key, in which the contents of these files count."""
 LEAST_INSIDE = 0.01
-"""Of a splat's Gaussians that lie where the partition's scene is, at least, if it is a splat of that scene."""
+"""Smallest share of a splat's Gaussians that must lie within the partition for it to be a splat of that scene."""
 
 
 def order(batch: Batch, splat: Path) -> EvaluationSettings:
-    """Return what the process is told that measures a splat of the scene.
+    """Return the settings for measuring a splat of the scene.
 
     Raises:
-        SceneError: there is no partition, splat or photograph, or one that does not fit the others; photographs, or
-            their masks, lie in several places.
-        ConfigError: the batch is none that makes one scene.
+        SceneError: the partition, the splat or a photograph is missing, or they do not fit together; photographs, or
+            their masks, lie in several folders.
+        ConfigError: the batch is a sweep or a list of scenes, and makes no single scene.
     """
     partition = partition_for(batch)
     offset = offset_of(batch, partition)
@@ -94,10 +94,10 @@ def order(batch: Batch, splat: Path) -> EvaluationSettings:
 
 
 def check_place(splat: Path, partition: Partition, offset: Offset) -> None:
-    """See that a splat is whole and lies in a frame, where a partition has its scene.
+    """Check that a splat is whole, has the offset of the batch, and lies within the scene of the partition.
 
     Raises:
-        SceneError: it is not, or does not.
+        SceneError: one of these is not so.
     """
     found = check_splat(splat)
     if isinstance(found, Rejected):
@@ -117,7 +117,7 @@ def check_place(splat: Path, partition: Partition, offset: Offset) -> None:
 
 
 def _splats(batch: Batch, partition: Partition, offset: Offset) -> tuple[EvaluationSettings, Mapping[str, str]]:
-    """Return what settings say of the splats of the patches, and the SHA-256 of each that counts."""
+    """Return settings with the patches' splats, figures and reasons for missing ones; and the SHA-256 of each splat."""
     found, hashes, before = EvaluationSettings(), dict[str, str](), []
     place, backdrop = batch.output.patch(BACKDROP).accepted_splat()
     for core in partition.cores:
@@ -138,26 +138,26 @@ def _splats(batch: Batch, partition: Partition, offset: Offset) -> tuple[Evaluat
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class MeasureTask(Task):
-    """Measures a splat, as settings.json says; what was found is kept beside it."""
+    """Base of tasks that measure a splat by settings.json; the product is a record beside the splat."""
 
     orders: InspectionSettings | EvaluationSettings
     record: Path
-    """Where what was found is kept."""
+    """Path of the record, such as evaluation.json."""
 
     def product(self) -> PatchState:
-        """Return what would be found now beside what was."""
+        """Return the state of the present record: up to date if its inputs are those ordered."""
         found = MeasurementRecord.read(self.record)
         return compare_product(self.inputs, found.inputs if found else None)
 
     def keep(self, folder: AttemptFolder) -> None:
-        """Keep what was found beside the splat."""
+        """Copy metrics.json of the attempt to the record beside the splat."""
         if found := MeasurementRecord.read(folder.metrics):
             write_json(self.record, found.to_record())
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class EvaluateTask(MeasureTask):
-    """Measures a splat of the scene."""
+    """A task that measures a splat of the whole scene."""
 
     orders: EvaluationSettings
     module = "splatbatch.training.scene"
@@ -165,15 +165,15 @@ class EvaluateTask(MeasureTask):
 
     @property
     def ladders(self) -> Mapping[str, tuple[Rung, ...]]:
-        """Return how less memory is taken after an attempt that ran out of it."""
+        """Ladders for attempts that ran out of memory: a smaller share for Gaussians."""
         return {"gpu_memory": LESS_MEMORY, "host_memory": LESS_MEMORY}
 
     def settings(self) -> Mapping[str, Any]:
-        """Return the share of the memory that Gaussians may take."""
+        """Return the setting that rungs change: the share of memory for Gaussians."""
         return {HELD_SHARE: self.orders.held_share}
 
     def changed(self, changes: Mapping[str, Any]) -> Self:
-        """Return the task with another share."""
+        """Return the task with another share of memory for Gaussians."""
         return replace(self, orders=replace(self.orders, held_share=changes.get(HELD_SHARE, self.orders.held_share)))
 
 

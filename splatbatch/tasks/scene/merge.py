@@ -1,4 +1,4 @@
-"""Merging a batch's patches into one splat: what goes in, what is missing, and merge.json, which says so."""
+"""Merges the splats of a batch's patches into one, and records parts, holes and warnings in merge.json."""
 
 from __future__ import annotations
 
@@ -35,24 +35,25 @@ from splatbatch.terminal import Advance, unheard
 from splatbatch.text import list_some
 
 MOST_REASONS = 20
-"""That a message holds."""
+"""Most reasons in a message."""
 
 
 @dataclass(frozen=True)
 class SceneParts:
-    """What a scene is merged from."""
+    """The parts of a scene to merge, and those that are missing."""
 
     batch: Batch
     partition: Partition
     usable: tuple[MergeCandidate, ...]
-    """In the order of the partition, the whole scene behind them last."""
+    """Parts to merge, in the order of the partition, with the backdrop last."""
     lacking: tuple[MergeCandidate, ...]
+    """Parts that cannot be merged, each with the reason."""
     warnings: tuple[str, ...]
     offset: Offset
-    """That was taken off the coordinates of all of them: one in another frame is stale."""
+    """Offset of all usable parts; a splat with another offset is stale."""
 
     def with_cameras(self) -> tuple[Patch, ...]:
-        """Return all patches, merged or not, but for those that are missing and whose model cannot be read."""
+        """Return all patches, merged or not, except missing ones whose model cannot be read; cleaning needs them."""
         lacking, found = {one.name for one in self.lacking}, []
         for patch in patches_of(self.batch.every):
             with suppress(SceneError):
@@ -62,7 +63,7 @@ class SceneParts:
         return tuple(found)
 
     def holes(self) -> tuple[Hole, ...]:
-        """Return the boxes of what is missing, infinite sides as None."""
+        """Return a hole for each missing part, with the box of its core; unbounded sides are None."""
         return tuple(
             Hole(one.name, one.lacking, *((open_sides(box.lower), open_sides(box.upper)) if box else ((), ())))
             for one in self.lacking
@@ -71,12 +72,12 @@ class SceneParts:
 
 
 def gather(batch: Batch, *, allow_missing: bool) -> SceneParts:
-    """Return what a batch's scene can be merged from.
+    """Return the parts from which the scene of a batch can be merged.
 
     Raises:
-        ConfigError: the batch is none that makes one scene.
-        SceneError: the partition is none, or no longer that of its scene.
-        OutputError: some patches are missing and may not be, or all are.
+        ConfigError: the batch is a sweep or a list of scenes, and makes no single scene.
+        SceneError: there is no valid partition, or its scene has changed.
+        OutputError: patches are missing without `allow_missing`, or all are.
     """
     partition = partition_for(batch)
     check_scene(partition)
@@ -91,10 +92,10 @@ def gather(batch: Batch, *, allow_missing: bool) -> SceneParts:
 
 
 def check_whole(files: MergedFiles) -> Merge | None:
-    """Return what a merged splat was made of, each byte seen to be as it was merged; None without a record of it.
+    """Return the record of a merged splat after checking its content; None without a record.
 
     Raises:
-        OutputError: it was damaged since.
+        OutputError: the splat was damaged since.
     """
     merged = files.read()
     if merged is not None and (damage := files.damage(merged)):
@@ -105,13 +106,13 @@ def check_whole(files: MergedFiles) -> Merge | None:
 def merge(
     parts: SceneParts, files: MergedFiles, cleaning: CleaningRules | None = None, advance: Advance = unheard
 ) -> tuple[MergeOutput, str]:
-    """Merge to some files, unless they hold the very same already, whole; return also how the splat there was damaged.
+    """Merge parts into a splat and its record, unless the same splat exists already, undamaged.
 
-    What stands there is as it was before until the splat is whole; merge.json follows, and counts for no other splat.
-    `advance` hears how many Gaussians of how many were read.
+    The old splat stays until the new one is whole; then merge.json is written. Also returned is the damage of an old
+    splat, in words. `advance` is called with the number of Gaussians read, and of all.
 
     Raises:
-        OutputError: a splat is not what was accepted, not sound, or the scene cannot be written.
+        OutputError: a splat is not the accepted one, is invalid, or the scene cannot be written.
     """
     for left in abandoned_files(files.splat):  # by merges that were killed: each as large as a scene
         left.unlink(missing_ok=True)
@@ -144,7 +145,7 @@ def merge(
 
 
 def _write(wanted: Sequence[MergePart], files: MergedFiles, offset: Offset, advance: Advance) -> Merge:
-    """Write the splat; return what is known of it."""
+    """Write the merged splat; return its record, without the fields that `merge` adds."""
     found = merge_splats(files.splat, wanted, offset, advance)
     fact = file_fact(files.splat)
     return Merge(
@@ -173,7 +174,7 @@ def _write(wanted: Sequence[MergePart], files: MergedFiles, offset: Offset, adva
 
 
 def _part(parts: SceneParts, one: MergeCandidate, cleaning: CleaningRules | None) -> MergePart:
-    """Return a splat with where it counts: each place is drawn by one patch, or from behind."""
+    """Return a part with its region: its own core or, for the backdrop, the space outside all patches."""
     result = one.result or Result()
     if one.core is None:
         boxes = tuple(other.core.core.clipped(reach_of(other.core)) for other in parts.usable if other.core)
