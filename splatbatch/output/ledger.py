@@ -139,7 +139,7 @@ class Tail:
     """Follows the ledgers of all workers: `read` yields each event once, as soon as its line is complete."""
 
     def __init__(self, output: OutputFolder, *kinds: type[Event], but: Path | None = None) -> None:
-        """Begin at the first line of each ledger.
+        """Start at the first line of each ledger.
 
         Args:
             output: folder of the ledgers.

@@ -56,7 +56,7 @@ class WorkerFile:
         self._shown_at = output.worker(self.record.worker)
         aside = path_beside(self._shown_at.with_name(f"{name}.{self.record.token}"))
         self.path = aside if name == LOCAL else self._shown_at
-        """Where the file lies; that of `train` has a temporary name until `appear`."""
+        """Path of the file; that of `train` has a temporary name until `appear`."""
         self._inode = 0
         self._next_beat = 0.0
         self._held = -1

@@ -1,1 +1,1 @@
-"""What stands in the JSON files of an output folder: plain values, read without trust."""
+"""Records: the dataclasses of the JSON files in an output folder; invalid values get defaults when read."""

@@ -71,7 +71,7 @@ class PublishedFile(TypedRecord):
     num_gaussians: int = 0
     seconds: float | None = None
     psnr: float | None = None
-    """Of what came back, on held-out photographs, in dB; None: nothing was measured."""
+    """PSNR of the published file, read back, on held-out photographs, in dB; None: it was not measured."""
     loss_db: float | None = None
     """The original's PSNR less that."""
     between_db: float | None = None

@@ -1,1 +1,1 @@
-"""What is done with the whole scene: in what state it is, and what a process about it is told."""
+"""Operations on the whole scene: merging its patches, cleaning and evaluation."""
