@@ -29,8 +29,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.ndimage import binary_dilation
-from scipy.spatial import Delaunay, QhullError
 
 from splatbatch.errors import SceneError
 from splatbatch.scene.colmap.reconstruction import Reconstruction
@@ -211,8 +209,10 @@ class CoverageView:
     @cached_property
     def hides(self) -> NDArray[np.float32]:
         """Depth behind which everything is hidden, of each cell, [rows * columns]; infinite where no points tell."""
-        cell, depths, steps = self._triangulated()
         found = np.full(self.shape[0] * self.shape[1], np.inf, dtype=np.float32)
+        if not len(self.points):
+            return found
+        cell, depths, steps = self._triangulated()
         found[cell] = np.fmax(depths, steps)
         return found
 
@@ -222,6 +222,8 @@ class CoverageView:
         Args:
             rim: number of cells that its plane is continued beyond the points; None: over the whole photograph.
         """
+        from scipy.ndimage import binary_dilation  # as below: who only counts places does without scipy
+
         cell, depths, _ = self._triangulated()
         found = self._plane()
         if rim is not None:
@@ -237,6 +239,8 @@ class CoverageView:
 
         One of the two depths is NaN: inside a triangle that spans a step no depth is known.
         """
+        from scipy.spatial import Delaunay, QhullError
+
         places = self.in_cells(self.points)
         triangles = np.zeros((0, 3), np.int64)
         with suppress(QhullError, ValueError):  # all lie on a line

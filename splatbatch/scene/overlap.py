@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Collection
 
 import numpy as np
-from scipy.spatial import cKDTree
 
 from splatbatch.scene.colmap.reconstruction import Reconstruction
 from splatbatch.scene.colmap.types import Floats, centers_of, finite
@@ -19,6 +18,8 @@ CELLS = 300
 """Approximate number of cells of a flat surface; each counts once, however many points lie in it."""
 MOST_POINTS = 20_000
 """Most points that are sorted into cells, evenly taken."""
+MOST_CENTERS = 400
+"""Number of camera positions, evenly taken, that the distance of a point from the nearest camera is measured to."""
 EDGE = 2.0
 """Percent of the points at either end of each axis that are left out: stray points lie there."""
 LEAST_POINTS = 3
@@ -40,7 +41,8 @@ def surface_cells(points: Floats, centers: Floats) -> tuple[Floats, float]:
     points, centers = finite(points[:: max(1, len(points) // MOST_POINTS)]), finite(centers)
     if not len(points) or not len(centers):
         return NOTHING
-    far, _ = cKDTree(centers).query(points)
+    some = centers[:: max(1, len(centers) // MOST_CENTERS)]
+    far = np.sqrt(np.min([((points - one) ** 2).sum(axis=1) for one in some], axis=0))
     points = points[far <= FAR * np.median(far)]
     low, high = np.percentile(points, (EDGE, 100 - EDGE), axis=0)
     _, *longest = np.sort(high - low)

@@ -31,6 +31,7 @@ from splatbatch.scene.colmap.types import (
     starts_of,
 )
 from splatbatch.scene.geometry import limits
+from splatbatch.scene.overlap import share_seen_by_few
 from splatbatch.scene.patches import Patch, models_beside
 from splatbatch.scene.photos.folders import is_folder, photographs_below
 from splatbatch.scene.photos.sizes import size_text
@@ -92,8 +93,6 @@ def check_model(
 
 def check_overlap(model: Reconstruction, scribe: FindingWriter, holdout: Collection[str]) -> Iterator[AuditFinding]:
     """Yield a finding if too much of the surface is seen by too few training photographs."""
-    from splatbatch.scene.overlap import share_seen_by_few  # which loads scipy: the parent does without
-
     share = share_seen_by_few(model, holdout)
     if share is not None and share >= OVERLAP_TOLD:
         message = f"training photographs see {100 * share:.0f} % of the surface from fewer than three places: {COST}"
