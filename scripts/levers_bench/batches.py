@@ -164,6 +164,7 @@ def figures_of(output: Path, task: str) -> dict[str, Any]:
     folder = OutputFolder(output).patch(task)
     if (result := folder.read_result()) is None:
         return {}
-    steps = [one["t"] for one in read_lines(folder.path / result.attempt / "progress.jsonl", ("loss",))]
+    lines = read_lines(folder.path / result.attempt / "progress.jsonl")
+    steps = [one["t"] for one in lines if "loss" in one]
     facts = {"covered": result.metrics.covered.hash, "num_gaussians": result.num_gaussians}
     return asdict(result.metrics.final) | facts | {"seconds": round(max(steps) - min(steps), 2) if steps else 0.0}
