@@ -59,6 +59,7 @@ def share_seen_by_few(model: Reconstruction, holdout: Collection[str] = ()) -> f
     """Return the share of the surface that training photographs see from fewer than three places; None: unknown.
 
     Places are at least 2 degrees apart, as for covered pixels. Occlusion is ignored, and the background is left out.
+    Unlike there, rigs are not read: photographs of one moment that lie so far apart are several places.
 
     Args:
         model: a model in the coordinates of its files.

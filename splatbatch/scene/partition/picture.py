@@ -23,8 +23,6 @@ TAILS = (0.5, 99.5)
 GOLDEN = 0.618034
 """Turn of the colour wheel from patch to patch, so that successive patches never have similar colours."""
 INK, FAINT = (40, 40, 40), (190, 190, 190)
-MARK = "splatbatch split"
-"""Text in the SVG that marks it as a picture of `splatbatch split`."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +61,7 @@ def draw(plan: PartitionPlan, path: Path) -> None:
 
     filled = Environment(loader=PackageLoader(__package__ or ""), autoescape=True, trim_blocks=True)
     template = filled.get_template("partition.svg.j2")
-    write_text(path, template.render(_shapes(plan), mark=MARK, ink=INK, faint=FAINT) + "\n")
+    write_text(path, template.render(_shapes(plan), ink=INK, faint=FAINT) + "\n")
 
 
 def _shapes(plan: PartitionPlan) -> dict[str, object]:
