@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
@@ -17,6 +18,10 @@ AUTO_OPACITY = {"default": 0.1, "mcmc": 0.5}
 They are gsplat's presets, except for mcmc's scale of 0.1, which starts worse here.
 """
 
+FEWEST_GAUSSIANS, MOST_GAUSSIANS = 400_000, 1_000_000
+"""Range of `cap_max: auto`."""
+PIXELS_PER_GAUSSIAN = 8
+"""Pixels of surface that get one Gaussian by `cap_max: auto` (docs/benchmarks.md, "As many Gaussians as it takes")."""
 
 STOPS_AFTER, STOPS_ABOVE_STEPS = 2, 10_000
 """Number of checks that `evaluation.stop_after: auto` means, and the steps above which it applies."""
@@ -42,8 +47,11 @@ class Training(Section):
     """Training steps; schedules are given for 30,000 and scale with this."""
     strategy: Literal["default", "mcmc"] = "mcmc"
     """Densification: `default` (3DGS, Kerbl 2023) or `mcmc` (3DGS-MCMC, Kheradmand 2024)."""
-    cap_max: Count = 1_000_000
-    """At most this many Gaussians; "2x": twice as many as the patch has sparse points. More are thinned by voxel."""
+    cap_max: Annotated[Literal["auto"] | Count, either("a whole number above 0, a multiple such as 2x, or auto")] = (
+        "auto"
+    )
+    """At most this many Gaussians; "2x": twice as many as the patch has sparse points; auto: 400,000 to a million, by
+    pixels and overlap of the photographs. More are thinned by voxel."""
     sh_degree: Annotated[int, Field(ge=0, le=3)] = 3
     """Highest degree of the spherical harmonics; the degree rises by one at a time."""
     init_scale: Annotated[Literal["auto"] | Annotated[float, Field(gt=0)], either("a number above 0, or auto")] = "auto"
@@ -94,16 +102,22 @@ class Training(Section):
         """Whether the backdrop is drawn behind a patch with a core."""
         return self.border in ("auto", "backdrop")
 
-    def cap(self, num_points: int | None = None) -> int:
-        """Return `cap_max` as a number, for a patch with `num_points` sparse points.
+    def cap(self, num_points: int | None = None, surface_px: float = math.inf) -> int:
+        """Return `cap_max` as a number.
+
+        Args:
+            num_points: number of sparse points of the patch; None: not counted yet.
+            surface_px: pixels of its photographs, each place of the surface counted once.
 
         Raises:
-            ValueError: `cap_max` is a multiple and `num_points` is None.
+            ValueError: `cap_max` depends on the patch and `num_points` is None.
         """
         if isinstance(self.cap_max, int):
             return self.cap_max
         if num_points is None:
-            raise ValueError(f"cap_max {self.cap_max} is a multiple of points that are not counted yet")
+            raise ValueError(f"cap_max {self.cap_max} depends on points that are not counted yet")
+        if self.cap_max == "auto":
+            return round(min(max(surface_px / PIXELS_PER_GAUSSIAN, FEWEST_GAUSSIANS), MOST_GAUSSIANS))
         return max(1, round(float(self.cap_max[:-1]) * num_points))
 
     def resolved(self) -> Training:
@@ -221,9 +235,9 @@ class Recipe(Section):
     program: Program | None = None
     """The trainer, if it is not ours."""
 
-    def settled(self, num_points: int) -> Recipe:
-        """Return the recipe with `cap_max` as a number, for a patch with `num_points` sparse points."""
-        return self.with_training({"cap_max": self.training.cap(num_points)})
+    def settled(self, num_points: int, surface_px: float) -> Recipe:
+        """Return the recipe with `cap_max` as a number, see `Training.cap`."""
+        return self.with_training({"cap_max": self.training.cap(num_points, surface_px)})
 
     def with_training(self, changes: Mapping[str, object]) -> Recipe:
         """Return the recipe with other training settings, as {"device": "cpu"}; the values are not checked again."""
@@ -238,9 +252,16 @@ class Recipe(Section):
             return STOPS_AFTER if self.training.max_steps > STOPS_ABOVE_STEPS else 0
         return asked
 
-    def in_full(self) -> Recipe:
-        """Return the recipe with `stop_after` 0, of a training that makes all its steps."""
-        return self.model_copy(update={"evaluation": self.evaluation.model_copy(update={"stop_after": 0})})
+    def with_more(self) -> tuple[Recipe, ...]:
+        """Return the recipe and those whose splats count as its own.
+
+        They make all steps where `stop_after: auto` may end early, and have the most Gaussians of `cap_max: auto`.
+        """
+        whole = self.model_copy(update={"evaluation": self.evaluation.model_copy(update={"stop_after": 0})})
+        recipes = (self, whole) if self.evaluation.stop_after == "auto" and self.stops_after() else (self,)
+        if self.training.cap_max != "auto" or self.program is not None:
+            return recipes
+        return (*recipes, *(one.with_training({"cap_max": MOST_GAUSSIANS}) for one in recipes))
 
     @model_validator(mode="after")
     def _stops_by_photographs(self) -> Recipe:

@@ -25,9 +25,10 @@ def factor_of(value: Any) -> float | None:
 
 
 def takes_factor(key: str, current: Any) -> bool:
-    """Return whether a value can take a factor: a number, a multiple such as "2x", or a resolution."""
+    """Return whether a value can take a factor: a number, a multiple such as "2x", a resolution, or a cap of auto."""
     if isinstance(current, str):
-        return bool(_MULTIPLE.fullmatch(current)) or (key == "training.resolution" and current in RESOLUTIONS)
+        takes = {"training.resolution": RESOLUTIONS, "training.cap_max": ("auto",)}.get(key, ())
+        return bool(_MULTIPLE.fullmatch(current)) or current in takes
     return isinstance(current, int | float) and not isinstance(current, bool)
 
 

@@ -28,7 +28,7 @@ from typing import Literal
 from splatbatch.config import Recipe, Training
 from splatbatch.config.schedule import schedule
 from splatbatch.files import MIB
-from splatbatch.scene.colmap.reconstruction import count_points, read_cameras, read_images
+from splatbatch.scene.colmap.reconstruction import count_observations, count_points, read_cameras, read_images
 from splatbatch.scene.colmap.types import Camera, Image
 from splatbatch.scene.patches import Patch
 from splatbatch.scene.photos.folders import divisor_of, stored_photographs
@@ -88,6 +88,18 @@ class PatchSize:
     """Factor by which the stored photographs are smaller than the cameras: 2 where only images_2 exists."""
     num_behind: int = 0
     """Most Gaussians of the backdrop that are drawn with the patch's own."""
+    track_length: float = 0.0
+    """Mean number of photographs in which a point was found; 0: unknown."""
+
+    def pixels(self, resolution: str) -> list[int]:
+        """Return the pixels of every photograph at a training resolution."""
+        divisor = self.stored * max(1, divisor_of(resolution, self.sizes) // self.stored)
+        return [-(-width // divisor) * -(-height // divisor) for width, height in self.sizes]
+
+    def settle(self, recipe: Recipe) -> Recipe:
+        """Return a recipe with `cap_max` as a number for this patch."""
+        pixels = sum(self.pixels(recipe.training.resolution))
+        return recipe.settled(self.num_points, pixels / self.track_length if self.track_length else math.inf)
 
 
 @dataclass(frozen=True)
@@ -120,14 +132,18 @@ def measure(patch: Patch) -> PatchSize:
     Raises:
         ModelError: the model cannot be read.
     """
-    found = extent_of(count_points(patch.sparse), read_images(patch.sparse), read_cameras(patch.sparse))
+    num_points, cameras = count_points(patch.sparse), read_cameras(patch.sparse)
+    found = extent_of(num_points, count_observations(patch.sparse), read_images(patch.sparse), cameras)
     return replace(found, stored=stored_photographs(patch.images)[1])
 
 
-def extent_of(num_points: int, images: Iterable[Image], cameras: Mapping[int, Camera]) -> PatchSize:
+def extent_of(
+    num_points: int, num_observations: int, images: Iterable[Image], cameras: Mapping[int, Camera]
+) -> PatchSize:
     """Return the sizes and counts of a model that was read."""
     used = (cameras.get(image.camera_id) for image in images)
-    return PatchSize(num_points, tuple(camera.size for camera in used if camera))
+    sizes = tuple(camera.size for camera in used if camera)
+    return PatchSize(num_points, sizes, track_length=num_observations / max(1, num_points))
 
 
 def thinned(extent: PatchSize, most_points: int) -> PatchSize:
@@ -151,8 +167,7 @@ def estimate(recipe: Recipe, extent: PatchSize, card_mib: int | None = None) -> 
         card_mib: memory of the GPU; None: unknown, and photographs are expected to fit.
     """
     training = recipe.training
-    divisor = extent.stored * max(1, divisor_of(training.resolution, extent.sizes) // extent.stored)
-    pixels = [-(-width // divisor) * -(-height // divisor) for width, height in extent.sizes]
+    pixels = extent.pixels(training.resolution)
     num, photos = expected_gaussians(recipe, extent.num_points), 3 * sum(pixels)
     work = num * bytes_per_gaussian(training) + bytes_per_pixel(training) * max(pixels, default=0)
     work += bytes_behind(training, num, extent.num_behind)

@@ -23,7 +23,7 @@ scene:
 training:
   max_steps: 30000        # schedules are given for 30,000 steps and scale with this
   strategy: mcmc          # mcmc (at most cap_max Gaussians) or default (3DGS)
-  cap_max: 1000000
+  cap_max: auto           # as many as pixels and overlap ask for, a million at most
   device: {device}
 
 evaluation:

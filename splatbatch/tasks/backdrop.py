@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from splatbatch.config import Config
-from splatbatch.config.recipe import PatchOverrides, Training
+from splatbatch.config.recipe import MOST_GAUSSIANS, PatchOverrides, Training
 from splatbatch.config.trainers.programs import OUR_TRAINER
 from splatbatch.errors import SceneError
 from splatbatch.output.folders import BACKDROP
@@ -57,7 +57,8 @@ def _with_backdrop(config: Config, num_cores: int) -> Config:
     """Return the config with default settings for the backdrop; settings for it in the YAML take precedence."""
     own, training = config.patches.get(BACKDROP, PatchOverrides()), config.training
     steps = min(training.max_steps, max(FEWEST_STEPS, training.max_steps // SHARE_OF_STEPS))
-    if isinstance(cap := training.cap_max, int):
+    cap = MOST_GAUSSIANS if training.cap_max == "auto" else training.cap_max
+    if isinstance(cap, int):
         low_cap: int | str = max(1, cap // SHARE_OF_CAP)
     else:
         low_cap = f"{float(cap[:-1]) / (SHARE_OF_CAP * num_cores):.4f}x"  # of the points of all patches

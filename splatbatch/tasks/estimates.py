@@ -88,7 +88,7 @@ def footprints_of(
     found, num_behind = {}, _num_behind(ours, extents)
     for task in ours:
         if (extent := extents.get(task.patch.sparse)) is not None:
-            recipe = task.requested_settings.recipe.settled(extent.num_points)
+            recipe = extent.settle(task.requested_settings.recipe)
             if task.patch.is_whole:
                 extent = thinned(extent, recipe.training.cap())
             elif task.patch.behind:
@@ -101,7 +101,7 @@ def _num_behind(tasks: Sequence[Task], extents: Mapping[Path, PatchSize]) -> int
     """Return the number of Gaussians of the backdrop, or the most it will have; 0 without a backdrop."""
     for task in tasks:
         if task.patch.is_whole and (whole := extents.get(task.patch.sparse)) is not None:
-            recipe = task.requested_settings.recipe.settled(whole.num_points)
+            recipe = whole.settle(task.requested_settings.recipe)
             return expected_gaussians(recipe, thinned(whole, recipe.training.cap()).num_points)
     folder = next((task.patch.behind for task in tasks if task.patch.behind), None)
     result = PatchFolder(folder).read_result() if folder else None

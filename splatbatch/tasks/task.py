@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from splatbatch.config import Config, Recipe, Retry, Rung, TaskId, Variant, no_such_patch
 from splatbatch.config.load import RECIPE_SECTIONS
+from splatbatch.config.recipe import MOST_GAUSSIANS
 from splatbatch.errors import ConfigError
 from splatbatch.failures.settings import SettingDifference, differences
 from splatbatch.files import write_json
@@ -81,12 +82,10 @@ class TaskSettings:
     def acceptable_hashes(self) -> frozenset[str]:
         """Hashes of all recipes whose splats are up to date under these settings; with a deadline, of every budget.
 
-        A splat that made all its steps also counts where `evaluation.stop_after: auto` might have ended it early.
+        Splats with more steps or Gaussians than `auto` might choose count too, see `Recipe.with_more`.
         """
         every = {self, self.without_deadline, *(replace(self, budgets=(one,)) for one in self.budgets[1:])}
-        recipes = (one.recipe for one in every)
-        full = (one.in_full() for one in recipes if one.evaluation.stop_after == "auto" and one.stops_after())
-        return frozenset(map(recipe_hash, full)).union(one.recipe_hash for one in every)
+        return frozenset(recipe_hash(recipe) for one in every for recipe in one.recipe.with_more())
 
     @cached_property
     def trainer(self) -> Trainer:
@@ -300,6 +299,10 @@ class TrainTask(Task):
         """Return the settings of the recipe and the changes, as far as the trainer reads them."""
         recipe = self.next_settings.recipe
         settings = {**self.next_settings.changes, **recipe.settings()}
+        if settings["training.cap_max"] == "auto":  # a rung takes a factor of it
+            settings["training.cap_max"] = (
+                self.memory_estimate.num_gaussians if self.memory_estimate else MOST_GAUSSIANS
+            )
         return {key: value for key, value in settings.items() if key in recipe.reads()}
 
     def changed(self, changes: Mapping[str, Any]) -> Self:

@@ -138,7 +138,8 @@ def prepare(
         progress.warn(warning)
     if torch.cuda.is_initialized() and not was_touched and not has_gpu:  # type: ignore[no-untyped-call]
         raise TrainerError("CUDA was touched by the preparation, which may run beside the training of another patch")
-    extent = extent_of(len(reconstruction.points), reconstruction.images, reconstruction.cameras)
+    num_observations = int(whole.points.track_lengths.sum())
+    extent = extent_of(len(whole.points), num_observations, reconstruction.images, reconstruction.cameras)
     extent = replace(
         extent,
         stored=stored_photographs(folders.images)[1],
@@ -146,7 +147,7 @@ def prepare(
         num_behind=views.border.num_behind,
     )
     resume = Path(settings.resume) if settings.resume else None
-    settled = recipe.settled(len(whole.points) if settings.is_backdrop else extent.num_points)
+    settled = (replace(extent, num_points=len(whole.points)) if settings.is_backdrop else extent).settle(recipe)
     gaussians = _within_cap(gaussians, views.border.boundary_init, settled.training, progress)
     who = identity(settled, views, gaussians)  # hashes all pixels now, while no GPU is idle for it
     opening.join()

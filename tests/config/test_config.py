@@ -27,7 +27,7 @@ COMPLETE_EXAMPLES = sorted(path for path in (ROOT / "configs").rglob("*.y*ml") i
 @pytest.mark.parametrize("text", ["# nothing\n", "training:\n  max_steps: 30000\n"])
 def test_what_is_not_said_has_the_fields_own_values(tmp_path: Path, text: str) -> None:
     config = load(write(tmp_path, text))
-    assert (config.training.max_steps, config.training.strategy, config.training.cap_max) == (30_000, "mcmc", 1_000_000)
+    assert (config.training.max_steps, config.training.strategy, config.training.cap_max) == (30_000, "mcmc", "auto")
     assert config.scene.patches == tmp_path / "patches"
 
 
@@ -57,7 +57,10 @@ def test_what_is_not_said_has_the_fields_own_values(tmp_path: Path, text: str) -
         ("patches:\n  p0:\n    training:\n      seed: -1\n", ["line 4, patches.p0.training.seed: -1"]),
         ("patches:\n  p0: 3\n", ["line 2, patches.p0: 3"]),
         ("output:\n  folder: 3\n", ["line 2, output.folder: 3", "path"]),
-        ("training:\n  cap_max: 2y\n", ["line 2, training.cap_max: '2y': should be a whole number above 0, or a"]),
+        (
+            "training:\n  cap_max: 2y\n",
+            ["line 2, training.cap_max: '2y': should be a whole number above 0, a multiple such as 2x, or auto"],
+        ),
         ("trainers:\n  x: {settings: {}}\n", ["line 2, trainers.x.command: missing"]),
         ("evaluation: {stop_after: 3, holdout_every: 0}\n", ["evaluation.stop_after needs held-out photographs"]),
         (

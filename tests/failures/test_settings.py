@@ -61,7 +61,7 @@ def test_settings_are_held_against_the_batch_and_its_rates_against_what_is_usual
     batch = default | {"learning_rates.sh0": 1e6, "training.seed": 7}
     found = differences(batch | {"training.cap_max": 5}, batch, default)
     told = [one.in_words() for one in found]
-    assert told == ["training.cap_max is 5 (1000000 in the batch)", "learning_rates.sh0 is 1e+06 (0.0025 by default)"]
+    assert told == ["training.cap_max is 5 (auto in the batch)", "learning_rates.sh0 is 1e+06 (0.0025 by default)"]
 
 
 def test_a_setup_knows_what_the_yaml_and_a_rung_set_otherwise(batch: FakeBatch) -> None:

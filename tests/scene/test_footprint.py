@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from splatbatch.config import Recipe, Training
+from splatbatch.scene.colmap.reconstruction import count_observations, read_reconstruction
 from splatbatch.scene.memory_estimate import (
     PatchSize,
     bytes_per_gaussian,
@@ -22,6 +24,7 @@ from splatbatch.scene.memory_estimate import (
 from splatbatch.scene.patches import Patch
 from splatbatch.scene.photos.folders import divisor_of
 
+QUARRY = Path(__file__).parents[2] / "examples/quarry/sparse/0"
 BIG = PatchSize(200_000, ((1548, 1357),) * 375)
 
 
@@ -106,7 +109,33 @@ def test_auto_leaves_no_side_longer_than_1600_px(resolution: str, side: int, div
 
 def test_a_patch_is_measured_without_its_points_and_photographs(tmp_path: Path) -> None:
     write_model(tmp_path / "sparse/0", ["a.png", "b.png", "c.png"], size=(32, 24))
-    assert measure(Patch("p0", tmp_path / "sparse/0", tmp_path / "images")) == PatchSize(36, ((32, 24),) * 3)
+    assert measure(Patch("p0", tmp_path / "sparse/0", tmp_path / "images")) == replace(
+        PatchSize(36, ((32, 24),) * 3), track_length=3.0
+    )
+
+
+@pytest.mark.parametrize(("num", "side", "track_length", "cap"), [
+    (40, 1000, 10.0, 500_000),  # 4 million pixels of surface
+    (40, 1000, 5.0, 1_000_000),
+    (400, 2000, 8.0, 1_000_000),
+    (24, 300, 6.0, 400_000),
+    (24, 300, 0.0, 1_000_000),  # a model without tracks
+])  # fmt: skip
+def test_as_many_gaussians_as_pixels_and_overlap_ask_for(num: int, side: int, track_length: float, cap: int) -> None:
+    extent = replace(PatchSize(9_000, ((side, side),) * num), track_length=track_length)
+    assert extent.settle(recipe()).training.cap_max == cap
+    assert extent.settle(recipe(cap_max=700)).training.cap_max == 700
+
+
+def test_photographs_of_half_the_size_ask_for_fewer() -> None:
+    extent = replace(PatchSize(9_000, ((2000, 2000),) * 40), track_length=10.0)
+    assert [extent.settle(recipe(resolution=one)).training.cap_max for one in ("full", "1/2")] == [1_000_000, 500_000]
+
+
+def test_observations_are_counted_alike_in_both_formats(tmp_path: Path) -> None:
+    write_model(tmp_path / "sparse/0", ["a.png", "b.png", "c.png"], size=(32, 24))
+    for sparse in (tmp_path / "sparse/0", QUARRY):
+        assert count_observations(sparse) == read_reconstruction(sparse).points.track_lengths.sum() > 0
 
 
 def test_kernels_were_once_said_to_be_plain() -> None:

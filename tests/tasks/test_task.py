@@ -147,11 +147,18 @@ def assigned(path: Path) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize(("asked", "max_steps", "counting"), [("auto", 30_000, 2), ("auto", 7_000, 1), (3, 30_000, 1)])
-def test_a_splat_that_made_all_its_steps_counts_where_one_may_end_early(
-    batch: FakeBatch, asked: str | int, max_steps: int, counting: int
+@pytest.mark.parametrize(("asked", "max_steps", "cap", "counting"), [
+    ("auto", 30_000, 9, 2), ("auto", 7_000, 9, 1), (3, 30_000, 9, 1), (3, 30_000, "auto", 2),
+    ("auto", 30_000, "auto", 4),
+])  # fmt: skip
+def test_a_splat_with_more_steps_or_gaussians_counts_where_auto_may_choose_fewer(
+    batch: FakeBatch, asked: str | int, max_steps: int, cap: int | str, counting: int
 ) -> None:
-    batch.make("p0", training={"max_steps": max_steps}, evaluation={"stop_after": asked})
+    batch.make("p0", training={"max_steps": max_steps, "cap_max": cap}, evaluation={"stop_after": asked})
     (task,) = open_batch(batch.config).tasks
-    hashes = {recipe_hash(task.recipe), *([recipe_hash(task.recipe.in_full())] if counting == 2 else ())}
-    assert task.yaml_settings.acceptable_hashes == hashes and len(hashes) == counting
+    tree = task.recipe.model_dump()
+    tree["training"]["cap_max"] = 9 if cap == 9 else 1_000_000
+    tree["evaluation"]["stop_after"] = 0 if asked == "auto" else asked
+    whole = Recipe.model_validate(tree)
+    assert {recipe_hash(task.recipe), recipe_hash(whole)} <= task.yaml_settings.acceptable_hashes
+    assert len(task.yaml_settings.acceptable_hashes) == counting

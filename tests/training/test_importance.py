@@ -165,7 +165,10 @@ def test_of_one_photograph_the_least_important_go() -> None:
 def test_a_run_that_is_long_enough_is_pruned_when_refining_ends(loss_db: float, steps: int, *, prunes: bool) -> None:
     some = {name: torch.nn.Parameter(value) for name, value in gaussians(60).items()}
     settings = Recipe.model_validate(
-        {"training": {"strategy": "default", "max_steps": steps}, "refinement": {"prune_loss_db": loss_db}}
+        {
+            "training": {"strategy": "default", "max_steps": steps, "cap_max": 100},
+            "refinement": {"prune_loss_db": loss_db},
+        }
     )
     plan = schedule(settings)
     views = album(photo(gaussians(60)))

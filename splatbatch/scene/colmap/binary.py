@@ -155,6 +155,15 @@ def count_points(path: Path) -> int:
         return _checked_count(path, file.read(_COUNT.size), size, POINT.itemsize, "points")
 
 
+def count_observations(path: Path) -> int:
+    """Return the number of observations of all points in points3D.bin, by the size of the file.
+
+    Raises:
+        ModelError: see `count_points`.
+    """
+    return (path.stat().st_size - _COUNT.size - count_points(path) * POINT.itemsize) // ELEMENT.itemsize
+
+
 def read_points(path: Path, *, tracks: bool = False) -> Points:
     """Return the points of points3D.bin, with `tracks` set also their tracks.
 

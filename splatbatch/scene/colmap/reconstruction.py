@@ -86,6 +86,16 @@ def count_points(sparse: Path) -> int:
     return files.count_points(path)
 
 
+def count_observations(sparse: Path) -> int:
+    """Return the number of observations of all points of a model; those of a .bin are not read.
+
+    Raises:
+        ModelError: see `count_points`.
+    """
+    files, path = reader_of(sparse, "points3D")
+    return files.count_observations(path)
+
+
 def count_images(sparse: Path) -> int:
     """Return the number of images of a model; 0 where it cannot be read."""
     try:

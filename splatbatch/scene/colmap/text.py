@@ -103,6 +103,15 @@ def count_points(path: Path) -> int:
     return sum(1 for _ in entries(path))
 
 
+def count_observations(path: Path) -> int:
+    """Return the number of observations of all points in points3D.txt.
+
+    Raises:
+        ModelError: the file cannot be read.
+    """
+    return sum(max(0, len(line.split()) - 8) // 2 for _, line in entries(path))
+
+
 def read_points(path: Path, *, tracks: bool = False) -> Points:
     """Return the points of points3D.txt, with `tracks` set also their tracks.
 
