@@ -25,6 +25,8 @@ PIXELS_PER_GAUSSIAN = 8
 
 STOPS_AFTER, STOPS_ABOVE_STEPS = 2, 10_000
 """Number of checks that `evaluation.stop_after: auto` means, and the steps above which it applies."""
+EARLY_SHARE = 0.65
+"""Mean share of its steps that a training makes where it may end early (docs/benchmarks.md, 0.4 to 1)."""
 LEAST_GAIN_DB = 0.05
 """Default of `least_gain_db`: half of the 0.1 dB that an early end may cost, since the remaining gain is estimated."""
 
@@ -251,6 +253,10 @@ class Recipe(Section):
         if asked == "auto":
             return STOPS_AFTER if self.training.max_steps > STOPS_ABOVE_STEPS else 0
         return asked
+
+    def expected_steps(self) -> float:
+        """Return how many steps a training is expected to make: all, or fewer where it may end early."""
+        return self.training.max_steps * (EARLY_SHARE if self.stops_after() else 1.0)
 
     def with_more(self) -> tuple[Recipe, ...]:
         """Return the recipe and those whose splats count as its own.

@@ -253,9 +253,9 @@ CPU = TrainingSpeed(start=4.0, step=0.0, pixel=1.5e-6, gaussian=5e-6)
 H200 = TrainingSpeed(start=3.0, step=0.3e-3, pixel=0.5e-9, gaussian=5e-9)
 
 
-def training_s(recipe: Recipe, need: MemoryEstimate, throughput: TrainingSpeed) -> float:
-    """Return the expected seconds of one attempt, from process start to end."""
-    return throughput.start + stepping_s(recipe, need, throughput)
+def training_s(recipe: Recipe, need: MemoryEstimate, throughput: TrainingSpeed, steps: float) -> float:
+    """Return the expected seconds of one attempt of `steps` steps, from process start to end."""
+    return throughput.start + stepping_s(recipe, need, throughput, steps)
 
 
 def stepping_s(recipe: Recipe, need: MemoryEstimate, throughput: TrainingSpeed, until: float | None = None) -> float:

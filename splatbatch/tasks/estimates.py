@@ -213,15 +213,19 @@ def forecast(batch: Batch, names: Sequence[str], footprints: Mapping[str, Memory
     on_cpu = is_on_cpu(batch.config.executor, batch.config.training.device)
     recipes = {task.name: task.requested_settings.recipe for task in batch.only(names).tasks}
     spelled = _spell(recipes)
+    # on the CPU all of them, since a batch that takes an hour there is asked for
+    steps = {name: one.training.max_steps if on_cpu else one.expected_steps() for name, one in recipes.items()}
     slots = num_slots(batch.config, footprints.values())
     done = [(result.seconds or 0.0, result.step or 0) for _, result in past_trainings(batch, on_cpu=on_cpu)]
     if (throughput := seconds_per_step(done)) is not None:
-        seconds = [throughput * recipe.training.max_steps for recipe in recipes.values()]
+        seconds = [throughput * one for one in steps.values()]
         basis = f"based on {plural(len(done), 'trained patch', 'es')}"
         return Forecast(makespan_s(seconds, slots), basis, spelled)
     pace_of_all = memory_estimate.CPU if on_cpu else memory_estimate.H200
     known = [
-        memory_estimate.training_s(recipes[name], footprints[name], pace_of_all) for name in names if name in footprints
+        memory_estimate.training_s(recipes[name], footprints[name], pace_of_all, steps[name])
+        for name in names
+        if name in footprints
     ]
     if not known:
         return Forecast(None, "no patch is trained yet", spelled)
@@ -263,7 +267,8 @@ def num_cores() -> int:
 def _spell(recipes: Mapping[str, Recipe]) -> str:
     steps = sorted(recipe.training.max_steps for recipe in recipes.values())
     each = "" if not steps else f"{steps[0]:,}" if steps[0] == steps[-1] else f"{steps[0]:,} to {steps[-1]:,}"
-    return how_many(recipes) + (f" of {each} steps" if steps else "")
+    most = "up to " if any(recipe.stops_after() for recipe in recipes.values()) else ""
+    return how_many(recipes) + (f" of {most}{each} steps" if steps else "")
 
 
 def past_trainings(batch: Batch, *, on_cpu: bool) -> Iterator[tuple[Task, Result]]:

@@ -74,3 +74,21 @@ def test_a_patch_that_is_trained_by_itself_shares_its_gpu_with_none(
     batch.change(executor={"patches_per_gpu": 1})
     opened = open_batch(batch.config)
     assert seconds("p0") == alone
+
+
+@pytest.mark.parametrize("on_cpu", [False, True])
+def test_a_training_that_may_end_early_is_not_expected_to_make_all_its_steps(
+    batch: FakeBatch, monkeypatch: pytest.MonkeyPatch, *, on_cpu: bool
+) -> None:
+    monkeypatch.setattr(estimates, "is_on_cpu", lambda *_: on_cpu)
+
+    def planned(stop_after: object) -> tuple[float, str]:
+        batch.make("p0", training={"max_steps": 20_000, "strategy": "default"}, evaluation={"stop_after": stop_after})
+        opened = open_batch(batch.config)
+        need = MemoryEstimate(0, 1000, 36, "host", 1, num_points=36, mean_px=768)
+        found = estimates.forecast(opened, ["p0"], {"p0": need})
+        return found.seconds or 0.0, found.patches
+
+    (early_s, early), (full_s, full) = planned("auto"), planned(0)
+    assert early_s / full_s == 1 if on_cpu else 0.65 < early_s / full_s < 0.8
+    assert (early, full) == ("1 patch of up to 20,000 steps", "1 patch of 20,000 steps")
