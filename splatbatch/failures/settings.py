@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from splatbatch.config.recipe import MOST_GAUSSIANS
 from splatbatch.failures.causes import cause_of
 from splatbatch.text import list_some
 
@@ -34,7 +35,8 @@ class SettingDifference:
     @property
     def is_larger(self) -> bool:
         """Whether the value is larger than usual; True where the two cannot be compared."""
-        return not (is_number(self.value) and is_number(self.usual)) or bool(self.value > self.usual)
+        usual = MOST_GAUSSIANS if (self.key, self.usual) == ("training.cap_max", "auto") else self.usual
+        return not (is_number(self.value) and is_number(usual)) or bool(self.value > usual)
 
 
 def differences(

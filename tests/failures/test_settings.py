@@ -28,6 +28,7 @@ def seen(*found: SettingDifference, log: str = "step 90\n", health: str = "") ->
         ("", "zero_gradients: 50 steps", RATE, "learning_rates.means is 1e+09 (0.00016 in the batch)"),
         ("step 9 loss nan\n", "", RATE, "--set learning_rates.means=0.00016"),
         (OOM, "", SettingDifference("training.cap_max", 9_000_000, 1_000_000), "--set training.cap_max=1000000"),
+        (OOM, "", SettingDifference("training.cap_max", 9_000_000, "auto"), "--set training.cap_max=auto"),
         (OOM, "", SettingDifference("training.resolution", "full", "1/2"), "--set training.resolution=1/2"),
     ],
 )
@@ -48,7 +49,12 @@ def test_a_setting_of_a_program_is_a_suspect_of_whatever_it_dies_of(log: str) ->
 
 @pytest.mark.parametrize(
     "difference",
-    [RATE, SettingDifference("training.cap_max", 1000, 1_000_000), SettingDifference("training.seed", 7, 42)],
+    [
+        RATE,
+        SettingDifference("training.cap_max", 1000, 1_000_000),
+        SettingDifference("training.cap_max", 1000, "auto"),
+        SettingDifference("training.seed", 7, 42),
+    ],
 )
 def test_one_that_does_not_lead_there_is_only_listed(difference: SettingDifference) -> None:
     found, plain = diagnose(seen(difference, log=OOM)), diagnose(seen(log=OOM))
