@@ -259,13 +259,13 @@ class FreshnessChecker:
         return found
 
     def _why_other_settings(self, result: Result, task: Task) -> str:
-        held, recipe = result.held_against, task.recipe
+        held, recipes = result.held_against, task.recipe.with_more()
         if not task.yaml_settings.acceptable_hashes.isdisjoint((held.recipe, held.effective)):
             return ""
-        changed = held.settings and changed_settings(held.settings, settings_of(recipe), settings_of(Recipe()))
-        if changed:
-            return f"settings have changed: {', '.join(changed)}"
-        hashes = {held.recipe, held.effective}.intersection(earlier_hashes(recipe))
+        differences = [changed_settings(held.settings, settings_of(one), settings_of(Recipe())) for one in recipes]
+        if held.settings and all(differences):
+            return f"settings have changed: {', '.join(min(differences, key=len))}"
+        hashes = {held.recipe, held.effective}.intersection(one for each in recipes for one in earlier_hashes(each))
         if held.settings and (result.version != __version__ or hashes):
             return ""  # another version that knows more or fewer settings makes no splat stale
         return "settings have changed"

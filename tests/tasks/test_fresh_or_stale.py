@@ -71,6 +71,19 @@ def test_fewer_steps_are_trained_once_and_then_skipped(batch: FakeBatch) -> None
     assert batch.result("p0")["step"] == 1000
 
 
+@pytest.mark.parametrize("version", ["", "0.1.9"])
+def test_the_million_of_earlier_versions_is_no_other_setting_than_auto(batch: FakeBatch, version: str) -> None:
+    batch.make("p0", training={"max_steps": 20, "device": "cpu", "cap_max": 1_000_000}).run("train")
+    if version:  # which hashed settings otherwise
+        for path in (batch.output / "patches/p0/result.json", *batch.output.glob("patches/p0/accepted/*.json")):
+            record = json.loads(path.read_text()) | {"version": version, "recipe": "0123456789abcdef", "effective": ""}
+            path.write_text(json.dumps(record))
+    batch.change(training={"cap_max": "auto"})
+    assert planned(batch) == {"p0": "skip"}
+    batch.change(training={"seed": 7})
+    assert "settings have changed: training.seed 42 -> 7\n" in batch.run("plan").stdout
+
+
 def test_status_says_stale_where_plan_would_train(batch: FakeBatch) -> None:
     batch.make("p0").run("train")
     batch.change(training={"max_steps": 30})
