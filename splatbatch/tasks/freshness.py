@@ -262,9 +262,11 @@ class FreshnessChecker:
         held, recipes = result.held_against, task.recipe.with_more()
         if not task.yaml_settings.acceptable_hashes.isdisjoint((held.recipe, held.effective)):
             return ""
-        differences = [changed_settings(held.settings, settings_of(one), settings_of(Recipe())) for one in recipes]
-        if held.settings and all(differences):
-            return f"settings have changed: {', '.join(min(differences, key=len))}"
+        changes = min(
+            (changed_settings(held.settings, settings_of(one), settings_of(Recipe())) for one in recipes), key=len
+        )
+        if held.settings and changes:
+            return f"settings have changed: {', '.join(changes)}"
         hashes = {held.recipe, held.effective}.intersection(one for each in recipes for one in earlier_hashes(each))
         if held.settings and (result.version != __version__ or hashes):
             return ""  # another version that knows more or fewer settings makes no splat stale
