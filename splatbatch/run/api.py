@@ -14,6 +14,7 @@ from tempfile import TemporaryDirectory
 
 from splatbatch.errors import ConfigError, OutputError
 from splatbatch.monitor.messages import PipeWriter
+from splatbatch.monitor.sinks import Sink
 from splatbatch.output.folders import PatchFolder
 from splatbatch.output.records.evaluation import SceneEvaluation
 from splatbatch.output.records.publication import PublishOutput
@@ -44,6 +45,7 @@ from splatbatch.tasks.task import Names, as_names
 __all__ = [
     "Batch",
     "InspectOptions",
+    "Sink",
     "TrainOptions",
     "accept",
     "cancel",

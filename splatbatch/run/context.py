@@ -6,7 +6,7 @@ import contextlib
 import errno
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -135,7 +135,7 @@ class RunContext:
         claims: Claims | None = None,
         *,
         worker: str = LOCAL,
-        tracks: bool = False,
+        sinks: Sequence[Sink] = (),
     ) -> Iterator[RunContext]:
         """Open console, sinks and ledger for a run; on leaving close the display and write the rest of the ledger.
 
@@ -147,17 +147,17 @@ class RunContext:
             show: is called with each product, and with the summary of the run.
             claims: the claims of this process; None: requested workers train.
             worker: name of this worker; only `train` notifies people, but every worker writes a metrics file.
-            tracks: whether attempts are written into MLflow, if the YAML asks for it.
+            sinks: further receivers of its events.
         """
         whole = batch.whole()
         shown = whole.standing()
         people = [Notifier(batch.config.notify, batch.output, whole.names, shown)] if worker == LOCAL else []
         metrics = MetricsFile(batch.output, whole.names, shown, "" if worker == LOCAL else worker)
-        sinks, contents = Sinks([metrics, *([tracking(batch)] if tracks else []), *people]), ContentHasher(batch)
+        every, contents = Sinks([metrics, *sinks, *people]), ContentHasher(batch)
         with ConsoleListener(batch.output, whole.names, shown) as console:
-            context = cls(batch, interruption, show, shown, console, sinks, contents, claims)
+            context = cls(batch, interruption, show, shown, console, every, contents, claims)
             if claims:
-                listeners = (console.tell, contents.tell, sinks.tell)
+                listeners = (console.tell, contents.tell, every.tell)
                 context.ledger = Ledger(batch.output.ledger_of(worker), *listeners, generation_of=claims.generation)
             yield context
             with contextlib.suppress(StopRequested, OSError):  # events that a full disk refused before

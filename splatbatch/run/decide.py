@@ -24,6 +24,7 @@ from splatbatch.isolated import (
     as_fault,
 )
 from splatbatch.monitor.messages import log_line, print_err
+from splatbatch.monitor.sinks import Sink
 from splatbatch.outcome import INTERNAL_FAULT, Failed, Outcome
 from splatbatch.output.events import AttemptEnded, PatchesAudited, PatchRejected, Restored
 from splatbatch.output.ledger import Ledger
@@ -58,6 +59,8 @@ class TrainOptions:
     """Train also patches that are up to date."""
     is_retry: bool = False
     """Train also patches that were given up; the accepted splat stays if it is better than the new one."""
+    sinks: tuple[Sink, ...] = ()
+    """Receivers of the events of the run besides those of the YAML, where `train` itself trains."""
 
 
 @dataclass(frozen=True)

@@ -26,12 +26,11 @@ def check_due(batch: Batch) -> None:
     """
     standing = batch.standing("content")
     effective = {task.name: task.requested_settings.recipe_hash for task in batch.tasks}
-    states = {name: standing.state(name) for name in batch.names}
-    results = {name: one.result or Result() for name, one in states.items() if isinstance(one, UpToDate)}
     done = [
         name
-        for name, result in results.items()
-        if not batch.changes or effective[name] == result.trained_from.effective
+        for name, wanted in effective.items()
+        if isinstance(found := standing.state(name), UpToDate)
+        and (not batch.changes or wanted == (found.result or Result()).trained_from.effective)
     ]
     if done:
         how = ", with these settings" if batch.changes else ""

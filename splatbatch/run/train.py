@@ -18,7 +18,7 @@ from splatbatch.outcome import Failed, Outcome
 from splatbatch.output.claims import Claims
 from splatbatch.output.events import Notice
 from splatbatch.output.workers import LOCAL, Watcher
-from splatbatch.run.context import RunContext, RunResult, RunSummary
+from splatbatch.run.context import RunContext, RunResult, RunSummary, tracking
 from splatbatch.run.decide import (
     Decisions,
     TrainOptions,
@@ -83,7 +83,7 @@ def _train_here(batch: Batch, options: TrainOptions, show: Show, after: After) -
         hold = partial(lock_output, batch, print_err)
         with (
             create_and_lock(batch, interruption, hold) as ours,
-            RunContext.open(batch, interruption, show, ours, tracks=True) as context,
+            RunContext.open(batch, interruption, show, ours, sinks=(tracking(batch), *options.sinks)) as context,
         ):
             worker = BatchWorker(context, options, ours, Watcher(batch.output))
             try:

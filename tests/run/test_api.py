@@ -95,14 +95,15 @@ def test_what_the_page_shows_runs(
     batch: FakeBatch, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(batch.make("p0").folder)
-    page = (DOCS / "json.md").read_text()
-    exec(page.partition("```python\n")[2].partition("```")[0])
+    blocks = (DOCS / "python.md").read_text().split("```python\n")[1:]
+    exec("".join(block.partition("```")[0] for block in blocks), {})
     said = capsys.readouterr().out
     assert said.startswith("p0 Missing ") and "0 ['p0']" in said
+    assert "{'patch': 'p0', 'psnr': " in said and "{'ended': '1 of 1 patches trained'}" in said
 
 
 def test_the_page_names_every_function() -> None:
-    page = (DOCS / "json.md").read_text()
+    page = (DOCS / "python.md").read_text()
     functions = [name for name in api.__all__ if name.islower()]
     assert len(functions) == 13
     assert [name for name in functions if f"| `{name}(" not in page] == []
