@@ -2,7 +2,8 @@
 
 A photograph that any patch was trained on is not held out of the scene. The choice itself is made by
 `scene.holdout.choose_holdout` alone, from the recipe and the partition, or the model of source or patch. It is stored
-in no file of the batch. Whether frames or single photographs are held out, `decide_holdout` decides for all patches.
+in no file of the batch. Whether frames or single photographs are held out, `decide.decide_holdout` decides for all
+patches.
 """
 
 from __future__ import annotations
