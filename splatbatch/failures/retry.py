@@ -77,7 +77,7 @@ class GiveUp:
     reason: str
 
 
-def decide(
+def decide_retry(
     history: Sequence[Failure],
     config: Retry,
     jitter: float = 0.0,

@@ -263,14 +263,14 @@ def restore(folder: PatchFolder) -> str:
         if left.sha256 and sha256_of(attempt.splat) == left.sha256:
             place_product(folder, result or left)
             return attempt.path.name
-    best = retention.decide(splats_in(folder, result, FileFacts())[0], result).product
+    best = retention.choose_splats(splats_in(folder, result, FileFacts())[0], result).product
     if best is None or sha256_of(folder.path / best.attempt / SPLAT) != best.sha256:
         return ""
     return best.attempt if accept(folder, AttemptFolder(folder.path / best.attempt), best) else ""
 
 
 def forget_superseded(folder: PatchFolder, *kept: str) -> None:
-    """Remove the splats of attempts that are not named in `kept` and that `retention.decide` does not keep.
+    """Remove the splats of attempts that are not named in `kept` and that `retention.choose_splats` does not keep.
 
     Never removed are: the splat accepted by now, one that may still become the next record, one not judged yet.
     """
@@ -288,7 +288,7 @@ def forget_superseded(folder: PatchFolder, *kept: str) -> None:
     if not left:
         return
     whole, damaged = splats_in(folder, folder.read_result(), FileFacts())
-    found = retention.decide(whole, product, damaged=damaged, spared=spared).kept
+    found = retention.choose_splats(whole, product, damaged=damaged, spared=spared).kept
     for attempt in left:
         if attempt.path.name not in found:
             remove(names_of_splat(attempt))

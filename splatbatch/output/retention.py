@@ -52,7 +52,7 @@ def other_files(
     return difference(then, now, place or (lambda _: ""), facts or FileFacts(reads=False)).changed
 
 
-def decide(  # noqa: PLR0913 - all that decides, in one place
+def choose_splats(  # noqa: PLR0913 - all that decides, in one place
     splats: Sequence[Result],
     accepted: Result | None,
     new: Result | None = None,

@@ -63,7 +63,7 @@ def _superfluous(folder: PatchFolder) -> Iterator[RemovedFile]:
     left = [attempt for attempt in others if attempt.splat.exists()]
     read = [one for attempt in left if (one := attempt.read_result())]
     alike = [one for one in read if retention.compare(one, product, retention.other_files(one, product))[0] is not None]
-    kept = retention.decide([product, *alike], product).kept
+    kept = retention.choose_splats([product, *alike], product).kept
     for attempt in left[:-1]:
         if attempt.path.name not in kept:
             splat, *names = results.names_of_splat(attempt)

@@ -100,7 +100,7 @@ def _keep_and_choose(
 ) -> dict[str, Any]:
     """Write the manifest of a new splat, and accept it, or confirm the accepted one; return the fields for the ledger.
 
-    Which one is accepted is decided by `retention.decide`.
+    Which one is accepted is decided by `retention.choose_splats`.
     """
     folder = PatchFolder(attempt.folder.path.parent)
     new = results.keep(attempt, trained, facts)
@@ -108,7 +108,7 @@ def _keep_and_choose(
         return {"accepted": False}
     accepted, files, follows = folder.read_result(), FileFacts(), attempt.job.claim.follows
     whole, _ = results.splats_in(folder, accepted, files, new.attempt)
-    choice = retention.decide(
+    choice = retention.choose_splats(
         whole,
         accepted,
         new,

@@ -67,7 +67,7 @@ class GpuSharing:
         looks = (_measure_speed(keys, self._done, done) for keys in self.slots.full_gpus())
         self._looks += [look for look in looks if look]
         self._done = done
-        self._set(how_many(self.slots.seats, self._looks, self._most, is_tight=self.slots.is_tight()))
+        self._set(choose_seats(self.slots.seats, self._looks, self._most, is_tight=self.slots.is_tight()))
 
     def ran_out_of_memory(self, at_once: int) -> None:
         """Limit the seats to one fewer than `at_once`, for the rest of the batch: so many did not fit together."""
@@ -144,10 +144,10 @@ class GpuSpeed:
     """Total speed of these patches: modelled seconds of work per second."""
 
 
-def how_many(now: int, looks: Sequence[GpuSpeed], most: int, *, is_tight: bool = False) -> int:
+def choose_seats(now: int, looks: Sequence[GpuSpeed], most: int, *, is_tight: bool = False) -> int:
     """Return how many patches should train at once on each GPU from now on.
 
-    As many as allowed, unless fewer were measured to be faster in total. (`tasks.counts.how_many` is a text instead.)
+    As many as allowed, unless fewer were measured to be faster in total.
 
     Args:
         now: present number.

@@ -146,7 +146,7 @@ class RetryHandling:
         self._learn(task, failures=failures, num_trained_before=len(self._trained))
         current = {**task.settings(), "slots": len(loop.slots.names)}
         config, jitter = task.retry(), self._random.random()
-        decision = retry.decide(failures, config, jitter, current, waits=task.waits)
+        decision = retry.decide_retry(failures, config, jitter, current, waits=task.waits)
         if reason := self._why_stop():
             loop.ledger.write(GaveUp(name, reason))
             self.why_stopped = reason

@@ -49,7 +49,7 @@ def words_for(names: Iterable[str], noun: TaskUnit = "patch") -> CountWords:
 def how_many(names: Collection[str], noun: TaskUnit = "patch") -> str:
     """Return the number of tasks in words: "4 patches and the backdrop", or in a sweep "2 patches x 3 settings".
 
-    Other tasks give "3 stages", a part of a sweep "5 splats". (`scheduler.packing.how_many` is a number instead.)
+    Other tasks give "3 stages", a part of a sweep "5 splats".
     """
     every, words = counted_tasks(names), words_for(names, noun)
     told, ids = plural(len(every), words.one, words.plural), [TaskId.of_folder(name) for name in every]

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from splatbatch.config import Retry, TaskId, Training
 from splatbatch.failures.causes import CAUSES
-from splatbatch.failures.retry import Failure, GiveUp, RetryAfter, decide, resolve, why_stop_batch
+from splatbatch.failures.retry import Failure, GiveUp, RetryAfter, decide_retry, resolve, why_stop_batch
 from splatbatch.outcome import Diagnosis
 
 NO_LADDERS = {name: [] for name in ("gpu_memory", "host_memory", "segfault", "numerics", "pruning")}
@@ -21,13 +21,13 @@ def failure(cause: str, action: str = "retry", phase: str = "train", **rungs: in
 
 def attempts_until_given_up(cause: str, config: Retry = CONFIG) -> int:
     history = [failure(cause)]
-    while isinstance(decide(history, config), RetryAfter):
+    while isinstance(decide_retry(history, config), RetryAfter):
         history.append(failure(cause))
     return len(history)
 
 
 def test_what_trying_again_cannot_help_is_given_up_at_once() -> None:
-    assert decide([failure("missing_image", "fail")], CONFIG) == GiveUp(
+    assert decide_retry([failure("missing_image", "fail")], CONFIG) == GiveUp(
         "a photograph is missing (missing_image): trying again cannot help"
     )
 
@@ -41,7 +41,7 @@ def test_a_failure_that_repeats_is_given_up(cause: str, attempts: int) -> None:
 
 
 def test_the_same_twice_in_the_same_phase_is_deterministic() -> None:
-    match decide([failure("nccl"), failure("nccl")], CONFIG):
+    match decide_retry([failure("nccl"), failure("nccl")], CONFIG):
         case GiveUp(reason=reason):
             assert "(nccl) twice in phase train: deterministic" in reason
         case again:
@@ -50,13 +50,13 @@ def test_the_same_twice_in_the_same_phase_is_deterministic() -> None:
 
 def test_the_same_in_another_phase_is_not_yet_deterministic() -> None:
     history = [failure("nccl", phase="load"), failure("nccl", phase="train")]
-    assert isinstance(decide(history, CONFIG), RetryAfter)
+    assert isinstance(decide_retry(history, CONFIG), RetryAfter)
 
 
 def test_different_causes_are_counted_apart_but_capped_together() -> None:
     history = [failure("lost"), failure("unknown"), failure("nccl"), failure("interrupted")]
-    assert isinstance(decide(history, CONFIG), RetryAfter)
-    assert decide(history, Retry(max_attempts=4)) == GiveUp("4 attempts failed (retry.max_attempts)")
+    assert isinstance(decide_retry(history, CONFIG), RetryAfter)
+    assert decide_retry(history, Retry(max_attempts=4)) == GiveUp("4 attempts failed (retry.max_attempts)")
 
 
 def test_no_second_attempt_where_one_is_allowed() -> None:
@@ -69,12 +69,12 @@ def test_no_second_attempt_where_one_is_allowed() -> None:
 )
 def test_waits_double_and_suit_the_cause(cause: str, waits: list[float]) -> None:
     for number, wait_s in enumerate(waits, start=1):
-        assert decide([failure(cause)] * number, CONFIG) == RetryAfter(wait_s)
+        assert decide_retry([failure(cause)] * number, CONFIG) == RetryAfter(wait_s)
 
 
 def test_no_wait_is_longer_than_the_longest(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("splatbatch.failures.retry.LONGEST_WAIT_S", 15.0)
-    assert decide([failure("lost")] * 3, Retry()) == RetryAfter(15)
+    assert decide_retry([failure("lost")] * 3, Retry()) == RetryAfter(15)
 
 
 causes = st.sampled_from([name for name, cause in CAUSES.items() if not cause.passes])
@@ -86,7 +86,7 @@ failures = st.builds(
 @given(history=st.lists(failures, min_size=1, max_size=25), most=st.integers(1, 20))
 def test_every_history_ends_within_the_caps(history: list[Failure], most: int) -> None:
     config = Retry(max_attempts=most)
-    match decide(history, config):
+    match decide_retry(history, config):
         case RetryAfter(wait_s=wait_s):
             assert len(history) < most
             assert 0 <= wait_s <= 600
@@ -97,11 +97,11 @@ def test_every_history_ends_within_the_caps(history: list[Failure], most: int) -
 
 def test_a_rung_that_would_change_nothing_is_passed_over() -> None:
     on_host = {"training.images": "host", "training.cap_max": 1000, "training.resolution": "1/8", "slots": 1}
-    again = decide([failure("cuda_oom", "degrade")], Retry(), current=on_host)
+    again = decide_retry([failure("cuda_oom", "degrade")], Retry(), current=on_host)
     assert again == RetryAfter(10, "gpu_memory", {"training.cap_max": "x0.6"}, taken=2)
     spent = failure("cuda_oom", "degrade", gpu_memory=2)
     reason = "GPU memory ran out (cuda_oom): all changes of retry.ladders have been tried"
-    assert decide([spent], Retry(), current=on_host) == GiveUp(reason)
+    assert decide_retry([spent], Retry(), current=on_host) == GiveUp(reason)
 
 
 def climb(cause: str, action: str, attempts: int) -> list[object]:
@@ -109,7 +109,7 @@ def climb(cause: str, action: str, attempts: int) -> list[object]:
     history, rungs, taken = [], dict[str, int](), list[object]()
     for _ in range(attempts):
         history.append(failure(cause, action, "train", **rungs))
-        match decide(history, Retry(max_attempts=20)):
+        match decide_retry(history, Retry(max_attempts=20)):
             case RetryAfter(ladder=ladder, rung=rung):
                 taken.append(rung or "unchanged")
                 rungs = {**rungs, ladder: rungs.get(ladder, 0) + 1} if ladder else rungs

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from splatbatch.output.records.result import Result
-from splatbatch.output.retention import Retention, decide
+from splatbatch.output.retention import Retention, choose_splats
 
 EIGHT = ("a", "i")
 FOUR = ("a", "e", "i")
@@ -22,7 +22,7 @@ def result(number: int, psnr: float | None, covered: float | None = None, set_of
 
 
 def retried(new: Result, accepted: Result, **how: Any) -> Retention:
-    return decide([accepted, new], accepted, new, is_retry=True, **how)
+    return choose_splats([accepted, new], accepted, new, is_retry=True, **how)
 
 
 def told(*held_out: str) -> dict[str, Any]:
@@ -133,21 +133,21 @@ def test_a_retry_replaces_a_measured_splat_only_by_one_that_was_measured_no_wors
 
 def test_a_train_that_changed_nothing_lets_no_unmeasured_splat_replace_a_measured_one() -> None:
     accepted, new = result(1, 20.0, recipe="r"), result(2, None, recipe="r")
-    assert decide([accepted, new], accepted, new).product == accepted
-    changed = decide([accepted, new], accepted, again := result(2, None, recipe="other"))
+    assert choose_splats([accepted, new], accepted, new).product == accepted
+    changed = choose_splats([accepted, new], accepted, again := result(2, None, recipe="other"))
     assert changed.product == again
     assert changed.words.endswith("has no hold-out PSNR: `splatbatch accept p0 --attempt 1` brings it back")
 
 
 def test_the_best_whole_splat_takes_the_place_of_a_damaged_one() -> None:
     lost, shelf = result(4, 24.0), [result(1, 20.0), result(2, 23.0), result(3, None)]
-    assert decide(shelf, lost, damaged=[lost]).product == shelf[1]
-    assert decide(shelf, result(4, None)).product is None
-    assert decide([*shelf, new := result(5, 21.0)], lost, new, is_retry=True).product == shelf[1]
+    assert choose_splats(shelf, lost, damaged=[lost]).product == shelf[1]
+    assert choose_splats(shelf, result(4, None)).product is None
+    assert choose_splats([*shelf, new := result(5, 21.0)], lost, new, is_retry=True).product == shelf[1]
 
 
 def kept(product: Result, *others: Result, damaged: tuple[Result, ...] = ()) -> list[int]:
-    found = decide([product, *others], product, damaged=damaged).kept
+    found = choose_splats([product, *others], product, damaged=damaged).kept
     return sorted(int(name[-2:]) for name in found)
 
 

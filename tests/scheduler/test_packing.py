@@ -11,7 +11,7 @@ from simulated import OOM, TOTAL_MIB, Script, Simulation
 
 from splatbatch.machine.protocol import Slot
 from splatbatch.outcome import Trained
-from splatbatch.scheduler.packing import FEWEST_LOOKS, GpuSpeed, how_many
+from splatbatch.scheduler.packing import FEWEST_LOOKS, GpuSpeed, choose_seats
 
 PACKED, AUTO = {"patches_per_gpu": 2}, {"patches_per_gpu": "auto"}
 NIGHTS = 20
@@ -40,16 +40,16 @@ def looks(**paces: float) -> list[GpuSpeed]:
     ],
 )
 def test_the_number_follows_the_pace_of_all_together(now: int, measured: list[GpuSpeed], then: int) -> None:
-    assert how_many(now, measured, most=4) == then
+    assert choose_seats(now, measured, most=4) == then
 
 
 def test_one_look_is_not_enough_to_decide() -> None:
-    assert how_many(4, looks(at4=100)[1:], most=4) == 4
+    assert choose_seats(4, looks(at4=100)[1:], most=4) == 4
 
 
 def test_short_memory_costs_a_seat_whatever_it_gained() -> None:
-    assert how_many(3, looks(at2=100, at3=200), most=8, is_tight=True) == 2
-    assert how_many(1, looks(at1=100), most=8, is_tight=True) == 1
+    assert choose_seats(3, looks(at2=100, at3=200), most=8, is_tight=True) == 2
+    assert choose_seats(1, looks(at1=100), most=8, is_tight=True) == 1
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_the_number_settles_and_stays(throughput: Callable[[int], float], settle
     now, measured, numbers = 4, [], []
     for _ in range(100):
         measured.append(GpuSpeed(now, throughput(now)))
-        now = how_many(now, measured, most=4)
+        now = choose_seats(now, measured, most=4)
         numbers.append(now)
     assert set(numbers[-50:]) == {settles}
 

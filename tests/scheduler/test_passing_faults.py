@@ -10,7 +10,7 @@ from simulated import Script, Simulation
 
 from splatbatch.config import Retry, TaskId
 from splatbatch.failures.causes import CAUSES
-from splatbatch.failures.retry import PASSES_WITHIN_S, Failure, GiveUp, RetryAfter, decide, why_stop_batch
+from splatbatch.failures.retry import PASSES_WITHIN_S, Failure, GiveUp, RetryAfter, decide_retry, why_stop_batch
 from splatbatch.outcome import Diagnosis, Trained
 from splatbatch.scheduler import disk_guard
 
@@ -61,7 +61,7 @@ def test_what_failed_for_a_moment_while_the_disk_was_full_is_not_given_up_with_i
 @pytest.mark.parametrize("cause", [name for name, one in CAUSES.items() if one.passes])
 def test_each_is_tried_again_beyond_every_cap_until_its_time_is_over(cause: str) -> None:
     history, waited_s = [failed(cause)], 0.0
-    while isinstance(again := decide(history, Retry(max_attempts=1)), RetryAfter):
+    while isinstance(again := decide_retry(history, Retry(max_attempts=1)), RetryAfter):
         assert again.wait_s > 0 and not why_stop_batch({TaskId("p0"): history, TaskId("p1"): history})
         history, waited_s = [*history, failed(cause)], waited_s + again.wait_s
     assert PASSES_WITHIN_S <= waited_s < PASSES_WITHIN_S + 600
@@ -72,9 +72,9 @@ def test_each_is_tried_again_beyond_every_cap_until_its_time_is_over(cause: str)
 
 def test_what_passes_counts_in_no_cap_of_other_causes() -> None:
     history = [failed("disk_full"), failed("unknown"), failed("io_error"), failed("disk_full"), failed("lost")]
-    assert isinstance(decide(history, Retry(max_attempts=3)), RetryAfter)
-    assert isinstance(decide(history, Retry(max_attempts=2)), GiveUp)
+    assert isinstance(decide_retry(history, Retry(max_attempts=3)), RetryAfter)
+    assert isinstance(decide_retry(history, Retry(max_attempts=2)), GiveUp)
 
 
 def test_a_cause_that_somebody_must_mend_is_not_waited_for() -> None:
-    assert isinstance(decide([failed("disk_full", "fail")], Retry()), GiveUp)
+    assert isinstance(decide_retry([failed("disk_full", "fail")], Retry()), GiveUp)
