@@ -45,6 +45,8 @@ LONGEST_NAME_BYTES, LONGEST_PART_BYTES = 1024, 255
 _NO_NAME = re.compile(r"[\x00\ud800-\udc7f\udd00-\udfff]")
 """Characters that no file system accepts: NUL, and lone surrogates. Other control characters are allowed."""
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - the file system itself; nothing of ours is written there
+SHARED_MEMORY_MIB = 64
+"""Shared memory that data loaders need at least, in MiB; Docker gives as much in all."""
 
 
 def write_whole(path: Path, write: Callable[[BinaryIO], object], mode: int = 0o666) -> None:

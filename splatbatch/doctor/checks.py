@@ -10,7 +10,7 @@ from typing import ClassVar, Literal
 
 from splatbatch.config import Recipe
 from splatbatch.errors import ExecutorError, TrainerError
-from splatbatch.files import MIB
+from splatbatch.files import MIB, SHARED_MEMORY_MIB
 from splatbatch.machine.gpu import GpuAvailability
 from splatbatch.scene.memory_estimate import MemoryEstimate
 
@@ -31,8 +31,6 @@ EXTRAS = {
 """Package and purpose of each optional extra, by the name of the extra."""
 FEWEST_FILES = 4096
 """Fewest open files that a process should be allowed: loader workers and cached photographs need thousands."""
-SHARED_MEMORY_MIB = 64
-"""Least free MiB of /dev/shm; docker's default total is as much."""
 MINOR_COMPATIBLE = 11
 """CUDA major version from which a driver runs all minor versions of its own major version (CUDA Compatibility)."""
 INSTALL = (

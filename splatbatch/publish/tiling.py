@@ -14,6 +14,7 @@ from splatbatch.hashing import hash_of
 from splatbatch.output.records.publication import PublishedFile, TiledPatch, TilesRecord
 from splatbatch.publish.formats import TILES
 from splatbatch.publish.source import PublishedSplat, SourcePart
+from splatbatch.publish.stage import COLMAP_UP
 from splatbatch.publish.tiles.geodesy import EnuFrame, on_globe, upright
 from splatbatch.publish.tiles.glb import leaves
 from splatbatch.publish.tiles.write import ROOT, Tiles
@@ -23,7 +24,6 @@ from splatbatch.splats.blocks import sample_means
 from splatbatch.splats.ply import write_pieces
 from splatbatch.tasks.inspection import SCENE
 
-COLMAP_UP = (0.0, -1.0, 0.0)
 NOWHERE = "scene.crs is not set: the tiles have no place on Earth"
 PATCHES = "patches"
 """Value of `PublishedFile.of` for tiles of single patches; for tiles of the merged scene it is SCENE."""
@@ -148,6 +148,6 @@ def _up(splat: PublishedSplat) -> Offset:
     try:
         images = read_images(Path(splat.views.sparse))
     except (SceneError, OSError, ValueError):
-        return COLMAP_UP
-    x, y, z = up_of(images).tolist() if images else COLMAP_UP
+        images = []
+    x, y, z = (up_of(images) if images else COLMAP_UP).tolist()
     return (x, y, z)

@@ -12,7 +12,7 @@ from typing import TypeVar
 from splatbatch.config import Limits
 from splatbatch.errors import SplatbatchError
 from splatbatch.failures.retry import PASSES_WITHIN_S
-from splatbatch.files import MIB, SHARED_MEMORY, free_mib, is_out_of_space, write_whole
+from splatbatch.files import MIB, SHARED_MEMORY, SHARED_MEMORY_MIB, free_mib, is_out_of_space, write_whole
 from splatbatch.isolated import WaitHooks
 from splatbatch.outcome import Diagnosis
 from splatbatch.output.events import Notice, Resumed
@@ -21,8 +21,6 @@ from splatbatch.text import clock
 
 Written = TypeVar("Written")
 
-SHARED_MEMORY_MIB = 64
-"""Shared memory that data loaders need at least."""
 LOOK_S = 1.0
 DISK_FULL = "disk_full"
 PAUSE_S = PASSES_WITHIN_S
