@@ -216,7 +216,7 @@ def _incidence(seen: ColorObservations) -> Any:
     return matrix
 
 
-def neighbours_mean(values: Floats, shared: Any, is_in: NDArray[np.bool_]) -> Floats:
+def neighbours_median(values: Floats, shared: Any, is_in: NDArray[np.bool_]) -> Floats:
     """Return the median of values [num_photos] over each photograph's nearest neighbours; NaN where it has none.
 
     Neighbours share the most points with it; only photographs in `is_in` count.

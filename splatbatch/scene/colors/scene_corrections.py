@@ -26,7 +26,7 @@ from splatbatch.scene.colors.observations import (
     Samples,
     TrackedPhoto,
     link,
-    neighbours_mean,
+    neighbours_median,
     shots_of,
 )
 from splatbatch.scene.colors.solve import ColorObservations, Solution, settle_later, solve
@@ -242,7 +242,7 @@ def _unusable(shots: list[TrackedPhoto], seen: ColorObservations, is_in: NDArray
 def _outliers(
     names: list[str], brightness: Floats, linked: LinkedObservations, is_in: NDArray[np.bool_]
 ) -> dict[str, float]:
-    differs = brightness - neighbours_mean(brightness, linked.shared, is_in)
+    differs = brightness - neighbours_median(brightness, linked.shared, is_in)
     worst = np.argsort(-np.abs(np.nan_to_num(differs)))
     return {names[one]: float(np.exp(differs[one])) for one in worst if abs(differs[one]) >= np.log(OUTLIER)}
 
