@@ -50,6 +50,7 @@ SCENARIOS = [
         "trained",
         3,
         changes={"training.images": "host", "training.cap_max": 600_000},
+        settings={"training": {"cap_max": 1_000_000}},
     ),
     Scenario("host memory used up, always", ["devour"], "failed", 4, "host_oom"),
     Scenario("a random crash", ["die SIGSEGV", "train"], "trained", 2),
