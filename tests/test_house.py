@@ -6,26 +6,19 @@ import json
 import subprocess
 import sys
 from collections import Counter
-from importlib.machinery import SourceFileLoader
-from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
 from typing import Any
 
 import pytest
 from fake_batch import ROOT, SHARED
+from loaded_script import load_script
 
 COUNTER = SHARED / "tools/house_size.py"
 
 
 @pytest.fixture(scope="module")
 def house() -> Any:
-    loader = SourceFileLoader("house", str(ROOT / "scripts/house"))
-    module = module_from_spec(spec_from_loader("house", loader))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(sys.modules, "house", module)  # where its dataclasses look for it
-        patch.setattr(sys, "dont_write_bytecode", True)
-        loader.exec_module(module)
-        yield module
+    return load_script("house")
 
 
 def sizes(statements: int, tokens: int = 9) -> Counter[str]:

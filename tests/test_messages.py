@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
-from importlib.machinery import SourceFileLoader
-from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
 from typing import Any
 
 import pytest
 from fake_batch import ROOT
+from loaded_script import load_script
 
 Found = list[tuple[str, str, tuple[str, ...]]]
 
 
 @pytest.fixture(scope="module")
 def script() -> Any:
-    loader = SourceFileLoader("messages", str(ROOT / "scripts/messages"))
-    module = module_from_spec(spec_from_loader("messages", loader))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(sys.modules, "messages", module)  # where its dataclasses look for it
-        patch.setattr(sys, "dont_write_bytecode", True)
-        loader.exec_module(module)
-        yield module
+    return load_script("messages")
 
 
 @pytest.fixture(scope="module")

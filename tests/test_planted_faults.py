@@ -2,26 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-from importlib.machinery import SourceFileLoader
-from importlib.util import module_from_spec, spec_from_loader
-from pathlib import Path
 from typing import Any
 
 import pytest
+from fake_batch import ROOT
+from loaded_script import load_script
 
-ROOT = Path(__file__).parents[1]
-
-
-def script() -> Any:
-    loader = SourceFileLoader("plant_faults", str(ROOT / "scripts/plant_faults"))
-    module = module_from_spec(spec_from_loader(loader.name, loader))
-    sys.modules[loader.name] = module  # its dataclass looks itself up
-    loader.exec_module(module)
-    return module
-
-
-PLANT = script()
+PLANT = load_script("plant_faults")
 
 
 @pytest.mark.parametrize("fault", PLANT.FAULTS, ids=lambda fault: fault.name)

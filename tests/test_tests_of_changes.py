@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from importlib.machinery import SourceFileLoader
-from importlib.util import module_from_spec, spec_from_loader
-
 import pytest
-from fake_batch import ROOT
+from loaded_script import load_script
 
-LOADER = SourceFileLoader("tests_of_changes", str(ROOT / "scripts/tests_of_changes"))
-SCRIPT = module_from_spec(spec_from_loader("tests_of_changes", LOADER))
-LOADER.exec_module(SCRIPT)
+SCRIPT = load_script("tests_of_changes")
 
 
 @pytest.mark.parametrize(
