@@ -237,10 +237,6 @@ class Recipe(Section):
     program: Program | None = None
     """The trainer, if it is not ours."""
 
-    def settled(self, num_points: int, surface_px: float) -> Recipe:
-        """Return the recipe with `cap_max` as a number, see `Training.cap`."""
-        return self.with_training({"cap_max": self.training.cap(num_points, surface_px)})
-
     def with_training(self, changes: Mapping[str, object]) -> Recipe:
         """Return the recipe with other training settings, as {"device": "cpu"}; the values are not checked again."""
         return self.model_copy(update={"training": self.training.model_copy(update=changes)})
@@ -258,7 +254,7 @@ class Recipe(Section):
         """Return how many steps a training is expected to make: all, or fewer where it may end early."""
         return self.training.max_steps * (EARLY_SHARE if self.stops_after() else 1.0)
 
-    def with_more(self) -> tuple[Recipe, ...]:
+    def acceptable(self) -> tuple[Recipe, ...]:
         """Return the recipe and those whose splats count as its own.
 
         They make all steps where `stop_after: auto` may end early, and have the most Gaussians of `cap_max: auto`.

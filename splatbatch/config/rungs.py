@@ -27,8 +27,8 @@ def factor_of(value: Any) -> float | None:
 def takes_factor(key: str, current: Any) -> bool:
     """Return whether a value can take a factor: a number, a multiple such as "2x", a resolution, or a cap of auto."""
     if isinstance(current, str):
-        takes = {"training.resolution": RESOLUTIONS, "training.cap_max": ("auto",)}.get(key, ())
-        return bool(_MULTIPLE.fullmatch(current)) or current in takes
+        is_size = key == "training.resolution" and current in RESOLUTIONS
+        return is_size or (key, current) == ("training.cap_max", "auto") or bool(_MULTIPLE.fullmatch(current))
     return isinstance(current, int | float) and not isinstance(current, bool)
 
 

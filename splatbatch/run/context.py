@@ -147,17 +147,17 @@ class RunContext:
             show: is called with each product, and with the summary of the run.
             claims: the claims of this process; None: requested workers train.
             worker: name of this worker; only `train` notifies people, but every worker writes a metrics file.
-            sinks: further receivers of its events.
+            sinks: further receivers of its events, as for MLflow.
         """
         whole = batch.whole()
         shown = whole.standing()
         people = [Notifier(batch.config.notify, batch.output, whole.names, shown)] if worker == LOCAL else []
         metrics = MetricsFile(batch.output, whole.names, shown, "" if worker == LOCAL else worker)
-        every, contents = Sinks([metrics, *sinks, *people]), ContentHasher(batch)
+        receivers, contents = Sinks([metrics, *sinks, *people]), ContentHasher(batch)
         with ConsoleListener(batch.output, whole.names, shown) as console:
-            context = cls(batch, interruption, show, shown, console, every, contents, claims)
+            context = cls(batch, interruption, show, shown, console, receivers, contents, claims)
             if claims:
-                listeners = (console.tell, contents.tell, every.tell)
+                listeners = (console.tell, contents.tell, receivers.tell)
                 context.ledger = Ledger(batch.output.ledger_of(worker), *listeners, generation_of=claims.generation)
             yield context
             with contextlib.suppress(StopRequested, OSError):  # events that a full disk refused before

@@ -60,7 +60,7 @@ class TrainOptions:
     is_retry: bool = False
     """Train also patches that were given up; the accepted splat stays if it is better than the new one."""
     sinks: tuple[Sink, ...] = ()
-    """Receivers of the events of the run besides those of the YAML, where `train` itself trains."""
+    """Receivers of events of your own, told what `train` does itself; requested workers tell none."""
 
 
 @dataclass(frozen=True)

@@ -99,7 +99,8 @@ class PatchSize:
     def settle(self, recipe: Recipe) -> Recipe:
         """Return a recipe with `cap_max` as a number for this patch."""
         pixels = sum(self.pixels(recipe.training.resolution))
-        return recipe.settled(self.num_points, pixels / self.track_length if self.track_length else math.inf)
+        surface_px = pixels / self.track_length if self.track_length else math.inf
+        return recipe.with_training({"cap_max": recipe.training.cap(self.num_points, surface_px)})
 
 
 @dataclass(frozen=True)

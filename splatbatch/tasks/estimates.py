@@ -213,7 +213,7 @@ def forecast(batch: Batch, names: Sequence[str], footprints: Mapping[str, Memory
     on_cpu = is_on_cpu(batch.config.executor, batch.config.training.device)
     recipes = {task.name: task.requested_settings.recipe for task in batch.only(names).tasks}
     spelled = _spell(recipes)
-    # on the CPU all of them, since a batch that takes an hour there is asked for
+    # on the CPU all steps count: what takes more than an hour there must be asked for, see `check_place`
     steps = {name: one.training.max_steps if on_cpu else one.expected_steps() for name, one in recipes.items()}
     slots = num_slots(batch.config, footprints.values())
     done = [(result.seconds or 0.0, result.step or 0) for _, result in past_trainings(batch, on_cpu=on_cpu)]

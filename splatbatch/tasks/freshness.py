@@ -259,9 +259,10 @@ class FreshnessChecker:
         return found
 
     def _why_other_settings(self, result: Result, task: Task) -> str:
-        held, recipes = result.held_against, task.recipe.with_more()
+        held = result.held_against
         if not task.yaml_settings.acceptable_hashes.isdisjoint((held.recipe, held.effective)):
             return ""
+        recipes = task.recipe.acceptable()
         changes = min(
             (changed_settings(held.settings, settings_of(one), settings_of(Recipe())) for one in recipes), key=len
         )

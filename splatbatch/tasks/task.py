@@ -82,10 +82,10 @@ class TaskSettings:
     def acceptable_hashes(self) -> frozenset[str]:
         """Hashes of all recipes whose splats are up to date under these settings; with a deadline, of every budget.
 
-        Splats with more steps or Gaussians than `auto` might choose count too, see `Recipe.with_more`.
+        Splats with more steps or Gaussians than `auto` might choose count too, see `Recipe.acceptable`.
         """
         every = {self, self.without_deadline, *(replace(self, budgets=(one,)) for one in self.budgets[1:])}
-        return frozenset(recipe_hash(recipe) for one in every for recipe in one.recipe.with_more())
+        return frozenset(recipe_hash(recipe) for one in every for recipe in one.recipe.acceptable())
 
     @cached_property
     def trainer(self) -> Trainer:
