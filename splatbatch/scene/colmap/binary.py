@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from splatbatch.scene.colmap.files import ModelError, opened, shown
-from splatbatch.scene.colmap.types import CAMERA_MODELS_BY_ID, Camera, Image, Ints, Points, Points2D, Tracks, starts_of
+from splatbatch.scene.colmap.types import CAMERA_MODELS_BY_ID, Camera, Image, Points, Points2D, Tracks, starts_of
 
 _COUNT = struct.Struct("<Q")
 _CAMERA = struct.Struct("<IiQQ")  # id, model, width, height; then the parameters as doubles
@@ -75,17 +75,8 @@ def read_images(path: Path) -> list[Image]:
         return [image for image, _, _ in walk_images(path, file, size)]
 
 
-def read_points2d(path: Path) -> dict[int, Points2D]:
-    """Return the keypoints of images.bin by image id.
-
-    Raises:
-        ModelError: the file is cut, too long or garbage.
-    """
-    return dict(walk_points2d(path))
-
-
-def walk_points2d(path: Path, wanted: Collection[int] | None = None) -> Iterator[tuple[int, Points2D]]:
-    """Yield the keypoints of each image, or of the wanted ones, with the image id; one image is in memory at a time.
+def walk_points2d(path: Path, wanted: Collection[int] | None = None) -> Iterator[tuple[Image, Points2D]]:
+    """Yield each image, or the wanted ones, with its keypoints; one image's are in memory at a time.
 
     Raises:
         ModelError: the file is cut, too long or garbage.
@@ -94,7 +85,7 @@ def walk_points2d(path: Path, wanted: Collection[int] | None = None) -> Iterator
         for image, start, end in walk_images(path, file, size):
             if wanted is None or image.id in wanted:
                 record = np.frombuffer(os.pread(file.fileno(), end - start, start), KEYPOINT)
-                yield image.id, Points2D(record["xy"].copy(), record["point3d"].copy())
+                yield image, Points2D(record["xy"].copy(), record["point3d"].copy())
 
 
 def walk_images(path: Path, file: BinaryIO, size: int) -> Iterator[tuple[Image, int, int]]:
@@ -171,11 +162,9 @@ def read_points(path: Path, *, tracks: bool = False) -> Points:
         ModelError: the file is cut, too long or garbage.
     """
     heads, elements = [np.zeros(0, POINT)], [np.zeros(0, ELEMENT)]
-    with opened(path) as (file, size):
-        for data, starts in walk_points(path, file, size):
-            head, tracked = _taken_apart(data, starts, with_elements=tracks)
-            heads.append(head)
-            elements.append(tracked)
+    for head, tracked in walk_points(path, tracks=tracks):
+        heads.append(head)
+        elements.append(tracked)
     record, found = np.concatenate(heads), np.concatenate(elements)
     del heads
     lengths = record["length"].astype(np.int64)
@@ -189,31 +178,30 @@ def read_points(path: Path, *, tracks: bool = False) -> Points:
     )
 
 
-def walk_points(path: Path, file: BinaryIO, size: int) -> Iterator[tuple[NDArray[np.uint8], Ints]]:
-    """Yield the bytes of some points at a time, with the start of each point in them and the end of the last.
+def walk_points(path: Path, *, tracks: bool = True) -> Iterator[tuple[Records, Records]]:
+    """Yield the heads of some points at a time, with the elements of their tracks in one row (none without `tracks`).
 
     Raises:
         ModelError: the file is cut, too long or garbage.
     """
-    file.seek(0)
-    count = _checked_count(path, file.read(_COUNT.size), size, POINT.itemsize, "points")
-    rest, done, last_id = b"", 0, -1
-    while done < count:
-        data = rest + file.read(_PIECE_BYTES)
-        ends = _ends_of_points(data, count - done)
-        if not ends:
-            data += file.read(_missing_of_point(path, data, (done, count), size - file.tell()))
-            ends = _ends_of_points(data, 1)
-        if not ends:  # it became shorter while it was read
-            raise _cut(path, done, count, "points")
-        starts = np.array([0, *ends], dtype=np.int64)
-        ids = np.frombuffer(data, np.uint8)[starts[:-1, None] + np.arange(8)].view("<u8").ravel()
-        is_twice = ids[1:] == ids[:-1]
-        if is_twice.any() or int(ids[0]) == last_id:
-            raise _same_id(path, int(ids[int(is_twice.argmax()) if is_twice.any() else 0]), "points")
-        yield np.frombuffer(data, np.uint8), starts
-        rest, done, last_id = data[ends[-1] :], done + len(ends), int(ids[-1])
-    _expect_end(path, file.tell() - len(rest), size)
+    with opened(path) as (file, size):
+        count = _checked_count(path, file.read(_COUNT.size), size, POINT.itemsize, "points")
+        rest, done, last_id = b"", 0, -1
+        while done < count:
+            data = rest + file.read(_PIECE_BYTES)
+            ends = _ends_of_points(data, count - done)
+            if not ends:
+                data += file.read(_missing_of_point(path, data, (done, count), size - file.tell()))
+                ends = _ends_of_points(data, 1)
+            if not ends:  # it became shorter while it was read
+                raise _cut(path, done, count, "points")
+            heads, elements = _taken_apart(np.frombuffer(data, np.uint8, ends[-1]), [0, *ends[:-1]], tracks=tracks)
+            is_twice = heads["id"][1:] == heads["id"][:-1]
+            if is_twice.any() or int(heads["id"][0]) == last_id:
+                raise _same_id(path, int(heads["id"][int(is_twice.argmax()) if is_twice.any() else 0]), "points")
+            yield heads, elements
+            rest, done, last_id = data[ends[-1] :], done + len(ends), int(heads["id"][-1])
+        _expect_end(path, file.tell() - len(rest), size)
 
 
 def _ends_of_points(data: bytes, most: int) -> list[int]:
@@ -254,16 +242,14 @@ def _missing_of_point(path: Path, data: bytes, at: tuple[int, int], left: int) -
     return missing
 
 
-def _taken_apart(data: NDArray[np.uint8], starts: Ints, *, with_elements: bool) -> tuple[Records, Records]:
-    """Return the heads of some points, and the elements of all their tracks in one row (empty if not requested)."""
-    records = data[: starts[-1]]
-    places = starts[:-1, None] + np.arange(POINT.itemsize)
-    heads = records[places].view(POINT).ravel()
-    if not with_elements:
+def _taken_apart(data: NDArray[np.uint8], starts: list[int], *, tracks: bool) -> tuple[Records, Records]:
+    places = np.array(starts, dtype=np.int64)[:, None] + np.arange(POINT.itemsize)
+    heads = data[places].view(POINT).ravel()
+    if not tracks:
         return heads, np.zeros(0, ELEMENT)
-    is_element = np.ones(len(records), dtype=bool)
+    is_element = np.ones(len(data), dtype=bool)
     is_element[places] = False
-    return heads, records[is_element].view(ELEMENT)
+    return heads, data[is_element].view(ELEMENT)
 
 
 def _checked_count(path: Path, data: bytes, size: int, least: int, what: str) -> int:

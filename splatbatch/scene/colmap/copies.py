@@ -4,34 +4,29 @@ A part of a model: some photographs and points; ids, keypoints and their order s
 used, because it holds every keypoint as an object: 5,000 photographs would take minutes and more memory than most
 machines have. Tests read the files back and check them with pycolmap.
 
-Other cameras: keypoints follow, and unchanged files are copied byte for byte. pycolmap is not used, because it writes
-all five files anew: stored errors, and rigs it does not know, would be lost. It also moves keypoints one by one. For 75
-images with 2,600 keypoints each that took 0.8 s, this 0.03 s. Tests read the files back with pycolmap.
-
-Moved in the world: all other content is copied unchanged. pycolmap could do it, but refuses models with loose ends
-(tracks that contradict keypoints), which every trainer accepts. Rigs and frames are left out: they hold poses too, and
-trainers read those of the images.
+Other cameras: keypoints follow, and unchanged files are copied byte for byte. Moved in the world: other values stay.
+Rigs and frames are left out then: they hold poses too, and trainers read those of the images. Both keep the format.
+pycolmap is not used, because it refuses models with loose ends (tracks that contradict keypoints), which every trainer
+accepts, and would lose rigs that it does not know.
 """
 
 from __future__ import annotations
 
 import hashlib
-import os
 import shutil
 import struct
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from splatbatch.files import open_regular, write_whole
 from splatbatch.scene.colmap import binary, text
-from splatbatch.scene.colmap.binary import ELEMENT, KEYPOINT, POINT, walk_images
-from splatbatch.scene.colmap.files import choose_format, opened
+from splatbatch.scene.colmap.binary import ELEMENT, KEYPOINT, POINT, Records
+from splatbatch.scene.colmap.files import choose_format
 from splatbatch.scene.colmap.indexed_model import IndexedModel
 from splatbatch.scene.colmap.rigs import Rigs, frames_bytes, rigs_bytes
 from splatbatch.scene.colmap.types import (
@@ -42,6 +37,7 @@ from splatbatch.scene.colmap.types import (
     Floats,
     Image,
     Mask,
+    Points2D,
     elements_of,
     triple,
 )
@@ -49,15 +45,13 @@ from splatbatch.scene.colmap.types import (
 _COUNT = struct.Struct("<Q")
 _AT_ONCE = 1 << 16  # points
 Pieces = Iterator[bytes]
-_BEFORE_KEYPOINTS = 4 + 1 + 8  # bytes from the camera's id: itself, the NUL behind the name, the count
+Edit = Callable[[Image, Points2D], tuple[Image, Points2D]]
+"""Changes an image and its keypoints."""
 _UNCHANGED = ("points3D", "rigs", "frames")  # none of them holds a pixel coordinate
 _CAMERAS_HEAD = (
     "# Camera list with one line of data per camera:\n#   CAMERA_ID, MODEL, WIDTH, HEIGHT, PARAMS[]\n"
     "# Number of cameras: {}\n"
 )
-_XYZ_AT = 8  # see colmap/binary.py
-_TRANSLATION_AT = 4 + 4 * 8  # in an image of images.bin: behind its id and its quaternion
-_TRANSLATION = struct.Struct("<3d")
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,10 +70,7 @@ class Subset:
         Raises:
             OSError: a file cannot be written.
         """
-        digest = hashlib.sha256()
-        for name, pieces in _hashed(self.files(), digest):
-            _write_all({name: pieces}, folder)
-        return digest.hexdigest()
+        return _hash_of(self.files(), folder)
 
     def hash(self) -> str:
         """Return the hash that `write` would return, without writing."""
@@ -87,23 +78,16 @@ class Subset:
 
     def files(self) -> Iterator[tuple[str, Pieces]]:
         """Yield the names of the files with their contents in pieces, sorted by name."""
-        rigs = self._rigs()
-        yield "cameras.bin", self._cameras(rigs)
+        chosen = [self.observations.images[index] for index in np.flatnonzero(self.photos)]
+        rigs = self.rigs.of({image.id for image in chosen}) if self.rigs else None
+        used = {image.camera_id for image in chosen} | (rigs.camera_ids() if rigs else set())
+        yield "cameras.bin", iter([_binary_cameras([self.observations.cameras[number] for number in sorted(used)])])
         if rigs:
             yield "frames.bin", iter([frames_bytes(rigs)])
         yield "images.bin", self._images()
         yield "points3D.bin", self._points()
         if rigs:
             yield "rigs.bin", iter([rigs_bytes(rigs)])
-
-    def _rigs(self) -> Rigs | None:
-        ids = {self.observations.images[index].id for index in np.flatnonzero(self.photos)}
-        return self.rigs.of(ids) if self.rigs else None
-
-    def _cameras(self, rigs: Rigs | None) -> Pieces:
-        used = {self.observations.images[index].camera_id for index in np.flatnonzero(self.photos)}
-        used |= rigs.camera_ids() if rigs else set()
-        yield _binary_cameras([self.observations.cameras[number] for number in sorted(used)])
 
     def _images(self) -> Pieces:
         of, ids = self.observations, self.observations.points.ids
@@ -112,12 +96,8 @@ class Subset:
         for index in order:
             image, row = of.images[index], slice(of.first_keypoint[index], of.first_keypoint[index + 1])
             point = of.point_of_keypoint[row]
-            keypoints = np.empty(len(point), KEYPOINT)
-            keypoints["xy"] = of.xy[row]
             is_kept = (point != NONE) & self.points[point]
-            keypoints["point3d"] = np.where(is_kept, ids[point], np.uint64(NO_POINT3D)) if len(ids) else NO_POINT3D
-            head = struct.pack("<I7dI", image.id, *image.quat, *image.translation, image.camera_id)
-            yield head + image.name.encode() + b"\0" + _COUNT.pack(len(point)) + keypoints.tobytes()
+            yield _binary_image(image, Points2D(of.xy[row], np.where(is_kept, ids[point], np.uint64(NO_POINT3D))))
 
     def _points(self) -> Pieces:
         """Yield the points with the rest of their tracks, some at a time."""
@@ -142,9 +122,7 @@ class Subset:
         return _together(heads, elements)
 
 
-def _together(
-    heads: np.ndarray[tuple[int], np.dtype[np.void]], elements: np.ndarray[tuple[int], np.dtype[np.void]]
-) -> bytes:
+def _together(heads: Records, elements: Records) -> bytes:
     """Return the records of points, each followed by the elements of its track."""
     lengths = heads["length"].astype(np.int64)
     sizes = POINT.itemsize + ELEMENT.itemsize * lengths
@@ -171,24 +149,26 @@ def _pieces(path: Path) -> Pieces:
             yield piece
 
 
-def _hash_of(files: Iterable[tuple[str, Pieces]]) -> str:
+def _hash_of(files: Iterable[tuple[str, Pieces]], folder: Path | None = None) -> str:
+    """Return the hash of the names and contents of files; with a folder, they are written into it as they are read."""
     digest = hashlib.sha256()
-    for _, pieces in _hashed(files, digest):
-        deque(pieces, maxlen=0)
-    return digest.hexdigest()
 
-
-def _hashed(files: Iterable[tuple[str, Pieces]], digest: Any) -> Iterator[tuple[str, Pieces]]:
-    """Yield files whose names and pieces are added to a hash as they are consumed."""
-
-    def taken(pieces: Pieces) -> Pieces:
+    def hashed(pieces: Pieces) -> Pieces:
         for piece in pieces:
             digest.update(piece)
             yield piece
 
     for name, pieces in files:
         digest.update(name.encode() + b"\0")
-        yield name, taken(pieces)
+        if folder:
+            _write(folder / name, hashed(pieces))
+        else:
+            deque(hashed(pieces), maxlen=0)
+    return digest.hexdigest()
+
+
+def _write(path: Path, pieces: Pieces) -> None:
+    write_whole(path, lambda file: file.writelines(pieces))
 
 
 @dataclass(frozen=True)
@@ -238,14 +218,15 @@ def write_changed(sparse: Path, cameras: Mapping[int, Camera], changes: Mapping[
     out.mkdir(parents=True)
     replaced = {change.after.id: change.after for change in changes.values()}
     changed = [replaced.pop(number, camera) for number, camera in cameras.items()] + list(replaced.values())
-    rows = [(one.id, one.model, *one.size, *map(repr, one.params)) for one in changed]
-    lines = _CAMERAS_HEAD.format(len(rows)) + "".join(f"{' '.join(map(str, row))}\n" for row in rows)
-    images, is_binary = sparse / f"images.{suffix}", suffix == "bin"
-    edited = {
-        f"cameras.{suffix}": iter([_binary_cameras(changed) if is_binary else lines.encode()]),
-        images.name: _binary_images(images, partial(_changed, changes)) if is_binary else _text_images(images, changes),
-    }
-    _write_all(edited, out)
+    if suffix == "bin":
+        content = _binary_cameras(changed)
+    else:
+        rows = [(one.id, one.model, *one.size, *map(repr, one.params)) for one in changed]
+        lines = (f"{' '.join(map(str, row))}\n" for row in rows)
+        content = (_CAMERAS_HEAD.format(len(rows)) + "".join(lines)).encode()
+    _write(out / f"cameras.{suffix}", iter([content]))
+    images = sparse / f"images.{suffix}"
+    _write(out / images.name, _edited(images, partial(_changed, changes)))
     is_split = any(change.after.id != change.before.id for change in changes.values())
     for part in _UNCHANGED[:1] if is_split else _UNCHANGED:
         path = sparse / f"{part}.{suffix}"
@@ -261,43 +242,35 @@ def _binary_cameras(cameras: list[Camera]) -> bytes:
     return b"".join(parts)
 
 
-def _binary_images(path: Path, edit: Callable[[Image, bytearray, int], None]) -> Pieces:
-    """Yield images.bin with each image's record edited; `edit` gets the image, its bytes, and where keypoints start."""
-    with opened(path) as (file, size):
-        before = _COUNT.size
-        yield os.pread(file.fileno(), before, 0)
-        for image, start, end in walk_images(path, file, size):
-            record = bytearray(os.pread(file.fileno(), end - before, before))
-            edit(image, record, start - before)
-            yield bytes(record)
-            before = end
+def _edited(images: Path, edit: Edit) -> Pieces:
+    """Yield a file of images, .bin or .txt, with each image changed."""
+    files, spelt = (binary, _binary_image) if images.suffix == ".bin" else (text, _text_image)
+    if files is binary:
+        yield _COUNT.pack(binary.count_images(images))
+    for image, keypoints in files.walk_points2d(images):
+        yield spelt(*edit(image, keypoints))
 
 
-def _changed(changes: Mapping[int, CameraFix], image: Image, record: bytearray, keypoints_at: int) -> None:
-    if change := changes.get(image.id):
-        struct.pack_into("<I", record, keypoints_at - _BEFORE_KEYPOINTS - len(image.name.encode()), change.after.id)
-        if change.has_keypoints:
-            keypoints = np.frombuffer(record, KEYPOINT, offset=keypoints_at)
-            keypoints["xy"] = keypoints["xy"] * change.scale + change.shift
+def _binary_image(image: Image, keypoints: Points2D) -> bytes:
+    record = np.empty(len(keypoints.xy), KEYPOINT)
+    record["xy"], record["point3d"] = keypoints.xy, keypoints.point3d_ids
+    head = struct.pack("<I7dI", image.id, *image.quat, *image.translation, image.camera_id)
+    return head + image.name.encode() + b"\0" + _COUNT.pack(len(record)) + record.tobytes()
 
 
-def _text_images(path: Path, changes: Mapping[int, CameraFix]) -> Iterator[bytes]:
-    for image, keypoints, line, _ in text.walk_images(path):
-        if not (change := changes.get(image.id)):
-            yield line + keypoints
-            continue
-        fields = line.split(maxsplit=9)
-        fields[8] = str(change.after.id).encode()
-        yield b" ".join(fields).rstrip() + b"\n"
-        yield _moved(keypoints, change) if change.has_keypoints and keypoints.strip() else keypoints
+def _text_image(image: Image, keypoints: Points2D) -> bytes:
+    head = (image.id, *image.quat, *image.translation, image.camera_id, image.name)
+    rows = zip(keypoints.xy.tolist(), keypoints.point3d_ids.tolist(), strict=True)
+    points = (f"{x!r} {y!r} {-1 if number == NO_POINT3D else number}" for (x, y), number in rows)
+    return f"{' '.join(map(str, head))}\n{' '.join(points)}\n".encode()
 
 
-def _moved(line: bytes, change: CameraFix) -> bytes:
-    fields = line.decode().split()
-    for axis in (0, 1):
-        scale, shift = change.scale[axis], change.shift[axis]
-        fields[axis::3] = [repr(float(field) * scale + shift) for field in fields[axis::3]]
-    return (" ".join(fields) + "\n").encode()
+def _changed(changes: Mapping[int, CameraFix], image: Image, keypoints: Points2D) -> tuple[Image, Points2D]:
+    change = changes.get(image.id)
+    if change is None:
+        return image, keypoints
+    xy = keypoints.xy * change.scale + change.shift if change.has_keypoints else keypoints.xy
+    return replace(image, camera_id=change.after.id), replace(keypoints, xy=xy)
 
 
 def write_moved(sparse: Path, by: Floats, target: Path) -> None:
@@ -309,23 +282,15 @@ def write_moved(sparse: Path, by: Floats, target: Path) -> None:
     """
     suffix = choose_format(sparse)
     images, points = sparse / f"images.{suffix}", sparse / f"points3D.{suffix}"
-    if suffix == "bin":
-        edited = {images.name: _binary_images(images, partial(_placed, by)), points.name: _binary_points(points, by)}
-    else:
-        edited = {images.name: _moved_text_images(images, by), points.name: _text_points(points, by)}
-    _write_all(edited, target)
+    _write(target / images.name, _edited(images, partial(_placed, by)))
+    _write(target / points.name, (_binary_points if suffix == "bin" else _text_points)(points, by))
     cameras = sparse / f"cameras.{suffix}"
     if not (target / cameras.name).exists():
         shutil.copyfile(cameras, target / cameras.name)
 
 
-def _write_all(edited: Mapping[str, Pieces], folder: Path) -> None:
-    for name, pieces in edited.items():
-        write_whole(folder / name, lambda file, pieces=pieces: file.writelines(pieces))  # type: ignore[misc]
-
-
-def _placed(by: Floats, image: Image, record: bytearray, keypoints_at: int) -> None:
-    _TRANSLATION.pack_into(record, _TRANSLATION_AT, *moved(image, by))
+def _placed(by: Floats, image: Image, keypoints: Points2D) -> tuple[Image, Points2D]:
+    return replace(image, translation=moved(image, by)), keypoints
 
 
 def moved(image: Image, by: Floats) -> tuple[float, float, float]:
@@ -333,21 +298,11 @@ def moved(image: Image, by: Floats) -> tuple[float, float, float]:
     return triple(np.array(image.translation) - image.rotation() @ by)
 
 
-def _binary_points(path: Path, by: Floats) -> Iterator[bytes]:
-    with opened(path) as (file, size):
-        yield os.pread(file.fileno(), _COUNT.size, 0)
-        for data, starts in binary.walk_points(path, file, size):
-            record = data[: starts[-1]].copy()
-            places = starts[:-1, None] + np.arange(_XYZ_AT, _XYZ_AT + 24)  # [P, 24] bytes
-            xyz = record[places].view("<f8") + by
-            record[places] = xyz.astype("<f8").view(np.uint8)
-            yield record.tobytes()
-
-
-def _moved_text_images(path: Path, by: Floats) -> Iterator[bytes]:
-    for image, keypoints, *_ in text.walk_images(path):
-        values = (image.id, *image.quat, *moved(image, by), image.camera_id, image.name)
-        yield (" ".join(map(str, values)) + "\n").encode() + keypoints
+def _binary_points(path: Path, by: Floats) -> Pieces:
+    yield _COUNT.pack(binary.count_points(path))
+    for heads, elements in binary.walk_points(path):
+        heads["xyz"] += by
+        yield _together(heads, elements)
 
 
 def _text_points(path: Path, by: Floats) -> Iterator[bytes]:

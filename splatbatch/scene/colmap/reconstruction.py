@@ -141,5 +141,4 @@ def walk_points2d(sparse: Path, wanted: Collection[int] | None = None) -> Iterat
         ModelError: images.bin (or .txt) is missing, unreadable, cut or garbage.
     """
     files, path = reader_of(sparse, "images")
-    found: Iterator[tuple[int, Points2D]] = files.walk_points2d(path, wanted)
-    return found
+    return ((image.id, keypoints) for image, keypoints in files.walk_points2d(path, wanted))

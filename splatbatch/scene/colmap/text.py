@@ -47,35 +47,26 @@ def read_images(path: Path) -> list[Image]:
     return [image for image, *_ in walk_images(path)]
 
 
-def read_points2d(path: Path) -> dict[int, Points2D]:
-    """Return the keypoints of images.txt by image id.
+def walk_points2d(path: Path, wanted: Collection[int] | None = None) -> Iterator[tuple[Image, Points2D]]:
+    """Yield each image, or the wanted ones, with its keypoints.
 
     Raises:
         ModelError: a line is no image or no keypoints.
     """
-    return dict(walk_points2d(path))
-
-
-def walk_points2d(path: Path, wanted: Collection[int] | None = None) -> Iterator[tuple[int, Points2D]]:
-    """Yield the keypoints of each image, or of the wanted ones, with the image id.
-
-    Raises:
-        ModelError: a line is no image or no keypoints.
-    """
-    for image, line, _, number in walk_images(path):
+    for image, line, number in walk_images(path):
         if wanted is not None and image.id not in wanted:
             continue
         fields = line.split()
         try:
             xy = np.array([fields[0::3], fields[1::3]], dtype=np.float64).T.reshape(-1, 2)
             ids = [NO_POINT3D if field == b"-1" else int(field) for field in fields[2::3]]
-            yield image.id, Points2D(xy, np.array(ids, dtype=np.uint64))
+            yield image, Points2D(xy, np.array(ids, dtype=np.uint64))
         except _BAD_NUMBER as error:
             raise ModelError(path, f"line {number + 1} holds no keypoints ({error})") from error
 
 
-def walk_images(path: Path) -> Iterator[tuple[Image, bytes, bytes, int]]:
-    """Yield every image with its line of keypoints, its own line, and that line's number.
+def walk_images(path: Path) -> Iterator[tuple[Image, bytes, int]]:
+    """Yield every image with its line of keypoints and the number of its own line.
 
     Raises:
         ModelError: a line is no image, or a line of keypoints is cut.
@@ -91,7 +82,7 @@ def walk_images(path: Path) -> Iterator[tuple[Image, bytes, bytes, int]]:
         if image.id == before:
             raise ModelError(path, f"line {number}: two images in a row have the id {image.id}")
         before = image.id
-        yield image, keypoints, line, number
+        yield image, keypoints, number
 
 
 def count_points(path: Path) -> int:

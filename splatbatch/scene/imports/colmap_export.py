@@ -82,9 +82,9 @@ def read_export(folder: Path, log: ImportLog) -> Export | None:
 def _images(path: Path, log: ImportLog) -> tuple[list[Image], dict[int, Points2D]]:
     """Return images and keypoints; text without keypoint lines is read with one line per image."""
     if path.suffix == ".bin":
-        return binary.read_images(path), binary.read_points2d(path)
+        return binary.read_images(path), {image.id: seen for image, seen in binary.walk_points2d(path)}
     try:
-        images, keypoints = text.read_images(path), text.read_points2d(path)
+        images, keypoints = text.read_images(path), {image.id: seen for image, seen in text.walk_points2d(path)}
         # if every line is an image, every other image was read as a line of keypoints
         are_images = [_is_image(line) for _, line in text.entries(path)]
         if len(are_images) <= len(images) or not all(are_images):
