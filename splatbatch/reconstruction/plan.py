@@ -10,7 +10,7 @@ from typing import Any
 
 from splatbatch.hashing import hash_of
 from splatbatch.output.records.record import TypedRecord
-from splatbatch.scene.photos.numbers import numbers_of
+from splatbatch.scene.photos.folders import numbers_of
 
 VERSION = 2
 """Raise this when a stage's result changes for the same photographs: all stages are then made again."""

@@ -25,7 +25,7 @@ from splatbatch.reconstruction.plan import (
     record_of,
     stages,
 )
-from splatbatch.scene.photos.numbers import link_numbers
+from splatbatch.scene.photos.folders import link_numbers
 
 if TYPE_CHECKING:
     import pycolmap

@@ -31,9 +31,7 @@ from splatbatch.scene.partition.files import PATCH
 from splatbatch.scene.partition.record import read_partition, write_partition
 from splatbatch.scene.patches import Patch
 from splatbatch.scene.photos.folders import is_folder, paths_of
-from splatbatch.scene.photos.headers import sizes_of
-from splatbatch.scene.photos.pixels import Greys, correlation, greys_at
-from splatbatch.scene.photos.sizes import (
+from splatbatch.scene.photos.headers import (
     NearSize,
     Relation,
     SameSize,
@@ -42,7 +40,9 @@ from splatbatch.scene.photos.sizes import (
     TransposedSize,
     relate,
     size_text,
+    sizes_of,
 )
+from splatbatch.scene.photos.pixels import Greys, correlation, greys_at
 from splatbatch.scene.reprojection import ReprojectionError, reprojection_error
 
 How = Literal["scale", "crop"]

@@ -32,7 +32,7 @@ from splatbatch.scene.colmap.reconstruction import count_observations, count_poi
 from splatbatch.scene.colmap.types import Camera, Image
 from splatbatch.scene.patches import Patch
 from splatbatch.scene.photos.folders import divisor_of, stored_photographs
-from splatbatch.scene.photos.sizes import Size
+from splatbatch.scene.photos.headers import Size
 
 FLOAT = 4  # bytes
 GPU_CONTEXT_MIB = 512

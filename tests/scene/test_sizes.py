@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from splatbatch.scene.photos.sizes import (
+from splatbatch.scene.photos.headers import (
     NearSize,
     SameSize,
     ScaledSize,

@@ -20,7 +20,7 @@ from splatbatch.scene.colors.observations import shots_of
 from splatbatch.scene.colors.scene_corrections import SceneCorrections, solve_tones
 from splatbatch.scene.colors.solve import ColorObservations, Solution, solve
 from splatbatch.scene.patches import Patch
-from splatbatch.scene.photos.exposure import UNKNOWN, Exposure, read_exposure
+from splatbatch.scene.photos.headers import UNKNOWN, Exposure, read_exposure
 
 FLIGHT = Flight()
 NUM = FLIGHT.strips * FLIGHT.length

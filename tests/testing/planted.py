@@ -11,7 +11,7 @@ from uneven_quarry import own_light
 
 from splatbatch.scene.colmap.reconstruction import read_reconstruction
 from splatbatch.scene.colors.correction import ColorCorrection
-from splatbatch.scene.photos.exposure import Exposure
+from splatbatch.scene.photos.headers import Exposure
 
 NO_TILTS: Mapping[str, tuple[float, float]] = {}
 NO_FIELDS: Mapping[str, tuple[float, ...]] = {}

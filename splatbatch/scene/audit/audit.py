@@ -48,9 +48,8 @@ from splatbatch.scene.photos.folders import (
     paths_of,
     stored_photographs,
 )
-from splatbatch.scene.photos.headers import Headers, ImageHeader, unreadable
+from splatbatch.scene.photos.headers import Headers, ImageHeader, Size, unreadable
 from splatbatch.scene.photos.pixels import undecodable
-from splatbatch.scene.photos.sizes import Size
 from splatbatch.terminal import Advance, unheard
 from splatbatch.text import plural
 

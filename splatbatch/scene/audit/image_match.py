@@ -17,7 +17,7 @@ from splatbatch.scene.image_match import relabelings
 from splatbatch.scene.image_match.displacement_field import DisplacementField
 from splatbatch.scene.image_match.match_context import ALIKE, AS_IS, UNLIKE, MatchContext, Relabeling
 from splatbatch.scene.image_match.ncc_patches import MatchView, sharpness
-from splatbatch.scene.photos.sizes import SameSize, ScaledSize, relate
+from splatbatch.scene.photos.headers import SameSize, ScaledSize, relate
 from splatbatch.text import list_some, plural
 
 DISPLACED, DISPLACED_PX = 0.0012, 0.4

@@ -34,7 +34,7 @@ from splatbatch.scene.geometry import limits
 from splatbatch.scene.overlap import share_seen_by_few
 from splatbatch.scene.patches import Patch, models_beside
 from splatbatch.scene.photos.folders import is_folder, photographs_below
-from splatbatch.scene.photos.sizes import size_text
+from splatbatch.scene.photos.headers import size_text
 from splatbatch.scene.photos.undistort import UNDISTORT, is_distorted, undistorted_camera
 from splatbatch.text import plural
 

@@ -20,20 +20,24 @@ from splatbatch.scene.photos.folders import (
     is_folder,
     photographs_below,
 )
-from splatbatch.scene.photos.headers import Header, Headers, ImageHeader, Trait, Unreadable
-from splatbatch.scene.photos.pixels import mask_values
-from splatbatch.scene.photos.sizes import (
+from splatbatch.scene.photos.headers import (
+    Header,
+    Headers,
+    ImageHeader,
     NearSize,
     Relation,
     SameSize,
     ScaledSize,
     ShapeMismatch,
     Size,
+    Trait,
     TransposedSize,
+    Unreadable,
     relate,
     size_text,
     spell_factor,
 )
+from splatbatch.scene.photos.pixels import mask_values
 from splatbatch.text import list_some
 
 _TO_RGB = "Convert it to 8-bit RGB (magick IN -colorspace sRGB -depth 8 -alpha off OUT); keep name and size."

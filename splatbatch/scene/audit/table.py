@@ -14,7 +14,7 @@ from splatbatch.scene.audit.audit import Audit
 from splatbatch.scene.audit.findings import AuditFinding
 from splatbatch.scene.audit.photographs import CameraRow
 from splatbatch.scene.colmap.files import shown
-from splatbatch.scene.photos.sizes import size_text
+from splatbatch.scene.photos.headers import size_text
 from splatbatch.text import one_line, plural
 
 MOST_LINES = 8

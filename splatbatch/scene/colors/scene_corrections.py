@@ -31,7 +31,7 @@ from splatbatch.scene.colors.observations import (
 )
 from splatbatch.scene.colors.solve import ColorObservations, Solution, settle_later, solve
 from splatbatch.scene.patches import Patch
-from splatbatch.scene.photos.exposure import Exposure, read_exposure
+from splatbatch.scene.photos.headers import Exposure, read_exposure
 from splatbatch.text import plural
 
 PAYS = 0.2

@@ -28,7 +28,7 @@ from splatbatch.scene.colmap.types import (
     starts_of,
 )
 from splatbatch.scene.geometry import limits
-from splatbatch.scene.photos.sizes import NearSize, SameSize, ScaledSize, Size, relate, size_text
+from splatbatch.scene.photos.headers import NearSize, SameSize, ScaledSize, Size, relate, size_text
 from splatbatch.scene.reprojection import project
 
 

@@ -20,8 +20,8 @@ from splatbatch.scene.image_match.displacement_field import (
 )
 from splatbatch.scene.image_match.ncc_patches import MatchView, Places, image_match
 from splatbatch.scene.image_match.pairs import LEAST_POINTS, ImagePair
+from splatbatch.scene.photos.headers import Size
 from splatbatch.scene.photos.pixels import Greys, decode_grey
-from splatbatch.scene.photos.sizes import Size
 
 UNLIKE, ALIKE = 0.3, 0.5
 """Mean correlation of squares below which two photographs show different things, and from which on the same.

@@ -18,7 +18,7 @@ from splatbatch.scene.colmap.types import Camera
 from splatbatch.scene.image_match.match_context import MatchContext, Relabeling
 from splatbatch.scene.image_match.ncc_patches import Places
 from splatbatch.scene.image_match.pairs import GROUPS, pairs_of
-from splatbatch.scene.photos.sizes import Size
+from splatbatch.scene.photos.headers import Size
 from splatbatch.scene.photos.undistort import is_distorted, undistorted_camera
 
 _MOST = 12  # folders or models that are looked into

@@ -29,7 +29,7 @@ from splatbatch.scene.imports.capture import (
     some,
 )
 from splatbatch.scene.imports.write import posed_model
-from splatbatch.scene.photos.numbers import link_numbers
+from splatbatch.scene.photos.folders import link_numbers
 from splatbatch.scene.reprojection import in_picture, in_pycolmap
 from splatbatch.text import plural
 

@@ -13,13 +13,14 @@ from splatbatch.scene.colmap.types import Camera, Points2D
 from splatbatch.scene.imports.agreement import share_that_see
 from splatbatch.scene.imports.capture import ImportLog, PointCloud, PosedPhoto
 from splatbatch.scene.imports.lens import resized
-from splatbatch.scene.photos.headers import ImageHeader, headers_of
-from splatbatch.scene.photos.sizes import (
+from splatbatch.scene.photos.headers import (
+    ImageHeader,
     NearSize,
     SameSize,
     ScaledSize,
     Size,
     TransposedSize,
+    headers_of,
     relate,
     size_text,
     spell_factor,

@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 
 from splatbatch.scene.colmap.types import CAMERA_MODELS, Camera, Floats, finite
-from splatbatch.scene.photos.sizes import Size
+from splatbatch.scene.photos.headers import Size
 from splatbatch.scene.photos.undistort import unbent
 from splatbatch.scene.reprojection import project
 

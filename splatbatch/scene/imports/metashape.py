@@ -33,7 +33,7 @@ from splatbatch.scene.imports.capture import (
 )
 from splatbatch.scene.imports.lens import Lens, camera_of, spell_misfit
 from splatbatch.scene.photos.folders import PHOTOGRAPHS
-from splatbatch.scene.photos.sizes import Size
+from splatbatch.scene.photos.headers import Size
 from splatbatch.scene.similarity import IDENTITY, Similarity
 from splatbatch.text import plural
 

@@ -41,8 +41,7 @@ from splatbatch.scene.imports.capture import (
 from splatbatch.scene.imports.lens import Lens, camera_of, spell_misfit
 from splatbatch.scene.imports.ply import read_cloud
 from splatbatch.scene.photos.folders import PHOTOGRAPHS, FolderListings, photographs_below
-from splatbatch.scene.photos.headers import sizes_of
-from splatbatch.scene.photos.sizes import Size
+from splatbatch.scene.photos.headers import Size, sizes_of
 from splatbatch.scene.similarity import IDENTITY, Similarity
 from splatbatch.text import plural
 

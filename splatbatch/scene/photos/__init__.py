@@ -1,1 +1,1 @@
-"""Photographs and masks on disk: folders, headers, sizes, pixels, undistortion."""
+"""Photographs and masks on disk: folders, headers, pixels, undistortion."""

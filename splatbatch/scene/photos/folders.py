@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 from splatbatch.errors import SceneError
 from splatbatch.files import fault_of_name
-from splatbatch.scene.photos.headers import ImageHeader, headers_of
-from splatbatch.scene.photos.sizes import Size, size_text
+from splatbatch.scene.photos.headers import ImageHeader, Size, headers_of, size_text
 
 if TYPE_CHECKING:  # numpy, which `status` does without
     from splatbatch.scene.colmap.types import Camera, Image
@@ -305,3 +304,26 @@ def _problem(folder: Path, used: Mapping[str, Size], divisor: int) -> str:
 
 def _beside(folder: Path, divisor: int) -> Path:
     return folder.with_name(f"{folder.name}_{divisor}")
+
+
+def numbers_of(names: Iterable[str]) -> list[str]:
+    """Return a numbered name for each photograph, as "0000012.jpg", for programs that misread some characters.
+
+    COLMAP splits lists at blanks and takes # for a comment; OpenImageIO takes ? for the end of a path. COLMAP needs the
+    suffix to know the file type.
+    """
+    suffixes = (PurePosixPath(name).suffix for name in names)
+    return [f"{place:07d}{one if one.lower() in PHOTOGRAPHS else ''}" for place, one in enumerate(suffixes)]
+
+
+def link_numbers(photographs: Sequence[Path], folder: Path) -> list[str]:
+    """Link photographs into a folder under numbered names, and return these in order.
+
+    Raises:
+        OSError: the folder cannot be written, or its file system has no links.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    numbers = numbers_of(one.name for one in photographs)
+    for number, path in zip(numbers, photographs, strict=True):
+        (folder / number).symlink_to(path.absolute())
+    return numbers

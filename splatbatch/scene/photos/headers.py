@@ -1,4 +1,7 @@
-"""Headers of photographs: size, orientation and traits. Pixels are decoded only where a file looks truncated."""
+"""Headers of photographs: size, orientation, traits and exposure; and how a size relates to that of the camera.
+
+Pixels are decoded only where a file looks truncated.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import contextlib
 import errno
 import importlib
 import json
+import math
 import os
 import stat
 import struct
@@ -400,3 +404,150 @@ def _load(cache: Path | None) -> Known:
         and isinstance(entry[5], list)
         and all(isinstance(trait, str) for trait in entry[5])
     }
+
+
+_EXIF, _TIME, _F_NUMBER, _ISO = 0x8769, 0x829A, 0x829D, 0x8827  # CIPA DC-008 (Exif 2.32), 4.6.5
+
+
+@dataclass(frozen=True)
+class Exposure:
+    """Exposure settings of a photograph; 0 where its EXIF does not hold one."""
+
+    time_s: float = 0.0
+    f_number: float = 0.0
+    iso: float = 0.0
+
+    @property
+    def logarithm(self) -> float:
+        """Logarithm of the light on the sensor times its gain; NaN where time or sensitivity is unknown.
+
+        An unknown aperture is taken as the same for all photographs of the lens.
+        """
+        if not (self.time_s and self.iso):
+            return math.nan
+        return math.log(self.time_s * self.iso) - 2 * math.log(self.f_number or 1.0)
+
+
+UNKNOWN = Exposure()
+
+
+def read_exposure(path: Path) -> Exposure:
+    """Return the exposure of a photograph; unreadable files and broken EXIF give `UNKNOWN`, nothing raises."""
+    try:
+        with opened_photograph(path) as file:
+            told = file.getexif().get_ifd(_EXIF)
+        return Exposure(_positive(told.get(_TIME)), _positive(told.get(_F_NUMBER)), _positive(told.get(_ISO)))
+    except Exception:  # noqa: BLE001 - Pillow's plug-ins raise whatever the bytes lead them to
+        return UNKNOWN
+
+
+def _positive(value: Any) -> float:
+    """Return a number above 0; 0 for anything else, as a fraction over 0, an empty field, or text."""
+    first = value[0] if isinstance(value, tuple) and value else value
+    try:
+        number = float(first)
+    except (TypeError, ValueError, ArithmeticError):
+        return 0.0
+    return number if 0 < number < math.inf else 0.0
+
+
+Size = tuple[int, int]
+"""Width and height in pixels."""
+FEW_PX = 4
+"""Largest difference in pixels that may be rounding or a crop; the sizes alone do not tell which."""
+_FEW_SHARE = 0.1  # of the side: 4 px of a thumbnail are not few
+_WORDS = {2: "a half", 3: "a third", 4: "a quarter", 8: "an eighth", 16: "a sixteenth"}
+
+
+@dataclass(frozen=True)
+class SameSize:
+    """The photograph has the size of its camera."""
+
+
+@dataclass(frozen=True)
+class ScaledSize:
+    """Both sides of the photograph are `factor` times as long as the camera's, to the pixel."""
+
+    factor: float
+
+
+@dataclass(frozen=True)
+class NearSize:
+    """After scaling by `factor` up to 4 px are missing or too many on an axis; `off` holds the difference in pixels."""
+
+    factor: float
+    off: Size
+
+
+@dataclass(frozen=True)
+class TransposedSize:
+    """Width and height are exchanged, and then scaled by `factor`."""
+
+    factor: float
+
+
+@dataclass(frozen=True)
+class ShapeMismatch:
+    """The photograph has another shape: cropped, padded, stretched or another camera's."""
+
+
+Relation = SameSize | ScaledSize | NearSize | TransposedSize | ShapeMismatch
+
+
+def relate(camera: Size, photo: Size) -> Relation:
+    """Return how the size of a photograph relates to that of its camera; all sides must be positive."""
+    turned = (camera[1], camera[0])
+    if photo == camera:
+        return SameSize()
+    if photo == turned:
+        return TransposedSize(1.0)
+    if _is_few(camera, photo):
+        return NearSize(1.0, (photo[0] - camera[0], photo[1] - camera[1]))
+    if (factor := uniform_factor(camera, photo)) is not None:
+        return ScaledSize(factor)
+    if (factor := uniform_factor(turned, photo)) is not None:
+        return TransposedSize(factor)
+    return _scaled_and_few(camera, photo)
+
+
+def uniform_factor(camera: Size, photo: Size) -> float | None:
+    """Return one factor that explains both sides, each rounded up or down to a pixel; None if none does."""
+    low = max((photo[axis] - 1) / camera[axis] for axis in (0, 1))
+    high = min((photo[axis] + 1) / camera[axis] for axis in (0, 1))
+    if low >= high:
+        return None
+    for divisor in _WORDS:
+        if low < 1 / divisor < high:
+            return 1 / divisor
+    return (photo[0] / camera[0] + photo[1] / camera[1]) / 2
+
+
+def spell_factor(factor: float) -> str:
+    """Return the scale in words: "images_4, a quarter", "2 times as large" or "37.5 % of the size"."""
+    divisor = round(1 / factor)
+    if divisor > 1 and abs(1 / factor - divisor) < 1e-9:
+        return f"images_{divisor}, {_WORDS.get(divisor, f'1/{divisor}')}"
+    if factor > 1:
+        return f"{factor:.4g} times as large"
+    return f"{100 * factor:.4g} % of the size"
+
+
+def size_text(size: Size) -> str:
+    """Return the size as text: "1548x1357"."""
+    return f"{size[0]}x{size[1]}"
+
+
+def _is_few(expected: tuple[float, float], photo: Size) -> bool:
+    return all(abs(photo[axis] - expected[axis]) <= min(FEW_PX, _FEW_SHARE * expected[axis]) for axis in (0, 1))
+
+
+def _scaled_and_few(camera: Size, photo: Size) -> Relation:
+    for axis in (0, 1):
+        divisor = round(camera[axis] / photo[axis])
+        factor = (
+            1 / divisor if divisor and abs(camera[axis] / divisor - photo[axis]) < 1 else photo[axis] / camera[axis]
+        )
+        expected = (camera[0] * factor, camera[1] * factor)
+        if _is_few(expected, photo):
+            return NearSize(factor, (round(photo[0] - expected[0]), round(photo[1] - expected[1])))
+    return ShapeMismatch()
