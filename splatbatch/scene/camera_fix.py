@@ -176,8 +176,7 @@ def choose_change(survey: GeometrySurvey, rows: list[int], photo: Size, how: How
     camera = views.cameras[views.images[rows[0]].camera_id]
     if camera.model not in CAMERA_MODELS:
         return FixRefusal(f"camera {camera.id}: unknown camera model {camera.model}", "Undistort the reconstruction.")
-    ids = [views.images[row].id for row in rows]
-    misfit = find_misfit(camera, photo, survey.reach_of(camera, ids))
+    misfit = find_misfit(camera, photo, survey.reach_of(camera, rows))
     if misfit and misfit.kind == "size_alone":
         return CameraFix(camera, replace(camera, width=photo[0], height=photo[1]), has_keypoints=False)
     if misfit and misfit.meant and photo == camera.size:
@@ -186,7 +185,7 @@ def choose_change(survey: GeometrySurvey, rows: list[int], photo: Size, how: How
     change = change_camera(camera, photo, how)
     if isinstance(change, FixRefusal) or not change.moves_pixels:
         return change
-    return _followed(views.only(rows), change, survey.reach_of(change.after, ids))
+    return _followed(views.only(rows), change, survey.reach_of(change.after, rows))
 
 
 def _followed(views: TrackObservations, change: CameraFix, reach: KeypointReach) -> CameraFix | FixRefusal:
@@ -194,9 +193,7 @@ def _followed(views: TrackObservations, change: CameraFix, reach: KeypointReach)
     before, after = change.before, change.after
     if not len(views.obs()):
         return change  # nothing can be verified: no image has enough keypoints with points
-    agreed, alone = (
-        float(np.median(views.errors_with({**views.cameras, before.id: camera}))) for camera in (before, after)
-    )
+    agreed, alone = (float(np.median(views.with_camera(camera).errors)) for camera in (before, after))
     if agreed <= limits.trusted_px(before):
         return change
     size = (after.width, after.height)

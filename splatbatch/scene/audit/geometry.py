@@ -15,7 +15,7 @@ from splatbatch.scene.colmap.types import CAMERA_MODELS, Camera
 from splatbatch.scene.geometry import limits
 from splatbatch.scene.geometry.causes import Cause, find_causes
 from splatbatch.scene.geometry.hypotheses import stray_share, widest_angle_degrees
-from splatbatch.scene.geometry.survey import GeometrySurvey, Misfit, by_camera, find_misfit, survey
+from splatbatch.scene.geometry.survey import GeometrySurvey, Misfit, find_misfit, survey
 from splatbatch.text import list_some
 
 _NAMED = 3  # images named in a finding
@@ -74,14 +74,13 @@ def find_misfits(
     faults = {finding.kind for finding in blamed}
     if faults & {"k_rescaled", "keypoints_left", "wrong_k", "principal_point_off", "focal_off", "turned", "mirrored"}:
         return {}
-    misfits, images = {}, by_camera(found.views.images)
+    misfits = {}
     for row in rows:
-        if len(row.sizes) == 1 and _is_sound(cameras[row.camera_id]):
-            ids = [image.id for image in images.get(row.camera_id, ())]
-            camera = cameras[row.camera_id]
-            misfit = find_misfit(camera, row.sizes[0][0], found.reach_of(camera, ids))
-            if misfit:
-                misfits[row.camera_id] = misfit
+        camera = cameras[row.camera_id]
+        if len(row.sizes) == 1 and _is_sound(camera):
+            its = np.flatnonzero(found.views.camera_ids == camera.id)
+            if misfit := find_misfit(camera, row.sizes[0][0], found.reach_of(camera, its.tolist())):
+                misfits[camera.id] = misfit
     return misfits
 
 

@@ -13,11 +13,19 @@ import numpy as np
 
 from splatbatch.scene.colmap.types import Ints
 from splatbatch.scene.geometry import hypotheses, limits
-from splatbatch.scene.geometry.survey import BestCause, GeometrySurvey, TrackObservations, best, best_of_small, typical
+from splatbatch.scene.geometry.survey import (
+    CauseCandidate,
+    GeometrySurvey,
+    TrackObservations,
+    best,
+    best_of_small,
+    typical,
+)
 
 _LENSES = frozenset({"wrong_lens", "distortion_dropped", "distortion_kept"})
 _MOST_CAMERAS = 16  # tried in place of another: there may be one for each image
 _FEW = 2  # images
+_UNKNOWN = np.array([np.nan])  # errors after a repair
 _RESECTED = 8  # images whose pose is looked for anew: 3 ms each
 
 
@@ -25,7 +33,7 @@ _RESECTED = 8  # images whose pose is looked for anew: 3 ms each
 class Cause:
     """One fault of a model: its best explanation, the images it concerns, and how grave it is."""
 
-    best: BestCause
+    best: CauseCandidate
     images: tuple[str, ...]
     camera_id: int | None
     """Camera that all these images have; None where the fault concerns the whole scene."""
@@ -66,7 +74,7 @@ def _of_scene(survey: GeometrySurvey, seen: Ints) -> tuple[Cause, ...]:
     return ()
 
 
-def _is_simpler(moved: BestCause, cameras: Sequence[BestCause | None]) -> bool:
+def _is_simpler(moved: CauseCandidate, cameras: Sequence[CauseCandidate | None]) -> bool:
     """Return whether moved points explain the scene better than its cameras.
 
     K counts as simpler, a fitted lens does not.
@@ -78,7 +86,7 @@ def _is_simpler(moved: BestCause, cameras: Sequence[BestCause | None]) -> bool:
     return moved.after_px < (limits.AS_GOOD * worst if lensed else worst / limits.AS_GOOD - 0.02)
 
 
-def _of_camera(survey: GeometrySurvey, number: int, rows: Ints, share: float = 1.0) -> BestCause | None:
+def _of_camera(survey: GeometrySurvey, number: int, rows: Ints, share: float = 1.0) -> CauseCandidate | None:
     """Return the best cause in the K, the lens or an exchange of one camera; None if there is none.
 
     Args:
@@ -91,11 +99,7 @@ def _of_camera(survey: GeometrySurvey, number: int, rows: Ints, share: float = 1
     # a whole camera was exchanged only if the other camera is wrong, too; else its K is wrong
     everyone = [(other, its) for other, its in _by_camera(survey.views, survey.views.obs()) if other != number]
     others = [other for other, its in everyone if share < 1 or _is_bad(survey.views, its)][:_MOST_CAMERAS]
-    candidates = chain(
-        hypotheses.other_cameras(group.views, number, others),
-        hypotheses.refitted(group),
-        hypotheses.other_lenses(group),
-    )
+    candidates = chain(hypotheses.other_cameras(group.views, number, others), hypotheses.of_camera(group))
     return best(group.views, candidates)
 
 
@@ -117,7 +121,7 @@ def _of_cameras(survey: GeometrySurvey, seen: Ints, bad: Ints) -> Iterator[Cause
     yield from _unexplained(survey, seen, np.concatenate([np.zeros(0, np.int64), *left]))
 
 
-def _of_group(survey: GeometrySurvey, number: int, rows: Ints, share: float) -> BestCause | None:
+def _of_group(survey: GeometrySurvey, number: int, rows: Ints, share: float) -> CauseCandidate | None:
     """Return the cause for images of a camera: their poses, if the camera fits its other images, else the camera."""
     camera = _of_camera(survey, number, rows, share)
     if camera and share == 1:
@@ -129,7 +133,7 @@ def _of_group(survey: GeometrySurvey, number: int, rows: Ints, share: float) -> 
     return pose or camera
 
 
-def _of_poses(survey: GeometrySurvey, rows: Ints) -> BestCause | None:
+def _of_poses(survey: GeometrySurvey, rows: Ints) -> CauseCandidate | None:
     views = survey.views.only(rows)
     if chosen := best(views, chain(hypotheses.conventions(views), hypotheses.other_poses(views))):
         return chosen
@@ -147,21 +151,21 @@ def _unexplained(survey: GeometrySurvey, seen: Ints, rows: Ints) -> Iterator[Cau
     if len(rows) >= limits.MOST * len(seen):
         what = "no pose, K or shift explains it: points and keypoints do not belong together"
         remedy = "Take points3D, images and cameras of one model; all three are written together."
-        yield _cause(survey, rows, None, BestCause("points_mismatch", what, remedy, before, float("nan")))
+        yield _cause(survey, rows, None, CauseCandidate("points_mismatch", what, remedy, _UNKNOWN, before))
         return
     remedy = "Look at these images in COLMAP's viewer; register them again or remove them from the model."
     for number, some in _by_camera(survey.views, rows):
         before = typical(survey.views.only(some))
-        chosen = BestCause("reprojection", "no known mistake explains it", remedy, before, float("nan"))
+        chosen = CauseCandidate("reprojection", "no known mistake explains it", remedy, _UNKNOWN, before)
         yield _cause(survey, some, number, chosen)
 
 
-def _systematic(survey: GeometrySurvey, number: int, rows: Ints) -> BestCause | None:
+def _systematic(survey: GeometrySurvey, number: int, rows: Ints) -> CauseCandidate | None:
     group = _group(survey, number, rows, 1.0)
-    return best_of_small(group.views, group.camera, chain(hypotheses.refitted(group), hypotheses.other_lenses(group)))
+    return best_of_small(group.views, group.camera, hypotheses.of_camera(group))
 
 
-def _cause(survey: GeometrySurvey, rows: Ints, number: int | None, chosen: BestCause) -> Cause:
+def _cause(survey: GeometrySurvey, rows: Ints, number: int | None, chosen: CauseCandidate) -> Cause:
     views = survey.views
     ids = np.isin(views.rows, rows)
     behind = float((views.in_camera[ids, 2] <= 0).mean()) if ids.any() else 0.0
@@ -172,8 +176,7 @@ def _cause(survey: GeometrySurvey, rows: Ints, number: int | None, chosen: BestC
 
 def _group(survey: GeometrySurvey, number: int, rows: Ints, share: float) -> hypotheses.ViewGroup:
     camera = survey.views.cameras[number]
-    reach = survey.reach_of(camera, [survey.views.images[row].id for row in rows])
-    return hypotheses.ViewGroup(survey.views.only(rows), camera, reach, share)
+    return hypotheses.ViewGroup(survey.views.only(rows), camera, survey.reach_of(camera, rows.tolist()), share)
 
 
 def _by_camera(views: TrackObservations, rows: Ints) -> list[tuple[int, Ints]]:

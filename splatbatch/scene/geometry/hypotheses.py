@@ -27,6 +27,8 @@ _ROUNDS = 4
 _RECOVER = (
     "Take K from the reconstruction that these keypoints and points came from, or refine it (colmap bundle_adjuster)."
 )
+_USE_PINHOLE = "Use the PINHOLE cameras that came with the undistorted photographs."
+_USE_ITS_LENS = "Take model and parameters of the camera that the keypoints came with, or use undistorted photographs."
 _BEND = frozenset(
     {"k", "k0", "k1", "k2", "k3", "k4", "k5", "k6", "p0", "p1", "p2", "omega", "sx1", "sy1", "s0", "s1", "s2", "s3"}
 )
@@ -107,161 +109,148 @@ class ViewGroup:
     """Share of the camera's images that are in the group; 1 for all."""
 
 
-def refitted(group: ViewGroup) -> Iterator[CauseCandidate]:
-    """Yield the K that fits the keypoints with the camera's own lens; then a fit with x and y exchanged."""
+def of_camera(group: ViewGroup) -> Iterator[CauseCandidate]:
+    """Yield what may be wrong with a camera: its K first, then its lens; none for a camera without a focal length.
+
+    The lens may be none at all, the opposite one, a dropped one, or a fisheye.
+    """
     camera, views = group.camera, group.views
     if not camera.has_center:
         return
     rays = project(unit(camera), views.in_camera)
-    fitted = fit(axes(rays), views.xy)
-    if fitted is not None:
+    if fitted := fit(axes(rays), views.xy):
         (fx, cx), (fy, cy), errors = fitted
-        kind, what, remedy = name_change(group, (float(fx), float(fy), float(cx), float(cy)))
-        yield CauseCandidate(kind, what, remedy, errors)
-    turned = fit([[rays[:, 1:]], [rays[:, :1]]], views.xy)
-    if turned is not None:
+        yield CauseCandidate(*name_change(group, (float(fx), float(fy), float(cx), float(cy))), errors)
+    if turned := fit(axes(rays[:, ::-1]), views.xy):
         what = "the keypoints fit when x and y are exchanged: photographs or keypoints were turned by 90 degrees"
         remedy = "Use photographs and keypoints as COLMAP saw them, upright or not."
         yield CauseCandidate("turned", what, remedy, turned[2])
+    pinhole = replace(camera, model="PINHOLE", params=camera.pinhole)
+    flat = project(unit(pinhole), views.in_camera)
+    if camera.model not in PINHOLE_MODELS:
+        what = "the keypoints fit without the distortion: they are undistorted already"
+        yield CauseCandidate("distortion_kept", what, _USE_PINHOLE, views.with_camera(pinhole).errors)
+        negated = tuple(-value if name in _BEND else value for name, value in camera.named_params())
+        bent = views.with_camera(replace(camera, params=negated))
+        what = "the keypoints fit with the opposite distortion: its coefficients have the wrong sign"
+        yield CauseCandidate("wrong_lens", what, "Negate them; another program's model inverts COLMAP's.", bent.errors)
+        if fitted := fit(axes(flat), views.xy):
+            (fx, _), (fy, _), errors = fitted
+            what = f"the keypoints fit a pinhole (fx {fx:.6g}, fy {fy:.6g}): they are undistorted already"
+            yield CauseCandidate("distortion_kept", what, _USE_PINHOLE, errors)
+    if fitted := fit(polynomial(flat), views.xy):
+        (linear, cubic, *_), _, errors = fitted
+        is_bent = any(name in _BEND and abs(value) > _LEAST_LENS for name, value in camera.named_params())
+        kind, had = ("wrong_lens", "another") if is_bent else ("distortion_dropped", "no")
+        what = f"the keypoints fit a lens with k1 = {cubic / (linear or 1.0):.3g}, the camera has {had} distortion"
+        yield CauseCandidate(kind, what, _USE_ITS_LENS, errors)
+    angles = project(unit(replace(pinhole, model="FISHEYE")), views.in_camera)
+    if "FISHEYE" not in camera.model and (fisheye := fit(polynomial(angles), views.xy)):
+        what = f"the keypoints fit a fisheye lens, the camera is {camera.model}"
+        yield CauseCandidate("wrong_lens", what, _USE_ITS_LENS, fisheye[2])
 
 
 def name_change(group: ViewGroup, fitted: tuple[float, float, float, float]) -> tuple[str, str, str]:
-    """Return kind, words and remedy for a camera whose keypoints fit another K, `fitted` (fx, fy, cx, cy)."""
-    camera = group.camera
-    fx, fy, cx, cy = fitted
-    side = max(camera.size)
-    scale = (fx / camera.fx, fy / camera.fy)
-    moved = (cx - camera.cx, cy - camera.cy)
-    has_scale = any(abs(each - 1) > limits.SAME for each in scale)
-    off_if_stays = max(map(abs, moved))
+    """Return kind, words and remedy for a camera whose keypoints fit another K, `fitted` (fx, fy, cx, cy).
+
+    The first row of the table that holds is taken.
+    """
+    camera, (fx, fy, cx, cy) = group.camera, fitted
+    size, side = camera.size, max(camera.size)
+    scale, moved = np.array([fx / camera.fx, fy / camera.fy]), np.array([cx - camera.cx, cy - camera.cy])
+    has_scale = bool((np.abs(scale - 1) > limits.SAME).any())
+    is_uniform = abs(scale[0] - scale[1]) <= 2 * limits.SAME * max(scale)
+    off_if_stays = np.abs(moved).max()
     off_if_follows = max(abs(cx - scale[0] * camera.cx), abs(cy - scale[1] * camera.cy))
     # a focal length that is far too long makes a principal point vague
-    slack = limits.SAME * max(1.0, *map(abs, scale)) + 0.02 * min(1.0, abs(abs(scale[0]) - 1))
+    slack = limits.SAME * max(1.0, *np.abs(scale)) + 0.02 * min(1.0, abs(abs(scale[0]) - 1))
     stays, follows = (off <= slack * side for off in (off_if_stays, off_if_follows))
     if stays and follows:  # a small change of scale moves both by less than the principal point is known to
         follows = off_if_follows < off_if_stays and abs(camera.cx) >= 0.1 * side
-    values = f"fx {fx:.6g}, fy {fy:.6g}, cx {cx:.6g}, cy {cy:.6g}"
-    if min(map(abs, scale)) < 1e-6:
-        return "wrong_k", f"K is wrong: the keypoints say {values}; the camera {_spell_k(camera)}", _RECOVER
-    if min(scale) < 0:
-        return "mirrored", f"the keypoints are mirrored against K ({values})", "Use the photographs unmirrored."
-    if not has_scale:
-        return _name_shift(group, moved, (cx, cy))
-    if (
+    are_focals_exchanged = (
         max(abs(fx / camera.fy - 1), abs(fy / camera.fx - 1)) < limits.SAME
         and abs(camera.fx / camera.fy - 1) > limits.SAME
-    ):
-        return "wrong_k", f"fx and fy are exchanged: the keypoints say {values}", "Exchange them in the camera."
-    if follows:
-        return _name_rescale(group, scale)
-    if stays:
-        return _name_focal(camera, scale, (fx, fy))
-    return "wrong_k", f"K is wrong: the keypoints say {values}; the camera {_spell_k(camera)}", _RECOVER
+    )
+    are_centres_exchanged = max(abs(cx - camera.cy), abs(cy - camera.cx)) < limits.SAME * side
+    is_centred = _off_centre(camera) < limits.CENTRED
+    is_beyond = max(np.array(group.reach.high) / size) > 1 + limits.SAME or min(group.reach.low) < -limits.SAME
+    is_k_alone = _off_centre(camera, scale) < _off_centre(camera)  # K belongs to its size once it is mended
+
+    k = f"fx {fx:.6g}, fy {fy:.6g}, cx {cx:.6g}, cy {cy:.6g}"
+    had = f"fx {camera.fx:.6g}, fy {camera.fy:.6g}, cx {camera.cx:.6g}, cy {camera.cy:.6g}"
+    wrong = ("wrong_k", f"K is wrong: the keypoints say {k}; the camera {had}", _RECOVER)
+    part = f"the keypoints of {len(np.unique(group.views.rows))} of its images"
+    centre = f"the keypoints say ({cx:.6g}, {cy:.6g})"
+    off, percent = "({:+.4g}, {:+.4g}) px".format(*-moved), 100 * (np.abs(moved) / size).max()
+    factor = f"{scale[0]:.4g}" if is_uniform else f"{scale[0]:.4g} in x and {scale[1]:.4g} in y"
+    with np.errstate(divide="ignore"):
+        off_by = 1 / scale
+    worse = int(abs(scale[1] - 1) > abs(scale[0] - 1))
+    focal = f"the focal length is {np.mean(off_by):.3g} times what the keypoints say ({fx:.6g} px)"
+    if not is_uniform:
+        focal = f"f{'xy'[worse]} is {off_by[worse]:.3g} times what the keypoints say ({fitted[worse]:.6g} px)"
+    rows = [  # whether the row holds, kind, words, remedy
+        (np.abs(scale).min() < 1e-6, *wrong),
+        (scale.min() < 0, "mirrored", f"the keypoints are mirrored against K ({k})", "Use the photographs unmirrored."),
+        (
+            not has_scale and are_centres_exchanged,
+            "principal_point_off",
+            f"cx and cy are exchanged: {centre}",
+            "Exchange them.",
+        ),
+        (
+            not has_scale and group.share < 1,
+            "half_applied",
+            f"{part} lie {off} off where K puts their points",
+            "Apply the crop to all images of the camera, or give these a camera of their own.",
+        ),
+        (
+            not has_scale and is_centred and is_beyond,
+            "keypoints_left",
+            f"the keypoints lie {off} off where K puts their points, and beyond the photograph:"
+            " a crop left them behind",
+            "Shift the keypoints as the principal point was shifted; K fits the photographs.",
+        ),
+        (
+            not has_scale,
+            "principal_point_off",
+            f"the principal point is {off} ({percent:.2g} % of the side) off: {centre}",
+            _RECOVER,
+        ),
+        (
+            are_focals_exchanged,
+            "wrong_k",
+            f"fx and fy are exchanged: the keypoints say {k}",
+            "Exchange them in the camera.",
+        ),
+        (
+            follows and group.share < 1,
+            "half_applied",
+            f"{part} are {factor} times as large as K has them: a rescale was half-applied",
+            "Rescale all images of the camera alike, or give these a camera of their own.",
+        ),
+        (
+            follows and is_k_alone,
+            "k_rescaled",
+            f"K is {off_by[0]:.4g} times what the keypoints and the camera's size say: K alone was rescaled",
+            f"Multiply fx, cx (and fy, cy) by {factor}, or take K from the source.",
+        ),
+        (
+            follows,
+            "keypoints_left",
+            f"the keypoints are {factor} times as large as K and the camera's size say: a rescale left them behind",
+            f"Divide the keypoints in images.bin by {factor}; K fits the photographs.",
+        ),
+        (stays, "focal_off", f"{focal}; the principal point fits", _RECOVER),
+        (True, *wrong),
+    ]
+    return next((kind, what, remedy) for holds, kind, what, remedy in rows if holds)
 
 
-def _name_focal(camera: Camera, scale: tuple[float, float], focal: tuple[float, float]) -> tuple[str, str, str]:
-    off = [1 / each for each in scale]
-    if abs(scale[0] - scale[1]) <= 2 * limits.SAME * max(scale):
-        what = f"the focal length is {np.mean(off):.3g} times what the keypoints say ({focal[0]:.6g} px)"
-    else:
-        worse = int(abs(scale[1] - 1) > abs(scale[0] - 1))
-        what = f"f{'xy'[worse]} is {off[worse]:.3g} times what the keypoints say ({focal[worse]:.6g} px)"
-    return "focal_off", f"{what}; the principal point fits", _RECOVER
-
-
-def _name_shift(group: ViewGroup, moved: tuple[float, float], fitted: tuple[float, float]) -> tuple[str, str, str]:
-    camera, reach = group.camera, group.reach
-    size = camera.size
-    values = f"({fitted[0]:.6g}, {fitted[1]:.6g})"
-    off = f"({-moved[0]:+.4g}, {-moved[1]:+.4g}) px"
-    exchanged = max(abs(fitted[0] - camera.cy), abs(fitted[1] - camera.cx)) < limits.SAME * max(camera.size)
-    if exchanged:
-        return "principal_point_off", f"cx and cy are exchanged: the keypoints say {values}", "Exchange them."
-    if group.share < 1:
-        what = f"the keypoints of {_part(group)} lie {off} off where K puts their points"
-        return "half_applied", what, "Apply the crop to all images of the camera, or give these a camera of their own."
-    centred = max(abs(camera.cx / size[0] - 0.5), abs(camera.cy / size[1] - 0.5)) < limits.CENTRED
-    is_beyond = max(reach.high[axis] / size[axis] for axis in (0, 1)) > 1 + limits.SAME or min(reach.low) < -limits.SAME
-    if centred and is_beyond:
-        what = (
-            f"the keypoints lie {off} off where K puts their points, and beyond the photograph: a crop left them behind"
-        )
-        return "keypoints_left", what, "Shift the keypoints as the principal point was shifted; K fits the photographs."
-    percent = max(abs(moved[axis]) / size[axis] for axis in (0, 1))
-    what = f"the principal point is {off} ({100 * percent:.2g} % of the side) off: the keypoints say {values}"
-    return "principal_point_off", what, _RECOVER
-
-
-def _name_rescale(group: ViewGroup, scale: tuple[float, float]) -> tuple[str, str, str]:
-    camera, factor = group.camera, f"{scale[0]:.4g}"
-    if abs(scale[0] - scale[1]) > 2 * limits.SAME * max(scale):
-        factor = f"{scale[0]:.4g} in x and {scale[1]:.4g} in y"
-    if group.share < 1:
-        what = f"the keypoints of {_part(group)} are {factor} times as large as K has them: a rescale was half-applied"
-        return "half_applied", what, "Rescale all images of the camera alike, or give these a camera of their own."
-    if _off_centre(camera, scale) < _off_centre(camera, (1.0, 1.0)):  # K belongs to its size only once it is mended
-        what = f"K is {1 / scale[0]:.4g} times what the keypoints and the camera's size say: K alone was rescaled"
-        return "k_rescaled", what, f"Multiply fx, cx (and fy, cy) by {factor}, or take K from the source."
-    what = f"the keypoints are {factor} times as large as K and the camera's size say: a rescale left them behind"
-    return "keypoints_left", what, f"Divide the keypoints in images.bin by {factor}; K fits the photographs."
-
-
-def _off_centre(camera: Camera, scale: Sequence[float]) -> float:
+def _off_centre(camera: Camera, scale: Sequence[float] | Floats = (1.0, 1.0)) -> float:
     """Return how far from the middle a principal point times `scale` lies, as a share of the side."""
     shares = (scale[0] * camera.cx / camera.width, scale[1] * camera.cy / camera.height)
     return max(abs(share - 0.5) for share in shares)
-
-
-def _part(group: ViewGroup) -> str:
-    return f"{len(np.unique(group.views.rows))} of its images"
-
-
-def _spell_k(camera: Camera) -> str:
-    return f"fx {camera.fx:.6g}, fy {camera.fy:.6g}, cx {camera.cx:.6g}, cy {camera.cy:.6g}"
-
-
-def other_lenses(group: ViewGroup) -> Iterator[CauseCandidate]:
-    """Yield lenses that the keypoints may fit: no distortion, the opposite one, a dropped one, and a fisheye."""
-    camera, views = group.camera, group.views
-    if not camera.has_center:
-        return
-    pinhole = replace(camera, model="PINHOLE", params=camera.pinhole)
-    if camera.model not in PINHOLE_MODELS:
-        straight = views.errors_with({**views.cameras, camera.id: pinhole})
-        what = "the keypoints fit without the distortion: they are undistorted already"
-        remedy = "Use the PINHOLE cameras that came with the undistorted photographs."
-        yield CauseCandidate("distortion_kept", what, remedy, straight)
-        bent = tuple(-value if name in _BEND else value for name, value in camera.named_params())
-        what = "the keypoints fit with the opposite distortion: its coefficients have the wrong sign"
-        errors = views.errors_with({**views.cameras, camera.id: replace(camera, params=bent)})
-        yield CauseCandidate("wrong_lens", what, "Negate them; another program's model inverts COLMAP's.", errors)
-        fitted = fit(axes(project(unit(pinhole), views.in_camera)), views.xy)
-        if fitted is not None:
-            (fx, _), (fy, _), errors = fitted
-            what = f"the keypoints fit a pinhole (fx {fx:.6g}, fy {fy:.6g}): they are undistorted already"
-            yield CauseCandidate("distortion_kept", what, remedy, errors)
-    yield from _bent(group, pinhole)
-
-
-def _bent(group: ViewGroup, pinhole: Camera) -> Iterator[CauseCandidate]:
-    """Yield a radial lens; then a fisheye, unless the camera model already is one."""
-    camera, views = group.camera, group.views
-    flat = project(unit(pinhole), views.in_camera)
-    is_bent = any(name in _BEND and abs(value) > _LEAST_LENS for name, value in camera.named_params())
-    had = "another distortion" if is_bent else "no distortion"
-    kind = "distortion_dropped" if had == "no distortion" else "wrong_lens"
-    remedy = "Take model and parameters of the camera that the keypoints came with, or use undistorted photographs."
-    radial = fit(polynomial(flat), views.xy)
-    if radial is not None:
-        k1 = radial[0][1] / (radial[0][0] or 1.0)
-        what = f"the keypoints fit a lens with k1 = {k1:.3g}, the camera has {had}"
-        yield CauseCandidate(kind, what, remedy, radial[2])
-    angles = project(unit(replace(pinhole, model="FISHEYE")), views.in_camera)
-    fisheye = fit(polynomial(angles), views.xy)
-    if fisheye is not None and "FISHEYE" not in camera.model:
-        yield CauseCandidate(
-            "wrong_lens", f"the keypoints fit a fisheye lens, the camera is {camera.model}", remedy, fisheye[2]
-        )
 
 
 def moved_points(views: TrackObservations) -> Iterator[CauseCandidate]:
@@ -464,7 +453,7 @@ def other_cameras(views: TrackObservations, camera_id: int, others: Collection[i
             continue
         what = f"the keypoints fit camera {number} and not camera {camera_id}: cameras are exchanged"
         remedy = f"Exchange cameras {camera_id} and {number} in cameras.bin, or the camera ids of the images."
-        yield CauseCandidate("cameras_exchanged", what, remedy, views.errors_with({**views.cameras, camera_id: camera}))
+        yield CauseCandidate("cameras_exchanged", what, remedy, views.with_camera(replace(camera, id=camera_id)).errors)
 
 
 def other_poses(views: TrackObservations) -> Iterator[CauseCandidate]:

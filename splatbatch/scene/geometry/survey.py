@@ -6,7 +6,6 @@ far the keypoints of each image reach over it.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -61,18 +60,20 @@ class TrackObservations:
     @cached_property
     def errors(self) -> Floats:
         """Distance of each keypoint from its point's projection in pixels, [O]; infinite behind the camera."""
-        return self.errors_with(self.cameras)
-
-    def errors_with(self, cameras: Mapping[int, Camera]) -> Floats:
-        """Return the errors [O] with other cameras under the same ids; infinite behind the camera."""
         errors = np.full(len(self.rows), np.inf)
         of_camera = self.camera_ids[self.rows]
         for number in np.unique(of_camera):
             chosen = np.flatnonzero(of_camera == number)
             with np.errstate(all="ignore"):
-                missed = np.linalg.norm(project(cameras[int(number)], self.in_camera[chosen]) - self.xy[chosen], axis=1)
+                missed = np.linalg.norm(
+                    project(self.cameras[int(number)], self.in_camera[chosen]) - self.xy[chosen], axis=1
+                )
             errors[chosen] = np.where(np.isfinite(missed), missed, np.inf)
         return errors
+
+    def with_camera(self, camera: Camera) -> TrackObservations:
+        """Return a copy with another camera under the id of `camera`."""
+        return replace(self, cameras={**self.cameras, camera.id: camera})
 
     @cached_property
     def medians(self) -> Floats:
@@ -130,31 +131,27 @@ class CauseCandidate:
     remedy: str
     errors: Floats
     """Errors of the same observations if the cause were repaired, in pixels, [O]."""
+    before_px: float = float("nan")
+    """Median error of these observations now; known of a candidate that was chosen."""
+
+    @property
+    def after_px(self) -> float:
+        """Median error that would remain; NaN where nothing explains the errors."""
+        return float(np.median(self.errors))
 
 
-@dataclass(frozen=True)
-class BestCause:
-    """The chosen candidate, with the median error before and after in pixels."""
-
-    kind: str
-    what: str
-    remedy: str
-    before_px: float
-    after_px: float
-    """Median error that would remain; NaN where no candidate explains the errors."""
-
-
-def best(views: TrackObservations, candidates: Iterable[CauseCandidate]) -> BestCause | None:
+def best(views: TrackObservations, candidates: Iterable[CauseCandidate]) -> CauseCandidate | None:
     """Return the simplest candidate that explains the errors about as well as the best one; None: none explains them.
 
     Candidates must come in order of simplicity.
     """
-    found = [(each, float(np.median(each.errors))) for each in candidates if explains(views, each)]
-    limit = limits.AS_GOOD * min((after for _, after in found), default=0.0) + 0.02
-    return next((_chosen(views, each) for each, after in found if after <= limit), None)
+    found = [(each, each.after_px) for each in candidates if explains(views, each)]
+    return _simplest(views, found, limits.AS_GOOD, 0.02)
 
 
-def best_of_small(views: TrackObservations, camera: Camera, candidates: Iterable[CauseCandidate]) -> BestCause | None:
+def best_of_small(
+    views: TrackObservations, camera: Camera, candidates: Iterable[CauseCandidate]
+) -> CauseCandidate | None:
     """Return the simplest candidate that explains a small systematic error about as well as the best; None: no error.
 
     Args:
@@ -166,19 +163,22 @@ def best_of_small(views: TrackObservations, camera: Camera, candidates: Iterable
     if before < least_gain:
         return None
     scored = [(each, square_error(each.errors)) for each in candidates]
-    scored = [(each, after) for each, after in scored if after <= limits.trusted_px(camera) ** 2]
     found = [
         (each, after)
         for each, after in scored
-        if before >= limits.SYSTEMATIC_GAIN * after and before - after >= least_gain
+        if after <= limits.trusted_px(camera) ** 2
+        and before >= limits.SYSTEMATIC_GAIN * after
+        and before - after >= least_gain
     ]
-    limit = limits.SYSTEMATIC_AS_GOOD * min((after for _, after in found), default=0.0)
-    return next((_chosen(views, each) for each, after in found if after <= limit), None)
+    return _simplest(views, found, limits.SYSTEMATIC_AS_GOOD)
 
 
-def _chosen(views: TrackObservations, candidate: CauseCandidate) -> BestCause:
-    after = float(np.median(candidate.errors))
-    return BestCause(candidate.kind, candidate.what, candidate.remedy, typical(views), after)
+def _simplest(
+    views: TrackObservations, found: Sequence[tuple[CauseCandidate, float]], as_good: float, slack: float = 0.0
+) -> CauseCandidate | None:
+    """Return the first candidate whose error is about that of the best; None where there is none."""
+    limit = as_good * min((after for _, after in found), default=0.0) + slack
+    return next((replace(each, before_px=typical(views)) for each, after in found if after <= limit), None)
 
 
 def explains(views: TrackObservations, candidate: CauseCandidate) -> bool:
@@ -226,7 +226,7 @@ class GeometrySurvey:
 
     views: TrackObservations
     reach: dict[int, Floats]
-    """Sampled keypoints of each image by its id, [m, 2]."""
+    """Sampled keypoints of each image by its row, [m, 2]."""
 
     def without_points(self) -> GeometrySurvey:
         """Return the survey without points and observations, which saves memory while many patches are kept."""
@@ -234,9 +234,9 @@ class GeometrySurvey:
         views = self.views.observed(none)
         return replace(self, views=replace(views, points=np.zeros((0, 3))))
 
-    def reach_of(self, camera: Camera, image_ids: Sequence[int]) -> KeypointReach:
+    def reach_of(self, camera: Camera, rows: Iterable[int]) -> KeypointReach:
         """Return the extent of the keypoints of the given images relative to the size of a camera."""
-        seen = np.concatenate([np.zeros((0, 2)), *(self.reach[i] for i in image_ids if i in self.reach)])
+        seen = np.concatenate([np.zeros((0, 2)), *(self.reach[row] for row in rows if row in self.reach)])
         seen = seen[(np.abs(seen) < limits.LONGEST_PX).all(axis=1)]
         if not len(seen):
             return KeypointReach(0, (0.0, 0.0), (0.0, 0.0), 0.0, 0.0)
@@ -261,7 +261,7 @@ def survey(model: Reconstruction, most_images: int | None = None) -> GeometrySur
     for image_id, seen in walk_points2d(model.folder, of_id):
         sample = seen.xy[:: len(seen.xy) // limits.EXTENT_PER_IMAGE or 1].copy()
         if (sample != sample[:1]).any():  # programs that have no keypoints write the same one again and again
-            reach[image_id] = sample
+            reach[of_id[image_id]] = sample
             observed = np.flatnonzero(seen.point3d_ids != np.uint64(NO_POINT3D))
             if len(observed) > (most := limits.OBSERVATIONS_PER_IMAGE):
                 observed = observed[np.arange(most) * len(observed) // most]
@@ -276,14 +276,6 @@ def survey(model: Reconstruction, most_images: int | None = None) -> GeometrySur
     translations = np.array([image.translation for image in images], dtype=np.float64).reshape(-1, 3)
     known = np.concatenate(rows)[is_known], points[places], xy[is_known], places, points
     return GeometrySurvey(TrackObservations(images, model.cameras, rotations_of(images), translations, *known), reach)
-
-
-def by_camera(images: Sequence[Image]) -> dict[int, list[Image]]:
-    """Return the images of each camera, by camera id in ascending order."""
-    groups: dict[int, list[Image]] = defaultdict(list)
-    for image in images:
-        groups[image.camera_id].append(image)
-    return dict(sorted(groups.items()))
 
 
 @dataclass(frozen=True)
