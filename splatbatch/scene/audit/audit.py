@@ -233,9 +233,7 @@ def _wall(scribe: FindingWriter, findings: list[AuditFinding]) -> Iterator[None]
 
 def _fault(error: Exception, scribe: FindingWriter) -> AuditFinding:
     fault = crash_of(error)
-    remedy = "The other patches are not affected. Please report it, with this line."
-    found = scribe.note("internal_fault", "the audit", f"failed: {fault.words}", remedy)
-    return replace(found, traceback=fault.traceback)
+    return replace(scribe.note("internal_fault", "the audit", f"failed: {fault.words}"), traceback=fault.traceback)
 
 
 def source_patch(source: Path, patches: Sequence[Patch]) -> Patch:
@@ -394,9 +392,7 @@ def decoded_too(audit: Audit, patches: Sequence[Patch], rules: TrainerRules) -> 
         scribe = FindingWriter(name, rules)
         for path, subject in group.items():
             if path in faults and (name, subject) not in known:
-                remedy = "Copy the file again; the original may be whole."
-                message = f"cannot be decoded: {shown(faults[path])}"
-                found.append(scribe.note("undecodable", subject, message, remedy))
+                found.append(scribe.note("undecodable", subject, f"cannot be decoded: {shown(faults[path])}"))
     return replace(audit, findings=(*audit.findings, *found))
 
 

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Literal
 
 from splatbatch.files import Record
+from splatbatch.scene.photos.undistort import UNDISTORT
 
 Severity = Literal["error", "warning", "info"]
 _WRONG_K = "the trainer takes K as it stands, so every ray of these photographs is bent and the splat blurs silently"
@@ -16,6 +17,15 @@ _NO_RAYS = "no ray can be computed from it"
 _LOADERS_DIFFER = "loaders differ in what they make of it: most convert to 8-bit RGB, some fail"
 _IN_ITSELF = "the patch is whole in itself and can be trained, but it will not fit what is cut from the source today"
 _UNUSUAL = "possible, but rarely meant"
+FIX = "splatbatch verify-dims --fix {} --out DIR"
+RECUT = "Cut the patch again from the source reconstruction."
+REPAIR = "Repair the intrinsics in the source reconstruction and cut the patch again."
+_REMOVE = "Remove them (colmap point_filtering), or cut again."
+_EXPORT = "Export the model again, or make one anew: splatbatch reconstruct IMAGES."
+_RECUT_TODAY = "Cut the patch again from today's source."
+_RIGS = "Delete rigs and frames together (COLMAP makes trivial ones), or copy both again from the source."
+_TO_RGB = "Convert it to 8-bit RGB (magick IN -colorspace sRGB -depth 8 -alpha off OUT); keep name and size."
+_WHOLE = "Copy the {} again; the original may be whole."
 _CONTRADICTS = "points do not fall where the photographs show them: the splat blurs, or does not form at all"
 
 
@@ -42,6 +52,8 @@ class FindingKind:
     severity: Severity
     why: str
     absorbed: str = ""
+    remedy: str = ""
+    """What to do about it; empty where that depends on the case, and the check says it."""
 
 
 @dataclass(frozen=True)
@@ -77,102 +89,193 @@ OF_GEOMETRY = (
 
 KINDS: dict[str, FindingKind] = {
     "internal_fault": FindingKind(
-        "error", "splatbatch itself failed over the patch: nothing is known of the rest of it"
+        "error",
+        "splatbatch itself failed over the patch: nothing is known of the rest of it",
+        remedy="The other patches are not affected. Please report it, with this line.",
     ),
     # the model
     "missing_model": FindingKind("error", "there is nothing to train from"),
     "corrupt_model": FindingKind("error", "there is nothing to train from"),
-    "no_images": FindingKind("error", "there is nothing to train from"),
+    "no_images": FindingKind("error", "there is nothing to train from", remedy=f"{RECUT} Or remove the patch."),
     "few_images": FindingKind(
-        "warning", "it trains, but its quality is measured on too few photographs to mean anything"
+        "warning",
+        "it trains, but its quality is measured on too few photographs to mean anything",
+        remedy="Lower evaluation.holdout_every, name photographs in evaluation.holdout_list, or enlarge the patch.",
     ),
-    "too_few_images": FindingKind("error", "a splat needs at least two photographs besides those held out"),
-    "no_points": FindingKind("error", "the first Gaussians are placed on the points"),
-    "bad_points": FindingKind("error", "a Gaussian at a place that is no number poisons the whole training"),
+    "too_few_images": FindingKind(
+        "error",
+        "a splat needs at least two photographs besides those held out",
+        remedy="Merge the patch with a neighbour, or remove it.",
+    ),
+    "no_points": FindingKind(
+        "error", "the first Gaussians are placed on the points", remedy=f"{RECUT} Or triangulate it again."
+    ),
+    "bad_points": FindingKind(
+        "error", "a Gaussian at a place that is no number poisons the whole training", remedy=_REMOVE
+    ),
     "unseen_points": FindingKind("warning", "Gaussians start there that no photograph of the patch corrects"),
-    "no_pose": FindingKind("error", _NO_RAYS),
-    "bad_pose": FindingKind("error", _NO_RAYS),
-    "duplicate_name": FindingKind("error", "one photograph would be trained with two poses"),
-    "several_models": FindingKind("warning", "COLMAP could not join them; each is a scene of its own"),
-    "formats_differ": FindingKind("warning", "programs differ in which of the two they read"),
-    "unregistered": FindingKind("warning", "what only those photographs show will be missing from the splat"),
+    "no_pose": FindingKind("error", _NO_RAYS, remedy=_EXPORT),
+    "bad_pose": FindingKind("error", _NO_RAYS, remedy=_EXPORT),
+    "duplicate_name": FindingKind(
+        "error",
+        "one photograph would be trained with two poses",
+        remedy="Make a model in which each photograph stands once: splatbatch reconstruct IMAGES.",
+    ),
+    "several_models": FindingKind(
+        "warning",
+        "COLMAP could not join them; each is a scene of its own",
+        remedy="Merge them (colmap model_merger), or move those away that are not meant.",
+    ),
+    "formats_differ": FindingKind(
+        "warning",
+        "programs differ in which of the two they read",
+        remedy="Remove the older of the two: the .bin files are read, here and by COLMAP.",
+    ),
+    "unregistered": FindingKind(
+        "warning",
+        "what only those photographs show will be missing from the splat",
+        remedy="Look for a larger model, or register the rest (more features, sequential or exhaustive matching).",
+    ),
     "rigs_differ": FindingKind(
-        "warning", "programs differ in which poses they take: those of images, or of frames and rigs"
+        "warning", "programs differ in which poses they take: those of images, or of frames and rigs", remedy=_RIGS
     ),
     "broken_rigs": FindingKind(
-        "warning", "poses are read from images; but COLMAP and programs built on it refuse the model"
+        "warning", "poses are read from images; but COLMAP and programs built on it refuse the model", remedy=_RIGS
     ),
     "little_overlap": FindingKind("warning", "a place is known where three photographs see it from different places"),
     "far_apart": FindingKind("error", "float32 would move its Gaussians onto steps larger than a millimetre"),
     # cameras
-    "bad_params": FindingKind("error", _NO_RAYS),
-    "params_count": FindingKind("error", _NO_RAYS),
-    "bad_camera_size": FindingKind("error", _NO_RAYS),
-    "unsupported_model": FindingKind("error", "the trainer does not take this camera model"),
-    "distorted": FindingKind(
-        "info", "its photographs are undistorted while they are loaded, and cut where nothing is seen"
+    "bad_params": FindingKind("error", _NO_RAYS, remedy=REPAIR),
+    "params_count": FindingKind("error", _NO_RAYS, remedy=REPAIR),
+    "bad_camera_size": FindingKind("error", _NO_RAYS, remedy=REPAIR),
+    "unsupported_model": FindingKind(
+        "error",
+        "the trainer does not take this camera model",
+        remedy=f"Undistort photographs and model together: {UNDISTORT}",
     ),
-    "principal_point_outside": FindingKind("error", "K belongs to a photograph of another size"),
-    "principal_point_far": FindingKind("warning", _UNUSUAL),
-    "impossible_focal": FindingKind("error", "no lens has it at this image size; K belongs to another photograph"),
+    "distorted": FindingKind(
+        "info",
+        "its photographs are undistorted while they are loaded, and cut where nothing is seen",
+        remedy=f"None is needed; for COLMAP's own resampling: {UNDISTORT}",
+    ),
+    "principal_point_outside": FindingKind("error", "K belongs to a photograph of another size", remedy=REPAIR),
+    "principal_point_far": FindingKind("warning", _UNUSUAL, remedy=f"Unless cropped: {REPAIR}"),
+    "impossible_focal": FindingKind(
+        "error", "no lens has it at this image size; K belongs to another photograph", remedy=REPAIR
+    ),
     "unusual_focal": FindingKind("warning", _UNUSUAL),
     # geometry: what keypoints, K, poses and points say about each other
     **dict.fromkeys(OF_GEOMETRY, FindingKind("error", _CONTRADICTS)),
     "k_left_behind": FindingKind("error", _WRONG_K),
     "size_alone": FindingKind("error", _WRONG_K),
     "keypoints_left": FindingKind("warning", "trainers ignore keypoints, but programs that use them will be misled"),
-    "stray_points": FindingKind("error", "Gaussians start at places that the photographs contradict"),
-    "flat_angles": FindingKind("warning", "Gaussians start at depths that are a guess"),
-    "out_of_view": FindingKind("error", _CONTRADICTS),
-    "pairs_disagree": FindingKind("error", _CONTRADICTS),
+    "stray_points": FindingKind(
+        "error",
+        "Gaussians start at places that the photographs contradict",
+        remedy="Remove points with a large error (colmap point_filtering), or take points3D of the same model.",
+    ),
+    "flat_angles": FindingKind(
+        "warning",
+        "Gaussians start at depths that are a guess",
+        remedy="Take photographs from places farther apart,"
+        " or remove points with a small angle (colmap point_filtering).",
+    ),
+    "out_of_view": FindingKind(
+        "error", _CONTRADICTS, remedy="Take poses, cameras and points of one model; all three are written together."
+    ),
+    "pairs_disagree": FindingKind(
+        "error", _CONTRADICTS, remedy="Take poses, cameras and points of the reconstruction of these photographs."
+    ),
     # sizes
     "scaled": FindingKind("error", _WRONG_K, _FIELD_OF_VIEW),
     "few_pixels_off": FindingKind("error", _WRONG_K, _NEARLY),
     "transposed": FindingKind("error", _WRONG_K),
     "other_size": FindingKind("error", _WRONG_K),
-    "mixed_sizes": FindingKind("error", "one K cannot be right for several sizes", _FIELD_OF_VIEW),
+    "mixed_sizes": FindingKind(
+        "error",
+        "one K cannot be right for several sizes",
+        _FIELD_OF_VIEW,
+        remedy="Resize the odd ones from their originals, or give each size a camera of its own in COLMAP.",
+    ),
     "unlike_ratios": FindingKind(
-        "error", "trainers rescale every camera by the ratio of the first photograph", _FIELD_OF_VIEW
+        "error",
+        "trainers rescale every camera by the ratio of the first photograph",
+        _FIELD_OF_VIEW,
+        remedy=f"Bring every camera to its photographs' true size: {FIX.format('scale')} (or crop).",
     ),
     # files
     "no_image_folder": FindingKind("error", _DIES),
-    "missing_image": FindingKind("error", _DIES),
+    "missing_image": FindingKind("error", _DIES, remedy="Correct the link, or copy the photograph there."),
     "photos_exchanged": FindingKind("error", "photographs are trained with the poses of others"),
     "other_pictures": FindingKind("error", "photographs are trained with the poses of others, or upside down"),
     "other_content": FindingKind("warning", "these photographs do not show the points that their cameras should see"),
-    "displaced": FindingKind("error", "every ray of these photographs is bent, and the splat blurs silently"),
+    "displaced": FindingKind(
+        "error",
+        "every ray of these photographs is bent, and the splat blurs silently",
+        remedy="Use the photographs that the model was made from, uncropped; or make the model from these.",
+    ),
     "lens_mix": FindingKind("error", "every ray of these photographs is bent, and the splat blurs silently"),
-    "blank": FindingKind("warning", "these photographs do not show the points that their cameras should see"),
-    "blurred": FindingKind("info", "what it alone shows will be blurred in the splat"),
-    "undecodable": FindingKind("error", _DIES),
+    "blank": FindingKind(
+        "warning",
+        "these photographs do not show the points that their cameras should see",
+        remedy="Copy them again; a photograph of one colour is of no use in training.",
+    ),
+    "blurred": FindingKind(
+        "info", "what it alone shows will be blurred in the splat", remedy="Leave it out if others show the same."
+    ),
+    "undecodable": FindingKind("error", _DIES, remedy=_WHOLE.format("file")),
     "unicode_form": FindingKind("error", "file systems compare the bytes of names, and do not find it"),
-    "unreadable_mask": FindingKind("error", _DIES),
+    "unreadable_mask": FindingKind(
+        "error", _DIES, remedy="Copy the mask again, or remove it: a photograph without one counts as a whole."
+    ),
     "mask_size": FindingKind(
-        "warning", "the mask is stretched over the photograph and hides other parts of it than it was made for"
+        "warning",
+        "the mask is stretched over the photograph and hides other parts of it than it was made for",
+        remedy="Make the mask anew from this photograph; it is stretched over it as it is.",
     ),
     "mask_values": FindingKind("error", "what is darker than 128 is ignored: nothing of these photographs is trained"),
     "mask_names": FindingKind("warning", "a mask without a photograph has no effect"),
-    "mask_share": FindingKind("warning", "almost all of such a photograph is ignored in training"),
-    "black_mask": FindingKind("warning", "such a photograph is ignored in training"),
-    "wrong_case": FindingKind("error", "file systems that tell upper from lower case do not find it"),
-    "empty_image": FindingKind("error", _DIES),
-    "truncated_image": FindingKind("error", _DIES),
-    "unreadable_image": FindingKind("error", _DIES),
-    "cmyk": FindingKind("error", "its four channels are ink, not light; loaders that take three see wrong colours"),
-    "sixteen_bit": FindingKind("warning", _LOADERS_DIFFER),
-    "alpha": FindingKind("warning", _LOADERS_DIFFER),
-    "animated": FindingKind("warning", "only its first frame is used"),
+    "mask_share": FindingKind(
+        "warning",
+        "almost all of such a photograph is ignored in training",
+        remedy="Black is ignored, white is trained: invert the mask if it means the opposite.",
+    ),
+    "black_mask": FindingKind(
+        "warning",
+        "such a photograph is ignored in training",
+        remedy="Black is ignored, white is trained: invert the mask if it means the opposite, or remove it.",
+    ),
+    "wrong_case": FindingKind(
+        "error",
+        "file systems that tell upper from lower case do not find it",
+        remedy="Rename the file, or the image in the model, so that both are spelt alike.",
+    ),
+    "empty_image": FindingKind("error", _DIES, remedy="Copy the photograph again."),
+    "truncated_image": FindingKind("error", _DIES, remedy=_WHOLE.format("photograph")),
+    "unreadable_image": FindingKind(
+        "error",
+        _DIES,
+        remedy="Make it readable or replace it, or make a model without it: splatbatch reconstruct IMAGES.",
+    ),
+    "cmyk": FindingKind(
+        "error", "its four channels are ink, not light; loaders that take three see wrong colours", remedy=_TO_RGB
+    ),
+    "sixteen_bit": FindingKind("warning", _LOADERS_DIFFER, remedy=_TO_RGB),
+    "alpha": FindingKind("warning", _LOADERS_DIFFER, remedy=_TO_RGB),
+    "animated": FindingKind("warning", "only its first frame is used", remedy=_TO_RGB),
     "exif_orientation": FindingKind(
-        "warning", "the pixels fit the camera as stored; a program that obeys EXIF turns them"
+        "warning",
+        "the pixels fit the camera as stored; a program that obeys EXIF turns them",
+        remedy="Reset the tag: exiftool -Orientation=1 -n FILE",
     ),
     "name_clash": FindingKind("warning", "programs that know photographs by their stem take one for the other"),
     "shifted_pairing": FindingKind(
         "warning", "programs that pair the folders by position train photographs with a neighbour's pose"
     ),
     # against the source
-    "camera_drift": FindingKind("warning", _IN_ITSELF),
-    "pose_drift": FindingKind("warning", _IN_ITSELF),
-    "not_in_source": FindingKind("warning", _IN_ITSELF),
+    "camera_drift": FindingKind("warning", _IN_ITSELF, remedy=_RECUT_TODAY),
+    "pose_drift": FindingKind("warning", _IN_ITSELF, remedy=_RECUT_TODAY),
+    "not_in_source": FindingKind("warning", _IN_ITSELF, remedy=_RECUT_TODAY),
 }
 
 
@@ -183,9 +286,10 @@ class FindingWriter:
     patch: str
     rules: TrainerRules
 
-    def note(self, kind: str, subject: str, message: str, remedy: str) -> AuditFinding:
-        """Return a finding; its severity and its reason come from `KINDS`."""
+    def note(self, kind: str, subject: str, message: str, remedy: str = "") -> AuditFinding:
+        """Return a finding; its severity and reason come from `KINDS`, and its remedy where none is given."""
         known = KINDS[kind]
+        severity, why = known.severity, known.why
         if known.absorbed and self.rules.absorbs_resize:
-            return AuditFinding(self.patch, "warning", kind, subject, message, remedy, known.absorbed)
-        return AuditFinding(self.patch, known.severity, kind, subject, message, remedy, known.why)
+            severity, why = "warning", known.absorbed
+        return AuditFinding(self.patch, severity, kind, subject, message, remedy or known.remedy, why)

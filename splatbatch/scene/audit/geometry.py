@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from splatbatch.scene.audit.findings import OF_GEOMETRY, AuditFinding, FindingWriter
-from splatbatch.scene.audit.photographs import FIX, CameraRow
+from splatbatch.scene.audit.findings import FIX, OF_GEOMETRY, AuditFinding, FindingWriter
+from splatbatch.scene.audit.photographs import CameraRow
 from splatbatch.scene.colmap.files import shown
 from splatbatch.scene.colmap.reconstruction import Reconstruction
 from splatbatch.scene.colmap.types import CAMERA_MODELS, Camera
@@ -51,15 +51,11 @@ def check_geometry(found: GeometrySurvey, scribe: FindingWriter) -> Iterator[Aud
         message = (
             f"{100 * stray:.2g} % of the observations miss their keypoints by far, though poses and K fit the others"
         )
-        remedy = "Remove points with a large error (colmap point_filtering), or take points3D of the same model."
-        yield scribe.note("stray_points", "points3D", message, remedy)
+        yield scribe.note("stray_points", "points3D", message)
     degrees = widest_angle_degrees(found.views)
     if not causes and degrees is not None and degrees < limits.FLAT_DEGREES:
         message = f"half of the points are seen under less than {degrees:.2g} degrees: their depth is a guess"
-        remedy = (
-            "Take photographs from places farther apart, or remove points with a small angle (colmap point_filtering)."
-        )
-        yield scribe.note("flat_angles", "points3D", message, remedy)
+        yield scribe.note("flat_angles", "points3D", message)
 
 
 def is_contradicted(findings: Iterable[AuditFinding]) -> bool:

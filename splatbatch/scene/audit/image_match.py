@@ -103,13 +103,13 @@ class ImageMatchFindings:
         return odd >= limits.HALF * max(1, len(compared.sizes))
 
     def _blank_ones(self) -> Iterator[AuditFinding]:
-        total, remedy = len(self.compared.rows), "Copy them again; a photograph of one colour is of no use in training."
+        total = len(self.compared.rows)
         if self._blank and len(self._blank) >= limits.HALF * total:
             message = f"{len(self._blank)} of {total} photographs looked at are {next(iter(self._blank.values()))}"
-            yield replace(self.scribe.note("blank", "photographs", message, remedy), severity="error")
+            yield replace(self.scribe.note("blank", "photographs", message), severity="error")
             return
         for row, what in self._blank.items():
-            yield self.scribe.note("blank", self._name(row), f"is {what}", remedy)
+            yield self.scribe.note("blank", self._name(row), f"is {what}")
 
     def _of_another_shape(self) -> Iterator[AuditFinding]:
         """Yield a finding about photographs of another shape: of the wrong lens, or showing none of their points.
@@ -265,8 +265,7 @@ class ImageMatchFindings:
         message = f"{self._counted(rows)} their points {far}: they are {list_names(field, view)}"
         if len(rows) == 1:
             message = f"shows its points {far}: it is {list_names(field, view)}"
-        remedy = "Use the photographs that the model was made from, uncropped; or make the model from these."
-        found = self.scribe.note("displaced", self._subject(rows), message, remedy)
+        found = self.scribe.note("displaced", self._subject(rows), message)
         return found if len(rows) > 2 else replace(found, severity="warning")
 
     def _mixed(self, rows: set[int], alike: float | None = None) -> AuditFinding | None:
@@ -320,7 +319,7 @@ class ImageMatchFindings:
         for row, ratios in sorted(finer.items()):
             if len(ratios) > 1 and (np.array(ratios) < _BLURRED).all():
                 message = f"is blurred: it has {100 * max(ratios):.0f} % of the fine structure that its neighbours show"
-                yield self.scribe.note("blurred", self._name(row), message, "Leave it out if others show the same.")
+                yield self.scribe.note("blurred", self._name(row), message)
 
     def _camera_id(self, row: int) -> int:
         return self.compared.images[row].camera_id

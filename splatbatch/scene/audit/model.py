@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from splatbatch.config import Evaluation
 from splatbatch.errors import SceneError
-from splatbatch.scene.audit.findings import AuditFinding, FindingWriter
+from splatbatch.scene.audit.findings import RECUT, REPAIR, AuditFinding, FindingWriter
 from splatbatch.scene.colmap import binary, text
 from splatbatch.scene.colmap.files import PARTS, ModelError, shown
 from splatbatch.scene.colmap.reconstruction import Reconstruction
@@ -35,11 +35,10 @@ from splatbatch.scene.overlap import share_seen_by_few
 from splatbatch.scene.patches import Patch, models_beside
 from splatbatch.scene.photos.folders import is_folder, photographs_below
 from splatbatch.scene.photos.headers import size_text
-from splatbatch.scene.photos.undistort import UNDISTORT, is_distorted, undistorted_camera
+from splatbatch.scene.photos.undistort import is_distorted, undistorted_camera
 from splatbatch.text import plural
 
 _FARTHEST = 1e18  # a squared distance of more is infinite in float32; see splats.ply.LARGEST_COORDINATE
-_REMOVE = "Remove them (colmap point_filtering), or cut again."
 _HUGE = 1e100  # below it nothing overflows, and thousands of centres need not be computed
 OVERLAP_TOLD = 0.2
 """Share of the surface, seen from too few places, from which on `little_overlap` is reported.
@@ -50,20 +49,16 @@ COST = "there the splat is 5 to 10 dB worse, and more steps do not help"
 NOTHING = Evaluation(holdout_every=0)
 """Hold-out settings of the source reconstruction, which is not trained: no photograph is held out."""
 _LEAST_TRAINED = 2  # photographs: below that nothing has depth
-_RECUT = "Cut the patch again from the source reconstruction."
-_RESEE = f"{_RECUT} Keep points that two of its images see."
+_RESEE = f"{RECUT} Keep points that two of its images see."
 _NO_TRACKS = (
     "Nothing needs tracks to train; but without any, neither geometry nor colours of the photographs can be checked."
 )
-_REPAIR = "Repair the intrinsics in the source reconstruction and cut the patch again."
 _MAX_SIDE = 1 << 20  # px; beyond that a size is garbage
 # Focal length over the longer side of the image. COLMAP itself drops cameras outside 0.1 … 10 (mapper options
 # min_focal_length_ratio, max_focal_length_ratio); 0.05 is 169 degrees of view, which no pinhole image has.
 _POSSIBLE, _USUAL = (0.05, 100.0), (0.1, 10.0)
 _MAX_STRETCH = 1.2  # fx / fy; square pixels have 1
 _CENTRAL = (0.2, 0.8)  # share of the side where principal points lie, even those of crops mostly
-_REMEDY = "Delete rigs and frames together (COLMAP makes trivial ones), or copy both again from the source."
-_RECUT_TODAY = "Cut the patch again from today's source."
 _SAME = 1e-6  # relative: far above a rounding to 32 bits, far below a thousandth of a pixel
 _SAME_ANGLE = 1e-4  # radians, 0.006 degrees
 _SAME_PLACE = 1e-4  # of the extent of the source's cameras
@@ -104,52 +99,48 @@ def _check_counts(
     count: int, scribe: FindingWriter, evaluation: Evaluation, num_held_out: int
 ) -> Iterator[AuditFinding]:
     if count == 0:
-        yield scribe.note("no_images", "images", "0 images: the patch is empty", f"{_RECUT} Or remove the patch.")
+        yield scribe.note("no_images", "images", "0 images: the patch is empty")
     elif (left := count - num_held_out) < _LEAST_TRAINED:
         message = f"{plural(count, 'image')}, of which {num_held_out} held out: {left} left to train from"
-        yield scribe.note("too_few_images", "images", message, "Merge the patch with a neighbour, or remove it.")
+        yield scribe.note("too_few_images", "images", message)
     elif evaluation.holdout_list is None and count < evaluation.holdout_every and num_held_out < 2:
         few = f"{plural(count, 'image')}, fewer than evaluation.holdout_every {evaluation.holdout_every}"
-        message = f"{few}: {'only 1' if num_held_out else 'none'} is held out"
-        remedy = "Lower evaluation.holdout_every, name photographs in evaluation.holdout_list, or enlarge the patch."
-        yield scribe.note("few_images", "images", message, remedy)
+        yield scribe.note("few_images", "images", f"{few}: {'only 1' if num_held_out else 'none'} is held out")
 
 
 def _check_names(images: tuple[Image, ...], scribe: FindingWriter) -> Iterator[AuditFinding]:
     for name, count in Counter(image.name for image in images).items():
         if count > 1:
             ids = ", ".join(str(image.id) for image in images if image.name == name)
-            remedy = "Make a model in which each photograph stands once: splatbatch reconstruct IMAGES."
-            yield scribe.note("duplicate_name", shown(name), f"{count} images have this name (ids {ids})", remedy)
+            yield scribe.note("duplicate_name", shown(name), f"{count} images have this name (ids {ids})")
 
 
 def _check_poses(images: tuple[Image, ...], scribe: FindingWriter) -> Iterator[AuditFinding]:
-    remedy = "Export the model again, or make one anew: splatbatch reconstruct IMAGES."
     for image in images:
         pose = (*image.quat, *image.translation)
         if not all(map(math.isfinite, pose)):
             message = f"pose is not finite: quaternion {_spell(image.quat)}, translation {_spell(image.translation)}"
-            yield scribe.note("bad_pose", shown(image.name), message, remedy)
+            yield scribe.note("bad_pose", shown(image.name), message)
         elif not any(image.quat):
-            yield scribe.note("no_pose", shown(image.name), "has no pose (its quaternion is 0, 0, 0, 0)", remedy)
+            yield scribe.note("no_pose", shown(image.name), "has no pose (its quaternion is 0, 0, 0, 0)")
         elif max(map(abs, pose)) > _HUGE and not np.isfinite(image.center()).all():
             message = f"pose overflows: quaternion {_spell(image.quat)}, translation {_spell(image.translation)}"
-            yield scribe.note("bad_pose", shown(image.name), message, remedy)
+            yield scribe.note("bad_pose", shown(image.name), message)
 
 
 def _check_points(points: Points, image_ids: set[int], scribe: FindingWriter) -> Iterator[AuditFinding]:
     total = len(points)
     if total == 0:
-        yield scribe.note("no_points", "points3D", "the model has no points", f"{_RECUT} Or triangulate it again.")
+        yield scribe.note("no_points", "points3D", "the model has no points")
         return
     broken = total - int(np.isfinite(points.xyz).all(axis=1).sum())
     if broken:
         message = f"{broken} of {total} points have coordinates that are not finite"
-        yield scribe.note("bad_points", "points3D", message, _REMOVE)
+        yield scribe.note("bad_points", "points3D", message)
     beyond = int((np.isfinite(points.xyz) & (np.abs(points.xyz) > _FARTHEST)).any(axis=1).sum())
     if beyond:
         message = f"{beyond} of {total} points lie beyond {_FARTHEST:.0e}, where float32 computes no distances"
-        yield scribe.note("bad_points", "points3D", message, _REMOVE)
+        yield scribe.note("bad_points", "points3D", message)
     unseen = total - int(_is_seen(points, image_ids).sum())
     if unseen:
         message = f"{unseen} of {total} points are seen by no image of the patch"
@@ -176,15 +167,15 @@ def check_camera(camera: Camera, scribe: FindingWriter) -> Iterator[AuditFinding
     if camera.model not in scribe.rules.camera_models | scribe.rules.undistorts:
         yield _unsupported(camera, scribe)
     if not (0 < camera.width <= _MAX_SIDE and 0 < camera.height <= _MAX_SIDE):
-        yield scribe.note("bad_camera_size", subject, f"its size is {camera.width}x{camera.height} px", _REPAIR)
+        yield scribe.note("bad_camera_size", subject, f"its size is {camera.width}x{camera.height} px")
     elif model is not None and len(model.params) != len(camera.params):
         message = (
             f"{len(camera.params)} parameters, but {model.name} has {len(model.params)}: {', '.join(model.params)}"
         )
-        yield scribe.note("params_count", subject, message, _REPAIR)
+        yield scribe.note("params_count", subject, message)
     elif not all(map(math.isfinite, camera.params)):
         values = ", ".join(f"{value:g}" for value in camera.params)
-        yield scribe.note("bad_params", subject, f"its parameters are not all finite: {values}", _REPAIR)
+        yield scribe.note("bad_params", subject, f"its parameters are not all finite: {values}")
     elif camera.has_center:
         yield from _check_focal(camera, scribe)
         yield from _check_principal_point(camera, scribe)
@@ -198,18 +189,17 @@ def _unsupported(camera: Camera, scribe: FindingWriter) -> AuditFinding:
         return scribe.note("unsupported_model", f"camera {camera.id}", message, f"Write {known} in cameras.txt.")
     takes = ", ".join(sorted(scribe.rules.camera_models))
     message = f"camera model {shown(camera.model)}; {scribe.rules.name} takes {takes}"
-    remedy = f"Undistort photographs and model together: {UNDISTORT}"
-    return scribe.note("unsupported_model", f"camera {camera.id}", message, remedy)
+    return scribe.note("unsupported_model", f"camera {camera.id}", message)
 
 
 def _check_distortion(camera: Camera, scribe: FindingWriter) -> AuditFinding:
-    subject, remedy = f"camera {camera.id}", f"Undistort photographs and model together: {UNDISTORT}"
+    subject = f"camera {camera.id}"
     try:
         straight = undistorted_camera(camera)
     except SceneError as error:
-        return scribe.note("unsupported_model", subject, error.message.removeprefix(f"{subject}: "), remedy)
+        return scribe.note("unsupported_model", subject, error.message.removeprefix(f"{subject}: "))
     message = f"{camera.model}, {size_text(camera.size)} px become {size_text(straight.size)}"
-    return scribe.note("distorted", subject, message, f"None is needed; for COLMAP's own resampling: {UNDISTORT}")
+    return scribe.note("distorted", subject, message)
 
 
 def _check_focal(camera: Camera, scribe: FindingWriter) -> Iterator[AuditFinding]:
@@ -217,13 +207,13 @@ def _check_focal(camera: Camera, scribe: FindingWriter) -> Iterator[AuditFinding
     ratios = (camera.fx / side, camera.fy / side)
     value = f"fx {camera.fx:.6g}, fy {camera.fy:.6g} px at {camera.width}x{camera.height}"
     if not all(_POSSIBLE[0] <= ratio <= _POSSIBLE[1] for ratio in ratios):
-        yield scribe.note("impossible_focal", subject, f"focal length is impossible: {value}", _REPAIR)
+        yield scribe.note("impossible_focal", subject, f"focal length is impossible: {value}")
     elif not all(_USUAL[0] <= ratio <= _USUAL[1] for ratio in ratios):
         message = f"focal length is {min(ratios):.3g} times the longer side: {value}"
-        yield scribe.note("unusual_focal", subject, message, f"Look at the lens. If it is wrong: {_REPAIR}")
+        yield scribe.note("unusual_focal", subject, message, f"Look at the lens. If it is wrong: {REPAIR}")
     elif not 1 / _MAX_STRETCH <= camera.fx / camera.fy <= _MAX_STRETCH:
         message = f"pixels are not square: {value}"
-        yield scribe.note("unusual_focal", subject, message, f"Unless the image was stretched: {_REPAIR}")
+        yield scribe.note("unusual_focal", subject, message, f"Unless the image was stretched: {REPAIR}")
 
 
 def _check_principal_point(camera: Camera, scribe: FindingWriter) -> Iterator[AuditFinding]:
@@ -231,11 +221,9 @@ def _check_principal_point(camera: Camera, scribe: FindingWriter) -> Iterator[Au
     shares = (camera.cx / camera.width, camera.cy / camera.height)
     where = f"principal point ({camera.cx:.6g}, {camera.cy:.6g}) in an image of {camera.width}x{camera.height} px"
     if not all(0 < share < 1 for share in shares):
-        yield scribe.note("principal_point_outside", subject, f"{where} lies outside", _REPAIR)
+        yield scribe.note("principal_point_outside", subject, f"{where} lies outside")
     elif not all(_CENTRAL[0] <= share <= _CENTRAL[1] for share in shares):
-        yield scribe.note(
-            "principal_point_far", subject, f"{where} is far from the centre", f"Unless cropped: {_REPAIR}"
-        )
+        yield scribe.note("principal_point_far", subject, f"{where} is far from the centre")
 
 
 def check_rigs(model: Reconstruction, scribe: FindingWriter) -> Iterator[AuditFinding]:
@@ -243,19 +231,19 @@ def check_rigs(model: Reconstruction, scribe: FindingWriter) -> Iterator[AuditFi
     try:
         rigs = read_rigs(model.folder)
     except ModelError as error:
-        yield scribe.note("broken_rigs", shown(error.path.name), shown(error.what), _REMEDY)
+        yield scribe.note("broken_rigs", shown(error.path.name), shown(error.what))
         return
     if rigs is None:
         return
     if what := rigs.misfit([(image.id, image.camera_id) for image in model.images], model.cameras):
-        yield scribe.note("broken_rigs", "frames", what, _REMEDY)
+        yield scribe.note("broken_rigs", "frames", what)
     elif moved := _moved_by_rigs(rigs, model.images):
         name, (degrees, share) = max(moved.items(), key=lambda item: item[1])
         message = (
             f"the poses of {len(moved)} of {len(model.images)} images are others by frames and rigs: {shown(name)} by"
             f" {degrees:.2g} degrees and {100 * share:.2g} % of the scene"
         )
-        yield scribe.note("rigs_differ", "frames", message, _REMEDY)
+        yield scribe.note("rigs_differ", "frames", message)
 
 
 def _moved_by_rigs(rigs: Rigs, images: tuple[Image, ...]) -> dict[str, tuple[float, float]]:
@@ -317,9 +305,7 @@ def check_drift(
     for image in images:
         original = source.images.get(image.name)
         if original is None:
-            yield scribe.note(
-                "not_in_source", shown(image.name), "the source reconstruction has no such image", _RECUT_TODAY
-            )
+            yield scribe.note("not_in_source", shown(image.name), "the source reconstruction has no such image")
             continue
         yield from _check_pose(image, original, source.extent, scribe)
         pair = (image.camera_id, original.camera_id)
@@ -339,7 +325,7 @@ def _check_camera(camera: Camera, original: Camera, scribe: FindingWriter) -> It
         message = f"parameters {ours} in the patch, {theirs} in the source"
     else:
         return
-    yield scribe.note("camera_drift", f"camera {camera.id}", message, _RECUT_TODAY)
+    yield scribe.note("camera_drift", f"camera {camera.id}", message)
 
 
 def _check_pose(image: Image, original: Image, extent: float, scribe: FindingWriter) -> Iterator[AuditFinding]:
@@ -351,7 +337,7 @@ def _check_pose(image: Image, original: Image, extent: float, scribe: FindingWri
     if turned > _SAME_ANGLE or moved > _SAME_PLACE * extent:
         share = f"{100 * moved / extent:.2g} % of the scene" if extent else "the source has one place only"
         message = f"{moved:.3g} units ({share}) and {math.degrees(turned):.2g} degrees away from its pose in the source"
-        yield scribe.note("pose_drift", shown(image.name), message, _RECUT_TODAY)
+        yield scribe.note("pose_drift", shown(image.name), message)
 
 
 def _spell_size(camera: Camera) -> str:
@@ -372,8 +358,7 @@ def _check_models(patch: Patch, scribe: FindingWriter) -> Iterator[AuditFinding]
         others = ", ".join(f"{path.name} ({plural(count, 'image')})" for path, count in counts if path != patch.sparse)
         own = next((count for path, count in counts if path == patch.sparse), 0)
         message = f"{patch.sparse.name} with {plural(own, 'image')}, the most, is trained; {others} beside it: not"
-        remedy = "Merge them (colmap model_merger), or move those away that are not meant."
-        yield scribe.note("several_models", shown(str(patch.sparse.parent)), message, remedy)
+        yield scribe.note("several_models", shown(str(patch.sparse.parent)), message)
 
 
 def _check_formats(sparse: Path, scribe: FindingWriter) -> Iterator[AuditFinding]:
@@ -384,8 +369,7 @@ def _check_formats(sparse: Path, scribe: FindingWriter) -> Iterator[AuditFinding
     except ModelError as error:
         what = f"{error.path.name} cannot be read: {error.what}"
     if what:
-        remedy = "Remove the older of the two: the .bin files are read, here and by COLMAP."
-        yield scribe.note("formats_differ", shown(str(sparse)), f"text and binary model differ: {shown(what)}", remedy)
+        yield scribe.note("formats_differ", shown(str(sparse)), f"text and binary model differ: {shown(what)}")
 
 
 def _difference(sparse: Path) -> str:
@@ -426,5 +410,4 @@ def _check_registered(folder: Path, images: tuple[Image, ...], scribe: FindingWr
     known = {image.name for image in images} & set(there)
     if known and len(known) < limits.REGISTERED * len(there):
         message = f"{len(known)} of its {len(there)} photographs have a pose in the model"
-        remedy = "Look for a larger model, or register the rest (more features, sequential or exhaustive matching)."
-        yield scribe.note("unregistered", shown(str(folder)), message, remedy)
+        yield scribe.note("unregistered", shown(str(folder)), message)

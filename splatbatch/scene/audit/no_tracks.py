@@ -51,7 +51,7 @@ def check_in_view(model: Reconstruction, scribe: FindingWriter) -> Iterator[Audi
     best = max(share for share, _, _ in others)
     message = f"{100 * (1 - share):.0f} % of the points are in view of no two images"
     message += f", and {100 * behind:.0f} % lie behind a camera on average" if behind > share / 2 else ""
-    remedy = "Take poses, cameras and points of one model; all three are written together."
+    remedy = ""
     if best >= _SUSPECT:
         _, what, remedy = next(other for other in others if other[0] >= best - _ABOUT)
         message = f"{message}; {100 * best:.0f} % would be if {what}"
@@ -93,19 +93,14 @@ def check_pairs(model: Reconstruction, paths: Mapping[int, str], scribe: Finding
             matched = matched_few(shots, Path(folder))
     except MatchingSkipped:
         return
-    verdict, remedy = (
-        judge(shots, matched),
-        "Take poses, cameras and points of the reconstruction of these photographs.",
-    )
+    verdict = judge(shots, matched)
     if verdict is None:
         return
     if verdict.agreement < CONTRADICTS or verdict.cause:
         share = f"{100 * verdict.agreement:.0f} % of what {verdict.num_pairs} pairs of photographs both show fits them"
-        yield scribe.note(
-            "pairs_disagree", "poses", share + (f"; more if {verdict.cause}" if verdict.cause else ""), remedy
-        )
+        yield scribe.note("pairs_disagree", "poses", share + (f"; more if {verdict.cause}" if verdict.cause else ""))
         return
     ratio = depth_ratio(shots, PointCloud(model.points.xyz, model.points.rgb, "points3D"), matched)
     if ratio is not None and not _SAME_DEPTH[0] <= ratio <= _SAME_DEPTH[1]:
         message = f"points lie {ratio:.3g} times as far away as pairs of photographs show: K, or a scale, is wrong"
-        yield scribe.note("pairs_disagree", "points3D", message, remedy)
+        yield scribe.note("pairs_disagree", "points3D", message)

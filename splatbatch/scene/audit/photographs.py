@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from splatbatch.scene.audit.findings import AuditFinding, FindingWriter
+from splatbatch.scene.audit.findings import FIX, AuditFinding, FindingWriter
 from splatbatch.scene.colmap.files import shown
 from splatbatch.scene.colmap.types import Camera, Image
 from splatbatch.scene.photos.folders import (
@@ -40,21 +40,11 @@ from splatbatch.scene.photos.headers import (
 from splatbatch.scene.photos.pixels import mask_values
 from splatbatch.text import list_some
 
-_TO_RGB = "Convert it to 8-bit RGB (magick IN -colorspace sRGB -depth 8 -alpha off OUT); keep name and size."
 _TRAITS: dict[Trait, tuple[str, str]] = {
     "cmyk": ("cmyk", "has four colour channels (CMYK)"),
     "deep": ("sixteen_bit", "has more than 8 bits per channel"),
     "alpha": ("alpha", "has an alpha channel"),
     "animated": ("animated", "holds several frames or pages"),
-}
-_FAULTS = {
-    "missing": ("missing_image", "Correct the link, or copy the photograph there."),
-    "empty": ("empty_image", "Copy the photograph again."),
-    "truncated": ("truncated_image", "Copy the photograph again; the original may be whole."),
-    "unreadable": (
-        "unreadable_image",
-        "Make it readable or replace it, or make a model without it: splatbatch reconstruct IMAGES.",
-    ),
 }
 _SIBLINGS = ("_2", "_4", "_8")
 _PIXELS_PER_BYTE, _HEAD = 250, 400
@@ -65,7 +55,6 @@ A PNG of one colour has a byte for 1000 pixels of 8 bits.
 _MOST_DECODED, _SOME_DECODED = 64, 8  # of those that may be of one colour; of all, evenly taken
 _MOST_IGNORED = 0.98  # share of a photograph
 _NO_PARTNER = "the last ones have no partner"
-FIX = "splatbatch verify-dims --fix {} --out DIR"
 _SCALE = f"If they were resized: {FIX.format('scale')}."
 _CROP = f"If they were cropped: {FIX.format('crop')}."
 
@@ -96,8 +85,9 @@ def check_photos(shots: list[AuditedImage], images: Path, scribe: FindingWriter)
             case FoundPhotograph(), ImageHeader() as photo:
                 yield from _check_photo(shot, photo, scribe)
             case FoundPhotograph(), Unreadable() as fault:
-                kind, remedy = _FAULTS[fault.fault]
-                yield scribe.note(kind, shown(shot.image.name), f"cannot be read: {shown(fault.what)}", remedy)
+                yield scribe.note(
+                    f"{fault.fault}_image", shown(shot.image.name), f"cannot be read: {shown(fault.what)}"
+                )
             case MisspeltName(actual, "NFC" | "NFD" as form), _:
                 message = f"lies there under the same name with its accents encoded otherwise; the model has {form}"
                 remedy = (
@@ -106,8 +96,7 @@ def check_photos(shots: list[AuditedImage], images: Path, scribe: FindingWriter)
                 yield scribe.note("unicode_form", shown(shot.image.name), message, remedy)
             case MisspeltName(actual), _:
                 message = f"is called {shown(actual)} on disk"
-                remedy = "Rename the file, or the image in the model, so that both are spelt alike."
-                yield scribe.note("wrong_case", shown(shot.image.name), message, remedy)
+                yield scribe.note("wrong_case", shown(shot.image.name), message)
             case MissingPhotograph(_, elsewhere), _ if elsewhere:
                 message = f"no such file; {shown(elsewhere)} is there"
                 remedy = "Lay the files out as the names in the model say, or rename its images."
@@ -141,10 +130,10 @@ def _check_photo(shot: AuditedImage, photo: ImageHeader, scribe: FindingWriter) 
     subject = shown(shot.image.name)
     for trait in photo.traits:
         kind, message = _TRAITS[trait]
-        yield scribe.note(kind, subject, message, _TO_RGB)
+        yield scribe.note(kind, subject, message)
     if photo.orientation != 1 and photo.size == shot.camera.size:
         message = f"EXIF orientation {photo.orientation}, but the camera fits the stored {size_text(photo.size)} px"
-        yield scribe.note("exif_orientation", subject, message, "Reset the tag: exiftool -Orientation=1 -n FILE")
+        yield scribe.note("exif_orientation", subject, message)
 
 
 def check_pairing(images: Path, scribe: FindingWriter) -> Iterator[AuditFinding]:
@@ -216,9 +205,8 @@ def check_masks(
     for at, (shot, path) in enumerate(paired):
         mask = headers.of(str(path))
         if isinstance(mask, Unreadable):
-            remedy = "Copy the mask again, or remove it: a photograph without one counts as a whole."
             message = f"the mask of {shown(shot.image.name)} cannot be read: {shown(mask.what)}"
-            yield scribe.note("unreadable_mask", _named(path), message, remedy)
+            yield scribe.note("unreadable_mask", _named(path), message)
         elif isinstance(mask, ImageHeader):
             yield from _check_shape(shot, mask, path, scribe)
             # os.stat, because thousands of masks are checked
@@ -237,13 +225,9 @@ def _check_values(shot: AuditedImage, path: Path, scribe: FindingWriter) -> Iter
         remedy = f"Masks are 0 and 255: multiply their values by {255 // values.brightest}."
         yield scribe.note("mask_values", _named(path), message, remedy)
     elif values.brightest == 0:
-        message = f"is black all over: nothing of {name} is trained"
-        remedy = "Black is ignored, white is trained: invert the mask if it means the opposite, or remove it."
-        yield scribe.note("black_mask", _named(path), message, remedy)
+        yield scribe.note("black_mask", _named(path), f"is black all over: nothing of {name} is trained")
     else:
-        message = f"ignores {100 * values.ignored:.1f} % of {name}"
-        remedy = "Black is ignored, white is trained: invert the mask if it means the opposite."
-        yield scribe.note("mask_share", _named(path), message, remedy)
+        yield scribe.note("mask_share", _named(path), f"ignores {100 * values.ignored:.1f} % of {name}")
 
 
 def check_mask_names(masks: Path, images: Path, scribe: FindingWriter) -> Iterator[AuditFinding]:
@@ -263,8 +247,7 @@ def _check_shape(shot: AuditedImage, mask: ImageHeader, path: Path, scribe: Find
         relate(shot.header.size, mask.size), SameSize | ScaledSize
     ):
         message = f"{size_text(mask.size)}, its photograph {shown(shot.image.name)} is {size_text(shot.header.size)}"
-        remedy = "Make the mask anew from this photograph; it is stretched over it as it is."
-        yield scribe.note("mask_size", _named(path), message, remedy)
+        yield scribe.note("mask_size", _named(path), message)
 
 
 def _named(path: Path | None) -> str:
@@ -333,8 +316,7 @@ def _check_mixed(row: CameraRow, scribe: FindingWriter) -> Iterator[AuditFinding
     if len(row.sizes) > 1:
         seen = ", ".join(f"{count} of {size_text(size)}" for size, count in row.sizes)
         message = f"its photographs have {len(row.sizes)} sizes: {seen}; the camera says {size_text(row.size)}"
-        remedy = "Resize the odd ones from their originals, or give each size a camera of its own in COLMAP."
-        yield scribe.note("mixed_sizes", _camera_named(row), message, remedy)
+        yield scribe.note("mixed_sizes", _camera_named(row), message)
 
 
 def _check_ratios(rows: list[CameraRow], scribe: FindingWriter) -> Iterator[AuditFinding]:
@@ -347,8 +329,7 @@ def _check_ratios(rows: list[CameraRow], scribe: FindingWriter) -> Iterator[Audi
                 for each in (first, row)
             )
             message = f"photographs and cameras have unlike ratios: {ratios}"
-            remedy = f"Bring every camera to its photographs' true size: {FIX.format('scale')} (or crop)."
-            yield scribe.note("unlike_ratios", f"{_camera_named(first)}, {_camera_named(row)}", message, remedy)
+            yield scribe.note("unlike_ratios", f"{_camera_named(first)}, {_camera_named(row)}", message)
 
 
 def _differ(one: CameraRow, other: CameraRow, axis: int) -> bool:
