@@ -13,7 +13,7 @@ from PIL import Image
 
 from splatbatch.errors import ConfigError, OutputError
 from splatbatch.files import MIB, free_mib, open_regular, path_beside, write_json
-from splatbatch.machine.limited_program import USUAL, CallBounds, ProgramEnd, run_bounded
+from splatbatch.machine.limited_program import USUAL, ProgramEnd, run_bounded
 from splatbatch.output.records.evaluation import FilmSettings
 from splatbatch.publish.source import PublishedSplat
 from splatbatch.text import plural
@@ -29,7 +29,7 @@ NO_FFMPEG = "ffmpeg is not installed: a GIF was written"
 
 @dataclass(frozen=True)
 class Film:
-    """Options of one film: file, size in pixels, number of frames, frames per second, limits of each process."""
+    """Options of one film: file, size in pixels, number of frames."""
 
     out: Path
     width: int = 960
@@ -37,7 +37,6 @@ class Film:
     num_frames: int = 240
     is_forced: bool = False
     """Whether an existing file may be overwritten."""
-    bounds: CallBounds = USUAL
 
     def check(self, output: Path) -> None:
         """Check that the film can be written, before any frame is drawn.
@@ -80,7 +79,7 @@ def make_film(splat: PublishedSplat, film: Film, say: Callable[[str], None]) -> 
         write_json(work / "film.json", settings.to_record())
         command = [sys.executable, "-m", MODULE, str(work / "film.json"), str(frames)]
         say(f"{splat.name}: drawing {plural(film.num_frames, 'frame')} of {film.width}x{film.height}")
-        ended = _must(run_bounded(command, film.bounds), film.bounds, f"{splat.name}: cannot be drawn")
+        ended = _must(run_bounded(command, USUAL), f"{splat.name}: cannot be drawn")
         say(ended.said.strip().splitlines()[-1])
         if frames.stat().st_size != film.frame_bytes * film.num_frames:
             raise OutputError(f"{splat.name}: only some frames were drawn", "Check the disk.")
@@ -91,9 +90,9 @@ def make_film(splat: PublishedSplat, film: Film, say: Callable[[str], None]) -> 
         shutil.rmtree(work, ignore_errors=True)
 
 
-def _must(ended: ProgramEnd, bounds: CallBounds, what: str) -> ProgramEnd:
+def _must(ended: ProgramEnd, what: str) -> ProgramEnd:
     if not ended.is_well:
-        raise OutputError(f"{what}: {ended.why(bounds)}", "Make it smaller or shorter: --size, --frames.")
+        raise OutputError(f"{what}: {ended.why(USUAL)}", "Make it smaller or shorter: --size, --frames.")
     return ended
 
 
@@ -112,8 +111,8 @@ def _encoded(frames: Path, film: Film, work: Path, say: Callable[[str], None]) -
     raw = ("-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{film.width}x{film.height}", "-r", str(FPS))
     even = ("-vf", "pad=ceil(iw/2)*2:ceil(ih/2)*2", "-pix_fmt", "yuv420p")
     command = [ffmpeg, "-y", "-loglevel", "error", *raw, "-i", str(frames), "-an", *even]
-    ended = run_bounded([*command, *CODECS.get(suffix, H264), str(aside)], film.bounds, folder=work)
-    _must(ended, film.bounds, f"{film.out}: ffmpeg")
+    ended = run_bounded([*command, *CODECS.get(suffix, H264), str(aside)], USUAL, folder=work)
+    _must(ended, f"{film.out}: ffmpeg")
     if not aside.is_file() or not aside.stat().st_size:
         raise OutputError(f"{film.out}: ffmpeg reported success but wrote nothing", "Name a .gif.")
     aside.replace(film.out)

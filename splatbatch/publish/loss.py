@@ -10,7 +10,7 @@ from typing import Any
 
 from splatbatch.errors import OutputError
 from splatbatch.files import write_json
-from splatbatch.machine.limited_program import CallBounds, run_bounded
+from splatbatch.machine.limited_program import USUAL, run_bounded
 from splatbatch.output.records.evaluation import Comparison, ComparisonSettings
 from splatbatch.output.records.publication import CompressionLoss, PublishedFile, TilesRecord
 from splatbatch.publish.formats import TILES
@@ -25,7 +25,7 @@ TOO_MANY = f"more than {MOST_READ_BACK:,} Gaussians: the tiles are not measured"
 
 
 def measure(
-    splat: PublishedSplat, original: Path, decoded: Mapping[str, Path], work: Path, bounds: CallBounds
+    splat: PublishedSplat, original: Path, decoded: Mapping[str, Path], work: Path
 ) -> dict[str, CompressionLoss]:
     """Render the original and each decoded file, and return the loss of each; empty if nothing was decoded.
 
@@ -34,7 +34,6 @@ def measure(
         original: PLY before compression.
         decoded: PLY read back from each published file, by name.
         work: folder for the settings and the result of the rendering process.
-        bounds: limits of that process.
 
     Raises:
         OutputError: the rendering process cannot be started, fails, or yields no PSNR of the original.
@@ -45,14 +44,14 @@ def measure(
     settings, result = work / "compare.json", work / "compared.json"
     write_json(settings, ComparisonSettings.from_record(told).to_record())
     try:
-        ended = run_bounded([sys.executable, "-m", MODULE, str(settings), str(result)], bounds)
+        ended = run_bounded([sys.executable, "-m", MODULE, str(settings), str(result)], USUAL)
     except OSError as error:
         raise OutputError(f"{splat.name}: compression cannot be measured ({error})") from error
     found = (Comparison.read(result) if ended.is_well else None) or Comparison()
     before = found.splats.get("", {}).get("psnr")
     if before is None:
         raise OutputError(
-            f"{splat.name}: compression could not be measured: {ended.why(bounds)}",
+            f"{splat.name}: compression could not be measured: {ended.why(USUAL)}",
             "Publish with --no-measure to leave that out.",
         )
     return {
@@ -62,9 +61,7 @@ def measure(
     }
 
 
-def measure_tiles(
-    splats: Sequence[PublishedSplat], place: TilePlacement, tiled: PublishedFile, bounds: CallBounds
-) -> PublishedFile:
+def measure_tiles(splats: Sequence[PublishedSplat], place: TilePlacement, tiled: PublishedFile) -> PublishedFile:
     """Return the record of the tiles with the loss of each splat, measured on the tiles read back from their files.
 
     A splat is measured again only if its tiles have changed; one above MOST_READ_BACK Gaussians gets a note instead.
@@ -81,7 +78,7 @@ def measure_tiles(
         elif losses.get(splat.name, CompressionLoss()).key != key:
             decoded = place.work / "tiles.ply"
             write_back(splat, place, tiles, decoded)
-            found = measure(splat, splat.path, {TILES: decoded}, place.work, bounds)[TILES]
+            found = measure(splat, splat.path, {TILES: decoded}, place.work)[TILES]
             losses[splat.name] = replace(found, key=key)
     shown = {name: one for name, one in losses.items() if name in {*tiles.patches, SCENE}}
     measured = replace(tiled, notes=tuple(dict.fromkeys(notes)), tiles=replace(tiles, losses=shown))

@@ -12,7 +12,6 @@ from pathlib import Path
 from splatbatch import __version__
 from splatbatch.config import nearest
 from splatbatch.errors import ConfigError, OutputError, SplatbatchError
-from splatbatch.machine.limited_program import USUAL, CallBounds
 from splatbatch.monitor.messages import PipeWriter
 from splatbatch.output.records.publication import CompressionLoss, Publication, PublishedFile
 from splatbatch.publish.convert import ConversionJob, ConvertedFile, as_file, convert
@@ -42,12 +41,11 @@ NO_DECODER = "splat-transform, which reads it back, is not installed: not measur
 
 @dataclass(frozen=True)
 class PublishRequest:
-    """Options of one `publish`: formats, target folder, limits of each program, whether the loss is measured."""
+    """Options of one `publish`: formats, target folder, whether the loss is measured."""
 
     kinds: tuple[str, ...]
     """Formats, "tiles" or "html", in the order in which they are asked for."""
     target: PublishTarget
-    bounds: CallBounds = USUAL
     is_measured: bool = True
     crs: str = ""
     cut: ExportOptions = WHOLE
@@ -137,7 +135,7 @@ class Publisher:
         began = time.monotonic()
         self.telling.say(f"{splat.name}: a page …")
         work = self._empty("page")
-        page = write_page(splat, self.wish.crs, work, find_tool(self.wish.bounds, self.telling.say))
+        page = write_page(splat, self.wish.crs, work, find_tool(self.telling.say))
         name = page_name(splat.name, page.aside)
         output = PublishedFile(
             kind=PAGE,
@@ -173,7 +171,7 @@ class Publisher:
         if self.wish.is_measured:
             with self._survived():
                 laid = TilePlacement(place, self.work, self.wish.crs, self.telling.advance)
-                self.kept.note(TILES, measure_tiles(splats, laid, output, self.wish.bounds))
+                self.kept.note(TILES, measure_tiles(splats, laid, output))
 
     def splat(self, splat: PublishedSplat) -> None:
         """Publish a splat in all requested file formats; errors are collected in `failed`."""
@@ -260,7 +258,7 @@ class Publisher:
     def _compared(self, splat: PublishedSplat, part: SourcePart, decoded: dict[str, Path], folder: Path) -> None:
         self.telling.say(f"{part.name}: rendering what came back, beside the original")
         original = as_file(part, folder)
-        for name, loss in measure(splat, original, decoded, folder, self.wish.bounds).items():
+        for name, loss in measure(splat, original, decoded, folder).items():
             self.kept.note(name, with_loss(self.kept.known.outputs[name], loss))
             self.telling.say(
                 f"{name}: {loss.psnr:.2f} dB, {loss.loss_db:+.2f} dB lost ({plural(loss.num_photos, 'photograph')})"
@@ -271,7 +269,7 @@ class Publisher:
         if form.writer == "ply":
             return None
         try:
-            return find_tool(self.wish.bounds, self.telling.say)
+            return find_tool(self.telling.say)
         except SplatbatchError:
             if form.writer == "tool":
                 raise
@@ -299,7 +297,7 @@ def publish(splats: Sequence[PublishedSplat], wish: PublishRequest, output: Path
 
     Args:
         splats: accepted splats.
-        wish: formats, target folder and limits.
+        wish: formats and target folder.
         output: the output folder of the batch; nothing is written there.
         telling: shows progress.
 

@@ -37,8 +37,6 @@ class SplatTransform:
     program: Path
     bounds: CallBounds = USUAL
     """Time and memory that each call may take."""
-    tick: Callable[[], None] = lambda: None
-    """Called repeatedly while the tool runs."""
 
     def run(self, arguments: Sequence[str], wall_s: float | None = None) -> ProgramEnd:
         """Call the tool and return how it ended; `wall_s` shortens the time limit of `bounds`.
@@ -49,7 +47,7 @@ class SplatTransform:
         bounds = CallBounds(min(wall_s or self.bounds.wall_s, self.bounds.wall_s), self.bounds.memory_mib)
         heap = f"--max-old-space-size={self.bounds.memory_mib}"
         try:
-            return run_bounded([self.node, heap, str(self.program), *ON_CPU, *arguments], bounds, tick=self.tick)
+            return run_bounded([self.node, heap, str(self.program), *ON_CPU, *arguments], bounds)
         except OSError as error:
             raise OutputError(f"{self.node}: cannot be started ({error.strerror})", HINT) from error
 
@@ -73,7 +71,7 @@ def cache_folder() -> Path:
     return cache_home() / "splatbatch"
 
 
-def find_tool(bounds: CallBounds = USUAL, tell: Callable[[str], None] = lambda _: None) -> SplatTransform:
+def find_tool(tell: Callable[[str], None] = lambda _: None) -> SplatTransform:
     """Return splat-transform; install it first if the cache folder does not have this version.
 
     Raises:
@@ -87,7 +85,7 @@ def find_tool(bounds: CallBounds = USUAL, tell: Callable[[str], None] = lambda _
     if version_in(place) != VERSION:
         tell(f"installing {PACKAGE} {VERSION} into {place}: about 220 MB, once")
         _install(place)
-    return SplatTransform(node, place / PROGRAM, bounds)
+    return SplatTransform(node, place / PROGRAM)
 
 
 def version_in(place: Path) -> str:
