@@ -81,19 +81,8 @@ class PageFacts:
     """Whether the splat file has the trained orientation; the page then rotates it so that the sky is up."""
 
 
-@dataclass(frozen=True)
-class ViewerPage:
-    """A page as it was written, before it is moved into the published folder."""
-
-    aside: Path
-    """The page: one HTML file, or a folder with index.html."""
-    splat: ConvertedFile
-    """The splat inside the page."""
-    notes: tuple[str, ...]
-
-
-def write_page(splat: PublishedSplat, crs: str, work: Path, tool: SplatTransform) -> ViewerPage:
-    """Write the page of a splat into the folder `work`.
+def write_page(splat: PublishedSplat, crs: str, work: Path, tool: SplatTransform) -> tuple[Path, ConvertedFile]:
+    """Write the page of a splat into the folder `work`; return its path, and the splat inside with notes on both.
 
     A patch whose .sog has at most MOST_BYTES becomes one HTML file; any other splat becomes a folder that streams it.
 
@@ -106,13 +95,13 @@ def write_page(splat: PublishedSplat, crs: str, work: Path, tool: SplatTransform
         raise TrainerError("html: the viewer is not built", HOW["viewer"])
     facts = facts_of(splat, crs, splat.parts)
     notes = () if facts.has_sky else (NO_SKY,)
-    whole = SourcePart(splat.name, splat.path, 0, splat.num_gaussians, splat.sha256)
+    whole = splat.whole()
     if splat.name != SCENE:
         job, written = _packed(ConversionJob(whole, FORMATS["sog"], work / "sog"), facts, tool)
         if job.aside.stat().st_size <= MOST_BYTES:
             text = file_page(facts, "scene.sog", job.aside.read_bytes(), (viewer_gz(), viewer_script()))
             write_text(work / "page.html", text)
-            return ViewerPage(work / "page.html", written, (*notes, *written.notes))
+            return work / "page.html", replace(written, notes=(*notes, *written.notes))
     pieces = splat.parts if splat.num_gaussians > MOST_AT_ONCE else ()
     job, written = _packed(ConversionJob(whole, FORMATS["streamed"], work / "streamed", pieces), facts, tool)
     folder = work / "page"
@@ -122,12 +111,7 @@ def write_page(splat: PublishedSplat, crs: str, work: Path, tool: SplatTransform
     write_whole(folder / "viewer.js", lambda file: file.write(viewer_script().encode()))
     for name in ("page.css", "page.js"):
         write_text(folder / name, asset(name, PACKAGE))
-    return ViewerPage(folder, written, (*notes, *written.notes))
-
-
-def page_name(name: str, place: Path) -> str:
-    """Return the published name of a splat's page: NAME.html for a file, NAME-page for a folder."""
-    return f"{name}.html" if place.is_file() else f"{name}-page"
+    return folder, replace(written, notes=(*notes, *written.notes))
 
 
 def _packed(job: ConversionJob, facts: PageFacts, tool: SplatTransform) -> tuple[ConversionJob, ConvertedFile]:

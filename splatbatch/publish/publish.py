@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -13,15 +13,15 @@ from splatbatch import __version__
 from splatbatch.config import nearest
 from splatbatch.errors import ConfigError, OutputError, SplatbatchError
 from splatbatch.monitor.messages import PipeWriter
-from splatbatch.output.records.publication import CompressionLoss, Publication, PublishedFile
-from splatbatch.publish.convert import ConversionJob, ConvertedFile, as_file, convert
+from splatbatch.output.records.publication import CompressionLoss, PublishedFile
+from splatbatch.publish.convert import ConversionJob, as_file, convert
 from splatbatch.publish.formats import FORMATS, KINDS, PAGE, TILES, SplatFormat
 from splatbatch.publish.loss import measure, measure_tiles
 from splatbatch.publish.page import VERSION as PAGE_VERSION
-from splatbatch.publish.page import page_name, write_page
-from splatbatch.publish.rows import folder_bytes
+from splatbatch.publish.page import write_page
+from splatbatch.publish.rows import folder_bytes, put
 from splatbatch.publish.source import PublishedSplat, SourcePart
-from splatbatch.publish.target import PublishedFolder, PublishTarget
+from splatbatch.publish.target import TargetFolder
 from splatbatch.publish.tiling import TilePlacement, tile
 from splatbatch.publish.tool import VERSION as TOOL_VERSION
 from splatbatch.publish.tool import SplatTransform, find_tool
@@ -45,7 +45,7 @@ class PublishRequest:
 
     kinds: tuple[str, ...]
     """Formats, "tiles" or "html", in the order in which they are asked for."""
-    target: PublishTarget
+    target: TargetFolder
     is_measured: bool = True
     crs: str = ""
     cut: ExportOptions = WHOLE
@@ -69,7 +69,7 @@ class PublishRequest:
         if not kinds:
             message = "--as: nothing to publish as"
             raise ConfigError(message, f"Name some of {', '.join(KINDS)}; or set publish.formats.")
-        target = PublishTarget(to or settings.folder, forced)
+        target = TargetFolder(to or settings.folder, forced)
         target.check(batch.output.path)
         batch.check_apart("--to" if to else "publish.folder", target.folder, target.folder)
         return cls(kinds, target, is_measured=settings.measure, crs=batch.config.scene.crs or "")
@@ -97,7 +97,6 @@ class Publisher:
 
     wish: PublishRequest
     telling: PipeWriter
-    kept: PublishedFolder
     work: Path
     """Working folder on the same disk as the target folder."""
     failed: list[SplatbatchError] = field(default_factory=list)
@@ -107,7 +106,9 @@ class Publisher:
         """Publish all splats: single files first, then tiles, then pages."""
         for splat in splats:
             self.telling.say(f"{splat.name}: {splat.num_gaussians:,} Gaussians, {splat.header.file_bytes / 1e6:.1f} MB")
-            self.splat(splat)
+            self.wish.target.remember(splat)
+            for part in splat.in_parts(MOST_IN_ONE):
+                self._part(splat, part)
         if TILES in self.wish.kinds:
             with self._survived():
                 self._tiles(splats)
@@ -115,117 +116,100 @@ class Publisher:
             with self._survived():
                 self._page(splat)
 
+    def _part(self, splat: PublishedSplat, part: SourcePart) -> None:
+        """Publish a part of a splat as one file of each format, and measure the files that were decoded."""
+        work = self._empty("part")
+        decoded = dict[str, Path]()
+        for form in (FORMATS[kind] for kind in self.wish.kinds if kind in FORMATS):
+            with self._survived():
+                decoded |= self._file(splat, ConversionJob(part, form, work, cut=self.wish.cut))
+        self._measured(splat, part, decoded, work)
+
+    def _file(self, splat: PublishedSplat, job: ConversionJob) -> dict[str, Path]:
+        """Publish one file, unless it is up to date; return what it was decoded to, by its name, for measuring."""
+        form, part = job.form, job.part
+        name = form.place(part.name)
+        cut = [job.cut] if form.writer == "ply" and job.cut != WHOLE else []
+        key = key_of(VERSION, part.key, form.name, form.arguments, TOOL_VERSION, self.wish.is_measured, *cut)
+        if self.wish.target.is_there(name, key, self.telling.say):
+            self.telling.say(f"{name}: as it was")
+            return {}
+        self.wish.target.place(name)
+        began = time.monotonic()
+        self.telling.say(f"{name} …")
+        written = convert(job, self._tool(form))
+        is_unread = form.name != "ply" and self.wish.is_measured and not written.decoded
+        output = PublishedFile(
+            kind=form.name,
+            of=splat.name,
+            key=key,
+            bytes_before=4 * len(splat.header.properties) * part.num_gaussians,
+            num_gaussians=written.num_gaussians or part.num_gaussians,
+            notes=(*written.notes, NO_DECODER) if is_unread else written.notes,
+        )
+        self._put(job.aside, name, output, began)
+        return {name: written.decoded} if written.decoded else {}
+
     def _page(self, splat: PublishedSplat) -> None:
         """Write and measure the page of a splat, unless an up-to-date page exists."""
+        wish, target = self.wish, self.wish.target
         key = key_of(
-            PAGE_VERSION,
-            splat.sha256,
-            self.wish.crs,
-            dict(splat.figures),
-            TOOL_VERSION,
-            __version__,
-            self.wish.is_measured,
+            PAGE_VERSION, splat.sha256, wish.crs, dict(splat.figures), TOOL_VERSION, __version__, wish.is_measured
         )
         names = (f"{splat.name}.html", f"{splat.name}-page")
-        if any(self.kept.is_there(name, key) for name in names):
+        if any(target.is_there(name, key, self.telling.say) for name in names):
             self.telling.say(f"{splat.name}: its page is as it was")
             return
         for name in names:
-            self.kept.place(name)
+            target.place(name)
         began = time.monotonic()
         self.telling.say(f"{splat.name}: a page …")
         work = self._empty("page")
-        page = write_page(splat, self.wish.crs, work, find_tool(self.telling.say))
-        name = page_name(splat.name, page.aside)
+        aside, written = write_page(splat, wish.crs, work, find_tool(self.telling.say))
+        name = names[0] if aside.is_file() else names[1]
         output = PublishedFile(
             kind=PAGE,
             of=splat.name,
             key=key,
             bytes_before=splat.header.file_bytes - splat.header.header_bytes,
             num_gaussians=splat.num_gaussians,
-            notes=page.notes,
+            notes=written.notes,
         )
-        output = self._put(page.aside, name, output, began)
-        self.telling.say(f"{name}: {output.bytes / 1e6:.1f} MB, {output.seconds:.0f} s")
-        whole = SourcePart(splat.name, splat.path, 0, splat.num_gaussians, splat.sha256)
-        self._measured(splat, whole, {name: page.splat.decoded} if page.splat.decoded else {}, work)
+        self._put(aside, name, output, began)
+        self._measured(splat, splat.whole(), {name: written.decoded} if written.decoded else {}, work)
 
     def _tiles(self, splats: Sequence[PublishedSplat]) -> None:
         """Write the tiles of splats that have changed, and measure their loss; remove a new folder if that fails."""
-        place = self.kept.place(TILES)
-        before = self.kept.known.outputs.get(TILES, PublishedFile(TILES))
+        target, telling = self.wish.target, self.telling
+        place = target.place(TILES)
+        before = target.known.outputs.get(TILES, PublishedFile(TILES))
         began, is_new = time.monotonic(), not place.exists()
-        self.kept.begin(TILES, PublishedFile(TILES))
+        target.begin(TILES, PublishedFile(TILES))
+        laid = TilePlacement(place, self.work, self.wish.crs, telling.advance, telling.say)
         try:
-            tiled = tile(
-                splats, TilePlacement(place, self.work, self.wish.crs, self.telling.advance, self.telling.say), before
-            )
+            tiled = tile(splats, laid, before)
         except BaseException:
             if is_new:
                 shutil.rmtree(place, ignore_errors=True)
-                self.kept.forget(TILES)
+                target.note(TILES, None)
             raise
         output = replace(tiled, bytes=folder_bytes(place), seconds=round(time.monotonic() - began, 2))
-        self.kept.note(TILES, output)
-        self.telling.say(f"{TILES}: {output.bytes / 1e6:.1f} MB, {output.seconds:.0f} s")
+        target.note(TILES, output)
+        telling.say(f"{TILES}: {output.bytes / 1e6:.1f} MB, {output.seconds:.0f} s")
         if self.wish.is_measured:
             with self._survived():
-                laid = TilePlacement(place, self.work, self.wish.crs, self.telling.advance)
-                self.kept.note(TILES, measure_tiles(splats, laid, output))
+                target.note(TILES, measure_tiles(splats, laid, output))
 
-    def splat(self, splat: PublishedSplat) -> None:
-        """Publish a splat in all requested file formats; errors are collected in `failed`."""
-        forms = [FORMATS[kind] for kind in self.wish.kinds if kind in FORMATS]
-        self.kept.remember(splat)
-        for part in splat.in_parts(MOST_IN_ONE):
-            self._part(splat, part, forms)
-
-    def _part(self, splat: PublishedSplat, part: SourcePart, forms: Sequence[SplatFormat]) -> None:
-        """Publish a part of a splat as one file of each format, and measure the files that were decoded."""
-        folder = self._empty("part")
-        decoded = {}
-        for form in forms:
-            name = form.place(part.name)
-            known = (VERSION, part.key, form.name, form.arguments, TOOL_VERSION, self.wish.is_measured)
-            is_cut = form.writer == "ply" and self.wish.cut != WHOLE
-            key = key_of(*known, self.wish.cut) if is_cut else key_of(*known)
-            if self.kept.is_there(name, key):
-                self.telling.say(f"{name}: as it was")
-                continue
-            with self._survived():
-                written = self._written(ConversionJob(part, form, folder, cut=self.wish.cut), key, splat)
-                if written.decoded:
-                    decoded[name] = written.decoded
-        self._measured(splat, part, decoded, folder)
-
-    def _written(self, job: ConversionJob, key: str, splat: PublishedSplat) -> ConvertedFile:
-        """Write one file, move it to its place and record it in publish.json."""
-        name = job.form.place(job.part.name)
-        self.kept.place(name)
-        began = time.monotonic()
-        self.telling.say(f"{name} …")
-        written = convert(job, self._tool(job.form))
-        part_bytes = 4 * len(splat.header.properties) * job.part.num_gaussians
-        output = PublishedFile(
-            kind=job.form.name,
-            of=splat.name,
-            key=key,
-            bytes_before=part_bytes,
-            num_gaussians=written.num_gaussians or job.part.num_gaussians,
-            notes=(*written.notes, *self._why_not_measured(job, written)),
-        )
-        output = self._put(job.aside, name, output, began)
-        share = output.bytes / max(1, part_bytes)
-        self.telling.say(f"{name}: {output.bytes / 1e6:.1f} MB, {share:.0%} of the PLY, {output.seconds:.0f} s")
-        return written
-
-    def _put(self, aside: Path, name: str, output: PublishedFile, began: float) -> PublishedFile:
-        """Move a written file or folder to its place; record it with size, hashes and seconds; return the record."""
-        place = self.kept.put(aside, name, PublishedFile(output.kind, output.of))
-        seconds = round(time.monotonic() - began, 2)
-        output = replace(output, bytes=folder_bytes(place), sha256=hashes_in(place), seconds=seconds)
-        self.kept.note(name, output)
-        return output
+    def _put(self, aside: Path, name: str, output: PublishedFile, began: float) -> None:
+        """Move a written file or folder to its place, and record it with size, hashes and seconds."""
+        target = self.wish.target
+        place = target.folder / name
+        target.begin(name, PublishedFile(output.kind, output.of))
+        put(aside, place)
+        seconds, size = round(time.monotonic() - began, 2), folder_bytes(place)
+        target.note(name, replace(output, bytes=size, sha256=hashes_in(place), seconds=seconds))
+        share = "" if output.kind == PAGE else f", {size / max(1, output.bytes_before):.0%} of the PLY"
+        self.telling.say(f"{name}: {size / 1e6:.1f} MB{share}, {seconds:.0f} s")
 
     def _empty(self, name: str) -> Path:
         """Return an empty subfolder of the working folder; earlier content is removed."""
@@ -233,33 +217,27 @@ class Publisher:
         (self.work / name).mkdir()
         return self.work / name
 
-    def _why_not_measured(self, job: ConversionJob, written: ConvertedFile) -> tuple[str, ...]:
-        if job.form.name == "ply" or not self.wish.is_measured:
-            return ()
-        return () if written.decoded else (NO_DECODER,)
-
-    def _measured(self, splat: PublishedSplat, part: SourcePart, decoded: dict[str, Path], folder: Path) -> None:
+    def _measured(self, splat: PublishedSplat, part: SourcePart, decoded: dict[str, Path], work: Path) -> None:
         """Measure the loss of decoded files and record it in publish.json.
 
         If measuring fails, the file's key is cleared, so that the next `publish` writes and measures it again.
         """
+        target = self.wish.target
         if not self.wish.is_measured or not decoded:
             return
         if part.num_gaussians < splat.num_gaussians:
             for name in decoded:
-                self.kept.note(name, replace(self.kept.known.outputs[name], notes=(PART_BY_PART,)))
+                target.change(name, notes=(PART_BY_PART,))
             return
-        num_failed = len(self.failed)
+        losses: Mapping[str, CompressionLoss] | None = None
         with self._survived():
-            self._compared(splat, part, decoded, folder)
-        for name in decoded if len(self.failed) > num_failed else ():  # without a key it is made again next time
-            self.kept.note(name, replace(self.kept.known.outputs[name], key="", notes=(MEASURING_FAILED,)))
-
-    def _compared(self, splat: PublishedSplat, part: SourcePart, decoded: dict[str, Path], folder: Path) -> None:
-        self.telling.say(f"{part.name}: rendering what came back, beside the original")
-        original = as_file(part, folder)
-        for name, loss in measure(splat, original, decoded, folder).items():
-            self.kept.note(name, with_loss(self.kept.known.outputs[name], loss))
+            self.telling.say(f"{part.name}: rendering what came back, beside the original")
+            losses = measure(splat, as_file(part, work), decoded, work)
+        for name in decoded if losses is None else ():
+            target.change(name, key="", notes=(MEASURING_FAILED,))
+        for name, loss in (losses or {}).items():
+            figures = ("psnr", "loss_db", "between_db", "num_photos")
+            target.change(name, **{figure: getattr(loss, figure) for figure in figures})
             self.telling.say(
                 f"{name}: {loss.psnr:.2f} dB, {loss.loss_db:+.2f} dB lost ({plural(loss.num_photos, 'photograph')})"
             )
@@ -287,13 +265,8 @@ class Publisher:
             self.failed.append(OutputError(words, "Check the disk."))
 
 
-def with_loss(output: PublishedFile, loss: CompressionLoss) -> PublishedFile:
-    """Return the record of a published file with its measured loss filled in."""
-    return replace(output, psnr=loss.psnr, loss_db=loss.loss_db, between_db=loss.between_db, num_photos=loss.num_photos)
-
-
-def publish(splats: Sequence[PublishedSplat], wish: PublishRequest, output: Path, telling: PipeWriter) -> Publication:
-    """Publish splats; return the record of everything in the target folder afterwards.
+def publish(splats: Sequence[PublishedSplat], wish: PublishRequest, output: Path, telling: PipeWriter) -> None:
+    """Publish splats; publish.json in the target folder then lists everything in it.
 
     Args:
         splats: accepted splats.
@@ -304,12 +277,11 @@ def publish(splats: Sequence[PublishedSplat], wish: PublishRequest, output: Path
     Raises:
         SplatbatchError: nothing, or only some files could be published; these are in place and in publish.json.
     """
-    known = wish.target.check(output)
+    wish.target.check(output)
     with wish.target.work() as work:
         wish.target.check_room(sum(splat.header.file_bytes for splat in splats))
-        publishing = Publisher(wish, telling, PublishedFolder(wish.target, known, telling.say), work)
+        publishing = Publisher(wish, telling, work)
         publishing.all(splats)
     if publishing.failed:
         first = publishing.failed[0]
         raise type(first)("; ".join(error.message for error in publishing.failed), first.hint)
-    return publishing.kept.known

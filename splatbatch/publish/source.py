@@ -70,10 +70,14 @@ class PublishedSplat:
         """Return the parts that are not empty."""
         return tuple(part for part in self.parts if part.num_gaussians)
 
+    def whole(self) -> SourcePart:
+        """Return all Gaussians as one part."""
+        return SourcePart(self.name, self.path, 0, self.num_gaussians, self.sha256)
+
     def in_parts(self, most: int) -> Iterator[SourcePart]:
         """Yield the parts to write as one file each: the whole splat up to `most` Gaussians, otherwise every part."""
         if self.num_gaussians <= most or len(self.parts) == 1:
-            yield SourcePart(self.name, self.path, 0, self.num_gaussians, self.sha256)
+            yield self.whole()
         else:
             yield from (
                 SourcePart(f"{self.name}-{one.name}", one.path, one.start, one.num_gaussians, one.key)

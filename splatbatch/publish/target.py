@@ -8,14 +8,14 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from splatbatch.errors import BusyError, ConfigError, OutputError
 from splatbatch.files import MIB, abandoned_files, free_mib, path_beside
 from splatbatch.output.records.publication import Publication, PublishedFile, SplatRecord
 from splatbatch.processes import start_ticks
-from splatbatch.publish.rows import put as put_whole
 from splatbatch.publish.source import PublishedSplat
 from splatbatch.scene.patches import list_names
 from splatbatch.tasks.patch_state import Damaged, UpToDate
@@ -30,16 +30,18 @@ ROOM = 2.0
 """Free space that is required, as a multiple of the splats' size: for the written files and the decoded ones."""
 
 
-@dataclass(frozen=True)
-class PublishTarget:
-    """The folder that `publish` writes into."""
+@dataclass
+class TargetFolder:
+    """The folder that `publish` writes into, and its publish.json, which is written again after each output."""
 
     folder: Path
     is_forced: bool = False
     """Whether files of other programs may be overwritten (`--force`)."""
+    known: Publication = field(default_factory=Publication)
+    """Content of publish.json, as `check` has read it."""
 
-    def check(self, output: Path) -> Publication:
-        """Check that the folder may be published into; return its publish.json, empty if it has none.
+    def check(self, output: Path) -> None:
+        """Check that the folder may be published into, and read its publish.json.
 
         Raises:
             ConfigError: the path is a file.
@@ -54,7 +56,7 @@ class PublishTarget:
         if found is None and not self.is_forced and (foreign := self._files()):
             message = f"--to {self.folder}: holds files that publish did not write: {list_names(foreign, 3)}"
             raise OutputError(message, "Name an empty folder, or add --force to publish among it.")
-        return found or Publication()
+        self.known = found or Publication()
 
     def _files(self) -> list[str]:
         try:
@@ -62,18 +64,17 @@ class PublishTarget:
         except FileNotFoundError:
             return []
         except OSError as error:
-            raise OutputError(
-                f"--to {self.folder}: cannot be read ({error.strerror})", "Name another folder."
-            ) from error
+            message = f"--to {self.folder}: cannot be read ({error.strerror})"
+            raise OutputError(message, "Name another folder.") from error
 
-    def check_place(self, name: str, known: Publication) -> Path:
+    def place(self, name: str) -> Path:
         """Return the path of an output; a symbolic link there is removed.
 
         Raises:
             OutputError: a file that publish did not write has that path, and must not be overwritten.
         """
         place = self.folder / name
-        if (place.exists() or place.is_symlink()) and name not in known.outputs and not self.is_forced:
+        if (place.exists() or place.is_symlink()) and name not in self.known.outputs and not self.is_forced:
             raise OutputError(f"{place}: exists and was not written by publish", "Add --force to overwrite it.")
         if place.is_symlink():
             place.unlink()
@@ -131,46 +132,15 @@ class PublishTarget:
         who = one_line(others[0].name.removeprefix(f".{WORK}."))
         raise BusyError(f"{self.folder}: another publish is at work there ({who})", "Wait for it to end.")
 
+    def is_there(self, name: str, key: str, say: Callable[[str], None]) -> bool:
+        """Return whether an output with this key exists and its files still have the recorded hashes.
 
-def _may_be_at_work(folder: Path) -> bool:
-    """Return whether the publish that owns a working folder may still run.
-
-    On this host its process must exist; on another host its files must have changed within SILENCE_S.
-    """
-    host, _, pid = folder.name.removeprefix(f".{WORK}.").rpartition(".")
-    if host == socket.gethostname():
-        return bool(pid.isdecimal() and start_ticks(int(pid)))
-    try:
-        changed = max(one.stat().st_mtime for one in (folder, *folder.iterdir()))
-    except OSError:
-        return False
-    return time.time() - changed < SILENCE_S
-
-
-@dataclass
-class PublishedFolder:
-    """A target folder and its publish.json, which is rewritten after each output."""
-
-    target: PublishTarget
-    known: Publication
-    """Content of publish.json."""
-    say: Callable[[str], None] = lambda _: None
-    """Called with a message for each output that is damaged on disk."""
-
-    def place(self, name: str) -> Path:
-        """Return the path of an output; a symbolic link there is removed.
-
-        Raises:
-            OutputError: a file that publish did not write has that path, and must not be overwritten.
+        `say` is called with a message if it is damaged.
         """
-        return self.target.check_place(name, self.known)
-
-    def is_there(self, name: str, key: str) -> bool:
-        """Return whether an output with this key exists and its files still have the recorded hashes."""
-        known, place = self.known.outputs.get(name, PublishedFile()), self.target.folder / name
+        known, place = self.known.outputs.get(name, PublishedFile()), self.folder / name
         state = compare_product(key, known.key if place.exists() else None, place=place, parts=known.sha256)
         if isinstance(state, Damaged):
-            self.say(f"{name}: damaged on disk: written anew" + (f" ({state.parts})" if state.parts != name else ""))
+            say(f"{name}: damaged on disk: written anew" + (f" ({state.parts})" if state.parts != name else ""))
         return isinstance(state, UpToDate)
 
     def remember(self, splat: PublishedSplat) -> None:
@@ -186,25 +156,32 @@ class PublishedFolder:
         )
         self.known = replace(self.known, splats={**self.known.splats, splat.name: record})
 
-    def put(self, aside: Path, name: str, begun: PublishedFile) -> Path:
-        """Record an output as begun, move its file or folder to its place, and return that path."""
-        self.begin(name, begun)
-        place = self.target.folder / name
-        put_whole(aside, place)
-        return place
-
     def begin(self, name: str, output: PublishedFile) -> None:
         """Record an output before it is written, so that a publish after a kill knows the file as its own."""
         if name not in self.known.outputs:
             self.note(name, output)
 
-    def forget(self, name: str) -> None:
-        """Remove an output from publish.json, after its files were removed."""
-        left = {other: output for other, output in self.known.outputs.items() if other != name}
-        self.known = replace(self.known, outputs=left)
-        self.known.write(self.target.folder)
+    def note(self, name: str, output: PublishedFile | None) -> None:
+        """Add, replace or (None) remove the record of an output, and write publish.json."""
+        others = {other: one for other, one in self.known.outputs.items() if other != name or output}
+        self.known = replace(self.known, outputs={**others, name: output} if output else others)
+        self.known.write(self.folder)
 
-    def note(self, name: str, output: PublishedFile) -> None:
-        """Add or replace the record of an output and write publish.json."""
-        self.known = replace(self.known, outputs={**self.known.outputs, name: output})
-        self.known.write(self.target.folder)
+    def change(self, name: str, **changed: Any) -> None:
+        """Change fields of the record of an output, and write publish.json."""
+        self.note(name, replace(self.known.outputs[name], **changed))
+
+
+def _may_be_at_work(folder: Path) -> bool:
+    """Return whether the publish that owns a working folder may still run.
+
+    On this host its process must exist; on another host its files must have changed within SILENCE_S.
+    """
+    host, _, pid = folder.name.removeprefix(f".{WORK}.").rpartition(".")
+    if host == socket.gethostname():
+        return bool(pid.isdecimal() and start_ticks(int(pid)))
+    try:
+        changed = max(one.stat().st_mtime for one in (folder, *folder.iterdir()))
+    except OSError:
+        return False
+    return time.time() - changed < SILENCE_S
