@@ -15,7 +15,7 @@ from splatbatch.output.records.evaluation import Comparison, ComparisonSettings
 from splatbatch.output.records.publication import CompressionLoss, PublishedFile, TilesRecord
 from splatbatch.publish.formats import TILES
 from splatbatch.publish.source import PublishedSplat
-from splatbatch.publish.tiling import TilePlacement, key_of_tiles, write_back
+from splatbatch.publish.tiles.write import Tiles, key_of_tiles
 from splatbatch.tasks.inspection import SCENE
 
 MODULE = "splatbatch.training.formats"
@@ -61,7 +61,7 @@ def measure(
     }
 
 
-def measure_tiles(splats: Sequence[PublishedSplat], place: TilePlacement, tiled: PublishedFile) -> PublishedFile:
+def measure_tiles(splats: Sequence[PublishedSplat], folder: Tiles, tiled: PublishedFile) -> PublishedFile:
     """Return the record of the tiles with the loss of each splat, measured on the tiles read back from their files.
 
     A splat is measured again only if its tiles have changed; one above MOST_READ_BACK Gaussians gets a note instead.
@@ -76,9 +76,9 @@ def measure_tiles(splats: Sequence[PublishedSplat], place: TilePlacement, tiled:
         if splat.num_gaussians > MOST_READ_BACK:
             notes.append(f"{splat.name}: {TOO_MANY}")
         elif losses.get(splat.name, CompressionLoss()).key != key:
-            decoded = place.work / "tiles.ply"
-            write_back(splat, place, tiles, decoded)
-            found = measure(splat, splat.path, {TILES: decoded}, place.work)[TILES]
+            decoded = folder.work / "tiles.ply"
+            folder.write_back(splat, tiles, decoded)
+            found = measure(splat, splat.path, {TILES: decoded}, folder.work)[TILES]
             losses[splat.name] = replace(found, key=key)
     shown = {name: one for name, one in losses.items() if name in {*tiles.patches, SCENE}}
     measured = replace(tiled, notes=tuple(dict.fromkeys(notes)), tiles=replace(tiles, losses=shown))

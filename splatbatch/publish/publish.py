@@ -22,7 +22,7 @@ from splatbatch.publish.page import write_page
 from splatbatch.publish.rows import folder_bytes, put
 from splatbatch.publish.source import PublishedSplat, SourcePart
 from splatbatch.publish.target import TargetFolder
-from splatbatch.publish.tiling import TilePlacement, tile
+from splatbatch.publish.tiles.write import Tiles
 from splatbatch.publish.tool import VERSION as TOOL_VERSION
 from splatbatch.publish.tool import SplatTransform, find_tool
 from splatbatch.splats.export import WHOLE, ExportOptions
@@ -185,9 +185,9 @@ class Publisher:
         before = target.known.outputs.get(TILES, PublishedFile(TILES))
         began, is_new = time.monotonic(), not place.exists()
         target.begin(TILES, PublishedFile(TILES))
-        laid = TilePlacement(place, self.work, self.wish.crs, telling.advance, telling.say)
+        tiles = Tiles(place, self.work, self.wish.crs, telling)
         try:
-            tiled = tile(splats, laid, before)
+            tiled = tiles.write(splats, before)
         except BaseException:
             if is_new:
                 shutil.rmtree(place, ignore_errors=True)
@@ -198,7 +198,7 @@ class Publisher:
         telling.say(f"{TILES}: {output.bytes / 1e6:.1f} MB, {output.seconds:.0f} s")
         if self.wish.is_measured:
             with self._survived():
-                target.note(TILES, measure_tiles(splats, laid, output))
+                target.note(TILES, measure_tiles(splats, tiles, output))
 
     def _put(self, aside: Path, name: str, output: PublishedFile, began: float) -> None:
         """Move a written file or folder to its place, and record it with size, hashes and seconds."""

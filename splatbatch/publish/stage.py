@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -97,8 +98,9 @@ def set_stage(splat: PublishedSplat, crs: str) -> UprightScene:
 
     The first camera is the median held-out image by name, or the median of all images if none is held out.
     """
-    images = _images(splat)
-    up = CRS_UP if crs else (up_of(images) if images else COLMAP_UP)
+    images = [shifted_image(image, splat.offset) for image in images_of(splat)]
+    images = sorted((image for image in images if _is_placed(image)), key=lambda image: image.name)
+    up = CRS_UP if crs else up_by_cameras(images)
     chosen = images[len(images) // 2] if images else None
     held_out = [image for image in images if image.name in set(splat.views.holdout)]
     chosen = held_out[len(held_out) // 2] if held_out else chosen
@@ -106,13 +108,21 @@ def set_stage(splat: PublishedSplat, crs: str) -> UprightScene:
     return UprightScene(up, CRS_NORTH if crs else None, camera or None)
 
 
-def _images(splat: PublishedSplat) -> list[Image]:
+def images_of(splat: PublishedSplat) -> list[Image]:
+    """Return the images of the model that a splat was trained from; none if they cannot be read."""
     try:
-        images = [shifted_image(image, splat.offset) for image in read_images(Path(splat.views.sparse))]
+        return read_images(Path(splat.views.sparse))
     except (SceneError, OSError, ValueError):
         return []
-    sound = [image for image in images if np.isfinite(image.rotation()).all() and np.isfinite(image.center()).all()]
-    return sorted(sound, key=lambda image: image.name)
+
+
+def up_by_cameras(images: Sequence[Image]) -> Vector:
+    """Return the direction of the sky by the cameras; COLMAP's up if there are none."""
+    return up_of(images) if images else COLMAP_UP
+
+
+def _is_placed(image: Image) -> bool:
+    return bool(np.isfinite(image.rotation()).all() and np.isfinite(image.center()).all())
 
 
 def places_of(part: SourcePart) -> Floats:
@@ -138,11 +148,7 @@ def box_on(plan: Floats, places: Floats) -> Floats:
 
 def sky_of(splat: PublishedSplat, up: Vector) -> tuple[Color, bool]:
     """Return the colour of the sky, 0 to 1, and whether it was measured on photographs; otherwise it is NEUTRAL."""
-    try:
-        images = read_images(Path(splat.views.sparse))
-    except (SceneError, OSError, ValueError):
-        return NEUTRAL, False
-    level = [image for image in images if image.rotation()[2] @ up > -LEVEL]
+    level = [image for image in images_of(splat) if image.rotation()[2] @ up > -LEVEL]
     folder, folders = stored_photographs(Path(splat.views.images))[0], FolderListings()
     chosen = level[:: max(1, len(level) // MOST_PHOTOS)][:MOST_PHOTOS]
     files = [place.path for image in chosen if isinstance(place := folders.locate(folder, image.name), FoundPhotograph)]

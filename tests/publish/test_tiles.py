@@ -50,7 +50,7 @@ Y_UP_TO_Z_UP = np.array([[1.0, 0, 0, 0], [0, 0, -1, 0], [0, 1, 0, 0], [0, 0, 0, 
 
 
 def tiles_of(gaussians: Gaussians, folder: Path, most: int = 60_000) -> Tile:
-    return Tiling(gaussians, lambda name, content: (folder / name).write_bytes(content), most).tiles()
+    return Tiling(gaussians, folder, most).tiles()
 
 
 def on_earth(places: np.ndarray, transform: np.ndarray) -> np.ndarray:

@@ -117,7 +117,7 @@ def of_an_evened_copy(name: str, folder: Path, top: Path) -> object:
 
 def of_a_publication(name: str, folder: Path, top: Path) -> object:
     """Sweep the tiles of patches that are no more, as the publish.json of a folder names them."""
-    tiles = Tiles(folder, top, cast("Any", None))
+    tiles = Tiles(folder, top, "", cast("Any", None))
     tiles._sweep({}, {name: TiledPatch()})
     return _refuse(True)
 

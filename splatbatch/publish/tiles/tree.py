@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -37,8 +38,6 @@ USUAL_ERROR_PX, REFINED_AT_PX = 16.0, 2.0
 """Screen-space error that viewers usually allow, and the width of the median Gaussian at which a tile is refined."""
 Box = tuple[FloatArray, FloatArray]
 """A box as its lower and upper corner, [3] each."""
-Write = Callable[[str, bytes], object]
-"""Writes a file, given its name and its content."""
 
 
 def some(gaussians: Gaussians, rows: Rows | slice) -> Gaussians:
@@ -213,11 +212,12 @@ class Tiling:
     """Cuts a patch into a tree of tiles and writes them, leaves first."""
 
     gaussians: Gaussians
-    write: Write
+    folder: Path
     most: int = MOST_PER_TILE
     is_antialiased: bool = False
     done: Callable[[int], None] = field(default=lambda _: None)
-    """Called for each leaf with the number of its Gaussians."""
+    """Called after each leaf with the number of Gaussians in leaves so far."""
+    num_done: int = 0
 
     def tiles(self) -> Tile:
         """Write all tiles; return the root of the tree.
@@ -238,7 +238,8 @@ class Tiling:
         if len(rows) <= self.most:
             content = some(self.gaussians, rows)
             tile = self._written(content, name, 0.0, ())
-            self.done(len(rows))
+            self.num_done += len(rows)
+            self.done(self.num_done)
             return tile, content
         halves = _halves(self.gaussians.means, rows)
         return self._above(name, [self._tile(half, f"{name}{i}") for i, half in enumerate(halves)])
@@ -253,7 +254,7 @@ class Tiling:
 
     def _written(self, content: Gaussians, name: str, error: float, children: tuple[Tile, ...]) -> Tile:
         packed = glb(content, is_antialiased=self.is_antialiased)
-        self.write(f"{name}.glb", packed)
+        (self.folder / f"{name}.glb").write_bytes(packed)
         boxes = [box_of(content), *(child.box for child in children)]
         box = (np.min([low for low, _ in boxes], axis=0), np.max([high for _, high in boxes], axis=0))
         return Tile(f"{name}.glb", box, error, len(content), len(packed), children)

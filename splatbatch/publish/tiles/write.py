@@ -10,7 +10,7 @@ import contextlib
 import json
 import re
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,13 +22,20 @@ import numpy.typing as npt
 from splatbatch import __version__
 from splatbatch.errors import OutputError
 from splatbatch.files import fault_of_name, read_json, write_object
-from splatbatch.output.records.publication import TiledPatch
+from splatbatch.hashing import hash_of
+from splatbatch.monitor.messages import PipeWriter
+from splatbatch.output.records.publication import PublishedFile, TiledPatch, TilesRecord
+from splatbatch.publish.formats import TILES
 from splatbatch.publish.rows import folder_bytes, put, read_part
 from splatbatch.publish.source import PublishedSplat, SourcePart
-from splatbatch.publish.tiles.geodesy import EnuFrame, TileFrame
-from splatbatch.publish.tiles.glb import EXTENSIONS
+from splatbatch.publish.stage import images_of, up_by_cameras
+from splatbatch.publish.tiles.geodesy import EnuFrame, TileFrame, on_globe, upright
+from splatbatch.publish.tiles.glb import EXTENSIONS, leaves
 from splatbatch.publish.tiles.tree import MOST_PER_TILE, Tile, Tiling
-from splatbatch.splats.ply import FloatArray, Gaussians
+from splatbatch.scene.colmap.types import triple
+from splatbatch.splats.blocks import sample_means
+from splatbatch.splats.ply import write_pieces
+from splatbatch.tasks.inspection import SCENE
 from splatbatch.tasks.patch_state import Damaged, UpToDate
 from splatbatch.tasks.product import compare_product, hashes_in, key_of
 
@@ -40,6 +47,9 @@ VERSION = 1
 """Raise this when the content of tiles changes: all are then written again."""
 ROOT = "tileset.json"
 KEY = re.compile(r"[0-9a-f]{16}")
+NOWHERE = "scene.crs is not set: the tiles have no place on Earth"
+PATCHES = "patches"
+"""Value of `PublishedFile.of` for tiles of single patches; for tiles of the merged scene it is SCENE."""
 
 
 def of_patch(tile: Tile, frame: TileFrame) -> dict[str, Any]:
@@ -126,76 +136,118 @@ class Tiles:
     folder: Path
     work: Path
     """Working folder on the same disk."""
-    ground: EnuFrame
-    done: Callable[[str, int, int], None] = lambda _name, _done, _total: None
-    """Called with the name of a patch, its Gaussians written so far, and their total number."""
-    say: Callable[[str], None] = lambda _: None
-    """Called with a message for each patch whose tiles are damaged on disk."""
+    crs: str
+    """CRS of the reconstruction; empty if the scene has no known place on Earth."""
+    telling: PipeWriter
+    """Shows progress, and messages on patches whose tiles are damaged on disk."""
 
-    def write(
-        self,
-        splats: Mapping[str, tuple[PublishedSplat, SourcePart]],
-        known: Mapping[str, TiledPatch],
-        *,
-        keeps: bool = False,
-    ) -> dict[str, TiledPatch]:
-        """Write the tiles of changed or damaged patches, then the root; return the records of all patches in it.
+    def write(self, splats: Sequence[PublishedSplat], before: PublishedFile) -> PublishedFile:
+        """Write the tiles of changed or damaged patches, then the root; return the record of all tiles.
 
         Args:
-            splats: splat and part of each patch, by name.
-            known: records of the patches that are already in the folder.
-            keeps: whether known patches that `splats` does not name stay in the folder.
+            splats: all splats to publish; the merged scene alone is tiled if it is among them.
+            before: the record of the tiles that are already in the folder.
 
         Raises:
-            OutputError: a patch cannot be read, or does not fit into memory.
+            OutputError: a patch cannot be tiled, or the folder holds tiles of the scene instead of patches, or vice
+                versa.
+            ConfigError: the CRS is not known, or the scene lies outside its area.
+            TrainerError: pyproj is not installed.
             OSError: the files cannot be written.
         """
-        tiled = {
-            name: self._patch(name, splat, part, known.get(name, TiledPatch()))
-            for name, (splat, part) in splats.items()
-            if part.num_gaussians
-        }
-        tiled = {**(known if keeps else {}), **tiled}
+        scene, known = [splat for splat in splats if splat.name == SCENE], before.tiles or TilesRecord()
+        of = SCENE if scene else PATCHES
+        if before.of not in ("", of):
+            message = f"{self.folder}: holds the tiles of {'the scene' if before.of == SCENE else before.of}"
+            raise OutputError(message, f"Name another folder for those of {of}: they would be drawn twice.")
+        parts = {part.name: (splat, part) for splat in scene or splats for part in splat.parts}
+        ground, placed = self.ground(splats, known)
+        _check_degree({name: splat for name, (splat, _) in parts.items()}, known)
+        tiled = dict(known.patches) if of == PATCHES else {}
+        for name, (splat, part) in parts.items():
+            if part.num_gaussians:
+                tiled[name] = self._patch(name, splat, part, known.patches.get(name, TiledPatch()), ground)
         patches = {
             name: (f"{quote(name)}/{one.key}/{ROOT}", self._tileset(name, one.key)) for name, one in tiled.items()
         }
         write_object(self.folder / ROOT, of_scene(patches, tiled))
-        self._sweep(tiled, known)
-        return tiled
+        self._sweep(tiled, known.patches)
+        keys = {splat.name: key_of_tiles(splat, tiled) for splat in splats}
+        losses = {name: one for name, one in known.losses.items() if keys.get(name, one.key) == one.key}
+        degree = max(splat.header.sh_degree for splat in splats)
+        return PublishedFile(
+            kind=TILES,
+            of=of,
+            key=hash_of([sorted((name, one.key) for name, one in tiled.items())]),
+            bytes_before=sum(4 * len(splat.header.properties) * part.num_gaussians for splat, part in parts.values()),
+            num_gaussians=sum(one.num_gaussians for one in tiled.values()),
+            notes=() if self.crs else (NOWHERE,),
+            tiles=replace(placed, sh_degree=degree, patches=tiled, losses=losses),
+        )
 
-    def _patch(self, name: str, splat: PublishedSplat, part: SourcePart, known: TiledPatch) -> TiledPatch:
-        ground = [self.ground.crs, self.ground.rotation.tolist(), self.ground.scale]
-        key = key_of(VERSION, part.key, splat.header.sh_degree, splat.offset, ground, MOST_PER_TILE)
+    def ground(self, splats: Sequence[PublishedSplat], known: TilesRecord) -> tuple[EnuFrame, TilesRecord]:
+        """Return the frame of the tiles, and its record; both keep the middle and up direction of earlier tiles."""
+        middle = known.middle if known.middle and known.crs == self.crs else None
+        if middle is None:
+            means = [sample_means(splat.path).astype(np.float64) + splat.offset for splat in splats]
+            middle = triple(np.round(np.median(np.concatenate(means), axis=0)).tolist())
+        if self.crs:
+            return on_globe(self.crs, np.array(middle)), TilesRecord(self.crs, middle)
+        up = known.up or triple(up_by_cameras(images_of(splats[0])).tolist())
+        return upright(up), TilesRecord("", middle, up)
+
+    def write_back(self, splat: PublishedSplat, tiles: TilesRecord, target: Path) -> None:
+        """Decode the finest tiles of a splat from their files and write them as one PLY, to measure what they lose.
+
+        The PLY is in the splat's coordinates.
+
+        Raises:
+            OutputError: a tile cannot be read, or the tiles do not hold all Gaussians of the splat.
+        """
+        ground, _ = self.ground([splat], tiles)
+        roots = [self.folder / part.name / tiles.patches[part.name].key / ROOT for part in splat.parts_with_any()]
+        pieces = (piece for root in roots for piece in leaves(root, ground, np.array(splat.offset)))
+        try:
+            write_pieces(target, splat.num_gaussians, splat.header.sh_degree, pieces)
+        except (OSError, ValueError, KeyError) as error:
+            message = f"{splat.name}: its tiles do not read back ({error})"
+            raise OutputError(message, "Publish again with --force.") from error
+
+    def _patch(
+        self, name: str, splat: PublishedSplat, part: SourcePart, known: TiledPatch, ground: EnuFrame
+    ) -> TiledPatch:
+        """Write the tiles of a patch, unless they are up to date; return their record."""
+        facts = [ground.crs, ground.rotation.tolist(), ground.scale]
+        key = key_of(VERSION, part.key, splat.header.sh_degree, splat.offset, facts, MOST_PER_TILE)
         place = self.folder / name / key
         recorded = known.key if (place / ROOT).is_file() else None
         match compare_product(key, recorded, place=place, parts=known.sha256):
             case UpToDate():
                 return known
             case Damaged(parts=files):
-                self.say(f"tiles of {name}: damaged on disk: written anew ({files})")
+                self.telling.say(f"tiles of {name}: damaged on disk: written anew ({files})")
         aside = self.work / f"tiles-{key}"
         shutil.rmtree(aside, ignore_errors=True)
         aside.mkdir()
-        num_tiles = self._written(name, splat, part, aside)
+        num_tiles = self._write_tiles(name, splat, part, ground, aside)
         place.parent.mkdir(parents=True, exist_ok=True)
         put(aside, place)
         return TiledPatch(key, part.num_gaussians, num_tiles, folder_bytes(place), hashes_in(place))
 
-    def _written(self, name: str, splat: PublishedSplat, part: SourcePart, aside: Path) -> int:
+    def _write_tiles(self, name: str, splat: PublishedSplat, part: SourcePart, ground: EnuFrame, aside: Path) -> int:
         """Write the tiles of a patch into the folder `aside`; return the number of tiles."""
         try:
             gaussians = read_part(part)
         except (OSError, ValueError) as error:
             raise OutputError(f"{name}: {part.path}: {error}", "Train or merge it again.") from error
-        offset = np.array(splat.offset)
-        frame = self.ground.around(np.round(np.median(gaussians.means, axis=0).astype(np.float64) + offset))
-        placed = replace(gaussians, means=_in_frame(gaussians, offset, frame))
+        means = gaussians.means.astype(np.float64) + splat.offset
+        frame = ground.around(np.round(np.median(gaussians.means, axis=0).astype(np.float64) + np.array(splat.offset)))
         tiling = Tiling(
-            placed,
-            lambda file, content: (aside / file).write_bytes(content),
+            replace(gaussians, means=frame.places(means).astype(np.float32)),
+            aside,
             most=MOST_PER_TILE,
             is_antialiased=splat.header.antialiased is True,
-            done=_counting(lambda num: self.done(name, num, part.num_gaussians)),
+            done=lambda num: self.telling.advance(name, num, part.num_gaussians),
         )
         try:
             above_all = tiling.tiles()
@@ -221,18 +273,21 @@ class Tiles:
                 place.rmdir()
 
 
-def _in_frame(gaussians: Gaussians, offset: FloatArray, frame: TileFrame) -> FloatArray:
-    found: FloatArray = frame.places(gaussians.means.astype(np.float64) + offset).astype(np.float32)
-    return found
+def key_of_tiles(splat: PublishedSplat, tiled: Mapping[str, TiledPatch]) -> str:
+    """Return a hash that changes if any tile of a splat changes."""
+    return hash_of([[tiled[part.name].key for part in splat.parts_with_any()]])
 
 
-def _counting(tell: Callable[[int], None]) -> Callable[[int], None]:
-    """Return a function that adds up its arguments and calls `tell` with the sum so far."""
-    total = 0
+def _check_degree(splats: Mapping[str, PublishedSplat], known: TilesRecord) -> None:
+    """Check that all patches have one SH degree: CesiumJS draws a tileset of several degrees in wrong colours.
 
-    def add(number: int) -> None:
-        nonlocal total
-        total += number
-        tell(total)
-
-    return add
+    Raises:
+        OutputError: the degrees differ.
+    """
+    degrees = {name: splat.header.sh_degree for name, splat in splats.items()}
+    if known.sh_degree is not None and set(known.patches) - set(degrees):
+        degrees["tiles that are there"] = known.sh_degree
+    if len(set(degrees.values())) > 1:
+        said = ", ".join(f"{name} {degree}" for name, degree in degrees.items())
+        hint = "Publish the merged scene, whose patches have one; or train all with one training.sh_degree."
+        raise OutputError(f"tiles: patches with colours of several degrees cannot be drawn together: {said}", hint)
