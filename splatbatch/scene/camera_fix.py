@@ -33,7 +33,6 @@ from splatbatch.scene.patches import Patch
 from splatbatch.scene.photos.folders import is_folder, paths_of
 from splatbatch.scene.photos.headers import (
     NearSize,
-    Relation,
     SameSize,
     ScaledSize,
     Size,
@@ -90,31 +89,35 @@ _NEW = _OF_GEOMETRY | {"unlike_ratios", "principal_point_outside", "reprojection
 _MOST = 8
 
 
-@dataclass(frozen=True)
-class FixRefusal:
-    """Reason why no change of K would be right, with what to do instead."""
-
-    what: str
-    remedy: str
-
-
-def change_camera(camera: Camera, photo: Size, how: How) -> CameraFix | FixRefusal:
-    """Return the change that makes `camera` fit photographs of size `photo`, or why there is none.
+def change_camera(camera: Camera, photo: Size, how: How) -> CameraFix:
+    """Return the change that makes `camera` fit photographs of size `photo`.
 
     `scale` multiplies each axis by its own ratio. `crop` takes the photograph for the centre of the calibrated image,
     after the uniform resize that a few pixels' difference at another resolution shows.
+
+    Raises:
+        SceneError: no change of K would be right.
     """
-    size = camera.size
-    relation = relate(size, photo)
-    if isinstance(relation, SameSize):
-        return CameraFix(camera, camera)
-    if refusal := _refuse(relation, f"camera {camera.id}: {size_text(size)}, photographs {size_text(photo)}", how):
-        return refusal
+    size, factor = camera.size, 1.0
+    where = f"camera {camera.id}: {size_text(size)}, photographs {size_text(photo)}"
+    match relate(size, photo):
+        case SameSize():
+            return CameraFix(camera, camera)
+        case TransposedSize():
+            raise SceneError(
+                f"{where}: width and height are exchanged", "Turn the photographs back as COLMAP saw them."
+            )
+        case ScaledSize(resize) if how == "crop":
+            is_whole = (1 / resize).is_integer()
+            exactly = f"exactly 1/{1 / resize:.0f}" if is_whole else f"both sides times {resize:.4g}"
+            remedy = "Use --fix scale; if they were cropped alike on all sides, cut K where the model is made."
+            raise SceneError(f"{where}: {exactly}, resized and not cropped", "Use --fix scale." if is_whole else remedy)
+        case NearSize(near):
+            factor = near
     if how == "scale":
         return _apply(camera, photo, (photo[0] / size[0], photo[1] / size[1]), (0.0, 0.0))
     if not camera.has_center:
-        return FixRefusal(f"camera {camera.id}: {camera.model} has no principal point to shift", "Use --fix scale.")
-    factor = relation.factor if isinstance(relation, NearSize) else 1.0
+        raise SceneError(f"camera {camera.id}: {camera.model} has no principal point to shift", "Use --fix scale.")
     shift = ((photo[0] - size[0] * factor) / 2, (photo[1] - size[1] * factor) / 2)
     return _apply(camera, photo, (factor, factor), shift)
 
@@ -122,22 +125,6 @@ def change_camera(camera: Camera, photo: Size, how: How) -> CameraFix | FixRefus
 def rescaled(camera: Camera, size: Size, scale: tuple[float, float]) -> Camera:
     """Return the camera of photographs of `size` whose axes were scaled by `scale`; distortion carries over."""
     return camera if size == camera.size else _apply(camera, size, scale, (0.0, 0.0)).after
-
-
-def _refuse(relation: Relation, where: str, how: How) -> FixRefusal | None:
-    match relation:
-        case TransposedSize():
-            return FixRefusal(
-                f"{where}: width and height are exchanged", "Turn the photographs back as COLMAP saw them."
-            )
-        case ScaledSize(factor) if how == "crop":
-            is_whole = (1 / factor).is_integer()
-            exactly = f"exactly 1/{1 / factor:.0f}" if is_whole else f"both sides times {factor:.4g}"
-            remedy = "Use --fix scale; if they were cropped alike on all sides, cut K where the model is made."
-            return FixRefusal(
-                f"{where}: {exactly}, resized and not cropped", "Use --fix scale." if is_whole else remedy
-            )
-    return None
 
 
 def _apply(camera: Camera, photo: Size, scale: tuple[float, float], shift: tuple[float, float]) -> CameraFix:
@@ -160,8 +147,8 @@ def _with_two_focals(camera: Camera) -> Camera:
     return replace(camera, model=twin.name, params=params + (0.0,) * (len(twin.params) - len(params)))
 
 
-def choose_change(survey: GeometrySurvey, rows: list[int], photo: Size, how: How) -> CameraFix | FixRefusal:
-    """Return the change that makes a camera fit its photographs of one size, or why there is none.
+def choose_change(survey: GeometrySurvey, rows: list[int], photo: Size, how: How) -> CameraFix:
+    """Return the change that makes a camera fit its photographs of one size.
 
     Keypoints that move with K cannot prove that K is right; their present places can. If they agree with K, both follow
     the photographs, unless they fit these already. If not, K alone is changed, provided that it then agrees.
@@ -171,25 +158,32 @@ def choose_change(survey: GeometrySurvey, rows: list[int], photo: Size, how: How
         rows: rows of the camera's images whose photographs have this size.
         photo: the size of these photographs.
         how: scale or crop.
+
+    Raises:
+        SceneError: no change of K would be right.
     """
     views = survey.views
     camera = views.cameras[views.images[rows[0]].camera_id]
     if camera.model not in CAMERA_MODELS:
-        return FixRefusal(f"camera {camera.id}: unknown camera model {camera.model}", "Undistort the reconstruction.")
+        raise SceneError(f"camera {camera.id}: unknown camera model {camera.model}", "Undistort the reconstruction.")
     misfit = find_misfit(camera, photo, survey.reach_of(camera, rows))
     if misfit and misfit.kind == "size_alone":
         return CameraFix(camera, replace(camera, width=photo[0], height=photo[1]), has_keypoints=False)
     if misfit and misfit.meant and photo == camera.size:
         meant = change_camera(replace(camera, width=misfit.meant[0], height=misfit.meant[1]), photo, how)
-        return replace(meant, before=camera) if isinstance(meant, CameraFix) else meant
+        return replace(meant, before=camera)
     change = change_camera(camera, photo, how)
-    if isinstance(change, FixRefusal) or not change.moves_pixels:
+    if not change.moves_pixels:
         return change
     return _followed(views.only(rows), change, survey.reach_of(change.after, rows))
 
 
-def _followed(views: TrackObservations, change: CameraFix, reach: KeypointReach) -> CameraFix | FixRefusal:
-    """Return the change with its keypoints, or without them, or why it would not fix the camera."""
+def _followed(views: TrackObservations, change: CameraFix, reach: KeypointReach) -> CameraFix:
+    """Return the change with its keypoints, or without them.
+
+    Raises:
+        SceneError: neither would fix the camera.
+    """
     before, after = change.before, change.after
     if not len(views.obs()):
         return change  # nothing can be verified: no image has enough keypoints with points
@@ -203,7 +197,7 @@ def _followed(views: TrackObservations, change: CameraFix, reach: KeypointReach)
         f"camera {before.id}: K and keypoints disagree (median reprojection error {agreed:.4g} px), and with K for"
         f" {size_text(size)} the keypoints as they are miss by {alone:.4g} px: this would not fix it"
     )
-    return FixRefusal(what, "Fix the geometry that verify-dims reports first.")
+    raise SceneError(what, "Fix the geometry that verify-dims reports first.")
 
 
 @dataclass(frozen=True)
@@ -231,15 +225,18 @@ def plan_model(patch: Patch, cameras: list[int], how: How, reasons: list[str]) -
     sizes = {image.id: read[path] for image in model.images if (path := paths.get(image.name)) in read}
     found = survey(model)
     groups = [group for number in cameras for group in _groups(found, number, sizes, reasons)]
-    chosen = [(choose_change(found, rows, size, how), rows) for size, rows in groups]
-    reasons += [f"{patch.name}: {one.what} → {one.remedy}" for one, _ in chosen if isinstance(one, FixRefusal)]
     next_id = max(model.cameras) + 1
     changes: list[CameraFix] = []
     of_image: dict[int, CameraFix] = {}
-    for change, rows in chosen:
-        if isinstance(change, CameraFix) and change.moves_pixels:
+    for size, rows in groups:
+        try:
+            change = choose_change(found, rows, size, how)
+        except SceneError as error:
+            reasons.append(f"{patch.name}: {error.message} → {error.hint}")
+            continue
+        if change.moves_pixels:
             # the other images of a camera keep it
-            is_whole = len(rows) == sum(image.camera_id == change.before.id for image in found.views.images)
+            is_whole = len(rows) == (found.views.camera_ids == change.before.id).sum()
             own = change if is_whole else replace(change, after=replace(change.after, id=next_id))
             next_id = max(next_id, own.after.id + 1)
             changes.append(own)
@@ -274,8 +271,8 @@ def _compared(patch: Patch, rows: Sequence[int]) -> MatchContext:
     return MatchContext(model.images, model.cameras, paths, found, pairs, GreyPhotographs(_FULL))
 
 
-def _why_unlike(plan: CameraFixPlan, after: MatchContext, how: How) -> FixRefusal | None:
-    """Return why photographs do not prove a copy right: they do not match its points better than before.
+def _why_unlike(plan: CameraFixPlan, after: MatchContext, how: How) -> tuple[str, str] | None:
+    """Return why photographs do not prove a copy right, with a remedy: they match its points no better than before.
 
     None where they do.
     """
@@ -286,22 +283,22 @@ def _why_unlike(plan: CameraFixPlan, after: MatchContext, how: How) -> FixRefusa
     was = before.of(rows).mean(dict.fromkeys(everyone, raw))
     if not np.isfinite(likeness):
         what = "too few of its photographs can be compared: they share no tracks, or show nothing"
-        return FixRefusal(what, "Repair the model where it was made; without pixels no repair is known to be right.")
+        return what, "Repair the model where it was made; without pixels no repair is known to be right."
     if likeness < ALIKE:
         what = (
             f"photographs are not alike where the copy puts their points (correlation {likeness:.2f}; before {was:.2f})"
         )
-        return FixRefusal(what, "Use the photographs that the model was made from.")
+        return what, "Use the photographs that the model was made from."
     if all(change.before.params == change.after.params for change in plan.changes):
         return None
     if not likeness > (was if np.isfinite(was) else -1.0):
         what = f"the photographs were more alike before (correlation {was:.3f}, {likeness:.3f} after)"
-        return FixRefusal(what, "Use the photographs that the model was made from.")
+        return what, "Use the photographs that the model was made from."
     word, reading = ("crop", cropped()) if how == "scale" else ("scale", AS_IS)
     other = before.of(rows).mean(dict.fromkeys(everyone, reading))
     if other > likeness + _CLEARLY:
         what = f"they are more alike with --fix {word} (correlation {other:.3f}, {likeness:.3f} with {how})"
-        return FixRefusal(what, f"Use --fix {word}.")
+        return what, f"Use --fix {word}."
     return None
 
 
@@ -310,14 +307,14 @@ def _pixel_by_pixel(camera: Size, photo: Size) -> Places:
     return lambda shares: shares * ratio
 
 
-def _why_off_centre(plan: CameraFixPlan, after: MatchContext) -> FixRefusal | None:
-    """Return why photographs were not cropped about the centre; None where they were, or cannot tell."""
+def _why_off_centre(plan: CameraFixPlan, after: MatchContext) -> tuple[str, str] | None:
+    """Return why photographs were not cropped about the centre, with a remedy; None where they were, or cannot tell."""
     cut = [np.abs(change.shift) for change in plan.changes if change.shift != (0.0, 0.0)]
     if not cut or not (missed := _centre_missed_by(after, np.max(cut, axis=0))):
         return None
     x, y = missed
     what = f"the photographs were not cropped about the centre: they show their points ({x:+d}, {y:+d}) px from there"
-    return FixRefusal(what, "Crop the originals about the centre, or cut K where the model is made.")
+    return what, "Crop the originals about the centre, or cut K where the model is made."
 
 
 def _centre_missed_by(compared: MatchContext, reach_px: Floats) -> tuple[int, int] | None:
@@ -432,7 +429,8 @@ def fix_models(
         for plan, copy in zip(plans, copies, strict=True):
             after = _compared(copy, plan.rows) if plan.changes else None
             if after and (refusal := _why_off_centre(plan, after) or _why_unlike(plan, after, how)):
-                raise SceneError(f"{plan.patch.name}: {refusal.what}; nothing was written", refusal.remedy)
+                what, remedy = refusal
+                raise SceneError(f"{plan.patch.name}: {what}; nothing was written", remedy)
         verify_copies(audit, copies)
     return repaired
 
