@@ -62,6 +62,14 @@ def project(camera: Camera, points: Floats) -> Floats:
     return pixels
 
 
+def unproject(camera: Camera, pixels: Floats) -> Floats:
+    """Return where the rays of pixels [N, 2] cross the plane z = 1 of the camera, [N, 2]; NaN for an invalid model."""
+    theirs = in_pycolmap(camera)
+    if theirs is None:
+        return np.full((len(pixels), 2), np.nan)
+    return np.asarray(theirs.cam_from_img(np.ascontiguousarray(pixels, np.float64)), np.float64)[:, :2]
+
+
 def in_picture(camera: Camera, local: Floats) -> tuple[Mask, Floats]:
     """Return which points [N, 3] in camera coordinates lie in a photograph, and their pixels [N, 2]."""
     pixels = project(camera, local)

@@ -13,8 +13,8 @@ from splatbatch.scene.audit.findings import AuditFinding, FindingWriter
 from splatbatch.scene.colmap.reconstruction import Reconstruction
 from splatbatch.scene.colmap.types import Camera, Floats, finite, rotations_of
 from splatbatch.scene.geometry import hypotheses
-from splatbatch.scene.imports.agreement import CONTRADICTS, MatchingSkipped, depth_ratio, judge, matched_few
-from splatbatch.scene.imports.capture import PointCloud, PosedPhoto
+from splatbatch.scene.imports.agreement import MatchingSkipped, judge_few
+from splatbatch.scene.imports.capture import PosedPhoto
 from splatbatch.scene.reprojection import in_picture
 
 _PROJECTIONS, _LEAST_POINTS = 4_000_000, 200  # in all; points sampled at least
@@ -90,17 +90,13 @@ def check_pairs(model: Reconstruction, paths: Mapping[int, str], scribe: Finding
         return
     try:
         with tempfile.TemporaryDirectory(prefix="splatbatch-pairs-") as folder:
-            matched = matched_few(shots, Path(folder))
+            verdict = judge_few(shots, Path(folder), model.points.xyz)
     except MatchingSkipped:
         return
-    verdict = judge(shots, matched)
-    if verdict is None:
-        return
-    if verdict.agreement < CONTRADICTS or verdict.cause:
+    if verdict and verdict.is_contradicted:
         share = f"{100 * verdict.agreement:.0f} % of what {verdict.num_pairs} pairs of photographs both show fits them"
         yield scribe.note("pairs_disagree", "poses", share + (f"; more if {verdict.cause}" if verdict.cause else ""))
-        return
-    ratio = depth_ratio(shots, PointCloud(model.points.xyz, model.points.rgb, "points3D"), matched)
+    ratio = verdict.depth_ratio if verdict else None
     if ratio is not None and not _SAME_DEPTH[0] <= ratio <= _SAME_DEPTH[1]:
         message = f"points lie {ratio:.3g} times as far away as pairs of photographs show: K, or a scale, is wrong"
         yield scribe.note("pairs_disagree", "points3D", message)

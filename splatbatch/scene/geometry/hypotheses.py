@@ -20,7 +20,7 @@ from splatbatch.scene.colmap.files import load_pycolmap, shown
 from splatbatch.scene.colmap.types import PINHOLE_MODELS, Camera, Floats, Image, from_quats
 from splatbatch.scene.geometry import limits
 from splatbatch.scene.geometry.survey import CauseCandidate, KeypointReach, TrackObservations
-from splatbatch.scene.reprojection import in_pycolmap, project
+from splatbatch.scene.reprojection import in_pycolmap, project, unproject
 from splatbatch.scene.similarity import Similarity, fitted_similarity
 
 _ROUNDS = 4
@@ -274,9 +274,8 @@ def _rays(views: TrackObservations) -> Floats:
     rays = np.full((len(views.rows), 2), np.nan)
     of_camera = views.camera_ids[views.rows]
     for number in np.unique(of_camera):
-        camera, chosen = in_pycolmap(views.cameras[int(number)]), of_camera == number
-        if camera is not None:
-            rays[chosen] = camera.cam_from_img(np.ascontiguousarray(views.xy[chosen]))
+        chosen = of_camera == number
+        rays[chosen] = unproject(views.cameras[int(number)], views.xy[chosen])
     return rays
 
 

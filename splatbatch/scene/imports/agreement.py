@@ -23,14 +23,13 @@ from splatbatch.scene.imports.capture import (
     OPENGL,
     ImportLog,
     ImportOptions,
-    PointCloud,
     PosedPhoto,
     SourceCapture,
     some,
 )
 from splatbatch.scene.imports.write import posed_model
 from splatbatch.scene.photos.folders import link_numbers
-from splatbatch.scene.reprojection import in_picture, in_pycolmap
+from splatbatch.scene.reprojection import in_picture, unproject
 from splatbatch.text import plural
 
 THREADS = 2
@@ -262,32 +261,44 @@ def in_view(shot: PosedPhoto, points: Floats) -> tuple[Mask, Floats, Floats]:
 
 @dataclass(frozen=True)
 class PoseVerdict:
-    """Agreement of matches with the poses."""
+    """Agreement of matches with the poses, and with the depths of the points."""
 
     num_pairs: int
     agreement: float
     """Median over the pairs of the share of matches that fit."""
     cause: str = ""
     """Change of the poses under which the matches would fit; empty if they fit, or no change helps."""
+    depth_ratio: float | None = None
+    """Median ratio of the points' depths to those of matches near them; None: contradicted poses, or too few points."""
+
+    @property
+    def is_contradicted(self) -> bool:
+        """Whether the poses are wrong."""
+        return self.agreement < CONTRADICTS or bool(self.cause)
 
 
-def judge(shots: Sequence[PosedPhoto], matched: Sequence[PhotographMatch]) -> PoseVerdict | None:
-    """Return how well matches fit the poses; None where too few can be judged."""
+def judge(
+    shots: Sequence[PosedPhoto], matched: Sequence[PhotographMatch], points: Floats | None = None
+) -> PoseVerdict | None:
+    """Return how well matches fit the poses and points [P, 3]; None where too few can be judged."""
     telling = [one for one in matched if _is_telling(one, shots)]
-    shares = [share for one in telling if (share := _share(one, shots)) is not None]
-    if not shares:
+    count, agreement = _agreement(telling, shots)
+    if not count:
         return None
-    agreement = float(np.median(shares))
-    if agreement >= AGREES:
-        return PoseVerdict(len(shares), agreement)
-    for words, change in _CAUSES.items():
-        used = {index: shots[index] for one in telling for index in (one.first, one.second)}
-        poses = {index: change(shot.rotation, shot.center) for index, shot in used.items()}
-        changed = {index: replace(used[index], rotation=pose[0], center=pose[1]) for index, pose in poses.items()}
-        tried = [share for one in telling if (share := _share(one, changed)) is not None]
-        if tried and float(np.median(tried)) >= AGREES:
-            return PoseVerdict(len(shares), agreement, words)
-    return PoseVerdict(len(shares), agreement)
+    cause = ""
+    if agreement < AGREES:
+        tried = ((words, [change(shot) for shot in shots]) for words, change in _CAUSES.items())
+        cause = next((words for words, changed in tried if _agreement(telling, changed)[1] >= AGREES), "")
+    found = PoseVerdict(count, agreement, cause)
+    if points is None or found.is_contradicted:
+        return found
+    return replace(found, depth_ratio=_depth_ratio(shots, points, telling))
+
+
+def _agreement(telling: Sequence[PhotographMatch], shots: Sequence[PosedPhoto]) -> tuple[int, float]:
+    """Return the number of pairs with a baseline, and the median of the share of their matches that fits the poses."""
+    shares = [share for one in telling if (share := _share(one, shots)) is not None]
+    return len(shares), float(np.median(shares)) if shares else 0.0
 
 
 def _is_telling(one: PhotographMatch, shots: Sequence[PosedPhoto]) -> bool:
@@ -295,32 +306,34 @@ def _is_telling(one: PhotographMatch, shots: Sequence[PosedPhoto]) -> bool:
     return len(one.here) >= LEAST_MATCHES and all(shots[at].camera.has_center for at in (one.first, one.second))
 
 
-_CAUSES: dict[str, Callable[[Floats, Floats], tuple[Floats, Floats]]] = {
+_CAUSES: dict[str, Callable[[PosedPhoto], PosedPhoto]] = {
     "the camera axes are OpenCV's (y down, looking along z), OpenGL's are meant (y up, looking along -z)": (
-        lambda rotation, center: (OPENGL @ rotation, center)
+        lambda shot: replace(shot, rotation=OPENGL @ shot.rotation)
     ),
     "the matrices lead from the world to the camera, the inverse is meant": (
-        lambda rotation, center: (rotation.T, -rotation @ center)
+        lambda shot: replace(shot, rotation=shot.rotation.T, center=-shot.rotation @ shot.center)
     ),
     "the matrices lead from the world to the camera, with OpenCV's axes; the inverse is meant, with OpenGL's": (
-        lambda rotation, center: (rotation.T @ OPENGL, -OPENGL @ rotation @ center)
+        lambda shot: replace(shot, rotation=shot.rotation.T @ OPENGL, center=-OPENGL @ shot.rotation @ shot.center)
     ),
     "the matrices lead from the world to the camera, with OpenGL's axes; the inverse is meant": (
-        lambda rotation, center: (OPENGL @ rotation.T @ OPENGL, -OPENGL @ rotation @ center)
+        lambda shot: replace(
+            shot, rotation=OPENGL @ shot.rotation.T @ OPENGL, center=-OPENGL @ shot.rotation @ shot.center
+        )
     ),
     "the world is mirrored along x: places are, rotations are not": (
-        lambda rotation, center: (rotation, center * (-1, 1, 1))
+        lambda shot: replace(shot, center=shot.center * (-1, 1, 1))
     ),
     "the world is mirrored along y: places are, rotations are not": (
-        lambda rotation, center: (rotation, center * (1, -1, 1))
+        lambda shot: replace(shot, center=shot.center * (1, -1, 1))
     ),
     "the world is mirrored along z: places are, rotations are not": (
-        lambda rotation, center: (rotation, center * (1, 1, -1))
+        lambda shot: replace(shot, center=shot.center * (1, 1, -1))
     ),
 }
 
 
-def _share(one: PhotographMatch, shots: Sequence[PosedPhoto] | dict[int, PosedPhoto]) -> float | None:
+def _share(one: PhotographMatch, shots: Sequence[PosedPhoto]) -> float | None:
     """Return the share of a pair's matches that fits its poses; None for a pair without a baseline."""
     first, second = shots[one.first], shots[one.second]
     here, there = rays(first, one.here), rays(second, one.there)
@@ -338,7 +351,7 @@ def _share(one: PhotographMatch, shots: Sequence[PosedPhoto] | dict[int, PosedPh
     return float((fits & (depths > 0).all(axis=1)).mean())
 
 
-def _between(one: PhotographMatch, shots: Sequence[PosedPhoto] | dict[int, PosedPhoto]) -> tuple[Floats, Floats]:
+def _between(one: PhotographMatch, shots: Sequence[PosedPhoto]) -> tuple[Floats, Floats]:
     """Return rotation and translation from the first camera of a pair to the second."""
     first, second = shots[one.first], shots[one.second]
     return second.rotation @ first.rotation.T, second.rotation @ (first.center - second.center)
@@ -352,9 +365,7 @@ def _reach(shot: PosedPhoto) -> float:
 
 def rays(shot: PosedPhoto, pixels: Floats) -> Floats:
     """Return the rays [N, 3] (z = 1) of pixels [N, 2]."""
-    theirs = in_pycolmap(shot.camera)
-    found = np.asarray(theirs.cam_from_img(np.ascontiguousarray(pixels, np.float64)), np.float64)
-    return np.concatenate([found[:, :2], np.ones((len(found), 1))], axis=1)
+    return np.concatenate([unproject(shot.camera, pixels), np.ones((len(pixels), 1))], axis=1)
 
 
 def _depths(here: Floats, there: Floats, turn: Floats, shift: Floats) -> Floats:
@@ -368,16 +379,15 @@ def _depths(here: Floats, there: Floats, turn: Floats, shift: Floats) -> Floats:
     return np.nan_to_num(np.stack([first, second], axis=1), nan=-1.0)
 
 
-def depth_ratio(shots: Sequence[PosedPhoto], cloud: PointCloud, matched: Sequence[PhotographMatch]) -> float | None:
+def _depth_ratio(shots: Sequence[PosedPhoto], points: Floats, telling: Sequence[PhotographMatch]) -> float | None:
     """Return the median ratio of the points' depth to that of matches near them; None: too few can be compared."""
-    ratios = []
-    for one in matched:
-        if not _is_telling(one, shots) or (_share(one, shots) or 0.0) < AGREES:
-            continue
-        first = shots[one.first]
-        depths = _depths(rays(first, one.here), rays(shots[one.second], one.there), *_between(one, shots))[:, 0]
-        ratios.append(_beside(first, cloud.xyz, one.here[depths > 0], depths[depths > 0]))
-    every = np.concatenate([np.zeros(0), *ratios])
+    ratios = [np.zeros(0)]
+    for one in telling:
+        if (_share(one, shots) or 0.0) >= AGREES:
+            first = shots[one.first]
+            depths = _depths(rays(first, one.here), rays(shots[one.second], one.there), *_between(one, shots))[:, 0]
+            ratios.append(_beside(first, points, one.here[depths > 0], depths[depths > 0]))
+    every = np.concatenate(ratios)
     return float(np.median(every)) if len(every) >= LEAST_MATCHES else None
 
 
@@ -398,28 +408,33 @@ def check_poses(capture: SourceCapture, folder: Path, log: ImportLog) -> None:
 
     If matching is skipped, that is noted as an omission.
     """
+    points = capture.cloud.xyz if capture.cloud else None
     try:
-        matched = matched_few(capture.shots, folder)
+        verdict = judge_few(capture.shots, folder, points)
     except MatchingSkipped as error:
         log.leave_out(f"a look at the poses by matching photographs: {error}")
         return
-    _judge(capture.shots, matched, log)
-    if capture.cloud is None or log.num_mistakes:
-        return
-    ratio = depth_ratio(capture.shots, capture.cloud, matched)
-    if ratio is not None and not _SAME_DEPTH[0] <= ratio <= _SAME_DEPTH[1]:
+    _note(verdict, log)
+    ratio = verdict.depth_ratio if verdict else None
+    if capture.cloud and ratio is not None and not _SAME_DEPTH[0] <= ratio <= _SAME_DEPTH[1]:
         what = f"its points lie {ratio:.3g} times as far from the cameras as the photographs show"
         log.mistake(capture.cloud.origin, what, "Points and poses are in different units: export both in the same.")
 
 
-def matched_few(shots: Sequence[PosedPhoto], folder: Path) -> list[PhotographMatch]:
-    """Return the matches of a few pairs of photographs.
+def judge_few(shots: Sequence[PosedPhoto], folder: Path, points: Floats | None) -> PoseVerdict | None:
+    """Match a few pairs of photographs and return how well they fit the poses and the points [P, 3].
+
+    Args:
+        shots: the photographs with their poses.
+        folder: a folder that a working folder is made in.
+        points: the points; None: poses alone are judged.
 
     Raises:
         MatchingSkipped: the time is over, or pycolmap fails.
     """
     with _workplace(folder, _CHECK_S, shots) as place:
-        return match(posed_model(place.shots), _few_pairs(shots), replace(place, effort=GLANCE))
+        matched = match(posed_model(place.shots), _few_pairs(shots), replace(place, effort=GLANCE))
+    return judge(shots, matched, points)
 
 
 def _few_pairs(shots: Sequence[PosedPhoto]) -> list[tuple[int, int]]:
@@ -429,15 +444,15 @@ def _few_pairs(shots: Sequence[PosedPhoto]) -> list[tuple[int, int]]:
     return pairs[: _CHECKED * _NEIGHBOURS]
 
 
-def _judge(shots: Sequence[PosedPhoto], matched: Sequence[PhotographMatch], log: ImportLog) -> None:
-    verdict = judge(shots, matched)
+def _note(verdict: PoseVerdict | None, log: ImportLog) -> None:
+    """Note what photographs say about the poses."""
     if verdict is None:
         log.leave_out("a look at the poses: too few features match between the photographs")
         return
     told = (
         f"{100 * verdict.agreement:.0f} % of what pairs of photographs both show (median of {verdict.num_pairs} pairs)"
     )
-    if verdict.agreement < CONTRADICTS or verdict.cause:
+    if verdict.is_contradicted:
         cause = f"; it would if {verdict.cause}" if verdict.cause else ""
         remedy = "Export poses and photographs anew, in the axes that the format is written in."
         log.mistake("poses", f"the photographs contradict them: {told} fits{cause}", remedy)
@@ -454,7 +469,7 @@ def triangulated(capture: SourceCapture, folder: Path, options: ImportOptions, l
     with _workplace(folder, options.within_s, shots) as place:
         model = posed_model(place.shots)
         try:
-            _judge(shots, match(model, _few_pairs(shots), replace(place, effort=GLANCE)), log)
+            _note(judge(shots, match(model, _few_pairs(shots), replace(place, effort=GLANCE))), log)
             # wrong poses are found before all photographs are matched
             if not log.num_mistakes and match(model, near_pairs(shots, _EACH), place):
                 model = triangulate(model, place)
