@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
@@ -155,7 +156,9 @@ def models_beside(sparse: Path) -> list[tuple[Path, int]]:
 
     if not sparse.name.isdecimal():
         return []
-    folders = [Path(entry.path) for entry in _entries(sparse.parent) if entry.name.isdecimal()]
+    folders = list[Path]()
+    with contextlib.suppress(SceneError):
+        folders = [Path(entry.path) for entry in _subfolders(sparse.parent) if entry.name.isdecimal()]
     models = [(path, count_images(path)) for path in folders if has_model(path)]
     return sorted(models, key=lambda model: (-model[1], int(model[0].name)))
 
@@ -163,14 +166,6 @@ def models_beside(sparse: Path) -> list[tuple[Path, int]]:
 def has_model(folder: Path) -> bool:
     """Return whether a folder itself holds the cameras of a COLMAP model."""
     return any((folder / f"cameras.{suffix}").is_file() for suffix in ("bin", "txt"))
-
-
-def _entries(folder: Path) -> list[os.DirEntry[str]]:
-    try:
-        with os.scandir(folder) as entries:
-            return [entry for entry in entries if entry.is_dir()]
-    except OSError:
-        return []
 
 
 def _may_be_patch(folder: os.DirEntry[str], source: Path | None) -> bool:

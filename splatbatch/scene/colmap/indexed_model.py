@@ -66,6 +66,19 @@ class IndexedModel:
         chosen = np.flatnonzero(points)
         return elements_of(self.starts, chosen), np.repeat(chosen, np.diff(self.starts)[chosen])
 
+    def shares(self, owner: NDArray[np.intp], count: int) -> Floats:
+        """Return the share of its points that each photograph sees in each core, [count, I].
+
+        Args:
+            owner: core of each point, [P]; -1: in none.
+            count: number of cores.
+        """
+        pairs = self.photo.astype(np.int64)
+        pairs *= count + 1
+        pairs += owner[self.point] + 1  # those in no box come first
+        table = np.bincount(pairs, minlength=len(self.images) * (count + 1)).reshape(-1, count + 1)
+        return table[:, 1:].T / np.maximum(table.sum(axis=1), 1)
+
     def pixels(self) -> Floats:
         """Return the number of pixels of each photograph, [I]."""
         cameras = [self.cameras[image.camera_id] for image in self.images]

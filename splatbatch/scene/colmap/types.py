@@ -28,31 +28,27 @@ class CameraModel:
     params: tuple[str, ...]
 
 
-def _model(number: int, name: str, params: str) -> CameraModel:
-    return CameraModel(number, name, tuple(params.split()))
-
-
 CAMERA_MODELS = {
-    model.name: model
-    for model in (  # colmap/src/colmap/sensor/models.h; the last six came with COLMAP 3.12 to 4.2
-        _model(0, "SIMPLE_PINHOLE", "f cx cy"),
-        _model(1, "PINHOLE", "fx fy cx cy"),
-        _model(2, "SIMPLE_RADIAL", "f cx cy k"),
-        _model(3, "RADIAL", "f cx cy k1 k2"),
-        _model(4, "OPENCV", "fx fy cx cy k1 k2 p1 p2"),
-        _model(5, "OPENCV_FISHEYE", "fx fy cx cy k1 k2 k3 k4"),
-        _model(6, "FULL_OPENCV", "fx fy cx cy k1 k2 p1 p2 k3 k4 k5 k6"),
-        _model(7, "FOV", "fx fy cx cy omega"),
-        _model(8, "SIMPLE_RADIAL_FISHEYE", "f cx cy k"),
-        _model(9, "RADIAL_FISHEYE", "f cx cy k1 k2"),
-        _model(10, "THIN_PRISM_FISHEYE", "fx fy cx cy k1 k2 p1 p2 k3 k4 sx1 sy1"),
-        _model(11, "RAD_TAN_THIN_PRISM_FISHEYE", "fx fy cx cy k0 k1 k2 k3 k4 k5 p0 p1 s0 s1 s2 s3"),
-        _model(12, "SIMPLE_DIVISION", "f cx cy k"),
-        _model(13, "DIVISION", "fx fy cx cy k"),
-        _model(14, "SIMPLE_FISHEYE", "f cx cy"),
-        _model(15, "FISHEYE", "fx fy cx cy"),
-        _model(16, "EUCM", "fx fy cx cy alpha beta"),
-        _model(17, "EQUIRECTANGULAR", "w h"),
+    name: CameraModel(number, name, tuple(params.split()))
+    for number, name, params in (  # colmap/src/colmap/sensor/models.h; the last six came with COLMAP 3.12 to 4.2
+        (0, "SIMPLE_PINHOLE", "f cx cy"),
+        (1, "PINHOLE", "fx fy cx cy"),
+        (2, "SIMPLE_RADIAL", "f cx cy k"),
+        (3, "RADIAL", "f cx cy k1 k2"),
+        (4, "OPENCV", "fx fy cx cy k1 k2 p1 p2"),
+        (5, "OPENCV_FISHEYE", "fx fy cx cy k1 k2 k3 k4"),
+        (6, "FULL_OPENCV", "fx fy cx cy k1 k2 p1 p2 k3 k4 k5 k6"),
+        (7, "FOV", "fx fy cx cy omega"),
+        (8, "SIMPLE_RADIAL_FISHEYE", "f cx cy k"),
+        (9, "RADIAL_FISHEYE", "f cx cy k1 k2"),
+        (10, "THIN_PRISM_FISHEYE", "fx fy cx cy k1 k2 p1 p2 k3 k4 sx1 sy1"),
+        (11, "RAD_TAN_THIN_PRISM_FISHEYE", "fx fy cx cy k0 k1 k2 k3 k4 k5 p0 p1 s0 s1 s2 s3"),
+        (12, "SIMPLE_DIVISION", "f cx cy k"),
+        (13, "DIVISION", "fx fy cx cy k"),
+        (14, "SIMPLE_FISHEYE", "f cx cy"),
+        (15, "FISHEYE", "fx fy cx cy"),
+        (16, "EUCM", "fx fy cx cy alpha beta"),
+        (17, "EQUIRECTANGULAR", "w h"),
     )
 }
 

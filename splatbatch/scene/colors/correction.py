@@ -43,17 +43,10 @@ class ColorCorrection:
         They are gain R, G, B; v1, v2; gradient a, b; tint R, G, B; grid. Missing parts at the end are left out; a
         missing part before a present one is 0.
         """
-        if self.shading_grid:
-            return [
-                *self.gain,
-                *(*self.vignetting, 0.0, 0.0)[:_VIGNETTING],
-                *self.shading_gradient,
-                *self.shading_color,
-                *self.shading_grid,
-            ]
-        if not any(self.shading_gradient):
+        if not any(self.shading_gradient) and not self.shading_grid:
             return [*self.gain, *self.vignetting]
-        return [*self.gain, *(*self.vignetting, 0.0, 0.0)[:_VIGNETTING], *self.shading_gradient]
+        light = [*self.shading_color, *self.shading_grid] if self.shading_grid else []
+        return [*self.gain, *(*self.vignetting, 0.0, 0.0)[:_VIGNETTING], *self.shading_gradient, *light]
 
     @classmethod
     def of(cls, values: Sequence[float]) -> ColorCorrection:

@@ -107,16 +107,13 @@ class Seam:
 
 def seams_of(partition: Partition) -> tuple[Seam, ...]:
     """Return the seams of a partition, in the order of its cores."""
-    found = (_seam(one, other) for one, other in combinations(partition.cores, 2))
-    return tuple(seam for seam in found if seam)
-
-
-def _seam(one: Core, other: Core) -> Seam | None:
-    both = one.core.clipped(other.core)
-    flat = [axis for axis in range(3) if both.lower[axis] == both.upper[axis]]
-    if len(flat) != 1 or any(both.lower[axis] >= both.upper[axis] for axis in range(3) if axis not in flat):
-        return None  # they have an edge in common, or nothing
-    return Seam(one, other, flat[0], both.lower[flat[0]])
+    seams = []
+    for one, other in combinations(partition.cores, 2):
+        both = one.core.clipped(other.core)
+        flat = [axis for axis in range(3) if both.lower[axis] == both.upper[axis]]
+        if len(flat) == 1 and all(both.lower[axis] < both.upper[axis] for axis in {0, 1, 2} - set(flat)):
+            seams.append(Seam(one, other, flat[0], both.lower[flat[0]]))  # else they share an edge, or nothing
+    return tuple(seams)
 
 
 def shares_of(partition: Partition, model: Reconstruction) -> Shares:

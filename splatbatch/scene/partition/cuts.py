@@ -12,7 +12,6 @@ from functools import partial
 from itertools import islice
 
 import numpy as np
-from numpy.typing import NDArray
 
 from splatbatch.errors import ConfigError
 from splatbatch.scene.colmap.indexed_model import IndexedModel, Indices
@@ -99,19 +98,6 @@ class PartObservations:
         at, _ = self.observations.of_points(points)
         return np.bincount(self.observations.photo[at], minlength=len(self.totals)).astype(np.float64)
 
-    def shares(self, owner: NDArray[np.intp], count: int) -> Floats:
-        """Return the share of its points that each photograph sees in each core, [count, I].
-
-        Args:
-            owner: core of each point, [P]; -1: in none.
-            count: number of cores.
-        """
-        pairs = self.observations.photo.astype(np.int64)
-        pairs *= count + 1
-        pairs += owner[self.point] + 1  # those in no box come first
-        table = np.bincount(pairs, minlength=len(self.totals) * (count + 1)).reshape(-1, count + 1)
-        return table[:, 1:].T / np.maximum(self.totals, 1)
-
     def distances(self, points: Mask) -> Floats:
         """Return the mean distance of the given points that each photograph sees, [I]; NaN where it sees none."""
         at, point = self.observations.of_points(points)
@@ -138,7 +124,7 @@ def parts_of(seen: PartObservations, cores: Sequence[Box], grown: Sequence[Box])
     A photograph that belongs to no core by its shares goes to the core where it sees most.
     """
     owner = owners(cores, seen.places)
-    shares = seen.shares(owner, len(cores))
+    shares = seen.observations.shares(owner, len(cores))
     belongs = [_by_sight(seen, shares[index], box.holds(seen.places)) for index, box in enumerate(grown)]
     most = np.where(seen.totals > 0, shares.argmax(axis=0), -1)
     lost = ~np.any(belongs, axis=0)

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from splatbatch.files import write_text
 from splatbatch.scene.colmap.types import Floats, finite
@@ -85,11 +84,10 @@ def _shapes(plan: PartitionPlan) -> dict[str, object]:
         boxes.append((sheet.box(core.grown.clipped(_around(sheet, core.bounds))), color, True))
         boxes.append((sheet.box(core.bounds), color, False))
     held = partition.test | partition.contiguous
+    shares = some.shares(partition.owner(places), len(partition.cores))
     dots = [
-        (x, y, colors[home] if home >= 0 else FAINT, image.name in held)
-        for (x, y), home, image in zip(
-            sheet.at(cameras).tolist(), _homes(plan, places), plan.observations.images, strict=True
-        )
+        (x, y, colors[int(share.argmax())] if share.any() else FAINT, image.name in held)
+        for (x, y), share, image in zip(sheet.at(cameras).tolist(), shares.T, some.images, strict=True)
         if math.isfinite(x) and math.isfinite(y)
     ]
     return {
@@ -118,17 +116,6 @@ def _sheet(bounds: Sequence[Box], cameras: Floats) -> _Sheet:
     low, high = shown.min(axis=0), shown.max(axis=0)
     wide, tall = np.maximum(high - low, 1e-12).tolist()
     return _Sheet(low, high, min((WIDTH_PX - 2 * EDGE_PX) / wide, (MOST_HEIGHT_PX - 2 * EDGE_PX - HEAD_PX) / tall))
-
-
-def _homes(plan: PartitionPlan, places: Floats) -> list[int]:
-    """Return the index of the core in which each photograph sees most; -1 where it sees nothing."""
-    some, count = plan.observations.some(POINTS_ASKED), len(plan.partition.cores)
-    owner = plan.partition.owner(places)[some.point]
-    is_in = owner >= 0
-    pairs = some.photo[is_in].astype(np.int64) * count + owner[is_in]
-    table = np.bincount(pairs, minlength=len(some.images) * count).reshape(-1, count)
-    homes: NDArray[np.int64] = np.where(table.sum(axis=1) > 0, table.argmax(axis=1), -1)
-    return [int(home) for home in homes]
 
 
 def _words(plan: PartitionPlan, sheet: _Sheet) -> list[tuple[float, float, int, str]]:

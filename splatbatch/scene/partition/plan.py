@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -23,7 +23,7 @@ from splatbatch.scene.colmap.types import finite, triple
 from splatbatch.scene.frame import offset_for, span_between
 from splatbatch.scene.holdout import hold_out
 from splatbatch.scene.partition import cuts, record
-from splatbatch.scene.partition.boxes import Box, first_meeting, tile
+from splatbatch.scene.partition.boxes import Box
 from splatbatch.scene.partition.files import PARTITION
 from splatbatch.text import plural
 
@@ -134,22 +134,14 @@ def read_boxes(path: Path) -> DrawnBoxes:
         raise ConfigError(f"--boxes {path}: {record.first_mistake(error)}", BOXES_LOOK_SO) from error
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ConfigError(f"--boxes {path}: no JSON that holds boxes ({error!r})", BOXES_LOOK_SO) from error
-    return _checked(path, form)
-
-
-def _checked(path: Path, form: Any) -> DrawnBoxes:
-    names = [one.name for one in form.boxes]
-    if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise ConfigError(f"--boxes {path}: {twice[0]}: two boxes have this name")
-    if record.not_a_frame(form.axes):
-        raise ConfigError(f"--boxes {path}: axes: {record.not_a_frame(form.axes)}")
+    if wrong := record.not_a_frame(form.axes):
+        raise ConfigError(f"--boxes {path}: axes: {wrong}")
     boxes = _opened([record.box_of(one) for one in form.boxes])
-    if pair := first_meeting(boxes):
-        raise ConfigError(f"--boxes {path}: {names[pair[0]]} and {names[pair[1]]} overlap: cores share no place")
-    if not tile(boxes):
-        hint = "Let neighbours have the same sides; null is infinitely far."
-        raise ConfigError(f"--boxes {path}: the boxes leave space between them, which would be no patch's", hint)
-    return DrawnBoxes(form.axes, dict(zip(names, boxes, strict=True)))
+    named = [(one.name, box) for one, box in zip(form.boxes, boxes, strict=True)]
+    if wrong := record.mistake_in_cores(named):
+        hint = "Give each box its own name, and neighbours the same sides; null is infinitely far."
+        raise ConfigError(f"--boxes {path}: {wrong}", hint)
+    return DrawnBoxes(form.axes, dict(named))
 
 
 def _opened(boxes: list[Box]) -> list[Box]:

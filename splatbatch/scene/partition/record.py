@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -270,21 +270,25 @@ def json_schema() -> dict[str, Any]:
 
 def mistake_in(partition: Partition) -> str:
     """Return what makes a partition invalid, in words; empty if it is valid."""
-    names = [core.name for core in partition.cores]
-    boxes = [core.core for core in partition.cores]
     if wrong := not_a_frame(partition.axes):
         return f"axes: {wrong}"
-    if twice := sorted({name for name in names if names.count(name) > 1}):
-        return f"patches: {twice[0]}: two patches have this name"
-    if wrong := next(filter(None, map(_misfit, partition.cores)), ""):
-        return wrong
-    if pair := first_meeting(boxes):
-        return f"patches: the cores of {names[pair[0]]} and {names[pair[1]]} overlap: a place would belong to both"
-    if not tile(boxes):
-        return "patches: the cores leave space between them: a place there would belong to no patch"
+    cores = partition.cores
+    wrong = next(filter(None, map(_misfit, cores)), "") or mistake_in_cores([(one.name, one.core) for one in cores])
+    if wrong:
+        return f"patches: {wrong}"
     if both := sorted(partition.test & partition.train):
         return f"test: {both[0]}: is named under train too; a photograph is test everywhere or nowhere"
     return ""
+
+
+def mistake_in_cores(cores: Sequence[tuple[str, Box]]) -> str:
+    """Return why named cores do not share out all space, in words; empty if they do."""
+    names, boxes = [name for name, _ in cores], [box for _, box in cores]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        return f"{twice[0]}: two patches have this name"
+    if pair := first_meeting(boxes):
+        return f"the cores of {names[pair[0]]} and {names[pair[1]]} overlap: a place would belong to both"
+    return "" if tile(boxes) else "the cores leave space between them: a place there would belong to no patch"
 
 
 def not_a_frame(axes: Axes) -> str:
@@ -297,9 +301,9 @@ def not_a_frame(axes: Axes) -> str:
 def _misfit(core: Core) -> str:
     """Return how the boxes of a patch contradict each other; empty if they do not."""
     if not core.core.within(core.grown):
-        return f"patches: {core.name}: grown: {core.grown}: should hold the core, {core.core}"
+        return f"{core.name}: grown: {core.grown}: should hold the core, {core.core}"
     if not (core.bounds.is_finite() and core.bounds.within(core.core)):
-        return f"patches: {core.name}: bounds: {core.bounds}: should be a finite part of the core, {core.core}"
+        return f"{core.name}: bounds: {core.bounds}: should be a finite part of the core, {core.core}"
     return ""
 
 

@@ -181,17 +181,12 @@ def prepared(out: Path) -> Iterator[Path]:
     aside.mkdir(parents=True)
     try:
         yield aside
-        if has_split:
-            try:
-                aside.rename(out / SPLIT_READY)
-            except OSError as error:
-                raise OutputError(f"{out}: another split is being put in place ({error.strerror})") from error
-            finish(out)
-        else:
-            try:
-                aside.rename(out)
-            except OSError as error:
-                raise OutputError(f"--out {out}: cannot be put in place ({error.strerror})", "Split again.") from error
+        why_not = f"{out}: another split is being put in place" if has_split else f"--out {out}: cannot be put in place"
+        try:
+            aside.rename(out / SPLIT_READY if has_split else out)
+        except OSError as error:
+            raise OutputError(f"{why_not} ({error.strerror})", "Split again.") from error
+        if not finish(out):
             sync_folder(out.parent)
     finally:
         shutil.rmtree(aside, ignore_errors=True)
@@ -316,11 +311,8 @@ class SplitFiles:
     @property
     def gone(self) -> tuple[str, ...]:
         """Patches of the earlier split that no longer exist, sorted."""
-        return (
-            tuple(sorted({core.name for core in self.plan.before.cores} - self.states.keys()))
-            if self.plan.before
-            else ()
-        )
+        before = self.plan.before.cores if self.plan.before else ()
+        return tuple(sorted({core.name for core in before} - self.states.keys()))
 
     def facts(self) -> SplitFacts:
         """Return the JSON record."""
@@ -399,11 +391,11 @@ def _written(
 
     # hashing and writing one patch leaves the other core free
     with prepared(out) as aside, ThreadPoolExecutor(WRITERS) as pool:
-        done = list[tuple[Core, State]]()
-        for one in pool.map(put, plan.partition.cores):
-            done.append(one)
-            advance(len(done), total)
-        cores, states = [core for core, _ in done], {core.name: state for core, state in done}
+        states, cores = dict[str, State](), list[Core]()
+        for core, state in pool.map(put, plan.partition.cores):
+            cores.append(core)
+            states[core.name] = state
+            advance(len(cores), total)
         partition = replace(plan.partition, cores=tuple(cores))
         found = SplitFiles(replace(plan, partition=partition), states, notes)
         draw(found.plan, aside / PICTURE)

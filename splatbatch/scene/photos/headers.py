@@ -158,23 +158,17 @@ def _has_heif() -> bool:
 
 def _photo(image: Any) -> ImageHeader:
     """Return Pillow's header; a TIFF's size is that after its orientation is applied, as Pillow does when it loads."""
-    orientation = image.getexif().get(0x0112, 1)
+    orientation = image.getexif().get(_ORIENTATION, 1)
+    bits = (getattr(image, "tag_v2", None) or {}).get(258, 8)  # Pillow reduces 16-bit RGB of a TIFF to 8 silently
     checks: dict[Trait, bool] = {
         "cmyk": image.mode == "CMYK",
-        "deep": image.mode in DEEP_MODES or max(_bits(image)) > 8,
+        "deep": image.mode in DEEP_MODES or max(bits if isinstance(bits, tuple) else (bits,)) > 8,
         "alpha": image.mode in _ALPHA_MODES or "transparency" in image.info,
         "animated": getattr(image, "n_frames", 1) > 1,
     }
     traits = tuple(trait for trait, is_so in checks.items() if is_so)
     width, height = image.size
     return ImageHeader(width, height, orientation if orientation in range(1, 9) else 1, traits)
-
-
-def _bits(image: Any) -> tuple[int, ...]:
-    """Return the bits per sample; Pillow reduces 16-bit RGB of a TIFF to 8 silently."""
-    tags = getattr(image, "tag_v2", None) or {}
-    bits = tags.get(258, (8,))
-    return tuple(bits) if isinstance(bits, tuple) else (int(bits),)
 
 
 def _strip_problem(path: Path, image: Any) -> str:
