@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import replace
 from math import cos, hypot, isfinite, radians
 from pathlib import Path
 from typing import Any
@@ -38,29 +38,8 @@ FAR_M = 5_000.0
 """Metres from the median position beyond which a GPS position is wrong, or is of another place."""
 ALIKE_M = 0.5
 """Metres from the median within which all GPS positions count as the same."""
-_EXIF, _GPS = 0x8769, 0x8825
+_EXIF, _GPS, _FOCAL_MM = 0x8769, 0x8825, 37386
 _UNIT_MM = {2: 25.4, 3: 10.0, 4: 1.0, 5: 0.001}
-
-
-@dataclass(frozen=True)
-class PhotographHeader:
-    """A photograph as its header describes it."""
-
-    name: str
-    """Path below the folder of photographs, with slashes."""
-    sha256: str
-    width: int
-    height: int
-    device: str
-    """Maker, model and lens by EXIF; may be empty."""
-    focal_mm: float | None
-    """Focal length by EXIF; None if unknown."""
-    focal_px: float | None
-    """Focal length in pixels of the file; None if EXIF does not give it."""
-    place: tuple[float, float, float] | None
-    """Latitude and longitude in degrees, altitude in metres; None if EXIF has no usable position."""
-    note: str = ""
-    """Message about unusual values in the header; empty if there are none."""
 
 
 def survey(images: Path, wanted: ReconstructionOptions) -> ReconstructionPlan:
@@ -79,27 +58,29 @@ def survey(images: Path, wanted: ReconstructionOptions) -> ReconstructionPlan:
     names, left_out, said = _listed(images)
     with ThreadPoolExecutor(THREADS) as pool:
         facts = FileFacts()
-        found = list(pool.map(lambda name: _read(images, name, facts), names))
-    headers = [one for one in found if isinstance(one, PhotographHeader)]
+        found = list(pool.map(lambda name: _read(images, name, facts, wanted), names))
+    usable = [one for one in found if not isinstance(one, str)]
     left_out |= {name: one for name, one in zip(names, found, strict=True) if isinstance(one, str)}
-    if len(headers) < 3:
+    if len(usable) < 3:
         why = list_some([*(f"{name}: {one}" for name, one in sorted(left_out.items())), *said], 2, "; ")
-        few = f"{images}: {plural(len(headers), 'photograph')} that can be used"
+        few = f"{images}: {plural(len(usable), 'photograph')} that can be used"
         raise SceneError(f"{few}; {why}" if why else few, "At least three photographs that overlap are needed.")
-    _see_rig(wanted.rig, headers)
-    places, notes = checked_places([one.place for one in headers], [one.name for one in headers])
-    cameras, numbers = _cameras(headers, wanted)
-    notes += [one.note for one in headers if one.note][:3]
-    if len(cameras) > 1:
-        spelled = list_some((f"{one.what} ({numbers.count(place + 1)})" for place, one in enumerate(cameras)), 6)
-        notes.append(f"{len(cameras)} cameras: {spelled}")
+    _check_rig(wanted.rig, [one.name for one, _, _ in usable])
+    places, notes = checked_places([one.place for one, _, _ in usable], [one.name for one, _, _ in usable])
+    notes += [note for _, _, note in usable if note][:3]
+    counts = Counter(camera.what for _, camera, _ in usable)  # in the order in which they come first
+    if len(counts) > 1:
+        spelled = list_some((f"{what} ({number})" for what, number in counts.items()), 6)
+        notes.append(f"{len(counts)} cameras: {spelled}")
     first: dict[str, str] = {}
-    copies = [one.name for one in headers if first.setdefault(one.sha256, one.name) != one.name]
+    copies = [one.name for one, _, _ in usable if first.setdefault(one.sha256, one.name) != one.name]
     notes += [f"{plural(len(copies), 'photograph')} the same as another ({list_some(copies)})"] if copies else []
     notes += said
+    numbers = {what: number for number, what in enumerate(counts, start=1)}
+    cameras = {camera.what: camera for _, camera, _ in reversed(usable)}  # each as its first photograph says
     photographs = tuple(
-        Photograph(one.name, number, one.sha256, place)
-        for one, number, place in zip(headers, numbers, places, strict=True)
+        replace(one, camera=numbers[camera.what], place=place)
+        for (one, camera, _), place in zip(usable, places, strict=True)
     )
     pairing, why = _pairing(photographs, wanted)
     mapper, why_mapper = wanted.mapper, "as asked for"
@@ -108,7 +89,7 @@ def survey(images: Path, wanted: ReconstructionOptions) -> ReconstructionPlan:
     return ReconstructionPlan(
         str(images.resolve()),
         photographs,
-        tuple(cameras),
+        tuple(cameras[what] for what in counts),
         wanted,
         pairing,
         why,
@@ -158,8 +139,10 @@ def _why_not(name: str) -> str:
     return ""
 
 
-def _read(images: Path, name: str, facts: FileFacts) -> PhotographHeader | str:
-    """Return the header of a photograph, or the reason why the file cannot be used."""
+def _read(
+    images: Path, name: str, facts: FileFacts, wanted: ReconstructionOptions
+) -> tuple[Photograph, CameraGroup, str] | str:
+    """Return a photograph by its header, its camera, and a note on unusual values; or why it cannot be used."""
     path = images / name
     try:
         with opened_photograph(path) as image:
@@ -170,12 +153,23 @@ def _read(images: Path, name: str, facts: FileFacts) -> PhotographHeader | str:
     except Exception as error:  # noqa: BLE001 - Pillow may raise any error on damaged files
         return f"cannot be read ({type(error).__name__}: {error})".replace(str(path), name)
     focal_px, note = _focal_px(detail, width, height)
-    focal_mm = _number(detail.get(37386))
     place, odd = _place(gps)
     note = "; ".join(f"{name}: {one}" for one in (note, odd) if one)
-    return PhotographHeader(
-        name, facts.sha256(str(path)), width, height, device.strip("\0 "), focal_mm, focal_px, place, note
+    device, focal_mm = device.strip("\0 "), _number(detail.get(_FOCAL_MM))
+    folder = next((folder for folder in wanted.rig if name.startswith(f"{folder}/")), "")
+    folder = folder or ("" if device else name.rpartition("/")[0])  # EXIF names no camera
+    named = f"{folder + ': ' if folder else ''}{device or 'a camera without a name'}"
+    what = f"{named}{f', {focal_mm:g} mm' if focal_mm else ''}, {width}x{height}"
+    model = "OPENCV_FISHEYE" if "fisheye" in device.lower() else "OPENCV"
+    camera = CameraGroup(
+        model if wanted.camera == "auto" else wanted.camera,
+        width,
+        height,
+        focal_px or UNKNOWN_FOCAL * max(width, height),
+        is_known=focal_px is not None,
+        what=what,
     )
+    return Photograph(name, 0, facts.sha256(str(path)), place), camera, note
 
 
 def _number(value: Any) -> float | None:
@@ -191,7 +185,7 @@ def _focal_px(detail: dict[int, Any], width: int, height: int) -> tuple[float | 
 
     From the 35 mm equivalent focal length (EXIF 2.32: same diagonal), otherwise from the sensor's pixels per unit.
     """
-    focal_mm, on_film = _number(detail.get(37386)), _number(detail.get(41989))
+    focal_mm, on_film = _number(detail.get(_FOCAL_MM)), _number(detail.get(41989))
     taken_px = max(_number(detail.get(40962)) or 0, _number(detail.get(40963)) or 0)
     per_unit, unit = _number(detail.get(41486)), _UNIT_MM.get(detail.get(41488, 2))
     found = None
@@ -263,44 +257,19 @@ def checked_places(
     return list(places), [f"{sum(far)} photographs were taken more than 5 km from the others ({named}): two places?"]
 
 
-def _cameras(headers: Sequence[PhotographHeader], wanted: ReconstructionOptions) -> tuple[list[CameraGroup], list[int]]:
-    """Return the cameras, and for each photograph the number of its camera, starting at 1."""
-    cameras = {}
-    numbers = []
-    for one in headers:
-        folder = next((folder for folder in wanted.rig if one.name.startswith(f"{folder}/")), "")
-        folder = folder or ("" if one.device else one.name.rpartition("/")[0])  # EXIF names no camera
-        key = (folder, one.device, one.focal_mm, one.width, one.height)
-        if key not in cameras:
-            is_fisheye = "fisheye" in one.device.lower()
-            model = wanted.camera if wanted.camera != "auto" else "OPENCV_FISHEYE" if is_fisheye else "OPENCV"
-            focal = one.focal_px or UNKNOWN_FOCAL * max(one.width, one.height)
-            zoom = f", {one.focal_mm:g} mm" if one.focal_mm else ""
-            name = f"{folder + ': ' if folder else ''}{one.device or 'a camera without a name'}"
-            what = f"{name}{zoom}, {one.width}x{one.height}"
-            cameras[key] = CameraGroup(model, one.width, one.height, focal, one.focal_px is not None, what)
-        numbers.append([*cameras].index(key) + 1)
-    return [*cameras.values()], numbers
-
-
-def _see_rig(rig: Sequence[str], headers: Iterable[PhotographHeader]) -> None:
+def _check_rig(rig: Sequence[str], names: Sequence[str]) -> None:
     """Check that each folder of a rig holds photographs, and that at least one name is in two of the folders.
 
     Raises:
         ConfigError: one of these does not hold.
     """
-    if not rig:
-        return
-    held = {
-        folder: {one.name[len(folder) + 1 :] for one in headers if one.name.startswith(f"{folder}/")} for folder in rig
-    }
-    for folder, names in held.items():
-        if not names:
+    held = [{name.removeprefix(f"{folder}/") for name in names if name.startswith(f"{folder}/")} for folder in rig]
+    for folder, inside in zip(rig, held, strict=True):
+        if not inside:
             raise ConfigError(f"--rig: {folder}: no photographs below a folder of this name", "Name folders of PHOTOS.")
-    if len(rig) > 1 and max(Counter(name for names in held.values() for name in names).values()) < 2:
-        raise ConfigError(
-            f"--rig {','.join(rig)}: no name is in two of the folders", "Photographs taken at once share it."
-        )
+    if len(rig) > 1 and max(Counter(name for inside in held for name in inside).values()) < 2:
+        message = f"--rig {','.join(rig)}: no name is in two of the folders"
+        raise ConfigError(message, "Photographs taken at once share it.")
 
 
 def _pairing(photographs: Sequence[Photograph], wanted: ReconstructionOptions) -> tuple[str, str]:
