@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from splatbatch.output.records.quality import QualityFigure
     from splatbatch.publish.certificate import CertificateCheck
     from splatbatch.run.inspection import Found
-    from splatbatch.scene.next_flight import Flight
+    from splatbatch.scene.next_flight import FlightPlan
 
 NOT_ALL = 1
 """Exit code if a patch is missing, or a splat could not be inspected."""
@@ -191,10 +191,9 @@ def plan_capture(
         print_line(f"views written to {to}")
 
 
-def show_flight(flight: Flight) -> None:
+def show_flight(flight: FlightPlan) -> None:
     """Print the photographs that would help, and how many weak cells they cover."""
-    plan = flight.plan
-    if not plan.cells:
+    if not flight.cells:
         return print_line(
             "No more photographs are needed: every cell is seen often enough and from different directions."
         )
@@ -204,11 +203,11 @@ def show_flight(flight: Flight) -> None:
         figures = (f"{one:g}" for one in (view.heading_deg, view.pitch_deg, view.above_target))
         rows.append((view.name, position, *figures, plural(len(view.covers), "cell")))
     print_table(("view", "position", "heading", "pitch", "above target", "covers"), ("view", "position"), rows)
-    kinds = [cell.why for cell in plan.cells]
+    kinds = [cell.why for cell in flight.cells]
     told = ", ".join(f"{kinds.count(why)} {why}" for why in dict.fromkeys(kinds))
-    covers = f"{plural(len(plan.views), 'photograph')} for {plural(len(plan.cells), 'weak cell')} ({told})"
+    covers = f"{plural(len(flight.suggested), 'photograph')} for {plural(len(flight.cells), 'weak cell')} ({told})"
     print_line(
-        f"{covers}, taken from a distance of {plan.distance:.4g}; headings are clockwise from the model's y axis"
+        f"{covers}, taken from a distance of {flight.distance:.4g}; headings are clockwise from the model's y axis"
     )
-    if plan.left:
-        print_line(f"{plural(len(plan.left), 'cell')} cannot be covered: there is no free camera position nearby")
+    if flight.left:
+        print_line(f"{plural(len(flight.left), 'cell')} cannot be covered: there is no free camera position nearby")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 import numpy as np
 
@@ -13,8 +14,8 @@ from splatbatch.scene.colmap.types import Floats, centers_of, triple
 from splatbatch.scene.next_flight import (
     Convert,
     CoverageSurvey,
-    Flight,
     FlightCamera,
+    FlightPlan,
     placed_cameras,
     suggest,
     up_of,
@@ -28,7 +29,7 @@ from splatbatch.tasks.task import Task, of_patches
 MOST_OBSTACLES = 200_000
 
 
-def flight_of(batch: Batch, *, is_whole: bool = False) -> Flight:
+def flight_of(batch: Batch, *, is_whole: bool = False) -> FlightPlan:
     """Return a plan of photographs that would help the patches of a batch.
 
     Weak cells are those of the inspections; for a patch without one, those with points of its model. With `is_whole`
@@ -55,7 +56,8 @@ def flight_of(batch: Batch, *, is_whole: bool = False) -> Flight:
         from splatbatch.publish.tiles.geodesy import to_degrees  # which loads pyproj
 
         to_globe = to_degrees(crs, places.mean(axis=0) + offset)
-    return Flight(plan, ", ".join(dict.fromkeys(task.patch.name for task in tasks)), offset, to_globe)
+    name = ", ".join(dict.fromkeys(task.patch.name for task in tasks))
+    return replace(plan, name=name, offset=offset, to_globe=to_globe)
 
 
 def _cells(batch: Batch, tasks: Sequence[Task], *, is_whole: bool) -> tuple[Floats, Floats, list[str]]:

@@ -11,13 +11,12 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from functools import cached_property
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property, partial
 from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.spatial import Delaunay, QhullError, cKDTree
 
 from splatbatch.scene.colmap.types import Camera, Floats, Image, Mask, triple
@@ -172,14 +171,16 @@ class CoverageSurvey:
         grid = np.stack(np.meshgrid(*axes), axis=-1).reshape(-1, 2)
         far = np.linalg.norm(grid[:, None] - flat[None], axis=2)
         empty = grid[(hull.find_simplex(grid) >= 0) & (far.min(axis=1) > side)][:MOST_EMPTY]
-        heights = self.places @ up
+        if not len(empty):
+            return []
         order = np.argsort(np.linalg.norm(empty[:, None] - flat[None], axis=2), axis=1)[:, :4]
-        places = empty @ np.stack([east, north]) + np.median(heights[order], axis=1)[:, None] * up if len(empty) else []
-        return [self._seen_anew(np.asarray(place), side) for place in places]
-
-    def _seen_anew(self, place: Floats, side: float) -> WeakRegion:
-        alone = CoverageSurvey(place[None], np.array([side]), self.cameras, self.up)
-        return WeakRegion(place, side, int(alone.seen.sum()), alone.angle_deg(0), "nothing there")
+        heights = np.median((self.places @ up)[order], axis=1)
+        places = empty @ np.stack([east, north]) + heights[:, None] * up
+        alone = CoverageSurvey(places, np.full(len(places), side), self.cameras, self.up)
+        return [
+            WeakRegion(place, side, int(alone.seen[at].sum()), alone.angle_deg(at), "nothing there")
+            for at, place in enumerate(places)
+        ]
 
 
 def up_of(places: Floats, cameras: Sequence[FlightCamera], *, is_mapped: bool = False) -> Floats:
@@ -219,7 +220,7 @@ class SuggestedPhotograph:
 
     camera: FlightCamera
     target: Floats  # [3]
-    covers: tuple[int, ...]
+    covers: tuple[int, ...] = ()
     """Indices of the weak cells, in the plan's order, that the photograph helps."""
 
     @property
@@ -228,112 +229,81 @@ class SuggestedPhotograph:
         return self.camera.matrix[2, :3]
 
 
-@dataclass(frozen=True)
-class FlightPlan:
-    """The proposed views for the weak cells of a scene."""
-
-    cells: Sequence[WeakRegion]
-    views: Sequence[SuggestedPhotograph]
-    left: tuple[int, ...]
-    """Indices of the cells that still lack views, as no free camera position helps them."""
-    up: Floats
-    distance: float
-
-
-@dataclass
-class _Candidates:
-    """Camera positions that could be taken, and the cells that each would help."""
-
-    cameras: list[FlightCamera]
-    targets: list[Floats]
-    sees: Mask  # [v, c], and help it
-    rays: Floats  # [v, c, 3], from cells to views
-    gaps: Floats  # [v, c], degrees from the nearest direction from which a cell is seen
-    taken: list[list[int]] = field(default_factory=list)
-    """For each cell the rows of the views that were chosen for it."""
-
-    def see(self, cell: int, rays: Floats) -> None:
-        """Record directions from which a cell is seen; candidates close to these no longer help it."""
-        if len(rays):
-            apart = np.degrees(np.arccos(np.clip(self.rays[:, cell] @ rays.T, -1, 1))).min(axis=1)
-            self.gaps[:, cell] = np.minimum(self.gaps[:, cell], apart)
-            self.sees[:, cell] &= self.gaps[:, cell] >= APART_DEG
-
-
 def suggest(survey: CoverageSurvey, obstacles: Floats) -> FlightPlan:
-    """Return the views to take, at most `MOST_VIEWS`.
+    """Return the photographs to take, at most `MOST_VIEWS`.
 
     Args:
         survey: cells and cameras of the scene.
         obstacles: places of points and Gaussians, [n, 3]; no camera is placed in or under them.
     """
     cells, distance = survey.weak(), survey.usual_distance()
-    found = _candidates(survey, cells, distance, np.vstack([obstacles, survey.places]))
-    if not cells or not found.cameras:
+    candidates = _candidates(survey, cells, distance, np.vstack([obstacles, survey.places]))
+    if not cells or not candidates:
         return FlightPlan(cells, (), tuple(range(len(cells))), survey.up, distance)
-    chosen, needs = _cover(found, cells, _directions(survey, cells))
-    views = [
-        SuggestedPhotograph(
-            found.cameras[one], found.targets[one], tuple(at for at, by in enumerate(found.taken) if one in by)
-        )
-        for one in chosen
-    ]
-    return FlightPlan(cells, views, tuple(np.flatnonzero(needs > 0).tolist()), survey.up, distance)
+    covers, left = _cover(candidates, survey, cells, distance)
+    suggested = [replace(candidates[one], covers=tuple(helped)) for one, helped in covers.items()]
+    return FlightPlan(cells, suggested, left, survey.up, distance)
 
 
-def _candidates(survey: CoverageSurvey, cells: Sequence[WeakRegion], distance: float, obstacles: Floats) -> _Candidates:
+def _candidates(
+    survey: CoverageSurvey, cells: Sequence[WeakRegion], distance: float, obstacles: Floats
+) -> list[SuggestedPhotograph]:
+    """Return photographs of weak cells, at most MOST_CELLS, from everywhere that a camera can be."""
     kinds = [(camera.focal, camera.size) for camera in survey.cameras]
     focal, size = max(set(kinds), key=kinds.count)
     aims = cells if len(cells) <= MOST_CELLS else cells[:: math.ceil(len(cells) / MOST_CELLS)]
-    cameras, targets = [], []
-    for cell in aims:
-        for direction in _around(survey.up):
-            cameras.append(FlightCamera(_looking_at(cell.place, distance * direction, survey.up), focal, size))
-            targets.append(cell.place)
-    free = _free(np.array([camera.center for camera in cameras]), np.array(targets), obstacles, (survey.up, distance))
-    cameras = [camera for camera, is_free in zip(cameras, free, strict=True) if is_free]
-    targets = [target for target, is_free in zip(targets, free, strict=True) if is_free]
-    places = np.array([cell.place for cell in cells]).reshape(-1, 3)
-    if not cameras:
-        none = np.zeros((0, len(cells)))
-        return _Candidates([], [], none > 0, np.zeros((0, len(cells), 3)), none)
-    rays = np.array([camera.center for camera in cameras])[:, None] - places[None]
-    far = np.linalg.norm(rays, axis=2)
-    sees = np.stack([camera.sees(places, MARGIN) for camera in cameras])
-    sees &= (far >= REACH[0] * distance) & (far <= REACH[1] * distance)
-    rays /= np.maximum(far[..., None], 1e-12)
-    return _Candidates(cameras, targets, sees, rays, np.full(sees.shape, 180.0), [[] for _ in cells])
+    found = [
+        SuggestedPhotograph(
+            FlightCamera(_looking_at(cell.place, distance * direction, survey.up), focal, size), cell.place
+        )
+        for cell in aims
+        for direction in _around(survey.up)
+    ]
+    centers, targets = np.array([one.camera.center for one in found]), np.array([one.target for one in found])
+    free = _free(centers, targets, obstacles, survey.up, distance)
+    return [one for one, is_free in zip(found, free, strict=True) if is_free]
 
 
 def _cover(
-    found: _Candidates, cells: Sequence[WeakRegion], known: Sequence[Floats]
-) -> tuple[list[int], NDArray[np.int64]]:
-    """Take the view that helps most cells, again and again; return the views, and what each cell still lacks."""
+    candidates: Sequence[SuggestedPhotograph], survey: CoverageSurvey, cells: Sequence[WeakRegion], distance: float
+) -> tuple[dict[int, list[int]], tuple[int, ...]]:
+    """Take the candidate that helps most cells, again and again.
+
+    Returns:
+        The cells that each taken candidate helps, by its index; and the cells that still lack photographs.
+    """
+    places = np.array([cell.place for cell in cells])
+    rays = np.array([one.camera.center for one in candidates])[:, None] - places[None]  # [v, c, 3], from cells to views
+    far = np.linalg.norm(rays, axis=2)
+    helps = np.stack([one.camera.sees(places, MARGIN) for one in candidates])  # [v, c]
+    helps &= (far >= REACH[0] * distance) & (far <= REACH[1] * distance)
+    rays /= np.maximum(far[..., None], 1e-12)
+    gaps = np.full(helps.shape, 180.0)  # [v, c], degrees from the nearest direction from which a cell is seen
+
+    def see(cell: int, directions: Floats) -> None:
+        """Record directions from which a cell is seen; candidates close to these no longer help it."""
+        if len(directions):
+            apart = np.degrees(np.arccos(np.clip(rays[:, cell] @ directions.T, -1, 1))).min(axis=1)
+            gaps[:, cell] = np.minimum(gaps[:, cell], apart)
+            helps[:, cell] &= gaps[:, cell] >= APART_DEG
+
     needs = np.array([max(FEW - cell.num_photos, 1) for cell in cells], np.int64)
-    for at, rays in enumerate(known):
-        found.see(at, rays)
-    chosen: list[int] = []
-    while len(chosen) < MOST_VIEWS:
-        wanted = found.sees & (needs > 0)
+    known = CoverageSurvey(places, np.ones(len(cells)), survey.cameras, survey.up)
+    for at in range(len(cells)):
+        see(at, known.rays[at][known.seen[at]])
+    covers = dict[int, list[int]]()
+    while len(covers) < MOST_VIEWS:
+        wanted = helps & (needs > 0)
         # among views that help equally many cells, the one with directions farthest from the existing ones
-        score = wanted.sum(axis=1) + (wanted * found.gaps).sum(axis=1) / (181.0 * len(cells))
+        score = wanted.sum(axis=1) + (wanted * gaps).sum(axis=1) / (181.0 * len(cells))
         best = int(score.argmax())
         if not wanted[best].any():
             break
-        chosen.append(best)
-        for at in map(int, np.flatnonzero(wanted[best])):
+        covers[best] = np.flatnonzero(wanted[best]).tolist()
+        for at in covers[best]:
             needs[at] -= 1
-            found.taken[at].append(best)
-            found.see(at, found.rays[best, at][None])
-    return chosen, needs
-
-
-def _directions(survey: CoverageSurvey, cells: Sequence[WeakRegion]) -> list[Floats]:
-    """Return the directions from which each weak cell is already seen, [n, 3]."""
-    if not cells:
-        return []
-    again = CoverageSurvey(np.array([cell.place for cell in cells]), np.ones(len(cells)), survey.cameras, survey.up)
-    return [again.rays[at][again.seen[at]] for at in range(len(cells))]
+            see(at, rays[best, at][None])
+    return covers, tuple(np.flatnonzero(needs > 0).tolist())
 
 
 def _around(up: Floats) -> list[Floats]:
@@ -360,9 +330,8 @@ def _looking_at(target: Floats, offset: Floats, up: Floats) -> Floats:
     return matrix
 
 
-def _free(centers: Floats, targets: Floats, obstacles: Floats, lie: tuple[Floats, float]) -> Mask:
+def _free(centers: Floats, targets: Floats, obstacles: Floats, up: Floats, distance: float) -> Mask:
     """Return which cameras are clear of obstacles, above the ground, and have a free line of sight to their target."""
-    up, distance = lie
     if not len(centers):
         return np.zeros(0, bool)
     far, _ = cKDTree(obstacles).query(centers)
@@ -407,24 +376,30 @@ class CapturePlan:
 
 
 @dataclass(frozen=True)
-class Flight:
-    """A flight plan with the conversion of its coordinates to places on Earth."""
+class FlightPlan:
+    """The suggested photographs for the weak cells of a scene, and where its coordinates lie on Earth."""
 
-    plan: FlightPlan
-    name: str
-    offset: Floats  # [3], to be added for the coordinates of the model
+    cells: Sequence[WeakRegion]
+    suggested: Sequence[SuggestedPhotograph]
+    left: tuple[int, ...]
+    """Indices of the cells that still lack views, as no free camera position helps them."""
+    up: Floats
+    distance: float
+    """Distance from cells at which the photographs are to be taken."""
+    name: str = ""
+    offset: Floats = field(default_factory=partial(np.zeros, 3))  # [3], to be added for the coordinates of the model
     to_globe: Convert | None = None
 
     def facts(self) -> CapturePlan:
         """Return the JSON record."""
-        return CapturePlan(self.views(), len(self.plan.cells), len(self.plan.left))
+        return CapturePlan(self.views(), len(self.cells), len(self.left))
 
     def views(self) -> tuple[FlightView, ...]:
         """Return all views as plain values, those that help most cells first."""
-        return tuple(self._view(number, view) for number, view in enumerate(self.plan.views, start=1))
+        return tuple(self._view(number, view) for number, view in enumerate(self.suggested, start=1))
 
     def _view(self, number: int, view: SuggestedPhotograph) -> FlightView:
-        east, north, up = axes_of(self.plan.up)
+        east, north, up = axes_of(self.up)
         d = view.direction
         is_down = abs(d @ up) > math.cos(math.radians(1))
         position, target = view.camera.center + self.offset, view.target + self.offset
@@ -442,7 +417,7 @@ class Flight:
     def to_geojson(self) -> str:
         """Return a GeoJSON FeatureCollection: a point for each view, a polygon for each weak cell."""
         views = [self._view_feature(view) for view in self.views()]
-        cells = [self._cell_feature(number, cell) for number, cell in enumerate(self.plan.cells, start=1)]
+        cells = [self._cell_feature(number, cell) for number, cell in enumerate(self.cells, start=1)]
         known = {"type": "FeatureCollection", "name": f"next flight: {self.name}"}
         where = {"coordinates_are": "longitude, latitude, height above the ellipsoid" if self.to_globe else LOCAL}
         return json.dumps({**known, **where, "features": [*views, *cells]}, indent=1, allow_nan=False) + "\n"
@@ -452,9 +427,9 @@ class Flight:
         return {"type": "Feature", "geometry": geometry, "properties": asdict(view)}
 
     def _cell_feature(self, number: int, cell: WeakRegion) -> dict[str, Any]:
-        ring = self._places(_corners(cell, self.plan.up) + self.offset)
+        ring = self._places(_corners(cell, self.up) + self.offset)
         said = {"name": f"cell {number}", "is": cell.why, "photographs": cell.num_photos, "patch": cell.patch}
-        said |= {"angle_deg": round(cell.angle_deg, 1), "lacks_more": number - 1 in self.plan.left}
+        said |= {"angle_deg": round(cell.angle_deg, 1), "lacks_more": number - 1 in self.left}
         geometry = {"type": "Polygon", "coordinates": [[_rounded(one, 9) for one in (*ring, ring[0])]]}
         return {"type": "Feature", "geometry": geometry, "properties": said}
 
@@ -468,8 +443,8 @@ class Flight:
             _add(document, {"description": f"At the equator instead, a unit as a metre: {LOCAL}"})
         for view in self.views():
             _add(document, {"Placemark": _placemark(self._on_globe(np.array([view.position]))[0], view)})
-        for number, cell in enumerate(self.plan.cells, start=1):
-            ring = self._on_globe(_corners(cell, self.plan.up) + self.offset)
+        for number, cell in enumerate(self.cells, start=1):
+            ring = self._on_globe(_corners(cell, self.up) + self.offset)
             path = " ".join(",".join(map(str, _rounded(one, 9))) for one in (*ring, ring[0]))
             edge = {"outerBoundaryIs": {"LinearRing": {"coordinates": path}}}
             name = f"cell {number}: {cell.why}, {plural(cell.num_photos, 'photograph')}"
@@ -483,7 +458,7 @@ class Flight:
     def _on_globe(self, places: Floats) -> Floats:
         if self.to_globe:
             return self.to_globe(places)
-        local = (places - self.offset) @ np.stack(axes_of(self.plan.up)).T
+        local = (places - self.offset) @ np.stack(axes_of(self.up)).T
         return local / (METERS_PER_DEGREE, METERS_PER_DEGREE, 1.0)
 
 

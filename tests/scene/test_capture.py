@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from itertools import pairwise
 from xml.etree import ElementTree
 
@@ -13,7 +14,6 @@ from splatbatch.scene.next_flight import (
     FEW,
     KML,
     CoverageSurvey,
-    Flight,
     FlightCamera,
     FlightPlan,
     Floats,
@@ -51,7 +51,7 @@ def survey(cameras: list[FlightCamera], places: Floats | None = None) -> Coverag
 def test_a_scene_that_is_well_flown_needs_no_photograph() -> None:
     plan = suggest(survey(flown()), ground())
     assert not plan.cells
-    assert not plan.views
+    assert not plan.suggested
 
 
 @pytest.fixture(scope="module")
@@ -62,29 +62,29 @@ def hole() -> FlightPlan:
 def test_the_hole_that_photographs_left_is_found_and_filled(hole: FlightPlan) -> None:
     assert len(hole.cells) > 10
     assert not hole.left
-    again = survey([*flown((11, 11), 13), *(view.camera for view in hole.views)])
+    again = survey([*flown((11, 11), 13), *(view.camera for view in hole.suggested)])
     assert survey(flown((11, 11), 13)).seen.sum(axis=1).min() < FEW
     assert again.seen.sum(axis=1).min() >= FEW
     assert not again.weak()
 
 
 def test_few_views_cover_many_cells(hole: FlightPlan) -> None:
-    assert len(hole.views) < len(hole.cells) / 2
+    assert len(hole.suggested) < len(hole.cells) / 2
 
 
 def test_where_all_look_straight_down_obliques_are_suggested() -> None:
     line = [nadir(x, 11) for x in np.arange(-4.0, 27, 1.5)][8:11]
     plan = suggest(survey(line), ground())
-    tilted = [view for view in plan.views if view.direction @ UP > -np.cos(np.radians(25))]
-    assert len(tilted) > len(plan.views) / 2
+    tilted = [view for view in plan.suggested if view.direction @ UP > -np.cos(np.radians(25))]
+    assert len(tilted) > len(plan.suggested) / 2
 
 
 def test_no_camera_stands_in_or_under_anything(hole: FlightPlan) -> None:
     wall = np.array([[x, y, z] for x in (4.0, 18.0) for y in np.arange(0, 24, 0.5) for z in np.arange(0, 24, 0.5)])
     obstacles = np.vstack([ground(), wall])
     plan = suggest(survey(flown((11, 11), 13)), obstacles)
-    assert plan.views
-    for view in plan.views:
+    assert plan.suggested
+    for view in plan.suggested:
         assert np.linalg.norm(obstacles - view.camera.center, axis=1).min() >= 0.25 * plan.distance
         assert view.camera.center[2] > 0
 
@@ -112,7 +112,7 @@ def globe(places: Floats) -> Floats:
 
 
 def test_the_geojson_is_a_valid_rfc_7946_file(hole: FlightPlan) -> None:
-    text = Flight(hole, "p0", np.zeros(3), globe).to_geojson()
+    text = replace(hole, name="p0", to_globe=globe).to_geojson()
     found = json.loads(text)
     assert found["type"] == "FeatureCollection"
     assert "crs" not in found
@@ -129,16 +129,16 @@ def test_the_geojson_is_a_valid_rfc_7946_file(hole: FlightPlan) -> None:
 
 
 def test_the_kml_has_a_camera_for_each_view_and_escapes_names(hole: FlightPlan) -> None:
-    root = ElementTree.fromstring(Flight(hole, "p0 <&>", np.zeros(3), None).to_kml())
+    root = ElementTree.fromstring(replace(hole, name="p0 <&>").to_kml())
     assert root.find(f".//{{{KML}}}name").text == "next flight: p0 <&>"
     cameras = root.findall(f".//{{{KML}}}Camera")
-    assert len(cameras) == len(hole.views)
+    assert len(cameras) == len(hole.suggested)
     assert all(0 <= float(one.find(f"{{{KML}}}tilt").text) <= 90 for one in cameras)
 
 
 def test_heading_is_clockwise_from_north() -> None:
     camera = FlightCamera(_looking_at(np.zeros(3), np.array([-10.0, 0.0, 10.0]), UP), FOCAL, SIZE)
     weak = suggest(survey(flown((11, 11), 13)), ground())
-    view = type(weak.views[0])(camera, np.zeros(3), (0,))
-    (record,) = Flight(FlightPlan(weak.cells, [view], (), UP, 1.0), "p0", np.zeros(3)).views()
+    view = type(weak.suggested[0])(camera, np.zeros(3), (0,))
+    (record,) = FlightPlan(weak.cells, [view], (), UP, 1.0).views()
     assert (record.heading_deg, record.pitch_deg) == (90.0, -45.0)
