@@ -263,7 +263,7 @@ class SplatPages:
 
     def __init__(self, shown: JointScene) -> None:
         self._shown = shown
-        self._photos = {f"photo/{number}": path for number, path in enumerate(shown.photos)}
+        self._photos = {f"photo/{number}": photo.file for number, photo in enumerate(shown.facts.photos)}
 
     def answer(self, request: Request, name: str) -> None:
         """Answer with the file of this name; if it cannot be read, close the connection."""

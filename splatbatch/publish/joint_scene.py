@@ -10,7 +10,8 @@ from pathlib import Path
 from splatbatch.errors import OutputError, SceneError
 from splatbatch.publish.page import PageFacts, PhotoView, facts_of
 from splatbatch.publish.source import PublishedSplat
-from splatbatch.scene.colmap.reconstruction import read_cameras, read_images
+from splatbatch.publish.stage import images_of
+from splatbatch.scene.colmap.reconstruction import read_cameras
 from splatbatch.scene.frame import shifted_image
 from splatbatch.scene.photos.folders import FolderListings, FoundPhotograph, stored_photographs
 from splatbatch.splats.export import ExportSource
@@ -27,8 +28,6 @@ class JointScene:
 
     splats: tuple[PublishedSplat, ...]
     facts: PageFacts
-    photos: tuple[Path, ...]
-    """Photograph files; the page asks for file n as "photo/n"."""
 
     @property
     def num_gaussians(self) -> int:
@@ -78,9 +77,8 @@ def view_together(splats: Sequence[PublishedSplat], crs: str) -> JointScene:
         raise OutputError("view: these patches lie in several frames", "View them one by one.")
     first = splats[0] if len(splats) == 1 else _joined(splats)
     parts = tuple(part for splat in splats for part in splat.parts)
-    photos, files = _photos(splats)
     facts = facts_of(first, crs, parts)
-    found = JointScene(tuple(splats), replace(facts, photos=photos, is_as_trained=True), files)
+    found = JointScene(tuple(splats), replace(facts, photos=_photos(splats), is_as_trained=True))
     found.mode()  # raises its error now, not when a browser asks
     return found
 
@@ -91,28 +89,21 @@ def _joined(splats: Sequence[PublishedSplat]) -> PublishedSplat:
     return replace(splats[0], name=", ".join(splat.name for splat in splats), header=header, figures={})
 
 
-def _photos(splats: Sequence[PublishedSplat]) -> tuple[tuple[PhotoView, ...], tuple[Path, ...]]:
-    """Return the photographs of splats, each once and at most MOST_PHOTOS, and their files in the same order."""
-    found = {}
-    folders = FolderListings()
+def _photos(splats: Sequence[PublishedSplat]) -> tuple[PhotoView, ...]:
+    """Return the photographs of splats, each once and at most MOST_PHOTOS, by name."""
+    found, folders = dict[str, PhotoView](), FolderListings()
     for splat in splats:
         folder = stored_photographs(Path(splat.views.images))[0]
         try:
             cameras = read_cameras(Path(splat.views.sparse))
-            images = [shifted_image(image, splat.offset) for image in read_images(Path(splat.views.sparse))]
         except (SceneError, OSError, ValueError):
             continue
-        for image in images:
+        for image in images_of(splat):
             place, camera = folders.locate(folder, image.name), cameras.get(image.camera_id)
             if image.name in found or camera is None or not isinstance(place, FoundPhotograph):
                 continue
             fov = math.degrees(2 * math.atan(camera.height / (2 * camera.fy)))
-            view = PhotoView(image.name, "", image.center(), image.rotation()[2], fov)
-            found[image.name] = (view, Path(place.path))
-    names = sorted(found)[:: max(1, math.ceil(len(found) / MOST_PHOTOS))]
-    views = tuple(
-        PhotoView(name, f"photo/{index}", view.eye, view.forward, view.fov_deg)
-        for index, name in enumerate(names)
-        for view in [found[name][0]]
-    )
-    return views, tuple(found[name][1] for name in names)
+            eye = shifted_image(image, splat.offset).center()
+            found[image.name] = PhotoView(image.name, Path(place.path), eye, image.rotation()[2], fov)
+    every = max(1, math.ceil(len(found) / MOST_PHOTOS))
+    return tuple(found[name] for name in sorted(found)[::every])

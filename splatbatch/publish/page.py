@@ -51,7 +51,7 @@ class PhotoView:
     """A photograph that the page can show beside the splat, and the camera position it was taken from."""
 
     name: str
-    url: str
+    file: Path
     eye: Floats
     """Position of the camera, [3], in the splat's axes."""
     forward: Floats
@@ -77,6 +77,7 @@ class PageFacts:
     has_sky: bool = False
     """Whether `sky` was measured on photographs; otherwise it is a neutral grey."""
     photos: tuple[PhotoView, ...] = ()
+    """Photographs; the page asks for the n-th as "photo/n"."""
     is_as_trained: bool = False
     """Whether the splat file has the trained orientation; the page then rotates it so that the sky is up."""
 
@@ -201,19 +202,19 @@ def _scene(facts: PageFacts, content: str) -> dict[str, Any]:
         "patches": [
             {"name": name, "view": _above(stage, facts.middles[name], facts.boxes[name])} for name in facts.boxes
         ],
-        "photos": [_photo(stage, one, middle) for one in facts.photos],
+        "photos": [_photo(stage, one, f"photo/{n}", middle) for n, one in enumerate(facts.photos)],
         "rotation": _half_turned(stage.turn) if facts.is_as_trained else None,
     }
 
 
-def _photo(stage: UprightScene, photo: PhotoView, middle: Floats) -> dict[str, Any]:
+def _photo(stage: UprightScene, photo: PhotoView, url: str, middle: Floats) -> dict[str, Any]:
     """Return the camera of a photograph in the viewer's axes: eye, target, vertical field of view.
 
     The target lies in the viewing direction, at the depth of the scene's middle.
     """
     away = max(float((middle - photo.eye) @ photo.forward), 1e-3)
     view = stage.in_viewer(np.stack([photo.eye, photo.eye + away * photo.forward])).ravel().round(6).tolist()
-    return {"name": photo.name, "url": photo.url, "view": [*view, round(photo.fov_deg, 3)]}
+    return {"name": photo.name, "url": url, "view": [*view, round(photo.fov_deg, 3)]}
 
 
 def _half_turned(turn: Vector) -> list[float]:

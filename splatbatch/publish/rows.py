@@ -16,9 +16,9 @@ from splatbatch.publish.source import SourcePart
 from splatbatch.splats.ply import (
     FloatArray,
     Gaussians,
-    columns_of,
     degree_of,
     encode_header,
+    gaussians_of,
     mode_comments,
     names_at,
     offset_comments,
@@ -48,17 +48,7 @@ def read_part(part: SourcePart) -> Gaussians:
         table: FloatArray = np.fromfile(file, dtype="<f4", count=width * part.num_gaussians).reshape(-1, width)
     if len(table) < part.num_gaussians:
         raise ValueError(f"cut: it ends before Gaussian {part.start + part.num_gaussians} of {header.num_gaussians}")
-    take = columns_of(table, header)
-    num = (degree_of(header) + 1) ** 2 - 1
-    rest = [f"f_rest_{channel * num + index}" for index in range(num) for channel in range(3)]
-    return Gaussians(
-        means=take("x", "y", "z"),
-        scales=take("scale_0", "scale_1", "scale_2"),
-        quats=take("rot_0", "rot_1", "rot_2", "rot_3"),
-        opacities=take("opacity")[:, 0],
-        sh0=take("f_dc_0", "f_dc_1", "f_dc_2"),
-        shN=take(*rest).reshape(len(table), num, 3) if rest else np.zeros((len(table), 0, 3), np.float32),
-    )
+    return gaussians_of(table, header)
 
 
 def is_whole(part: SourcePart) -> bool:

@@ -11,7 +11,7 @@ from splatbatch.errors import ConfigError, OutputError, SplatbatchError
 from splatbatch.hashing import sha256_of
 from splatbatch.outcome import Rejected
 from splatbatch.output.records.colors import as_photographed
-from splatbatch.output.records.metrics import Metrics, TrainingSettings
+from splatbatch.output.records.metrics import QualityFigures, TrainingSettings
 from splatbatch.output.records.result import Result
 from splatbatch.output.results import recording_damage
 from splatbatch.scene.patches import Patch
@@ -23,7 +23,7 @@ from splatbatch.tasks.inspection import SCENE
 from splatbatch.tasks.scene.candidates import MergeCandidate, merge_candidates, offset_of, partition_for
 from splatbatch.tasks.scene.merge import check_whole
 from splatbatch.tasks.shared_decisions.holdout import held_out, photographs_of, recipe_of
-from splatbatch.tasks.status import PatchStatus, read_status
+from splatbatch.tasks.status import read_status
 from splatbatch.tasks.task import Task, of_patches, patches_of, select
 
 MERGE_FIRST = "Merge the patches: splatbatch merge."
@@ -102,7 +102,9 @@ def published(batch: Batch, names: Sequence[str]) -> list[PublishedSplat]:
     standing = batch.standing("content")
     statuses = {one.patch: one for one in read_status(batch.output, every, None, standing)}
     for task in tasks:
-        _see_trained(statuses[task.name])
+        if statuses[task.name].state != "trained":
+            message = f"{task.name}: {statuses[task.name].why}: not published"
+            raise OutputError(message, "Train it first: splatbatch train.")
     found = [_patch(batch, task) for task in tasks]
     return [*found, _scene(batch)] if of_scene else found
 
@@ -141,16 +143,6 @@ def viewed(batch: Batch, names: Sequence[str]) -> list[PublishedSplat]:
     return [_patch(batch, task) for task in select(batch.every, names)]
 
 
-def _see_trained(status: PatchStatus) -> None:
-    """Check that a patch is trained and up to date.
-
-    Raises:
-        OutputError: the patch is not trained, or is stale.
-    """
-    if status.state != "trained":
-        raise OutputError(f"{status.patch}: {status.why}: not published", "Train it first: splatbatch train.")
-
-
 def _patch(batch: Batch, task: Task) -> PublishedSplat:
     """Return the accepted splat of a patch.
 
@@ -174,14 +166,14 @@ def _patch(batch: Batch, task: Task) -> PublishedSplat:
         **as_photographed([task.patch]),
     )
     part = SourcePart(task.name, path, 0, header.num_gaussians, digest)
-    figures = _figures_of(result.metrics)
+    figures = _known(result.metrics.final, len(result.metrics.photos()))
     return PublishedSplat(task.name, path, header, digest, (part,), offset, setup, figures, (task.patch,))
 
 
-def _figures_of(metrics: Metrics) -> dict[str, float]:
-    names = ("psnr_covered", "psnr", "ssim")
-    known = {name: getattr(metrics.final, name) for name in names} | {"num_photos": len(metrics.photos())}
-    return {name: float(value) for name, value in known.items() if value is not None}
+def _known(figures: QualityFigures, num_photos: int) -> dict[str, float]:
+    """Return the known figures of quality, and their number of photographs, for people."""
+    found = {name: getattr(figures, name) for name in ("psnr_covered", "psnr", "ssim")}
+    return {name: float(value) for name, value in (found | {"num_photos": num_photos}).items() if value is not None}
 
 
 def _scene(batch: Batch) -> PublishedSplat:
@@ -213,9 +205,8 @@ def _scene(batch: Batch) -> PublishedSplat:
     parts = tuple(SourcePart(one.patch, files.splat, one.start, one.num_gaussians, one.key) for one in merged.parts)
     holes = tuple(f"{hole.patch}: {hole.reason}: a hole in the scene" for hole in merged.holes)
     found = batch.output.scene.read_evaluation()
-    known = found.total if found and found.num_gaussians == header.num_gaussians else None
-    names = ("psnr_covered", "psnr", "ssim", "num_photos")
-    figures = {name: getattr(known, name) for name in names} if known else {}
+    is_current = found is not None and found.num_gaussians == header.num_gaussians
+    figures = _known(found.total, found.total.num_photos) if found and is_current else {}
     return PublishedSplat(
         SCENE,
         files.splat,
@@ -224,7 +215,7 @@ def _scene(batch: Batch) -> PublishedSplat:
         parts,
         offset,
         setup,
-        {name: float(value) for name, value in figures.items() if value is not None},
+        figures,
         patches,
         (*dict.fromkeys((*warnings, *notes, *holes)),),
     )

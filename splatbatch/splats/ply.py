@@ -297,9 +297,17 @@ def read_splat(path: Path) -> Gaussians:
         OSError: it cannot be read.
     """
     header = read_header(path)
-    num = num_coefficients(degree_of(header))
-    table = read_table(path, header)
-    take = columns_of(table, header)
+    degree_of(header)  # its error is the first that a reader should see
+    return gaussians_of(read_table(path, header), header)
+
+
+def gaussians_of(table: FloatArray, header: SplatHeader) -> Gaussians:
+    """Return rows of a splat file, [N, properties], as Gaussians; the properties may be in any order.
+
+    Raises:
+        ValueError: the header is not that of a splat.
+    """
+    num, take = num_coefficients(degree_of(header)), columns_of(table, header)
     shn = take(*(f"f_rest_{i}" for i in range(CHANNELS * num))).reshape(len(table), CHANNELS, num)
     return Gaussians(
         means=take("x", "y", "z"),

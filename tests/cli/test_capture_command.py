@@ -56,11 +56,11 @@ def plan(folder: Path, *arguments: str) -> Ended:
 def test_the_suggested_views_fill_the_hole(holed: tuple[Path, list[FlightCamera]]) -> None:
     folder, removed = holed
     batch = open_batch(folder / "splat_config.yml", ["p0"])
-    found = flight_of(batch).plan
+    found = flight_of(batch)
     places = np.array([cell.place for cell in found.cells])
     once = np.stack([camera.sees(places) for camera in removed], axis=1).sum(axis=1)
     lost = (once > 0) & (np.array([cell.num_photos for cell in found.cells]) < FEW)
-    views = [view.camera for view in found.views]
+    views = [view.camera for view in found.suggested]
     now = CoverageSurvey(places, np.ones(len(places)), views, found.up).seen.sum(axis=1)
     have = np.array([cell.num_photos for cell in found.cells])
     print(f"{len(found.cells)} weak, {lost.sum()} lost, {len(views)} views, {len(found.left)} left")
@@ -71,9 +71,9 @@ def test_the_suggested_views_fill_the_hole(holed: tuple[Path, list[FlightCamera]
 
 @pytest.mark.all
 def test_views_stand_clear_of_the_splat_and_above_what_they_look_at(holed: tuple[Path, list[FlightCamera]]) -> None:
-    found = flight_of(open_batch(holed[0] / "splat_config.yml", ["p0"])).plan
+    found = flight_of(open_batch(holed[0] / "splat_config.yml", ["p0"]))
     means = quarry_splat().means
-    for view in found.views:
+    for view in found.suggested:
         assert np.linalg.norm(means - view.camera.center, axis=1).min() > 0.15 * found.distance
         assert (view.camera.center - view.target) @ found.up > 0.5 * found.distance
 
@@ -82,25 +82,25 @@ def test_of_a_scene_the_cells_are_those_of_its_own_inspection(tmp_path: Path) ->
     folder = tmp_path / "quarry"
     lay_out(folder)
     batch = open_batch(folder / "splat_config.yml")
-    untrained = flight_of(batch, is_whole=True).plan
+    untrained = flight_of(batch, is_whole=True)
     assert {cell.patch for cell in untrained.cells} <= {"p0", "p1", ""}
     low, middle, high = np.percentile(quarry_splat().means, (1, 50, 99), axis=0)
     beside = middle + np.array([high[0] - low[0], 0.0, 0.0])  # no photograph sees it
     cells = tuple(dict(zip("xyz", place.tolist(), strict=True)) | {"size": 1.0} for place in (middle, beside))
     write_json(batch.output.scene.inspection, Inspection(grade="A", cells=cells).to_record())
-    found = flight_of(batch, is_whole=True).plan
+    found = flight_of(batch, is_whole=True)
     assert found.cells and {cell.patch for cell in found.cells} == {"scene"}
 
 
 @pytest.mark.all
 def test_before_it_is_trained_a_patch_is_judged_by_its_points(tmp_path: Path) -> None:
     folder = thinned_quarry(tmp_path / "quarry", 3)
-    found = flight_of(open_batch(folder / "splat_config.yml", ["p1"])).plan
+    found = flight_of(open_batch(folder / "splat_config.yml", ["p1"]))
     few = [cell for cell in found.cells if cell.why == "few photographs"]
     assert {cell.patch for cell in few} == {"p1"}
-    few_of_all = [cell for cell in flight_of(open_batch(QUARRY, ["p1"])).plan.cells if cell.why == "few photographs"]
+    few_of_all = [cell for cell in flight_of(open_batch(QUARRY, ["p1"])).cells if cell.why == "few photographs"]
     assert len(few) > 5 * max(1, len(few_of_all))
-    assert len(found.views) >= 2
+    assert len(found.suggested) >= 2
     assert plan(folder, "p1").code == 0
     (folder / "patches/p0/sparse/0/points3D.bin").write_bytes(bytes(8))  # none
     told = plan(folder)
@@ -110,8 +110,8 @@ def test_before_it_is_trained_a_patch_is_judged_by_its_points(tmp_path: Path) ->
 @pytest.mark.all
 def test_programs_get_json(holed: tuple[Path, list[FlightCamera]]) -> None:
     told = checked("plan-capture", plan(holed[0], "p0", "--json").out)
-    found = flight_of(open_batch(holed[0] / "splat_config.yml", ["p0"])).plan
-    assert (len(told["views"]), told["weak_cells"]) == (len(found.views), len(found.cells)) > (0, 0)
+    found = flight_of(open_batch(holed[0] / "splat_config.yml", ["p0"]))
+    assert (len(told["views"]), told["weak_cells"]) == (len(found.suggested), len(found.cells)) > (0, 0)
 
 
 @pytest.mark.all

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 def port(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Iterator[tuple[int, str]]:
     """Serve a splat without photographs; give the port and the token."""
     monkeypatch.setattr(Request, "timeout", 0.5)
-    server = open_server(18380, SplatPages(cast("JointScene", SimpleNamespace(photos=()))).answer)
+    server = open_server(
+        18380, SplatPages(cast("JointScene", SimpleNamespace(facts=SimpleNamespace(photos=())))).answer
+    )
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     yield server.server_port, server.token

@@ -148,7 +148,7 @@ def test_the_page_of_one_file_runs_its_own_scripts_alone(tmp_path: Path) -> None
 
 
 def test_a_photograph_is_seen_from_where_it_was_taken(tmp_path: Path) -> None:
-    view = PhotoView("a.jpg", "photo/0", np.array([1.0, 2, 3]), np.array([0.0, 0, 1]), 50.0)
+    view = PhotoView("a.jpg", Path("a.jpg"), np.array([1.0, 2, 3]), np.array([0.0, 0, 1]), 50.0)
     page = folder_page(replace(facts_of(tmp_path), photos=(view,), is_as_trained=True), "splat.ply")
     (photo,), rotation = told(page)["photos"], told(page)["rotation"]
     assert photo["view"][:3] == [-1, -2, 3] and photo["view"][6] == 50  # the viewer turns splats around z
@@ -176,7 +176,7 @@ def test_without_a_viewer_there_is_no_page(tmp_path: Path, monkeypatch: pytest.M
 def test_the_page_has_the_recorded_dom(tmp_path: Path, form: str) -> None:
     facts = facts_of(tmp_path, NASTY, north=True)
     boxes = {NASTY: np.array([[0.0, 0.0], [5.0, 5.0]]), "p&1": np.array([[5.0, 0.0], [5.4, 5.0]])}
-    view = PhotoView("a <b>.jpg", "photo/0", np.array([1.0, 2, 3]), np.array([0.0, 0, 1]), 50.0)
+    view = PhotoView("a <b>.jpg", Path("a <b>.jpg"), np.array([1.0, 2, 3]), np.array([0.0, 0, 1]), 50.0)
     splat = replace(facts.splat, offset=(500_000, 5_200_000, 0), warnings=("It is <small>.",))
     every = replace(facts, boxes=boxes, middles=dict.fromkeys(boxes, np.ones(3)), metres_per_unit=1.0)
     page = {

@@ -57,7 +57,7 @@ class EnuFrame:
 
     def around(self, middle: Floats) -> TileFrame:
         """Return the frame of a patch's tiles around `middle`, [3], in the reconstruction's coordinates."""
-        return TileFrame(self, middle, self.convert(middle[None])[0])
+        return TileFrame(self, self.convert(middle[None])[0])
 
 
 @dataclass(frozen=True)
@@ -65,8 +65,6 @@ class TileFrame:
     """The frame of a patch's tiles: the reconstruction's axes, with the origin in the patch's middle."""
 
     ground: EnuFrame
-    middle: Floats
-    """Origin of the frame in the reconstruction's coordinates, [3]."""
     origin: Floats
     """Origin of the frame in the tileset's coordinates, [3]."""
 
