@@ -168,10 +168,13 @@ def choose_holdout(patch: Patch, evaluation: Evaluation, images: Iterable[Image]
     elif evaluation.holdout_list is not None:
         chosen = _listed(evaluation)
     elif patch.partition is not None or evaluation.holdout == "contiguous":
-        chosen = _of_partition(patch, evaluation)
+        partition = read_partition(patch.partition) if patch.partition else None
+        is_every = partition is not None and evaluation.holdout_every and evaluation.holdout != "contiguous"
+        chosen = partition.test if partition and is_every else frozenset()
+        chosen |= _block_of(patch, evaluation) if evaluation.holdout != "every" else frozenset()
     else:
-        own, source = (patch.sparse, images, patch.by_name), (_source_of(patch), patch.by_name)
-        frames = _frames(*own) if patch.source is None else _frames_of_source(*source)
+        sparse, by_name = _source_of(patch), patch.by_name
+        frames = _frames_of_source(sparse, by_name) if patch.source else _frames(sparse, images, by_name)
         chosen = every_nth_frame(frames, evaluation.holdout_every) | in_one_piece(patch, evaluation)
     return tuple(sorted(image.name for image in images if image.name in chosen))
 
@@ -185,7 +188,7 @@ def in_one_piece(patch: Patch, evaluation: Evaluation) -> frozenset[str]:
     if evaluation.holdout == "every" or evaluation.holdout_list is not None:
         return frozenset()
     if patch.partition is not None:
-        return _of_partition(patch, evaluation.model_copy(update={"holdout": "contiguous"}))
+        return _block_of(patch, evaluation)
     return _side_by_side(_source_of(patch), patch.by_name)
 
 
@@ -202,23 +205,20 @@ def _side_by_side(sparse: Path, by_name: bool) -> frozenset[str]:
     return _with_twins(_frames(sparse, images, by_name), piece)
 
 
-def _of_partition(patch: Patch, evaluation: Evaluation) -> frozenset[str]:
-    """Return the hold-out that a partition holds for all patches; empty for `holdout_every: 0`, except for a block.
+def _block_of(patch: Patch, evaluation: Evaluation) -> frozenset[str]:
+    """Return the photographs that the partition of a patch holds out side by side.
 
     Raises:
-        SceneError: it cannot be read, or has no block of photographs although one is requested.
+        SceneError: it cannot be read, or holds no such block.
     """
     partition = read_partition(patch.partition) if patch.partition else None
-    every = partition.test if partition is not None and evaluation.holdout_every else frozenset()
-    if partition is not None and evaluation.holdout == "every":
-        return every
     if partition is None or not partition.contiguous:
         hint = (
             "Choose one when the scene is cut: splatbatch split --holdout-block 0.1; or leave evaluation.holdout out."
         )
         where = patch.partition or f"{patch.name}, which no split has cut,"
         raise SceneError(f"evaluation.holdout: {evaluation.holdout}: {where} holds nothing out in one piece", hint)
-    return partition.contiguous | (every if evaluation.holdout == "both" else frozenset())
+    return partition.contiguous
 
 
 def _frames(sparse: Path, images: Sequence[Image], by_name: bool) -> Frames:
@@ -244,7 +244,7 @@ def check_lists(trained: Iterable[tuple[Patch, Evaluation]]) -> None:
             evaluation.holdout == "both" and patch.partition is not None
         )
         if evaluation.holdout_list is None and wants_block:
-            _of_partition(patch, evaluation)
+            _block_of(patch, evaluation)
 
 
 def _listed(evaluation: Evaluation) -> frozenset[str]:

@@ -20,7 +20,7 @@ from splatbatch.scene.colors.observations import shots_of
 from splatbatch.scene.colors.scene_corrections import SceneCorrections, solve_tones
 from splatbatch.scene.colors.solve import ColorObservations, Solution, solve
 from splatbatch.scene.patches import Patch
-from splatbatch.scene.photos.headers import UNKNOWN, Exposure, read_exposure
+from splatbatch.scene.photos.headers import Exposure, read_exposure
 
 FLIGHT = Flight()
 NUM = FLIGHT.strips * FLIGHT.length
@@ -208,4 +208,4 @@ def test_whatever_exif_holds_an_exposure_is_read_or_unknown(tmp_path: Path) -> N
     for told in ({}, {0x829A: 0.0, 0x8827: 100}, {0x829A: 0.01}):
         assert math.isnan(read_exposure(written("c.png", told)).logarithm)
     (tmp_path / "d.jpg").write_bytes((tmp_path / "a.jpg").read_bytes()[:60])
-    assert [read_exposure(tmp_path / name) for name in ("d.jpg", "none.jpg")] == [UNKNOWN, UNKNOWN]
+    assert [read_exposure(tmp_path / name) for name in ("d.jpg", "none.jpg")] == [Exposure(), Exposure()]

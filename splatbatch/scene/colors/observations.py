@@ -118,12 +118,18 @@ def _shots_of(patch: Patch, cameras: Mapping[int, Camera], images: Sequence[Imag
     keypoints = _keypoints(patch.sparse, most)
     folder, _ = stored_photographs(patch.images)
     masks = find_masks(patch.masks, [image.name for image in images])
-    shots = []
-    for image in images:
-        if image.camera_id in cameras:
-            place, mask = folder / image.name, masks.get(image.name)
-            xy, points = keypoints[image.id]
-            shots.append(TrackedPhoto(image.name, place, cameras[image.camera_id], xy, points, image.rotation(), mask))
+    shots = [
+        TrackedPhoto(
+            image.name,
+            folder / image.name,
+            cameras[image.camera_id],
+            *keypoints[image.id],
+            image.rotation(),
+            masks.get(image.name),
+        )
+        for image in images
+        if image.camera_id in cameras
+    ]
     # ids go up to 2 to the 64th
     ids = np.concatenate([np.zeros(0, np.uint64), *(shot.points for shot in shots)])
     numbers = np.unique(ids, return_inverse=True)[1].astype(np.int64)

@@ -99,9 +99,7 @@ def solve_tones(
     usable = [shot for shot in usable if shot.name in colors]
     alone = few | unread
     if len(usable) < 2:
-        return SceneCorrections(
-            left_alone=alone, problem=f"{next(iter(unread.items()))[0]}: {next(iter(unread.values()))}"
-        )
+        return SceneCorrections(left_alone=alone, problem=": ".join(next(iter(unread.items()))))
     try:
         return _solved(usable, colors, held_out, alone)
     except (ArithmeticError, ValueError, MemoryError) as error:  # numpy's LinAlgError is a ValueError

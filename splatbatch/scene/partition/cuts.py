@@ -14,7 +14,7 @@ from itertools import islice
 import numpy as np
 
 from splatbatch.errors import ConfigError
-from splatbatch.scene.colmap.indexed_model import IndexedModel, Indices
+from splatbatch.scene.colmap.indexed_model import IndexedModel
 from splatbatch.scene.colmap.types import Floats, Mask, finite, triple
 from splatbatch.scene.partition.boxes import EVERYWHERE, Box, owners
 from splatbatch.scene.partition.record import Axes
@@ -81,7 +81,6 @@ class PartObservations:
 
     observations: IndexedModel
     places: Floats  # [P, 3]
-    point: Indices  # [n]
     totals: Floats  # [I], sightings of each photograph
     centers: Floats  # [I, 3], in the axes
     pixels: Floats  # [I]
@@ -90,7 +89,7 @@ class PartObservations:
         """Return each point's share of the scene's work, [P]: half by the pixels that see it, half as a point."""
         per_sighting = self.pixels / np.maximum(self.totals, 1) / max(self.pixels.sum(), 1)
         seen = per_sighting[self.observations.photo]
-        shares = np.bincount(self.point, seen, minlength=len(self.places))
+        shares = np.bincount(self.observations.point, seen, minlength=len(self.places))
         return (shares + 1 / len(self.places)) / 2
 
     def counted(self, points: Mask) -> Floats:
@@ -115,7 +114,7 @@ def seen_along(sightings: IndexedModel, axes: Floats) -> PartObservations:
     """Return the observations of a scene with coordinates in the axes of the boxes."""
     totals = np.bincount(sightings.photo, minlength=len(sightings.images)).astype(np.float64)
     places, centers = sightings.points.xyz @ axes.T, sightings.centers() @ axes.T
-    return PartObservations(sightings, places, sightings.point, totals, centers, sightings.pixels())
+    return PartObservations(sightings, places, totals, centers, sightings.pixels())
 
 
 def parts_of(seen: PartObservations, cores: Sequence[Box], grown: Sequence[Box]) -> list[CutRegion]:

@@ -203,7 +203,8 @@ def plan_split(source: Path, out: Path, options: SplitOptions) -> PartitionPlan:
         )
         for (name, part), sides in zip(parts.items(), boxes, strict=True)
     )
-    offset = before.offset if before else _offset(sightings)
+    span = span_between(finite(sightings.points.xyz), finite(sightings.centers()))
+    offset = before.offset if before else offset_for([span] if span else [])
     path = record.absolute(out) / PARTITION
     partition = record.Partition(
         path,
@@ -310,11 +311,6 @@ def _kept(tried: cuts.CutContext, ground: cuts.CutContext, cores: dict[str, Box]
                 f"Nearest possible: --max-images {layout.most()}.",
             )
         cores = trial
-
-
-def _offset(sightings: IndexedModel) -> tuple[float, float, float]:
-    span = span_between(finite(sightings.points.xyz), finite(sightings.centers()))
-    return offset_for([span] if span else [])
 
 
 def _notes(

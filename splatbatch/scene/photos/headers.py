@@ -422,17 +422,14 @@ class Exposure:
         return math.log(self.time_s * self.iso) - 2 * math.log(self.f_number or 1.0)
 
 
-UNKNOWN = Exposure()
-
-
 def read_exposure(path: Path) -> Exposure:
-    """Return the exposure of a photograph; unreadable files and broken EXIF give `UNKNOWN`, nothing raises."""
+    """Return the exposure of a photograph; unreadable files and broken EXIF give zeros, nothing raises."""
     try:
         with opened_photograph(path) as file:
             told = file.getexif().get_ifd(_EXIF)
         return Exposure(_positive(told.get(_TIME)), _positive(told.get(_F_NUMBER)), _positive(told.get(_ISO)))
     except Exception:  # noqa: BLE001 - Pillow's plug-ins raise whatever the bytes lead them to
-        return UNKNOWN
+        return Exposure()
 
 
 def _positive(value: Any) -> float:
