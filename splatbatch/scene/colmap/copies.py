@@ -7,7 +7,7 @@ machines have. Tests read the files back and check them with pycolmap.
 Other cameras: keypoints follow, and unchanged files are copied byte for byte. Moved in the world: other values stay.
 Rigs and frames are left out then: they hold poses too, and trainers read those of the images. Both keep the format.
 pycolmap is not used, because it refuses models with loose ends (tracks that contradict keypoints), which every trainer
-accepts, and would lose rigs that it does not know.
+accepts. It would also lose rigs that it does not know.
 """
 
 from __future__ import annotations

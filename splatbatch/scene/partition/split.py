@@ -220,28 +220,20 @@ def _put(ready: Path, out: Path, name: str, *, is_gone: bool) -> None:
     if not new.is_dir() and not is_gone:
         return  # it stays as it is, or is in place already
     if old.is_dir():
-        away = ready / f".{name}"
+        away = ready / f".{name}"  # removed with `ready`
         if is_gone:
-            _remove_ours(old)
+            away.mkdir(exist_ok=True)
+            for path in filter(_is_ours, list(old.iterdir())):
+                path.rename(away / path.name)
+            with contextlib.suppress(OSError):  # it holds other files
+                old.rmdir()
         else:
-            for entry in os.listdir(old):  # noqa: PTH208 - names alone
-                if not _is_ours(old / entry) and not (new / entry).exists():
-                    (old / entry).rename(new / entry)
+            for path in list(old.iterdir()):
+                if not _is_ours(path) and not (new / path.name).exists():
+                    path.rename(new / path.name)
             old.rename(away)
     if new.is_dir():
         new.rename(old)
-
-
-def _remove_ours(folder: Path) -> None:
-    """Remove the files of a patch that no longer exists, and its folder unless it holds other files."""
-    for entry in os.listdir(folder):  # noqa: PTH208 - names alone
-        path = folder / entry
-        if _is_ours(path) and path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
-        elif _is_ours(path):
-            path.unlink()
-    with contextlib.suppress(OSError):
-        folder.rmdir()
 
 
 def _is_ours(path: Path) -> bool:
