@@ -90,20 +90,20 @@ def test_a_skew_that_no_model_has_is_refused_with_what_to_leave_out(tmp_path: Pa
 def test_an_equidistant_fisheye_is_the_same_lens_in_colmap(
     k: tuple[float, float, float, float], p: tuple[float, float]
 ) -> None:
-    lens = Lens(1500.0, 1490.0, 2010.0, 1490.0, k, p, bend="equidistant")
+    lens = Lens(1500.0, 1490.0, 2010.0, 1490.0, *k, p1=p[0], p2=p[1], bend="equidistant")
     camera, off = camera_of(lens, SIZE)
     assert off == 0 and np.abs(project(camera, rays_of(RAYS)) - lens.project(RAYS)).max() < 1e-6
 
 
 def test_an_equisolid_fisheye_is_fitted_within_a_pixel() -> None:
-    lens = Lens(1050.0, 1050.0, 1920.0, 1920.0, (0.06, 0.06, -0.02, 0.0), bend="equisolid")
+    lens = Lens(1050.0, 1050.0, 1920.0, 1920.0, 0.06, 0.06, -0.02, bend="equisolid")
     camera, off = camera_of(lens, (3840, 3840))
     assert camera.model == "OPENCV_FISHEYE" and 0 < off < 1
 
 
 @given(st.tuples(*[st.floats(-0.05, 0.05)] * 3), st.tuples(*[st.floats(-2e-3, 2e-3)] * 2))
 def test_a_frame_lens_is_the_same_in_colmap(k: tuple[float, float, float], p: tuple[float, float]) -> None:
-    lens = Lens(2900.0, 2890.0, 2010.0, 1490.0, (*k, 0.0), p)
+    lens = Lens(2900.0, 2890.0, 2010.0, 1490.0, *k, p1=p[0], p2=p[1])
     camera, off = camera_of(lens, SIZE)
     assert off == 0 and np.abs(project(camera, rays_of(RAYS)) - lens.project(RAYS)).max() < 1e-6
 

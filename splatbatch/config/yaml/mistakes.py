@@ -147,7 +147,7 @@ def mistake(model: type[Section], detail: ErrorDetails, source: YamlSource) -> M
     if not place:  # several settings together
         return place, detail["msg"].removeprefix("Value error, ")
     shown = "" if _may_be_secret(place) or is_missing else f"{quoted(detail['input'])}: "
-    return place, f"{shown}{_words_of(detail)}"
+    return place, f"{shown}{words_of(detail)}"
 
 
 def _meant(model: type[Section], place: Keys) -> str:
@@ -174,7 +174,7 @@ def quoted(value: object) -> str:
     return shown if len(shown) <= QUOTE_CHARS else f"{shown[:QUOTE_CHARS]}…"
 
 
-def _words_of(detail: ErrorDetails) -> str:
+def words_of(detail: ErrorDetails) -> str:
     """Return what a value should be, with a corrected value if one is clear."""
     if words := WORDS.get(detail["type"]):
         is_span = detail["type"] == "float_parsing" and str(detail["loc"][-1]).endswith("_s")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,8 +30,20 @@ MOST_OF_A_KIND = 8
 _LONGEST_VALUE = 60
 
 
-class NoPose(ValueError):
-    """Error: a matrix is no valid pose; the message says why."""
+class NoPose(SceneError, ValueError):
+    """Error: a matrix is no valid pose; the message says why. It is a ValueError, which pydantic expects of a check."""
+
+
+class NoPhotograph(SceneError):
+    """Error: there is no photograph for a pose. `ImportOptions.skips_missing` leaves such poses out."""
+
+    def __init__(self, name: str, what: str) -> None:
+        remedy = (
+            "Put the photographs where the source says, name their folder with --images DIR, or leave such poses out: "
+            "--skip-missing."
+        )
+        super().__init__(what, remedy)
+        self.name = name
 
 
 def as_matrix(value: Any) -> Floats:
@@ -149,13 +162,14 @@ class ImportOptions:
 class ImportLog:
     """Log of an import: conversions, omissions, and mistakes. Mistakes are collected and raised together by `stop`."""
 
-    def __init__(self, source: Path) -> None:
-        self.source = source
+    def __init__(self, source: Path, *, skips_missing: bool = False) -> None:
+        self.source, self._skips_missing = source, skips_missing
         self.converted: list[str] = []
         """Conversions, in words: what was changed and to what."""
         self.left_out: list[str] = []
         """Parts of the source that are not in the result, in words."""
         self._by_remedy: dict[str, dict[str, None]] = {}
+        self._missing: list[str] = []
 
     def convert(self, what: str) -> None:
         """Record a conversion; each text once."""
@@ -167,11 +181,27 @@ class ImportLog:
         if what not in self.left_out:
             self.left_out.append(what)
 
-    def leave_out_unused(self, poses: Sequence[str], photographs: Sequence[str]) -> None:
-        """Record poses without a photograph, and photographs without a pose, if there are any."""
-        for names, noun, lacking in ((poses, "pose", "photograph"), (photographs, "photograph", "a pose")):
+    def leave_out_unused(self, photographs: Sequence[str]) -> None:
+        """Record poses whose photograph is missing, and photographs without a pose, if there are any."""
+        for names, noun, lacking in ((self._missing, "pose", "photograph"), (photographs, "photograph", "a pose")):
             if names:
                 self.leave_out(f"{plural(len(names), noun)} without {lacking}: {some(names)}")
+
+    @contextmanager
+    def noting(self, where: str, remedy: str = "") -> Iterator[None]:
+        """Record an error raised within as a mistake at a place; a missing photograph only if none may be missing.
+
+        Args:
+            where: place in the source.
+            remedy: remedy for errors without a hint.
+        """
+        try:
+            yield
+        except SceneError as error:
+            if isinstance(error, NoPhotograph) and self._skips_missing:
+                self._missing.append(error.name)
+            else:
+                self.mistake(where, error.message, error.hint or remedy)
 
     @property
     def num_mistakes(self) -> int:

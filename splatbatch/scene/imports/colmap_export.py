@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 import numpy as np
@@ -17,6 +16,7 @@ from splatbatch.scene.colmap.types import CAMERA_MODELS, NO_POINT3D, Camera, Ima
 from splatbatch.scene.imports.capture import (
     ImportLog,
     ImportOptions,
+    NoPhotograph,
     PointCloud,
     PosedPhoto,
     SourceCapture,
@@ -38,17 +38,6 @@ _REMEDY = "Export the model again, all of its files at once."
 _EMPTY = Points2D(np.zeros((0, 2)), np.zeros(0, np.uint64))
 _SAMPLE = 50  # names that a folder of photographs is recognised by
 _CAMERA_REMEDY = "Export the cameras again as one of COLMAP's models: PINHOLE, OPENCV, FULL_OPENCV, …"
-_MISSING = "Name the folder of the photographs with --images DIR, or leave such images out: --skip-missing."
-
-
-@dataclass(frozen=True, eq=False)
-class Export:
-    """Content of an export: cameras by id, images, keypoints by image id, and points; None: it has no points."""
-
-    cameras: Mapping[int, Camera]
-    images: Sequence[Image]
-    keypoints: Mapping[int, Points2D]
-    points: Points | None
 
 
 def suffix_of(folder: Path) -> str | None:
@@ -57,26 +46,6 @@ def suffix_of(folder: Path) -> str | None:
         if all((folder / f"{part}.{suffix}").is_file() for part in ("cameras", "images")):
             return suffix
     return None
-
-
-def read_export(folder: Path, log: ImportLog) -> Export | None:
-    """Return the export in a folder; None, with mistakes, where its files cannot be read."""
-    suffix = suffix_of(folder)
-    if suffix is None:
-        log.mistake(str(folder), "no cameras and images, both .bin or both .txt", _REMEDY)
-        return None
-    files = binary if suffix == "bin" else text
-    try:
-        cameras = files.read_cameras(folder / f"cameras.{suffix}")
-        images, keypoints = _images(folder / f"images.{suffix}", log)
-    except SceneError as error:
-        log.mistake(folder.name, error.message, error.hint)
-        return None
-    points = _points(folder / f"points3D.{suffix}", log)
-    _check_ids(cameras, images, log, suffix)
-    known = {camera.id: camera for camera in cameras}
-    _settle_tracks(keypoints, points, log)
-    return Export(known, images, keypoints, points)
 
 
 def _images(path: Path, log: ImportLog) -> tuple[list[Image], dict[int, Points2D]]:
@@ -113,23 +82,18 @@ def _is_image(line: bytes) -> bool:
 
 
 def _points(path: Path, log: ImportLog) -> Points | None:
-    """Return the points with their tracks; None where there are none, or they cannot be read."""
+    """Return the points with their tracks; None where there are none."""
     if not path.exists() or not path.stat().st_size:
         log.convert(f"{path.name} is {'empty' if path.exists() else 'missing'}: the source has no points")
         return None
-    try:
-        read = binary.read_points if path.suffix == ".bin" else text.read_points
-        points = read(path, tracks=True)
-    except SceneError as error:
-        log.mistake(path.name, error.message, error.hint)
-        return None
+    points = (binary if path.suffix == ".bin" else text).read_points(path, tracks=True)
     if not len(points):
         log.convert(f"{path.name} holds no points")
         return None
     return points
 
 
-def _check_ids(cameras: Sequence[Camera], images: Sequence[Image], log: ImportLog, suffix: str) -> None:
+def _check_ids(cameras: Sequence[Camera], images: Sequence[Image], log: ImportLog, suffix: str | None) -> None:
     known = {camera.id for camera in cameras}
     if len(known) < len(cameras):
         log.mistake(f"cameras.{suffix}", f"{len(cameras)} cameras share {len(known)} ids", _REMEDY)
@@ -166,43 +130,51 @@ def _settle_tracks(keypoints: Mapping[int, Points2D], points: Points | None, log
         log.convert(f"{share}: tracks were made anew from the {seen:,} keypoints that name a point")
 
 
-def read(folder: Path, options: ImportOptions, log: ImportLog) -> SourceCapture | None:
-    """Return the capture in a folder; None where mistakes leave no usable image."""
-    export = read_export(folder, log)
-    if export is None:
-        return None
-    if not export.images:
-        log.mistake("images", "the model has no images", "Export it with its registered images.")
-        return None
-    cameras = {key: _sound(camera, log) for key, camera in export.cameras.items()}
-    place = options.images or _photographs(folder, export.images)
-    shots = _shots(export, cameras, place, options, log)
+def read(folder: Path, options: ImportOptions, log: ImportLog) -> SourceCapture:
+    """Return the capture in a folder.
+
+    Raises:
+        SceneError: its files cannot be read, or mistakes leave no usable image.
+    """
+    suffix, points = suffix_of(folder), None
+    every = (binary if suffix == "bin" else text).read_cameras(folder / f"cameras.{suffix}")
+    images, keypoints = _images(folder / f"images.{suffix}", log)
+    with log.noting(f"points3D.{suffix}"):
+        points = _points(folder / f"points3D.{suffix}", log)
+    _check_ids(every, images, log, suffix)
+    _settle_tracks(keypoints, points, log)
+    if not images:
+        raise SceneError("the model has no images", "Export it with its registered images.")
+    cameras = {}
+    for camera in every:
+        with log.noting(f"camera {camera.id}", _CAMERA_REMEDY):
+            cameras[camera.id] = _sound(camera, log)
+    place = options.images or _photographs(folder, images)
+    shots = _shots(images, cameras, keypoints, place, log)
     if not shots:
-        log.mistake("images", f"none of {len(export.images)} images has a photograph", "Name their folder: --images.")
-        return None
+        raise SceneError(f"none of {len(images)} images has a photograph", "Name their folder: --images.")
     posed = {shot.name for shot in shots}
-    others = [name for name in photographs_below(place) if name not in posed] if place.is_dir() else []
-    log.leave_out_unused((), others)
+    log.leave_out_unused([name for name in photographs_below(place) if name not in posed])
+    has_names = any((one.point3d_ids != np.uint64(NO_POINT3D)).any() for one in keypoints.values())
+    cloud = _cloud(points, folder, log, has_names=has_names) if points is not None else None
     reference, crs = _georeference(folder, log)
-    world = "the world of the export"
-    return SourceCapture("COLMAP export", shots, _cloud(export, folder, log), world, crs, reference)
+    return SourceCapture("COLMAP export", shots, cloud, "the world of the export", crs, reference)
 
 
-def _sound(camera: Camera, log: ImportLog) -> Camera | None:
-    """Return a camera as the simplest model of the same lens; None, with a mistake, where it is invalid."""
-    model, where = CAMERA_MODELS.get(camera.model), f"camera {camera.id}"
-    if model is None:
-        known = ", ".join(CAMERA_MODELS)
-        remedy = f"Write {right} in cameras.txt." if (right := misspelt(camera.model)) else _CAMERA_REMEDY
-        log.mistake(where, f"unknown camera model {camera.model} (known: {known})", remedy)
-        return None
+def _sound(camera: Camera, log: ImportLog) -> Camera:
+    """Return a camera as the simplest model of the same lens.
+
+    Raises:
+        SceneError: it is invalid.
+    """
+    if (model := CAMERA_MODELS.get(camera.model)) is None:
+        remedy = f"Write {right} in cameras.txt." if (right := misspelt(camera.model)) else ""
+        raise SceneError(f"unknown camera model {camera.model} (known: {', '.join(CAMERA_MODELS)})", remedy)
     if len(model.params) != len(camera.params):
-        what = f"{len(camera.params)} parameters, but {model.name} has {len(model.params)}: {', '.join(model.params)}"
-        log.mistake(where, what, _CAMERA_REMEDY)
-        return None
+        params = ", ".join(model.params)
+        raise SceneError(f"{len(camera.params)} parameters, but {model.name} has {len(model.params)}: {params}")
     if not np.isfinite(camera.params).all():
-        log.mistake(where, "parameters that are no finite numbers", _CAMERA_REMEDY)
-        return None
+        raise SceneError("parameters that are no finite numbers")
     plain = simplified(camera)
     if plain.model != camera.model:
         log.convert(f"{camera.model} whose last terms are 0 is {plain.model}: the same lens")
@@ -222,43 +194,32 @@ def _plain(name: str) -> str:
 
 
 def _shots(
-    export: Export,
-    cameras: dict[int, Camera | None],
+    images: Sequence[Image],
+    cameras: Mapping[int, Camera],
+    keypoints: Mapping[int, Points2D],
     folder: Path,
-    options: ImportOptions,
     log: ImportLog,
 ) -> tuple[PosedPhoto, ...]:
-    folders, found, missing = FolderListings(), [], []
-    alike = Counter(image.name for image in export.images)
-    for image in export.images:
+    folders, shots, renamed = FolderListings(), [], []
+    for image in images:
         where, name = f'image {image.id} "{image.name}"', _plain(image.name)
-        if alike[image.name] > 1:
-            log.mistake(where, f"{alike[image.name]} images have this name", "Remove all but one of them.")
-        if not (np.isfinite((*image.quat, *image.translation)).all() and any(image.quat)):
-            log.mistake(where, "its pose is none: not finite, or a quaternion of zeros", "Register it again.")
-            continue
-        place = folders.locate(folder, name)
-        if own := _own_name(place, name):
-            found.append((image, own))
-        elif options.skips_missing:
-            missing.append(image.name)
-        else:
-            similar = f"; there is {place.similar}" if isinstance(place, MissingPhotograph) and place.similar else ""
-            log.mistake(where, f"no such photograph below {folder}{similar}", _MISSING)
-    renamed = [image.name for image, own in found if image.name != own]
+        with log.noting(where):
+            if not (np.isfinite((*image.quat, *image.translation)).all() and any(image.quat)):
+                raise SceneError("its pose is none: not finite, or a quaternion of zeros", "Register it again.")
+            place = folders.locate(folder, name)
+            if not (own := _own_name(place, name)):
+                similar = (
+                    f"; there is {place.similar}" if isinstance(place, MissingPhotograph) and place.similar else ""
+                )
+                raise NoPhotograph(image.name, f"no such photograph below {folder}{similar}")
+            renamed += [image.name] if image.name != own else []
+            if camera := cameras.get(image.camera_id):
+                seen = keypoints.get(image.id, _EMPTY)
+                shot = PosedPhoto(own, folder / own, camera, image.rotation(), image.center(), where)
+                shots.append(replace(shot, keypoints=seen if len(seen.xy) else None))
     if renamed:
         log.convert(f"{plural(len(renamed), 'photograph')} found under another name: {some(renamed)}")
-    log.leave_out_unused(missing, ())
-    shots = (_shot(image, folder / own, own, cameras.get(image.camera_id), export) for image, own in found)
-    return tuple(shot for shot in shots if shot)
-
-
-def _shot(image: Image, photo: Path, name: str, camera: Camera | None, export: Export) -> PosedPhoto | None:
-    if camera is None:
-        return None
-    keypoints, where = export.keypoints.get(image.id), f'image {image.id} "{image.name}"'
-    known = keypoints if keypoints is not None and len(keypoints.xy) else None
-    return PosedPhoto(name, photo, camera, image.rotation(), image.center(), where, keypoints=known)
+    return tuple(shots)
 
 
 def _own_name(place: Location, name: str) -> str:
@@ -272,14 +233,11 @@ def _own_name(place: Location, name: str) -> str:
             return place.elsewhere or (place.similar if not PurePosixPath(name).suffix else "")
 
 
-def _cloud(export: Export, folder: Path, log: ImportLog) -> PointCloud | None:
-    points = export.points
-    if points is None:
-        return None
+def _cloud(points: Points, folder: Path, log: ImportLog, *, has_names: bool) -> PointCloud:
+    """Return the finite points; `has_names` says whether keypoints name them."""
     finite = np.isfinite(points.xyz).all(axis=1)
     if not finite.all():
         log.leave_out(f"{plural(int((~finite).sum()), 'point')} without a finite place")
-    has_names = any((one.point3d_ids != np.uint64(NO_POINT3D)).any() for one in export.keypoints.values())
     ids = points.ids[finite] if has_names else None
     return PointCloud(points.xyz[finite], points.rgb[finite], str(folder), ids)
 

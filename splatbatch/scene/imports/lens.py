@@ -6,20 +6,55 @@ P4): Agisoft Metashape User Manual, appendix "Camera models". OpenCV's own ratio
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Literal
 
 import numpy as np
 
+from splatbatch.errors import SceneError
 from splatbatch.scene.colmap.types import CAMERA_MODELS, Camera, Floats, finite
+from splatbatch.scene.imports.capture import spelt
 from splatbatch.scene.photos.headers import Size
 from splatbatch.scene.photos.undistort import unbent
 from splatbatch.scene.reprojection import project
 
+Bend = Literal["frame", "rational", "equidistant", "equisolid", "panorama"]
 Fitted = tuple[Camera, float]
 """A camera, and its largest difference from the lens in pixels; 0 where it is the same lens."""
 
+BENDS: Mapping[str, Bend] = {
+    "EQUIDISTANT_FISHEYE": "equidistant",
+    "EQUIRECTANGULAR": "panorama",
+    "EQUISOLID_FISHEYE": "equisolid",
+    "FISHEYE": "equidistant",
+    "FRAME": "frame",
+    "FULL_OPENCV": "rational",
+    "OPENCV": "frame",
+    "OPENCV_FISHEYE": "equidistant",
+    "PERSPECTIVE": "frame",
+    "PINHOLE": "frame",
+    "RADIAL": "frame",
+    "RADIAL_FISHEYE": "equidistant",
+    "SIMPLE_PINHOLE": "frame",
+    "SIMPLE_RADIAL": "frame",
+    "SIMPLE_RADIAL_FISHEYE": "equidistant",
+    "SPHERICAL": "panorama",
+}
+"""How a lens bends rays, by its name in a transforms.json or in Metashape's XML."""
+OF_TRANSFORMS = {
+    **{"fl_x": "fx", "fl_y": "fy"},
+    **{key: key for key in ("cx", "cy", "k1", "k2", "k3", "k4", "k5", "k6", "p1", "p2")},
+}
+"""Parameter of `Lens` by its key in a transforms.json."""
+OF_METASHAPE = {
+    **{key: key for key in ("k1", "k2", "k3", "k4", "p3", "p4", "skew")},
+    **{"p1": "p2", "p2": "p1", "b2": "skew"},
+}
+"""Parameter of `Lens` by its key in Metashape's XML, whose P1 belongs to x: OpenCV calls that p2."""
+MOST_OFF_PX = 1.0
+"""Largest difference in pixels between a fitted camera and the lens."""
 _GRID = 25  # pixels along each side of the image
 _SMALL = 1e-6
 _WIDEST = np.radians(83)
@@ -37,30 +72,40 @@ class Lens:
     fy: float
     cx: float
     cy: float
-    k: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 0.0)
-    """Coefficients of the radial polynomial: r^2, r^4, r^6, r^8."""
-    p: tuple[float, float] = (0.0, 0.0)
-    """Tangential terms in OpenCV's order; Metashape's P1 is OpenCV's p2."""
-    p_scale: tuple[float, float] = (0.0, 0.0)
-    """Metashape's P3, P4: the tangential terms are multiplied by 1 + P3 r^2 + P4 r^4."""
+    k1: float = 0.0
+    """Coefficients of the radial polynomial: r^2, r^4, r^6, and r^8 unless `bend` is rational."""
+    k2: float = 0.0
+    k3: float = 0.0
+    k4: float = 0.0
+    k5: float = 0.0
+    """With k4 and k6 the coefficients that a rational lens is divided by."""
+    k6: float = 0.0
+    p1: float = 0.0
+    """Tangential terms in OpenCV's order."""
+    p2: float = 0.0
+    p3: float = 0.0
+    """Metashape's P3 and P4: the tangential terms are multiplied by 1 + P3 r^2 + P4 r^4."""
+    p4: float = 0.0
     skew: float = 0.0
     """Metashape's B2: shift along x in pixels per unit of y."""
-    bend: Literal["frame", "equidistant", "equisolid"] = "frame"
+    bend: Bend = "frame"
 
     def project(self, rays: Floats) -> Floats:
         """Return the pixels [N, 2] of rays [N, 2] given as x / z, y / z."""
         x, y = self._bent(rays).T
         r2 = x * x + y * y
-        k1, k2, k3, k4 = self.k
-        radial = 1 + r2 * (k1 + r2 * (k2 + r2 * (k3 + r2 * k4)))
-        grown = 1 + r2 * (self.p_scale[0] + r2 * self.p_scale[1])
-        p1, p2 = self.p
+        radial = 1 + r2 * (self.k1 + r2 * (self.k2 + r2 * (self.k3 + r2 * self.k4)))
+        if self.bend == "rational":
+            over = 1 + r2 * (self.k4 + r2 * (self.k5 + r2 * self.k6))
+            radial = (1 + r2 * (self.k1 + r2 * (self.k2 + r2 * self.k3))) / over
+        grown = 1 + r2 * (self.p3 + r2 * self.p4)
+        p1, p2 = self.p1, self.p2
         x_bent = x * radial + (2 * p1 * x * y + p2 * (r2 + 2 * x * x)) * grown
         y_bent = y * radial + (p1 * (r2 + 2 * y * y) + 2 * p2 * x * y) * grown
         return np.stack([self.fx * x_bent + self.skew * y_bent + self.cx, self.fy * y_bent + self.cy], axis=1)
 
     def _bent(self, rays: Floats) -> Floats:
-        if self.bend == "frame":
+        if self.bend in ("frame", "rational"):
             return rays
         r = np.linalg.norm(rays, axis=1, keepdims=True)
         angle = np.arctan(r)
@@ -68,18 +113,51 @@ class Lens:
         return rays * np.divide(reach, r, out=np.ones_like(r), where=r > 0)
 
 
+def bend_of(key: str, name: str) -> Bend:
+    """Return how a lens bends rays, by the name that the source gives it under a key.
+
+    Raises:
+        SceneError: the name is not known.
+    """
+    if (bend := BENDS.get(name.upper())) is None:
+        remedy = "COLMAP has no such camera: undistort the images to one of its models first."
+        raise SceneError(f"{key} {spelt(name)} is not known ({', '.join(BENDS)})", remedy)
+    return bend
+
+
+def panorama(size: Size) -> Camera:
+    """Return the camera of panoramas of a size."""
+    return Camera(0, "EQUIRECTANGULAR", *size, (float(size[0]), float(size[1])))
+
+
+def in_colmap(lens: Lens, size: Size, terms: str, refit: str) -> tuple[Camera, str]:
+    """Return the COLMAP camera of a lens, and how it was fitted in words; empty if it is the same lens.
+
+    Args:
+        lens: lens of the source.
+        size: width and height of the images.
+        terms: terms of the lens that COLMAP's models lack, in words.
+        refit: remedy where no camera comes close enough.
+
+    Raises:
+        SceneError: no camera of COLMAP comes closer than `MOST_OFF_PX`.
+    """
+    camera, off = camera_of(lens, size)
+    if off > MOST_OFF_PX:
+        close = (
+            "it folds over inside the image" if np.isinf(off) else f"no camera of COLMAP comes closer than {off:.2g} px"
+        )
+        raise SceneError(f"{terms}: {close}", refit)
+    return camera, f"{terms}: fitted as {camera.model}, {off:.2g} px off at most" if off else ""
+
+
 @lru_cache(maxsize=256)
 def camera_of(lens: Lens, size: Size) -> Fitted:
     """Return the COLMAP camera of a lens for images of a size, and its largest error in pixels; infinite: none fits."""
-    lacks_a_model = bool(lens.k[3]) if lens.bend == "frame" else lens.bend == "equisolid"
-    if lens.skew or any(lens.p_scale) or lacks_a_model:
+    lacks_a_model = bool(lens.k4) if lens.bend == "frame" else lens.bend == "equisolid"
+    if lens.skew or lens.p3 or lens.p4 or lacks_a_model:
         return _fitted(lens, size)
     return simplified(_start(lens, size)), 0.0
-
-
-def spell_misfit(off: float) -> str:
-    """Return in words how close COLMAP's cameras come to a lens, given the difference in pixels."""
-    return "it folds over inside the image" if np.isinf(off) else f"no camera of COLMAP comes closer than {off:.2g} px"
 
 
 def _fitted(lens: Lens, size: Size) -> Fitted:
@@ -106,12 +184,14 @@ def _fitted(lens: Lens, size: Size) -> Fitted:
 
 
 def _start(lens: Lens, size: Size) -> Camera:
-    pinhole, (k1, k2, k3, k4) = (lens.fx, lens.fy, lens.cx, lens.cy), lens.k
-    if lens.bend == "frame":
-        return Camera(0, "FULL_OPENCV", *size, (*pinhole, k1, k2, *lens.p, k3, 0.0, 0.0, 0.0))
-    if any(lens.p) or lens.skew:
-        return Camera(0, "THIN_PRISM_FISHEYE", *size, (*pinhole, k1, k2, *lens.p, k3, k4, 0.0, 0.0))
-    return Camera(0, "OPENCV_FISHEYE", *size, (*pinhole, *lens.k))
+    pinhole, tangential = (lens.fx, lens.fy, lens.cx, lens.cy), (lens.p1, lens.p2)
+    if lens.bend in ("frame", "rational"):
+        over = (lens.k4, lens.k5, lens.k6) if lens.bend == "rational" else (0.0, 0.0, 0.0)
+        return Camera(0, "FULL_OPENCV", *size, (*pinhole, lens.k1, lens.k2, *tangential, lens.k3, *over))
+    if any(tangential) or lens.skew:
+        params = (*pinhole, lens.k1, lens.k2, *tangential, lens.k3, lens.k4, 0.0, 0.0)
+        return Camera(0, "THIN_PRISM_FISHEYE", *size, params)
+    return Camera(0, "OPENCV_FISHEYE", *size, (*pinhole, lens.k1, lens.k2, lens.k3, lens.k4))
 
 
 def _with(camera: Camera, terms: Floats) -> Camera:
@@ -149,7 +229,7 @@ def simplified(camera: Camera) -> Camera:
 def resized(camera: Camera, size: Size) -> Camera:
     """Return the camera of photographs that were resized as a whole; focal lengths and principal point are scaled."""
     if camera.model == "EQUIRECTANGULAR":
-        return Camera(camera.id, camera.model, *size, (float(size[0]), float(size[1])))
+        return replace(panorama(size), id=camera.id)
     ratio, params = (size[0] / camera.width, size[1] / camera.height), list(camera.params)
     if CAMERA_MODELS[camera.model].params[0] == "f":
         params[:3] = [params[0] * (ratio[0] + ratio[1]) / 2, params[1] * ratio[0], params[2] * ratio[1]]

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, BinaryIO
 from xml.parsers import expat
 
 import numpy as np
@@ -24,14 +24,14 @@ from splatbatch.scene.colmap.types import Camera, Floats
 from splatbatch.scene.imports.capture import (
     ImportLog,
     ImportOptions,
+    NoPhotograph,
     NoPose,
     PosedPhoto,
     SourceCapture,
     similarity_of,
     some,
-    spelt,
 )
-from splatbatch.scene.imports.lens import Lens, camera_of, spell_misfit
+from splatbatch.scene.imports.lens import OF_METASHAPE, Bend, Lens, bend_of, in_colmap, panorama
 from splatbatch.scene.photos.folders import PHOTOGRAPHS
 from splatbatch.scene.photos.headers import Size
 from splatbatch.scene.similarity import IDENTITY, Similarity
@@ -40,29 +40,26 @@ from splatbatch.text import plural
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
 
+AlignedCamera = tuple["Element", str, Similarity]
+"""An enabled camera with a pose: its element, the label of its group, and the pose from the camera to the chunk."""
 LARGEST_MIB = 256
 MOST_LEVELS = 64
 MOST_TOKEN_BYTES = 1 << 20
 """Longest tag with its attributes, or comment; expat 2.5 takes a minute for one of 30 MB."""
 _PIECE_BYTES = 1 << 16
-_MIB = 1 << 20
 _REMEDY = "Export it again: File > Export > Export Cameras, as Agisoft XML."
 _ECEF = (6.2e6, 6.6e6)
 """Range of distances in metres from the centre of the Earth at which coordinates are taken as geocentric."""
 _AGAIN = "Export the cameras again, as Agisoft XML."
 MOST_FILES = 200_000
 """Most files that are searched before a folder counts as the wrong one."""
-MOST_OFF_PX = 1.0
-"""Largest difference in pixels between a fitted lens and the calibrated one."""
-_BENDS = {"frame": "frame", "fisheye": "equidistant", "equidistant_fisheye": "equidistant",
-          "equisolid_fisheye": "equisolid"}  # fmt: skip
-_PANORAMAS = ("spherical", "equirectangular")
-_TERMS = ("f", "fx", "fy", "cx", "cy", "b1", "b2", "skew", "k1", "k2", "k3", "k4", "p1", "p2", "p3", "p4")
+_TERMS = ("f", "fx", "fy", "cx", "cy", "b1", *OF_METASHAPE)
 _LONGEST_PX = 1 << 20
 _REFIT = (
     "No COLMAP camera has {keys}. Leave that out in Tools > Optimize Cameras and export again. Or export cameras as "
     "Colmap (Metashape 2.2), which undistorts the photographs."
 )
+_CALIBRATE = "Calibrate it, and export again."
 _OPTIMISE = "Optimise the cameras in Metashape and export them again, as Agisoft XML."
 
 
@@ -85,28 +82,26 @@ def read_document(path: Path) -> XmlDocument:
     Raises:
         SceneError: it cannot be read, is too large, is no whole XML, or declares a document type or entities.
     """
-    with opened(path) as (file, size):
-        if size > LARGEST_MIB * _MIB:
-            raise SceneError(f"{path}: {size // _MIB} MiB, more than the {LARGEST_MIB} MiB that are read", _REMEDY)
-        builder = _Builder(path)
+    with opened(path, LARGEST_MIB) as (file, _):
+        builder = _Builder()
         try:
             builder.read(file)
         except (LookupError, ValueError) as error:  # Python's, of an encoding
-            raise SceneError(f"{path}: its encoding is not read ({error})", f"{_REMEDY} It writes UTF-8.") from error
+            raise SceneError(f"its encoding is not read ({error})", f"{_REMEDY} It writes UTF-8.") from error
         except expat.ExpatError as error:
             what = expat.errors.messages[error.code]
             place = f"line {error.lineno}, column {error.offset + 1}"
-            raise SceneError(f"{path}: {place}: {what}: no whole XML", _REMEDY) from error
+            raise SceneError(f"{place}: {what}: no whole XML", _REMEDY) from error
     return XmlDocument(path, builder.tree.close(), builder.lines)
 
 
 class _Builder:
     """Builds the tree from expat's events. A document type is refused, so that no entity is expanded or fetched."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self) -> None:
         from xml.etree.ElementTree import TreeBuilder
 
-        self._path, self._level = path, 0
+        self._level = 0
         self.tree = TreeBuilder()
         self.lines: dict[Element, int] = {}
         self.parser = expat.ParserCreate()
@@ -127,20 +122,19 @@ class _Builder:
             self.parser.Parse(piece)
             taken += len(piece)
             if taken - self.parser.CurrentByteIndex > MOST_TOKEN_BYTES:
-                what = (
-                    f"line {self.parser.CurrentLineNumber}: a tag or a comment longer than {MOST_TOKEN_BYTES:,} bytes"
-                )
-                raise SceneError(f"{self._path}: {what}", _REMEDY)
+                raise self._error(f"a tag or a comment longer than {MOST_TOKEN_BYTES:,} bytes")
         self.parser.Parse(b"", True)
 
+    def _error(self, what: str) -> SceneError:
+        return SceneError(f"line {self.parser.CurrentLineNumber}: {what}", _REMEDY)
+
     def _refuse(self, *_: object) -> None:
-        what = f"line {self.parser.CurrentLineNumber}: declares a document type or an entity"
-        raise SceneError(f"{self._path}: {what}, which is not read", _REMEDY)
+        raise self._error("declares a document type or an entity, which is not read")
 
     def _start(self, tag: str, attributes: dict[str, str]) -> None:
         self._level += 1
         if self._level > MOST_LEVELS:
-            raise SceneError(f"{self._path}: line {self.parser.CurrentLineNumber}: nested too deeply", _REMEDY)
+            raise self._error("nested too deeply")
         self.lines[self.tree.start(tag, attributes)] = self.parser.CurrentLineNumber
 
     def _end(self, tag: str) -> None:
@@ -183,13 +177,17 @@ class ModelFrame:
     crs: str
 
 
-def chosen_chunk(document: XmlDocument, label: str, log: ImportLog) -> Element | None:
-    """Return the chunk to import; None, with a mistake, where the choice is not clear."""
+def chosen_chunk(document: XmlDocument, label: str, log: ImportLog) -> Element:
+    """Return the chunk to import; the others are recorded as left out.
+
+    Raises:
+        SceneError: the choice is not clear.
+    """
+    where = document.where(document.root)
     chunks = [chunk for chunk in document.root.iter("chunk") if chunk.find("cameras") is not None]
     if not chunks:
-        what = f"<{document.root.tag}> holds no chunk with cameras"
-        log.mistake(document.where(document.root), what, "Export the cameras of an aligned chunk, as Agisoft XML.")
-        return None
+        remedy = "Export the cameras of an aligned chunk, as Agisoft XML."
+        raise SceneError(f"{where}: <{document.root.tag}> holds no chunk with cameras", remedy)
     aligned = [chunk for chunk in chunks if is_enabled(chunk) and _num_posed(chunk)]
     named = [chunk for chunk in chunks if label and chunk.get("label", "") == label]
     candidates = named if label else aligned or chunks
@@ -201,8 +199,7 @@ def chosen_chunk(document: XmlDocument, label: str, log: ImportLog) -> Element |
     known = "; ".join(_in_words(chunk) for chunk in chunks)
     what = f"{len(candidates)} chunks have this name" if label else f"{len(candidates)} chunks with poses"
     remedy = "Name one with --chunk LABEL and import each into a folder of its own, or merge them in Metashape."
-    log.mistake(document.where(document.root), f"{what}: {known}", remedy)
-    return None
+    raise SceneError(f"{where}: {what}: {known}", remedy)
 
 
 def _num_posed(chunk: Element) -> int:
@@ -228,28 +225,29 @@ def world_of(document: XmlDocument, chunk: Element, component: str | None, log: 
         log.mistake(document.where(chunk, "components"), what, _AGAIN)
     if element is None:
         return ModelFrame(IDENTITY, "the chunk's own coordinates: it has no transform, so their unit is unknown", crs)
-    placed = _similarity(document, element, log)
+    placed = IDENTITY
+    with log.noting(document.where(element, "transform of the chunk"), _AGAIN):
+        placed = _similarity(element)
     is_local = not crs or crs.upper().startswith(("LOCAL_CS", "ENGCRS", "LOCAL"))
     is_geocentric = _ECEF[0] < float(np.linalg.norm(placed.translation)) < _ECEF[1]
     where = "geocentric coordinates (ECEF) in metres" if is_geocentric and not is_local else "local coordinates"
     return ModelFrame(placed, f"{where}, after the chunk's transform", crs)
 
 
-def _similarity(document: XmlDocument, element: Element, log: ImportLog) -> Similarity:
-    """Return the transform of a chunk: rotation, translation and scale, or one matrix of 16 numbers."""
-    where = document.where(element, "transform of the chunk")
-    try:
-        if element.find("rotation") is None and (matrix := numbers(element, 16)) is not None:
-            return similarity_of(matrix.reshape(4, 4)[:3])
-        rotation, translation = numbers(element.find("rotation"), 9), numbers(element.find("translation"), 3)
-        scale = numbers(element.find("scale"), 1) if element.find("scale") is not None else np.ones(1)
-        if rotation is None or translation is None or scale is None or not scale[0] > 0:
-            raise NoPose("is not a rotation of 9 numbers, a translation of 3 and a scale above 0")
-        turned = similarity_of(np.column_stack([rotation.reshape(3, 3), translation]))
-        return Similarity(turned.rotation, turned.translation, float(scale[0]) * turned.scale)
-    except NoPose as error:
-        log.mistake(where, str(error), _AGAIN)
-        return IDENTITY
+def _similarity(element: Element) -> Similarity:
+    """Return the transform of a chunk: rotation, translation and scale, or one matrix of 16 numbers.
+
+    Raises:
+        NoPose: it is neither.
+    """
+    if element.find("rotation") is None and (matrix := numbers(element, 16)) is not None:
+        return similarity_of(matrix.reshape(4, 4)[:3])
+    rotation, translation = numbers(element.find("rotation"), 9), numbers(element.find("translation"), 3)
+    scale = numbers(element.find("scale"), 1) if element.find("scale") is not None else np.ones(1)
+    if rotation is None or translation is None or scale is None or not scale[0] > 0:
+        raise NoPose("is not a rotation of 9 numbers, a translation of 3 and a scale above 0")
+    turned = similarity_of(np.column_stack([rotation.reshape(3, 3), translation]))
+    return Similarity(turned.rotation, turned.translation, float(scale[0]) * turned.scale)
 
 
 def _text(element: Element | None) -> str:
@@ -268,16 +266,26 @@ class PhotographIndex:
                 self._by_key.setdefault(key.casefold(), []).append(name)
         self.names = sorted({name for names in self._by_key.values() for name in names})
 
-    def find(self, label: str, group: str) -> list[str]:
-        """Return the photographs that a label may mean; of several, those in a folder of its group."""
-        label = label.replace("\\", "/").strip("/")
+    def find(self, label: str, group: str) -> str:
+        """Return the photograph that a label means; of several, the one in a folder of its group.
+
+        Raises:
+            NoPhotograph: there is none.
+            SceneError: it may mean several.
+        """
+        written, label = label, label.replace("\\", "/").strip("/")
         found = self._by_key.get(label.casefold(), [])
         if len(found) > 1 and (exact := [name for name in found if name in (label, PurePosixPath(label).name)]):
             found = exact
         if len(found) > 1 and group:
             in_group = [name for name in found if group.casefold() in map(str.casefold, PurePosixPath(name).parts)]
             found = in_group or found
-        return sorted(found)
+        if not found:
+            raise NoPhotograph(written, f"no photograph of this name below {self.folder}")
+        if len(found) > 1:
+            remedy = "Name the folder that holds just this chunk's photographs with --images DIR."
+            raise SceneError(f"may be {some(sorted(found))} below {self.folder}", remedy)
+        return found[0]
 
 
 def _photographs(folder: Path) -> Iterator[str]:
@@ -292,13 +300,6 @@ def _photographs(folder: Path) -> Iterator[str]:
                 raise SceneError(what, "Name the folder of the photographs with --images DIR.")
             if Path(file).suffix.lower() in PHOTOGRAPHS:
                 yield (Path(parent) / file).relative_to(folder).as_posix()
-
-
-class SensorProblem(NamedTuple):
-    """Reason why a sensor has no usable camera, with the remedy."""
-
-    what: str
-    remedy: str = "Calibrate it, and export again."
 
 
 @dataclass(frozen=True, eq=False)
@@ -320,73 +321,67 @@ def read_sensors(document: XmlDocument, chunk: Element, log: ImportLog) -> Mappi
         if (key := element.get("id")) is None or key in found:
             log.mistake(where, "has no id, or that of another sensor", _OPTIMISE)
             continue
-        found[key] = Sensor(name, element, _on_master(element, where, log))
+        found[key] = Sensor(name, element)
+        with log.noting(where, _OPTIMISE):
+            found[key] = Sensor(name, element, _on_master(element))
     return found
 
 
-def _camera(element: Element, name: str, log: ImportLog) -> Camera | SensorProblem:
-    """Return the COLMAP camera of a sensor, or why there is none."""
-    calibrations = element.findall("calibration")
+def _camera(sensor: Sensor, log: ImportLog) -> Camera:
+    """Return the COLMAP camera of a sensor.
+
+    Raises:
+        SceneError: it has none.
+    """
+    calibrations = sensor.element.findall("calibration")
     adjusted = [one for one in calibrations if one.get("class") == "adjusted"]
     calibration = next(iter([*adjusted, *calibrations]), None)
-    kind = (calibration.get("type") if calibration is not None else None) or element.get("type", "frame")
-    size = _size(calibration) or _size(element)
+    kind = calibration.get("type", "") if calibration is not None else ""
+    own = _size(sensor.element)
+    size = _size(calibration) or own
     if size is None:
-        return SensorProblem("its resolution is missing or no number of pixels")
-    if kind in _PANORAMAS:
-        return Camera(0, "EQUIRECTANGULAR", *size, (float(size[0]), float(size[1])))
-    if kind not in _BENDS:
-        return SensorProblem(
-            f"its type {spelt(kind)} is no lens that COLMAP knows ({', '.join([*_BENDS, *_PANORAMAS])})"
-        )
+        raise SceneError("its resolution is missing or no number of pixels")
+    if (bend := bend_of("its type", kind or sensor.element.get("type", "frame"))) == "panorama":
+        return panorama(size)
     if calibration is None:
-        return SensorProblem("it has no calibration")
+        raise SceneError("it has no calibration")
     if not adjusted:
-        log.convert(f"{name}: its calibration was never adjusted; the initial one was taken")
-    if (own := _size(element)) not in (None, size):
-        return SensorProblem(f"its resolution is {own}, that of its calibration {size}")
-    terms, broken = _terms(calibration)
-    if broken:
-        return SensorProblem(f"{', '.join(broken)} of its calibration is no number")
-    return _fitted(terms, _BENDS[kind], size, name, log)
-
-
-def _fitted(terms: Mapping[str, float], bend: str, size: Size, name: str, log: ImportLog) -> Camera | SensorProblem:
-    lens = _lens(terms, bend, size)
-    if lens is None:
-        return SensorProblem("its calibration has no focal length f above 0")
-    camera, off = camera_of(lens, size)
+        log.convert(f"{sensor.label}: its calibration was never adjusted; the initial one was taken")
+    if own not in (None, size):
+        raise SceneError(f"its resolution is {own}, that of its calibration {size}")
+    terms = _terms(calibration)
     lacking = [key for key in ("b2", "skew", "k4", "p3", "p4") if terms[key]]
     extras = [f"{key.upper()} {terms[key]:.3g}" for key in lacking]
     extras += [f"type {bend}"] if bend == "equisolid" else []
-    if off > MOST_OFF_PX:
-        keys = ", ".join(lacking).upper() or f"a lens of the type {bend}"
-        return SensorProblem(f"{', '.join(extras)}: {spell_misfit(off)}", _REFIT.format(keys=keys))
-    if off:
-        log.convert(f"{name}: {', '.join(extras)}: fitted as {camera.model}, {off:.2g} px off at most")
-    log.convert(f"{name}: {camera.model}, {size[0]}x{size[1]}")
+    refit = _REFIT.format(keys=", ".join(lacking).upper() or f"a lens of the type {bend}")
+    camera, fit = in_colmap(_lens(terms, bend, size), size, ", ".join(extras), refit)
+    if fit:
+        log.convert(f"{sensor.label}: {fit}")
+    log.convert(f"{sensor.label}: {camera.model}, {size[0]}x{size[1]}")
     return camera
 
 
-def _lens(terms: Mapping[str, float], bend: str, size: Size) -> Lens | None:
-    if terms["fx"]:  # PhotoScan before 1.2: both focal lengths, principal point from the corner, skew
-        fx, fy, cx, cy, skew = terms["fx"], terms["fy"] or terms["fx"], terms["cx"], terms["cy"], terms["skew"]
+def _lens(terms: Mapping[str, float], bend: Bend, size: Size) -> Lens:
+    if terms["fx"]:  # PhotoScan before 1.2: both focal lengths, principal point from the corner
+        fx, fy, cx, cy = terms["fx"], terms["fy"] or terms["fx"], terms["cx"], terms["cy"]
     else:
-        fx, fy, skew = terms["f"] + terms["b1"], terms["f"], terms["b2"]
+        fx, fy = terms["f"] + terms["b1"], terms["f"]
         cx, cy = size[0] / 2 + terms["cx"], size[1] / 2 + terms["cy"]
     if not (fx > 0 and fy > 0):
-        return None
-    radial = (terms["k1"], terms["k2"], terms["k3"], terms["k4"])
-    # P1 belongs to x: OpenCV calls that p2
-    return Lens(fx, fy, cx, cy, radial, (terms["p2"], terms["p1"]), (terms["p3"], terms["p4"]), skew, bend)  # type: ignore[arg-type]
+        raise SceneError("its calibration has no focal length f above 0")
+    return Lens(fx, fy, cx, cy, bend=bend, **{name: terms[key] for key, name in OF_METASHAPE.items() if terms[key]})
 
 
-def _terms(calibration: Element) -> tuple[dict[str, float], list[str]]:
-    """Return the terms of a calibration, 0 where not written, and the keys whose values are no numbers."""
+def _terms(calibration: Element) -> dict[str, float]:
+    """Return the terms of a calibration, 0 where not written.
+
+    Raises:
+        SceneError: some are no numbers.
+    """
     written = {key: numbers(one, 1) for key in _TERMS if (one := calibration.find(key)) is not None}
-    terms = {key: float(values[0]) for key, values in written.items() if values is not None}
-    broken = [key for key, values in written.items() if values is None]
-    return dict.fromkeys(_TERMS, 0.0) | terms, broken
+    if broken := [key for key, values in written.items() if values is None]:
+        raise SceneError(f"{', '.join(broken)} of its calibration is no number")
+    return dict.fromkeys(_TERMS, 0.0) | {key: float(values[0]) for key, values in written.items() if values is not None}
 
 
 def _size(element: Element | None) -> Size | None:
@@ -406,128 +401,109 @@ def _side(text: str) -> int | None:
     return int(side) if 0 < side < _LONGEST_PX and side == int(side) else None
 
 
-def _on_master(element: Element, where: str, log: ImportLog) -> Similarity | None:
-    """Return the place of a slave on its master: rotation, and location in units of the chunk."""
-    if element.get("master_id") in (None, element.get("id")):
-        return None
+def _on_master(element: Element) -> Similarity | None:
+    """Return the place of a slave on its master: rotation, and location in units of the chunk; None: it is no slave.
+
+    Raises:
+        NoPose: it is not a rotation and a location.
+    """
     turn, place = element.find("rotation"), element.find("location")
-    place = place if place is not None else element.find("translation")
-    if turn is None:
+    if turn is None or element.get("master_id") in (None, element.get("id")):
         return None
+    place = place if place is not None else element.find("translation")
     rotation = numbers(turn, 9)
     location = numbers(place, 3) if place is not None else np.zeros(3)
     if rotation is None or location is None:
-        log.mistake(where, "rotation or location on its master are not 9 and 3 numbers", _OPTIMISE)
-        return None
+        raise NoPose("rotation or location on its master are not 9 and 3 numbers")
     try:
         found = similarity_of(np.column_stack([rotation.reshape(3, 3), location]))
     except NoPose as error:
-        log.mistake(where, f"rotation on its master {error}", _OPTIMISE)
-        return None
+        raise NoPose(f"rotation on its master {error}") from error
     return replace(found, scale=1.0)
 
 
-@dataclass(frozen=True, eq=False)
-class _AlignedCamera:
-    """An enabled camera with a pose, which leads from the camera to the chunk."""
+def read(path: Path, options: ImportOptions, log: ImportLog) -> SourceCapture:
+    """Return the capture in a file.
 
-    label: str
-    where: str
-    group: str
-    sensor: str
-    pose: Similarity
-
-
-def read(path: Path, options: ImportOptions, log: ImportLog) -> SourceCapture | None:
-    """Return the capture in a file; None where mistakes leave no usable camera."""
-    try:
-        document = read_document(path)
-        beside = (path.parent / name for name in ("images", "Images", "photos", "Photos"))
-        usual = next((folder for folder in beside if folder.is_dir()), path.parent)
-        photographs = PhotographIndex(options.images or usual)
-    except SceneError as error:
-        log.mistake(path.name, error.message.removeprefix(f"{path}: "), error.hint)
-        return None
+    Raises:
+        SceneError: the file cannot be read, or mistakes leave no usable camera.
+    """
+    document = read_document(path)
+    beside = (path.parent / name for name in ("images", "Images", "photos", "Photos"))
+    usual = next((folder for folder in beside if folder.is_dir()), path.parent)
+    photographs = PhotographIndex(options.images or usual)
     chunk = chosen_chunk(document, options.chunk, log)
-    if chunk is None:
-        return None
-    cameras = list(cameras_below(chunk.find("cameras")))
-    poses = _poses(document, [camera for camera, _ in cameras], log)
     sensors = read_sensors(document, chunk, log)
-    poses |= _slave_poses(document, [camera for camera, _ in cameras], poses, sensors, log)
-    aligned, component = _stations(document, chunk, cameras, poses, log)
+    cameras, component = _aligned(document, chunk, sensors, log)
     world = world_of(document, chunk, component, log)
-    finder = _PoseFinder(photographs, sensors, world, log, options.skips_missing)
-    shots = tuple(shot for camera in aligned if (shot := finder.shot(camera)))
-    finder.tell_others()
+    lenses = _lenses((camera for camera, _, _ in cameras), sensors, log)
+    shots, taken = [], set()
+    for camera, group, pose in cameras:
+        where = document.where(camera, f'camera {camera.get("id", "?")} "{_label(camera)}"')
+        with log.noting(where):
+            name = photographs.find(_label(camera), group)
+            taken.add(name)
+            rotation, center = world.placed.of_pose(pose.rotation.T, pose.translation)
+            if lens := lenses[camera.get("sensor_id", "")]:
+                shots.append(PosedPhoto(name, photographs.folder / name, lens, rotation, center, where))
+    log.leave_out_unused([name for name in photographs.names if name not in taken])
     if not shots:
-        log.mistake(document.where(chunk, "cameras"), "no camera is left with a photograph and a pose", _AGAIN)
-        return None
+        where = document.where(chunk, "cameras")
+        raise SceneError(f"{where}: no camera is left with a photograph and a pose", _AGAIN)
     reference = {"from_chunk_to_model": world.placed.matrix(), "chunk": chunk.get("label", "")}
     kind = f"Metashape XML {document.root.get('version', '')}".strip()
-    return SourceCapture(kind, shots, None, world.words, world.crs, reference)
+    return SourceCapture(kind, tuple(shots), None, world.words, world.crs, reference)
 
 
-def _stations(
-    document: XmlDocument,
-    chunk: Element,
-    cameras: Sequence[tuple[Element, str]],
-    poses: Mapping[str | None, Similarity],
-    log: ImportLog,
-) -> tuple[list[_AlignedCamera], str | None]:
+def _aligned(
+    document: XmlDocument, chunk: Element, sensors: Mapping[str, Sensor], log: ImportLog
+) -> tuple[list[AlignedCamera], str | None]:
     """Return the enabled cameras with a pose, and the id of their component."""
-    disabled = [_label(camera) for camera, _ in cameras if not is_enabled(camera)]
-    enabled = [(camera, group) for camera, group in cameras if is_enabled(camera)]
-    posed = [(camera, group) for camera, group in enabled if camera.get("id") in poses]
+    cameras = list(cameras_below(chunk.find("cameras")))
+    enabled = {camera: group for camera, group in cameras if is_enabled(camera)}
+    poses = _poses(document, enabled, log)
+    poses |= _slave_poses(document, enabled, poses, sensors, log)
+    disabled = [_label(camera) for camera, _ in cameras if camera not in enabled]
     unaligned = [
-        _label(camera) for camera, _ in enabled
-        if camera.get("id") not in poses and camera.find("transform") is None
-    ]  # fmt: skip
+        _label(camera) for camera in enabled if camera.get("id") not in poses and camera.find("transform") is None
+    ]
     for names, why in ((disabled, "disabled"), (unaligned, "without a pose (not aligned)")):
         if names:
             log.leave_out(f"{plural(len(names), 'camera')} {why}: {some(names)}")
-    components = Counter(camera.get("component_id") for camera, _ in posed)
+    posed = [camera for camera in enabled if camera.get("id") in poses]
+    components = Counter(camera.get("component_id") for camera in posed)
     if len(components) > 1:
         counts = ", ".join(f"component {key}: {plural(count, 'camera')}" for key, count in components.most_common())
         remedy = "Align them to each other (markers, more photographs), or export one component alone."
         what = f"{len(components)} components that are not connected: {counts}"
         log.mistake(document.where(chunk, "components"), what, remedy)
-    found = []
-    for camera, group in posed:
-        where = document.where(camera, f'camera {camera.get("id", "?")} "{_label(camera)}"')
-        found.append(_AlignedCamera(_label(camera), where, group, camera.get("sensor_id", ""), poses[camera.get("id")]))
-    return found, next(iter(components), None)
+    return [(camera, enabled[camera], poses[camera.get("id")]) for camera in posed], next(iter(components), None)
 
 
-def _poses(document: XmlDocument, cameras: list[Element], log: ImportLog) -> dict[str | None, Similarity]:
+def _poses(document: XmlDocument, cameras: Iterable[Element], log: ImportLog) -> dict[str | None, Similarity]:
     """Return the cameras' own poses by camera id; broken ones are noted as mistakes."""
-    poses = {}
+    poses: dict[str | None, Similarity] = {}
     for camera in cameras:
-        element = camera.find("transform")
-        if element is None or not is_enabled(camera):
+        if (element := camera.find("transform")) is None:
             continue
-        matrix = numbers(element, 16)
-        where = document.where(element, f'transform of camera "{_label(camera)}"')
-        try:
-            if matrix is None:
+        with log.noting(document.where(element, f'transform of camera "{_label(camera)}"'), _AGAIN):
+            if (matrix := numbers(element, 16)) is None:
                 raise NoPose("is not 16 finite numbers")
             if camera.get("id") in poses:
                 raise NoPose(f"has the id {camera.get('id')} of another camera")
             poses[camera.get("id")] = similarity_of(matrix.reshape(4, 4)[:3])
-        except NoPose as error:
-            log.mistake(where, str(error), _AGAIN)
     return poses
 
 
 def _slave_poses(
-    document: XmlDocument, cameras: list[Element], poses: Mapping[str | None, Similarity],
+    document: XmlDocument, cameras: Iterable[Element], poses: Mapping[str | None, Similarity],
     sensors: Mapping[str, Sensor], log: ImportLog,
 ) -> dict[str | None, Similarity]:  # fmt: skip
     """Return the poses of a rig's slaves by camera id, from those of their masters."""
     found = {}
     for camera in cameras:
         master = poses.get(camera.get("master_id"))
-        if master is None or camera.get("id") in poses or not is_enabled(camera):
+        if master is None or camera.get("id") in poses:
             continue
         sensor = sensors.get(camera.get("sensor_id", ""))
         if sensor is None or sensor.on_master is None:
@@ -548,57 +524,13 @@ def _label(camera: Element) -> str:
     return camera.get("label", "")
 
 
-class _PoseFinder:
-    """Makes posed photographs of aligned cameras; a missing photograph or lens is noted."""
-
-    def __init__(
-        self,
-        photographs: PhotographIndex,
-        sensors: Mapping[str, Sensor],
-        world: ModelFrame,
-        log: ImportLog,
-        skips: bool,
-    ) -> None:
-        self._photographs, self._sensors, self._world = photographs, sensors, world
-        self._log, self._skips = log, skips
-        self._lenses = {key: _camera(sensor.element, sensor.label, log) for key, sensor in sensors.items()}
-        self._missing: list[str] = []
-        self._taken: dict[str, str] = {}
-
-    def shot(self, camera: _AlignedCamera) -> PosedPhoto | None:
-        """Return the posed photograph of a camera; None where its photograph or its lens is missing."""
-        sensor = self._sensors.get(camera.sensor)
-        name = self._photo(camera)
-        lens = self._lenses.get(camera.sensor, SensorProblem(f"sensor {camera.sensor or '?'} is not there"))
-        if isinstance(lens, SensorProblem):
-            what = f"{sensor.label}: {lens.what}" if sensor else lens.what
-            self._log.mistake(f"camera of sensor {camera.sensor or '?'}", what, lens.remedy)
-            return None
-        if name is None:
-            return None
-        rotation, center = self._world.placed.of_pose(camera.pose.rotation.T, camera.pose.translation)
-        return PosedPhoto(name, self._photographs.folder / name, lens, rotation, center, camera.where)
-
-    def _photo(self, camera: _AlignedCamera) -> str | None:
-        found, folder = self._photographs.find(camera.label, camera.group), self._photographs.folder
-        if len(found) == 1:
-            other = self._taken.setdefault(found[0], camera.where)
-            if other == camera.where:
-                return found[0]
-            remedy = "Give photographs names of their own, and align them again."
-            self._log.mistake(camera.where, f"{found[0]} is the photograph of {other} too", remedy)
-        elif found:
-            what = f"may be {some(found)} below {folder}"
-            remedy = "Name the folder that holds just this chunk's photographs with --images DIR."
-            self._log.mistake(camera.where, what, remedy)
-        elif self._skips:
-            self._missing.append(camera.label)
-        else:
-            remedy = "Name the folder of the photographs with --images DIR, or leave such cameras out: --skip-missing."
-            self._log.mistake(camera.where, f"no photograph of this name below {folder}", remedy)
-        return None
-
-    def tell_others(self) -> None:
-        """Note photographs without a pose, and poses without a photograph."""
-        others = [name for name in self._photographs.names if name not in self._taken]
-        self._log.leave_out_unused(self._missing, others)
+def _lenses(cameras: Iterable[Element], sensors: Mapping[str, Sensor], log: ImportLog) -> dict[str, Camera | None]:
+    """Return the COLMAP cameras of those sensors that cameras are of, by sensor id; None where there is none."""
+    lenses: dict[str, Camera | None] = {}
+    for key in dict.fromkeys(camera.get("sensor_id", "") for camera in cameras):
+        lenses[key], sensor = None, sensors.get(key)
+        with log.noting(sensor.label if sensor else f"camera of sensor {key or '?'}", _CALIBRATE):
+            if sensor is None:
+                raise SceneError(f"sensor {key or '?'} is not there")
+            lenses[key] = _camera(sensor, log)
+    return lenses

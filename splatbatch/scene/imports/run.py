@@ -92,15 +92,12 @@ def bring_in(path: Path, target: Path, options: ImportOptions) -> ImportResult:
         ConfigError: the target is no new folder, or an option does not fit the source.
         OutputError: the target cannot be written.
     """
-    log = ImportLog(path)
+    log = ImportLog(path, skips_missing=options.skips_missing)
     source = _chosen(path, log)
     _see_target(target)
-    capture = _read(source, options, log)
-    if capture is not None:
-        capture = _checked(capture, options, log)
-    log.stop()
-    if capture is None:
-        raise SceneError(f"{path}: nothing in it could be read")
+    with log.noting(source.paths[0].name):
+        capture = _checked(_read(source, options, log), options, log)
+    log.stop()  # which raises if there is no capture
     aside = path_beside(target.absolute())
     try:
         shutil.rmtree(aside, ignore_errors=True)
@@ -144,7 +141,7 @@ def _chosen(path: Path, log: ImportLog) -> ImportSource:
     return found[0]
 
 
-def _read(source: ImportSource, options: ImportOptions, log: ImportLog) -> SourceCapture | None:
+def _read(source: ImportSource, options: ImportOptions, log: ImportLog) -> SourceCapture:
     if options.chunk and source.kind != "metashape":
         raise ConfigError(f"--chunk {options.chunk}: only Metashape's XML has chunks")
     if options.images and not is_folder(options.images):
@@ -162,12 +159,10 @@ def _checked(capture: SourceCapture, options: ImportOptions, log: ImportLog) -> 
     """Return the capture with cameras of its photographs' sizes, and with the points of --points if given."""
     shots = fit_to_photographs(capture.shots, log)
     if options.points:
-        try:
+        with log.noting("--points"):
             cloud = read_cloud(options.points, log)
             capture = replace(capture, cloud=replace(cloud, xyz=capture.of_points.of_points(cloud.xyz)))
             log.convert(f"{plural(len(cloud.xyz), 'point')} of {options.points.name}; they have no tracks")
-        except SceneError as error:
-            log.mistake("--points", error.message, error.hint)
     if capture.cloud is not None and not len(capture.cloud.xyz):
         log.leave_out(f"{capture.cloud.origin}: it holds no points")
         capture = replace(capture, cloud=None)

@@ -9,26 +9,28 @@ from __future__ import annotations
 import math
 import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from json import JSONDecodeError
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Annotated, Any, TypeVar
 
 import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, PlainValidator, ValidationError, model_validator
 
+from splatbatch.config.yaml.mistakes import words_of
 from splatbatch.errors import SceneError
 from splatbatch.fields import number, whole_number
 from splatbatch.json_text import parse
 from splatbatch.scene.colmap.files import opened
 from splatbatch.scene.colmap.reconstruction import Reconstruction, read_points2d, read_reconstruction
-from splatbatch.scene.colmap.types import Camera, Floats, Image
+from splatbatch.scene.colmap.types import Camera, Image
 from splatbatch.scene.imports.agreement import share_that_see
 from splatbatch.scene.imports.capture import (
     OPENGL,
     ImportLog,
     ImportOptions,
-    NoPose,
+    NoPhotograph,
     PointCloud,
     PosedPhoto,
     SourceCapture,
@@ -38,18 +40,13 @@ from splatbatch.scene.imports.capture import (
     spelt,
     why_no_number,
 )
-from splatbatch.scene.imports.lens import Lens, camera_of, spell_misfit
+from splatbatch.scene.imports.lens import OF_TRANSFORMS, Bend, Lens, bend_of, in_colmap, panorama
 from splatbatch.scene.imports.ply import read_cloud
 from splatbatch.scene.photos.folders import PHOTOGRAPHS, FolderListings, photographs_below
 from splatbatch.scene.photos.headers import Size, sizes_of
 from splatbatch.scene.similarity import IDENTITY, Similarity
 from splatbatch.text import plural
 
-DISTORTION = ("k1", "k2", "k3", "k4", "k5", "k6", "p1", "p2")
-OF_LENS = frozenset({
-    "fl_x", "fl_y", "cx", "cy", "w", "h", "camera_angle_x", "camera_angle_y", "x_fov", "y_fov", "camera_model",
-    "is_fisheye", *DISTORTION,
-})  # fmt: skip
 _MATRIX = "Write fl_x, fl_y, cx and cy in its place: rows 1 and 2 are fl_x 0 cx and 0 fl_y cy."
 OTHER_NAMES = {
     "fx": "Rename fx and fy: nerfstudio and instant-ngp call them fl_x and fl_y.",
@@ -58,15 +55,6 @@ OTHER_NAMES = {
     **dict.fromkeys(("K", "intrinsics", "intrinsic_matrix", "camera_intrinsics", "intrinsic", "cam_K"), _MATRIX),
 }
 """Keys with which other programs write intrinsics, with the remedy for each."""
-MOST_OFF_PX = 1.0
-"""Largest difference in pixels between a fitted lens and the written one."""
-_PERSPECTIVE = frozenset({
-    "SIMPLE_PINHOLE", "PINHOLE", "SIMPLE_RADIAL", "RADIAL", "OPENCV", "FULL_OPENCV", "PERSPECTIVE",
-})  # fmt: skip
-_PINHOLES = frozenset({"SIMPLE_PINHOLE", "PINHOLE"})
-_FISHEYES = frozenset({"OPENCV_FISHEYE", "FISHEYE", "SIMPLE_RADIAL_FISHEYE", "RADIAL_FISHEYE"})
-_EQUIRECTANGULAR = "EQUIRECTANGULAR"
-_NO_COLMAP = "COLMAP has no such camera: undistort the images to one of its models first."
 _CONTRARY = 0.01
 """Relative difference from which on a focal length and an angle of view contradict each other."""
 BESIDE = ("colmap/sparse/0", "colmap/sparse", "sparse/0", "sparse")
@@ -78,15 +66,7 @@ _SHARE_LOST = 0.5
 MAIN = "transforms.json"
 SPLITS = ("train", "val", "test")
 LARGEST_MIB = 512
-_MIB = 1 << 20
 _REMEDY = "Write the file again, or take a whole copy; JSON ends with the bracket it began with."
-KEYS = OF_LENS | {
-    "file_path", "transform_matrix", "mask_path", "depth_file_path", "colmap_im_id", "sharpness", "rotation",
-}  # fmt: skip
-"""Keys of a frame that are read, or are known to be irrelevant to the model."""
-_ROLLING = ("transform_matrix_start", "transform_matrix_end", "rolling_shutter")
-_LISTS = tuple(f"{split}_filenames" for split in SPLITS)
-_KNOWN = OF_LENS | {"frames", "applied_transform", "applied_scale", "ply_file_path", *_LISTS}
 _SAYS_NOTHING = {
     "orientation_override": "the frame of the model is not turned",
     "auto_scale_poses_override": "the frame of the model is not scaled",
@@ -102,142 +82,262 @@ _SAYS_NOTHING = {
 """Known keys at the top that are ignored, with the reason."""
 
 
-class Intrinsics:
-    """Intrinsics of one frame: its own keys, else those at the top. Mistakes go to the log."""
-
-    def __init__(self, frame: Mapping[str, Any], top: Mapping[str, Any], where: str, log: ImportLog) -> None:
-        self._frame, self._top, self._where, self.log = frame, top, where, log
-        self.is_sound = True
-
-    def get(self, key: str) -> Any:
-        """Return the value of a key in the frame, else at the top; None if it is in neither."""
-        return self._frame[key] if key in self._frame else self._top.get(key)
-
-    def number(self, key: str) -> float | None:
-        """Return the number under a key; None if it is missing. A value that is no number is noted as a mistake."""
-        if key not in self._frame and key not in self._top:
-            return None
-        if (value := number(self.get(key))) is None:
-            self.fault(f"{key} {spelt(self.get(key))} {why_no_number(self.get(key))}", f"Correct {key}.")
-        return value
-
-    def fault(self, what: str, remedy: str) -> None:
-        """Note a mistake about this lens; a mistake in keys at the top is noted once."""
-        self.is_sound = False
-        key = what.split(" ", 1)[0]
-        self.log.mistake(self._where if key in self._frame or key not in self._top else "at the top", what, remedy)
-
-    def size(self, photo: Size | None) -> Size | None:
-        """Return w and h as written, else the photograph's size; None, with a mistake, if they are no sizes."""
-        wide, high = (whole_number(self.number(key)) for key in ("w", "h"))
-        if wide is None and high is None:
-            return photo
-        if wide is None or high is None or min(wide, high) < 0:
-            self.fault(f"w {spelt(self.get('w'))}, h {spelt(self.get('h'))}", "Write width and height in pixels.")
-            return None
-        return wide, high
+def _as_number(value: object) -> float:
+    if (found := number(value)) is None:
+        raise ValueError(f"{spelt(value)} {why_no_number(value)}")
+    return found
 
 
-def read_camera(keys: Intrinsics, photo: Size | None) -> Camera | None:
+def _as_scale(value: object) -> float:
+    if not (found := number(value)) or found < 0:
+        raise ValueError(f"{spelt(value)} is no number above 0")
+    return found
+
+
+def _as_path(value: object) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError(spelt(value))
+    return value
+
+
+def _as_pose(value: object) -> Similarity:
+    return similarity_of(as_matrix(value))
+
+
+def _as_applied(value: object) -> Similarity:
+    return IDENTITY if value is None else similarity_of(as_matrix(value))
+
+
+Value = Annotated[float | None, PlainValidator(_as_number)]
+"""A number that may be left out, but not be null."""
+Term = Annotated[float, PlainValidator(_as_number)]
+
+
+class _Keys(BaseModel):
+    model_config = ConfigDict(extra="ignore", frozen=True, use_attribute_docstrings=True)
+
+
+class LensKeys(_Keys):
+    """Intrinsics of a frame, by its own keys and those at the top. None: it is not written."""
+
+    camera_model: object = None
+    is_fisheye: object = None
+    w: Value = None
+    h: Value = None
+    fl_x: Value = None
+    fl_y: Value = None
+    cx: Value = None
+    cy: Value = None
+    camera_angle_x: Value = None
+    """Whole angles of view in radians."""
+    camera_angle_y: Value = None
+    x_fov: Value = None
+    """Whole angles of view in degrees, as instant-ngp writes them."""
+    y_fov: Value = None
+    k1: Term = 0.0
+    k2: Term = 0.0
+    k3: Term = 0.0
+    k4: Term = 0.0
+    k5: Term = 0.0
+    k6: Term = 0.0
+    p1: Term = 0.0
+    p2: Term = 0.0
+
+
+class FrameKeys(_Keys):
+    """Photograph and pose of a frame."""
+
+    file_path: Annotated[str, PlainValidator(_as_path)] = Field(None, validate_default=True)
+    transform_matrix: Annotated[Similarity, PlainValidator(_as_pose)]
+    """From the camera, in the axes of OpenGL, to the world."""
+    mask_path: object = None
+    depth_file_path: object = None
+    colmap_im_id: object = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _has_one_pose(cls, keys: dict[str, object]) -> dict[str, object]:
+        rolling = {"transform_matrix_start", "transform_matrix_end", "rolling_shutter"}
+        if keys.get("transform_matrix") is None:
+            if rolling & keys.keys():
+                raise ValueError("has poses at the start and the end (rolling shutter), and no transform_matrix")
+            raise ValueError("transform_matrix is missing: a photograph without a pose")
+        return keys
+
+
+class TopKeys(_Keys):
+    """Keys at the top of a file, but for frames and intrinsics."""
+
+    applied_transform: Annotated[Similarity, PlainValidator(_as_applied)] = IDENTITY
+    """Transform of the world that was applied to the poses, before the scale."""
+    applied_scale: Annotated[float, PlainValidator(_as_scale)] = 1.0
+    ply_file_path: object = None
+    train_filenames: object = None
+    val_filenames: object = None
+    test_filenames: object = None
+
+
+IRRELEVANT = ("sharpness", "rotation")
+"""Keys of frames that are known to be irrelevant to the model."""
+REMEDIES = {
+    "": "Export one pose for each photograph; register those without one, or remove their frames.",
+    "applied_scale": "Write the scale that the poses were multiplied by, or remove the key.",
+    "applied_transform": "It is 3 rows of 4 numbers: the rotation and shift that were applied to the world.",
+    "file_path": "Name the photograph in file_path.",
+    "transform_matrix": "A transform_matrix is a 4x4 matrix from camera to world: a rotation and a place, no mirror.",
+}
+"""Remedies for wrong values, by key; empty: for those of a frame as a whole."""
+_LISTS = tuple(f"{split}_filenames" for split in SPLITS)
+_KNOWN = {"frames", *LensKeys.model_fields, *TopKeys.model_fields, *_SAYS_NOTHING}
+_KNOWN_OF_FRAMES = {*LensKeys.model_fields, *FrameKeys.model_fields, *IRRELEVANT}
+NO_PLACES: Mapping[str, str] = {}
+Form = TypeVar("Form", bound=_Keys)
+
+
+@dataclass(frozen=True)
+class TransformsFile:
+    """A JSON file with frames that was read: a transforms.json, or the file of one split."""
+
+    path: Path
+    split: str
+    """Split in its file name: train, val or test; empty if it has none."""
+    top: Mapping[str, Any]
+    keys: TopKeys
+    undone: Similarity
+    """Similarity from the world of the file to the one before applied_transform and applied_scale."""
+
+    @property
+    def folder(self) -> Path:
+        """Folder that its paths are relative to."""
+        return self.path.parent
+
+
+@dataclass(frozen=True, eq=False)
+class TransformsFrame:
+    """A frame with a photograph and a valid pose; its lens is not read yet."""
+
+    where: str
+    document: TransformsFile
+    written: Mapping[str, Any]
+    keys: FrameKeys
+    name: str
+    """Its file_path, without a leading ./ and with the suffix of the file."""
+    photo: Path
+    mask: Path | None
+    depth: Path | None
+
+
+def _checked(
+    form: type[Form], keys: Mapping[str, Any], where: str, log: ImportLog, places: Mapping[str, str] = NO_PLACES
+) -> Form | None:
+    """Return keys as a record; None, with a mistake for each that is wrong, at its own place or else at `where`."""
+    try:
+        return form.model_validate(keys)
+    except ValidationError as error:
+        for detail in error.errors():
+            key = str(detail["loc"][0]) if detail["loc"] else ""
+            what, remedy = f"{key} {words_of(detail)}".strip(), REMEDIES.get(key, f"Correct {key}.")
+            log.mistake(places.get(key, where), what, remedy)
+    return None
+
+
+def _camera(frame: TransformsFrame, photo: Size | None, log: ImportLog) -> Camera | None:
     """Return the COLMAP camera of a frame, given the size of its photograph; None where its keys hold mistakes."""
-    size = keys.size(photo)
-    model = _model(keys)
-    if size is None or model is None:
-        return None
-    if model == _EQUIRECTANGULAR:
-        return Camera(0, model, *size, (float(size[0]), float(size[1])))
+    top = frame.document.top
+    places = dict.fromkeys(top.keys() - frame.written.keys(), f"{frame.document.path.name}: at the top")
+    if keys := _checked(LensKeys, {**top, **frame.written}, frame.where, log, places):
+        try:
+            return read_camera(keys, {**top, **frame.written}, photo, log)
+        except SceneError as error:
+            log.mistake(places.get(error.message.partition(" ")[0], frame.where), error.message, error.hint)
+    return None
+
+
+def read_camera(keys: LensKeys, written: Mapping[str, Any], photo: Size | None, log: ImportLog) -> Camera:
+    """Return the COLMAP camera of intrinsics, given the size of the photograph.
+
+    Args:
+        keys: the intrinsics.
+        written: all keys of the frame and of the top, among which other names may be.
+        photo: size of the photograph; None: it is not known.
+        log: receives what was assumed.
+
+    Raises:
+        SceneError: keys contradict each other, or no camera of COLMAP is such a lens; the message begins with a key.
+    """
+    size, bend = _size(keys, photo), _bend(keys, log)
+    if bend == "panorama":
+        return panorama(size)
     measured = photo if min(size) <= 1 and photo else size
-    focal = _focal_lengths(keys, measured, is_fisheye=model in _FISHEYES)
-    center = [keys.number(name) for name in ("cx", "cy")]
-    if focal is None or not keys.is_sound:
-        return None
-    if None in center:
-        keys.log.convert("cx, cy are not written: the principal point is the middle of the image")
-    cx, cy = (side / 2 if value is None else value for value, side in zip(center, measured, strict=True))
-    return _camera(keys, model, Lens(*focal, cx, cy), size)
+    fx, fy = _focal_lengths(keys, written, measured, is_fisheye=bend == "equidistant")
+    if keys.fl_x is None:
+        log.convert("focal lengths are computed from camera_angle_x (and camera_angle_y where it is written)")
+    if None in (keys.cx, keys.cy):
+        log.convert("cx, cy are not written: the principal point is the middle of the image")
+    given = {key: value for key, value in keys if key in OF_TRANSFORMS and key[0] in "kp" and value}
+    if given and "PINHOLE" in str(keys.camera_model).upper():
+        what = f"camera_model {keys.camera_model}, but {', '.join(f'{key} {value:g}' for key, value in given.items())}"
+        remedy = "Write OPENCV where the photographs are distorted; remove k and p where they are not."
+        raise SceneError(what, remedy)
+    cx, cy = (side / 2 if value is None else value for value, side in zip((keys.cx, keys.cy), measured, strict=True))
+    lens = Lens(fx, fy, cx, cy, bend="rational" if keys.k5 or keys.k6 else bend, **given)
+    refit = "Undistort the images first, or calibrate without k4."
+    camera, fit = in_colmap(lens, size, f"k4 {keys.k4:g} of a radial polynomial", refit)
+    if fit:
+        log.convert(fit)
+    return camera
 
 
-def _model(keys: Intrinsics) -> str | None:
-    written = keys.get("camera_model")
-    if written is None:
-        if keys.get("is_fisheye") is True:
-            return "OPENCV_FISHEYE"
-        keys.log.convert("camera_model is not written: a perspective lens with the k and p that are (OPENCV)")
-        return "OPENCV"
-    name = str(written).upper()
-    known = _PERSPECTIVE | _FISHEYES | {_EQUIRECTANGULAR}
-    if name not in known:
-        keys.fault(f"camera_model {spelt(written)} is not known ({', '.join(sorted(known))})", _NO_COLMAP)
-        return None
-    return name
+def _size(keys: LensKeys, photo: Size | None) -> Size:
+    """Return w and h as written, else the photograph's size."""
+    if keys.w is None and keys.h is None:
+        if photo is None:
+            raise SceneError("w is not written, and the photograph cannot be read", "Copy the photograph again.")
+        return photo
+    wide, high = whole_number(keys.w), whole_number(keys.h)
+    if wide is None or high is None or min(wide, high) < 0:
+        raise SceneError(f"w {spelt(keys.w)}, h {spelt(keys.h)}", "Write width and height in pixels.")
+    return wide, high
 
 
-def _focal_lengths(keys: Intrinsics, size: Size, *, is_fisheye: bool) -> tuple[float, float] | None:
-    """Return focal lengths in pixels, computed from angles of view where none are written; None with mistakes."""
-    fl_x, fl_y = keys.number("fl_x"), keys.number("fl_y")
-    of_angle = [_of_angle(keys, axis, side) for axis, side in zip("xy", size, strict=True)]
-    if not keys.is_sound:
-        return None
-    if fl_x is None and (is_fisheye or of_angle[0] is None):
-        other = next((key for key in OTHER_NAMES if keys.get(key) is not None), "")
+def _bend(keys: LensKeys, log: ImportLog) -> Bend:
+    if keys.camera_model is not None:
+        return bend_of("camera_model", str(keys.camera_model))
+    if keys.is_fisheye is True:
+        return "equidistant"
+    log.convert("camera_model is not written: a perspective lens with the k and p that are (OPENCV)")
+    return "frame"
+
+
+def _focal_lengths(keys: LensKeys, written: Mapping[str, Any], size: Size, *, is_fisheye: bool) -> tuple[float, float]:
+    """Return focal lengths in pixels, computed from angles of view where none are written."""
+    angles = ((keys.camera_angle_x, keys.x_fov), (keys.camera_angle_y, keys.y_fov))
+    of_angle = [_of_angle(axis, *angle, side) for axis, angle, side in zip("xy", angles, size, strict=True)]
+    x = keys.fl_x if keys.fl_x is not None or is_fisheye else of_angle[0]
+    if x is None:
         remedy = "Write fl_x (and fl_y) in pixels" + ("." if is_fisheye else ", or camera_angle_x in radians.")
-        keys.fault(
-            f"{other} stands for fl_x, which is missing" if other else "fl_x is missing", OTHER_NAMES.get(other, remedy)
-        )
-        return None
-    for written, angle, axis in zip((fl_x, fl_y), of_angle, "xy", strict=True):
-        if written and angle and not is_fisheye and abs(angle / written - 1) > _CONTRARY:
-            what = f"fl_{axis} {written:g} contradicts camera_angle_{axis}, which means {angle:.6g} at {max(size)} px"
-            keys.fault(what, "Write the one that is right, and remove the other.")
-    x = fl_x if fl_x is not None else of_angle[0]
-    y = next((value for value in (fl_y, of_angle[1], x) if value is not None), None)
-    if x is None or y is None:  # no angle of view that is written is one
-        keys.fault("fl_x is missing, and camera_angle_x is no angle of view", "Write fl_x and fl_y in pixels.")
-        return None
+        other = next((key for key in OTHER_NAMES if written.get(key) is not None), "")
+        what = f"{other} stands for fl_x, which is missing" if other else "fl_x is missing"
+        raise SceneError(what, OTHER_NAMES.get(other, remedy))
+    for focal, angle, axis in zip((keys.fl_x, keys.fl_y), of_angle, "xy", strict=True):
+        if focal and angle and not is_fisheye and abs(angle / focal - 1) > _CONTRARY:
+            what = f"fl_{axis} {focal:g} contradicts camera_angle_{axis}, which means {angle:.6g} at {max(size)} px"
+            raise SceneError(what, "Write the one that is right, and remove the other.")
+    y = next(value for value in (keys.fl_y, of_angle[1], x) if value is not None)
     if min(x, y) <= 0:
-        keys.fault(f"fl_x {x:g}, fl_y {y:g}: a focal length is above 0", "Write fl_x and fl_y in pixels.")
-        return None
-    if fl_x is None:
-        keys.log.convert("focal lengths are computed from camera_angle_x (and camera_angle_y where it is written)")
+        raise SceneError(f"fl_x {x:g}, fl_y {y:g}: a focal length is above 0", "Write fl_x and fl_y in pixels.")
     return x, y
 
 
-def _of_angle(keys: Intrinsics, axis: str, side: int) -> float | None:
+def _of_angle(axis: str, angle: float | None, degrees: float | None, side: int) -> float | None:
     """Return the focal length in pixels from camera_angle_x (radians), or from instant-ngp's x_fov (degrees)."""
-    angle = keys.number(f"camera_angle_{axis}")
-    degrees = keys.number(f"{axis}_fov") if angle is None else None
-    angle = math.radians(degrees) if degrees is not None else angle
-    if angle is None:
+    if angle is None and degrees is None:
         return None
+    angle = math.radians(degrees or 0.0) if angle is None else angle
     if not 0 < angle < math.pi:
         remedy = "Write the whole angle of view in radians, between 0 and pi."
-        keys.fault(f"camera_angle_{axis} {angle:g} is no angle of view", remedy)
-        return None
+        raise SceneError(f"camera_angle_{axis} {angle:g} is no angle of view", remedy)
     return side / 2 / math.tan(angle / 2)
-
-
-def _camera(keys: Intrinsics, model: str, pinhole: Lens, size: Size) -> Camera | None:
-    terms = {name: keys.number(name) or 0.0 for name in DISTORTION}
-    given = [name for name in DISTORTION if terms[name]]
-    if not keys.is_sound:
-        return None
-    if model in _PINHOLES and given:
-        what = f"camera_model {model}, but {', '.join(f'{name} {terms[name]:g}' for name in given)}"
-        keys.fault(what, "Write OPENCV where the photographs are distorted; remove k and p where they are not.")
-        return None
-    rational = [terms[name] for name in ("k1", "k2", "p1", "p2", "k3", "k4", "k5", "k6")]
-    if (model == "FULL_OPENCV" and any(rational[4:])) or terms["k5"] or terms["k6"]:
-        return Camera(0, "FULL_OPENCV", *size, (pinhole.fx, pinhole.fy, pinhole.cx, pinhole.cy, *rational))
-    radial, tangential = (terms["k1"], terms["k2"], terms["k3"], terms["k4"]), (terms["p1"], terms["p2"])
-    lens = replace(pinhole, k=radial, p=tangential, bend="equidistant" if model in _FISHEYES else "frame")
-    camera, off = camera_of(lens, size)
-    if off > MOST_OFF_PX:
-        what = f"k4 {terms['k4']:g} of a radial polynomial: {spell_misfit(off)}"
-        keys.fault(what, "Undistort the images first, or calibrate without k4.")
-        return None
-    if off:
-        keys.log.convert(f"k4 of a radial polynomial: fitted as {camera.model}, {off:.2g} px off at most")
-    return camera
 
 
 SharedPhotograph = tuple[PosedPhoto, Image]
@@ -327,51 +427,41 @@ def _with_keypoints(
     return tuple(found.get(shot.name, shot) for shot in shots)
 
 
-def cloud_named(
-    document: TransformsFile,
-    undone: Similarity,
-    shots: Sequence[PosedPhoto],
-    log: ImportLog,
-) -> PointCloud | None:
-    """Return the points of ply_file_path in the world of the shots; None where none is named or it cannot be read.
+def cloud_named(document: TransformsFile, shots: Sequence[PosedPhoto], log: ImportLog) -> PointCloud | None:
+    """Return the points of ply_file_path in the world of the shots; None if it is not written.
 
-    `undone` leads from the world of the file to that of the shots. Points that programs left unmoved are kept so.
+    Points that programs left unmoved are kept so.
+
+    Raises:
+        SceneError: the file cannot be read.
     """
-    written = document.top.get("ply_file_path")
-    if written is None:
+    written = document.keys.ply_file_path
+    if (path := _file_beside(document, "ply_file_path", written)) is None:
         return None
-    path = document.folder / written if isinstance(written, str) and written else None
-    if path is None or not path.is_file():
-        what = f"ply_file_path {spelt(written)}: no such file"
-        log.mistake(document.path.name, what, "Put it there, name another with --points, or remove the key.")
-        return None
-    try:
-        cloud = read_cloud(path, log)
-    except SceneError as error:
-        log.mistake(document.path.name, error.message, error.hint)
-        return None
-    moved = undone.of_points(cloud.xyz)
+    cloud = read_cloud(path, log)
+    moved = document.undone.of_points(cloud.xyz)
     # some programs do not move the points with the poses; the views show which holds
-    if undone is not IDENTITY and share_that_see(shots, moved) < _SHARE_LOST * share_that_see(shots, cloud.xyz):
+    was_moved = document.undone is not IDENTITY
+    if was_moved and share_that_see(shots, moved) < _SHARE_LOST * share_that_see(shots, cloud.xyz):
         log.convert(f"{written}: its points lie where the photographs look without applied_transform undone: kept so")
         moved = cloud.xyz
     log.convert(f"{plural(len(moved), 'point')} of {written}; they have no tracks")
     return replace(cloud, xyz=moved)
 
 
-@dataclass(frozen=True)
-class TransformsFile:
-    """A JSON file with frames that was read: a transforms.json, or the file of one split."""
+def _file_beside(document: TransformsFile, key: str, written: object) -> Path | None:
+    """Return the file that a key names; None if it names none.
 
-    path: Path
-    split: str
-    """Split in its file name: train, val or test; empty if it has none."""
-    top: Mapping[str, Any]
-
-    @property
-    def folder(self) -> Path:
-        """Folder that its paths are relative to."""
-        return self.path.parent
+    Raises:
+        SceneError: there is no such file.
+    """
+    if written is None:
+        return None
+    path = document.folder / _plain(written) if isinstance(written, str) and written else None
+    if path is None or not path.is_file():
+        otherwise = "name another with --points, " if key == "ply_file_path" else ""
+        raise SceneError(f"{key} {spelt(written)}: no such file", f"Put it there, {otherwise}or remove {key}.")
+    return path
 
 
 def find_documents(source: Path) -> list[Path]:
@@ -383,140 +473,112 @@ def find_documents(source: Path) -> list[Path]:
     return [path for split in SPLITS if (path := source / f"transforms_{split}.json").is_file()]
 
 
-def read_documents(paths: list[Path], log: ImportLog) -> list[TransformsFile]:
+def read_documents(paths: Iterable[Path], log: ImportLog) -> list[TransformsFile]:
     """Return the files with their frames; a file that is no JSON or has no frames is noted as a mistake."""
     found = []
     for path in paths:
-        try:
+        with log.noting(path.name, _REMEDY):
             top = _read(path)
-        except SceneError as error:
-            log.mistake(path.name, error.message, error.hint or _REMEDY)
-            continue
-        if not isinstance(top, dict) or not isinstance(top.get("frames"), list):
-            what = "frames is missing, or no list" if isinstance(top, dict) else "holds no object at its top"
-            log.mistake(path.name, what, "A transforms.json has frames: [{file_path, transform_matrix}, …].")
-        elif not top["frames"]:
-            log.mistake(path.name, "frames is empty", "Export it again with the photographs that have a pose.")
-        else:
+            keys = _checked(TopKeys, top, path.name, log) or TopKeys()
             split = path.stem.removeprefix("transforms_")
-            found.append(TransformsFile(path, split if split in SPLITS else "", top))
+            found.append(TransformsFile(path, split if split in SPLITS else "", top, keys, _undone(top, keys, log)))
     return found
 
 
-def _read(path: Path) -> Any:
-    with opened(path) as (file, size):
-        if size > LARGEST_MIB * _MIB:
-            raise SceneError(f"{size // _MIB} MiB, more than the {LARGEST_MIB} MiB that are read", _REMEDY)
+def _read(path: Path) -> dict[str, Any]:
+    """Return the content of a file with frames.
+
+    Raises:
+        SceneError: it is no JSON, or has no frames.
+    """
+    with opened(path, LARGEST_MIB) as (file, _):
         data = file.read()
     try:
-        return parse(data)
+        top = parse(data)
     except JSONDecodeError as error:
-        raise SceneError(f"line {error.lineno}, column {error.colno}: {error.msg}: no whole JSON", _REMEDY) from error
+        raise SceneError(f"line {error.lineno}, column {error.colno}: {error.msg}: no whole JSON") from error
     except ValueError as error:
-        raise SceneError(f"no JSON text ({error})", _REMEDY) from error
+        raise SceneError(f"no JSON text ({error})") from error
+    if not isinstance(top, dict) or not isinstance(top.get("frames"), list):
+        what = "frames is missing, or no list" if isinstance(top, dict) else "holds no object at its top"
+        raise SceneError(what, "A transforms.json has frames: [{file_path, transform_matrix}, …].")
+    if not top["frames"]:
+        raise SceneError("frames is empty", "Export it again with the photographs that have a pose.")
+    return top
 
 
-@dataclass(frozen=True, eq=False)
-class TransformsFrame:
-    """A frame with a photograph and a valid pose; its lens is not read yet."""
-
-    where: str
-    document: TransformsFile
-    keys: Mapping[str, Any]
-    written: str
-    """Its file_path, without a leading ./ and with the suffix of the file."""
-    photo: Path
-    rotation: Floats  # [3, 3], from the world of the file to the camera
-    center: Floats  # [3]
-    mask: Path | None
-    depth: Path | None
+def _undone(top: Mapping[str, Any], keys: TopKeys, log: ImportLog) -> Similarity:
+    """Return the similarity that undoes applied_transform and applied_scale of a file."""
+    written = [key for key in ("applied_transform", "applied_scale") if top.get(key) is not None]
+    if not written:
+        return IDENTITY
+    log.convert(f"{' and '.join(written)} was undone: the model lies in the world that it was computed in")
+    return Similarity(np.eye(3), np.zeros(3), keys.applied_scale).after(keys.applied_transform).inverse()
 
 
-class FrameReader:
-    """Reads the frames of all files of a source. A missing photograph is a mistake, unless missing ones are skipped."""
-
-    def __init__(self, images: Path | None, log: ImportLog, *, skips_missing: bool) -> None:
-        self._images, self._log, self._skips = images, log, skips_missing
-        self._folders, self._scaled = FolderListings(), 0
-        self.missing: list[str] = []
-
-    def read(self, document: TransformsFile) -> list[TransformsFrame]:
-        """Return the valid frames of a file; mistakes in the others are noted."""
-        found = []
+def _frames(documents: Iterable[TransformsFile], images: Path | None, log: ImportLog) -> list[TransformsFrame]:
+    """Return the valid frames of files; mistakes in the others are noted."""
+    found, finder = [], PhotoFinder(images)
+    for document in documents:
         for index, keys in enumerate(document.top["frames"]):
             where = f"{document.path.name}: frames[{index}]"
             if not isinstance(keys, dict):
-                self._log.mistake(where, f"{spelt(keys)} is no frame", "A frame has file_path and transform_matrix.")
-            elif frame := self._frame(document, keys, where):
+                log.mistake(where, f"{spelt(keys)} is no frame", "A frame has file_path and transform_matrix.")
+            elif frame := _frame(document, keys, where, finder, log):
                 found.append(frame)
-        if self._scaled:
-            self._log.convert(f"{self._scaled} of the poses carry a scale: it was taken out of their rotations")
-        return found
+    if scaled := sum(abs(frame.keys.transform_matrix.scale - 1) > 1e-3 for frame in found):
+        log.convert(f"{scaled} of the poses carry a scale: it was taken out of their rotations")
+    return found
 
-    def _frame(self, document: TransformsFile, keys: Mapping[str, Any], where: str) -> TransformsFrame | None:
-        written = keys.get("file_path")
-        if not isinstance(written, str) or not written.strip():
-            self._log.mistake(where, f"file_path {spelt(written)}", "Name the photograph in file_path.")
-            return None
-        place = f'{where} "{written}"'
-        pose = self._pose(keys, place)
-        photo = self._photo(document, written, place)
-        extras = [self._beside(document, keys, key, place) for key in ("mask_path", "depth_file_path")]
-        if pose is None or photo is None:
-            return None
-        name = _plain(written)
-        name = name if PurePosixPath(name).suffix == photo.suffix else f"{name}{photo.suffix}"
-        return TransformsFrame(place, document, keys, name, photo, OPENGL @ pose.rotation.T, pose.translation, *extras)
 
-    def _pose(self, keys: Mapping[str, Any], place: str) -> Similarity | None:
-        if any(key in keys for key in _ROLLING) and "transform_matrix" not in keys:
-            what = "has a pose at the start and one at the end (rolling shutter), and no transform_matrix"
-            self._log.mistake(place, what, "Export one pose for each photograph.")
-            return None
-        if "transform_matrix" not in keys:
-            remedy = "Remove frames without a pose, or register them."
-            self._log.mistake(place, "transform_matrix is missing: a photograph without a pose", remedy)
-            return None
-        try:
-            pose = similarity_of(as_matrix(keys["transform_matrix"]))
-        except NoPose as error:
-            remedy = "A transform_matrix is a 4x4 matrix from camera to world: a rotation and a place, no mirror."
-            self._log.mistake(place, f"transform_matrix {error}", remedy)
-            return None
-        self._scaled += abs(pose.scale - 1) > 1e-3
-        return pose
+def _frame(
+    document: TransformsFile, written: Mapping[str, Any], where: str, finder: PhotoFinder, log: ImportLog
+) -> TransformsFrame | None:
+    path = written.get("file_path")
+    path = path if isinstance(path, str) and path.strip() else ""
+    place = f'{where} "{path}"' if path else where
+    keys = _checked(FrameKeys, written, place, log)
+    photo, mask, depth = None, None, None
+    with log.noting(place):
+        photo = finder.find(document.folder, path) if path else None
+    with log.noting(place):
+        mask = _file_beside(document, "mask_path", written.get("mask_path"))
+    with log.noting(place):
+        depth = _file_beside(document, "depth_file_path", written.get("depth_file_path"))
+    if keys is None or photo is None:
+        return None
+    name = _plain(path)
+    name = name if PurePosixPath(name).suffix == photo.suffix else f"{name}{photo.suffix}"
+    return TransformsFrame(place, document, written, keys, name, photo, mask, depth)
 
-    def _photo(self, document: TransformsFile, written: str, place: str) -> Path | None:
-        candidates = self._candidates(document, _plain(written))
-        if len(candidates) == 1:
-            return candidates[0]
-        if candidates:
-            several = ", ".join(sorted(path.name for path in candidates))
-            self._log.mistake(place, f"may be {several}", "Write file_path with the suffix of the right file.")
-        elif self._skips:
-            self.missing.append(written)
-        else:
-            path = document.folder / _plain(written)
+
+class PhotoFinder:
+    """Finds the photographs that file_path names; each folder is listed once."""
+
+    def __init__(self, images: Path | None) -> None:
+        self._images, self._folders = images, FolderListings()
+
+    def find(self, folder: Path, written: str) -> Path:
+        """Return the photograph of a file_path relative to a folder, or below the folder of --images.
+
+        Raises:
+            NoPhotograph: there is none.
+            SceneError: it may be one of several.
+        """
+        roots = [folder / _plain(written)]
+        if self._images:
+            parts = PurePosixPath(_plain(written)).parts
+            roots = [self._images.joinpath(*parts[index:]) for index in range(len(parts))] + roots
+        found = next(filter(None, map(self._as_file, roots)), [])
+        if len(found) > 1:
+            several = ", ".join(sorted(path.name for path in found))
+            raise SceneError(f"may be {several}", "Write file_path with the suffix of the right file.")
+        if not found:
+            path = roots[-1]
             names = sorted(self._folders.names(str(path.parent)) or ())
             similar = next((name for name in names if PurePosixPath(name).stem == path.stem), "")
-            what = f"no such photograph{f'; there is {similar}' if similar else ''}"
-            remedy = (
-                "Put the photographs where file_path says, name their folder with --images, or leave such poses out "
-                "with --skip-missing."
-            )
-            self._log.mistake(place, what, remedy)
-        return None
-
-    def _candidates(self, document: TransformsFile, written: str) -> list[Path]:
-        """Return the files that a file_path may mean: at that path, or below the folder of --images."""
-        roots = [document.folder / written]
-        if self._images:
-            parts = PurePosixPath(written).parts
-            roots = [self._images.joinpath(*parts[index:]) for index in range(len(parts))] + roots
-        for path in roots:
-            if found := self._as_file(path):
-                return found
-        return []
+            raise NoPhotograph(written, f"no such photograph{f'; there is {similar}' if similar else ''}")
+        return found[0]
 
     def _as_file(self, path: Path) -> list[Path]:
         """Return the file itself, else the photographs of this name with a suffix."""
@@ -525,16 +587,6 @@ class FrameReader:
             return [path]
         known = [name for name in names if PurePosixPath(name).stem == path.name]
         return [path.with_name(name) for name in known if PurePosixPath(name).suffix.lower() in PHOTOGRAPHS]
-
-    def _beside(self, document: TransformsFile, keys: Mapping[str, Any], key: str, place: str) -> Path | None:
-        written = keys.get(key)
-        if written is None:
-            return None
-        path = document.folder / _plain(written) if isinstance(written, str) else None
-        if path is not None and path.is_file():
-            return path
-        self._log.mistake(place, f"{key} {spelt(written)}: no such file", f"Put it there, or remove {key}.")
-        return None
 
 
 def _plain(written: str) -> str:
@@ -548,7 +600,7 @@ def common_names(frames: Sequence[TransformsFrame]) -> list[str]:
 
     Absolute paths, and paths out of the file's folder, are shortened by their common folder.
     """
-    written = [frame.written for frame in frames]
+    written = [frame.name for frame in frames]
     if any(path.startswith(("/", "..")) or path[1:2] == ":" for path in written):
         real = [str(frame.photo.absolute()) for frame in frames]
         top = os.path.commonpath([os.path.dirname(path) for path in real])  # noqa: PTH120 - of text
@@ -560,62 +612,49 @@ def common_names(frames: Sequence[TransformsFrame]) -> list[str]:
     return written
 
 
-def read(paths: list[Path], options: ImportOptions, log: ImportLog) -> SourceCapture | None:
-    """Return the capture in the files; None where mistakes leave no usable frame."""
+def read(paths: Iterable[Path], options: ImportOptions, log: ImportLog) -> SourceCapture:
+    """Return the capture in the files.
+
+    Raises:
+        SceneError: mistakes leave no usable frame.
+    """
     found = read_documents(paths, log)
-    reader = FrameReader(options.images, log, skips_missing=options.skips_missing)
-    undone = [_undone(each, log) for each in found]
-    frames = [frame for each in found for frame in reader.read(each)]
-    log.leave_out_unused(reader.missing, ())
-    shots = _shots(frames, dict(zip(map(id, found), undone, strict=True)), log)
+    frames = _frames(found, options.images, log)
+    shots = _shots(frames, log)
     for each in found:
         _tell_keys(each, log)
     if not shots:
-        log.mistake(paths[0].name, "no frame is left with a photograph and a pose", "See the mistakes of its frames.")
-        return None
-    _tell_unposed(found, frames, log)
-    first, away = found[0], undone[0]
-    ids = {shot.name: number(frame.keys.get("colmap_im_id")) for shot, frame in zip(shots, frames, strict=False)}
-    known = {name: int(value) for name, value in ids.items() if value is not None}
-    cloud, shots = cloud_beside(first, known, shots, log) or (cloud_named(first, away, shots, log), shots)
-    is_moved = away is not IDENTITY
+        raise SceneError("no frame is left with a photograph and a pose", "See the mistakes of its frames.")
+    _tell_unposed(frames, log)
+    first = found[0]
+    cloud = None
+    if beside := cloud_beside(first, _model_ids(frames), shots, log):
+        cloud, shots = beside
+    else:
+        with log.noting(first.path.name):
+            cloud = cloud_named(first, shots, log)
+    is_moved = first.undone is not IDENTITY
     world = "the world before applied_transform: that of the reconstruction" if is_moved else "the world of the file"
-    reference = {"from_file_to_model": away.matrix()} if is_moved else {}
+    reference = {"from_file_to_model": first.undone.matrix()} if is_moved else {}
     kind = "transforms.json" if first.path.name == MAIN else f"{first.path.name} and its like"
-    return SourceCapture(kind, shots, cloud, world, reference=reference, of_points=away)
+    return SourceCapture(kind, shots, cloud, world, reference=reference, of_points=first.undone)
 
 
-def _undone(document: TransformsFile, log: ImportLog) -> Similarity:
-    """Return the similarity that undoes applied_transform and applied_scale of a file."""
-    where, given = document.path.name, document.top.get("applied_transform")
-    scale = number(document.top.get("applied_scale"))
-    if "applied_scale" in document.top and not (scale and scale > 0):
-        what = f"applied_scale {spelt(document.top['applied_scale'])} is no number above 0"
-        log.mistake(where, what, "Write the scale that the poses were multiplied by, or remove the key.")
-        scale = None
-    try:
-        applied = IDENTITY if given is None else similarity_of(as_matrix(given))
-    except NoPose as error:
-        remedy = "It is 3 rows of 4 numbers: the rotation and shift that were applied to the world."
-        log.mistake(where, f"applied_transform {error}", remedy)
-        return IDENTITY
-    if given is None and scale is None:
-        return IDENTITY
-    which = " and ".join(key for key in ("applied_transform", "applied_scale") if key in document.top)
-    log.convert(f"{which} was undone: the model lies in the world that it was computed in")
-    return Similarity(np.eye(3), np.zeros(3), scale or 1.0).after(applied).inverse()
+def _model_ids(frames: Sequence[TransformsFrame]) -> dict[str, int]:
+    """Return the image ids in the COLMAP model beside, by the names of the photographs; where they are written."""
+    ids = zip(common_names(frames), (whole_number(frame.keys.colmap_im_id) for frame in frames), strict=True)
+    return {name: number for name, number in ids if number is not None}
 
 
-def _shots(frames: Sequence[TransformsFrame], undone: dict[int, Similarity], log: ImportLog) -> tuple[PosedPhoto, ...]:
+def _shots(frames: Sequence[TransformsFrame], log: ImportLog) -> tuple[PosedPhoto, ...]:
     if not frames:
         return ()
     sizes, names = sizes_of([frame.photo for frame in frames]), common_names(frames)
     splits, found = _splits(frames, log), []
     for frame, name in zip(frames, names, strict=True):
-        keys = Intrinsics(frame.keys, frame.document.top, frame.where, log)
-        camera = read_camera(keys, sizes.get(frame.photo))
-        rotation, center = undone[id(frame.document)].of_pose(frame.rotation, frame.center)
-        if camera is not None:
+        pose = frame.keys.transform_matrix
+        rotation, center = frame.document.undone.of_pose(OPENGL @ pose.rotation.T, pose.translation)
+        if camera := _camera(frame, sizes.get(frame.photo), log):
             shot = PosedPhoto(name, frame.photo, camera, rotation, center, frame.where, frame.mask, frame.depth)
             found.append(replace(shot, split=frame.document.split or splits.get(frame.photo, "")))
     if len({id(frame.document.top) for frame in frames}) == 1:
@@ -628,8 +667,8 @@ def _tell_own_lenses(frames: Sequence[TransformsFrame], log: ImportLog) -> None:
     top = frames[0].document.top
     keys = [
         key
-        for key in sorted(OF_LENS & top.keys())
-        if any(frame.keys.get(key, top[key]) != top[key] for frame in frames)
+        for key in sorted(LensKeys.model_fields.keys() & top.keys())
+        if any(frame.written.get(key, top[key]) != top[key] for frame in frames)
     ]
     if keys:
         log.convert(f"{', '.join(keys)}: frames have values of their own; those at the top are ignored")
@@ -641,7 +680,7 @@ def _splits(frames: Sequence[TransformsFrame], log: ImportLog) -> dict[Path, str
     known = {str(frame.photo.resolve()): frame.photo for frame in frames}
     for document in {id(frame.document): frame.document for frame in frames}.values():
         for key in _LISTS:
-            listed = document.top.get(key)
+            listed = getattr(document.keys, key)
             for name in listed if isinstance(listed, list) else []:
                 photo = known.get(str((document.folder / str(name)).resolve()))
                 if photo:
@@ -656,12 +695,12 @@ def _tell_keys(document: TransformsFile, log: ImportLog) -> None:
     for key, why in _SAYS_NOTHING.items():
         if key in document.top:
             log.leave_out(f"{key}: {why}")
-    unknown = sorted(document.top.keys() - _KNOWN - _SAYS_NOTHING.keys())
+    unknown = sorted(document.top.keys() - _KNOWN)
     if unknown:
         log.leave_out(f"keys of {document.path.name} that are not known: {some(unknown, 8)}")
     of_frames = Counter[str]()
     for frame in document.top["frames"]:
-        of_frames.update(sorted(frame.keys() - KEYS) if isinstance(frame, dict) else ())
+        of_frames.update(sorted(frame.keys() - _KNOWN_OF_FRAMES) if isinstance(frame, dict) else ())
     if of_frames:
         told = [f"{key} ({count})" for key, count in of_frames.most_common()]
         log.leave_out(f"keys of frames that are not known: {some(told, 8)}")
@@ -670,7 +709,7 @@ def _tell_keys(document: TransformsFile, log: ImportLog) -> None:
         log.leave_out(f"{some(ply)} beside it: no ply_file_path names it (--points FILE takes it)")
 
 
-def _tell_unposed(found: Sequence[TransformsFile], frames: Sequence[TransformsFrame], log: ImportLog) -> None:
+def _tell_unposed(frames: Sequence[TransformsFrame], log: ImportLog) -> None:
     """Note how many photographs beside those with a pose have none."""
     folders = {frame.photo.parent for frame in frames}
     posed = {frame.photo.absolute() for frame in frames}
@@ -678,4 +717,4 @@ def _tell_unposed(found: Sequence[TransformsFile], frames: Sequence[TransformsFr
     others = []
     for folder in sorted(folders):
         others += [name for name in photographs_below(folder) if (folder / name).absolute() not in posed]
-    log.leave_out_unused((), sorted(set(others)))
+    log.leave_out_unused(sorted(set(others)))
