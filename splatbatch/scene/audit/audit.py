@@ -125,10 +125,7 @@ class AuditResult:
 
 @dataclass(frozen=True)
 class _PatchAudit:
-    """A patch whose model has been checked and whose photographs are checked next.
-
-    Its points are dropped, and only a sample of its keypoints is kept.
-    """
+    """A patch whose model was checked; its photographs are checked next. Its points are dropped, to save memory."""
 
     patch: Patch
     scribe: FindingWriter
@@ -180,33 +177,28 @@ def audit_patches(
         extent: how much to check.
         advance: called with the number of models checked so far and the total.
     """
-    groups = extent.groups
     original = _audited(source_patch(source, patches), rules, NOTHING, 0) if source else None
-    sharing = Counter(patch.images for patch in patches)
     drift_from = as_source(original.images, original.cameras) if original and original.images else None
-    rows: list[photographs.CameraRow] = []
-    findings: list[AuditFinding] = []
-    spans = {}
-    paired = set()
+    sharing = Counter(patch.images for patch in patches)
+    groups = {
+        images: None if extent.groups is None else -(-extent.groups // count) for images, count in sharing.items()
+    }
     audited = (
-        _audited(
-            patch,
-            rules,
-            extent.evaluations.get(patch.name, Evaluation()),
-            None if groups is None else -(-groups // sharing[patch.images]),
-        )
+        _audited(patch, rules, extent.evaluations.get(patch.name, Evaluation()), groups[patch.images])
         for patch in patches
     )
-    shared = set()
-    total = len(patches) + bool(original)
-    photographed = _photographed(chain(audited, [original] if original else []), extent.cache, every=groups is None)
+    everyone = chain(audited, [original] if original else [])
+    rows: list[photographs.CameraRow] = []
+    findings: list[AuditFinding] = []
+    spans, paired, shared = {}, set(), set()
+    photographed = _photographed(everyone, extent.cache, every=extent.groups is None)
     for done, (one, shots) in enumerate(photographed, 1):
-        advance(done, total)
+        advance(done, len(patches) + bool(original))
         findings += one.findings
-        if one.span and one is not original:
-            spans[one.patch.name] = one.span
         if one is not original:
             shared |= {(one.patch.images.resolve(), shot.image.name) for shot in shots}
+            if one.span:
+                spans[one.patch.name] = one.span
         with _wall(one.scribe, findings):
             used = photographs.camera_rows(one.patch.name, shots)
             rows += used
@@ -228,12 +220,9 @@ def _wall(scribe: FindingWriter, findings: list[AuditFinding]) -> Iterator[None]
     try:
         yield
     except Exception as error:  # noqa: BLE001 - the files of a patch may be whatever they are
-        findings.append(_fault(error, scribe))
-
-
-def _fault(error: Exception, scribe: FindingWriter) -> AuditFinding:
-    fault = crash_of(error)
-    return replace(scribe.note("internal_fault", "the audit", f"failed: {fault.words}"), traceback=fault.traceback)
+        fault = crash_of(error)
+        found = scribe.note("internal_fault", "the audit", f"failed: {fault.words}")
+        findings.append(replace(found, traceback=fault.traceback))
 
 
 def source_patch(source: Path, patches: Sequence[Patch]) -> Patch:
@@ -258,11 +247,12 @@ def _model_of(source: Path) -> Path:
 
 
 def _audited(patch: Patch, rules: TrainerRules, evaluation: Evaluation, groups: int | None) -> _PatchAudit:
-    scribe = FindingWriter(patch.name, rules)
-    try:
-        return _opened(patch, scribe, evaluation, groups)
-    except Exception as error:  # noqa: BLE001 - see `_wall`
-        return _PatchAudit(patch, scribe, (_fault(error, scribe),))
+    """Return a patch with the findings about its model."""
+    scribe, faults = FindingWriter(patch.name, rules), list[AuditFinding]()
+    one = _PatchAudit(patch, scribe, ())
+    with _wall(scribe, faults):
+        one = _opened(patch, scribe, evaluation, groups)
+    return replace(one, findings=(*one.findings, *faults))
 
 
 def _opened(patch: Patch, scribe: FindingWriter, evaluation: Evaluation, groups: int | None) -> _PatchAudit:
@@ -289,12 +279,18 @@ def _opened(patch: Patch, scribe: FindingWriter, evaluation: Evaluation, groups:
         findings += check_overlap(model, scribe, held_out)
     findings += check_beside(patch, model.images, scribe)
     folder, divisor = stored_photographs(patch.images)
-    kept = found.without_points() if found else None
-    masks = find_masks(patch.masks, (image.name for image in model.images))
-    there, span = replace(patch, images=folder), span_of(model)
-    pairs = tuple(pairs_of(model, groups)) if found and not is_contradicted(findings) else ()
-    known = (model.images, model.cameras, span, divisor, masks, kept, pairs)
-    return _PatchAudit(there, scribe, tuple(findings), *known)
+    return _PatchAudit(
+        replace(patch, images=folder),
+        scribe,
+        tuple(findings),
+        images=model.images,
+        cameras=model.cameras,
+        span=span_of(model),
+        divisor=divisor,
+        masks=find_masks(patch.masks, (image.name for image in model.images)),
+        survey=found.without_points() if found else None,
+        pairs=tuple(pairs_of(model, groups)) if found and not is_contradicted(findings) else (),
+    )
 
 
 def _photographed(
@@ -326,8 +322,7 @@ def _check_photographs(
     for row in rows:
         found = check_camera(one.cameras[row.camera_id], one.scribe)
         yield from (each for each in found if not (each.kind == "distorted" and has_other_lens))
-    known = one.survey
-    misfits = find_misfits(known, rows, one.cameras, one.findings) if known and one.divisor == 1 else {}
+    misfits = find_misfits(one.survey, rows, one.cameras, one.findings) if one.survey and one.divisor == 1 else {}
     yield from (note_misfit(number, misfit, one.scribe) for number, misfit in misfits.items())
     compared = _compared(one, shots, misfits)
     yield from ImageMatchFindings(compared, one.patch.images, one.patch.sparse, one.scribe).findings()

@@ -207,8 +207,16 @@ KINDS: dict[str, FindingKind] = {
     "no_image_folder": FindingKind("error", _DIES),
     "missing_image": FindingKind("error", _DIES, remedy="Correct the link, or copy the photograph there."),
     "photos_exchanged": FindingKind("error", "photographs are trained with the poses of others"),
-    "other_pictures": FindingKind("error", "photographs are trained with the poses of others, or upside down"),
-    "other_content": FindingKind("warning", "these photographs do not show the points that their cameras should see"),
+    "other_pictures": FindingKind(
+        "error",
+        "photographs are trained with the poses of others, or upside down",
+        remedy="Copy the photographs again that COLMAP saw, or make the model from these.",
+    ),
+    "other_content": FindingKind(
+        "warning",
+        "these photographs do not show the points that their cameras should see",
+        remedy="Look at it; copy it again from where COLMAP saw it.",
+    ),
     "displaced": FindingKind(
         "error",
         "every ray of these photographs is bent, and the splat blurs silently",

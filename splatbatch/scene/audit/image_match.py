@@ -35,7 +35,6 @@ _BLACK, _FLAT = 12.0, 1.0  # of 255: mean of a black photograph, standard deviat
 _BLURRED = 0.4  # of the fine structure that others show; intact: 0.87 at least
 _COARSE_TO_FINE = (8, 4, 4, 2, 1)
 _RISE = 0.004  # in likeness, for a field to be believed
-_OTHER = "Copy the photographs again that COLMAP saw, or make the model from these."
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +54,9 @@ class ImageMatchFindings:
             return
         compared.pictures.read(compared.paths[row] for row in compared.rows if row in compared.paths)
         yield from self._blank_ones()
-        if self._is_shaped_otherwise:
+        others = [relate(self._camera(row).size, size) for row, size in compared.sizes.items()]
+        num_odd = sum(not isinstance(relation, SameSize | ScaledSize) for relation in others)
+        if num_odd >= limits.HALF * max(1, len(others)):  # which `check_sizes` reports
             yield from self._of_another_shape()
             return
         wrong = set()
@@ -92,15 +93,6 @@ class ImageMatchFindings:
     @cached_property
     def _bad(self) -> set[int]:
         return {row for row, value in self._values.items() if value < UNLIKE}
-
-    @cached_property
-    def _is_shaped_otherwise(self) -> bool:
-        """Whether most photographs have another shape than their cameras, which `check_sizes` reports."""
-        compared, odd = self.compared, 0
-        for row, size in compared.sizes.items():
-            camera = compared.cameras[compared.images[row].camera_id]
-            odd += not isinstance(relate(camera.size, size), SameSize | ScaledSize)
-        return odd >= limits.HALF * max(1, len(compared.sizes))
 
     def _blank_ones(self) -> Iterator[AuditFinding]:
         total = len(self.compared.rows)
@@ -157,13 +149,12 @@ class ImageMatchFindings:
         if chosen is None and (moved := self._field_of(rows)):
             return self._note_field(rows, moved)
         usual = float(np.median([self._values[row] for row in rows]))
-        seen = f"{self._counted(rows)} nothing of the points of their images (correlation {usual:.2f})"
+        seen = f"{self._counted(rows)} nothing of the points of their images (correlation {usual:.2f}); "
         if chosen is None:
-            fits = "turned, mirrored, shifted or of another folder they fit no better: another scene's, or model's"
-            return self.scribe.note("other_pictures", self._subject(rows), f"{seen}; {fits}", _OTHER)
-        reading, value = chosen
-        message = f"{seen}; they are {reading.words} (correlation {value:.2f} if read so)"
-        return self.scribe.note("other_pictures", self._subject(subject), message, reading.remedy)
+            seen += "turned, mirrored, shifted or of another folder they fit no better: another scene's, or model's"
+            return self.scribe.note("other_pictures", self._subject(rows), seen)
+        seen += f"they are {chosen[0].words} (correlation {chosen[1]:.2f} if read so)"
+        return self.scribe.note("other_pictures", self._subject(subject), seen, chosen[0].remedy)
 
     def _hypotheses(self) -> Iterator[Relabeling]:
         yield from relabelings.turned()
@@ -195,22 +186,21 @@ class ImageMatchFindings:
         """Return the finding about one photograph that does not match its points while most do."""
         name, seen = self._name(row), f"shows nothing of its points (correlation {self._values[row]:.2f}), others do"
         beside = {row + step for step in (-2, -1, 1, 2) if row + step in self.compared.paths}
-        partners = sorted((self._bad | beside) - {row})
-        others = [relabelings.of_image(self.compared, other) for other in partners]
-        if chosen := self._best([row], others):
-            partner = partners[others.index(chosen[0])]
+        partners = {relabelings.of_image(self.compared, other): other for other in sorted((self._bad | beside) - {row})}
+        if chosen := self._best([row], partners):
+            reading, partner = chosen[0], partners[chosen[0]]
             if partner in self._bad:
                 message = f"{seen}; {self._name(partner)} shows them: photographs are exchanged"
-                return self.scribe.note("photos_exchanged", name, message, chosen[0].remedy)
+                return self.scribe.note("photos_exchanged", name, message, reading.remedy)
             message = f"{seen}; {self._name(partner)} shows them: one was copied over the other"
             return self.scribe.note("other_content", name, message, "Copy it again from where COLMAP saw it.")
         if chosen := self._best([row], relabelings.turned()):
-            message = f"{seen}; it is {chosen[0].words}"
-            return self.scribe.note("other_content", name, message, chosen[0].remedy)
+            return self.scribe.note("other_content", name, f"{seen}; it is {chosen[0].words}", chosen[0].remedy)
         if moved := self._field_of({row}):
             return self._note_field({row}, moved)
-        message = f"{seen}: another photograph, or one with something before the lens"
-        return self.scribe.note("other_content", name, message, "Look at it; copy it again from where COLMAP saw it.")
+        return self.scribe.note(
+            "other_content", name, f"{seen}: another photograph, or one with something before the lens"
+        )
 
     def _field_of(self, rows: set[int]) -> DisplacementField | None:
         """Return a displacement under which the photographs match their points; None if there is none."""
@@ -283,7 +273,9 @@ class ImageMatchFindings:
         near = [(model.mean(), folder) for folder, model in relabelings.models_near(self.sparse, part)]
         near = [(value, folder) for value, folder in near if value >= enough]
         is_bent = any(self._camera(row).model not in PINHOLE_MODELS for row in rows)
-        if not near and not (self._is_unbent(part, rows, enough) if is_bent else self._is_bent(part, rows, enough)):
+        others = (dict.fromkeys(rows, reading) for reading in relabelings.undistorted())
+        fits = any(part.mean(other) >= enough for other in others) if is_bent else self._is_bent(part, rows, enough)
+        if not near and not fits:
             return None
         words = "undistorted already, the camera's distortion bends them again"
         message = f"{self._counted(rows)} their points elsewhere (correlation {before:.2f}): they are"
@@ -294,11 +286,6 @@ class ImageMatchFindings:
             message += f"; the model in {shown(str(folder))} fits them (correlation {value:.2f})"
             remedy = f"Train with the model in {folder}."
         return self.scribe.note("lens_mix", self._subject(rows), message, remedy)
-
-    def _is_unbent(self, part: MatchContext, rows: set[int], enough: float) -> bool:
-        """Return whether photographs of a distorted camera match better when read as undistorted."""
-        values = [part.mean(dict.fromkeys(rows, reading)) for reading in relabelings.undistorted()]
-        return bool(np.nanmax([*values, -1.0]) >= enough)
 
     def _is_bent(self, part: MatchContext, rows: set[int], enough: float) -> bool:
         """Return whether the displacement of a pinhole's photographs is mostly lens distortion."""

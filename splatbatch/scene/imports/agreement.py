@@ -185,17 +185,10 @@ def _found(place: MatchFolder) -> Iterator[PhotographMatch]:
             known[image.image_id] = np.asarray(database.read_keypoints(image.image_id), np.float64)[:, :2]
         pairs, geometries = database.read_two_view_geometries()
         for pair, geometry in zip(pairs, geometries, strict=True):
-            one, other = _ids(pair)
+            one, other = load_pycolmap().pair_id_to_image_pair(pair)
             indices: NDArray[np.uint32] = np.asarray(geometry.inlier_matches).reshape(-1, 2)
             if len(indices):
                 yield PhotographMatch(one - 1, other - 1, known[one][indices[:, 0]], known[other][indices[:, 1]])
-
-
-def _ids(pair: Any) -> tuple[int, int]:
-    if isinstance(pair, tuple):
-        return pair
-    one, other = load_pycolmap().pair_id_to_image_pair(pair)
-    return int(one), int(other)
 
 
 @contextmanager
