@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from splatbatch.errors import SceneError
 from splatbatch.files import fault_of_name
-from splatbatch.scene.colmap.types import Camera, Points2D
 from splatbatch.scene.imports.agreement import share_that_see
 from splatbatch.scene.imports.capture import ImportLog, PointCloud, PosedPhoto
 from splatbatch.scene.imports.lens import resized
@@ -45,40 +45,43 @@ def fit_to_photographs(shots: Sequence[PosedPhoto], log: ImportLog) -> tuple[Pos
     fitted, told = [], Counter[str]()
     for shot in shots:
         header = headers[shot.photo]
-        if shot.camera.model == "EQUIRECTANGULAR" and shot.camera.width != 2 * shot.camera.height:
-            what = f"a panorama of {size_text(shot.camera.size)}: it is not twice as wide as high"
-            log.mistake(shot.where, what, "Export whole panoramas, or the camera model that the photographs have.")
-        if isinstance(header, ImageHeader):
-            one, what = _fitted(shot, header.size, log)
+        with log.noting(shot.where):
+            if not isinstance(header, ImageHeader):
+                remedy = "Copy the photograph again; a backup may hold a whole one."
+                raise SceneError(f"{shot.photo}: cannot be read: {header.what}", remedy)
+            if shot.camera.model == "EQUIRECTANGULAR" and shot.camera.width != 2 * shot.camera.height:
+                what = f"a panorama of {size_text(shot.camera.size)}: it is not twice as wide as high"
+                raise SceneError(what, "Export whole panoramas, or the camera model that the photographs have.")
+            one, change = _fitted(shot, header.size)
             fitted.append(one)
-            told[what] += 1
-        else:
-            remedy = "Copy the photograph again; a backup may hold a whole one."
-            log.mistake(shot.where, f"{shot.photo}: cannot be read: {header.what}", remedy)
+            told[change] += 1
     for what, count in told.items():
         if what:
             log.convert(f"{plural(count, 'camera')}: {what}")
     return tuple(fitted)
 
 
-def _fitted(shot: PosedPhoto, size: Size, log: ImportLog) -> tuple[PosedPhoto, str]:
-    """Return the shot with a camera of the photograph's size, and the change in words; empty if there is none."""
+def _fitted(shot: PosedPhoto, size: Size) -> tuple[PosedPhoto, str]:
+    """Return the shot with a camera of the photograph's size, and the change in words; empty if there is none.
+
+    Raises:
+        SceneError: the camera is of another photograph.
+    """
     camera, own = shot.camera, shot.camera.size
     if min(own) <= _NONE:
-        return _sized(shot, size, log)
+        return _sized(shot, size)
     relation = relate(own, size)
     if isinstance(relation, SameSize):
         return shot, ""
     if isinstance(relation, NearSize) and relation.factor == 1 and max(map(abs, relation.off)) <= 2:
         # rounding: K stays as it is, so that the middle of the photograph stays where it was
         fitted = replace(camera, width=size[0], height=size[1])
-        return replace(
-            shot, camera=fitted
-        ), "the size was a pixel or two off and is now the photograph's; K is as it was"
+        what = "the size was a pixel or two off and is now the photograph's; K is as it was"
+        return replace(shot, camera=fitted), what
     if isinstance(relation, ScaledSize):
-        ratio = np.array(size) / own
+        keypoints = shot.keypoints and replace(shot.keypoints, xy=shot.keypoints.xy * (np.array(size) / own))
         what = f"photographs are {spell_factor(relation.factor)} of what the cameras say: K follows"
-        return replace(shot, camera=resized(camera, size), keypoints=_moved(shot.keypoints, ratio)), what
+        return replace(shot, camera=resized(camera, size), keypoints=keypoints), what
     is_turned = isinstance(relation, TransposedSize)
     why = "width and height are exchanged" if is_turned else "another shape: cropped, padded or another photograph"
     remedy = (
@@ -86,30 +89,25 @@ def _fitted(shot: PosedPhoto, size: Size, log: ImportLog) -> tuple[PosedPhoto, s
         if is_turned
         else "Give the photographs that the source was made with; or correct their size there."
     )
-    log.mistake(shot.where, f"camera {size_text(own)}, photograph {shot.photo.name} {size_text(size)}: {why}", remedy)
-    return shot, ""
+    raise SceneError(f"camera {size_text(own)}, photograph {shot.photo.name} {size_text(size)}: {why}", remedy)
 
 
-def _sized(shot: PosedPhoto, size: Size, log: ImportLog) -> tuple[PosedPhoto, str]:
-    """Return the shot with the photograph's size where none was written, if K is in its pixels."""
+def _sized(shot: PosedPhoto, size: Size) -> tuple[PosedPhoto, str]:
+    """Return the shot with the photograph's size, where none was written.
+
+    Raises:
+        SceneError: K is not in pixels of the photograph.
+    """
     camera = shot.camera
-    shares = [value / side for value, side in zip(_principal_point(camera), size, strict=True)]
+    center = (camera.cx, camera.cy) if camera.has_center else (0.0, 0.0)
+    shares = [value / side for value, side in zip(center, size, strict=True)]
     own = f"camera size {size_text(camera.size)}"
     if all(_CENTRAL[0] < share < _CENTRAL[1] for share in shares):
         fitted = replace(camera, width=size[0], height=size[1])
         return replace(shot, camera=fitted), f"{own} is none: it is now the photograph's, in whose pixels K is"
-    where = f"({', '.join(f'{value:g}' for value in _principal_point(camera))})"
+    where = f"({', '.join(f'{value:g}' for value in center)})"
     what = f"{own}, principal point {where}: K is not in pixels of {shot.photo.name} ({size_text(size)})"
-    log.mistake(shot.where, what, "Export focal length and principal point in pixels, with the size of the images.")
-    return shot, ""
-
-
-def _principal_point(camera: Camera) -> tuple[float, float]:
-    return (camera.cx, camera.cy) if camera.has_center else (0.0, 0.0)
-
-
-def _moved(keypoints: Points2D | None, ratio: np.ndarray[tuple[int], np.dtype[np.float64]]) -> Points2D | None:
-    return replace(keypoints, xy=keypoints.xy * ratio) if keypoints else None
+    raise SceneError(what, "Export focal length and principal point in pixels, with the size of the images.")
 
 
 def check_world(shots: Sequence[PosedPhoto], cloud: PointCloud | None, log: ImportLog) -> None:

@@ -130,12 +130,13 @@ def _settle_tracks(keypoints: Mapping[int, Points2D], points: Points | None, log
         log.convert(f"{share}: tracks were made anew from the {seen:,} keypoints that name a point")
 
 
-def read(folder: Path, options: ImportOptions, log: ImportLog) -> SourceCapture:
-    """Return the capture in a folder.
+def read(paths: Sequence[Path], options: ImportOptions, log: ImportLog) -> SourceCapture:
+    """Return the capture in the only folder of a source.
 
     Raises:
         SceneError: its files cannot be read, or mistakes leave no usable image.
     """
+    [folder] = paths
     suffix, points = suffix_of(folder), None
     every = (binary if suffix == "bin" else text).read_cameras(folder / f"cameras.{suffix}")
     images, keypoints = _images(folder / f"images.{suffix}", log)

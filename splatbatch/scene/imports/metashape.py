@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, BinaryIO
@@ -422,12 +422,13 @@ def _on_master(element: Element) -> Similarity | None:
     return replace(found, scale=1.0)
 
 
-def read(path: Path, options: ImportOptions, log: ImportLog) -> SourceCapture:
-    """Return the capture in a file.
+def read(paths: Sequence[Path], options: ImportOptions, log: ImportLog) -> SourceCapture:
+    """Return the capture in the only file of a source.
 
     Raises:
         SceneError: the file cannot be read, or mistakes leave no usable camera.
     """
+    [path] = paths
     document = read_document(path)
     beside = (path.parent / name for name in ("images", "Images", "photos", "Photos"))
     usual = next((folder for folder in beside if folder.is_dir()), path.parent)

@@ -14,20 +14,23 @@ from splatbatch.errors import ConfigError, OutputError, SceneError
 from splatbatch.files import path_beside
 from splatbatch.scene.formats import head_of, seen_at
 from splatbatch.scene.frame import offset_for, span_between
-from splatbatch.scene.imports import colmap_export as exports
-from splatbatch.scene.imports import metashape, transforms, write
+from splatbatch.scene.imports import colmap_export, metashape, transforms, write
 from splatbatch.scene.imports.agreement import check_poses, triangulated
 from splatbatch.scene.imports.capture import ImportLog, ImportOptions, SourceCapture
 from splatbatch.scene.imports.checks import check_world, fit_to_photographs
-from splatbatch.scene.imports.colmap_export import suffix_of
 from splatbatch.scene.imports.ply import read_cloud
-from splatbatch.scene.imports.transforms import find_documents
 from splatbatch.scene.photos.folders import is_folder
 from splatbatch.text import plural
 
 ImportFormat = Literal["transforms", "metashape", "colmap"]
 _EXPORTS = (".", "colmap_export", "opensfm/colmap_export", "colmap", "colmap/sparse/0", "sparse/0", "sparse",
             "dense/sparse", "undistorted/sparse")  # fmt: skip
+_READERS = {"transforms": transforms.read, "metashape": metashape.read, "colmap": colmap_export.read}
+_WORDS = {
+    "transforms": "cameras of nerfstudio, instant-ngp or Blender ({names})",
+    "metashape": "cameras of Metashape ({names})",
+    "colmap": "a COLMAP model outside of sparse/0 ({folder})",
+}
 _LINKS = "Name a new folder on a disk with free space and symbolic links: photographs are linked, not copied."
 
 
@@ -41,14 +44,8 @@ class ImportSource:
 
     def in_words(self) -> str:
         """Return a description of the source for messages."""
-        match self.kind:
-            case "transforms":
-                names = ", ".join(path.name for path in self.paths)
-                return f"cameras of nerfstudio, instant-ngp or Blender ({names})"
-            case "metashape":
-                return f"cameras of Metashape ({self.paths[0].name})"
-            case "colmap":
-                return f"a COLMAP model outside of sparse/0 ({self.paths[0]})"
+        names = ", ".join(path.name for path in self.paths)
+        return _WORDS[self.kind].format(names=names, folder=self.paths[0])
 
 
 def find_sources(path: Path) -> list[ImportSource]:
@@ -56,7 +53,7 @@ def find_sources(path: Path) -> list[ImportSource]:
     if path.is_file() and path.suffix.lower() in (".json", ".xml") and seen_at(path):  # of another program
         return []
     found = []
-    if documents := find_documents(path):
+    if documents := transforms.find_documents(path):
         found.append(ImportSource("transforms", tuple(documents)))
     files = [path] if path.is_file() else sorted(path.glob("*.xml"))
     for file in (one for one in files if one.suffix.lower() == ".xml"):
@@ -69,7 +66,7 @@ def find_sources(path: Path) -> list[ImportSource]:
     )
     if path.is_dir() or is_model_file:
         exports = (folder / name for name in (_EXPORTS if path.is_dir() else (".",)))
-        found += [ImportSource("colmap", (export,)) for export in exports if suffix_of(export)][:1]
+        found += [ImportSource("colmap", (export,)) for export in exports if colmap_export.suffix_of(export)][:1]
     return found
 
 
@@ -146,13 +143,7 @@ def _read(source: ImportSource, options: ImportOptions, log: ImportLog) -> Sourc
         raise ConfigError(f"--chunk {options.chunk}: only Metashape's XML has chunks")
     if options.images and not is_folder(options.images):
         raise ConfigError(f"--images {options.images}: {no_such(options.images, 'folder')}")
-    match source.kind:
-        case "transforms":
-            return transforms.read(list(source.paths), options, log)
-        case "metashape":
-            return metashape.read(source.paths[0], options, log)
-        case "colmap":
-            return exports.read(source.paths[0], options, log)
+    return _READERS[source.kind](source.paths, options, log)
 
 
 def _checked(capture: SourceCapture, options: ImportOptions, log: ImportLog) -> SourceCapture:

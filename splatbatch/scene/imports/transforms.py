@@ -221,7 +221,7 @@ class TransformsFrame:
     written: Mapping[str, Any]
     keys: FrameKeys
     name: str
-    """Its file_path, without a leading ./ and with the suffix of the file."""
+    """Name of the photograph: its file_path with the suffix of the file, below the folder that all frames share."""
     photo: Path
     mask: Path | None
     depth: Path | None
@@ -345,13 +345,13 @@ SharedPhotograph = tuple[PosedPhoto, Image]
 
 
 def cloud_beside(
-    document: TransformsFile, ids: Mapping[str, int], shots: Sequence[PosedPhoto], log: ImportLog
+    document: TransformsFile, ids: Mapping[str, int | None], shots: Sequence[PosedPhoto], log: ImportLog
 ) -> tuple[PointCloud, tuple[PosedPhoto, ...]] | None:
     """Return the points of the COLMAP model beside a file, and the shots with its keypoints; None where none fits.
 
     Args:
         document: the transforms.json.
-        ids: colmap_im_id by name of the shot, where it is written.
+        ids: colmap_im_id by name of the shot; None: it is not written.
         shots: the shots of the file.
         log: receives which model was used, and how its world was moved to this one.
     """
@@ -378,13 +378,16 @@ def cloud_beside(
     return cloud, _with_keypoints(shots, pairs, model)
 
 
-def _pairs(shots: Sequence[PosedPhoto], images: Sequence[Image], ids: Mapping[str, int]) -> list[SharedPhotograph]:
-    by_id, by_name = {image.id: image for image in images}, {image.name: image for image in images}
+def _pairs(
+    shots: Sequence[PosedPhoto], images: Sequence[Image], ids: Mapping[str, int | None]
+) -> list[SharedPhotograph]:
+    by_id: dict[int | None, Image] = {image.id: image for image in images}
+    by_name = {image.name: image for image in images}
     bases = [PurePosixPath(image.name).name for image in images]
     by_base = {base: image for base, image in zip(bases, images, strict=True) if bases.count(base) == 1}
     pairs = []
     for shot in shots:
-        own = by_id.get(ids.get(shot.name, -1))
+        own = by_id.get(ids.get(shot.name))
         image = by_name.get(shot.name) or by_base.get(PurePosixPath(shot.name).name) or own
         pairs += [(shot, image)] if image else []
     return pairs
@@ -528,7 +531,7 @@ def _frames(documents: Iterable[TransformsFile], images: Path | None, log: Impor
                 found.append(frame)
     if scaled := sum(abs(frame.keys.transform_matrix.scale - 1) > 1e-3 for frame in found):
         log.convert(f"{scaled} of the poses carry a scale: it was taken out of their rotations")
-    return found
+    return [replace(frame, name=name) for frame, name in zip(found, common_names(found), strict=True)]
 
 
 def _frame(
@@ -612,7 +615,7 @@ def common_names(frames: Sequence[TransformsFrame]) -> list[str]:
     return written
 
 
-def read(paths: Iterable[Path], options: ImportOptions, log: ImportLog) -> SourceCapture:
+def read(paths: Sequence[Path], options: ImportOptions, log: ImportLog) -> SourceCapture:
     """Return the capture in the files.
 
     Raises:
@@ -628,7 +631,8 @@ def read(paths: Iterable[Path], options: ImportOptions, log: ImportLog) -> Sourc
     _tell_unposed(frames, log)
     first = found[0]
     cloud = None
-    if beside := cloud_beside(first, _model_ids(frames), shots, log):
+    ids = {frame.name: whole_number(frame.keys.colmap_im_id) for frame in frames}
+    if beside := cloud_beside(first, ids, shots, log):
         cloud, shots = beside
     else:
         with log.noting(first.path.name):
@@ -640,22 +644,13 @@ def read(paths: Iterable[Path], options: ImportOptions, log: ImportLog) -> Sourc
     return SourceCapture(kind, shots, cloud, world, reference=reference, of_points=first.undone)
 
 
-def _model_ids(frames: Sequence[TransformsFrame]) -> dict[str, int]:
-    """Return the image ids in the COLMAP model beside, by the names of the photographs; where they are written."""
-    ids = zip(common_names(frames), (whole_number(frame.keys.colmap_im_id) for frame in frames), strict=True)
-    return {name: number for name, number in ids if number is not None}
-
-
 def _shots(frames: Sequence[TransformsFrame], log: ImportLog) -> tuple[PosedPhoto, ...]:
-    if not frames:
-        return ()
-    sizes, names = sizes_of([frame.photo for frame in frames]), common_names(frames)
-    splits, found = _splits(frames, log), []
-    for frame, name in zip(frames, names, strict=True):
+    sizes, splits, found = sizes_of([frame.photo for frame in frames]), _splits(frames, log), []
+    for frame in frames:
         pose = frame.keys.transform_matrix
         rotation, center = frame.document.undone.of_pose(OPENGL @ pose.rotation.T, pose.translation)
         if camera := _camera(frame, sizes.get(frame.photo), log):
-            shot = PosedPhoto(name, frame.photo, camera, rotation, center, frame.where, frame.mask, frame.depth)
+            shot = PosedPhoto(frame.name, frame.photo, camera, rotation, center, frame.where, frame.mask, frame.depth)
             found.append(replace(shot, split=frame.document.split or splits.get(frame.photo, "")))
     if len({id(frame.document.top) for frame in frames}) == 1:
         _tell_own_lenses(frames, log)
