@@ -19,7 +19,8 @@ from splatbatch.output.records.metrics import Metrics
 from splatbatch.scene.patches import Patch
 from splatbatch.splats import read_header
 from splatbatch.training.cuda_graph import GraphedStep
-from splatbatch.training.evaluation.early_stopping import StoppingRule, halves_of, psnr_in, window_of
+from splatbatch.training.evaluation.early_stopping import StoppingRule
+from splatbatch.training.evaluation.windows import halves_of, psnr_in, window_of
 from splatbatch.training.gaussians import Parameters, as_parameters
 from splatbatch.training.photos.posed_image import PosedImage
 from splatbatch.training.rendering.rasterize import rasterize

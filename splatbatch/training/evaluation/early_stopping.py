@@ -20,19 +20,11 @@ import torch
 from torch import Tensor
 
 from splatbatch.config import Recipe
-from splatbatch.output.records.metrics import MOST_PSNR_DB
-from splatbatch.text import plural
+from splatbatch.training.evaluation.windows import HoldoutHalf, halves_of, psnr_in
 from splatbatch.training.optim import LAST_MEANS_RATE
-from splatbatch.training.photos.dataset import TrainingImages, evenly_spaced
-from splatbatch.training.photos.posed_image import PosedImage
+from splatbatch.training.photos.dataset import TrainingImages
 from splatbatch.training.progress import ProgressRecorder
-from splatbatch.training.rendering.rasterize import rasterize
 from splatbatch.training.rendering.view import RasterOptions
-
-MOST_PHOTOS = 6
-"""Largest number of photographs that a check renders from each half, of each a window of about a quarter."""
-WINDOW_PX, SMALLEST_WINDOW_PX = 512, 64
-"""Largest and smallest side of a window, in pixels."""
 
 Record = dict[str, Any]
 
@@ -148,19 +140,6 @@ def _since_last_fall(series: Series) -> tuple[npt.NDArray[np.float64], npt.NDArr
     falls = np.flatnonzero(np.diff(psnr) < -FALL_DB)
     first = int(falls[-1]) + 1 if len(falls) else 0
     return steps[first:], psnr[first:]
-
-
-@dataclass(frozen=True)
-class HoldoutHalf:
-    """Half of the held-out photographs, every other one by name.
-
-    The first half decides when the run ends; the second shows how optimistic the PSNR of the first is for that.
-    """
-
-    names: tuple[str, ...]
-    """Names of all photographs of the half."""
-    windows: tuple[PosedImage, ...]
-    """Windows of at most `MOST_PHOTOS` photographs of the half, whose mask is true where a pixel counts."""
 
 
 @dataclass(frozen=True)
@@ -314,80 +293,3 @@ class EarlyStopping:
 
 def _finite(figure: float | None) -> float | None:
     return figure if figure is not None and math.isfinite(figure) else None
-
-
-def psnr_in(
-    gaussians: Mapping[str, Tensor], window: PosedImage, options: RasterOptions, capacity: int | None
-) -> Tensor:
-    """Return the PSNR in dB, [], of a rendering with the photograph's colour correction, where its mask is true."""
-    colors = window.as_taken(rasterize(gaussians, window.view, options, capacity).colors).clamp(0, 1)
-    square, counts = (colors - window.target() / 255).square().mean(dim=-1), window.valid()
-    error = square.mean() if counts is None else torch.where(counts, square, 0).sum() / counts.sum()
-    return (-10 * error.log10()).clamp_max(MOST_PSNR_DB)
-
-
-def halves_of(holdout: Sequence[PosedImage]) -> tuple[tuple[HoldoutHalf, ...], bool, str]:
-    """Return the two halves, whether only covered pixels count, and a note for the user; empty where all is well.
-
-    Covered pixels count if at least two photographs have enough of them, else all. With fewer than two photographs no
-    half is returned: the optimism of the choice could not be measured.
-    """
-    seen = [replace(photo, mask=photo.coverage_mask) for photo in holdout if photo.coverage_mask is not None]
-    is_covered, note = len(seen) > 1, ""
-    if not is_covered:
-        seen = list(holdout)
-        was_looked_at = any(photo.covered_share is not None for photo in holdout)
-        note = "fewer than 2 held-out photographs are covered: all pixels tell when it ends" if was_looked_at else ""
-    if len(seen) < 2:
-        return (), False, f"{plural(len(seen), 'held-out photograph')}, and 2 are needed: it makes all its steps"
-    by_name = sorted(seen, key=lambda photo: photo.name)
-    return (_half(by_name[::2]), _half(by_name[1::2])), is_covered, note
-
-
-def _half(photos: Sequence[PosedImage]) -> HoldoutHalf:
-    return HoldoutHalf(tuple(photo.name for photo in photos), tuple(map(window_of, evenly_spaced(photos, MOST_PHOTOS))))
-
-
-def window_of(photo: PosedImage) -> PosedImage:
-    """Return a window of a photograph at full resolution, up to half as wide and high, where most pixels count.
-
-    A rendering of the whole photograph at lower resolution would be as cheap. But Gaussians smaller than its pixels
-    are enlarged there (Mip-Splatting, Yu 2024), so that its PSNR falls as detail is learned.
-    """
-    height, width = photo.pixels.shape[:2]
-    down, across = (max(min(side, SMALLEST_WINDOW_PX), min(WINDOW_PX, side // 2)) for side in (height, width))
-    top, left = (height - down) // 2, (width - across) // 2
-    if photo.mask is not None:
-        top, left = _fullest(photo.mask, (down, across))
-    K = photo.view.K.clone()
-    K[0, 2] -= left
-    K[1, 2] -= top
-    view, inside = (
-        replace(photo.view, K=K, width=across, height=down),
-        (slice(top, top + down), slice(left, left + across)),
-    )
-    mask = None if photo.mask is None else _beside(photo, photo.mask[inside].clone())
-    return replace(photo, view=view, pixels=_beside(photo, photo.pixels[inside]), mask=mask)
-
-
-def _fullest(mask: Tensor, size: tuple[int, int]) -> tuple[int, int]:
-    """Return top and left of the window in which most pixels count, among candidates that overlap by half."""
-    tops, lefts = (
-        torch.tensor(sorted({*range(0, side - part, max(1, part // 2)), side - part}))
-        for side, part in zip(mask.shape, size, strict=True)
-    )
-    above = torch.nn.functional.pad(mask.cpu().int().cumsum(0).cumsum(1), (1, 0, 1, 0))  # summed-area table
-    bottoms, rights = tops[:, None] + size[0], lefts[None] + size[1]
-    inside = (
-        above[bottoms, rights]
-        - above[tops[:, None], rights]
-        - above[bottoms, lefts[None]]
-        + above[tops[:, None], lefts[None]]
-    )
-    best = int(inside.argmax())
-    return int(tops[best // len(lefts)]), int(lefts[best % len(lefts)])
-
-
-def _beside(photo: PosedImage, part: Tensor) -> Tensor:
-    """Return a contiguous part of a photograph, in pinned memory if the photograph is in pinned memory."""
-    return part.contiguous().pin_memory() if photo.pixels.is_pinned() else part
