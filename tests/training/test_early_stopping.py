@@ -29,7 +29,7 @@ from splatbatch.training.step import Step
 
 STEPS = 60
 EASY = {"stop_after": 1, "least_gain_db": 99.0}
-"""With these whatever is checked nine times is a plateau."""
+"""With these whatever is checked over a fifth of the run so far is a plateau."""
 AT_ITS_CAP = 36
 """Gaussians: the scene begins with as many."""
 
@@ -72,6 +72,7 @@ def test_a_run_at_its_plateau_ends_after_a_tail_and_leaves_a_whole_splat(patch: 
     assert f"comment splatbatch step {splat.step} of {STEPS}, stopped early\n".encode() in folder.splat.read_bytes()
     assert splat.metrics["final"]["step"] == splat.step
     assert told["saved_steps"] == STEPS - splat.step
+    assert told["expected_loss_db"] >= 0
     record = Metrics.from_record(splat.metrics).early_stopping
     assert record is not None
     assert record.in_words().startswith(f"ended early, at its plateau, after {splat.step} of {STEPS} steps")
