@@ -9,7 +9,7 @@ SplatbatchError             message, hint, exit_code
 ├── OutputError        6    another run holds the output folder, or it cannot be written or read
 │   ├── BusyError      6    another process is doing this now
 │   └── LaterFormatError 6  a later version wrote a record of it
-└── StoreError         6    a store of bundles refuses us, or holds what it should not
+└── StoreError         6    a store of bundles refuses a request, or its files are invalid
     └── CutOffError    6    it does not answer just now
 """
 

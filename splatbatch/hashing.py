@@ -154,7 +154,7 @@ def _state(stat: os.stat_result) -> list[bytes]:
 
 
 class FileFacts:
-    """Size, time and SHA-256 of files, each read once per object, since patches share their photographs."""
+    """Size, time and SHA-256 of files, each file looked at only once, since patches share photographs."""
 
     def __init__(self, stamps: Stamps | None = None, *, reads: bool = True) -> None:
         """Prepare; no file is asked yet.

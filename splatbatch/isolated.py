@@ -126,7 +126,7 @@ class Crashed:
 
 @dataclass(frozen=True)
 class Hung:
-    """A call that has made no progress for some time; as an answer, a call that was abandoned for it."""
+    """A call without progress for some time; as an answer it means that the call was abandoned."""
 
     path: str
     """The file that it opened last; empty: unknown."""

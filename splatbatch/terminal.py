@@ -37,7 +37,7 @@ Advance = Callable[[int, int], None]
 
 
 def unheard(done: int, total: int) -> None:
-    """Show no progress."""
+    """Ignore progress: the default where none is shown."""
 
 
 class DroppingWriter(io.RawIOBase):

@@ -148,7 +148,7 @@ def open_splats(config: Optional[Path], arguments: list[str]) -> tuple[Batch, Se
 
 
 def the_one(names: Sequence[str]) -> str:
-    """Return the only name.
+    """Return the name given to a command that takes one.
 
     Raises:
         ConfigError: there are several names, or none.

@@ -114,7 +114,7 @@ def _name(url: str) -> str:
 
 
 class LoopbackServer(ThreadingHTTPServer):
-    """An HTTP server on the loopback address, whose pages lie below a random token."""
+    """An HTTP server on the loopback address, whose URLs begin with a random token."""
 
     def __init__(self, port: int, answer: Callable[[Request, str], None]) -> None:
         self.token, self.answer = secrets.token_hex(TOKEN_BYTES), answer

@@ -35,7 +35,7 @@ def takes_factor(key: str, current: Any) -> bool:
 def check_rungs(
     ladders: Mapping[LadderName, Sequence[Rung]], current: Mapping[str, Any], recipe_of: RecipeOf
 ) -> Iterator[Mistake]:
-    """Yield the mistakes in the rungs of `retry.ladders`, when the YAML is read and not first at night.
+    """Yield the mistakes in the rungs of `retry.ladders`, so that they show when the YAML is read.
 
     Args:
         ladders: the rungs of each ladder.

@@ -113,21 +113,21 @@ PublishedAs = Literal["ply", "compressed", "sog", "streamed", "spz", "glb", "til
 
 
 class Publish(Section):
-    """What a night ends with: files for other programs, in a folder to hand over."""
+    """Files for other programs, which a run writes at its end into a folder to hand over."""
 
     formats: Annotated[tuple[PublishedAs, ...], BeforeValidator(as_list)] = ()
-    """As which the merged scene, else every trained patch, is published at the end of a night; []: nothing is."""
+    """As which the merged scene, else every trained patch, is published at the end of a run; []: nothing is."""
     folder: FilePath = Path("published")
     """They go there."""
     allow_missing: bool = False
-    """Merge and publish the scene, as `scene` and a night do at their end, also if patches are missing: it has holes
+    """Merge and publish the scene, as `scene` and `train` do at their end, also if patches are missing: it has holes
     there."""
     measure: bool = True
     """Render what was compressed, on held-out photographs, and write down what that costs in dB."""
 
 
 class Tracking(Section):
-    """Where else a batch is written down: runs of MLflow, one for each attempt, below one for the batch."""
+    """Where else a batch is recorded: runs of MLflow, one for each attempt, below one for the batch."""
 
     mlflow: str = ""
     """Its tracking store (extra `mlflow`): sqlite:///mlflow.db for a file beside the YAML, or a server's URL. Empty:

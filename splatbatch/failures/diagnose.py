@@ -41,7 +41,7 @@ def _fine(advice: str, *evidence: str) -> Diagnosis:
 
 
 def whole_splat(seen: Evidence) -> Diagnosis | None:
-    """Return success if the splat is whole and the training reported no finding, however the process ended."""
+    """Return success for a whole splat without a health finding, however the process ended; else None."""
     if seen.artifact != "" or seen.health:
         return None
     if seen.ended_well:
@@ -50,7 +50,7 @@ def whole_splat(seen: Evidence) -> Diagnosis | None:
 
 
 def health(seen: Evidence) -> Diagnosis | None:
-    """Return the meaning of what the training process reported about itself, such as zero gradients."""
+    """Return the diagnosis of a health finding of the training process, such as zero gradients."""
     found = seen.health
     if meaning := meaning_of_health(found):
         return replace(meaning, evidence=(f"health: {found}",))

@@ -245,7 +245,7 @@ class Evidence:
         return one.weight, self.log.line_of(one.match) not in self.log.wrappers, -one.match.start()
 
     def place_of(self, patterns: Patterns, start: int) -> re.Match[str] | None:
-        """Return the first match of patterns from a position on, outside of exceptions that ended nothing."""
+        """Return the first match of patterns from a position on, not in an exception that did not end the program."""
         found = places(patterns, self.log.searched, start)
         return next((one for one in found if self.log.line_of(one) not in self.log.aside), None)
 

@@ -135,12 +135,12 @@ class Log:
 
     @cached_property
     def aside(self) -> set[int]:
-        """The lines of exceptions that ended nothing."""
+        """The lines of exceptions that did not end the program."""
         return self._marked(signs.ASIDE).union(*(one.lines for one in self.raised if not one.counts))
 
     @cached_property
     def warnings(self) -> set[int]:
-        """The lines that only warn, and those of exceptions that ended nothing."""
+        """The lines that only warn, and those of exceptions that did not end the program."""
         return self._marked(signs.WARNINGS) | self.aside
 
     @cached_property

@@ -59,7 +59,7 @@ class ProgramEnd:
     code: int
     """The exit code; negative: minus the number of the signal that ended it."""
     said: str
-    """The end of the output that was kept."""
+    """The last part of its output, as far as it was kept."""
     peak_mib: int = 0
     """Most memory seen, looked at twenty times a second."""
     exceeded: Literal["", "time", "memory"] = ""

@@ -350,7 +350,7 @@ def _of_group(limit: Path, used: Path) -> int:
 def is_on_cpu(config: ExecutorConfig, device: str) -> bool:
     """Return whether a batch trains on the CPU: the config says so, or leaves it open and there is no NVIDIA GPU.
 
-    A GPU that cannot be used counts as present, so that a broken driver is an error and no slow night.
+    A GPU that cannot be used counts as present, so that a broken driver is an error, not a slow run on the CPU.
     """
     if device == "cpu" or config.gpus == ():
         return True

@@ -1,4 +1,4 @@
-"""Flight plans: what to photograph next where splats are weak, or, before training, where few photographs see."""
+"""Flight plans: what to photograph next, where splats are weak or, before training, photographs are few."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ MOST_OBSTACLES = 200_000
 def flight_of(batch: Batch, *, is_whole: bool = False) -> FlightPlan:
     """Return a plan of photographs that would help the patches of a batch.
 
-    Weak cells are those of the inspections; for a patch without one, those with points of its model. With `is_whole`
-    the cells of the merged scene are taken instead, if it is inspected.
+    Its cells are those of the inspections; of a patch without one, those with points of its model. With `is_whole` they
+    are those of the merged scene, if that is inspected.
 
     Raises:
         SceneError: the patches have different frames; no camera has a pose; or a patch has no inspection and hardly

@@ -170,7 +170,7 @@ class RunContext:
         self.sinks.tell(event)
 
     def keep(self) -> None:
-        """Write the heartbeat of the claims; called alone while earlier attempts are settled, before the display."""
+        """Write the heartbeat of the claims; called in place of `tick` until the display is open."""
         if self.claims:
             self.claims.heartbeat()
 
@@ -278,7 +278,7 @@ def write_the_report(
 
 
 def _answer_in_time(write: Callable[[str], object], folder: Path, patience: WaitHooks) -> Answer:
-    """Return the answer of a reader that writes; while the disk is full wait and try again, until a request to stop."""
+    """Return the answer of a process that writes; while the disk is full, wait and retry until a request to stop."""
 
     def written() -> Answer:
         if isinstance(found := answer(write, ""), ExpectedError) and is_out_of_space(found.error):

@@ -270,7 +270,7 @@ def refresh_file_facts(decisions: Decisions, patience: WaitHooks) -> list[str]:
 
 
 def refresh_states(batch: Batch, standing: FreshnessChecker, patience: WaitHooks) -> None:
-    """Have readers observe the input files now, and the freshness checker use these observations from now on.
+    """Observe the input files in reader processes; the freshness checker uses these observations from now on.
 
     So the main process never touches input files during the training.
     """

@@ -38,7 +38,7 @@ class PlannedPatch:
 
 @dataclass(frozen=True)
 class PlannedDeadline(DeadlineDecision):
-    """The steps and photographs chosen for a deadline."""
+    """Step budget chosen for a deadline: steps and size of photographs."""
 
     words: tuple[str, ...] = ()
     """The decision in words, one line each."""

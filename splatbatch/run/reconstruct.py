@@ -79,7 +79,7 @@ def open_reconstruction(options: ReconstructOptions) -> tuple[Batch, Reconstruct
     check_output_folder(out)
 
     def look(images: Path) -> dict[str, Any]:
-        """Return the plan as JSON. A reader does this: the photographs may lie on a mount that has stalled."""
+        """Return the plan as JSON; runs in a reader process, since a mount with the photographs may stall."""
         return survey(images, options.wanted).to_record()
 
     try:

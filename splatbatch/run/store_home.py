@@ -1,7 +1,7 @@
 """Home's side of a store: it packs tasks, adopts results, and closes bundles that are no longer needed.
 
-Only home accepts splats. An attempt from the store is settled like one left by a worker of the output folder that
-died. Whatever a store or a worker does, a splat is accepted once, whole, and for its own task.
+Only home accepts splats. An attempt from the store is judged like one left by a dead worker of the output folder.
+Whatever a store or a worker does, a splat is accepted once, whole, and for its own task.
 """
 
 from __future__ import annotations
@@ -205,7 +205,7 @@ class HomeSide:
         return "trained" in {outcome for one, outcome in seen.state(name).results.items() if one not in self.whole}
 
     def adopt(self, seen: StoreListing) -> list[tuple[str, str]]:
-        """Fetch new results and settle their attempts; return the tasks of these results, with the outcomes.
+        """Fetch new results and judge their attempts; return the tasks of these results, with the outcomes.
 
         Trained results come first. A bundle whose splat came home is closed.
         """
@@ -309,7 +309,7 @@ class HomeSide:
             self.whole.add(one.result)
 
     def _adopt(self, name: str, bundle: Bundle) -> bool:
-        """Fetch a result, and settle its attempts like those of a dead worker.
+        """Fetch a result, and judge its attempts like those of a dead worker.
 
         Returned is whether the result is sound. Otherwise it is marked as refused in the store, so that its task is
         trained again.

@@ -287,16 +287,16 @@ class StoreWorker:
 
 
 def _fetch_ahead(store: Store, name: str, folder: Path, only_builtin: bool) -> None:
-    """Fetch the blobs of the bundle that is likely to be trained next, without claiming it. A courier does this."""
+    """Fetch the blobs of the bundle likely to be trained next, unclaimed; runs in the courier process."""
     bundle = Bundle.from_record(exchange.read_sealed(store, f"{BUNDLES}/{name}"))
     if not why_left(bundle, only_builtin=only_builtin):
         blobs.fetch(store, folder, blobs.distinct(bundle.pieces))
 
 
 def _send(store: Store, result: TransferResult, folder: Path, claim: str) -> None:
-    """Send the result of a bundle: first its splats, then the result file, then pictures. A courier does this.
+    """Send the result of a bundle: first its splats, then the result file, then pictures.
 
-    If another worker may try the task, the claim is let go.
+    If another worker may try the task, the claim is released. Runs in the courier process.
 
     Args:
         store: the store.

@@ -138,9 +138,9 @@ class BatchWorker:
     """Prints for what the worker waits."""
 
     def train(self) -> RunResult:
-        """Settle the attempts of an earlier run, and train; return the result of the run.
+        """Adopt the attempts of an earlier run, and train; return the result of the run.
 
-        A task whose earlier attempt could not be settled fails and is not trained, unless this is a retry.
+        A task whose earlier attempt could not be judged fails and is not trained, unless this is a retry.
         """
         batch, ledger = self.context.batch, self.context.ledger
         try:

@@ -79,7 +79,7 @@ def pack(batch: Batch, url: str) -> PackOutput:
 
 
 def adopt(batch: Batch, url: str, show: Show, *, watch: bool) -> RunSummary:
-    """Fetch the results that a store holds for a batch, and settle them; return the summary of the run.
+    """Fetch the results that a store holds for a batch, and judge them; return the summary of the run.
 
     With `watch`, wait until no bundle of the batch is open any more.
 

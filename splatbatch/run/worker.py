@@ -125,7 +125,7 @@ class JoinedWorker(BatchWorker):
     def prepared(self, batch: Batch) -> Iterator[Batch]:
         """Open the batch with the decisions and results of all workers so far; only one worker at a time prepares.
 
-        Attempts and products of dead workers are settled and restored first.
+        Attempts of dead workers are judged, and lost products restored, first.
         """
         context, others = self.context, OtherWorkers(self.watcher, self.context.ledger.tell_wait)
         with preparation(self.claims, others, WaitHooks(context.tick, self.stop).tick_or_stop):

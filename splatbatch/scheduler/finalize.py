@@ -1,4 +1,4 @@
-"""Finalizes an ended attempt: a reader judges it and accepts its splat, then the loop records its end in the ledger.
+"""Finalizes an ended attempt: a reader process judges it and accepts its splat, then the loop records its end.
 
 After a kill at any moment the next run repeats the rest; nothing is trained twice.
 """
@@ -29,7 +29,7 @@ from splatbatch.tasks.task import Task, TrainTask
 
 @dataclass(frozen=True)
 class CollectResult:
-    """Result of `collect`, passed from the reader to the loop."""
+    """Result of `collect`, passed from the reader process to the loop."""
 
     outcome: Outcome
     said: dict[str, Any]
@@ -39,8 +39,8 @@ class CollectResult:
 def collect(attempt: Attempt, end: Exit, task: Task, counts: Callable[[], bool] = lambda: True) -> Record:
     """Judge an ended attempt, and accept its splat if it should replace the accepted one; return a `CollectResult`.
 
-    Runs in a reader; the result is JSON. If the process is killed before the ledger has the end, the next run collects
-    the attempt again.
+    Runs in a reader process; the result is JSON. If the process is killed before the ledger has the end, the next run
+    collects the attempt again.
 
     Args:
         attempt: the ended attempt.

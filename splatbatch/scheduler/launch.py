@@ -1,4 +1,4 @@
-"""Starts an attempt at a task: make its folder, let a reader prepare it, then start its supervisor."""
+"""Starts an attempt at a task: make its folder, have a reader process prepare it, then start its supervisor."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ BALLAST_BYTES = 1 << 16
 def prepare(limits: Limits, audited: str, running: RunningAttempt) -> Record:
     """Write all files that the supervisor and the trainer of an attempt read; return its fingerprint as JSON.
 
-    Runs in a reader. If the files of the patch have changed since their audit, they are audited again; if they then are
-    unfit, the reason is returned instead.
+    Runs in a reader process. If the files of the patch have changed since their audit, they are audited again; if they
+    then are unfit, the reason is returned instead.
 
     Args:
         limits: limits of the attempt.
@@ -49,7 +49,7 @@ def prepare(limits: Limits, audited: str, running: RunningAttempt) -> Record:
 
 
 def start(loop: LoopState, task: Task, slot: Slot, *, stands_by: bool = False) -> RunningAttempt:
-    """Make the folder of an attempt, and let a reader prepare it; its process is started later, by `begin`.
+    """Make the folder of an attempt, and have a reader process prepare it; `begin` later starts its own process.
 
     Args:
         loop: loop that runs the attempt.
@@ -93,7 +93,7 @@ def start(loop: LoopState, task: Task, slot: Slot, *, stands_by: bool = False) -
 def begin(
     loop: LoopState, running: RunningAttempt, reading: CallQueue[Any]
 ) -> Stopped | PatchRejected | Exception | None:
-    """Start the process of an attempt if its reader has prepared it; called in every round until then.
+    """Start the process of an attempt if its reader process has prepared it; called in every round until then.
 
     Returns:
         The reason why the attempt will not begin: cancelled, rejected by the audit, or an error. None: it has begun, or

@@ -128,7 +128,7 @@ class Loop(LoopState):
         standby.discard(self, one)
 
     def _collect(self, one: RunningAttempt, ended: Collection) -> None:
-        """Let a reader collect an ended attempt, and record the result; called in every round until that is done.
+        """Have a reader process collect an ended attempt, and record the result; called in every round until then.
 
         The attempt keeps its slot meanwhile, for 1 s at most. On a full disk it waits, and no attempt starts.
         """
@@ -143,7 +143,7 @@ class Loop(LoopState):
             del self.attempts[one.key]
 
     def _take_in(self, one: RunningAttempt, end: Exit, reading: CallQueue[Any]) -> bool:
-        """Record the result of a reader that collects; return whether the attempt is finished with.
+        """Record the result of a reader process that collects; return whether the attempt is finished with.
 
         On a full disk it is collected again later, until the disk guard gives up.
         """
@@ -259,7 +259,7 @@ class Loop(LoopState):
         return True
 
     def _start(self, task: Task, slot: Slot) -> None:
-        """Start an attempt at a task on a slot: it is prepared by a reader, and begins once that is done."""
+        """Start an attempt at a task on a slot: a reader process prepares it, and it begins once that is done."""
         self.queue.take(task)
         try:
             one = launch.start(self, task, slot)
@@ -286,7 +286,7 @@ class Loop(LoopState):
         return is_open
 
     def _say_what_waits(self) -> None:
-        """Write an event for each reader that waits for a file, again whenever its wait has doubled."""
+        """Write an event for each reader process that waits for a file, again whenever its wait has doubled."""
         for one in self.attempts.values():
             wait = one.reading.wait if one.reading and isinstance(one.stage, Execution | Collection) else None
             if wait is None:
@@ -296,7 +296,7 @@ class Loop(LoopState):
                 self.ledger.write(FileNotAnswering(one.task.name, wait.path, round(wait.seconds, 1)))
 
     def _readings(self) -> list[CallQueue[Any]]:
-        """Return the readers that work now."""
+        """Return the calls to reader processes that are under way."""
         return [one.reading for one in self.attempts.values() if one.reading is not None]
 
     def _waiting(self) -> list[Task]:
@@ -305,7 +305,7 @@ class Loop(LoopState):
         return self.queue.clear()
 
     def _stop_all(self, reason: str) -> None:
-        """End all running attempts, wait for their ends and record them; a reader that hangs is not waited for."""
+        """End all running attempts, wait for their ends and record them; a hung reader process is not waited for."""
         self._waiting()
         ask_to_end(self.executor, self.running(), reason)
         give_up_at = self.clock.now() + self._patience_s

@@ -28,7 +28,7 @@ class Clock:
         return time.monotonic()
 
     def sleep(self, seconds: float, readings: Sequence[CallQueue[Any]] = ()) -> None:
-        """Wait for this time, or until one of the readers has an answer."""
+        """Wait for this time, or until one of the reader processes has an answer."""
         wait_for_any(seconds, readings)
 
 
@@ -50,7 +50,7 @@ class Execution:
 
 @dataclass
 class Collection:
-    """Stage of an attempt whose process has ended: a reader judges it, and accepts its product."""
+    """Stage of an attempt whose process has ended: a reader process judges it and accepts its product."""
 
     end: Exit
     since: float
@@ -71,7 +71,7 @@ class RunningAttempt:
     handle: Handle = ""
     """Handle of its process; empty: the process was not started."""
     reading: CallQueue[Any] | None = None
-    """Reader that prepares or collects it.
+    """Calls to the reader process that prepares or collects it.
 
     None while the attempt runs or stands by, and while the disk is too full to collect it.
     """
@@ -80,7 +80,7 @@ class RunningAttempt:
     num_company: int = 0
     """Largest number of other attempts that were on its GPU at the same time."""
     said_s: float = 0.0
-    """Seconds that its reader had waited for a file when this was last reported."""
+    """Seconds that its reader process had waited for a file when this was last reported."""
 
     @property
     def key(self) -> Key:
@@ -88,11 +88,11 @@ class RunningAttempt:
         return self.attempt.job.key
 
     def note_inputs(self, depends_on: Fingerprint) -> None:
-        """Set the fingerprint of its inputs, once a reader has computed it."""
+        """Set the fingerprint of its inputs, once a reader process has computed it."""
         self.attempt = replace(self.attempt, job=replace(self.attempt.job, depends_on=depends_on))
 
     def read_by(self, reading: CallQueue[Any] | None) -> None:
-        """Set the reader that prepares or collects it; None: the reader has finished."""
+        """Set the calls to the reader process that prepares or collects it; None: it has finished."""
         self.reading = reading
 
     def open_context(self, slot: Slot) -> None:
@@ -108,7 +108,7 @@ class RunningAttempt:
         self.stage = Dismissal(task_waits)
 
     def end(self, end: Exit, now: float) -> Collection:
-        """Note the end of the process; return the stage in which a reader collects the attempt."""
+        """Note the end of the process; return the stage in which a reader process collects the attempt."""
         self.stage = Collection(end, now)
         return self.stage
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 INTERVAL_S = 1.0
 SHARE_OF_RUN = 1 / 200
-"""Least time between two records of a step, as a share of the time run so far; a night has about a thousand records."""
+"""Least time between two records of a step, as a share of the time so far; a long run has about a thousand."""
 MOST_BYTES = 1 << 15
 """Most bytes read of a second's output: its end."""
 LINE_CHARS = 1000

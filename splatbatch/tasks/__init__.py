@@ -1,1 +1,1 @@
-"""WHAT to do: a batch, its tasks, what each depends on, how it stands, and how long it will take."""
+"""WHAT to do: a batch, its tasks, what each depends on, its state, and how long it will take."""

@@ -125,7 +125,7 @@ class Batch:
         return FreshnessChecker(self.config, self.path, self.tasks, self.shared, depth=depth, index=index)
 
     def states(self, rejections: Mapping[str, str]) -> dict[str, PatchState]:
-        """Return how its tasks stand; files whose size or time have moved are read."""
+        """Return the state of each selected task; files whose size or time has changed are read."""
         standing = self.standing("content")
         return {name: standing.state(name, rejections.get(name, "")) for name in self.names}
 

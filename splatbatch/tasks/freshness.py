@@ -46,7 +46,7 @@ CORE = "patch/"
 class Observation(NamedTuple):
     """Differences between the input files of a patch and those of its accepted splat, its rejection and giving up.
 
-    Taken in a reader, since files of the scene may hang. It is valid for the splat and the events that it names.
+    Taken in a reader process, since files of the scene may hang. Valid for the splat and the events that it names.
     """
 
     attempt: str = ""
@@ -112,13 +112,16 @@ class FreshnessChecker:
         self._look_again()
 
     def observe(self, name: str) -> Observation:
-        """Compare the input files of a patch with those of its accepted splat; run in a reader, as files may hang."""
+        """Compare the input files of a patch with those of its accepted splat.
+
+        Call it in a reader process, since reading the files may hang.
+        """
         return self._observed(
             name, self.output.patch(name).read_result() if isinstance(self.tasks[name], TrainTask) else None
         )
 
     def close_scene(self, found: Mapping[str, Observation]) -> None:
-        """Read no more input files: use these observations, made by readers, until `forget` is called."""
+        """Read no more input files: use these observations, made by reader processes, until `forget` is called."""
         self._observations, self._is_scene_closed = dict(found), True
         self._look_again()
 
@@ -238,7 +241,7 @@ class FreshnessChecker:
         )
 
     def _observed(self, name: str, result: Result | None) -> Observation:
-        """Return the observation of a patch: the one made by a reader if the scene is closed, else one made now."""
+        """Return the observation of a patch: that of `close_scene` if the scene is closed, else one made now."""
         given_up, last = self.endings.given_up(name), self.endings.last(name)
         rejected = last if isinstance(last, PatchRejected) else None
         asked = (

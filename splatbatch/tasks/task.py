@@ -216,7 +216,7 @@ class Task:
         """Move the product of an attempt to its place; called for every product except splats, which are accepted."""
 
     def depends_on(self) -> Fingerprint:
-        """Return the fingerprint of settings and inputs; computed in a reader, just before an attempt starts."""
+        """Return the fingerprint of settings and inputs; a reader process computes it just before an attempt starts."""
         return Fingerprint()
 
     def why_unfit(self) -> str:

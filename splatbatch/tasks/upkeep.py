@@ -44,7 +44,7 @@ def update_fingerprint(task: Task) -> None:
 
 
 class ContentHasher:
-    """Adds missing hashes of photographs and masks to result.json; a reader computes them while the batch trains."""
+    """Adds missing hashes of photographs and masks to result.json; a reader process reads them during training."""
 
     def __init__(self, batch: Batch) -> None:
         self._tasks = {task.name: task for task in batch.tasks}
@@ -61,7 +61,7 @@ class ContentHasher:
         self._waiting.append(self._tasks[name])
 
     def tick(self) -> None:
-        """Write the hashes computed so far, and start a reader if patches wait; called many times a second."""
+        """Write the hashes computed so far, and start a reader process if patches wait; called very often."""
         if self._reading is None and self._waiting:
             self._reading = self._next()
         if self._reading is not None:

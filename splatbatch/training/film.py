@@ -38,7 +38,7 @@ Pose = tuple[Floats, Floats]
 
 
 def fly(images: Sequence[Image], num_frames: int) -> list[Pose]:
-    """Return the poses of a flight past some cameras, by cubic splines, at even steps of the way between them.
+    """Return the poses of a flight past some cameras, by cubic splines, evenly spaced along the path.
 
     All poses are the same where the cameras have only one position.
     """

@@ -91,7 +91,7 @@ class Step:
     def update(self, rendering: Rendering) -> GradNorms | None:
         """Take a step of Adam on all parameters and clear the gradients.
 
-        Returns the gradient norms that our kernels have computed; None where they do not serve.
+        Returns the gradient norms that our kernels have computed; None where torch's Adam is used.
         """
         squares = move(self.optimizers, rendering.info["radii"][0], self.strategy.regulariser_weights)
         factor = LAST_MEANS_RATE ** (1 / self.plan.max_steps) if self.means_decay is None else self.means_decay

@@ -52,7 +52,7 @@ def blob(sha256: str) -> str:
 
 
 def names(store: Store, folder: str) -> list[str]:
-    """Return the names in a folder of a store. A courier does this."""
+    """Return the names in a folder of a store; runs in the courier process."""
     return [*store.names(folder)]
 
 
@@ -68,7 +68,7 @@ def at_once(call: Callable[[T], R], items: Sequence[T]) -> list[R]:
 
 
 def put(store: Store, files: Sequence[NewFile]) -> None:
-    """Put files into a store in parallel, each name once. A courier does this.
+    """Put files into a store in parallel, each name once; runs in the courier process.
 
     If the connection is cut off, the upload of that file begins again until it succeeds.
     """
@@ -80,7 +80,7 @@ def put(store: Store, files: Sequence[NewFile]) -> None:
 
 
 def fetch(store: Store, folder: Path, pieces: Sequence[FileRef]) -> list[tuple[int, str]]:
-    """Fetch the blobs of files into a folder, named by their hashes. A courier does this.
+    """Fetch the blobs of files into a folder, named by their hashes; runs in the courier process.
 
     A whole blob in the folder is not fetched again; a cut-off download resumes where it ended. Returned is for each
     file how many downloads did not match its SHA-256; and "damaged" or "missing", empty if it was fetched.

@@ -88,7 +88,7 @@ class Bundle(TypedRecord):
 def bundle_of(task: Task, home: str, follows: int, *, is_retry: bool) -> tuple[Bundle, dict[str, str]]:
     """Return the bundle of a task, and the local path of each of its blobs by SHA-256.
 
-    A reader does this, since all files are hashed.
+    Runs in a reader process, since it hashes all files.
 
     Raises:
         SceneError: a file cannot be read.

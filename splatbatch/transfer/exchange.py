@@ -140,7 +140,7 @@ def listing(courier: Courier) -> StoreListing:
 
 
 def list_store(store: Store) -> dict[str, Any]:
-    """Return a `StoreListing` of a store as JSON. A courier does this."""
+    """Return a `StoreListing` of a store as JSON; runs in the courier process."""
     bundles, claims, closed, results, workers = at_once(store.names, (BUNDLES, CLAIMS, CLOSED, RESULTS, WORKERS))
     generations: dict[str, int] = {}
     for name in claims:
@@ -224,7 +224,10 @@ def is_following(piece: FileRef) -> bool:
 
 
 def claim(store: Store, bundle: str, generation: int, sign: WorkerStatus) -> bool:
-    """Claim a bundle for a worker; return whether the claim holds the worker's token. A courier does this."""
+    """Claim a bundle for a worker; return whether the claim holds the worker's token.
+
+    Runs in the courier process.
+    """
     place = f"{CLAIMS}/{bundle}.{generation}"
     store.write(place, json.dumps({"worker": sign.worker, "token": sign.token}).encode(), once=True)
     return _sign(store, place).token == sign.token  # the answer to `write` may be wrong or lost
@@ -233,7 +236,8 @@ def claim(store: Store, bundle: str, generation: int, sign: WorkerStatus) -> boo
 def read_sealed(store: Store, place: str) -> dict[str, Any] | None:
     """Return a bundle or a result, by folder and name, if its contents match the hash in its name.
 
-    Returned is an empty object if there is no such file, None if it was altered or cannot be read. A courier does this.
+    Returned is an empty object if there is no such file, None if it was altered or cannot be read. Runs in the courier
+    process.
 
     Raises:
         CutOffError: the store does not answer.
@@ -256,22 +260,28 @@ def result_at(courier: Courier, name: str) -> TransferResult:
 
 
 def outline(store: Store, bundle: str) -> tuple[str, str, int]:
-    """Return the task, home and steps of a bundle; if it was altered, its hash, "" and 0. A courier does this."""
+    """Return the task, home and steps of a bundle; if it was altered, its hash, "" and 0.
+
+    Runs in the courier process.
+    """
     found = Bundle.from_record(read_sealed(store, f"{BUNDLES}/{bundle}"))
     return found.task or bundle, found.home, found.max_steps
 
 
 def makes_once(store: Store, sign: WorkerStatus) -> bool:
-    """Write the status of a worker; return whether the store can refuse to overwrite a file. A courier does this.
+    """Write the status of a worker; return whether the store can refuse to overwrite a file.
 
-    If it cannot, two workers may claim the same bundle.
+    If it cannot, two workers may claim the same bundle. Runs in the courier process.
     """
     store.write(*_sign_file(sign), once=True)
     return not store.write(*_sign_file(sign), once=True)
 
 
 def heartbeat(store: Store, sign: WorkerStatus) -> str:
-    """Write the status of a worker; return the hash of its bundle if that is closed, else "". A courier does this."""
+    """Write the status of a worker; return the hash of its bundle if that is closed, else "".
+
+    Runs in the courier process.
+    """
     store.write(*_sign_file(sign))
     return sign.bundle if sign.bundle and sign.bundle in store.names(CLOSED) else ""
 

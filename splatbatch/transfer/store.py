@@ -16,7 +16,7 @@ PIECE_BYTES = 4 << 20
 class Store(Protocol):
     """A place through which machines exchange files. Names are relative, with / between their parts.
 
-    Every call may raise a CutOffError, after which it may be repeated, or a StoreError, after which that is in vain.
+    Every call may raise a CutOffError, after which it may be repeated, or a StoreError, which repeating does not cure.
     """
 
     def read(self, name: str, start: int = 0) -> Iterator[bytes]:

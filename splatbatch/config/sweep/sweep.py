@@ -41,7 +41,7 @@ def _checked_name(value: Any) -> Any:
 
 
 class Combination(Section):
-    """A combination, with a name of your own or without."""
+    """A combination of settings to compare, optionally with a name of your own."""
 
     name: Annotated[str, BeforeValidator(_checked_name)] = ""
     """A part of folder names: letters, digits, . _ + and -. Left out: made from what is set, as for the matrix."""

@@ -74,7 +74,7 @@ class ProgressLines(Section):
 
 
 class Artifact(Section):
-    """What the program leaves behind, and when it counts as whole."""
+    """Files that the program must leave behind, and when it counts as done."""
 
     ply: Globs = ("**/*.ply",)
     """Where the splat lies below {output}: one glob or several. Of many files the one of the highest step counts."""
@@ -94,7 +94,7 @@ class Artifact(Section):
 
 
 class Measures(Section):
-    """How good its splat is: measured by us, and where the program says it; its own hold-out, its own way."""
+    """Quality of its splat: whether splatbatch measures it, and where the program reports its own figures."""
 
     file: str = ""
     """Glob of a JSON file below {output}; of many the one of the highest step counts."""
@@ -107,10 +107,10 @@ class Measures(Section):
 
 
 class CameraSupport(Section):
-    """What the program forgives: decides what the audit calls an error."""
+    """Cameras and sizes of photographs that the program accepts; the audit reports all others as errors."""
 
     models: tuple[str, ...] = ("PINHOLE", "SIMPLE_PINHOLE")
-    """COLMAP camera models that it takes."""
+    """COLMAP camera models that it accepts."""
     absorbs_resize: bool = False
     """It works from the field of view, so that photographs of another resolution are right to it."""
 

@@ -1,4 +1,4 @@
-"""colors.json: the colour correction of a batch, a tone for each photograph, solved before the first training."""
+"""colors.json: the colour correction of a batch: a tone (gains, shading) per photograph, solved before training."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from splatbatch.scene.patches import Patch
 
 
 def tone_to_record(tone: ColorCorrection) -> list[float]:
-    """Return the JSON form of a tone: gain R, G, B, then vignetting, tilt and field, where there are any."""
+    """Return the JSON form of a tone: gain R, G, B, then vignetting and shading, where there are any."""
     return [round(one, 6) for one in tone.values()]
 
 
@@ -35,7 +35,7 @@ def as_photographed(patches: Iterable[Patch]) -> dict[str, Any]:
 
 
 def tone_in(settings: TrainingSettings) -> ToneOf:
-    """Return a function that gives the tone of a photograph by name; without one in the settings it is neutral."""
+    """Return a function that gives the tone of a photograph by name; neutral if the settings have none."""
     return lambda name: ColorCorrection.of(settings.tones[name]) if name in settings.tones else NEUTRAL
 
 

@@ -142,7 +142,7 @@ def what_is_missing() -> str:
 
 
 class SplatStage(NamedTuple):
-    """A splat's 3D preview in the page; without a preview only the line that says how to view the splat."""
+    """A splat's 3D preview in the page; with an empty `preview` only the line that says how to view the splat."""
 
     words: str
     size: str = ""

@@ -81,7 +81,7 @@ def _stop(config: Config, task: str, device: str, ledger: Ledger, beat: Callable
 
 
 def _adopt_all(left: Sequence[tuple[Task, AttemptFolder]], ledger: Ledger, hooks: WaitHooks) -> dict[str, Diagnosis]:
-    """Collect attempts in a reader, one by one, and record their ends; return the failures to collect, by task."""
+    """Collect attempts one by one in a reader process, and record their ends; return by task what failed."""
     ended, faults = [], {}
     for task, folder in left:
         with contextlib.suppress(OSError):  # the error recurs, and is recorded, when the patch's turn comes
@@ -113,7 +113,7 @@ def _end_of(folder: AttemptFolder) -> Exit | None:
 
 
 def _collect(left: tuple[Task, Attempt, Exit]) -> Record:
-    """Collect an attempt of an earlier run, in a reader; its splat is accepted only if it is up to date now."""
+    """Collect an attempt of an earlier run, in a reader process; its splat is accepted only if it is up to date."""
     task, attempt, end = left
     task = replace(task, next_settings=task.yaml_settings)
     then, tried = attempt.job.depends_on, task.changed(attempt.job.changes)

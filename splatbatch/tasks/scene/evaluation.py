@@ -97,7 +97,7 @@ def check_place(splat: Path, partition: Partition, offset: Offset) -> None:
     """Check that a splat is whole, has the offset of the batch, and lies within the scene of the partition.
 
     Raises:
-        SceneError: one of these is not so.
+        SceneError: it is not whole, has another offset, or lies elsewhere.
     """
     found = check_splat(splat)
     if isinstance(found, Rejected):

@@ -1,1 +1,1 @@
-"""Settled once, before a night, for the whole batch: where its splats lie, its hold-out, its colours, its deadline."""
+"""Decisions made once, before training, for the whole batch: offset, hold-out, colour correction, step budget."""

@@ -116,7 +116,7 @@ def stamps_of(config: Config, output: OutputFolder) -> tuple[Stamp, ...]:
 
 
 def is_trained_otherwise(then: Fingerprint, now: Fingerprint) -> bool:
-    """Return whether two trainings had other offsets, surroundings, or another tone of a photograph."""
+    """Return whether two trainings had other offsets or surroundings, or another colour correction of a photograph."""
     return (then.offset, then.surroundings) != (now.offset, now.surroundings) or bool(
         describe_tone_changes(then.tones, now.tones, now.tones.keys() | then.tones.keys())
     )
@@ -141,12 +141,12 @@ def holds_out_frames(output: OutputFolder) -> bool | None:
 
 
 def wants_tones(recipe: Recipe) -> bool:
-    """Return whether tones may be used by a training; an external trainer uses them only with `colors: even`."""
+    """Return whether a training may correct colours; an external trainer's does only with `colors: even`."""
     return recipe.training.colors == "even" or (recipe.training.colors == "auto" and recipe.program is None)
 
 
 def tones_of(colors: Colors | None, patch: str, recipe: Recipe) -> Mapping[str, ColorCorrection]:
-    """Return the tones with which a patch is trained, by image name; empty: without colour correction."""
+    """Return the colour corrections with which a patch is trained, by image name; empty: it is trained without."""
     if colors is None or not wants_tones(recipe):
         return {}
     solved = colors.of(patch)
@@ -156,7 +156,7 @@ def tones_of(colors: Colors | None, patch: str, recipe: Recipe) -> Mapping[str, 
 def describe_tone_changes(
     then: Mapping[str, Sequence[float]], now: Mapping[str, Sequence[float]], names: Iterable[str]
 ) -> str:
-    """Return in words which photographs' tones have changed by more than `MOST_MOVED`; empty if none has."""
+    """Return which photographs' colour corrections changed by more than `MOST_MOVED`, as text; else empty."""
     moved = {name: by for name in names if (by := _tone_change(then.get(name, ()), now.get(name, ()))) > MOST_MOVED}
     if not moved:
         return ""

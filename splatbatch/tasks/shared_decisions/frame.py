@@ -53,7 +53,8 @@ def choose_frame(batch: Batch, todo: PendingTasks) -> Frame:
 def far_apart(batch: Batch, spans: Mapping[str, ModelExtent]) -> dict[str, str]:
     """Return the patches too far away for the offset of the batch, each with its distance in words; for the audit.
 
-    Their splats would lose the millimetre. Empty with `scene.offset: none`, and for a list of scenes.
+    Their float32 coordinates would have steps above a millimetre. Empty with `scene.offset: none`, and for a list of
+    scenes.
     """
     scene, known = batch.config.scene, batch.shared.frame
     kept = known.offset if known else NO_OFFSET

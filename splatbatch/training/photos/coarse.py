@@ -54,7 +54,7 @@ class CoarseToFine:
     def budget(self, step: int) -> int:
         """Return the cap of the Gaussians at a step, which grows with the resolution (DashGaussian, equation 7).
 
-        first + (cap_max - first) / factor^(2 - step / max_steps), and never above `cap_max`, which it is at full size.
+        first + (cap_max - first) / factor^(2 - step / max_steps), at most `cap_max`, which it reaches at full size.
         """
         share: float = self.factor(step) ** -(2 - step / self.max_steps)
         return min(self.cap_max, round(self.first + (self.cap_max - self.first) * share))

@@ -77,7 +77,7 @@ def _field_straightened(field: tuple[float, ...], bent: NDArray[np.float64]) -> 
 
 
 def shrunk(tone: Tensor | None, factor: int) -> Tensor | None:
-    """Return a tone for a photograph shrunk by `factor`, with the same correction at the same place."""
+    """Return a colour correction for the photograph shrunk by `factor`: the same at the same place."""
     if tone is None:
         return None
     small = tone.clone()
@@ -86,12 +86,12 @@ def shrunk(tone: Tensor | None, factor: int) -> Tensor | None:
 
 
 def num_coefficients(tone: Tensor) -> int:
-    """Return how many numbers of a tone describe vignetting, shading gradient, colour and grid: 0, 2, 4 or 88."""
+    """Return how many numbers of a correction describe vignetting and shading: 0, 2, 4 or 88."""
     return tone.numel() - _BEFORE_VIGNETTING
 
 
 def photometric_gain(tone: Tensor, view: RenderCamera, dtype: torch.dtype = torch.float32) -> Tensor:
-    """Return the factor of a tone on the colours of the scene, [H, W, 3]; [3] for a tone that is only a gain."""
+    """Return the factor from scene colours to a photograph's, by its correction: [H, W, 3], or [3] for a gain alone."""
     values = tone.to(dtype)
     gain, coefficients, tilt = values[:3], values[_BEFORE_VIGNETTING:_BEFORE_TILT], values[_BEFORE_TILT:_BEFORE_TINT]
     if not len(coefficients):
@@ -119,17 +119,17 @@ def _shares(places: Tensor) -> Tensor:
 
 
 def in_tone(colors: Tensor, tone: Tensor | None, view: RenderCamera) -> Tensor:
-    """Return a rendering [H, W, 3] times the tone of a photograph, not clamped."""
+    """Return a rendering [H, W, 3] with a photograph's colour correction applied, not clamped."""
     return colors if tone is None else colors * photometric_gain(tone, view, colors.dtype)
 
 
 def normalise(pixels: Tensor, tone: Tensor, view: RenderCamera, dtype: torch.dtype = torch.float32) -> Tensor:
-    """Return a photograph [H, W, 3] uint8 divided by its tone: colours of the scene, which may exceed 1."""
+    """Return a photograph [H, W, 3] uint8 with its colour correction divided out: scene colours, which may exceed 1."""
     return pixels.to(dtype) / 255 / photometric_gain(tone, view, dtype)
 
 
 def to_compare(colors: Tensor, pixels: Tensor, tone: Tensor, view: RenderCamera) -> tuple[Tensor, Tensor]:
-    """Return a rendering and the photograph divided by its tone, [H, W, 3], for the loss.
+    """Return a rendering and the photograph with its correction divided out, [H, W, 3] each, for the loss.
 
     Where a photograph is clipped and the rendering brighter, difference and gradient are multiplied by
     `CLIPPED_COUNTS`. So L1 has exactly this weight there, as `loss.masked` gives ignored pixels the weight 0.

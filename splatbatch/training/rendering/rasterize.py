@@ -105,7 +105,7 @@ def depth_of(
 
 
 def places_of(depths: Tensor, view: RenderCamera) -> Tensor:
-    """Return the points of a depth map [H, W] of a view, in the frame of the view, float64 [H, W, 3]."""
+    """Return the points that a depth map [H, W] shows, in the frame of the Gaussians, float64 [H, W, 3]."""
     K, viewmat = view.K.double(), view.viewmat.double()
     x = (torch.arange(view.width, device=depths.device) + 0.5 - K[0, 2]) / K[0, 0]
     y = (torch.arange(view.height, device=depths.device) + 0.5 - K[1, 2]) / K[1, 1]

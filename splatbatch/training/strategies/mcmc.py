@@ -87,7 +87,7 @@ def inject_noise(gaussians: Parameters, strength: Tensor, training: Training) ->
     """Add covariance x noise x strength to the means, in place; `strength` is [], and is not read by the host.
 
     Same formula as gsplat's `inject_noise_to_position`, whose batched matrix product is slow for 3 x 3 matrices. Runs
-    as one kernel of ours where these serve.
+    as one kernel of ours where our kernels are used.
     """
     noise, fading = torch.randn_like(gaussians["means"]), (STEEPNESS, TRANSPARENT)
     if cuda.serves(noise, training):
