@@ -5,6 +5,7 @@ import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from command_line import invoke
@@ -78,7 +79,7 @@ def test_of_a_patch_of_a_partition_what_that_holds_out_is_counted(
     scene: MadeScene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     test = frozenset(image.name for image in scene.images[:7])
-    monkeypatch.setattr(holdout, "_of_partition", lambda *_: test)
+    monkeypatch.setattr(holdout, "read_partition", lambda _: SimpleNamespace(test=test))
     (finding,) = audit_patches([replace(scene.patch(), partition=tmp_path / "partition.json")], None, OURS).findings
     assert finding.message == "8 images, of which 7 held out: 1 left to train from"
 
