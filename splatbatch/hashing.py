@@ -55,7 +55,7 @@ class Stamp(NamedTuple):
     """The inode number; it changes when another file is renamed to this path."""
 
 
-def stamp_of(path: str) -> Stamp:
+def stamp_of(path: str | Path) -> Stamp:
     """Return size, time and inode of a file as they are now."""
     stat = _stat(path)
     return Stamp(stat.st_size, stat.st_mtime_ns, stat.st_ino) if stat else Stamp(-1)

@@ -13,8 +13,9 @@ from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
 
+from splatbatch.hashing import Stamp, stamp_of
 from splatbatch.scene.colmap import binary, text
-from splatbatch.scene.colmap.files import ModelError, choose_format, shown, unique_ids, unreadable
+from splatbatch.scene.colmap.files import ModelError, choose_format, shown, unique_ids
 from splatbatch.scene.colmap.types import (
     Camera,
     Image,
@@ -112,16 +113,12 @@ def read_images(sparse: Path) -> list[Image]:
         ModelError: images.bin (or .txt) is missing, unreadable, cut or garbage.
     """
     files, path = reader_of(sparse, "images")
-    try:
-        status = path.stat()
-    except OSError as error:
-        raise unreadable(path, error) from error
-    return list(_read_images(files, path, status.st_mtime_ns, status.st_size))
+    return list(_read_images(files, path, stamp_of(path)))
 
 
 @lru_cache(maxsize=4)
-def _read_images(files: ModuleType, path: Path, mtime_ns: int, size: int) -> tuple[Image, ...]:
-    """Return the images of a file at this time and size; cached for the hold-out, hash and settings of one patch."""
+def _read_images(files: ModuleType, path: Path, stamp: Stamp) -> tuple[Image, ...]:
+    """Return the images of a file with this stamp; cached for the hold-out, hash and settings of one patch."""
     return tuple(files.read_images(path))
 
 

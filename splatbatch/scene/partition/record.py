@@ -17,6 +17,7 @@ from pydantic_core import core_schema
 from splatbatch.config import NO_OFFSET, Offset
 from splatbatch.errors import SceneError
 from splatbatch.files import LONGEST_PART_BYTES, MOST_JSON_BYTES, read_regular, write_json
+from splatbatch.hashing import Stamp, stamp_of
 from splatbatch.scene.colmap.types import Floats
 from splatbatch.scene.partition.boxes import Box, box_between, first_meeting, open_sides, owners, tile
 from splatbatch.scene.partition.files import find_partition
@@ -146,11 +147,7 @@ def read_partition(path: Path) -> Partition:
     Raises:
         SceneError: it cannot be read, or is invalid; the key and value are named.
     """
-    try:
-        status = path.stat()
-    except OSError as error:
-        raise SceneError(f"{path}: cannot be read ({error.strerror})", AGAIN) from error
-    return _read(path, status.st_mtime_ns, status.st_size)
+    return _read(path, stamp_of(path))
 
 
 def write_partition(partition: Partition, home: Path | None = None) -> None:
@@ -178,8 +175,8 @@ def write_partition(partition: Partition, home: Path | None = None) -> None:
 
 
 @lru_cache(maxsize=8)
-def _read(path: Path, mtime_ns: int, size: int) -> Partition:
-    """Return the partition of a file at this time and size; cached, as every patch of a batch reads it."""
+def _read(path: Path, stamp: Stamp) -> Partition:
+    """Return the partition of a file with this stamp; cached, as every patch of a batch reads it."""
     from pydantic import ValidationError
 
     try:

@@ -42,7 +42,7 @@ from splatbatch.scene.partition.picture import draw
 from splatbatch.scene.partition.plan import PartitionPlan, SplitOptions, plan_split
 from splatbatch.scene.partition.record import Core, Partition, patch_record, read_partition, relative, write_partition
 from splatbatch.scene.patches import has_model, list_names, model_folder, natural_key
-from splatbatch.scene.photos.folders import DIVISORS, find_photographs, is_folder
+from splatbatch.scene.photos.folders import find_photographs, is_folder, reduced_copies
 from splatbatch.terminal import Advance, unheard
 from splatbatch.text import plural
 
@@ -71,10 +71,9 @@ def find_shared(source: Path, images: Path | None) -> Shared:
     if images is not None and not is_folder(images):
         raise SceneError(f"--images {images}: {no_such(images, 'folder')}", near(images))
     folder = images or _photographs_of(source)
-    others = {f"images_{divisor}": folder.with_name(f"{folder.name}_{divisor}") for divisor in DIVISORS.values()}
-    others["masks"] = folder.with_name("masks")
-    there = {name: one for name, one in others.items() if name != "images_1" and is_folder(one)}
-    return {"images": folder, **there}
+    copies = {f"images_{divisor}": each for divisor, each in reduced_copies(folder).items()}
+    masks = folder.with_name("masks")
+    return {"images": folder, **copies, **({"masks": masks} if is_folder(masks) else {})}
 
 
 def _photographs_of(source: Path) -> Path:

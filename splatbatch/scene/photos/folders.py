@@ -227,14 +227,20 @@ def divisor_of(resolution: str, sizes: Iterable[Size]) -> int:
     return next((each for each in DIVISORS.values() if longest <= each * LONGEST_SIDE_PX), max(DIVISORS.values()))
 
 
+def reduced_copies(images: Path) -> dict[int, Path]:
+    """Return the folders beside that of photographs that hold them reduced (images_2, images_4, …), by divisor."""
+    beside = {divisor: images.with_name(f"{images.name}_{divisor}") for divisor in DIVISORS.values() if divisor > 1}
+    return {divisor: folder for divisor, folder in beside.items() if is_folder(folder)}
+
+
 def stored_photographs(images: Path) -> tuple[Path, int]:
     """Return the folder that photographs lie in, and the number by which their sides are already divided there.
 
     It is `images` if that exists, else the largest of images_2, images_4 and images_8; `images` if none exists.
     """
-    copies = ((images.with_name(f"{images.name}_{divisor}"), divisor) for divisor in DIVISORS.values() if divisor > 1)
-    places = ((images, 1), *copies)
-    return next((place for place in places if is_folder(place[0])), places[0])
+    if is_folder(images):
+        return images, 1
+    return next(((folder, divisor) for divisor, folder in reduced_copies(images).items()), (images, 1))
 
 
 @dataclass(frozen=True)
@@ -265,28 +271,25 @@ def choose_photographs(
     """
     used = {image.name: (cameras[image.camera_id].width, cameras[image.camera_id].height) for image in images}
     divisor = divisor_of(resolution, used.values())
-    copies = _beside(folder, divisor)
-    problem = _problem(copies, used, divisor) if divisor > 1 and is_folder(copies) else ""
-    if divisor > 1 and is_folder(copies) and not problem:
-        return PhotographSource(copies, divisor, 1)
-    note = f"{copies.name} was not used ({problem}): photographs were shrunk while loading" if problem else ""
+    note = ""
+    if copies := reduced_copies(folder).get(divisor):
+        problem = _problem(copies, used, divisor)
+        if not problem:
+            return PhotographSource(copies, divisor, 1)
+        note = f"{copies.name} was not used ({problem}): photographs were shrunk while loading"
     wanted = PhotographSource(folder, 1, divisor, note)
     return wanted if is_folder(folder) else _nearest(wanted, used)
 
 
 def _nearest(wanted: PhotographSource, used: Mapping[str, Size]) -> PhotographSource:
     """Return the largest complete copies that can be shrunk to the wanted size, else the largest complete copies."""
-    whole = [
-        each
-        for each in list(DIVISORS.values())[1:]
-        if is_folder(_beside(wanted.folder, each)) and not _problem(_beside(wanted.folder, each), used, each)
-    ]
+    copies = reduced_copies(wanted.folder)
+    whole = [divisor for divisor, folder in copies.items() if not _problem(folder, used, divisor)]
     if not whole:
         return wanted  # loading says which photograph is missing
     stored = next((each for each in whole if wanted.divisor % each == 0), whole[0])
-    copies = _beside(wanted.folder, stored)
-    note = f"there is no {wanted.folder.name}: {copies.name} was used instead"
-    return replace(wanted, folder=copies, stored=stored, shrink=max(1, wanted.divisor // stored), note=note)
+    note = f"there is no {wanted.folder.name}: {copies[stored].name} was used instead"
+    return replace(wanted, folder=copies[stored], stored=stored, shrink=max(1, wanted.divisor // stored), note=note)
 
 
 def _problem(folder: Path, used: Mapping[str, Size], divisor: int) -> str:
@@ -300,10 +303,6 @@ def _problem(folder: Path, used: Mapping[str, Size], divisor: int) -> str:
     if unusable:
         return f"{len(unusable)} of {len(used)} photographs cannot be read there, as {unusable[0]}"
     return f"{len(wrong)} of {len(used)} photographs have another size, as {wrong[0]}" if wrong else ""
-
-
-def _beside(folder: Path, divisor: int) -> Path:
-    return folder.with_name(f"{folder.name}_{divisor}")
 
 
 def numbers_of(names: Iterable[str]) -> list[str]:
