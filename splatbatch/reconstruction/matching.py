@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from splatbatch.reconstruction.pairs import Pair, needs_likeness, pairs_of
+from splatbatch.reconstruction.pairs import Pair, pairs_of
 from splatbatch.reconstruction.stage import DATABASE, StageAttempt, device, gpu_options, open_database
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def choose(work: StageAttempt) -> dict[str, Any]:
     Photographs without features are left out.
     """
     plan = work.plan
-    found = pairs_of(plan, descriptors(work) if needs_likeness(plan) else None)
+    found = pairs_of(plan, descriptors(work))
     lacking = {name for _, made in work.made("features") for name in made.facts.get("left_out", {})}
     usable = [one.name not in lacking for one in plan.photographs]
     pairs = [(a, b) for a, b in found if usable[a] and usable[b]]

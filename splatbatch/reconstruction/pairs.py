@@ -23,12 +23,13 @@ NEXT = 2
 _BLOCK = 512
 
 
-def pairs_of(plan: ReconstructionPlan, descriptors: Iterable[Descriptors] | None = None) -> list[Pair]:
+def pairs_of(plan: ReconstructionPlan, descriptors: Iterable[Descriptors] = ()) -> list[Pair]:
     """Return the pairs to match, sorted, each as two indices into the plan's photographs, the smaller first.
 
     Args:
         plan: the photographs, and how pairs are chosen.
-        descriptors: descriptors of each photograph in order, [n, 128]; needed if `needs_likeness`.
+        descriptors: descriptors of each photograph in order, [n, 128]; read if a photograph
+            has no neighbours by GPS. Without them no pair is chosen by appearance.
     """
     n = len(plan.photographs)
     if plan.pairing == "all":
@@ -44,15 +45,9 @@ def pairs_of(plan: ReconstructionPlan, descriptors: Iterable[Descriptors] | None
         asked = set(lonely)
         following = _following(plan, WINDOW // 2, [2**power for power in range(3, 3 + WINDOW // 2)])
         found |= {pair for pair in following if asked & set(pair)}
-        if descriptors is not None:
-            found |= set(_alike(list(descriptors), lonely))
+        if known := list(descriptors):
+            found |= set(_alike(known, lonely))
     return sorted(found)
-
-
-def needs_likeness(plan: ReconstructionPlan) -> bool:
-    """Return whether `pairs_of` needs descriptors: for a sequence, and for photographs without GPS."""
-    has_lonely = plan.pairing == "gps" and any(one.place is None for one in plan.photographs)
-    return plan.pairing == "sequence" or has_lonely
 
 
 def _ordered(pairs: Iterable[tuple[int, int]]) -> Iterator[Pair]:
