@@ -16,6 +16,7 @@ from splatbatch.files import MIB, free_mib, open_regular, path_beside, write_jso
 from splatbatch.machine.limited_program import USUAL, ProgramEnd, run_bounded
 from splatbatch.output.records.evaluation import FilmSettings
 from splatbatch.publish.source import PublishedSplat
+from splatbatch.splats.export import check_outside
 from splatbatch.text import plural
 
 MODULE = "splatbatch.training.film"
@@ -47,8 +48,7 @@ class Film:
         """
         if self.out.suffix.lower() not in SUFFIXES:
             raise ConfigError(f"--to {self.out}: not the name of a film", f"End it with one of {', '.join(SUFFIXES)}.")
-        if self.out.parent.resolve().is_relative_to(output.resolve()):
-            raise OutputError(f"--to {self.out}: lies in the output folder", "Name a place elsewhere.")
+        check_outside(f"--to {self.out}", self.out.parent, output)
         for place in {self.out, self.out.with_suffix(GIF)}:
             if place.exists() and not self.is_forced:
                 raise OutputError(f"{place}: is there already", "Add --force to overwrite it.")
@@ -104,7 +104,10 @@ def _encoded(frames: Path, film: Film, work: Path, say: Callable[[str], None]) -
         if suffix != GIF:
             say(NO_FFMPEG)
         target = film.out.with_suffix(GIF)
-        _write_gif(frames, film, work / "film.gif")
+        pictures = _pictures(frames, film)
+        next(pictures).save(
+            work / "film.gif", save_all=True, append_images=pictures, duration=round(1000 / FPS), loop=0
+        )
         (work / "film.gif").replace(target)
         return target
     aside = work / f"film{suffix}"
@@ -117,12 +120,6 @@ def _encoded(frames: Path, film: Film, work: Path, say: Callable[[str], None]) -
         raise OutputError(f"{film.out}: ffmpeg reported success but wrote nothing", "Name a .gif.")
     aside.replace(film.out)
     return film.out
-
-
-def _write_gif(frames: Path, film: Film, target: Path) -> None:
-    pictures = _pictures(frames, film)
-    first = next(pictures)
-    first.save(target, save_all=True, append_images=pictures, duration=round(1000 / FPS), loop=0, format="GIF")
 
 
 def _pictures(frames: Path, film: Film) -> Iterator[Image.Image]:

@@ -31,7 +31,6 @@ class SplatFormat:
     reader: FormatReader = "tool"
     """Reader that decodes the file, to count its Gaussians and measure the loss."""
     is_folder: bool = False
-    about: str = ""
 
     def place(self, stem: str) -> str:
         """Return the name of the file or folder for a splat with the name `stem`."""
@@ -41,17 +40,15 @@ class SplatFormat:
 FORMATS: Mapping[str, SplatFormat] = {
     one.name: one
     for one in (
-        SplatFormat("ply", ".ply", "ply", about="3DGS PLY, as it was accepted: every program reads it"),
-        SplatFormat("compressed", ".compressed.ply", "compressed", about="PlayCanvas, a sixth of the size (extra web)"),
-        SplatFormat("sog", ".sog", "sog", about="PlayCanvas, a twentieth of the size"),
-        SplatFormat(
-            "streamed", "lod-meta.json", "tool", is_folder=True, about="SOG in levels of detail, for streaming"
-        ),
+        SplatFormat("ply", ".ply", "ply"),  # 3DGS PLY, as it was accepted
+        SplatFormat("compressed", ".compressed.ply", "compressed"),  # PlayCanvas, a sixth of the size
+        SplatFormat("sog", ".sog", "sog"),  # PlayCanvas, a twentieth of the size
+        SplatFormat("streamed", "lod-meta.json", "tool", is_folder=True),  # SOG in levels of detail
         # SPZ's axes are right, up, back by specification; the tool (3.7.0) writes PLY's right, down, forward unchanged
         SplatFormat(
-            "spz", ".spz", "tool", ("--spz-version", "3"), HALF_TURN, HALF_TURN, about="Niantic, a tenth of the size"
-        ),
-        SplatFormat("glb", ".glb", "tool", reader="gltf", about="glTF with KHR_gaussian_splatting"),
+            "spz", ".spz", "tool", ("--spz-version", "3"), HALF_TURN, HALF_TURN
+        ),  # Niantic, a tenth of the size
+        SplatFormat("glb", ".glb", "tool", reader="gltf"),  # glTF with KHR_gaussian_splatting
     )
 }
 TILES, PAGE = "tiles", "html"

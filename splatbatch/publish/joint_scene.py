@@ -76,17 +76,17 @@ def view_together(splats: Sequence[PublishedSplat], crs: str) -> JointScene:
     if len({splat.offset for splat in splats}) > 1:
         raise OutputError("view: these patches lie in several frames", "View them one by one.")
     first = splats[0] if len(splats) == 1 else _joined(splats)
-    parts = tuple(part for splat in splats for part in splat.parts)
-    facts = facts_of(first, crs, parts)
+    facts = facts_of(first, crs)
     found = JointScene(tuple(splats), replace(facts, photos=_photos(splats), is_as_trained=True))
     found.mode()  # raises its error now, not when a browser asks
     return found
 
 
 def _joined(splats: Sequence[PublishedSplat]) -> PublishedSplat:
-    """Return several splats as one for the page: joined names, total number of Gaussians, no figures of quality."""
+    """Return several splats as one for the page: joined names and parts, all Gaussians, no figures of quality."""
     header = replace(splats[0].header, num_gaussians=sum(splat.num_gaussians for splat in splats))
-    return replace(splats[0], name=", ".join(splat.name for splat in splats), header=header, figures={})
+    parts = tuple(part for splat in splats for part in splat.parts)
+    return replace(splats[0], name=", ".join(splat.name for splat in splats), header=header, parts=parts, figures={})
 
 
 def _photos(splats: Sequence[PublishedSplat]) -> tuple[PhotoView, ...]:

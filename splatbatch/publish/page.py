@@ -19,7 +19,7 @@ from splatbatch.files import write_text, write_whole
 from splatbatch.output.folders import BACKDROP
 from splatbatch.publish.convert import ConversionJob, ConvertedFile, convert
 from splatbatch.publish.formats import FORMATS, FormatReader
-from splatbatch.publish.source import PublishedSplat, SourcePart
+from splatbatch.publish.source import PublishedSplat
 from splatbatch.publish.stage import Color, UprightScene, box_on, places_of, set_stage, sky_of
 from splatbatch.publish.tiles.geodesy import on_globe
 from splatbatch.publish.tool import SplatTransform
@@ -94,7 +94,7 @@ def write_page(splat: PublishedSplat, crs: str, work: Path, tool: SplatTransform
     """
     if not viewer_script():
         raise TrainerError("html: the viewer is not built", HOW["viewer"])
-    facts = facts_of(splat, crs, splat.parts)
+    facts = facts_of(splat, crs)
     notes = () if facts.has_sky else (NO_SKY,)
     whole = splat.whole()
     if splat.name != SCENE:
@@ -124,8 +124,8 @@ def _packed(job: ConversionJob, facts: PageFacts, tool: SplatTransform) -> tuple
     return turned, convert(turned, tool)
 
 
-def facts_of(splat: PublishedSplat, crs: str, every: tuple[SourcePart, ...]) -> PageFacts:
-    """Return what the page shows of a splat; `every` lists the parts on its map.
+def facts_of(splat: PublishedSplat, crs: str) -> PageFacts:
+    """Return what the page shows of a splat, with its parts on the map.
 
     Parts without Gaussians and the backdrop are left off the map, unless no other part exists.
 
@@ -135,7 +135,7 @@ def facts_of(splat: PublishedSplat, crs: str, every: tuple[SourcePart, ...]) -> 
         TrainerError: a CRS is named, and pyproj is not installed.
     """
     stage = set_stage(splat, crs)
-    parts = [part for part in every if part.num_gaussians and part.name != BACKDROP] or list(every)
+    parts = [part for part in splat.parts_with_any() if part.name != BACKDROP] or splat.parts
     try:
         places = {part.name: places_of(part) for part in parts}
     except (OSError, ValueError) as error:

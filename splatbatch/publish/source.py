@@ -14,7 +14,6 @@ from splatbatch.output.records.colors import as_photographed
 from splatbatch.output.records.metrics import QualityFigures, TrainingSettings
 from splatbatch.output.records.result import Result
 from splatbatch.output.results import recording_damage
-from splatbatch.scene.patches import Patch
 from splatbatch.splats import check_splat, read_header
 from splatbatch.splats.export import ChangedOnDisk
 from splatbatch.splats.ply import SplatHeader
@@ -57,8 +56,6 @@ class PublishedSplat:
     """Settings for rendering the splat and comparing it with its held-out photographs."""
     figures: Mapping[str, float]
     """Known figures of quality, any of "psnr_covered", "psnr", "ssim", "num_photos"."""
-    patches: tuple[Patch, ...] = ()
-    """Patches that the splat was trained from."""
     warnings: tuple[str, ...] = ()
 
     @property
@@ -167,7 +164,7 @@ def _patch(batch: Batch, task: Task) -> PublishedSplat:
     )
     part = SourcePart(task.name, path, 0, header.num_gaussians, digest)
     figures = _known(result.metrics.final, len(result.metrics.photos()))
-    return PublishedSplat(task.name, path, header, digest, (part,), offset, setup, figures, (task.patch,))
+    return PublishedSplat(task.name, path, header, digest, (part,), offset, setup, figures)
 
 
 def _known(figures: QualityFigures, num_photos: int) -> dict[str, float]:
@@ -194,13 +191,12 @@ def _scene(batch: Batch) -> PublishedSplat:
     _see_fresh(candidates, {part.patch: part.sha256 for part in merged.parts})
     header, digest = _checked(files.splat, SCENE, "")
     holdout, notes = held_out(batch, files.splat)
-    patches = patches_of(of_patches(batch.every))
     setup = TrainingSettings(
         recipe=batch.config.recipe("").model_dump(mode="json", exclude={"program"}),
         sparse=str(partition.source),
         offset=offset,
         holdout=holdout,
-        **as_photographed(patches),
+        **as_photographed(patches_of(of_patches(batch.every))),
     )
     parts = tuple(SourcePart(one.patch, files.splat, one.start, one.num_gaussians, one.key) for one in merged.parts)
     holes = tuple(f"{hole.patch}: {hole.reason}: a hole in the scene" for hole in merged.holes)
@@ -216,7 +212,6 @@ def _scene(batch: Batch) -> PublishedSplat:
         offset,
         setup,
         figures,
-        patches,
         (*dict.fromkeys((*warnings, *notes, *holes)),),
     )
 

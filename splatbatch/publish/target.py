@@ -18,6 +18,7 @@ from splatbatch.output.records.publication import Publication, PublishedFile, Sp
 from splatbatch.processes import start_ticks
 from splatbatch.publish.source import PublishedSplat
 from splatbatch.scene.patches import list_names
+from splatbatch.splats.export import check_outside
 from splatbatch.tasks.patch_state import Damaged, UpToDate
 from splatbatch.tasks.product import compare_product
 from splatbatch.text import one_line
@@ -49,9 +50,7 @@ class TargetFolder:
         """
         if self.folder.exists() and not self.folder.is_dir():
             raise ConfigError(f"--to {self.folder}: a file, not a folder", "Name a folder.")
-        if self.folder.resolve().is_relative_to(output.resolve()):
-            hint = "Name a folder elsewhere."
-            raise OutputError(f"--to {self.folder}: lies in the output folder, among what the batch has written", hint)
+        check_outside(f"--to {self.folder}", self.folder, output)
         found = Publication.of(self.folder)
         if found is None and not self.is_forced and (foreign := self._files()):
             message = f"--to {self.folder}: holds files that publish did not write: {list_names(foreign, 3)}"

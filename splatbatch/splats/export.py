@@ -146,15 +146,24 @@ def apply(cut: ExportOptions, gaussians: ply.Gaussians) -> ply.Gaussians:
     return ply.Gaussians(**left | {"shN": left["shN"][:, :num_rest]})
 
 
+def check_outside(what: str, folder: Path, output: Path) -> None:
+    """Check that a folder to write into is not in the output folder of a batch; `what` names it in the message.
+
+    Raises:
+        OutputError: it is.
+    """
+    if folder.resolve().is_relative_to(output.resolve()):
+        message = f"{what}: lies in the output folder, among what the batch has written"
+        raise OutputError(message, "Name a place elsewhere.")
+
+
 def check_place(target: Path, product: Path, output: Path, *, is_forced: bool) -> None:
     """Check that a product may be written to a file.
 
     Raises:
         OutputError: it lies in the output folder, is the product itself, or exists and was not written by `publish`.
     """
-    if target.parent.resolve().is_relative_to(output.resolve()):
-        message = f"{target}: lies in the output folder, among what the batch has written"
-        raise OutputError(message, "Name a place elsewhere.")
+    check_outside(str(target), target.parent, output)
     if target.exists() and target.samefile(product):
         raise OutputError(f"{target}: is the same file as {product}", "Name a place that is no link to it.")
     if not is_forced and not _may_be_replaced(target, product):

@@ -9,7 +9,6 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from io import BufferedReader
 from pathlib import Path
 from typing import BinaryIO
 
@@ -23,7 +22,7 @@ from splatbatch.scene.partition.boxes import Box
 from splatbatch.scene.partition.record import Partition
 from splatbatch.splats import ply
 from splatbatch.splats.check import Flaws, flaws_of
-from splatbatch.splats.export import ChangedOnDisk, ExportSource
+from splatbatch.splats.export import ChangedOnDisk, ExportSource, check_outside
 from splatbatch.terminal import Advance, unheard
 from splatbatch.text import list_some, plural, spell_place
 
@@ -70,7 +69,7 @@ def read_rows(source: ExportSource, header: ply.SplatHeader) -> Iterator[ply.Flo
         digest.update(file.read(header.header_bytes))
         for start in range(0, header.num_gaussians, ROWS_AT_ONCE):
             rows = buffer[: min(ROWS_AT_ONCE, header.num_gaussians - start)]
-            if _fill(file, rows.data.cast("B")) < rows.nbytes:
+            if file.readinto(rows.data.cast("B")) < rows.nbytes:
                 raise _unusable(source, "cut: it became shorter while it was read")
             digest.update(rows.data)
             flaws += flaws_of(rows, header)
@@ -80,14 +79,6 @@ def read_rows(source: ExportSource, header: ply.SplatHeader) -> Iterator[ply.Flo
     if flaws != Flaws():
         num, far = f"of {header.num_gaussians} Gaussians", f"{flaws.out_of_reach} lie beyond {ply.LARGEST_COORDINATE:g}"
         raise _unusable(source, f"{flaws.not_finite} {num} are not finite, {flaws.unturned} have no rotation, {far}")
-
-
-def _fill(file: BufferedReader, target: memoryview) -> int:
-    """Read until a buffer is full or the file ends; return how many bytes there were."""
-    filled = 0
-    while filled < len(target) and (num := file.readinto(target[filled:])):
-        filled += num
-    return filled
 
 
 def _unusable(source: ExportSource, why: str) -> OutputError:
@@ -320,8 +311,6 @@ def check_place(target: Path, output: Path) -> None:
     """
     if target.suffix.lower() != SUFFIX or target.is_dir():
         raise ConfigError(f"--out {target}: not the name of a PLY file", "Name a file, as scene.ply.")
-    if target.parent.resolve().is_relative_to(output.resolve()):
-        hint = "Name a place elsewhere, or leave --out out."
-        raise OutputError(f"--out {target}: lies in the output folder, among what the batch has written", hint)
+    check_outside(f"--out {target}", target.parent, output)
     if target.is_symlink() or (target.exists() and not ply.has_comment(target, MERGED)):
         raise OutputError(f"--out {target}: exists and was not written by merge", "Name another, or remove it.")
