@@ -125,12 +125,13 @@ def _made(batch: Batch, task: Task | None, hashes: Mapping[str, str] | None = No
     if task is None:
         training = batch.config.recipe("").model_dump(mode="json")["training"]
         return _of_scene(output.scene, training, found).sealed()
-    result, inputs = output.patch(task.name).read_result() or Result(), dict[str, str]()
-    place = task.input_files().place
-    for key, fact in result.trained_from.files.items():
-        if fact.num_bytes >= 0 and key[-1:] != "/":
-            read = hashes.get(key, "") if hashes is not None else sha256_of(place(key))
-            inputs |= {key: sha256} if (sha256 := fact.sha256 or read) else {}
+    result, place = output.patch(task.name).read_result() or Result(), task.input_files().place
+    read = {
+        key: fact.sha256 or (sha256_of(place(key)) if hashes is None else hashes.get(key, ""))
+        for key, fact in result.trained_from.files.items()
+        if fact.num_bytes >= 0 and not key.endswith("/")
+    }
+    inputs = {key: sha256 for key, sha256 in read.items() if sha256}
     return replace(_of_patch(task.name, result, found), inputs=inputs).sealed()
 
 

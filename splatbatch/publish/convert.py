@@ -214,7 +214,8 @@ def _each_with(inputs: Sequence[str], after: Sequence[str]) -> list[str]:
 def as_file(part: SourcePart, work: Path) -> Path:
     """Return a PLY that holds exactly this part, with its properties in the standard order.
 
-    Returns the part's own file if that already holds nothing else; otherwise writes part.ply in the working folder.
+    Returns the part's own file if that already holds nothing else; otherwise writes part-NAME.ply in the working
+    folder.
 
     Raises:
         ValueError: the file of the part is not a splat, or is truncated.
@@ -222,7 +223,7 @@ def as_file(part: SourcePart, work: Path) -> Path:
     """
     if is_whole(part):
         return part.path.absolute()
-    target = work / "part.ply"
+    target = work / f"part-{part.name}.ply"
     if not target.exists():
         write_splat(target, read_part(part), None, comments=_mode_of(part))
     return target
@@ -230,27 +231,17 @@ def as_file(part: SourcePart, work: Path) -> Path:
 
 def _levels(job: ConversionJob) -> list[str]:
     """Write the levels of detail of a job, or of each of its pieces; return the tool's inputs with level tags."""
-    if not job.pieces:
-        return _levels_of(job.part, str(as_file(job.part, job.work)), job.work / "level")
     found = []
-    for piece in job.pieces:
-        if piece.num_gaussians:
-            copy = job.work / f"{piece.name}.ply"
-            copy_part(piece, copy)
-            found += _levels_of(piece, str(copy), job.work / piece.name)
-    return found
-
-
-def _levels_of(part: SourcePart, whole: str, stem: Path) -> list[str]:
-    """Write the coarser levels of a part beside its full file; return the tool's inputs, each with its level tag."""
-    found, level = [whole, "-l", "0"], read_part(part)
-    for number in range(1, MOST_LEVELS):
-        if len(level) <= LEAST_IN_LEVEL:
-            break
-        level = halved(level)
-        path = stem.with_name(f"{stem.name}-{number}.ply")
-        write_splat(path, level, None, comments=_mode_of(part))
-        found += [str(path), "-l", str(number)]
+    for part in (one for one in job.pieces or (job.part,) if one.num_gaussians):
+        found += [str(as_file(part, job.work)), "-l", "0"]
+        level = read_part(part)
+        for number in range(1, MOST_LEVELS):
+            if len(level) <= LEAST_IN_LEVEL:
+                break
+            level = halved(level)
+            path = job.work / f"level-{number}-{part.name}.ply"
+            write_splat(path, level, None, comments=_mode_of(part))
+            found += [str(path), "-l", str(number)]
     return found
 
 

@@ -12,7 +12,7 @@ from splatbatch.files import write_json
 from splatbatch.outcome import Killed
 from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.output.records.record import TypedRecord
-from splatbatch.reconstruction.stage import DATABASE, StageAttempt, device, gpu_options, open_database
+from splatbatch.reconstruction.stage import DATABASE, StageAttempt, open_database, with_device
 from splatbatch.scene.photos.headers import opened_photograph, pixels_of
 from splatbatch.scene.photos.pixels import undecodable
 
@@ -49,7 +49,7 @@ def make(work: StageAttempt) -> dict[str, Any]:
     left_out = dict.fromkeys(sorted(crashed), "decoding it crashed the process")
     alone = {name for names in suspects for name in names}
     wanted = [plan.photographs[place].name for place in chunk if plan.photographs[place].name not in crashed]
-    options = gpu_options(pycolmap.FeatureExtractionOptions())
+    options, device = with_device(pycolmap.FeatureExtractionOptions())
     options.num_threads = work.threads
     options.sift.max_num_features = int(changes.get("features", plan.wanted.features))
     work.product.mkdir(exist_ok=True)
@@ -64,7 +64,7 @@ def make(work: StageAttempt) -> dict[str, Any]:
             whole = [name for name in names if name not in left_out]
             if whole:  # an empty list would mean all images to COLMAP
                 asked = [numbers[name] for name in whole]
-                pycolmap.extract_features(path, linked, asked, extraction_options=options, device=device(options))
+                pycolmap.extract_features(path, linked, asked, extraction_options=options, device=device)
             looks |= {name: look(work, name) for name in whole}
             work.tell("features", len(looks), len(wanted))
         (work.folder.path / READING).unlink(missing_ok=True)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from splatbatch.reconstruction.pairs import Pair, pairs_of
-from splatbatch.reconstruction.stage import DATABASE, StageAttempt, device, gpu_options, open_database
+from splatbatch.reconstruction.stage import DATABASE, StageAttempt, open_database, with_device
 
 if TYPE_CHECKING:
     import pycolmap
@@ -49,7 +49,7 @@ def make(work: StageAttempt) -> dict[str, Any]:
     plan = work.plan
     every, number, of = np.load(work.of("pairs") / PAIRS), work.told.number, plan.num_matchings
     pairs = [(int(a), int(b)) for a, b in every[len(every) * number // of : len(every) * (number + 1) // of]]
-    options = gpu_options(pycolmap.FeatureMatchingOptions())
+    options, device = with_device(pycolmap.FeatureMatchingOptions())
     options.num_threads = work.threads
     verification = pycolmap.TwoViewGeometryOptions()
     verification.ransac.random_seed = plan.wanted.seed
@@ -62,7 +62,7 @@ def make(work: StageAttempt) -> dict[str, Any]:
         for start in range(0, len(pairs), AT_ONCE):
             block = pairs[start : start + AT_ONCE]
             listed.write_text("".join(f"{plan.numbers[a]} {plan.numbers[b]}\n" for a, b in block))
-            pycolmap.match_image_pairs(path, options, pairing, verification, device(options))
+            pycolmap.match_image_pairs(path, options, pairing, verification, device)
             work.tell("matching", start + len(block), len(pairs))
         with pycolmap.Database.open(path) as database:
             verified = len([*two_views(database)])

@@ -96,19 +96,12 @@ class StageAttempt:
             shutil.rmtree(home, ignore_errors=True)
 
 
-def gpu_options(options: Any) -> Any:
-    """Set `use_gpu` in the options if pycolmap has CUDA and CUDA_VISIBLE_DEVICES names a GPU; return the options."""
+def with_device(options: Any) -> tuple[Any, Any]:
+    """Return pycolmap's options and device: CUDA if pycolmap has it and CUDA_VISIBLE_DEVICES names a GPU."""
     import pycolmap
 
     options.use_gpu = bool(pycolmap.has_cuda and os.environ.get("CUDA_VISIBLE_DEVICES"))
-    return options
-
-
-def device(options: Any) -> Any:
-    """Return pycolmap's device for options that `gpu_options` has set."""
-    import pycolmap
-
-    return pycolmap.Device.cuda if options.use_gpu else pycolmap.Device.cpu
+    return options, pycolmap.Device.cuda if options.use_gpu else pycolmap.Device.cpu
 
 
 def open_database(path: Path, plan: ReconstructionPlan, places: Iterable[int]) -> pycolmap.Database:
