@@ -26,7 +26,7 @@ from splatbatch.publish.tool import SplatTransform
 from splatbatch.report.html import asset, digest, templates_of
 from splatbatch.report.viewer.viewer import HOW, Vector, viewer_gz, viewer_script
 from splatbatch.scene.colmap.types import Floats
-from splatbatch.splats.preview import rotated
+from splatbatch.scene.rotations import rotated
 from splatbatch.tasks.inspection import SCENE
 from splatbatch.text import spell_place
 

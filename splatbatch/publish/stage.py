@@ -16,9 +16,9 @@ from splatbatch.scene.colmap.types import Floats, Image
 from splatbatch.scene.frame import shifted_image
 from splatbatch.scene.photos.folders import FolderListings, FoundPhotograph, stored_photographs
 from splatbatch.scene.photos.headers import opened_photograph, pixels_of
+from splatbatch.scene.rotations import rotated
 from splatbatch.splats.blocks import read_rows
 from splatbatch.splats.ply import read_header
-from splatbatch.splats.preview import rotated
 
 COLMAP_UP = np.array([0.0, -1.0, 0.0])
 CRS_UP, CRS_NORTH = np.array([0.0, 0.0, 1.0]), np.array([0.0, 1.0, 0.0])

@@ -20,7 +20,8 @@ import numpy.typing as npt
 
 from splatbatch.config import NO_OFFSET
 from splatbatch.files import open_regular, write_whole
-from splatbatch.scene.colmap.types import from_quats, triple
+from splatbatch.scene.colmap.types import triple
+from splatbatch.scene.rotations import from_quats
 
 FloatArray = npt.NDArray[np.float32]
 MOST_HEADER_BYTES = 65536

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from splatbatch.scene.rotations import product, rotated
 from splatbatch.splats.ply import FloatArray, columns_of, read_header, read_table
 
 Floats = npt.NDArray[np.floating[Any]]
@@ -44,7 +45,7 @@ def make_preview(splat: Path, turn: Floats = UNTURNED, most: int = MOST_GAUSSIAN
     scales, opacities = take("scale_0", "scale_1", "scale_2"), take("opacity")[:, 0]
     rows = most_visible(scales, opacities, most)
     quats = take("rot_0", "rot_1", "rot_2", "rot_3")[rows]
-    quats = _product(turn, quats / np.maximum(np.linalg.norm(quats, axis=1, keepdims=True), 1e-12))
+    quats = product(turn, quats / np.maximum(np.linalg.norm(quats, axis=1, keepdims=True), 1e-12))
     means = rotated(take("x", "y", "z")[rows], turn)
     sh0 = take("f_dc_0", "f_dc_1", "f_dc_2")[rows]
     columns = (np.ascontiguousarray(array, dtype=np.float32) for array in (means, scales[rows], quats))
@@ -63,21 +64,6 @@ def middle_of(preview: bytes) -> Floats:
         raise ValueError("no chunks in the header")
     chunks = np.frombuffer(body, dtype="<f4", count=_CHUNK_FLOATS * int(found[1])).reshape(-1, _CHUNK_FLOATS)
     return np.median((chunks[:, :3] + chunks[:, 3:6]) / 2, axis=0)
-
-
-def rotated(points: npt.ArrayLike, turn: Floats) -> Floats:
-    """Return points, [N, 3], rotated by a quaternion w x y z of length 1."""
-    axis = turn[1:]
-    across = np.cross(axis, np.asarray(points))
-    return points + 2 * (turn[0] * across + np.cross(axis, across))
-
-
-def _product(turn: Floats, quats: FloatArray) -> Floats:
-    """Return the products of `turn` and quaternions [N, 4]: rotations of Gaussians that are rotated by `turn`."""
-    w, axis, scalars, vectors = turn[0], turn[1:], quats[:, :1], quats[:, 1:]
-    scalar = w * scalars - vectors @ axis[:, None]
-    vector = w * vectors + scalars * axis + np.cross(axis, vectors)
-    return np.concatenate([scalar, vector], axis=1)
 
 
 def most_visible(scales: FloatArray, opacities: FloatArray, most: int) -> npt.NDArray[np.intp]:

@@ -23,9 +23,9 @@ from splatbatch.publish.source import SourcePart
 from splatbatch.publish.stage import UprightScene
 from splatbatch.publish.tiles.glb import decode, pack
 from splatbatch.publish.tool import SplatTransform
+from splatbatch.scene.rotations import rotated
 from splatbatch.splats import Gaussians, mode_comments, read_header, read_splat, write_splat
 from splatbatch.splats.ply import covariances
-from splatbatch.splats.preview import rotated
 
 HALF_TURN = np.diag([1.0, -1.0, -1.0])
 """Around x: from PLY's right, down, forward to right, up, back."""

@@ -34,11 +34,11 @@ from splatbatch.publish.tiles.tree import (
     halved,
     importance,
     some,
-    turns,
     usual_size,
 )
 from splatbatch.publish.tiles.write import of_patch, of_scene
 from splatbatch.scene.colmap.reconstruction import read_reconstruction
+from splatbatch.scene.rotations import to_quats
 from splatbatch.splats import Gaussians, read_splat
 from splatbatch.splats.ply import covariances
 from splatbatch.training.rendering.rasterize import rasterize
@@ -310,7 +310,7 @@ def test_axes_become_the_rotation_that_has_them() -> None:
     quats[:4] = np.eye(4)
     ones = covariances(np.log(np.tile([1.0, 2.0, 3.0], (200, 1))).astype(np.float32), quats)
     variances, axes = np.linalg.eigh(ones.astype(np.float64))
-    again = covariances((0.5 * np.log(variances)).astype(np.float32), turns(axes))
+    again = covariances((0.5 * np.log(variances)).astype(np.float32), to_quats(axes))
     assert np.allclose(ones, again, atol=1e-4)
 
 

@@ -11,7 +11,7 @@ import pytest
 from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.report.viewer.viewer import VIEWER_UP, find_initial_camera, turn_upright, up_of
 from splatbatch.scene.colmap.reconstruction import read_images
-from splatbatch.splats.preview import rotated
+from splatbatch.scene.rotations import rotated
 
 QUARRY = Path(__file__).parents[2] / "examples" / "quarry" / "sparse" / "0"
 

@@ -9,8 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from splatbatch.scene.rotations import rotated
 from splatbatch.splats.ply import Gaussians, write_splat
-from splatbatch.splats.preview import make_preview, middle_of, most_visible, rotated
+from splatbatch.splats.preview import make_preview, middle_of, most_visible
 
 gsply = pytest.importorskip("gsply", reason="gsply is not installed (extra web)")
 HALF_TURN_Z = np.array([0.0, 0.0, 0.0, 1.0])

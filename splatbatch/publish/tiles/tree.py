@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from splatbatch.publish.tiles.glb import glb
+from splatbatch.scene.rotations import to_quats
 from splatbatch.splats.ply import FloatArray, Gaussians, covariances
 
 Rows = npt.NDArray[np.intp]
@@ -125,7 +126,7 @@ def _merged(one: Gaussians, other: Gaussians) -> Gaussians:
     return Gaussians(
         means=mean(one.means, other.means),
         scales=scales,
-        quats=turns(axes),
+        quats=to_quats(axes),
         opacities=np.log(opacities / (1 - opacities)).astype(np.float32),
         sh0=mean(one.sh0, other.sh0),
         shN=mean(one.shN, other.shN),
@@ -137,29 +138,6 @@ def _far_colours(gaussians: Gaussians) -> Gaussians:
     blank = gaussians.shN.copy()
     blank[:, FAR_COEFFICIENTS:] = 0
     return replace(gaussians, shN=blank)
-
-
-def turns(axes: npt.NDArray[np.float64]) -> FloatArray:
-    """Return the rotations w x y z [N, 4] of orthonormal axes [N, 3, 3], in columns.
-
-    The first axis of left-handed ones is reversed.
-    """
-    rotation = axes.copy()
-    rotation[np.linalg.det(rotation) < 0, :, 0] *= -1
-    x, y, z = rotation[:, 0, 0], rotation[:, 1, 1], rotation[:, 2, 2]
-    squares = np.stack([1 + x + y + z, 1 + x - y - z, 1 - x + y - z, 1 - x - y + z], axis=1)
-    parts = np.sqrt(np.maximum(squares, 0)) / 2  # absolute values of w x y z
-    signs = np.ones_like(parts)
-    odd = rotation - rotation.transpose(0, 2, 1)
-    even = rotation + rotation.transpose(0, 2, 1)
-    with_w = np.stack([np.ones(len(x)), odd[:, 2, 1], odd[:, 0, 2], odd[:, 1, 0]], axis=1)
-    with_x = np.stack([odd[:, 2, 1], np.ones(len(x)), even[:, 0, 1], even[:, 0, 2]], axis=1)
-    with_y = np.stack([odd[:, 0, 2], even[:, 0, 1], np.ones(len(x)), even[:, 1, 2]], axis=1)
-    with_z = np.stack([odd[:, 1, 0], even[:, 0, 2], even[:, 1, 2], np.ones(len(x))], axis=1)
-    largest = parts.argmax(axis=1)
-    signs = np.stack([with_w, with_x, with_y, with_z], axis=1)[np.arange(len(x)), largest]
-    found: FloatArray = (parts * np.where(signs < 0, -1, 1)).astype(np.float32)
-    return found
 
 
 def _opacities(logits: FloatArray) -> FloatArray:

@@ -31,7 +31,8 @@ from splatbatch.report.pictures import PictureBudget, attempt_folder
 from splatbatch.scene.colmap.reconstruction import read_images
 from splatbatch.scene.colmap.types import Image
 from splatbatch.scene.frame import shifted_image
-from splatbatch.splats.preview import UNTURNED, Floats, make_preview, middle_of, rotated
+from splatbatch.scene.rotations import rotated
+from splatbatch.splats.preview import UNTURNED, Floats, make_preview, middle_of
 
 Vector = npt.NDArray[np.float64]  # [3]; a quaternion, w x y z: [4]
 VIEWER_UP = np.array([0.0, -1.0, 0.0])

@@ -26,7 +26,6 @@ from splatbatch.scene.colmap.types import (
     Points,
     centers_of,
     finite,
-    from_quats,
     misspelt,
     starts_of,
 )
@@ -36,6 +35,7 @@ from splatbatch.scene.patches import Patch, models_beside
 from splatbatch.scene.photos.folders import is_folder, photographs_below
 from splatbatch.scene.photos.headers import size_text
 from splatbatch.scene.photos.undistort import is_distorted, undistorted_camera
+from splatbatch.scene.rotations import from_quats
 from splatbatch.text import plural
 
 _FARTHEST = 1e18  # a squared distance of more is infinite in float32; see splats.ply.LARGEST_COORDINATE

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from splatbatch.errors import SceneError
+from splatbatch.scene.rotations import from_quats
 
-F = TypeVar("F", np.float32, np.float64)
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -186,19 +186,6 @@ def centers_of(images: Sequence[Image]) -> Floats:
     places = np.array([image.translation for image in images], dtype=np.float64).reshape(-1, 3)
     with np.errstate(all="ignore"):
         return -np.einsum("iba,ib->ia", rotations_of(images), places)
-
-
-def from_quats(quats: NDArray[F]) -> NDArray[F]:
-    """Return rotations [I, 3, 3] of quaternions [I, 4], w first; pycolmap's Rotation3d is the reference of its test."""
-    with np.errstate(all="ignore"):
-        lengths = np.linalg.norm(quats, axis=1, keepdims=True)  # infinite where the squares overflow
-        w, x, y, z = (quats / np.where((lengths > 0) & (lengths < np.inf), lengths, np.nan)).T
-        rows = [
-            [1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)],
-            [2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)],
-            [2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)],
-        ]
-    return np.array(rows).transpose(2, 0, 1)
 
 
 NONE = -1

@@ -17,10 +17,11 @@ from typing import Any
 import numpy as np
 
 from splatbatch.scene.colmap.files import load_pycolmap, shown
-from splatbatch.scene.colmap.types import PINHOLE_MODELS, Camera, Floats, Image, from_quats
+from splatbatch.scene.colmap.types import PINHOLE_MODELS, Camera, Floats, Image
 from splatbatch.scene.geometry import limits
 from splatbatch.scene.geometry.survey import CauseCandidate, KeypointReach, TrackObservations
 from splatbatch.scene.reprojection import in_pycolmap, project, unproject
+from splatbatch.scene.rotations import from_quats
 from splatbatch.scene.similarity import Similarity, fitted_similarity
 
 _ROUNDS = 4

@@ -1,0 +1,51 @@
+"""Rotations as matrices and as quaternions, w first."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+F = TypeVar("F", np.float32, np.float64)
+FloatArray = NDArray[np.floating[Any]]
+
+
+def from_quats(quats: NDArray[F]) -> NDArray[F]:
+    """Return rotations [I, 3, 3] of quaternions [I, 4], w first; pycolmap's Rotation3d is the reference of its test."""
+    with np.errstate(all="ignore"):
+        lengths = np.linalg.norm(quats, axis=1, keepdims=True)  # infinite where the squares overflow
+        w, x, y, z = (quats / np.where((lengths > 0) & (lengths < np.inf), lengths, np.nan)).T
+        rows = [
+            [1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)],
+            [2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)],
+            [2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)],
+        ]
+    return np.array(rows).transpose(2, 0, 1)
+
+
+def to_quats(axes: NDArray[np.float64]) -> NDArray[np.float32]:
+    """Return the quaternions [N, 4] of orthonormal axes [N, 3, 3], in columns.
+
+    The first axis of left-handed ones is reversed.
+    """
+    from scipy.spatial.transform import Rotation
+
+    right_handed = axes.copy()
+    right_handed[np.linalg.det(axes) < 0, :, 0] *= -1
+    return np.roll(Rotation.from_matrix(right_handed).as_quat(), 1, axis=1).astype(np.float32)
+
+
+def rotated(points: ArrayLike, turn: FloatArray) -> FloatArray:
+    """Return points, [N, 3], rotated by a quaternion w x y z of length 1."""
+    axis = turn[1:]
+    across = np.cross(axis, np.asarray(points))
+    return points + 2 * (turn[0] * across + np.cross(axis, across))
+
+
+def product(turn: FloatArray, quats: FloatArray) -> FloatArray:
+    """Return the products of `turn` and quaternions [N, 4]: rotations of Gaussians that are rotated by `turn`."""
+    w, axis, scalars, vectors = turn[0], turn[1:], quats[:, :1], quats[:, 1:]
+    scalar = w * scalars - vectors @ axis[:, None]
+    vector = w * vectors + scalars * axis + np.cross(axis, vectors)
+    return np.concatenate([scalar, vector], axis=1)
