@@ -552,11 +552,11 @@ def diagnose(error: BaseException, folder: Path, phase: str = "start") -> tuple[
     named = [str(name) for name in (error.filename2, error.filename) if name] if isinstance(error, OSError) else []
     if isinstance(error, OSError) and (path := next((one for one in named if Path(one).is_relative_to(folder)), "")):
         advice = (
-            f"{path}: {error.strerror or error}. Mend its permissions or move away what stands there, then run again."
+            f"{path}: {error.strerror or error}. Fix its permissions or move away what stands there, then run again."
         )
         return Diagnosis(UNWRITABLE, "fail", advice, (str(error),), phase), ""
     if isinstance(error, NotMadeError):
-        return Diagnosis(NOT_MADE, "fail", f"{error}. It follows once that is made.", (str(error),), phase), ""
+        return Diagnosis(NOT_MADE, "fail", f"{error}. It runs once its input is made.", (str(error),), phase), ""
     if isinstance(error, SplatbatchError | OSError):
         advice = f"{error}. {getattr(error, 'hint', '')}".rstrip()
         return Diagnosis("not_started", "fail", advice, (str(error),), phase), ""

@@ -12,7 +12,8 @@ from splatbatch.config.section import SPAN, Section, as_list
 
 OF_SLURM = {
     **dict.fromkeys(
-        ("comment", "job-name", "output", "error", "parsable", "signal", "test-only", "wrap", "wait"), "it is set by us"
+        ("comment", "job-name", "output", "error", "parsable", "signal", "test-only", "wrap", "wait"),
+        "splatbatch sets it",
     ),
     **{"time": "worker_time says how long", "array": "workers says how many"},
 }
@@ -76,7 +77,7 @@ class Executor(Section):
         if self.engine != "slurm" and self.sbatch:
             raise ValueError(f"sbatch is for engine: slurm, not for {self.engine}")
         if self.engine == "local" and (self.setup or self.worker_time):
-            raise ValueError("setup and worker_time are for engines of clusters: workers of this machine have ours")
+            raise ValueError("setup and worker_time are for engines of clusters: workers of this machine use neither")
         if self.engine != "local" and self.gpus not in ("auto", ()):
             raise ValueError(f"gpus: {list(self.gpus)}: {self.engine} chooses them; gpus_per_worker says how many")
         return self

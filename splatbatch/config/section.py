@@ -105,7 +105,7 @@ class Section(BaseModel):
         values = given if isinstance(given, list | tuple) else (given,)
         if about.field_name and any(isinstance(one, bool) for one in values) and _is_number(cls, about.field_name):
             word = str(next(one for one in values if isinstance(one, bool))).lower()
-            raise ValueError(f"should be a number; {word} is none, nor what YAML reads so: yes, no, on, off")
+            raise ValueError(f"should be a number; {word} is not, nor are yes, no, on, off, which YAML reads as such")
         return given
 
 

@@ -39,9 +39,9 @@ class Scene(Section):
         given = [name for name, value in others.items() if value is not None]
         given += ["patches"] if self.patches.name != DEFAULT_PATCHES.name else []
         if self.scenes and given:
-            raise ValueError(f"scenes stand by themselves, each with its own images: leave out {', '.join(given)}")
+            raise ValueError(f"each scene of `scenes` has its own images: leave out {', '.join(given)}")
         if self.scenes and isinstance(self.offset, tuple):
-            raise ValueError("scenes stand by themselves, each with its own offset: leave offset out, or write none")
+            raise ValueError("each scene of `scenes` has its own offset: remove offset, or write none")
         return self
 
 

@@ -38,7 +38,7 @@ _GROUPS = (  # limit and use: cgroup v2, then v1
     (Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"), Path("/sys/fs/cgroup/memory/memory.usage_in_bytes")),
 )
 BROKEN = (
-    "`splatbatch doctor` says more. Mend the driver, or start the container with its GPUs; or write"
+    "`splatbatch doctor` says more. Fix the driver, or start the container with its GPUs; or write"
     " training.device: cpu to train on the CPU all the same."
 )
 

@@ -89,7 +89,7 @@ class ConsoleListener:
         """
         writer = stderr_writer()
         if writer and (lost := writer.take_lost()):
-            self.say(f"{plural(lost, 'line')} not shown: the terminal did not take them")
+            self.say(f"{plural(lost, 'line')} not shown: the terminal did not accept them")
         if time.monotonic() >= self._due and not (self._live and writer and writer.is_stuck()):
             self._due = time.monotonic() + (REDRAW_S if self._live else HEARTBEAT_S)
             self._show()
@@ -122,7 +122,7 @@ def heartbeat(status: PatchStatus, *, has_nodes: bool = False) -> str:
     gpu += f" {status.gpu_temperature_c} °C" if status.gpu_temperature_c is not None else ""
     parts = (
         f"{status.patch}: {status.phase} {status.step}/{status.max_steps}{share}",
-        f"ends early of {status.planned_steps} steps" if status.planned_steps else "",
+        f"ends early, planned: {status.planned_steps} steps" if status.planned_steps else "",
         f"{status.steps_per_s:.1f} steps/s" if status.steps_per_s else "",
         f"loss {status.loss:.4f}" if status.loss is not None else "",
         f"{clock(status.eta_s)} to go" if status.eta_s is not None else "",

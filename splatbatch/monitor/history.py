@@ -50,7 +50,7 @@ def _in_words(event: OfPatch, output: OutputFolder) -> Iterator[str]:
         case AttemptStarted():
             yield f"{at}  attempt {event.attempt or 0} on {event.slot}{with_changes(event)}"
         case SlotNotReady():
-            yield f"  its slot was not fit for {event.waited_s or 0:.1f} s before: {event.reason}"
+            yield f"  its slot was not ready for {event.waited_s or 0:.1f} s before: {event.reason}"
         case AttemptEnded():
             yield from _end(event, output)
         case RetryScheduled():

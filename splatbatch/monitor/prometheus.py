@@ -26,7 +26,7 @@ MOST_OF_TIME = 0.01
 PER_PATCH = (
     ("step", "step", "Training steps done."),
     ("max_steps", "max_steps", "Training steps to do."),
-    ("loss", "loss", "Loss of the latest step told."),
+    ("loss", "loss", "Loss of the latest recorded step."),
     ("psnr_covered", "psnr_covered_db", "PSNR on the pixels of held-out photographs that training photographs see."),
     ("psnr", "psnr_db", "PSNR on held-out photographs."),
     ("num_gaussians", "gaussians", "Gaussians."),

@@ -171,7 +171,11 @@ class AtWork(WorkerRecord):
     def in_words(self) -> str:
         """Return the worker and its tasks in words; one read cannot tell whether a worker of another host lives."""
         job = f", job {self.job}" if self.job else ""
-        known = "" if self.is_quiet or self.is_alive_here else f", if it lives: it has counted to {self.sequence}"
+        known = (
+            ""
+            if self.is_quiet or self.is_alive_here
+            else f", if it is still alive: its heartbeat counts to {self.sequence}"
+        )
         if self.is_frozen:
             here = f"`kill -CONT {self.pid}` lets it go on, `kill -9 {self.pid}` ends it"
             known += f"; silent for {self.silent_s:.0f} s, its tasks are free for others: {here}"

@@ -151,5 +151,5 @@ class OutputFolder:
         except OSError as error:
             raise OutputError(
                 f"output.folder: {self.path}: cannot be written ({error.strerror})",
-                "Choose another folder, free space, or mend its permissions.",
+                "Choose another folder, free space, or fix its permissions.",
             ) from error

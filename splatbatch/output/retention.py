@@ -140,7 +140,7 @@ def _choose(
         )
         is_of_others = differ or now.inputs != then.inputs
         if keeps_better and is_measured(earlier) and not is_of_others and (is_retry or not is_due):
-            take = f"{ACCEPT} {new.patch} --attempt {new.number}` takes it all the same"
+            take = f"{ACCEPT} {new.patch} --attempt {new.number}` accepts it anyway"
             return False, f"cannot be compared with {figures}: {said}: kept {before}: {take}"
         if is_retry:
             return True, f"replaces {before}; they cannot be compared: {said}"
@@ -187,7 +187,7 @@ def _why_other_training(one: Result, other: Result, differ: Sequence[str]) -> st
     ours, theirs = one.trained_from, other.trained_from
     is_told = None not in (held_out(one), held_out(other)) and ours.files and theirs.files
     if differ:
-        return f"other files than then: {list_some(differ)}"
+        return f"other input files: {list_some(differ)}"
     if ours.inputs != theirs.inputs and (ours.border != theirs.border or not is_told):
         return "their model or hold-out differ"
     if ours.trainer != theirs.trainer:

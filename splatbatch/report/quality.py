@@ -66,5 +66,5 @@ def figure_row(figure: QualityFigure) -> tuple[str, ...]:
     value, limit = ("" if one is None else f"{one:.3g}" for one in (figure.value, figure.limit))
     named = ", ".join(figure.subjects[:MOST_NAMED])
     what = f"{figure.unit} {figure.meaning}" + (f": {named}" if named else "")
-    what += f" (not told: {figure.why})" if figure.value is None and figure.why else ""
+    what += f" (not measured: {figure.why})" if figure.value is None and figure.why else ""
     return (figure.name, value, limit, figure.state, what)

@@ -125,7 +125,7 @@ def begin(place: Path, *, writes: bool = True) -> tuple[Path | None, tuple[str, 
         return None, (told,), ""
     target = found.top / configuration.DEFAULT_CONFIG
     if target.exists():
-        raise ConfigError(f"{target} exists already", "Move it away.")
+        raise ConfigError(f"{target} exists already", "Move or rename that file.")
     text = config_for(found, target.resolve().parent, has_gpu=presence().is_here())
     configuration.load(target, text)  # for its errors
     try:

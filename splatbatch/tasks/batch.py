@@ -62,7 +62,7 @@ class Batch:
             ConfigError: the YAML came from standard input.
         """
         if self.path == configuration.STDIN:
-            raise ConfigError("this needs the YAML in a file, not from standard input", "Name it: --config FILE.")
+            raise ConfigError("this command needs the YAML as a file, not on standard input", "Name it: --config FILE.")
         return self.path.resolve()
 
     def check_apart(self, option: str, place: Path, folder: Path) -> None:

@@ -270,7 +270,7 @@ def decision_in_words(choice: DeadlineDecision, tasks: Sequence[Task]) -> tuple[
         expected = f"; expected to take about {clock(choice.expected_s)}{instead}, {choice.basis}"
     lines.append(f"{end}: {kept}{expected}")
     if choice.untouched:
-        lines.append(f"{end}: steps of {', '.join(choice.untouched)} stay as they are: no {{steps}} in the command")
+        lines.append(f"{end}: steps of {', '.join(choice.untouched)} are not changed: no {{steps}} in the command")
     return (*lines, *(correction_in_words(tasks, one) for one in choice.corrections))
 
 

@@ -14,7 +14,7 @@ from splatbatch.errors import TrainerError
 
 OUR_PACKAGES = ("torch", "gsplat", "pycolmap")
 _REMEDY_OURS = "Install splatbatch with its constraints: pip install -c constraints.txt ."
-_REMEDY = "Mend trainers.{name} in the YAML, or install the program: `splatbatch doctor --trainers` says what is found."
+_REMEDY = "Fix trainers.{name} in the YAML, or install the program: `splatbatch doctor --trainers` says what is found."
 
 
 def check_usable(recipes: Iterable[Recipe]) -> None:

@@ -149,7 +149,7 @@ class ExternalTrainer:
         if not artifacts.all_there():
             return f"beside the splat something is missing or empty: {', '.join(artifacts.finish.files)}"
         if not self._program.artifact.trusted_after_crash and exit_of(folder) != Exited(0):
-            return "whole, but the program ended badly, and is not trusted then"
+            return "whole, but the program ended with an error and is not trusted then"
         return ""
 
     def _why_not_last(self, folder: AttemptFolder, artifacts: Artifacts, splat: Splat, steps: StepHistory) -> str:

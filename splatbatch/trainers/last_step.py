@@ -20,7 +20,7 @@ CLOCK_SHARE = 1 / 100
 """Longest delay in seconds between a step in the log and its record, plus a share of the run's time."""
 CLOCKS_APART_S = 60.0
 """Seconds by which the clock of another file system may differ from ours."""
-SILENT = "the program said nothing of its steps: that its splat is from the last is not known"
+SILENT = "the program logged no steps: its splat may not be from the last one"
 
 
 @dataclass(frozen=True)
@@ -56,8 +56,8 @@ class StepHistory:
             return ""
         if is_trusted and heard.highest is None and isinstance(end, Exited | Killed):
             return ""
-        said = "nothing of its steps" if heard.highest is None else f"no step after {heard.highest} of {max_steps}"
-        return f"from an unknown step: the program {_in_words(end)} and had said {said}"
+        said = "no steps" if heard.highest is None else f"no step after {heard.highest} of {max_steps}"
+        return f"from an unknown step: the program {_in_words(end)} and had logged {said}"
 
     def why_too_old(self, splat: Path, progress: Path, max_steps: int) -> str:
         """Return why a splat is too old for the last step: an earlier step was logged after it; empty if it is not.

@@ -110,14 +110,18 @@ class Checkpoints:
         try:
             record = torch.load(self.resume_from, map_location="cpu", weights_only=True)
             if (record["format"], record["identity"]) != (FORMAT, self.identity):
-                self.progress.warn(f"{self.resume_from}: of other settings or photographs: trained from the start")
+                self.progress.warn(
+                    f"{self.resume_from}: checkpoint of other settings or photographs; training starts anew"
+                )
                 return 0
             if record["kind"] != changing.kind():
-                self.progress.warn(f"{self.resume_from}: made on another device or by other kernels: trained anew")
+                self.progress.warn(
+                    f"{self.resume_from}: checkpoint of another device or other kernels; training starts anew"
+                )
                 return 0
             step = int(record["step"])
         except Exception as error:  # noqa: BLE001 - torch raises what it likes over a file that is not whole
-            self.progress.warn(f"{self.resume_from}: no checkpoint that can be read ({error}): trained from the start")
+            self.progress.warn(f"{self.resume_from}: checkpoint cannot be read ({error}); training starts anew")
             return 0
         changing.restore(record["run"])
         changing.evaluator.resumed_from = {"attempt": self.resume_from.parent.name, "step": step}

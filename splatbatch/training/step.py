@@ -187,7 +187,7 @@ class TileCapacity:
             found.append(f"our GPU kernels were compiled and not kept ({unkept}): every attempt compiles them again")
         if self.overflown:
             found.append(
-                f"tile lists were too short in {plural(self.overflown, 'check')}: some steps missed what lies farthest"
+                f"tile lists were too short in {plural(self.overflown, 'check')}: steps lacked the farthest Gaussians"
             )
         return tuple(found)
 

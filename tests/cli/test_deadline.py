@@ -157,7 +157,7 @@ def test_a_program_that_is_told_no_steps_is_named(batch: FakeBatch) -> None:
     timed(batch, "10m", "p0", trainers={"other": program})
     batch.change(training={"trainer": "other"})
     said = batch.run("plan").stdout
-    assert "steps of other stay as they are: no {steps} in the command" in said
+    assert "steps of other are not changed: no {steps} in the command" in said
 
 
 def test_workers_keep_to_one_choice(batch: FakeBatch) -> None:

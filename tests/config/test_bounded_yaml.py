@@ -14,7 +14,7 @@ from splatbatch.errors import ConfigError
 
 BOMB = "a0: &a0 [x,x,x,x,x,x,x,x,x]\n" + "".join(f"a{i}: &a{i} [{','.join([f'*a{i - 1}'] * 9)}]\n" for i in range(1, 9))
 MERGED = "a0: &a0 {k: 1}\n" + "".join(f"a{i}: &a{i} {{<<: [{','.join([f'*a{i - 1}'] * 9)}]}}\n" for i in range(1, 9))
-COUNTED = "more than 40,000 keys and values, what aliases stand for counted each time"
+COUNTED = "more than 40,000 keys and values, aliases expanded"
 QUOTED = "'{nix}',"
 HOSTILE = {
     "aliases": (BOMB, COUNTED),
@@ -43,7 +43,7 @@ HOSTILE = {
         "500",
     ),
     "a tag": (f"a: !<{'x' * 900_000}> 1", "could not determine a constructor"),
-    "itself": ("a: &a {b: [*a]}", "*a holds itself"),
+    "itself": ("a: &a {b: [*a]}", "*a contains itself"),
 }
 
 

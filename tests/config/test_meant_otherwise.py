@@ -16,7 +16,7 @@ from splatbatch.errors import ConfigError
     ("written", "words"),
     [
         ("true", "training.max_steps: True"),
-        ("yes", "should be a number; true is none, nor what YAML reads so: yes, no, on, off"),
+        ("yes", "should be a number; true is not, nor are yes, no, on, off, which YAML reads as such"),
         ("1:30", "1:30 is read as 90: write 90, or quote what is no number"),
         ("1_0", "1_0 is read as 10: write 10, or quote what is no number"),
         ("30_000", "30_000 is read as 30000: write 30000"),

@@ -25,7 +25,7 @@ def test_a_splat_whose_training_warned_of_its_loss_is_not_graded_as_if_nothing_h
     found = Inspection(grade="A", figures=SOUND).aware_of(["loss_not_falling: loss 0.2 at the start, 0.2 at step 80"])
     assert found.grade == grade(found.figures) == "B"
     assert [figure.name for figure in found.found] == ["health"]
-    assert found.found[0].meaning == "of the training about itself: loss_not_falling"
+    assert found.found[0].meaning == "from the training's health rules: loss_not_falling"
 
 
 def test_other_warnings_change_no_grade() -> None:

@@ -113,7 +113,7 @@ CASES: dict[str, tuple[Result, Result, int, str]] = {  # accepted, new, the atte
     ),
     "other photographs": (
         *(result(1, 20.0), result(2, 10.0, **OTHER_PHOTO)),
-        *(2, "replaces attempt 1; they cannot be compared: other files than then: images/"),
+        *(2, "replaces attempt 1; they cannot be compared: other input files: images/"),
     ),
     "another model or hold-out by the YAML": (
         *(result(1, 20.0), result(2, None, inputs="other")),
@@ -128,7 +128,7 @@ def test_a_retry_replaces_a_measured_splat_only_by_one_that_was_measured_no_wors
     found = retried(new, accepted)
     assert found.product and found.product.number == number
     assert why in found.words
-    assert (" --attempt 2` takes it all the same" in found.words) == ("cannot be compared with" in found.words)
+    assert (" --attempt 2` accepts it anyway" in found.words) == ("cannot be compared with" in found.words)
 
 
 def test_a_train_that_changed_nothing_lets_no_unmeasured_splat_replace_a_measured_one() -> None:

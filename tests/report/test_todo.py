@@ -120,7 +120,7 @@ def test_a_splat_that_was_replaced_by_a_worse_one_can_be_had_back() -> None:
 
 def test_a_splat_that_could_not_be_compared_can_be_taken_until_it_is() -> None:
     said = "cannot be compared with attempt 1 (20.73 dB): attempt 2 has no hold-out PSNR: kept attempt 1"
-    later = ReportedAttempt(2, choice=f"{said}: `splatbatch accept p6 --attempt 2` takes it all the same")
+    later = ReportedAttempt(2, choice=f"{said}: `splatbatch accept p6 --attempt 2` accepts it anyway")
     (item,) = facts({"patch": "p6", "state": "trained", "attempts": (ReportedAttempt(1, is_kept=True), later)}).todo
     assert (item.kind, item.what, item.command) == ("look", f"attempt 2: {said}", "splatbatch accept p6 --attempt 2")
     taken = (ReportedAttempt(1), replace(later, is_kept=True))

@@ -53,20 +53,20 @@ def test_a_splat_of_no_known_step_does_not_count_after_a_bad_end(run: Run, how: 
     artifact = STEPLESS | {"finished_after_s": 0}
     attempt = run(settings={"do": f"snapshot quietly {how}"}, artifact=artifact, limits={"stall_s": 1.0})
     assert isinstance(attempt.outcome(), Failed)
-    assert attempt.collect() == Rejected(f"from an unknown step: {why} and had said nothing of its steps")
+    assert attempt.collect() == Rejected(f"from an unknown step: {why} and had logged no steps")
 
 
 def test_a_splat_of_no_known_step_counts_after_a_crash_only_where_the_config_says_so(run: Run) -> None:
     artifact = STEPLESS | {"trusted_after_crash": True}
     outcome = run(settings={"do": "snapshot quietly SIGSEGV"}, artifact=artifact).outcome()
     assert isinstance(outcome, Trained)
-    assert any("said nothing of its steps" in warning for warning in outcome.warnings)
+    assert any("logged no steps" in warning for warning in outcome.warnings)
 
 
 def test_a_program_that_says_nothing_of_its_steps_and_ends_well_is_believed_with_a_warning(run: Run) -> None:
     outcome = run(settings={"do": "snapshot quietly exit"}, artifact=STEPLESS | {"finished_after_s": 30}).outcome()
     assert isinstance(outcome, Trained)
-    assert outcome.warnings == ("the program said nothing of its steps: that its splat is from the last is not known",)
+    assert outcome.warnings == ("the program logged no steps: its splat may not be from the last one",)
 
 
 def test_what_is_cancelled_leaves_no_product_of_no_known_step(run: Run) -> None:

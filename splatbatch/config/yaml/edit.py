@@ -37,7 +37,9 @@ def save_settings(path: Path, changes: Mapping[str, Any], patch: str = "") -> No
         os.chmod(target, mode)  # noqa: PTH101
     except (OSError, ValueError, YAMLError, TypeError, AttributeError) as error:
         whose = f"of {patch} " if patch else ""
-        raise ConfigError(f"{path}: settings {whose}cannot be saved ({error})", "Write them in yourself.") from error
+        raise ConfigError(
+            f"{path}: settings {whose}cannot be saved ({error})", "Add them to the YAML by hand."
+        ) from error
 
 
 def _edited(path: Path, change: Callable[[Any], None]) -> str:

@@ -119,7 +119,7 @@ class BoundedComposer(Composer, SafeConstructor, Resolver):
         event: yaml.NodeEvent = self.peek_event()  # type: ignore[no-untyped-call]
         before, is_alias = self.count, isinstance(event, yaml.AliasEvent)
         if is_alias and event.anchor in self.anchors and event.anchor not in self.sizes:
-            raise _mistake(event, f"*{event.anchor} holds itself", "Remove the alias.")
+            raise _mistake(event, f"*{event.anchor} contains itself", "Remove the alias.")
         self.count += self.sizes.get(event.anchor, 1) if is_alias else 1
         self._check_size(event)
         if isinstance(event, yaml.ScalarEvent):
@@ -145,7 +145,7 @@ class BoundedComposer(Composer, SafeConstructor, Resolver):
 
     def _check_size(self, event: yaml.Event) -> None:
         if self.count > MOST_NODES:
-            what = f"more than {MOST_NODES:,} keys and values, what aliases stand for counted each time"
+            what = f"more than {MOST_NODES:,} keys and values, aliases expanded"
         elif self.level >= MOST_LEVELS and isinstance(event, yaml.CollectionStartEvent):
             what = TOO_DEEP
         elif isinstance(event, yaml.ScalarEvent) and len(event.value) > MOST_CHARS:

@@ -53,7 +53,9 @@ class YamlSource:
             raise _no_yaml(path, error, text or "") from error
         name = "standard input" if path == STDIN else str(path)
         if not text.strip():
-            raise ConfigError(f"{name}: is empty", "Write one with `splatbatch init DIR`; a comment alone is enough.")
+            raise ConfigError(
+                f"{name}: is empty", "Write one with `splatbatch init DIR`; for all defaults, a comment is enough."
+            )
         tree = {} if tree is None else tree
         if not isinstance(tree, dict):
             message = f"{path}:1: should be a mapping of sections, is a {type(tree).__name__}"

@@ -126,7 +126,7 @@ class Inspection(TypedRecord):
         if not (rules := health_rules(warnings)):
             return self
         meaning, advice = (
-            f"of the training about itself: {', '.join(rules)}",
+            f"from the training's health rules: {', '.join(rules)}",
             "Read them in the report; train it again.",
         )
         figure = QualityFigure("health", float(len(rules)), 0, "warnings", (), meaning, advice)

@@ -245,7 +245,7 @@ class Nvrtc:
         try:
             code = self._library.nvrtcCompileProgram(handle, len(options), given)
             if code:
-                raise CompileError(f"NVRTC refuses {program}.cu for sm_{architecture}: {self._log(handle)}")
+                raise CompileError(f"NVRTC cannot compile {program}.cu for sm_{architecture}: {self._log(handle)}")
             self._call("nvrtcGetCUBINSize", handle, byref(size))
             content = create_string_buffer(size.value)
             self._call("nvrtcGetCUBIN", handle, content)
