@@ -96,9 +96,6 @@ def inspect(
     ] = [],
     config: ConfigOption = None,
     json_: JsonOption = False,
-    measure_drop: Annotated[
-        bool, Option("--measure-drop", help="Train briefly with and without the photographs that hurt.")
-    ] = False,
     check: Annotated[
         bool, Option("--check", help="Only check that certificates still match their splats, settings and files.")
     ] = False,
@@ -122,7 +119,7 @@ def inspect(
         raise Exit(NOT_ALL if any(problems.values()) else 0)
     terminal.never_block()
     batch, is_of_scene = open_named(config, names)
-    found, failed = api.inspect(batch, InspectOptions(measure_drop, is_of_scene))
+    found, failed = api.inspect(batch, InspectOptions(is_of_scene))
     print_facts(dict(found), show_inspections, as_json=json_)
     for name, why in failed.items():
         print_line(f"{name}: {why}", err=True)
@@ -138,7 +135,6 @@ def show_certificates(checked: Mapping[str, CertificateCheck]) -> None:
 def show_inspections(found: Found) -> None:
     """Print the figures of each splat that exceed their limits, with grades and advice."""
     from splatbatch.output.records.quality import GRADES, QualityFigure, grade_in_words
-    from splatbatch.report.quality import drop_in_words
 
     nothing = QualityFigure("all within limits")
     rows = [(name, one.grade, *_figure_row(each)) for name, one in found.items() for each in one.found or (nothing,)]
@@ -147,9 +143,6 @@ def show_inspections(found: Found) -> None:
         print_table(headings, ("patch", "grade", "figure", "what", "photographs"), rows)
     for letter in sorted({one.grade for one in found.values()} & GRADES.keys()):
         print_line(grade_in_words(letter))
-    for name, one in found.items():
-        if told := drop_in_words(one.dropped):
-            print_line(f"{name}: {told}")
     for name, advice in {each.name: each.advice for one in found.values() for each in one.found}.items():
         print_line(f"{name}: {advice}")
 

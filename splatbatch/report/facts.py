@@ -120,8 +120,6 @@ class SplatQuality:
     """File names of pictures, by caption."""
     pictures: str
     """Folder of all pictures."""
-    dropped: str
-    """Gain from leaving photographs out of training, as text; empty if it was not measured."""
     seconds: float | None
     certificate: dict[str, Any]
     """Content of certificate.json; empty if this splat has no certificate."""

@@ -8,9 +8,8 @@ from splatbatch.files import read_record
 from splatbatch.hashing import FileFacts
 from splatbatch.output.attempt_folder import PICTURES
 from splatbatch.output.folders import SplatFolder
-from splatbatch.output.records.quality import Inspection, LeaveOutResult, QualityFigure
+from splatbatch.output.records.quality import Inspection, QualityFigure
 from splatbatch.report.facts import SplatQuality
-from splatbatch.text import plural
 
 FIGURES = ("figure", "value", "limit", "state", "what")
 MOST_NAMED = 8
@@ -38,7 +37,6 @@ def quality_of(folder: SplatFolder, sha256: str | None = None) -> SplatQuality |
         psnr_in_one_piece=_mean_psnr(found, in_one_piece=True),
         thumbnails=found.thumbnails,
         pictures=str(folder.inspecting.path / named / PICTURES),
-        dropped=drop_in_words(found.dropped),
         seconds=found.seconds,
         certificate=certificate if certificate.get("splat") == found.splat else {},
     )
@@ -49,16 +47,6 @@ def _mean_psnr(found: Inspection, *, in_one_piece: bool) -> float | None:
     every = found.photos.values()
     psnrs = [one["psnr"] for one in every if "psnr" in one and bool(one.get("piece")) == in_one_piece]
     return sum(psnrs) / len(psnrs) if psnrs else None
-
-
-def drop_in_words(dropped: LeaveOutResult | None) -> str:
-    """Return the gain from leaving photographs out of training, as text; empty if it was not measured."""
-    if dropped is None:
-        return ""
-    if dropped.gain_db is None:
-        return f"nothing was left out: {dropped.why}"
-    count = plural(len(dropped.photos), "photograph")
-    return f"{dropped.gain_db:+.2f} dB without {count}, after {dropped.steps or 0:,} steps"
 
 
 def figure_row(figure: QualityFigure) -> tuple[str, ...]:

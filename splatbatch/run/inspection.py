@@ -33,8 +33,6 @@ Found = Mapping[str, Inspection]
 class InspectOptions:
     """Options of an inspection."""
 
-    measures_drop: bool = False
-    """Train twice for a short time, with and without the photographs that the figures name."""
     of_scene: bool = False
     """Inspect the merged scene, too."""
 
@@ -77,7 +75,7 @@ def inspect_tasks(
             break
         rounds.tick()
         try:
-            orders = order(task, measures_drop=how.measures_drop) if task else order_scene(batch)
+            orders = order(task) if task else order_scene(batch)
             made[name] = inspection_task(batch, orders, _folder(batch, task))
         except Exception as error:  # noqa: BLE001 - an internal fault with one splat must not stop the others
             failed[name] = _why(name, error)
@@ -130,12 +128,9 @@ def _made(
 
 def _tell(name: str, folder: AttemptFolder, watched: dict[str, ProgressPrinter]) -> None:
     """Print the grade and findings of a splat once its inspection has ended, and stop watching it."""
-    from splatbatch.report.quality import drop_in_words
-
     if found := folder.read(folder.metrics, Inspection):
         over = ", ".join(figure.name for figure in found.found)
-        words = f"{name}: {grade_in_words(found.grade)}" + (f" ({over})" if over else "")
-        print_err(words + (f"; {told}" if (told := drop_in_words(found.dropped)) else ""))
+        print_err(f"{name}: {grade_in_words(found.grade)}" + (f" ({over})" if over else ""))
         del watched[name]
 
 

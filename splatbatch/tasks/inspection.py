@@ -56,12 +56,8 @@ def open_named(config: Path | None, names: Sequence[str]) -> tuple[Batch, bool]:
     return batch if wanted else batch.only([]), True
 
 
-def order(task: Task, *, measures_drop: bool = False) -> InspectionSettings:
+def order(task: Task) -> InspectionSettings:
     """Return the settings for inspecting the accepted splat of a patch.
-
-    Args:
-        task: task of the patch.
-        measures_drop: whether to train twice, with and without the photographs that figures name.
 
     Raises:
         SceneError: there is no accepted splat, or the model cannot be read.
@@ -84,7 +80,6 @@ def order(task: Task, *, measures_drop: bool = False) -> InspectionSettings:
         inputs=key_of(VERSION, *depends),
         warnings=result.warnings,
         piece=piece,
-        measures_drop=measures_drop,
     )
 
 
@@ -130,8 +125,7 @@ class InspectTask(MeasureTask):
     def product(self) -> PatchState:
         """Return the state of the present inspection: up to date if it is complete and has the inputs ordered."""
         found = Inspection.read(self.record)
-        is_whole = found is not None and found.grade and not (self.orders.measures_drop and found.dropped is None)
-        return compare_product(self.inputs, found.inputs if found and is_whole else None)
+        return compare_product(self.inputs, found.inputs if found and found.grade else None)
 
 
 def inspection_task(batch: Batch, orders: InspectionSettings, folder: SplatFolder) -> Task:

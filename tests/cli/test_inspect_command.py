@@ -12,8 +12,6 @@ from typing import Any
 import pytest
 from command_line import Ended, in_time, invoke
 from cut_quarry import QUARRY, trained_p0
-from PIL import Image as Pillow
-from PIL import ImageFilter
 from published_shapes import checked
 
 from splatbatch.config import load
@@ -21,7 +19,6 @@ from splatbatch.output.layout import OutputFolder
 from splatbatch.output.records.quality import GRADES, seal_of
 from splatbatch.output.records.result import Result
 from splatbatch.report.quality import quality_of
-from splatbatch.scene.colmap.reconstruction import read_images
 from splatbatch.scene.holdout import choose_holdout
 from splatbatch.tasks.batch import open_batch
 
@@ -72,29 +69,6 @@ def test_a_photograph_that_is_gone_is_named(quarry: Path, tmp_path: Path) -> Non
     OutputFolder(tmp_path / "quarry/output").patch("p0").inspection.unlink()
     ended = inspect(tmp_path / "quarry", "p0")
     assert ended.code == 1 and gone.name in ended.err and "train.log" in ended.err
-
-
-@pytest.mark.all
-def test_what_is_gained_without_named_photographs_is_measured_if_it_is_asked_for(quarry: Path, tmp_path: Path) -> None:
-    shutil.copytree(quarry, tmp_path / "quarry")
-    (task,) = open_batch(tmp_path / "quarry/splat_config.yml", ["p0"]).tasks
-    held_out = choose_holdout(task.patch, task.recipe.evaluation)
-    name = next(one.name for one in read_images(task.patch.sparse) if one.name not in held_out)
-    photo = tmp_path / "quarry/images" / name
-    with Pillow.open(photo) as picture:
-        picture.filter(ImageFilter.GaussianBlur(4)).save(photo, quality=95)
-    result = OutputFolder(tmp_path / "quarry/output").patch("p0").result
-    told = json.loads(result.read_text())
-    told["settings"]["training"]["max_steps"] = 40
-    result.write_text(json.dumps(told))
-    ended = inspect(tmp_path / "quarry", "p0", "--measure-drop")
-    assert ended.code == 0, ended.err
-    found = OutputFolder(tmp_path / "quarry/output").patch("p0").read_inspection()
-    assert found is not None and found.dropped is not None
-    told = checked("inspect", inspect(tmp_path / "quarry", "p0", "--measure-drop", "--json").out)
-    assert told["p0"]["dropped"]["gain_db"] == found.dropped.gain_db
-    assert name in found.dropped.photos and found.dropped.steps == 40
-    assert found.dropped.gain_db is not None and f"p0: {found.dropped.gain_db:+.2f} dB without" in ended.out
 
 
 def test_whether_splats_are_inspected_changes_no_splat(quarry: Path) -> None:

@@ -62,29 +62,6 @@ class QualityFigure(TypedRecord):
 
 
 @dataclass(frozen=True)
-class LeaveOutResult(TypedRecord):
-    """Result of two short trainings, with and without the photographs that the figures name as faulty."""
-
-    told: ClassVar = ("gain_db",)
-    photos: tuple[str, ...] = ()
-    """Photographs that were left out in the second training."""
-    steps: int | None = None
-    psnr_with: float | None = None
-    """PSNR of the training with them, on held-out photographs that are not named, in dB."""
-    psnr_without: float | None = None
-    """PSNR of the training without them, on the same photographs, in dB."""
-    why: str = ""
-    """Reason why nothing was measured."""
-
-    @property
-    def gain_db(self) -> float | None:
-        """Gain in PSNR by leaving the photographs out, in dB; None if unknown."""
-        if self.psnr_with is None or self.psnr_without is None:
-            return None
-        return self.psnr_without - self.psnr_with
-
-
-@dataclass(frozen=True)
 class Inspection(TypedRecord):
     """Content of inspection.json: grade and figures of a splat, and figures of its photographs."""
 
@@ -104,7 +81,6 @@ class Inspection(TypedRecord):
     """Files in the folder of pictures, by photograph, for photographs that figures name."""
     attempt: str = ""
     """Attempt whose folder has the pictures."""
-    dropped: LeaveOutResult | None = None
     cells: tuple[dict[str, float], ...] = ()
     """Columns of the scene: x, y, z of the middle of the surface and size, the side of the square, in the splat's
     coordinates (without the offset); photos, angle in degrees between those that are furthest apart, resolution in
@@ -169,8 +145,6 @@ class InspectionSettings(TrainingSettings):
     """Warnings of the training."""
     piece: tuple[str, ...] = ()
     """Held-out photographs of the contiguous block."""
-    measures_drop: bool = False
-    """Whether to train twice, shortly, with and without the photographs that figures name."""
     most_photos: int | None = None
     """Most photographs to decode, evenly chosen, for a whole scene; None: all."""
 

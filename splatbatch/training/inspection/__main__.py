@@ -16,7 +16,6 @@ from splatbatch.output.records.attempt import ProgressLine
 from splatbatch.output.records.quality import InspectionSettings
 from splatbatch.training.attempt import STANDBY_VARIABLE, open_device
 from splatbatch.training.inspection.inspect import STAGES, inspect
-from splatbatch.training.inspection.leave_out import dropped, named
 from splatbatch.training.inspection.pictures import illustrated
 from splatbatch.training.inspection.subject import open_subject
 from splatbatch.training.standby import wait_for_go
@@ -69,17 +68,13 @@ def run(folder: AttemptFolder, *, stands_by: bool = False) -> None:
     telling.phase("pictures")
     with contextlib.suppress(OSError):  # on a full disk only the pictures are missing
         found = illustrated(subject, found, folder.pictures)
-    del subject
-    seconds = telling.seconds
-    if settings.measures_drop:
-        found = replace(found, dropped=dropped(settings, named(found), folder.path / "dropped", telling.phase))
     found = replace(
         found,
         patch=settings.patch,
         splat=settings.sha256,
         inputs=settings.inputs,
         attempt=folder.path.name,
-        seconds=seconds,
+        seconds=telling.seconds,
     )
     write_json(folder.metrics, found.to_record())
 
