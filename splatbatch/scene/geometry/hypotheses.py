@@ -402,25 +402,15 @@ def _times(turn: Floats, move: Floats) -> Floats:
 
 def resected(views: TrackObservations) -> Iterator[CauseCandidate]:
     """Yield the poses that pycolmap finds for each image from its keypoints and points."""
-    rotations, translations = views.rotations.copy(), views.translations.copy()
-    turned, moved = [], []
-    for row in np.unique(views.rows):
-        pose = _resect(views, int(row))
-        if pose is None:
-            continue
-        angle, distance = _difference((rotations[row], translations[row]), pose)
-        turned.append(angle)
-        moved.append(distance)
-        rotations[row], translations[row] = pose
-    if turned:
+    found = {row: pose for row in np.unique(views.rows).tolist() if (pose := _resect(views, row))}
+    if found:
+        off = [_difference((views.rotations[row], views.translations[row]), pose) for row, pose in found.items()]
+        degrees, distance = np.median(off, axis=0)
         what = (
-            f"poses are off by {np.median(turned):.3g} degrees and {np.median(moved):.3g} units (medians);"
-            " points and K fit the keypoints"
+            f"poses are off by {degrees:.3g} degrees and {distance:.3g} units (medians); points and K fit the keypoints"
         )
         remedy = "Register these images again (colmap image_registrator), or remove them from the model."
-        yield CauseCandidate(
-            "wrong_pose", what, remedy, replace(views, rotations=rotations, translations=translations).errors
-        )
+        yield CauseCandidate("wrong_pose", what, remedy, views.with_poses(found).errors)
 
 
 def _resect(views: TrackObservations, row: int) -> tuple[Floats, Floats] | None:
@@ -458,15 +448,11 @@ def other_cameras(views: TrackObservations, camera_id: int, others: Collection[i
 
 def other_poses(views: TrackObservations) -> Iterator[CauseCandidate]:
     """Yield, for up to `_SEARCHED_IMAGES` images, the pose of the image that fits their keypoints best."""
-    rows = np.unique(views.rows)[:_SEARCHED_IMAGES]
-    rotations, translations, partners = views.rotations.copy(), views.translations.copy(), {}
-    for row in rows:
-        partner = _fitting_pose(views, int(row))
-        if partner != row:
-            partners[int(row)] = partner
-            rotations[row], translations[row] = views.rotations[partner], views.translations[partner]
+    rows = np.unique(views.rows)[:_SEARCHED_IMAGES].tolist()
+    partners = {row: partner for row in rows if (partner := _fitting_pose(views, row)) != row}
     if partners:
-        errors = replace(views, rotations=rotations, translations=translations).errors
+        poses = {row: (views.rotations[partner], views.translations[partner]) for row, partner in partners.items()}
+        errors = views.with_poses(poses).errors
         missing = np.isin(views.rows, rows)
         errors[~missing] = np.median(errors[missing])  # images that were not searched are taken to be like the others
         yield CauseCandidate("poses_exchanged", _spell_exchange(views, partners), _REORDER, errors)

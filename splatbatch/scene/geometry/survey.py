@@ -75,6 +75,13 @@ class TrackObservations:
         """Return a copy with another camera under the id of `camera`."""
         return replace(self, cameras={**self.cameras, camera.id: camera})
 
+    def with_poses(self, poses: Mapping[int, tuple[Floats, Floats]]) -> TrackObservations:
+        """Return a copy with other rotations [3, 3] and translations [3] of some images, by row."""
+        rotations, translations = self.rotations.copy(), self.translations.copy()
+        for row, pose in poses.items():
+            rotations[row], translations[row] = pose
+        return replace(self, rotations=rotations, translations=translations)
+
     @cached_property
     def medians(self) -> Floats:
         """Median error of each image in pixels, [I]; NaN where it has too few observations."""
