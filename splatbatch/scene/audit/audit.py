@@ -15,7 +15,16 @@ from splatbatch.errors import SceneError
 from splatbatch.isolated import crash_of
 from splatbatch.scene.audit import photographs
 from splatbatch.scene.audit.findings import AuditFinding, FindingWriter, TrainerRules
-from splatbatch.scene.audit.geometry import check_geometry, find_misfits, is_contradicted, measure, note_misfit
+from splatbatch.scene.audit.geometry import (
+    check_geometry,
+    check_in_view,
+    check_pairs,
+    find_misfits,
+    has_tracks,
+    is_contradicted,
+    measure,
+    note_misfit,
+)
 from splatbatch.scene.audit.image_match import ImageMatchFindings
 from splatbatch.scene.audit.model import (
     NOTHING,
@@ -27,7 +36,6 @@ from splatbatch.scene.audit.model import (
     check_overlap,
     check_rigs,
 )
-from splatbatch.scene.audit.no_tracks import check_in_view, check_pairs, has_tracks
 from splatbatch.scene.colmap.files import MissingModel, ModelError, shown
 from splatbatch.scene.colmap.reconstruction import read_images, read_reconstruction
 from splatbatch.scene.colmap.types import Camera, Image
