@@ -13,7 +13,7 @@ from splatbatch.config.section import SPAN, Section, as_list
 OF_SLURM = {
     **dict.fromkeys(
         ("comment", "job-name", "output", "error", "parsable", "signal", "test-only", "wrap", "wait"),
-        "splatbatch sets it",
+        "it is set by splatbatch",
     ),
     **{"time": "worker_time says how long", "array": "workers says how many"},
 }

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     [
         ("{engine: slurm, sbatch: [--array=0-7]}", "workers says how many"),
         ("{engine: slurm, sbatch: ['-t 10']}", "worker_time says how long"),
-        ("{engine: slurm, sbatch: [--output=x]}", "splatbatch sets it"),
+        ("{engine: slurm, sbatch: [--output=x]}", "it is set by splatbatch"),
         ("{engine: slurm, gpus: [0, 1]}", "gpus_per_worker says how many"),
         ("{sbatch: [--partition=gpu]}", "sbatch is for engine: slurm"),
         ("{setup: [module load cuda]}", "for engines of clusters"),
