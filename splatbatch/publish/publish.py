@@ -233,11 +233,18 @@ class Publisher:
         with self._survived():
             self.telling.say(f"{part.name}: rendering what came back, beside the original")
             losses = measure(splat, as_file(part, work), decoded, work)
-        for name in decoded if losses is None else ():
-            target.change(name, key="", notes=(MEASURING_FAILED,))
-        for name, loss in (losses or {}).items():
-            figures = ("psnr", "loss_db", "between_db", "num_photos")
-            target.change(name, **{figure: getattr(loss, figure) for figure in figures})
+        if losses is None:
+            for name in decoded:
+                target.change(name, key="", notes=(MEASURING_FAILED,))
+            return
+        for name, loss in losses.items():
+            target.change(
+                name,
+                psnr=loss.psnr,
+                loss_db=loss.loss_db,
+                between_db=loss.between_db,
+                num_photos=loss.num_photos,
+            )
             self.telling.say(
                 f"{name}: {loss.psnr:.2f} dB, {loss.loss_db:+.2f} dB lost ({plural(loss.num_photos, 'photograph')})"
             )
