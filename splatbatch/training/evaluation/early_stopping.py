@@ -211,7 +211,7 @@ class EarlyStopping:
         if not self.rule.in_a_row:
             return None
         ended = self.tail_from is not None
-        saved, slope = self.rule.max_steps - self.last_step, slope_db(self._series())
+        saved, slope = self.rule.max_steps - self.last_step, slope_db(self._series()) if ended else None
         left = None if slope is None else max(0.0, slope * math.log(self.rule.max_steps / self.last_step))
         first, began = self._seen_from
         pace_s = max(0.0, self._closed_at - began) / max(1, self.last_step - first)  # seconds per step of the tail
@@ -221,7 +221,7 @@ class EarlyStopping:
             "ended_at": self.last_step if ended else None,
             "saved_steps": saved,
             "saved_s": round(pace_s * saved, 1),
-            "expected_loss_db": left if ended else None,
+            "expected_loss_db": left,
             "pixels": "covered" if self._is_covered else "all",
             "chosen_by": self._of_half(0, images),
             "checked_by": self._of_half(1, images),
