@@ -26,7 +26,7 @@ from splatbatch.publish.tool import SplatTransform
 from splatbatch.report.html import asset, digest, templates_of
 from splatbatch.report.viewer.viewer import HOW, Vector, viewer_gz, viewer_script
 from splatbatch.scene.colmap.types import Floats
-from splatbatch.scene.rotations import rotated
+from splatbatch.scene.rotations import rotate
 from splatbatch.tasks.inspection import SCENE
 from splatbatch.text import spell_place
 
@@ -233,7 +233,7 @@ def _start(facts: PageFacts, middle: Floats) -> list[float]:
     if camera.forward @ facts.stage.up < LOOKS_DOWN:
         away = np.linalg.norm(np.ptp(np.concatenate([*facts.boxes.values()]), axis=0))
         camera = replace(camera, eye=middle - away * camera.forward)
-    return [float(value) for value in camera.looking_at(rotated(middle, facts.stage.turn)).split()]
+    return [float(value) for value in camera.looking_at(rotate(middle, facts.stage.turn)).split()]
 
 
 def _above(stage: UprightScene, middle: Floats, box: Floats) -> list[float]:

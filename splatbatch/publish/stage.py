@@ -16,7 +16,7 @@ from splatbatch.scene.colmap.types import Floats, Image
 from splatbatch.scene.frame import shifted_image
 from splatbatch.scene.photos.folders import FolderListings, FoundPhotograph, stored_photographs
 from splatbatch.scene.photos.headers import opened_photograph, pixels_of
-from splatbatch.scene.rotations import rotated
+from splatbatch.scene.rotations import rotate
 from splatbatch.splats.blocks import read_rows
 from splatbatch.splats.ply import read_header
 
@@ -76,7 +76,7 @@ class UprightScene:
 
     def in_viewer(self, directions: Floats) -> Floats:
         """Return directions or positions [N, 3] of the splat in the viewer's axes."""
-        found: Floats = rotated(directions, self.turn) * TO_VIEWER
+        found: Floats = rotate(directions, self.turn) * TO_VIEWER
         return found
 
 

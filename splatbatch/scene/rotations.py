@@ -36,14 +36,14 @@ def to_quats(axes: NDArray[np.float64]) -> NDArray[np.float32]:
     return np.roll(Rotation.from_matrix(right_handed).as_quat(), 1, axis=1).astype(np.float32)
 
 
-def rotated(points: ArrayLike, turn: FloatArray) -> FloatArray:
+def rotate(points: ArrayLike, turn: FloatArray) -> FloatArray:
     """Return points, [N, 3], rotated by a quaternion w x y z of length 1."""
     axis = turn[1:]
     across = np.cross(axis, np.asarray(points))
     return points + 2 * (turn[0] * across + np.cross(axis, across))
 
 
-def product(turn: FloatArray, quats: FloatArray) -> FloatArray:
+def multiply(turn: FloatArray, quats: FloatArray) -> FloatArray:
     """Return the products of `turn` and quaternions [N, 4]: rotations of Gaussians that are rotated by `turn`."""
     w, axis, scalars, vectors = turn[0], turn[1:], quats[:, :1], quats[:, 1:]
     scalar = w * scalars - vectors @ axis[:, None]

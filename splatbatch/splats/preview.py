@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from splatbatch.scene.rotations import product, rotated
+from splatbatch.scene.rotations import multiply, rotate
 from splatbatch.splats.ply import FloatArray, columns_of, read_header, read_table
 
 Floats = npt.NDArray[np.floating[Any]]
@@ -45,8 +45,8 @@ def make_preview(splat: Path, turn: Floats = UNTURNED, most: int = MOST_GAUSSIAN
     scales, opacities = take("scale_0", "scale_1", "scale_2"), take("opacity")[:, 0]
     rows = most_visible(scales, opacities, most)
     quats = take("rot_0", "rot_1", "rot_2", "rot_3")[rows]
-    quats = product(turn, quats / np.maximum(np.linalg.norm(quats, axis=1, keepdims=True), 1e-12))
-    means = rotated(take("x", "y", "z")[rows], turn)
+    quats = multiply(turn, quats / np.maximum(np.linalg.norm(quats, axis=1, keepdims=True), 1e-12))
+    means = rotate(take("x", "y", "z")[rows], turn)
     sh0 = take("f_dc_0", "f_dc_1", "f_dc_2")[rows]
     columns = (np.ascontiguousarray(array, dtype=np.float32) for array in (means, scales[rows], quats))
     return gsply.compress_to_bytes(*columns, opacities[rows], sh0)

@@ -23,7 +23,7 @@ from splatbatch.publish.source import SourcePart
 from splatbatch.publish.stage import UprightScene
 from splatbatch.publish.tiles.glb import decode, pack
 from splatbatch.publish.tool import SplatTransform
-from splatbatch.scene.rotations import rotated
+from splatbatch.scene.rotations import rotate
 from splatbatch.splats import Gaussians, mode_comments, read_header, read_splat, write_splat
 from splatbatch.splats.ply import covariances
 
@@ -156,11 +156,11 @@ def test_the_page_has_the_sky_above(splat: SourcePart, tool: SplatTransform, tmp
     for up in np.random.default_rng(5).normal(size=(2, 3)):
         stage = UprightScene(up / np.linalg.norm(up), None, None)
         tool.must([str(splat.path), *stage.tool_turn, str(tmp_path / "turned.ply")], "turn")
-        found, wanted = read_splat(tmp_path / "turned.ply"), rotated(letters().means, stage.turn)
+        found, wanted = read_splat(tmp_path / "turned.ply"), rotate(letters().means, stage.turn)
         assert np.allclose(found.means, wanted, atol=1e-4)
         tool.must([str(tmp_path / "turned.ply"), *stage.tool_turn_back, str(tmp_path / "back.ply")], "turn back")
         assert np.allclose(read_splat(tmp_path / "back.ply").means, letters().means, atol=1e-4)
-        assert np.allclose(rotated(stage.up[None], stage.turn), [[0, -1, 0]], atol=1e-9)
+        assert np.allclose(rotate(stage.up[None], stage.turn), [[0, -1, 0]], atol=1e-9)
         assert np.allclose(stage.in_viewer(stage.up[None]), [[0, 1, 0]], atol=1e-9)
 
 

@@ -11,7 +11,7 @@ import pytest
 from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.report.viewer.viewer import VIEWER_UP, find_initial_camera, turn_upright, up_of
 from splatbatch.scene.colmap.reconstruction import read_images
-from splatbatch.scene.rotations import rotated
+from splatbatch.scene.rotations import rotate
 
 QUARRY = Path(__file__).parents[2] / "examples" / "quarry" / "sparse" / "0"
 
@@ -33,7 +33,7 @@ def test_every_camera_of_a_flight_is_above_what_it_sees() -> None:
 @pytest.mark.parametrize("up", [(0, 1, 0), (0, -1, 0), (1, 0, 0), (0, 0, 1), (0.6, 0, -0.8)])
 def test_the_sky_is_turned_to_where_the_viewer_has_it(up: tuple[float, float, float]) -> None:
     turn = turn_upright(np.array(up, dtype=float))
-    assert np.allclose(rotated(np.array([up]), turn), [VIEWER_UP], atol=1e-12)
+    assert np.allclose(rotate(np.array([up]), turn), [VIEWER_UP], atol=1e-12)
     assert np.linalg.norm(turn) == pytest.approx(1)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from splatbatch.scene.rotations import rotated
+from splatbatch.scene.rotations import rotate
 from splatbatch.splats.ply import Gaussians, write_splat
 from splatbatch.splats.preview import make_preview, middle_of, most_visible
 
@@ -45,7 +45,7 @@ def test_a_preview_can_be_turned(tmp_path: Path) -> None:
 
 def test_turning_a_gaussian_turns_its_longest_axis_too() -> None:
     quarter_z = np.array([np.sqrt(0.5), 0.0, 0.0, np.sqrt(0.5)])
-    assert np.allclose(rotated(np.array([[1.0, 0, 0]]), quarter_z), [[0, 1, 0]])
+    assert np.allclose(rotate(np.array([[1.0, 0, 0]]), quarter_z), [[0, 1, 0]])
 
 
 def test_a_large_splat_keeps_what_covers_most_of_the_picture() -> None:

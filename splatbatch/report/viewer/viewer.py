@@ -31,7 +31,7 @@ from splatbatch.report.pictures import PictureBudget, attempt_folder
 from splatbatch.scene.colmap.reconstruction import read_images
 from splatbatch.scene.colmap.types import Image
 from splatbatch.scene.frame import shifted_image
-from splatbatch.scene.rotations import rotated
+from splatbatch.scene.rotations import rotate
 from splatbatch.splats.preview import UNTURNED, Floats, make_preview, middle_of
 
 Vector = npt.NDArray[np.float64]  # [3]; a quaternion, w x y z: [4]
@@ -63,7 +63,7 @@ class InitialCamera:
 
     def looking_at(self, middle: Floats) -> str:
         """Return eye and target as six numbers in the viewer's axes; the target is at the depth of `middle`."""
-        eye, forward = rotated(np.stack([self.eye, self.forward]), self.turn)
+        eye, forward = rotate(np.stack([self.eye, self.forward]), self.turn)
         depth = max(float((middle - eye) @ forward), 1e-3)
         return " ".join(f"{value:.6g}" for point in (eye, eye + depth * forward) for value in TO_VIEWER * point)
 
