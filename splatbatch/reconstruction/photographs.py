@@ -23,7 +23,7 @@ from splatbatch.scene.colmap.files import shown
 from splatbatch.scene.colmap.types import Floats
 from splatbatch.scene.patches import natural_key
 from splatbatch.scene.photos.folders import PHOTOGRAPHS
-from splatbatch.scene.photos.headers import THREADS, opened_photograph
+from splatbatch.scene.photos.headers import EXIF_TAGS, THREADS, opened_photograph
 from splatbatch.text import list_some, plural
 
 RAW = frozenset({".dng", ".cr2", ".cr3", ".nef", ".arw", ".raf", ".orf", ".rw2", ".pef", ".srw"})
@@ -38,7 +38,7 @@ FAR_M = 5_000.0
 """Metres from the median position beyond which a GPS position is wrong, or is of another place."""
 ALIKE_M = 0.5
 """Metres from the median within which all GPS positions count as the same."""
-_EXIF, _GPS, _FOCAL_MM = 0x8769, 0x8825, 37386
+_GPS, _FOCAL_MM = 0x8825, 37386
 _UNIT_MM = {2: 25.4, 3: 10.0, 4: 1.0, 5: 0.001}
 
 
@@ -148,7 +148,7 @@ def _read(
         with opened_photograph(path) as image:
             width, height = image.size
             exif = image.getexif()
-            detail, gps = dict(exif.get_ifd(_EXIF)), dict(exif.get_ifd(_GPS))
+            detail, gps = dict(exif.get_ifd(EXIF_TAGS)), dict(exif.get_ifd(_GPS))
             device = " ".join(dict.fromkeys(f"{exif.get(271, '')} {exif.get(272, '')} {detail.get(42036, '')}".split()))
     except Exception as error:  # noqa: BLE001 - Pillow may raise any error on damaged files
         return f"cannot be read ({type(error).__name__}: {error})".replace(str(path), name)

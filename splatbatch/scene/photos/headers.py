@@ -400,7 +400,9 @@ def _load(cache: Path | None) -> Known:
     }
 
 
-_EXIF, _TIME, _F_NUMBER, _ISO = 0x8769, 0x829A, 0x829D, 0x8827  # CIPA DC-008 (Exif 2.32), 4.6.5
+EXIF_TAGS = 0x8769
+"""Tag of the directory of EXIF that holds what the camera wrote (CIPA DC-008, Exif 2.32, 4.6.3)."""
+_TIME, _F_NUMBER, _ISO = 0x829A, 0x829D, 0x8827  # the same, 4.6.5
 
 
 @dataclass(frozen=True)
@@ -426,7 +428,7 @@ def read_exposure(path: Path) -> Exposure:
     """Return the exposure of a photograph; unreadable files and broken EXIF give zeros, nothing raises."""
     try:
         with opened_photograph(path) as file:
-            told = file.getexif().get_ifd(_EXIF)
+            told = file.getexif().get_ifd(EXIF_TAGS)
         return Exposure(_positive(told.get(_TIME)), _positive(told.get(_F_NUMBER)), _positive(told.get(_ISO)))
     except Exception:  # noqa: BLE001 - Pillow's plug-ins raise whatever the bytes lead them to
         return Exposure()
