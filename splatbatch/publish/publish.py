@@ -233,11 +233,9 @@ class Publisher:
         with self._survived():
             self.telling.say(f"{part.name}: rendering what came back, beside the original")
             losses = measure(splat, as_file(part, work), decoded, work)
-        if losses is None:
-            for name in decoded:
-                target.change(name, key="", notes=(MEASURING_FAILED,))
-            return
-        for name, loss in losses.items():
+        for name in decoded if losses is None else ():
+            target.change(name, key="", notes=(MEASURING_FAILED,))
+        for name, loss in (losses or {}).items():
             target.change(
                 name,
                 psnr=loss.psnr,
