@@ -17,6 +17,8 @@ _HEAD = 4096
 _MOST_LOOKED_INTO = 20
 """Most files of one format whose start is read."""
 _COLMAP = "Make a model of its photographs (splatbatch reconstruct PHOTOS), or write a transforms.json of its poses."
+_OPENMVG = "Run `openMVG_main_openMVG2Colmap -i {file} -o NEW`, then import NEW."
+_ALICEVISION = "Run `aliceVision_exportColmap -i {file} -o NEW`, then import NEW."
 _TRAINED = "It needs no training: name the photographs and the COLMAP model that it was made from."
 _PHOTOS = tuple(f"{above}*{suffix}" for above in ("", "*/", "*/*/") for suffix in sorted(PHOTOGRAPHS))
 
@@ -34,7 +36,10 @@ class ForeignFormat:
     for, and {photos} the folder of all photographs there.
     """
     heads: tuple[bytes, ...] = ()
-    """Byte strings of which one stands at the start of such a file; empty: the name is enough."""
+    """Byte strings of which one stands at the start of such a file; of JSON without blanks. Empty: the name is enough.
+
+    A file that is named directly needs only the suffix of a pattern then.
+    """
 
 
 FORMATS = (
@@ -47,19 +52,22 @@ FORMATS = (
         "OpenSfM's reconstruction, also ODM's",
         ("reconstruction.json", "opensfm/reconstruction.json"),
         "Run `opensfm export_colmap {beside}`, then import that folder.",
+        (b'[{"cameras":',),
     ),
     ForeignFormat(
         "OpenMVG's reconstruction",
-        ("sfm_data.json", "sfm_data.bin", "*/sfm_data.bin", "*/sfm_data.json"),
-        "Run `openMVG_main_openMVG2Colmap -i {file} -o NEW`, then import NEW.",
+        ("sfm_data.json", "*/sfm_data.json"),
+        _OPENMVG,
+        (b'{"sfm_data_version":',),
     ),
+    ForeignFormat("OpenMVG's reconstruction", ("sfm_data.bin", "*/sfm_data.bin"), _OPENMVG),
+    ForeignFormat("AliceVision's reconstruction (Meshroom)", ("*.sfm", "sfm.json"), _ALICEVISION, (b'{"version":["',)),
+    ForeignFormat("AliceVision's reconstruction (Meshroom)", ("sfm.abc",), _ALICEVISION),
     ForeignFormat(
-        "AliceVision's reconstruction (Meshroom)",
-        ("*.sfm", "sfm.abc", "sfm.json"),
-        "Run `aliceVision_exportColmap -i {file} -o NEW`, then import NEW.",
-    ),
-    ForeignFormat(
-        "a Meshroom project", ("*.mg",), "Add the node ExportColmap after StructureFromMotion, then import its folder."
+        "a Meshroom project",
+        ("*.mg",),
+        "Add the node ExportColmap after StructureFromMotion, then import its folder.",
+        (b'"fileVersion":',),
     ),
     ForeignFormat(
         "a table of poses from RealityScan",
@@ -81,8 +89,9 @@ FORMATS = (
     ),
     ForeignFormat(
         "a Pix4D project in OPF",
-        ("*.opf",),
+        ("*.opf", "*.json"),
         "Run `opf2colmap {file}` (pip install pyopf[tools]), then import its result.",
+        (b'"application/opf-project+json"',),
     ),
     ForeignFormat(
         "a Pix4D project",
@@ -97,6 +106,7 @@ FORMATS = (
         "a Polycam capture",
         ("keyframes/corrected_cameras/*.json", "keyframes/cameras/*.json"),
         "Run `ns-process-data polycam --data {folder} --output-dir NEW` (nerfstudio), then import NEW.",
+        (b'"t_00":',),
     ),
     ForeignFormat(
         "a Record3D capture",
@@ -186,12 +196,12 @@ def seen_at(place: Path) -> ScenePaths | None:
 def _file_of(one: ForeignFormat, place: Path) -> Path | None:
     is_file, looked_into = place.is_file(), 0
     for pattern in one.patterns:
-        parts = pattern.split("/")
+        parts = [f"*{Path(pattern).suffix}"] if is_file and one.heads else pattern.split("/")
         own = place.absolute().parts[-len(parts) :]
         is_so = len(own) == len(parts) and all(map(_fits, own, parts))
         for file in ([place] if is_so else []) if is_file else _matches(place, parts):
             looked_into += 1
-            if not one.heads or any(head in head_of(file) for head in one.heads):
+            if not one.heads or any(head in _start_of(file) for head in one.heads):
                 return file
             if looked_into >= _MOST_LOOKED_INTO:
                 return None
@@ -214,6 +224,12 @@ def _matches(folder: Path, parts: list[str]) -> Iterator[Path]:
 
 def _fits(name: str, pattern: str) -> bool:
     return fnmatchcase(name.casefold(), pattern.casefold())
+
+
+def _start_of(file: Path) -> bytes:
+    """Return the start of a file; of JSON without blanks."""
+    head = head_of(file)
+    return b"".join(head.split()) if head.lstrip()[:1] in (b"{", b"[") else head
 
 
 def head_of(file: Path) -> bytes:

@@ -71,7 +71,7 @@ def test_init_sees_past_the_model_that_nerfstudio_keeps(tmp_path: Path) -> None:
     [("project.psx", "is a Metashape project"), ("reconstruction.json", "opensfm export_colmap")],
 )
 def test_init_says_what_to_export_first(tmp_path: Path, name: str, expected: str) -> None:
-    (tmp_path / name).write_text("{}")
+    (tmp_path / name).write_text('[{"cameras": {}}]')
     ended = invoke("init", str(tmp_path))
     assert ended.code == 3 and expected in ended.err
 

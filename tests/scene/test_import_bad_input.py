@@ -510,7 +510,6 @@ def transforms(scene: MadeScene, tmp_path: Path) -> Path:
     return write_nerfstudio(Scene(scene.sparse, scene.photographs), tmp_path / "in", applied=False)
 
 
-@pytest.mark.xfail(strict=True, raises=SceneError, reason="V6: 'poses are of the photograph', of the same photographs")
 def test_val_and_test_may_hold_the_same_photographs(transforms: Path, tmp_path: Path) -> None:
     top = json.loads(transforms.read_text())
     for split, frames in (("train", top["frames"][2:]), ("val", top["frames"][:2]), ("test", top["frames"][:2])):
@@ -520,7 +519,6 @@ def test_val_and_test_may_hold_the_same_photographs(transforms: Path, tmp_path: 
     assert len(done.holdout) == 2
 
 
-@pytest.mark.xfail(strict=True, reason="V8: the photographs are counted as cameras")
 def test_a_camera_that_frames_share_counts_once(transforms: Path, tmp_path: Path) -> None:
     top = json.loads(transforms.read_text())
     larger = {name: 2 * top[name] for name in ("w", "h", "fl_x", "fl_y", "cx", "cy")}
@@ -529,10 +527,30 @@ def test_a_camera_that_frames_share_counts_once(transforms: Path, tmp_path: Path
     assert told.startswith("1 camera:")
 
 
-@pytest.mark.xfail(strict=True, reason="V8: a reconstruction of OpenSfM is known by its name alone")
 def test_a_reconstruction_of_opensfm_is_known_under_another_name(tmp_path: Path) -> None:
     shot = {"rotation": [0, 0, 0], "translation": [0, 0, 0], "camera": "v2"}
     (tmp_path / "reef.json").write_text(json.dumps([{"cameras": {"v2": {}}, "shots": {"a.jpg": shot}, "points": {}}]))
     with pytest.raises(SceneError) as refused:
         bring_in(tmp_path / "reef.json", tmp_path / "out", QUICK)
     assert "OpenSfM" in refused.value.message + refused.value.hint
+
+
+@pytest.mark.parametrize(
+    ("name", "head", "what"),
+    [
+        ("reef.json", '{\n "sfm_data_version": "0.3"}', "OpenMVG"),
+        ("reef.json", '{"version": ["1", "2", "7"]}', "AliceVision"),
+        ("reef.txt.json", '{"format": "application/opf-project+json"}', "Pix4D"),
+    ],
+)
+def test_what_other_programs_write_is_known_under_another_name(tmp_path: Path, name: str, head: str, what: str) -> None:
+    (tmp_path / name).write_text(head)
+    assert what in mistakes(tmp_path / name, tmp_path)
+
+
+@pytest.mark.parametrize("name", ["reconstruction.json", "sfm_data.json", "sfm.json"])
+def test_a_transforms_json_is_known_under_the_name_of_another_format(
+    transforms: Path, tmp_path: Path, name: str
+) -> None:
+    path = transforms.rename(transforms.with_name(name))
+    assert len(bring_in(path, tmp_path / "out", QUICK).capture.shots) == 8

@@ -10,6 +10,7 @@ import numpy as np
 
 from splatbatch.errors import SceneError
 from splatbatch.files import fault_of_name
+from splatbatch.scene.colmap.types import Camera
 from splatbatch.scene.imports.agreement import share_that_see
 from splatbatch.scene.imports.capture import ImportLog, PointCloud, PosedPhoto
 from splatbatch.scene.imports.lens import resized
@@ -39,10 +40,20 @@ _LEAST_SEEING = 0.25
 """Share of photographs with points in view below which points and poses are of different worlds."""
 
 
+def without_repeats(shots: Sequence[PosedPhoto], log: ImportLog) -> tuple[PosedPhoto, ...]:
+    """Return the shots; of equal ones (photograph, camera and pose), as splits may share, the first."""
+    found: dict[tuple[object, ...], PosedPhoto] = {}
+    for one in shots:
+        found.setdefault((one.name, one.camera, one.rotation.tobytes(), one.center.tobytes()), one)
+    if len(found) < len(shots):
+        log.convert(f"{plural(len(shots) - len(found), 'photograph')} listed again with the same pose: taken once")
+    return tuple(found.values())
+
+
 def fit_to_photographs(shots: Sequence[PosedPhoto], log: ImportLog) -> tuple[PosedPhoto, ...]:
     """Return the shots with cameras of the size of their photographs; what cannot be adapted is noted as a mistake."""
     headers = headers_of([shot.photo for shot in shots])
-    fitted, told = [], Counter[str]()
+    fitted, told = [], dict[str, set[Camera]]()
     for shot in shots:
         header = headers[shot.photo]
         with log.noting(shot.where):
@@ -54,10 +65,10 @@ def fit_to_photographs(shots: Sequence[PosedPhoto], log: ImportLog) -> tuple[Pos
                 raise SceneError(what, "Export whole panoramas, or the camera model that the photographs have.")
             one, change = _fitted(shot, header.size)
             fitted.append(one)
-            told[change] += 1
-    for what, count in told.items():
+            told.setdefault(change, set()).add(replace(shot.camera, id=0))
+    for what, cameras in told.items():
         if what:
-            log.convert(f"{plural(count, 'camera')}: {what}")
+            log.convert(f"{plural(len(cameras), 'camera')}: {what}")
     return tuple(fitted)
 
 

@@ -17,7 +17,7 @@ from splatbatch.scene.frame import offset_for, span_between
 from splatbatch.scene.imports import colmap_export, metashape, transforms, write
 from splatbatch.scene.imports.agreement import check_poses, triangulated
 from splatbatch.scene.imports.capture import ImportLog, ImportOptions, SourceCapture
-from splatbatch.scene.imports.checks import check_world, fit_to_photographs
+from splatbatch.scene.imports.checks import check_world, fit_to_photographs, without_repeats
 from splatbatch.scene.imports.ply import read_cloud
 from splatbatch.scene.photos.folders import is_folder
 from splatbatch.text import plural
@@ -148,7 +148,7 @@ def _read(source: ImportSource, options: ImportOptions, log: ImportLog) -> Sourc
 
 def _checked(capture: SourceCapture, options: ImportOptions, log: ImportLog) -> SourceCapture:
     """Return the capture with cameras of its photographs' sizes, and with the points of --points if given."""
-    shots = fit_to_photographs(capture.shots, log)
+    shots = fit_to_photographs(without_repeats(capture.shots, log), log)
     if options.points:
         with log.noting("--points"):
             cloud = read_cloud(options.points, log)
