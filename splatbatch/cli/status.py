@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from splatbatch.cluster.workers import RequestedWorkers
     from splatbatch.outcome import Diagnosis
     from splatbatch.output.attempt_folder import AttemptFolder
-    from splatbatch.output.index import Index
     from splatbatch.output.workers import Watcher
     from splatbatch.run.explain import ExplainedAttempt
     from splatbatch.run.status import BatchStatus
@@ -79,7 +78,7 @@ def status(
     from splatbatch.tasks.batch import open_batch
 
     if watch:
-        return watch_status(open_batch(config, patches), verify=verify)
+        return watch_status(open_batch(config, patches))
     gc.disable()  # one look, then the process ends: to go through its records again and again took a quarter of it
     batch = open_batch(config, patches)
     found = standings(batch, verify=verify, in_full=None if json_ else num_shown(len(batch.tasks)))
@@ -135,15 +134,15 @@ class StatusWatcher:
     batch: Batch
     watcher: Watcher
     crew: RequestedWorkers
-    index: Index | None
     _next_look: float = 0.0
 
     def statuses(self) -> tuple[PatchStatus, ...]:
         """Return the current state of every patch."""
         from splatbatch.monitor.table import num_shown
-        from splatbatch.run.status import statuses_of
+        from splatbatch.tasks.status import read_status
 
-        return statuses_of(self.batch, self.batch.standing(index=self.index), num_shown(len(self.batch.tasks)))
+        batch = self.batch
+        return read_status(batch.output, batch.names, num_shown(len(batch.tasks)), batch.standing())
 
     def is_at_work(self) -> bool:
         """Return whether a run or worker is at work on the batch, or an engine has waiting workers."""
@@ -188,18 +187,16 @@ class StatusWatcher:
                         break
 
 
-def watch_status(batch: Batch, *, verify: bool) -> None:
+def watch_status(batch: Batch) -> None:
     """Show a batch until it is over; then exit with 0 if every patch is trained, else with 1.
 
     After Ctrl-C it returns; the training goes on.
     """
     from splatbatch.cluster.workers import RequestedWorkers
     from splatbatch.output.workers import Watcher
-    from splatbatch.run.status import index_of
     from splatbatch.tasks.status import summary
 
-    index = None if verify else index_of(batch)
-    watched = StatusWatcher(batch, Watcher(batch.output), RequestedWorkers(batch.output), index)
+    watched = StatusWatcher(batch, Watcher(batch.output), RequestedWorkers(batch.output))
     with suppress(KeyboardInterrupt):
         watched.show()
         statuses = watched.statuses()

@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-from splatbatch.files import Record, open_regular
-from splatbatch.hashing import short_hash
-from splatbatch.output.events import AttemptEnded, Event, GaveUp, PatchRejected, event_of
+from splatbatch.output.events import AttemptEnded, Event, GaveUp, PatchRejected
 from splatbatch.output.layout import OutputFolder
 from splatbatch.output.ledger import Tail
-
-TAIL_BYTES = 1 << 12
-"""Size of the piece of a ledger whose hash shows that it is the ledger read before."""
 
 
 class TaskHistory:
@@ -30,7 +24,7 @@ class TaskHistory:
         self._last: dict[str, AttemptEnded | PatchRejected] = {}
         self._given_up: dict[str, GaveUp] = {}
         self._is_current = False
-        self._places: dict[tuple[str, bool], tuple[tuple[int, float], Path | None]] = {}
+        self._places: dict[tuple[str, bool], tuple[tuple[int, float], Path]] = {}
         """Order (generation, time) and ledger of the latest event of each task; apart for ends and for giving up."""
 
     @contextlib.contextmanager
@@ -42,28 +36,6 @@ class TaskHistory:
             yield
         finally:
             self._is_current = False
-
-    def digest(self) -> Record:
-        """Return everything read so far as JSON, for the index; `resume` reads it."""
-        return {
-            "files": [[str(path), size, _end_of(path, size)] for path, size in self._tail.read_bytes.items()],
-            "judged": sorted(self._judged),
-            "last": {name: _in_brief(event).to_record() for name, event in self._last.items()},
-            "given_up": {name: event.to_record() for name, event in self._given_up.items()},
-        }
-
-    def resume(self, digest: Mapping[str, Any]) -> None:
-        """Take over a digest of an earlier run, if the ledgers begin as they were then; else they are read in full."""
-        known = {path: (size, end) for path, size, end in digest.get("files", ())}
-        ledgers = {str(path): path for path in self._output.ledgers()}
-        if not known or not known.keys() <= ledgers.keys():
-            return
-        if any(_end_of(Path(path), size) != end for path, (size, end) in known.items()):
-            return
-        self._tail.read_bytes = {path: known.get(name, (0, ""))[0] for name, path in ledgers.items()}
-        self._judged = {(name, number) for name, number in digest["judged"]}
-        for record in (*digest["last"].values(), *digest["given_up"].values()):
-            self._take(event_of(record))
 
     def is_judged(self, patch: str, attempt: int) -> bool:
         """Return whether an attempt's end was recorded, and it need not be collected again."""
@@ -89,7 +61,7 @@ class TaskHistory:
         for path, event in self._tail.read():
             self._take(event, path)
 
-    def _take(self, event: Event | None, path: Path | None = None) -> None:
+    def _take(self, event: Event, path: Path) -> None:
         if isinstance(event, GaveUp):
             if event.key and self._is_latest(event, path, is_end=False):
                 self._given_up[event.patch] = event
@@ -102,32 +74,14 @@ class TaskHistory:
         if isinstance(event, AttemptEnded | PatchRejected) and self._is_latest(event, path, is_end=True):
             self._last[event.patch] = event
 
-    def _is_latest(self, event: AttemptEnded | PatchRejected | GaveUp, path: Path | None, *, is_end: bool) -> bool:
+    def _is_latest(self, event: AttemptEnded | PatchRejected | GaveUp, path: Path, *, is_end: bool) -> bool:
         """Return whether no later event of its task was read, and note its order if so.
 
         Events are ordered by the generation of their claim, then by time; within one ledger by their lines.
         """
         order, key = (event.generation or 0, event.t or 0.0), (event.patch, is_end)
-        before, ledger = self._places.get(key, (order, None))
-        is_latest = order >= before or path == ledger is not None
+        before, ledger = self._places.get(key, (order, path))
+        is_latest = order >= before or path == ledger
         if is_latest:
             self._places[key] = order, path
         return is_latest
-
-
-def _in_brief(event: AttemptEnded | PatchRejected) -> AttemptEnded | PatchRejected:
-    """Return an event as the index keeps it: of a trained splat only that it was trained."""
-    if isinstance(event, PatchRejected) or event.outcome != "trained":
-        return event
-    return AttemptEnded(event.patch, event.attempt, "trained")
-
-
-def _end_of(path: Path, size: int) -> str:
-    """Return a hash of the bytes just before an offset in a file; empty if the file is shorter."""
-    try:
-        with open_regular(path) as file:
-            file.seek(max(0, size - TAIL_BYTES))
-            tail = file.read(min(size, TAIL_BYTES))
-    except OSError:
-        return "" if size else short_hash("")
-    return short_hash(tail.decode(errors="replace")) if len(tail) == min(size, TAIL_BYTES) else ""

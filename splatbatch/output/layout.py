@@ -53,11 +53,6 @@ class OutputFolder:
         """Path of the cached sizes of the photographs, read from their headers; in the user's cache."""
         return cache_of(self.path) / "headers.json"
 
-    @property
-    def index(self) -> Path:
-        """Path of the index of `status`, see `output.index`; in the user's cache."""
-        return cache_of(self.path) / "status"
-
     def claim(self, task: str, generation: int) -> Path:
         """Return the path of the claim of a task with this generation."""
         return Path(f"{self.path}/claims/{task}/{generation}")

@@ -11,7 +11,6 @@ from splatbatch.cluster.workers import RequestedWorkers
 from splatbatch.monitor.table import batch_eta_s
 from splatbatch.output.claims import AtWork, at_work, in_short
 from splatbatch.output.exclusive import holder
-from splatbatch.output.index import LEAST_NEWS, Index
 from splatbatch.output.records.run import WorkerRecord
 from splatbatch.output.workers import LOCAL, Watcher
 from splatbatch.tasks.audits import with_refusals
@@ -51,21 +50,6 @@ def describe_workers(running: WorkerRecord | None, workers: Sequence[AtWork]) ->
     return [*known, *([in_short(workers) or "1 worker"] if workers else [])]
 
 
-def index_of(batch: Batch) -> Index | None:
-    """Return the index of a batch with at least `LEAST_NEWS` tasks, which saves reading all its files; else None."""
-    return Index(batch.output.index) if len(batch.tasks) >= LEAST_NEWS else None
-
-
-def statuses_of(batch: Batch, standing: FreshnessChecker, in_full: int | None) -> tuple[PatchStatus, ...]:
-    """Return the state of every patch, and save what the checker learned for the next call.
-
-    Only `in_full` patches get their warnings and other details; None: all.
-    """
-    found = read_status(batch.output, batch.names, in_full, standing)
-    standing.keep()
-    return found
-
-
 def current_states(batch: Batch, standing: FreshnessChecker | None = None) -> tuple[PatchStatus, ...]:
     """Return the state of every patch; unless a `train` runs, the audit marks refused patches."""
     found = read_status(batch.output, batch.names, standing=standing or batch.standing())
@@ -81,15 +65,15 @@ def report_of(batch: Batch, standing: FreshnessChecker) -> Report:
 
 
 def standings(batch: Batch, *, verify: bool, in_full: int | None) -> BatchStatus:
-    """Return the current state of a batch and its workers; asks the engine, and writes at most the index.
+    """Return the current state of a batch and its workers; asks the engine, and writes nothing.
 
     Args:
         batch: the batch.
         verify: whether every splat and photograph is read, not only its size and time.
         in_full: number of patches with warnings and other details; None: all.
     """
-    standing = batch.standing("every byte" if verify else "time", None if verify else index_of(batch))
-    statuses = statuses_of(batch, standing, in_full)
+    standing = batch.standing("every byte" if verify else "time")
+    statuses = read_status(batch.output, batch.names, in_full, standing)
     crew = RequestedWorkers(batch.output)
     crew.look()
     running = holder(batch.output)

@@ -29,7 +29,6 @@ from splatbatch.tasks.task import Names, Task, apply_overrides, as_names, only, 
 from splatbatch.text import plural
 
 if TYPE_CHECKING:
-    from splatbatch.output.index import Index
     from splatbatch.output.results import Depth
     from splatbatch.scene.frame import ModelExtent
     from splatbatch.tasks.freshness import FreshnessChecker
@@ -118,11 +117,11 @@ class Batch:
             return replace(self, shared=now)
         return replace(self, tasks=now.apply(self.tasks), every=now.apply(self.every), shared=now)
 
-    def standing(self, depth: Depth = "time", index: Index | None = None) -> FreshnessChecker:
+    def standing(self, depth: Depth = "time") -> FreshnessChecker:
         """Return a new freshness checker for the selected tasks."""
         from splatbatch.tasks.freshness import FreshnessChecker
 
-        return FreshnessChecker(self.config, self.path, self.tasks, self.shared, depth=depth, index=index)
+        return FreshnessChecker(self.config, self.path, self.tasks, self.shared, depth=depth)
 
     def states(self, rejections: Mapping[str, str]) -> dict[str, PatchState]:
         """Return the state of each selected task; files whose size or time has changed are read."""

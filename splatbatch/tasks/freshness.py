@@ -1,6 +1,6 @@
 """Decides whether the accepted splat of each patch is up to date, for status, plan, train, report and metrics.
 
-It compares the settings, inputs and files recorded with the splat with those of now. It never writes, except the index.
+It compares the settings, inputs and files recorded with the splat with those of now. It never writes.
 Products that are no splats are judged by `tasks.product`.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from splatbatch import __version__
 from splatbatch.config import Config, Recipe
@@ -17,7 +17,6 @@ from splatbatch.hashing import FileFacts, Stamp, Stamps, stamp_of
 from splatbatch.output.endings import TaskHistory
 from splatbatch.output.events import PatchRejected
 from splatbatch.output.folders import ACCEPTED, RESULT, SPLAT
-from splatbatch.output.index import Index
 from splatbatch.output.layout import OutputFolder
 from splatbatch.output.records.fingerprint import MODEL, Fingerprint, is_content
 from splatbatch.output.records.result import Result
@@ -73,7 +72,7 @@ class FreshnessChecker:
     Input files are looked at once, until `forget`; files of the output folder again whenever they change.
     """
 
-    def __init__(  # noqa: PLR0913 - what a batch is made of
+    def __init__(
         self,
         config: Config,
         file: Path,
@@ -81,7 +80,6 @@ class FreshnessChecker:
         shared: SharedDecisions,
         *,
         depth: Depth = "time",
-        index: Index | None = None,
     ) -> None:
         """Prepare the comparison; files are only read when a state is asked for.
 
@@ -91,7 +89,6 @@ class FreshnessChecker:
             tasks: tasks to judge.
             shared: shared decisions of the batch.
             depth: how thoroughly to compare: size and time, content where these have changed, or every byte of splats.
-            index: cache of manifests read before; used for depth "time" only.
         """
         self.output = OutputFolder(config.output.folder)
         self.config, self.config_file = config, file
@@ -99,11 +96,8 @@ class FreshnessChecker:
         """Tasks by name, under the settings and shared decisions of now."""
         self._shared = shared
         self._depth = depth
-        self._index = index if depth == "time" else None
         self.endings = TaskHistory(self.output)
         """Latest events of the patches in the ledgers."""
-        if self._index:
-            self.endings.resume(self._index.ledger)
         self._stamps = Stamps()
         self._facts = FileFacts(self._stamps, reads=depth != "time")
 
@@ -142,7 +136,6 @@ class FreshnessChecker:
     def _look_again(self) -> None:
         """Drop all states, so that the files of the output folder are read again."""
         self._next_look = float("-inf")
-        self._others: dict[tuple[Any, ...], bool] = {}
         self._products: dict[str, tuple[tuple[Stamp, ...], PatchState]] = {}
         """State of each product, with the stamps of the files that it was read from."""
         self._backdrop: tuple[tuple[Stamp, ...], str] = ((), "")
@@ -175,11 +168,6 @@ class FreshnessChecker:
         """Return whether the product of a task is up to date."""
         return isinstance(self.state(name), UpToDate)
 
-    def keep(self) -> None:
-        """Write the index, if enough of it is new."""
-        if self._index and self._index.has_news:
-            self._index.keep(self.endings.digest())
-
     def _product(self, name: str) -> PatchState:
         """Return the state of a product, compared again only if its files have changed; asked every second in a run."""
         task = self.tasks[name]
@@ -189,29 +177,8 @@ class FreshnessChecker:
         stamps = [stamp_of(f"{place}/{file}") for file in (RESULT, SPLAT, ACCEPTED)]
         stamps_now = (*stamps, *_backdrop_stamps(task.patch.behind))
         if name not in self._products or self._products[name][0] != stamps_now:
-            self._products[name] = (stamps_now, self._indexed(name, *stamps) or self._compared(name, *stamps))
+            self._products[name] = (stamps_now, self._compared(name, *stamps))
         return self._products[name][1]
-
-    def _indexed(self, name: str, manifest: Stamp, splat: Stamp, accepted: Stamp) -> UpToDate | None:
-        """Return `UpToDate` if the index alone shows that a splat is; None: its manifest must be read."""
-        if self._index is None or (brief := self._index.brief(name, manifest, accepted)) is None:
-            return None
-        task = self.tasks[name]
-        is_as_it_was = (
-            brief.splat == [splat.num_bytes, splat.mtime_ns]
-            and not task.yaml_settings.acceptable_hashes.isdisjoint(brief.recipes)
-            and not task.input_files(self._facts).list_moved_of_model(brief.model)
-            and not self._have_others_moved(self._index, brief.others, task)
-            and brief.settled == self._key(task)
-        )
-        return UpToDate(result=Result(name, brief.attempt)) if is_as_it_was else None
-
-    def _have_others_moved(self, index: Index, others: str, task: Task) -> bool:
-        patch, recipe = task.patch, task.recipe
-        key = (others, patch.images, patch.masks, patch.source, patch.partition and patch.sparse, id(recipe))
-        if key not in self._others:
-            self._others[key] = bool(task.input_files(self._facts).list_moved_others(index.others[others]))
-        return self._others[key]
 
     def _compared(self, name: str, manifest: Stamp, splat: Stamp, accepted: Stamp) -> PatchState:
         """Return the state of a splat, by its manifest."""
@@ -223,8 +190,6 @@ class FreshnessChecker:
         facts = FileFacts(self._stamps, reads=self._depth != "time") if self._is_scene_closed else self._facts
         found, other_records = self._observed(name, result), self._shared.why_stale(result, task)
         damage = why_not_the_splat(folder, result, self._depth, facts)
-        if self._index and not result.is_ahead and not damage:
-            self._index.learn(name, (manifest, accepted), result, "" if other_records else self._key(task))
         is_seen = found.attempt == result.attempt  # else it was trained in this run, from the files of now
         inputs = found.inputs if is_seen else ""
         surroundings = held.why_other_surroundings(border_hash(task.patch, task.recipe), self._behind(task))
@@ -298,11 +263,6 @@ class FreshnessChecker:
             return "", False, True
         lists = [key for key in elsewhere if key in then and not is_content(key.rstrip("/"))]
         return f"model, core or hold-out have changed{f': {list_some(lists)}' if lists else ''}", False, True
-
-    def _key(self, task: Task) -> str:
-        """Return a key of the shared decisions and surroundings of a task, for the index."""
-        border, shared = border_hash(task.patch, task.recipe), self._shared.key(task)
-        return f"{shared} {border} {self._behind(task)}" if border else shared
 
     def _behind(self, task: Task) -> str:
         """Return the hash of the accepted backdrop, if it is drawn behind this task; else empty."""

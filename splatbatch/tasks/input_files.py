@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 from splatbatch.config import Recipe
 from splatbatch.errors import SceneError
@@ -87,23 +86,11 @@ class InputFiles:
 
     def list_moved(self, files: Mapping[str, FileFact]) -> tuple[str, ...]:
         """Return the files whose size or time differs from the record, and new or missing ones; no content is read."""
-        model = {key.removeprefix(MODEL): fact for key, fact in files.items() if key.startswith(MODEL)}
-        others = {key: fact for key, fact in files.items() if not key.startswith(MODEL)}
-        return (*self.list_moved_of_model(model), *self.list_moved_others(others))
-
-    def list_moved_of_model(self, files: Mapping[str, Sequence[Any]]) -> list[str]:
-        """Return the same as `list_moved`, for the files of the model, which are given by their names."""
-        folder = str(self.patch.sparse)
-        found = [name for name, fact in files.items() if self.facts.of(f"{folder}/{name}")[:2] != tuple(fact[:2])]
-        new = sorted({*names_in(folder)}.difference(files).intersection(MODEL_FILE_NAMES))
-        found += [name for name in new if self.facts.of(f"{folder}/{name}").num_bytes >= 0]
-        return [MODEL + name for name in found]
-
-    def list_moved_others(self, files: Mapping[str, Sequence[Any]]) -> list[str]:
-        """Return the same as `list_moved`, for photographs, masks and lists, which many patches may share."""
-        found = [key for key, fact in files.items() if self.facts.of(self.place(key))[:2] != tuple(fact[:2])]
+        found = [key for key, fact in files.items() if self.facts.of(self.place(key))[:2] != fact[:2]]
+        model = {f"{MODEL}{name}" for name in {*names_in(self.place(MODEL))}.intersection(MODEL_FILE_NAMES)}
+        new = [key for key in sorted(model - files.keys()) if self.facts.of(self.place(key)).num_bytes >= 0]
         kinds = {key.partition("/")[0] for key in files}
-        return found + [kind for kind in self._other_keys(()) if kind not in kinds]
+        return (*found, *new, *(kind for kind in self._other_keys(()) if kind not in kinds))
 
     def compare(self, then: Mapping[str, FileFact], now: Mapping[str, FileFact]) -> FileDifference:
         """Compare model, photographs and masks by content; changes of lists and folders show in the hash of `now`."""

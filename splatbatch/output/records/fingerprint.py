@@ -8,12 +8,14 @@ from typing import Any
 
 from splatbatch.fields import mapping, number, text
 from splatbatch.hashing import FileFact, Files
-from splatbatch.output.records.record import TypedRecord, reads
+from splatbatch.output.records.record import TypedRecord, as_object, reads
 
 MODEL = "sparse/"
 """Begin of the keys of a model's files."""
 IMAGES = "images/"
 """Begin of the keys of photographs."""
+KINDS = [int, int, str]
+"""Types of size, time and hash in the JSON form of a file."""
 
 
 def is_content(key: str) -> bool:
@@ -32,11 +34,10 @@ def photographs_of(files: Iterable[str]) -> Iterator[str]:
     return (key.removeprefix(IMAGES) for key in files if key.startswith(IMAGES))
 
 
-def files_from_record(record: Any) -> Files:
+def files_from_record(record: object) -> Files:
     """Return the files that `files_to_record` wrote; an invalid entry is left out."""
-    entries = record.items() if isinstance(record, dict) else ()
-    facts = {str(key): entry for key, entry in entries if isinstance(entry, list)}
-    return {key: FileFact(*entry) for key, entry in facts.items() if [type(one) for one in entry] == [int, int, str]}
+    entries = as_object(record).items()
+    return {str(key): FileFact(*one) for key, one in entries if isinstance(one, list) and [*map(type, one)] == KINDS}
 
 
 FilePlace = tuple[float, float, float]

@@ -33,7 +33,7 @@ def environment(value: object) -> dict[str, str]:
     return {name: one for name, one in named.items() if name and not {"=", "\0"} & set(name) and "\0" not in one}
 
 
-def as_object(value: Any) -> dict[str, Any]:
+def as_object(value: object) -> dict[str, Any]:
     """Return a JSON object unchanged and not copied, since thousands are read at a time; empty for anything else."""
     return value if isinstance(value, dict) else {}
 

@@ -103,11 +103,6 @@ class SharedDecisions:
             held.tones, {name: tone_to_record(tones[name]) for name in names if name in tones}, names
         )
 
-    def key(self, task: Task) -> str:
-        """Return a key of the decisions for a task, which the index compares with that of an earlier run."""
-        files = " ".join(f"{one.num_bytes} {one.mtime_ns}" for one in self.stamps)
-        return f"{files} {self.frame and self.frame.of(task.patch.name)} {task.recipe.training.colors}"
-
 
 def stamps_of(config: Config, output: OutputFolder) -> tuple[Stamp, ...]:
     """Return the stamps of the files whose change may change a decision."""

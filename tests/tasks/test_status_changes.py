@@ -1,39 +1,22 @@
-"""The index of `status` saves reading, and hides nothing: what changes after it was written is seen all the same."""
+"""`status` sees what has changed since a patch was trained: files, accepted records, settings, lines of the ledger."""
 
 from __future__ import annotations
 
 import json
 import os
 import shutil
-import sys
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from fake_batch import FakeBatch
 
-from splatbatch.output import index as indexing
-from splatbatch.output.index import Index
-from splatbatch.output.layout import OutputFolder
 from splatbatch.tasks.batch import open_batch
 from splatbatch.tasks.patch_state import UNCOMPARED
 from splatbatch.tasks.status import read_status
 
 Change = Callable[[FakeBatch], object]
-OPENED: Counter[str] = Counter()
-OF_BATCH = 1
-"""Manifests that are read to learn how a batch holds out photographs, however many patches it has."""
-
-
-def note(event: str, arguments: tuple[Any, ...]) -> None:
-    if event == "open":
-        OPENED[str(arguments[0]).rpartition("/")[2]] += 1
-
-
-sys.addaudithook(note)
 
 
 @pytest.fixture(scope="module")
@@ -48,25 +31,17 @@ def night(tmp_path_factory: pytest.TempPathFactory) -> FakeBatch:
 
 
 @pytest.fixture
-def batch(night: FakeBatch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeBatch]:
-    """A copy of it, with all times as they were, and an index."""
-    monkeypatch.setattr(indexing, "LEAST_NEWS", 1)
+def batch(night: FakeBatch, tmp_path: Path) -> FakeBatch:
+    """A copy of it, with all times as they were."""
     shutil.copytree(night.folder, tmp_path / "batch", symlinks=True)
     copy = FakeBatch(tmp_path / "batch", dict(night.settings))
     assert look(copy) == {"p0": "trained", "p1": "trained", "p2": "failed"}
-    assert index_of(copy).is_file()
     return copy
 
 
-def index_of(batch: FakeBatch) -> Path:
-    return OutputFolder(batch.output).index
-
-
-def look(batch: FakeBatch, *, with_index: bool = True) -> dict[str, str]:
+def look(batch: FakeBatch) -> dict[str, str]:
     opened = open_batch(batch.config)
-    standing = opened.standing(index=Index(opened.output.index) if with_index else None)
-    found = read_status(opened.output, opened.names, 0, standing)
-    standing.keep()
+    found = read_status(opened.output, opened.names, 0, opened.standing())
     return {one.patch: "moved" if any(UNCOMPARED in told for told in one.warnings) else one.state for one in found}
 
 
@@ -134,70 +109,21 @@ def model(batch: FakeBatch, name: str) -> Path:
 
 
 @pytest.mark.parametrize("what", CHANGES)
-def test_what_changes_after_the_index_was_written_is_seen(batch: FakeBatch, what: str) -> None:
+def test_what_changes_after_a_training_is_seen(batch: FakeBatch, what: str) -> None:
     change, hit = CHANGES[what]
     change(batch)
     found = look(batch)
     assert {name for name in ("p0", "p1") if found[name] != "trained"} == hit
-    assert look(batch) == found == look(batch, with_index=False)  # also when the index has seen the change
 
 
-def test_a_manifest_that_the_index_knows_is_not_read_again(batch: FakeBatch) -> None:
-    OPENED.clear()
-    look(batch)
-    with_index = OPENED.pop("result.json", 0)
-    look(batch, with_index=False)
-    assert (with_index, OPENED["result.json"]) == (OF_BATCH, OF_BATCH + 2)
-
-
-def test_a_manifest_that_was_written_a_moment_ago_is_read_each_time(batch: FakeBatch) -> None:
-    os.utime(product(batch, "result.json"))
-    look(batch)
-    OPENED.clear()
-    look(batch)
-    assert OPENED["result.json"] == OF_BATCH + 1  # a second change within one step of the clock would not be seen
-
-
-SPOILED: dict[str, Change] = {
-    "gone": lambda batch: index_of(batch).unlink(),
-    "empty": lambda batch: os.truncate(index_of(batch), 0),
-    "torn": lambda batch: os.truncate(index_of(batch), 300),
-    "one byte": lambda batch: in_place(index_of(batch), lambda data: data.replace(b'"p1"', b'"pX"', 1)),
-    "of another version": lambda batch: in_place(index_of(batch), lambda data: data.replace(b"index 1", b"index 0")),
-    "something else": lambda batch: index_of(batch).write_text("[1, 2"),
-}
-
-
-@pytest.mark.parametrize("how", SPOILED)
-def test_an_index_that_is_spoiled_is_made_anew(batch: FakeBatch, how: str) -> None:
-    sound = index_of(batch).read_bytes()
-    SPOILED[how](batch)
-    assert look(batch) == {"p0": "trained", "p1": "trained", "p2": "failed"}
-    assert index_of(batch).read_bytes() == sound
-
-
-def test_an_index_that_cannot_be_written_is_no_error(batch: FakeBatch) -> None:
-    index_of(batch).unlink()
-    index_of(batch).mkdir()
-    assert look(batch) == {"p0": "trained", "p1": "trained", "p2": "failed"}
-
-
-def test_what_the_ledger_says_after_the_index_counts(batch: FakeBatch) -> None:
+def test_what_the_ledger_says_later_counts(batch: FakeBatch) -> None:
     with batch.ledger.open("a") as file:
         file.write('{"t": 1, "event": "attempt_ended", "patch": "p0", "attempt": 2, "outcome": "failed"}\n')
     opened = open_batch(batch.config)
-    standing = opened.standing(index=Index(opened.output.index))
-    found = read_status(opened.output, opened.names, 0, standing)[0]
+    found = read_status(opened.output, opened.names, 0, opened.standing())[0]
     assert (found.state, found.warnings) == ("trained", ("attempt 2 failed; the splat of attempt-01 is kept",))
 
 
 def test_a_ledger_that_is_another_is_read_from_its_first_line(batch: FakeBatch) -> None:
     batch.ledger.write_text("".join(line for line in batch.ledger.open() if '"p2"' not in line) + "\n" * 10_000)
-    assert look(batch) == {"p0": "trained", "p1": "trained", "p2": "waiting"} == look(batch, with_index=False)
-
-
-def test_a_small_batch_gets_no_index(batch: FakeBatch, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.undo()
-    index_of(batch).unlink()
-    look(batch)
-    assert not index_of(batch).exists()
+    assert look(batch) == {"p0": "trained", "p1": "trained", "p2": "waiting"}
