@@ -93,32 +93,28 @@ class HomeSide:
     hooks: WaitHooks
     is_retry: bool = False
     bundles: dict[str, Bundle] = field(default_factory=dict)
-    """Bundles of this batch whose manifests were read, by their hash."""
+    """Bundles of this output folder in the store, by their hash."""
     arrived: dict[str, dict[int, AttemptFolder]] = field(default_factory=dict)
     """Attempts that have come home, by the name of their result and by the number that their worker gave them."""
     whole: set[str] = field(default_factory=set)
     """Results whose attempts have all come home."""
-    awaited: set[str] = field(default_factory=set)
-    """Results whose pictures have not come home yet."""
-    new: set[str] = field(default_factory=set)
-    """Results that have come home since this object was made."""
+    awaited: dict[str, bool] = field(default_factory=dict)
+    """Results whose pictures have not come home yet; True: the result has come home since this object was made."""
 
     def __post_init__(self) -> None:
         output = self.batch.output
-        known = StoreName.read(output.home) or StoreName()
-        self.name = known.home or uuid.uuid4().hex
-        if not known.home:
-            write_json(output.home, StoreName(self.name).to_record())
+        self.name = (StoreName.read(output.home) or StoreName()).home or uuid.uuid4().hex
+        write_json(output.home, StoreName(self.name).to_record())
         self.courier, self.endings, self.watch = (
             courier.Courier(self.url, self.hooks),
             TaskHistory(output),
             StoreWatch(),
         )
         self.waiting = {task.name: task for task in self.batch.tasks if isinstance(task, TrainTask)}
-        self._others, self._packed, self._shown = set[str](), set[str](), ""
+        self._read, self._packed, self._shown = set[str](), set[str](), ""
         for path in output.path.glob(f"patches/*/{ATTEMPT_PREFIX}*/brought.json"):
             if arrival := Arrival.read(path):
-                self._note(AttemptFolder(path.parent), arrival)
+                self._note(AttemptFolder(path.parent), arrival, is_new=False)
 
     def follow(self, *, packs: bool, watch: bool = True) -> list[str]:
         """Pack tasks and adopt results until none is awaited; return the tasks that became up to date by them.
@@ -132,25 +128,22 @@ class HomeSide:
         Raises:
             StoreError: the store refuses access.
         """
-        done = list[str]()
+        done, end = list[str](), time.monotonic() + PICTURES_S
         try:
             while True:
                 seen = self.look()
                 done += self._take(seen)  # adopt results from before this run first
                 self._give_up(seen, packs=packs)
-                if packs:
-                    self._pack_ready()
+                if packs and (packed := self.pack()):
+                    self.ledger.write(Notice("workers_seen", f"{plural(len(packed), 'task')} packed for {self.url}"))
                 if self.waiting or not packs:
                     self._show(seen)
-                is_under_way = packs or any(seen.state(name).is_open for name in self.bundles)
-                if not (watch and self.waiting and is_under_way):
+                is_under_way = self.waiting and (packs or any(seen.state(name).is_open for name in self.bundles))
+                end = time.monotonic() + PICTURES_S if is_under_way else end
+                if not watch or not (is_under_way or (self.awaited and time.monotonic() < end)):
                     break
                 self._cancel()
                 courier.pause(LOOK_S, self.hooks)
-            end = time.monotonic() + PICTURES_S
-            while watch and self.awaited and time.monotonic() < end:
-                self.adopt(self.look())
-                courier.pause(1.0, self.hooks)
         except StopRequested:
             if self.waiting:
                 words = "workers of the store keep running"
@@ -163,41 +156,36 @@ class HomeSide:
     def look(self) -> StoreListing:
         """List the store, and read the manifests of new bundles; return the listing."""
         seen = exchange.listing(self.courier)
-        unread = [name for name in seen.bundles if name not in self.bundles.keys() | self._others]
-        records = self.courier.run((exchange.read_sealed, (f"{BUNDLES}/{name}",)) for name in unread)
-        for name, record in zip(unread, records, strict=True):
-            bundle = Bundle.from_record(record)
-            if bundle.home == self.name:
-                self.bundles[name] = bundle
-                continue
-            self._others.add(name)
-            if not record:
-                self.hooks.tell(f"bundle {name} in the store is damaged or missing; ignored")
+        unread = [name for name in seen.bundles if name not in self.bundles.keys() | self._read]
+        new = exchange.bundles_at(self.courier, unread)
+        for name in (name for name, one in new.items() if not one.home):
+            self.hooks.tell(f"bundle {name} in the store is damaged or missing; ignored")
+        self._read |= new.keys()
+        self.bundles |= {name: one for name, one in new.items() if one.home == self.name}
         return seen
 
-    def pack(self, tasks: Sequence[Task]) -> dict[str, str]:
-        """Put a bundle of each task into the store; return the hash of the bundle by the name of its task.
+    def pack(self) -> dict[str, str]:
+        """Put bundles into the store: once for each waiting task whose required tasks have come home.
 
         An open bundle with the same contents stays; so does one whose splat is to be adopted. Other open bundles of
-        the task are closed.
+        the task are closed. Returned is the hash of each bundle, by the name of its task.
 
         Raises:
             SplatbatchError: a file cannot be read, or the store refuses it.
         """
-        seen, packed = self.look(), dict[str, str]()
-        there = set(self.courier.ask(blobs.names, blobs.BLOBS))
-        for task, bundle in self._put_bundles(tasks, there):
+        left = [task for name, task in self.waiting.items() if name not in self._packed]
+        ready = [task for task in left if not self.waiting.keys() & set(task.required)]
+        if not ready:
+            return {}
+        seen, packed, there = self.look(), dict[str, str](), set(self.courier.ask(blobs.names, blobs.BLOBS))
+        for task, bundle in self._put_bundles(ready, there):
             ours = {name: one for name, one in self.bundles.items() if one.task == task.name}
             live = [name for name in ours if seen.state(name).is_open or self.is_trained(name, seen)]
-            packed[task.name] = next((name for name in live if replace(ours[name], number=bundle.number) == bundle), "")
-            if not packed[task.name]:
-                manifest = exchange.bundle_file(bundle)
-                self.courier.ask(blobs.put, [manifest])
-                packed[task.name] = name = PurePath(manifest[0]).name
-                self.bundles[name] = bundle
-            self._close(
-                (name for name in ours if name != packed[task.name] and seen.state(name).is_open), "packed anew"
-            )
+            same = next((name for name in live if replace(ours[name], number=bundle.number) == bundle), "")
+            name = same or self.courier.ask(exchange.put_sealed, f"{BUNDLES}/", bundle)
+            packed[task.name], self.bundles[name] = name, ours.get(name, bundle)
+            self._close((name for name in ours if name != same and seen.state(name).is_open), "packed anew")
+        self._packed |= packed.keys()
         return packed
 
     def is_trained(self, name: str, seen: StoreListing) -> bool:
@@ -209,51 +197,40 @@ class HomeSide:
 
         Trained results come first. A bundle whose splat came home is closed.
         """
-        came, found = [], [(bundle, one) for bundle in self.bundles for one in seen.state(bundle).results.items()]
-        for bundle, (name, outcome) in sorted(found, key=lambda one: one[1][1] != "trained"):
-            if name not in self.whole and self._adopt(name, self.bundles[bundle]):
-                came.append((self.bundles[bundle].task, outcome))
-                if outcome == "trained":
-                    self._close([bundle], "trained")
-        self.awaited = {name for name in self.awaited if not self._adopt_pictures(name) and name in self.new}
-        return came
-
-    def _pack_ready(self) -> None:
-        """Pack the tasks not packed yet whose required tasks have come home."""
-        todo = [task for name, task in self.waiting.items() if name not in self._packed]
-        ready = [task for task in todo if not self.waiting.keys() & set(task.required)]
-        if ready:
-            self._packed |= self.pack(ready).keys()
-            self.ledger.write(Notice("workers_seen", f"{plural(len(ready), 'task')} packed for {self.url}"))
+        found = [(name, *one) for name in self.bundles for one in seen.state(name).results.items()]
+        new = sorted((one for one in found if one[1] not in self.whole), key=lambda one: one[2] != "trained")
+        came = [(bundle, outcome) for bundle, name, outcome in new if self._adopt(name, self.bundles[bundle])]
+        self._close((bundle for bundle, outcome in came if outcome == "trained"), "trained")
+        late = [name for name in self.awaited if not self._adopt_pictures(name)]
+        self.awaited = {name: True for name in late if self.awaited[name]}
+        return [(self.bundles[bundle].task, outcome) for bundle, outcome in came]
 
     def _take(self, seen: StoreListing) -> list[str]:
         """Adopt new results; return the tasks that are up to date by them, and upload damaged bundles again."""
-        came, done = self.adopt(seen), []
-        standing = self.batch.standing()
-        for name, outcome in came:
-            is_done = name in self.waiting and standing.is_up_to_date(name)
-            if is_done:
-                done.append(name)
-            if is_done or outcome in FINAL:  # it may be a second result, of a task whose splat is home already
-                self.waiting.pop(name, None)
-        damaged = {name for name, outcome in came if outcome == "damaged"}
-        for task, bundle in self._put_bundles([self.waiting[name] for name in damaged & self.waiting.keys()], set()):
+        came, standing = self.adopt(seen), self.batch.standing()
+        done = {name for name, _ in came if name in self.waiting and standing.is_up_to_date(name)}
+        # the result may be a second one, of a task whose splat is home already
+        for name in done | {name for name, outcome in came if outcome in FINAL}:
+            self.waiting.pop(name, None)
+        damaged = {name for name, outcome in came if outcome == "damaged"} & self.waiting.keys()
+        for task, bundle in self._put_bundles([self.waiting[name] for name in damaged], set()):
             num_files = plural(len(bundle.pieces), "file")
             self.hooks.tell(f"{task.name}: uploaded {num_files} of its bundle again (damaged in the store)")
-        return done
+        return sorted(done)
 
     def _give_up(self, seen: StoreListing, *, packs: bool) -> None:
         """Stop waiting for tasks that too many workers have started in vain, or that another command has closed."""
-        states = {name: seen.state(name) for name in self.bundles}
-        for name, one in states.items():
+        for name, bundle in self.bundles.items():
+            one = seen.state(name)
             if one.generation >= MOST_HANDLINGS and one.is_open and self.watch.is_dead(name, one):
                 why = f"given up: {one.generation} workers have started this task, and none has finished"
-                log_line(f"{self.bundles[name].task}: {why}")
+                log_line(f"{bundle.task}: {why}")
                 self._close([name], why)
-                self.waiting.pop(self.bundles[name].task, None)
-        expected = {self.bundles[name].task for name, one in states.items() if one.is_final or not one.is_closed}
-        for name in {self.bundles[name].task for name in states} - expected:
-            if self.waiting.keys() & {name} and (name in self._packed or not packs):
+                self.waiting.pop(bundle.task, None)
+        states = [(bundle.task, seen.state(name)) for name, bundle in self.bundles.items()]
+        closed = {name for name, _ in states} - {name for name, one in states if one.is_final or not one.is_closed}
+        for name in closed & self.waiting.keys():
+            if name in self._packed or not packs:
                 log_line(f"{name}: another `splatbatch` command closed this task in the store")
                 self.waiting.pop(name)
 
@@ -283,7 +260,8 @@ class HomeSide:
 
     def _close(self, names: Iterable[str], why: str) -> None:
         """Close bundles in the store: no worker claims them any more, and a worker that trains one stops."""
-        self.courier.ask(blobs.put, [(f"{CLOSED}/{name}", why.encode()) for name in names])
+        if files := [(f"{CLOSED}/{name}", why.encode()) for name in names]:
+            self.courier.ask(blobs.put, files)
 
     def _put_bundles(self, tasks: Sequence[Task], there: set[str]) -> Iterator[tuple[Task, Bundle]]:
         """Put the blobs of tasks into the store, except the blobs in `there`; yield each task with its bundle.
@@ -300,11 +278,11 @@ class HomeSide:
             there |= paths.keys()
             yield task, Bundle.from_record(record)
 
-    def _note(self, folder: AttemptFolder, one: Arrival) -> None:
+    def _note(self, folder: AttemptFolder, one: Arrival, *, is_new: bool) -> None:
         numbers = self.arrived.setdefault(one.result, {})
         numbers[one.number] = folder
         if not one.has_all:
-            self.awaited.add(one.result)
+            self.awaited[one.result] = is_new
         if len(numbers) >= one.total:
             self.whole.add(one.result)
 
@@ -354,13 +332,11 @@ class HomeSide:
         folder = AttemptFolder(place / f"{task.name}-{one.number}.{uuid.uuid4().hex}")
         blobs.lay(pieces, place, folder.path, shutil.copyfile)
         job = _make_ours(folder, bundle, returned, task)
-        has_all = len(pieces) == len(one.pieces)
-        arrival = Arrival(name, one.number, len(returned.attempts), has_all)
+        arrival = Arrival(name, one.number, len(returned.attempts), has_all=len(pieces) == len(one.pieces))
         write_json(folder.brought, arrival.to_record())
         attempt = task.home.new_attempt()
         folder.path.rename(attempt.path)
-        self._note(attempt, arrival)
-        self.new.add(name)
+        self._note(attempt, arrival, is_new=True)
         self.ledger.write(AttemptStarted(task.name, attempt.number, job.key, returned.worker, dict(job.changes)))
         return attempt.number
 

@@ -40,6 +40,7 @@ from splatbatch.transfer.exchange import (
     CLAIMS,
     HERE,
     LEFT,
+    RESULTS,
     BundleState,
     StoreListing,
     StoreWatch,
@@ -140,15 +141,11 @@ class StoreWorker:
         now = time.monotonic()
         unfit = frozenset(name for name, end in self._not_before.items() if now < end)
         for name in self._watch.due(seen, self.sign.worker, unfit):
-            record = self._asks.ask(exchange.read_sealed, f"{BUNDLES}/{name}")
-            bundle = Bundle.from_record(record)
-            if record is None:
-                log_line(f"bundle {name}: its manifest was altered in the store; not trained")
-                self._not_before[name] = now + 600
-            elif record and (why := why_left(bundle, only_builtin=self.only_builtin)):
-                log_line(why)
+            bundle = exchange.bundles_at(self._asks, [name])[name]
+            if why := why_left(bundle, only_builtin=self.only_builtin):
+                log_line(why if bundle.home else f"bundle {name}: its manifest was altered in the store; not trained")
                 self._not_before[name] = NEVER
-            elif record and self._asks.ask(exchange.claim, name, seen.bundles[name].generation + 1, self.sign):
+            elif self._asks.ask(exchange.claim, name, seen.bundles[name].generation + 1, self.sign):
                 return bundle, name
         return None
 
@@ -308,7 +305,8 @@ def _send(store: Store, result: TransferResult, folder: Path, claim: str) -> Non
     attempts = tuple(map(_packed, left))
     pieces = [(one.path, piece) for one, told in zip(left, attempts, strict=True) for piece in told.pieces]
     blobs.put(store, [(blobs.blob(one.sha256), where / one.name) for where, one in pieces if not is_following(one)])
-    blobs.put(store, [exchange.result_file(replace(result, attempts=attempts))])
+    result = replace(result, attempts=attempts)
+    courier.patiently(exchange.put_sealed, store, f"{RESULTS}/{result.bundle}.{result.outcome}.", result)
     if result.outcome not in exchange.FINAL:
         blobs.put(store, [(f"{CLAIMS}/{claim}{LEFT}", b"")])
     blobs.put(store, [(blobs.blob(one.sha256), where / one.name) for where, one in pieces if is_following(one)])

@@ -25,7 +25,6 @@ from splatbatch.run.store_home import HomeSide
 from splatbatch.scheduler.work.adopt import adopt as adopt_left
 from splatbatch.scheduler.work.exclusive_output import lock_output
 from splatbatch.tasks.batch import Batch
-from splatbatch.tasks.task import TrainTask
 from splatbatch.transfer import blobs, courier, exchange
 from splatbatch.transfer.exchange import CLOSED, StoreListing, StoreWatch
 from splatbatch.transfer.schemes import absolute_url
@@ -63,16 +62,14 @@ def pack(batch: Batch, url: str) -> PackOutput:
         restore_missing_products(batch, ledger, patience)
         decisions = make_shared_decisions(assess_and_audit(batch, TrainOptions(), patience), patience)
         refused = record_rejections(decisions, ledger, verify=True) if decisions.todo.tasks else {}
-        todo = [task for task in decisions.todo.tasks if task.name not in refused and isinstance(task, TrainTask)]
-        names = {task.name for task in todo}
-        ready = [task for task in todo if not names.intersection(task.required)]
-        home = HomeSide(decisions.batch, url, ledger, patience)
+        todo = decisions.todo.only(name for name in decisions.todo.names if name not in refused)
+        home = HomeSide(todo, url, ledger, patience)
         with contextlib.closing(home.courier):
-            packed = home.pack(ready)
+            packed = home.pack()
             seen = home.look() if packed else StoreListing()
     trained = tuple(name for name, bundle in packed.items() if home.is_trained(bundle, seen))
-    due = {*names, *refused}
-    waiting = tuple(task.name for task in todo if task.name not in packed)
+    due = {*home.waiting, *refused}
+    waiting = tuple(name for name in home.waiting if name not in packed)
     fresh = tuple(name for name in batch.names if name not in due)
     still = tuple(name for name in packed if name not in trained)
     return PackOutput(home.url, still, trained, waiting, fresh, tuple(refused))
@@ -135,15 +132,25 @@ def status_of(url: str) -> StoreFacts:
     url = absolute_url(url, Path.cwd())
     with _courier(url) as ours:
         seen = exchange.listing(ours)
-        told = ours.run((exchange.outline, (name,)) for name in seen.bundles)
+        bundles = exchange.bundles_at(ours, [*seen.bundles])
     watch, found = StoreWatch(), []
-    for (name, one), (task, home, max_steps) in zip(seen.bundles.items(), told, strict=True):
+    for name, one in seen.bundles.items():
+        bundle = bundles[name]
         sign = seen.signs.get(one.worker)
         step = sign.step if sign and sign.bundle == name else None
-        state = watch.state_of(name, one) if home else "altered"
+        state = watch.state_of(name, one) if bundle.home else "altered"
         worker = one.worker if state in ("at work", "silent") else ""
         found.append(
-            BundleFacts(task, home, state, worker, step, max_steps, one.generation, tuple(one.results.values()))
+            BundleFacts(
+                bundle.task or name,
+                bundle.home,
+                state,
+                worker,
+                step,
+                bundle.max_steps,
+                one.generation,
+                tuple(one.results.values()),
+            )
         )
     workers = tuple(one for one in seen.signs.values() if not one.has_ended)
     return StoreFacts(url, tuple(sorted(found, key=lambda one: (one.home, one.task))), workers)
@@ -160,8 +167,8 @@ def cancel_in(url: str, names: Iterable[str]) -> list[str]:
     wanted = set(names)
     with _courier(url) as ours:
         left = [name for name, one in exchange.listing(ours).bundles.items() if one.is_open]
-        tasks = [task for task, *_ in ours.run((exchange.outline, (name,)) for name in left)]
-        chosen = {name: task for name, task in zip(left, tasks, strict=True) if not wanted or task in wanted}
+        tasks = {name: one.task or name for name, one in exchange.bundles_at(ours, left).items()}
+        chosen = {name: task for name, task in tasks.items() if not wanted or task in wanted}
         if lacking := wanted - set(chosen.values()):
             raise StoreError(f"{url}: no open task {', '.join(sorted(lacking))} in this store")
         ours.ask(blobs.put, [(f"{CLOSED}/{name}", b"cancelled") for name in chosen])

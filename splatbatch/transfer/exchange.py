@@ -10,6 +10,7 @@ import hashlib
 import json
 import re
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -259,13 +260,10 @@ def result_at(courier: Courier, name: str) -> TransferResult:
     return TransferResult.from_record(courier.ask(read_sealed, f"{RESULTS}/{name}"))
 
 
-def outline(store: Store, bundle: str) -> tuple[str, str, int]:
-    """Return the task, home and steps of a bundle; if it was altered, its hash, "" and 0.
-
-    Runs in the courier process.
-    """
-    found = Bundle.from_record(read_sealed(store, f"{BUNDLES}/{bundle}"))
-    return found.task or bundle, found.home, found.max_steps
+def bundles_at(courier: Courier, names: Sequence[str]) -> dict[str, Bundle]:
+    """Return bundles by their hashes; one that was altered, or is missing, has no home. Errors as for `listing`."""
+    records = courier.run((read_sealed, (f"{BUNDLES}/{name}",)) for name in names)
+    return {name: Bundle.from_record(record) for name, record in zip(names, records, strict=True)}
 
 
 def makes_once(store: Store, sign: WorkerStatus) -> bool:
@@ -294,17 +292,16 @@ def _digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()[:32]
 
 
-def bundle_file(bundle: Bundle) -> NewFile:
-    """Return name and contents of a bundle's manifest, to put into a store after all its blobs."""
-    return _sealed(f"{BUNDLES}/", bundle)
+def put_sealed(store: Store, begins: str, record: TypedRecord) -> str:
+    """Put a bundle or a result into a store, after its blobs; return the hash of its contents, which ends its name.
 
+    Runs in the courier process.
 
-def result_file(result: TransferResult) -> NewFile:
-    """Return name and contents of a result, to put into a store after the blobs of its splats."""
-    return _sealed(f"{RESULTS}/{result.bundle}.{result.outcome}.", result)
-
-
-def _sealed(begins: str, record: TypedRecord) -> NewFile:
-    """Return a record as a file of a store; its name ends with the hash of its contents."""
+    Args:
+        store: the store.
+        begins: the folder, and the beginning of the name.
+        record: the bundle or the result.
+    """
     content = json.dumps(record.to_record(), sort_keys=True, allow_nan=False).encode()
-    return begins + _digest(content), content
+    store.write(begins + _digest(content), content)
+    return _digest(content)

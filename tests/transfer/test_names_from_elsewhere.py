@@ -146,7 +146,7 @@ def adopt_later(top: Path, attempt: Path, *names: str) -> list[str]:
     output, hooks = SimpleNamespace(arriving=top / "blobs"), WaitHooks(tell=said.append)
     home = object.__new__(HomeSide)
     home.batch, home.courier, home.hooks = cast("Any", SimpleNamespace(output=output)), Courier("", hooks), hooks
-    home.bundles, home.new, home.awaited, home.arrived = {}, set(), {result}, {result: {1: AttemptFolder(attempt)}}
+    home.bundles, home.awaited, home.arrived = {}, {result: False}, {result: {1: AttemptFolder(attempt)}}
     told = TransferResult(attempts=(TransferredAttempt(1, tuple(map(piece, names))),))
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(exchange, "result_at", lambda *_: told)
@@ -154,7 +154,7 @@ def adopt_later(top: Path, attempt: Path, *names: str) -> list[str]:
         patched.setattr(Arrival, "read", lambda _: Arrival(result, 1, total=1))
         patched.setattr(store_home, "write_json", lambda *_: None)
         home.adopt(StoreListing())
-    assert home.awaited == set()
+    assert home.awaited == {}
     _refuse(not any(attempt.iterdir()))
     return said
 
@@ -230,9 +230,8 @@ def test_what_comes_later_replaces_no_file_of_an_accepted_attempt(folder: Path, 
 
 
 def test_only_the_hash_of_a_manifest_is_the_name_of_a_bundle(tmp_path: Path) -> None:
-    store, manifest = FolderStore(tmp_path), exchange.bundle_file(Bundle(patch="p0", home="h"))
-    name = Path(manifest[0]).name
-    blobs.put(store, [manifest])
+    store = FolderStore(tmp_path)
+    name = exchange.put_sealed(store, "bundles/", Bundle(patch="p0", home="h"))
     for stray in ("notes.txt", "A" * 32, "f" * 31, f"{name}.bak", "\u0661" * 32):
         (tmp_path / "bundles" / stray).write_bytes(b"{}")
     assert list(exchange.list_store(store)["bundles"]) == [name]

@@ -101,7 +101,6 @@ def test_of_a_bundle_that_is_too_large_no_more_is_read_than_could_be_one(
     monkeypatch.setattr(exchange, "MOST_JSON_BYTES", 10 << 20)
     whole = exchange.read_whole
     monkeypatch.setattr(exchange, "read_whole", lambda *told: num_read.append(len(found := whole(*told))) or found)
-    assert exchange.outline(FolderStore(tmp_path), name) == (name, "", 0)
     assert exchange.read_sealed(FolderStore(tmp_path), f"bundles/{name}") is None
     assert max(num_read) < 15 << 20
 
@@ -113,9 +112,8 @@ def test_a_store_that_is_cut_off_has_altered_neither_a_result_nor_a_bundle(
         raise CutOffError("the store does not answer")
 
     monkeypatch.setattr(exchange, "read_whole", cut)
-    for read in (exchange.read_sealed, exchange.outline):
-        with pytest.raises(CutOffError):
-            read(FolderStore(tmp_path), "f" * 32)
+    with pytest.raises(CutOffError):
+        exchange.read_sealed(FolderStore(tmp_path), "f" * 32)
 
 
 def test_what_was_closed_is_told_by_its_name(tmp_path: Path) -> None:
@@ -133,9 +131,8 @@ def test_a_claim_that_could_not_be_read_at_one_look_holds_its_task(
     store, watch, sign = FolderStore(tmp_path), exchange.StoreWatch(), exchange.WorkerStatus("far", "token")
     now = [0.0]
     monkeypatch.setattr(exchange.time, "monotonic", lambda: now[0])
-    manifest = exchange.bundle_file(Bundle(patch="p0", home="h"))
-    name = Path(manifest[0]).name
-    blobs.put(store, [manifest, (f"{exchange.CLAIMS}/{name}.1", b'{"worker": "f')])
+    name = exchange.put_sealed(store, "bundles/", Bundle(patch="p0", home="h"))
+    blobs.put(store, [(f"{exchange.CLAIMS}/{name}.1", b'{"worker": "f')])
 
     def is_dead() -> bool:
         return watch.is_dead(name, exchange.StoreListing.from_record(exchange.list_store(store)).state(name))
