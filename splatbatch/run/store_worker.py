@@ -24,7 +24,8 @@ from splatbatch.outcome import Failed, Outcome, Trained
 from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.output.folders import PatchFolder
 from splatbatch.output.ledger import Ledger
-from splatbatch.processes import start_ticks
+from splatbatch.output.records.attempt import ProgressLine
+from splatbatch.processes import living, name_of
 from splatbatch.run.cluster_workers import AGAIN
 from splatbatch.run.interruption import Interruption
 from splatbatch.run.worker import use_given_gpus
@@ -34,7 +35,6 @@ from splatbatch.text import one_line
 from splatbatch.transfer import blobs, courier, exchange
 from splatbatch.transfer.blobs import FileRef
 from splatbatch.transfer.bundle import Bundle, open_bundle, why_left
-from splatbatch.transfer.courier import REST_S
 from splatbatch.transfer.exchange import (
     BUNDLES,
     CLAIMS,
@@ -121,20 +121,20 @@ class StoreWorker:
         idle_since, unfit = time.monotonic(), 0
         while True:
             seen = exchange.listing(self._asks)
-            claimed = self._claim(seen)
-            if claimed is None:  # bundles of other workers may become free again
-                is_due = any(one.is_open and self._not_before.get(name) != NEVER for name, one in seen.bundles.items())
-                if not is_due if not self.idle_s else time.monotonic() - idle_since > self.idle_s:
-                    return SplatbatchError.exit_code if self.failed else 0
-                courier.pause(POLL_S, self._hooks)
+            if claimed := self._claim(seen):
+                if self._stop() or not self._holds(claimed[0]):
+                    return AGAIN  # the last status lets the claim go
+                error = self._train(*claimed, seen)
+                unfit = unfit + 1 if error else 0
+                if error and unfit >= MOST_UNFIT:
+                    raise error
+                idle_since = time.monotonic()
                 continue
-            if self._stop() or not self._holds(claimed[0]):
-                return AGAIN  # the last status lets the claim go
-            error = self._train(*claimed, seen)
-            unfit = unfit + 1 if error else 0
-            if error and unfit >= MOST_UNFIT:
-                raise error
-            idle_since = time.monotonic()
+            # bundles of other workers may become free again
+            is_due = any(one.is_open and self._not_before.get(name) != NEVER for name, one in seen.bundles.items())
+            if not is_due if not self.idle_s else time.monotonic() - idle_since > self.idle_s:
+                return SplatbatchError.exit_code if self.failed else 0
+            courier.pause(POLL_S, self._hooks)
 
     def _claim(self, seen: StoreListing) -> tuple[Bundle, str] | None:
         """Claim a bundle that is due; return it with its name; None if there is none."""
@@ -159,7 +159,7 @@ class StoreWorker:
         Returned is the error if this machine cannot train it, else None.
         """
         folder, began, error = self.scratch / name, time.monotonic(), None
-        self.sign, self._closed, self._next_beat = replace(self.sign, bundle=name, task=bundle.task), "", 0.0
+        self.sign, self._next_beat = replace(self.sign, bundle=name, task=bundle.task), 0.0
         log_line(f"{bundle.task}: claimed, fetching its files")
         result = TransferResult(name, bundle.task, self.sign.worker, __version__, "stopped")
         try:
@@ -176,7 +176,6 @@ class StoreWorker:
             for following in self._watch.due(seen, self.sign.worker, others)[:1]:
                 self._fetches.begin(_fetch_ahead, following, self.scratch / blobs.BLOBS, self.only_builtin)
             batch.output.create()
-            batch.output.ledger.parent.mkdir(exist_ok=True)
             ledger = Ledger(batch.output.ledger)
             hooks = RunHooks(self._beat, self._stop_of_bundle, ledger.tell_wait)
             outcomes = session.run(batch, ledger, hooks, is_retry=bundle.is_retry)
@@ -188,7 +187,7 @@ class StoreWorker:
             result = replace(result, outcome="unfit", why=one_line(found.message))
             self._not_before[name] = NEVER
         finally:
-            self.sign = replace(self.sign, bundle="", task="", phase="", step=None)
+            self.sign = replace(self.sign, bundle="", task="")
             claim = f"{name}.{seen.bundles[name].generation + 1}"
             self._sends.begin(_send, result, folder, claim)
         return error
@@ -233,7 +232,8 @@ class StoreWorker:
         return self.interruption.reason() or ("the time of this worker is up" if is_up else "")
 
     def _stop_of_bundle(self) -> str:
-        return self._stop() or self._closed
+        is_closed = self._closed == self.sign.bundle != ""
+        return self._stop() or ("the task was closed in the store" if is_closed else "")
 
     def _beat(self) -> None:
         """Write the heartbeat every `BEAT_S`, and advance all transfers; called many times a second.
@@ -249,35 +249,29 @@ class StoreWorker:
         if self._refusal:  # raised at every call, as the result is not sent
             raise self._refusal
         self._fetches.look()
-        for (_, (sign,)), answer in self._beats.look():
-            if sign.bundle and sign.bundle == self.sign.bundle and answer == Returned(sign.bundle):
-                self._closed = "the task was closed in the store"
+        for _, answer in self._beats.look():
+            self._closed = answer.value if isinstance(answer, Returned) else ""
         if self._beats.is_over and time.monotonic() >= self._next_beat:
-            self.sign = replace(self.sign, sequence=self.sign.sequence + 1)
-            for attempt in _patch_in(self.scratch / self.sign.bundle, self.sign.task).attempts()[-1:]:
-                progress = attempt.last_progress()
-                self.sign = replace(self.sign, phase=progress.phase, step=progress.step)
+            attempts = _patch_in(self.scratch / self.sign.bundle, self.sign.task).attempts()
+            latest = attempts[-1].last_progress() if attempts else ProgressLine()
+            self.sign = replace(self.sign, sequence=self.sign.sequence + 1, phase=latest.phase, step=latest.step)
             self._beats.begin(exchange.heartbeat, self.sign)
             self._next_beat = time.monotonic() + exchange.BEAT_S
 
     def _finish(self) -> None:
         """Wait until all results are sent; after a request to stop, at most `SEND_S`."""
         self._fetches.end()
-        end = NEVER
-        while not self._sends.is_over and time.monotonic() < end:
-            if end == NEVER and self._stop():
-                end = time.monotonic() + SEND_S
-            self._beat()
-            time.sleep(REST_S)
+        with contextlib.suppress(StopRequested):
+            courier.pause(NEVER, self._hooks, self._sends)
+        courier.pause(SEND_S, WaitHooks(self._beat), self._sends)
 
     def _go(self) -> None:
         """Write the last status, which lets all claims go, within `GOODBYE_S`; then remove the scratch folder."""
         self._beats.end()
         self._beats.begin(exchange.heartbeat, replace(self.sign, sequence=self.sign.sequence + 1, has_ended=True))
         end = time.monotonic() + GOODBYE_S
-        while not self._beats.is_over and time.monotonic() < end:
-            self._beats.look()
-            time.sleep(REST_S)
+        while time.monotonic() < end and not self._beats.look():
+            time.sleep(courier.REST_S)
         for one in (self._asks, self._beats, self._fetches, self._sends):
             one.close()
         shutil.rmtree(self.scratch, ignore_errors=True)
@@ -357,7 +351,7 @@ def work_for(
     except OSError as error:
         raise OutputError(f"--scratch {scratch or error.filename}: cannot be written ({error.strerror})") from error
     with Interruption() as interruption:
-        mine = root / f"worker-{os.getpid()}-{start_ticks(os.getpid())}-{socket.gethostname()}"
+        mine = root / f"worker-{name_of(os.getpid()).replace(':', '-')}-{socket.gethostname()}"
         worker = StoreWorker(absolute_url(url, Path.cwd()), interruption, mine, for_s, idle_s, only_builtin)
         mine.mkdir()
         code = worker.work()
@@ -368,7 +362,5 @@ def work_for(
 def _sweep(root: Path) -> None:
     """Remove the scratch folders of killed workers of this host."""
     for one in root.glob(f"worker-*-{socket.gethostname()}"):
-        with contextlib.suppress(ValueError, IndexError):
-            pid, ticks = (int(part) for part in one.name.split("-")[1:3])
-            if start_ticks(pid) != ticks:
-                shutil.rmtree(one, ignore_errors=True)
+        if not living(":".join(one.name.split("-")[1:3])):
+            shutil.rmtree(one, ignore_errors=True)

@@ -176,13 +176,18 @@ def patiently(request: Callable[..., R], *arguments: object) -> R:
         time.sleep(next(pauses))
 
 
-def pause(seconds: float, patience: WaitHooks) -> None:
+def pause(seconds: float, patience: WaitHooks, calls: Courier | None = None) -> None:
     """Wait for some seconds, and call the hooks meanwhile.
+
+    Args:
+        seconds: time to wait at most.
+        patience: the hooks.
+        calls: the wait ends as soon as all calls of this courier are answered; None: it takes all its time.
 
     Raises:
         StopRequested: a stop was requested during the wait.
     """
     end = time.monotonic() + seconds
-    while time.monotonic() < end:
+    while time.monotonic() < end and not (calls and calls.is_over):
         patience.tick_or_stop()
         time.sleep(REST_S)
