@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import io
 import os
 import shutil
 import uuid
@@ -15,7 +14,7 @@ from pathlib import Path
 from splatbatch.errors import CutOffError, StoreError
 from splatbatch.files import is_out_of_space, open_regular, write_whole
 from splatbatch.output.generations import create_once
-from splatbatch.transfer.store import PIECE_BYTES
+from splatbatch.transfer.store import PIECE_BYTES, opened
 
 AWAY = frozenset({errno.ENOTCONN, errno.ESTALE, errno.EIO, errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH})
 """Error numbers of a mount whose server cannot be reached."""
@@ -40,7 +39,7 @@ class FolderStore:
         target = place.with_name(f".{place.name}.{uuid.uuid4().hex}") if once else place
         with _store_errors(self._folder):
             place.parent.mkdir(parents=True, exist_ok=True)
-            with io.BytesIO(content) if isinstance(content, bytes) else open_regular(content) as source:
+            with opened(content) as source:
                 write_whole(target, partial(shutil.copyfileobj, source, length=PIECE_BYTES))
             if not once:
                 return True

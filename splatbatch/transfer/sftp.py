@@ -6,15 +6,15 @@ import asyncio
 import contextlib
 import threading
 import uuid
-from collections.abc import Coroutine, Iterator
+from collections.abc import Awaitable, Iterator
 from pathlib import Path, PurePosixPath
-from typing import Any, TypeVar
+from typing import Any, BinaryIO, TypeVar
 from urllib.parse import urlsplit
 
 import asyncssh
 
 from splatbatch.errors import CutOffError, StoreError
-from splatbatch.transfer.store import PIECE_BYTES
+from splatbatch.transfer.store import PIECE_BYTES, opened
 
 T = TypeVar("T")
 LOST = (asyncssh.SFTPNoConnection, asyncssh.SFTPConnectionLost, asyncssh.ConnectionLost)
@@ -28,7 +28,8 @@ class SftpStore:
 
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
-        self._host, self._login = parts.hostname or "", {"port": parts.port, "username": parts.username}
+        login = {"port": parts.port, "username": parts.username}
+        self._host, self._login = parts.hostname or "", {name: value for name, value in login.items() if value}
         self._root = PurePosixPath(
             parts.path.removeprefix("/~/") if parts.path.startswith("/~/") else parts.path or "."
         )
@@ -40,7 +41,7 @@ class SftpStore:
 
     def read(self, name: str, start: int = 0) -> Iterator[bytes]:
         """Yield the contents of a file from byte `start` on."""
-        file = self._do(_opened(self._sftp(), self._at(name)))
+        file: Any = self._do(self._sftp().open(self._at(name), "rb"))
         try:
             while piece := self._do(file.read(PIECE_BYTES, start)):
                 start += len(piece)
@@ -51,7 +52,8 @@ class SftpStore:
 
     def write(self, name: str, content: Path | bytes, *, once: bool = False) -> bool:
         """Write a file, whole or not at all; with `once`, do not replace an existing file, but return False."""
-        return self._do(self._written(self._sftp(), PurePosixPath(self._at(name)), content, once=once))
+        with opened(content) as source:
+            return self._do(self._written(self._sftp(), self._root / name, source, once=once))
 
     def names(self, folder: str) -> set[str]:
         """Return the names of the files in a folder, without temporary ones; empty if there is no such folder."""
@@ -66,36 +68,16 @@ class SftpStore:
         return (self._root / name).as_posix()
 
     async def _written(
-        self, client: asyncssh.SFTPClient, place: PurePosixPath, content: Path | bytes, *, once: bool
+        self, client: asyncssh.SFTPClient, place: PurePosixPath, source: BinaryIO, *, once: bool
     ) -> bool:
         if place.parent not in self._folders:
             await client.makedirs(place.parent.as_posix(), exist_ok=True)
             self._folders.add(place.parent)
         aside = place.with_name(f".{place.name}.{uuid.uuid4().hex}").as_posix()
-        await self._put(client, aside, content)
-        if not once:
-            await client.posix_rename(aside, place.as_posix())
-            return True
         try:
-            await client.link(aside, place.as_posix())
-            return True
-        except (*LOST, asyncssh.SFTPNoSuchFile):
-            raise
-        except asyncssh.SFTPError:  # OpenSSH gives no reason for a refusal
-            return False
-        finally:
-            with contextlib.suppress(asyncssh.SFTPNoSuchFile):
-                await client.remove(aside)
-
-    async def _put(self, client: asyncssh.SFTPClient, aside: str, content: Path | bytes) -> None:
-        try:
-            if isinstance(content, bytes):
-                async with client.open(aside, "wb") as file:
-                    await file.write(content)
-            else:
-                await client.put(str(content), aside)
-        except LOST:
-            raise
+            async with client.open(aside, "wb") as file:
+                while piece := source.read(PIECE_BYTES):
+                    await file.write(piece)
         except asyncssh.SFTPError as error:
             with contextlib.suppress(asyncssh.SFTPError):
                 await client.remove(aside)
@@ -107,6 +89,17 @@ class SftpStore:
                         "Free space there, then run the command again.",
                     ) from error
             raise
+        if not once:
+            await client.posix_rename(aside, place.as_posix())
+            return True
+        try:
+            await client.link(aside, place.as_posix())
+            return True
+        except (asyncssh.SFTPFailure, asyncssh.SFTPFileAlreadyExists):  # OpenSSH gives no reason for a refusal
+            return False
+        finally:
+            with contextlib.suppress(asyncssh.SFTPNoSuchFile):
+                await client.remove(aside)
 
     def _sftp(self) -> asyncssh.SFTPClient:
         with self._lock:
@@ -115,40 +108,38 @@ class SftpStore:
             return self._client
 
     async def _connected(self) -> asyncssh.SFTPClient:
-        config = Path("~/.ssh/config").expanduser()
-        told: dict[str, Any] = {name: value for name, value in self._login.items() if value}
-        told["config"] = [str(config)] if config.is_file() else None
-        connection = await asyncssh.connect(self._host, keepalive_interval=KEEPALIVE_S, **told)
+        connection = await asyncssh.connect(self._host, keepalive_interval=KEEPALIVE_S, **self._login)
         return await connection.start_sftp_client()
 
-    def _do(self, what: Coroutine[Any, Any, T]) -> T:
+    def _do(self, what: Awaitable[T]) -> T:
         """Run a request and return its result; turn its error into a CutOffError or a StoreError.
 
         A missing file is a FileNotFoundError. After a lost connection the next request connects again.
         """
         try:
-            return asyncio.run_coroutine_threadsafe(what, self._loop).result()
+            return asyncio.run_coroutine_threadsafe(_answer(what), self._loop).result()
         except asyncssh.SFTPNoSuchFile as error:
             raise FileNotFoundError(str(error)) from error
-        except LOST as error:
-            self._client = None
-            raise CutOffError(f"store ssh://{self._host}: the connection is lost") from error
-        except asyncssh.SFTPError as error:
-            raise StoreError(f"store ssh://{self._host}{self._root}: {error.reason}", _MAY) from error
         except (asyncssh.PermissionDenied, asyncssh.KeyImportError) as error:
-            raise StoreError(f"store ssh://{self._host}: the host accepts none of our keys", _KEYS) from error
+            raise StoreError(
+                f"store ssh://{self._host}: the host accepts none of our keys",
+                "Add a key to ~/.ssh or to an agent, or name one in ~/.ssh/config, as for `ssh`.",
+            ) from error
         except asyncssh.HostKeyNotVerifiable as error:
-            raise StoreError(f"store ssh://{self._host}: the host key is unknown", _HOST) from error
+            raise StoreError(
+                f"store ssh://{self._host}: the host key is unknown",
+                "Connect once with `ssh`, or add its key to ~/.ssh/known_hosts.",
+            ) from error
         except (asyncssh.Error, TimeoutError, OSError) as error:
-            self._client = None
             said = getattr(error, "strerror", "") or getattr(error, "reason", "") or "does not answer"
+            if isinstance(error, asyncssh.SFTPError) and not isinstance(error, LOST):
+                raise StoreError(
+                    f"store ssh://{self._host}{self._root}: {said}",
+                    "Check that the folder is writable and has free space.",
+                ) from error
+            self._client = None
             raise CutOffError(f"store ssh://{self._host}: {said}") from error
 
 
-_MAY = "Check that the folder is writable and has free space."
-_KEYS = "Add a key to ~/.ssh or to an agent, or name one in ~/.ssh/config, as for `ssh`."
-_HOST = "Connect once with `ssh`, or add its key to ~/.ssh/known_hosts."
-
-
-async def _opened(client: asyncssh.SFTPClient, name: str) -> Any:
-    return await client.open(name, "rb")
+async def _answer(what: Awaitable[T]) -> T:
+    return await what

@@ -5,9 +5,12 @@ Writing with `once` is a hint, not a guarantee: some stores let two writers win.
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Protocol
+from typing import BinaryIO, Protocol
+
+from splatbatch.files import open_regular
 
 PIECE_BYTES = 4 << 20
 """Size of the pieces in which a file is read, bytes."""
@@ -37,6 +40,11 @@ class Store(Protocol):
 
     def names(self, folder: str) -> set[str]:
         """Return the names of the files in a folder; none if there is no folder."""
+
+
+def opened(content: Path | bytes) -> BinaryIO:
+    """Open what is to be written: a local file, which must be a regular one, or given contents."""
+    return io.BytesIO(content) if isinstance(content, bytes) else open_regular(content)
 
 
 def read_whole(store: Store, name: str, most_bytes: int) -> bytes:
