@@ -197,9 +197,15 @@ class HomeSide:
 
         Trained results come first. A bundle whose splat came home is closed.
         """
-        found = [(name, *one) for name in self.bundles for one in seen.state(name).results.items()]
-        new = sorted((one for one in found if one[1] not in self.whole), key=lambda one: one[2] != "trained")
-        came = [(bundle, outcome) for bundle, name, outcome in new if self._adopt(name, self.bundles[bundle])]
+        found = [
+            (outcome != "trained", bundle, name, outcome)
+            for bundle in self.bundles
+            for name, outcome in seen.state(bundle).results.items()
+            if name not in self.whole
+        ]
+        came = [
+            (bundle, outcome) for _, bundle, name, outcome in sorted(found) if self._adopt(name, self.bundles[bundle])
+        ]
         self._close((bundle for bundle, outcome in came if outcome == "trained"), "trained")
         late = [name for name in self.awaited if not self._adopt_pictures(name)]
         self.awaited = {name: True for name in late if self.awaited[name]}
