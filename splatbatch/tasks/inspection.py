@@ -35,7 +35,7 @@ ROOM_MIB, HOST_MIB = 512, 4000
 """Memory of the GPU for renderings and torch, and of the host for torch, the model and small photographs."""
 GAUSSIAN_BYTES, PIXEL_BYTES = 1000, 100
 """GPU bytes per Gaussian, for four copies of its values; and per pixel of a photograph, for sixteen of each channel."""
-VERSION = 6
+VERSION = 7
 """Version of the figures; raise it when one is computed differently, so that splats are inspected again."""
 
 

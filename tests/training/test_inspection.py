@@ -88,6 +88,11 @@ def test_the_record_is_read_as_it_was_written(sound: Inspection) -> None:
     assert Inspection.from_record({"figures": 3, "cells": "x", "photos": [1], "grade": None}) == Inspection()
 
 
+def test_a_record_with_a_figure_that_is_not_made_any_more_is_read() -> None:
+    found = Inspection.from_record({"grade": "B", "figures": [{"name": "consistency", "value": 5.0, "limit": 4.0}]})
+    assert found.grade == "B" and [(one.name, one.state) for one in found.found] == [("consistency", "weak")]
+
+
 @pytest.mark.parametrize(
     ("values", "expected"),
     [((1, 1), "A"), ((2.5, 1), "B"), ((2.5, 2.5), "C"), ((9, 1), "C"), ((9, 9), "D"), ((None, None), "")],

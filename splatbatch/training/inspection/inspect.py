@@ -11,7 +11,6 @@ import torch
 
 from splatbatch.output.records.quality import Inspection, grade
 from splatbatch.training.inspection import coverage, novel_views, photographs, shapes, surface
-from splatbatch.training.inspection.consistency import consistency
 from splatbatch.training.inspection.fidelity import fidelity, gap_db, psnrs
 from splatbatch.training.inspection.limits import (
     ERROR_TIMES,
@@ -27,7 +26,7 @@ from splatbatch.training.inspection.limits import (
 )
 from splatbatch.training.inspection.subject import InspectedSplat
 
-STAGES = ("surface", "shapes", "between", "coverage", "photographs", "consistency")
+STAGES = ("surface", "shapes", "between", "coverage", "photographs")
 ALL_NEAR = "the held-out views are all about as near to trained ones: evaluation.holdout: both has some further away"
 NOT_COVERED = "of no held-out photograph enough pixels are seen by three that were trained on"
 SAMPLED = "not all photographs were looked at"
@@ -123,11 +122,6 @@ def _coverage(subject: InspectedSplat) -> tuple[dict[str, FigureValue], ByPhoto]
     return {"coverage": FigureValue(weak, why=SAMPLED if subject.is_sampled else "")}, {}
 
 
-def _consistency(subject: InspectedSplat) -> tuple[dict[str, FigureValue], ByPhoto]:
-    found = consistency(subject)
-    return {"consistency": FigureValue(found.error_deg, why=found.why)}, {}
-
-
 def _photographs(subject: InspectedSplat) -> tuple[dict[str, FigureValue], ByPhoto]:
     found, shifts = photographs.judged(subject.looks, len(subject.points)), photographs.shifts(subject)
     stops = {name: abs(value) for name, value in found.exposure.items()}
@@ -144,5 +138,5 @@ def _photographs(subject: InspectedSplat) -> tuple[dict[str, FigureValue], ByPho
 
 _MEASURES = {
     **{"surface": _surface, "shapes": _shapes, "between": _between, "coverage": _coverage},
-    **{"photographs": _photographs, "consistency": _consistency},
+    "photographs": _photographs,
 }

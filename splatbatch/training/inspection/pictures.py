@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from torch import Tensor
 
 from splatbatch.files import write_whole
 from splatbatch.output.records.quality import Inspection, QualityFigure
-from splatbatch.training.inspection import consistency, novel_views, shapes, surface
+from splatbatch.training.inspection import novel_views, shapes, surface
 from splatbatch.training.inspection.subject import BlendedView, InspectedSplat, SmallPhotograph
 from splatbatch.training.rendering.rasterize import rasterize
 
@@ -175,34 +175,12 @@ def _holes(subject: InspectedSplat, look: SmallPhotograph) -> Pixels:
     return _marked(shown.colors, shown.alphas < novel_views.HOLE)
 
 
-def _pair(subject: InspectedSplat, _: SmallPhotograph) -> Pixels | None:
-    """Return the renderings of the pair with the largest error, with lines between matched features."""
-    found = consistency.consistency(subject).pairs
-    if not found:
-        return None
-    pair = max(found, key=lambda one: one.error_deg)
-    pictures = [_bytes(subject.shown(look).colors) for look in (pair.one, pair.other)]
-    height = min(len(picture) for picture in pictures)
-    picture = Pillow.fromarray(np.concatenate([one[:height] for one in pictures], axis=1))
-    brush, width = ImageDraw.Draw(picture), pictures[0].shape[1]
-    for here, there in _lines(pair):
-        brush.line((*here, there[0] + width, there[1]), fill=GREEN)
-    return np.asarray(picture)
-
-
-def _lines(pair: consistency.ViewPair) -> Iterator[tuple[list[float], list[float]]]:
-    if pair.found:
-        step = max(1, len(pair.found.here) // 40)
-        yield from zip(pair.found.here[::step].tolist(), pair.found.there[::step].tolist(), strict=True)
-
-
-_DRAWN: Mapping[str, Callable[[InspectedSplat, SmallPhotograph], Pixels | None]] = {
+_DRAWN: Mapping[str, Callable[[InspectedSplat, SmallPhotograph], Pixels]] = {
     **{"depth": _depth, "haze": _front, "veil": _front, "floaters": _front, "needles": _shapes, "giants": _shapes},
     **{"ballast": _opacities, "holes": _holes, "memorised": _beside},
     **{
         "falloff": _beside,
         "fidelity": _covered,
-        "consistency": _pair,
         "blurred": _beside,
         "exposure": _beside,
         "misregistered": _beside,
