@@ -137,9 +137,6 @@ OF_SPLATS = {
     "veil": sick.veil,
     "haze": sick.haze,
     "depth": sick.scaled_half,
-    "needles": lambda splat, _, seed: sick.needles(splat, seed),
-    "giants": sick.giants,
-    "ballast": lambda splat, _, seed: sick.ballast(splat, seed),
     "holes": lambda splat, _, seed: sick.holed(splat, seed),
 }
 OF_INPUTS = {

@@ -88,33 +88,6 @@ def scaled_half(splat: Gaussians, model: Reconstruction, seed: int) -> Gaussians
     return dataclasses.replace(splat, means=means.astype(np.float32), scales=scales.astype(np.float32))
 
 
-def needles(splat: Gaussians, seed: int) -> Gaussians:
-    """Draw 5 to 15 % of the Gaussians out into needles."""
-    rng = np.random.default_rng(seed)
-    chosen = rng.random(len(splat)) < rng.uniform(0.05, 0.15)
-    scales = splat.scales.copy()
-    longest = scales[chosen].max(axis=1)
-    scales[chosen] = longest[:, None] - np.log(3)
-    scales[np.flatnonzero(chosen), rng.integers(3, size=chosen.sum())] = longest + np.log(rng.uniform(8, 20))
-    return dataclasses.replace(splat, scales=scales)
-
-
-def giants(splat: Gaussians, model: Reconstruction, seed: int) -> Gaussians:
-    """Blow 1 % of the Gaussians up to the size of the scene."""
-    rng = np.random.default_rng(seed)
-    chosen = rng.choice(len(splat), max(1, len(splat) // 100), replace=False)
-    scales = splat.scales.copy()
-    scales[chosen] = np.log(rng.uniform(0.5, 1.0) * np.linalg.norm(model.points.xyz.std(axis=0)))
-    return dataclasses.replace(splat, scales=scales.astype(np.float32))
-
-
-def ballast(splat: Gaussians, seed: int) -> Gaussians:
-    """Add as many Gaussians again that nobody sees."""
-    rng = np.random.default_rng(seed)
-    faint = dataclasses.replace(splat, opacities=rng.uniform(-6, -4.5, len(splat)).astype(np.float32))
-    return joined(splat, faint)
-
-
 def holed(splat: Gaussians, seed: int) -> Gaussians:
     """Take out all Gaussians around some places."""
     rng = np.random.default_rng(seed)

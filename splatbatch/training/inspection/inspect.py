@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from splatbatch.output.records.quality import Inspection, grade
-from splatbatch.training.inspection import coverage, novel_views, photographs, shapes, surface
+from splatbatch.training.inspection import coverage, novel_views, photographs, surface
 from splatbatch.training.inspection.fidelity import fidelity, gap_db, psnrs
 from splatbatch.training.inspection.limits import (
     ERROR_TIMES,
@@ -26,7 +26,7 @@ from splatbatch.training.inspection.limits import (
 )
 from splatbatch.training.inspection.subject import InspectedSplat
 
-STAGES = ("surface", "shapes", "between", "coverage", "photographs")
+STAGES = ("surface", "between", "coverage", "photographs")
 ALL_NEAR = "the held-out views are all about as near to trained ones: evaluation.holdout: both has some further away"
 NOT_COVERED = "of no held-out photograph enough pixels are seen by three that were trained on"
 SAMPLED = "not all photographs were looked at"
@@ -93,15 +93,9 @@ def _surface(subject: InspectedSplat) -> tuple[dict[str, FigureValue], ByPhoto]:
         "depth": FigureValue(depths.off),
         "haze": FigureValue(usual),
         "veil": FigureValue(max(beyond.values(), default=None), named(beyond, limit_of("veil"))),
-        "floaters": FigureValue(shapes.floaters(subject, found)),
+        "floaters": FigureValue(surface.floaters(subject, found)),
     }
     return values, {"cover": found.covers}
-
-
-def _shapes(subject: InspectedSplat) -> tuple[dict[str, FigureValue], ByPhoto]:
-    painted = shapes.label_colors(subject)
-    values = {"needles": painted.needles, "giants": painted.giants, "ballast": shapes.transparent_share(subject)}
-    return {name: FigureValue(value) for name, value in values.items()}, {}
 
 
 def _between(subject: InspectedSplat) -> tuple[dict[str, FigureValue], ByPhoto]:
@@ -137,6 +131,6 @@ def _photographs(subject: InspectedSplat) -> tuple[dict[str, FigureValue], ByPho
 
 
 _MEASURES = {
-    **{"surface": _surface, "shapes": _shapes, "between": _between, "coverage": _coverage},
+    **{"surface": _surface, "between": _between, "coverage": _coverage},
     "photographs": _photographs,
 }

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from splatbatch.files import write_whole
 from splatbatch.output.records.quality import Inspection, QualityFigure
-from splatbatch.training.inspection import novel_views, shapes, surface
+from splatbatch.training.inspection import novel_views, surface
 from splatbatch.training.inspection.subject import BlendedView, InspectedSplat, SmallPhotograph
 from splatbatch.training.rendering.rasterize import rasterize
 
@@ -140,25 +140,6 @@ def _front(subject: InspectedSplat, look: SmallPhotograph) -> Pixels:
     return np.concatenate([_photo(look), _bytes(colors)], axis=1)
 
 
-def _shapes(subject: InspectedSplat, look: SmallPhotograph) -> Pixels:
-    """Return a rendering with needles in red and giants in green."""
-    shown = subject.shown(look)
-    return _bytes(torch.stack([shown.needles, shown.giants, torch.zeros_like(shown.giants)], dim=-1))
-
-
-def _opacities(subject: InspectedSplat, _: SmallPhotograph) -> Pixels:
-    """Return a histogram of the opacities from 0 to 1, with near-invisible Gaussians in red."""
-    opacities = subject.own["opacities"].sigmoid().cpu().numpy()
-    counts, edges = np.histogram(opacities, bins=50, range=(0, 1))
-    heights = (100 * counts / max(counts.max(), 1)).round().astype(int)
-    picture = np.full((104, 6 * len(counts), 3), 245, np.uint8)
-    for place, height in enumerate(heights):
-        picture[102 - height : 102, 6 * place + 1 : 6 * place + 6] = (
-            RED if edges[place] < shapes.FAINT else (90, 90, 90)
-        )
-    return picture
-
-
 def _moved(subject: InspectedSplat, look: SmallPhotograph) -> BlendedView:
     """Return the rendering from half a baseline to the right of a photograph's camera."""
     return subject.shown_from(novel_views.moved(look.small.view, novel_views.baseline_of(subject, look) / 2))
@@ -176,8 +157,8 @@ def _holes(subject: InspectedSplat, look: SmallPhotograph) -> Pixels:
 
 
 _DRAWN: Mapping[str, Callable[[InspectedSplat, SmallPhotograph], Pixels]] = {
-    **{"depth": _depth, "haze": _front, "veil": _front, "floaters": _front, "needles": _shapes, "giants": _shapes},
-    **{"ballast": _opacities, "holes": _holes, "memorised": _beside},
+    **{"depth": _depth, "haze": _front, "veil": _front, "floaters": _front},
+    **{"holes": _holes, "memorised": _beside},
     **{
         "falloff": _beside,
         "fidelity": _covered,

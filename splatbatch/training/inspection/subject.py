@@ -58,12 +58,6 @@ AT_ONCE = 1 << 21
 COPIES, SHARE = 3, 0.5
 """Memory for rendering a whole splat, as a multiple of its bytes; and the share of a GPU's free memory for it."""
 FAINTEST = 1e-6
-NEEDLE = 12.0
-"""Ratio of the longest axis to the second axis above which a Gaussian is a needle; a disc is none."""
-GIANT = 0.4
-"""Size of the second longest axis, as a share of the scene's size, above which a Gaussian is a giant."""
-TAILS = (1.0, 99.0)
-"""Percentiles of the points that bound the scene; large Gaussians beyond are background, not giants."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,13 +80,11 @@ class SmallPhotograph:
 
 @dataclass(frozen=True)
 class BlendedView:
-    """Rendering of a view, with depths and shares of needles and giants alpha-blended like its colours, [H, W] each."""
+    """Rendering of a view, with depths alpha-blended like its colours, [H, W]."""
 
     colors: Tensor  # [H, W, 3], not clamped
     alphas: Tensor
     depths: Tensor  # expected depth along the camera's axis, in units of the frame
-    needles: Tensor  # opacity that needles contribute
-    giants: Tensor  # opacity that giants contribute
 
 
 @dataclass(frozen=True)
@@ -133,13 +125,11 @@ class InspectedSplat:
     def shown_from(self, view: RenderCamera) -> BlendedView:
         """Render a view, without caching."""
         met = self._met(view)
-        gaussians, marks = (self.drawn, self.marks) if met is None else (self.part(met), self.marks[met])
+        gaussians = self.drawn if met is None else self.part(met)
         depths = (gaussians["means"] * view.viewmat[2, :3]).sum(dim=1) + view.viewmat[2, 3]
-        values = torch.cat([depths[:, None], marks.to(depths)], dim=1)
-        rendering, drawn = with_values(gaussians, values, view, self.options)
+        rendering, drawn = with_values(gaussians, depths[:, None], view, self.options)
         alphas = rendering.alphas[..., 0]
-        far, needles, giants = drawn.unbind(dim=-1)
-        return BlendedView(rendering.colors, alphas, far / alphas.clamp_min(FAINTEST), needles, giants)
+        return BlendedView(rendering.colors, alphas, drawn[..., 0] / alphas.clamp_min(FAINTEST))
 
     def part(self, which: Tensor) -> Parameters:
         """Return the splat's own Gaussians selected by a mask [N], on the device that renders."""
@@ -163,18 +153,6 @@ class InspectedSplat:
     def device(self) -> torch.device:
         """Return the device that renders."""
         return self.looks[0].small.view.viewmat.device
-
-    @cached_property
-    def marks(self) -> Tensor:
-        """Return which of the `drawn` Gaussians are needles and which giants, [N, 2], 0 or 1; 0 for the backdrop."""
-        lengths = self.own["scales"].exp().sort(dim=1, descending=True).values  # [N, 3]
-        size = float(np.linalg.norm(self.points.std(axis=0)))
-        low, high = torch.from_numpy(np.percentile(self.points, TAILS, axis=0)).to(self.own["means"])
-        is_within = ((self.own["means"] >= low) & (self.own["means"] <= high)).all(dim=1)
-        is_needle, is_giant = lengths[:, 0] > NEEDLE * lengths[:, 1], is_within & (lengths[:, 1] > GIANT * size)
-        marks = torch.zeros_like(self.drawn["sh0"][:, 0, :2])
-        marks[: len(lengths)] = torch.stack([is_needle, is_giant], dim=1).float()
-        return marks
 
     @property
     def options(self) -> RasterOptions:

@@ -27,6 +27,8 @@ IN_FRONT = 0.85
 NEIGHBOURS = 8
 CELL_PX = 4.0
 """Side of the squares of a picture in which all Gaussians are compared with the same neighbouring points."""
+FLOATING = 0.1
+"""Opacity above which a Gaussian can be a floater."""
 BESIDE = 0.5
 """Share of the picture by which a Gaussian's centre may be outside of it, since large Gaussians reach in."""
 
@@ -89,6 +91,17 @@ def fronts(subject: InspectedSplat) -> FrontCounts:
         num_front += front
         covers[look.photo.name] = _cover(subject, look, front)
     return FrontCounts(covers, num_front.cpu().numpy(), num_seen.cpu().numpy())
+
+
+def floaters(subject: InspectedSplat, found: FrontCounts) -> float:
+    """Return the share of floaters in the summed opacity of opaque Gaussians.
+
+    A floater stands in front of the model's points in at least half of the pictures that show it.
+    """
+    opacities = subject.own["opacities"].double().sigmoid().cpu().numpy()
+    opaque = opacities > FLOATING
+    is_floater = opaque & (found.num_seen > 0) & (2 * found.num_front >= found.num_seen)
+    return float(opacities[is_floater].sum() / max(opacities[opaque].sum(), 1e-9))
 
 
 def standing_in_front(means: Tensor, look: SmallPhotograph) -> tuple[Tensor, Tensor]:
