@@ -1,4 +1,4 @@
-"""Trainings on the CPU whose splats are inspected: sound ones, and copies that know a few photographs alone."""
+"""Trainings on the CPU whose splats are inspected."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from sick_bed import Bed
 
 from splatbatch.config import Recipe
 from splatbatch.output.attempt_folder import AttemptFolder
-from splatbatch.scene.colmap.reconstruction import read_images
 from splatbatch.scene.patches import Patch
 from splatbatch.trainers import open_trainer
 from splatbatch.training.attempt import train_attempt
@@ -21,18 +20,11 @@ def quarry(name: str) -> Patch:
     return Patch(name, QUARRY / "patches" / name / "sparse/0", QUARRY / "images")
 
 
-def trained(patch: Patch, folder: Path, steps: int, seed: int, *, every: int = 0, resolution: str = "1/2") -> Bed:
-    """Train a patch; with `every`, on each so many-th photograph alone."""
+def trained(patch: Patch, folder: Path, steps: int, seed: int, *, resolution: str = "1/2") -> Bed:
     attempt = AttemptFolder(folder / "attempt-01")
     attempt.path.mkdir(parents=True)
     training = {"max_steps": steps, "device": "cpu", "cap_max": 6000, "seed": seed, "strategy": "mcmc"}
-    evaluation = {}
-    if every:
-        names = sorted(image.name for image in read_images(patch.sparse))
-        held_out = [name for place, name in enumerate(names) if (place + seed) % every]
-        (folder / "held-out.txt").write_text("\n".join(held_out))
-        evaluation = {"holdout_list": str(folder / "held-out.txt")}
-    known = {"training": {**training, "sh_degree": 1, "resolution": resolution}, "evaluation": evaluation}
+    known = {"training": {**training, "sh_degree": 1, "resolution": resolution}}
     open_trainer(Recipe.model_validate(known)).command(patch, attempt)
     train_attempt(attempt)
     return Bed(attempt.read_settings(), attempt.splat)

@@ -224,10 +224,6 @@ def test_of_sicknesses_planted_with_new_seeds_nearly_all_are_found(
                 ill = made_ill(bed, sickness, seed, tmp_path / f"{bed.splat.parent.parent.name}-{sickness}-{seed}")
                 counts[sickness] += 1
                 missed[sickness] += not is_found(ill.inspect(), sickness)
-    for number, (scene, seed) in enumerate([("p0", 121), ("p1", 122), ("p0", 123)]):
-        counts["memorised"] += 1
-        copy = trained(quarry(scene), tmp_path / f"copy{number}", 800, seed, every=5)
-        missed["memorised"] += not is_found(copy.inspect(), "memorised")
     table = ", ".join(f"{name} {counts[name] - missed[name]}/{counts[name]}" for name in counts)
     record_property("figure", f"{table}; on sound ones {falsely}")
     assert counts.total() >= 60 and missed.total() <= 0.05 * counts.total(), table

@@ -1,4 +1,4 @@
-"""Fidelity: PSNR on held-out photographs against that of a blurred photograph, and the gap to training photographs."""
+"""Fidelity: PSNR on held-out photographs against that of a blurred photograph."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from torch.nn.functional import avg_pool2d, interpolate
 
 from splatbatch.training.evaluation.evaluate import covered_psnr, psnr_as
 from splatbatch.training.inspection.subject import InspectedSplat, SmallPhotograph
-from splatbatch.training.photos.dataset import evenly_spaced
 from splatbatch.training.photos.posed_image import PosedImage
 
 BLUR_PX = 8
@@ -59,18 +58,7 @@ def blur_of(photo: PosedImage) -> Tensor:
     return interpolate(means, size=size, mode="bilinear", align_corners=False)[0].movedim(0, -1)
 
 
-MOST_VIEWS = 8
-
-
 @torch.inference_mode()
 def psnrs(subject: InspectedSplat, looks: tuple[SmallPhotograph, ...]) -> dict[str, float]:
     """Return the PSNR in dB of the small copies, by name of the photograph; only of those with valid pixels."""
     return {look.photo.name: psnr_as(subject.shown(look).colors, look.small) for look in looks if look.small.counts()}
-
-
-def gap_db(subject: InspectedSplat, held_out: dict[str, float]) -> float | None:
-    """Return by how many dB the PSNR of training photographs exceeds that of held-out ones; None without either."""
-    trained = psnrs(subject, evenly_spaced(subject.training, MOST_VIEWS))
-    if not trained or not held_out:
-        return None
-    return statistics.fmean(trained.values()) - statistics.fmean(held_out.values())

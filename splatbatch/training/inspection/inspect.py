@@ -11,7 +11,7 @@ import torch
 
 from splatbatch.output.records.quality import Inspection, grade
 from splatbatch.training.inspection import coverage, novel_views, photographs, surface
-from splatbatch.training.inspection.fidelity import fidelity, gap_db, psnrs
+from splatbatch.training.inspection.fidelity import fidelity, psnrs
 from splatbatch.training.inspection.limits import (
     ERROR_TIMES,
     EXPOSED_STOPS,
@@ -100,11 +100,9 @@ def _surface(subject: InspectedSplat) -> tuple[dict[str, FigureValue], ByPhoto]:
 
 def _between(subject: InspectedSplat) -> tuple[dict[str, FigureValue], ByPhoto]:
     held_out, away = psnrs(subject, subject.holdout), coverage.distances(subject)
-    near = {name: psnr for name, psnr in held_out.items() if name not in subject.piece} or held_out
     shown = fidelity(subject)
     values = {
         "fidelity": FigureValue(shown.worse_db, why=NOT_COVERED),
-        "memorised": FigureValue(gap_db(subject, near)),
         "falloff": FigureValue(coverage.falloff_db(held_out, away), why=ALL_NEAR),
         "holes": FigureValue(novel_views.holes(subject, subject.points)),
     }

@@ -2,10 +2,9 @@
 
 The limits were chosen on splats of the quarry (p0, p1) and of 24 drone photographs (caliterra). These were trained on
 the CPU for 300 to 1,500 steps of mcmc (seeds 1 to 3, 11, 12; after 81 to 84 the limit of veil was raised). The same
-splats were measured with planted defects (planting seeds 1 to 4; four trained on every fourth or fifth photograph
-alone, seeds 21 and 22). The limits of floaters and of blur were raised after four splats of caliterra at full size
-(3,000 steps of default on a GPU). The comment at each limit has the largest value of sound splats, and the smallest of
-splats with that defect planted.
+splats were measured with planted defects (planting seeds 1 to 4). The limits of floaters and of blur were raised after
+four splats of caliterra at full size (3,000 steps of default on a GPU). The comment at each limit has the largest value
+of sound splats, and the smallest of splats with that defect planted.
 """
 
 from __future__ import annotations
@@ -61,11 +60,6 @@ TABLE = (
         *("fidelity", 0, "dB"),
         "are held-out photographs shown worse than a blur of them, on the pixels that training photographs see",
         "Train longer, or with more Gaussians; if it stays, check the poses: splatbatch verify-dims --deep.",
-    ),
-    FigureLimit(  # 0.75, 2.29
-        *("memorised", 1.8, "dB"),
-        "are photographs better that were trained on than those that were not",
-        "Add photographs, or train with fewer Gaussians: this splat remembers and does not know.",
     ),
     FigureLimit(  # 1.2, 3.5 where only every fifth photograph was trained on
         *("falloff", 2.5, "dB"),

@@ -72,7 +72,7 @@ def _picture(subject: InspectedSplat, found: Inspection, figure: QualityFigure) 
     return draw(subject, look)
 
 
-_BY_PSNR = {"memorised": "psnr", "falloff": "psnr", "fidelity": "psnr_covered"}
+_BY_PSNR = {"falloff": "psnr", "fidelity": "psnr_covered"}
 _BY_PHOTO = {"haze": "cover", "veil": "cover", "floaters": "cover", "blurred": "blur", "misregistered": "registration"}
 
 
@@ -158,8 +158,8 @@ def _holes(subject: InspectedSplat, look: SmallPhotograph) -> Pixels:
 
 _DRAWN: Mapping[str, Callable[[InspectedSplat, SmallPhotograph], Pixels]] = {
     **{"depth": _depth, "haze": _front, "veil": _front, "floaters": _front},
-    **{"holes": _holes, "memorised": _beside},
     **{
+        "holes": _holes,
         "falloff": _beside,
         "fidelity": _covered,
         "blurred": _beside,
