@@ -45,7 +45,7 @@ def test_the_process_is_an_attempt_and_its_record_lies_beside_the_splat(quarry: 
     assert job is not None and "splatbatch.training.inspection" in job.argv
     assert told is not None and told.end.code == 0 and attempt.last_progress().phase == "pictures"
     assert found is not None and result is not None and found.splat == result.sha256
-    assert found.grade in "ABCD" and len(found.figures) == 11
+    assert found.grade in "ABCD" and len(found.figures) == 10
 
 
 def test_what_was_inspected_as_it_is_is_not_inspected_again(quarry: Path) -> None:

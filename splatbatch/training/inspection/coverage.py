@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,8 +22,6 @@ OPAQUE = 0.3
 """Opacity above which a Gaussian counts as surface."""
 LEAST_GAUSSIANS = 5
 """Least number of opaque Gaussians in a cell that is reported."""
-LEAST_VIEWS, LEAST_SPREAD = 5, 1.0
-"""Least number of held-out views, and least range of their distances in baselines, to measure the falloff of PSNR."""
 TAILS = (5.0, 95.0)
 """Percentiles of the opaque Gaussians' positions that bound the scene."""
 
@@ -129,19 +126,3 @@ def distances(subject: InspectedSplat) -> dict[str, float]:
     baseline = max(float(np.median(tree.query(centers, k=2)[0][:, 1])), 1e-9)
     held_out = {look.photo.name: center_of(look.photo.view) for look in subject.holdout}
     return {name: float(tree.query(center)[0]) / baseline for name, center in held_out.items()}
-
-
-def falloff_db(psnrs: Mapping[str, float], away: Mapping[str, float]) -> float | None:
-    """Return how many dB of PSNR held-out views lose per baseline of distance to the training views, at least 0.
-
-    It is the median slope over pairs of views (Theil 1950), which single views do not change much. None for too few
-    views, or too little range of their distances.
-    """
-    names = sorted(psnrs.keys() & away.keys())
-    far, good = (np.array([known[name] for name in names]) for known in (away, psnrs))
-    if len(names) < LEAST_VIEWS or np.ptp(far) < LEAST_SPREAD:
-        return None
-    one, other = np.triu_indices(len(names), 1)
-    apart = far[other] - far[one]
-    chosen = np.abs(apart) > LEAST_SPREAD / 2
-    return max(0.0, float(-np.median((good[other] - good[one])[chosen] / apart[chosen])))

@@ -27,7 +27,6 @@ from splatbatch.training.inspection.limits import (
 from splatbatch.training.inspection.subject import InspectedSplat
 
 STAGES = ("surface", "between", "coverage", "photographs")
-ALL_NEAR = "the held-out views are all about as near to trained ones: evaluation.holdout: both has some further away"
 NOT_COVERED = "of no held-out photograph enough pixels are seen by three that were trained on"
 SAMPLED = "not all photographs were looked at"
 ByPhoto = Mapping[str, Mapping[str, float]]
@@ -103,7 +102,6 @@ def _between(subject: InspectedSplat) -> tuple[dict[str, FigureValue], ByPhoto]:
     shown = fidelity(subject)
     values = {
         "fidelity": FigureValue(shown.worse_db, why=NOT_COVERED),
-        "falloff": FigureValue(coverage.falloff_db(held_out, away), why=ALL_NEAR),
         "holes": FigureValue(novel_views.holes(subject, subject.points)),
     }
     return values, {"psnr": held_out, "psnr_covered": shown.splat, "distance": away}

@@ -61,11 +61,6 @@ TABLE = (
         "are held-out photographs shown worse than a blur of them, on the pixels that training photographs see",
         "Train longer, or with more Gaussians; if it stays, check the poses: splatbatch verify-dims --deep.",
     ),
-    FigureLimit(  # 1.2, 3.5 where only every fifth photograph was trained on
-        *("falloff", 2.5, "dB"),
-        "are held-out photographs worse for each baseline that they stand further from the trained ones",
-        "Take photographs between the cameras: the splat is only good from where they stand.",
-    ),
     FigureLimit(  # 0.055, 0.092
         *("coverage", 0.075, "share"),
         "of the surface, its outermost tenth aside, is seen by fewer than three photographs",

@@ -72,7 +72,6 @@ def _picture(subject: InspectedSplat, found: Inspection, figure: QualityFigure) 
     return draw(subject, look)
 
 
-_BY_PSNR = {"falloff": "psnr", "fidelity": "psnr_covered"}
 _BY_PHOTO = {"haze": "cover", "veil": "cover", "floaters": "cover", "blurred": "blur", "misregistered": "registration"}
 
 
@@ -81,8 +80,8 @@ def _worst(subject: InspectedSplat, found: Inspection, figure: QualityFigure) ->
     by_name = {look.photo.name: look for look in subject.looks}
     if figure.subjects:
         return by_name.get(figure.subjects[0])
-    if (of_psnr := _BY_PSNR.get(figure.name)) is not None:
-        psnrs = {name: one[of_psnr] for name, one in found.photos.items() if of_psnr in one and name in by_name}
+    if figure.name == "fidelity":
+        psnrs = {name: one["psnr_covered"] for name, one in found.photos.items() if "psnr_covered" in one}
         return by_name[min(psnrs, key=psnrs.__getitem__)] if psnrs else None
     of_photo = _BY_PHOTO.get(figure.name, "")
     values = {name: one[of_photo] for name, one in found.photos.items() if of_photo in one and name in by_name}
@@ -160,7 +159,6 @@ _DRAWN: Mapping[str, Callable[[InspectedSplat, SmallPhotograph], Pixels]] = {
     **{"depth": _depth, "haze": _front, "veil": _front, "floaters": _front},
     **{
         "holes": _holes,
-        "falloff": _beside,
         "fidelity": _covered,
         "blurred": _beside,
         "exposure": _beside,
