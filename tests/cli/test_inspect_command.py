@@ -264,7 +264,7 @@ def test_the_report_shows_grade_figures_and_advice(quarry: Path) -> None:
     report = json.loads(output.report("json").read_text())
     told = {patch["patch"]: patch["quality"] for patch in report["patches"]}
     assert found is not None and found.found and told["p1"] is None
-    assert told["p0"]["grade"] == found.grade and len(told["p0"]["figures"]) == 16
+    assert told["p0"]["grade"] == found.grade and len(told["p0"]["figures"]) == 10
     assert f"Grade {found.grade}: {GRADES[found.grade]} ({found.found[0].name}" in page and "cells from above" in page
     assert f"p0: grade {found.grade}" in text and found.found[0].advice.split(":")[0] in text
     assert "Certificate" in page and "data:image/webp;base64," in page and "held out" in page
