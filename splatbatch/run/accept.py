@@ -7,6 +7,7 @@ from splatbatch.hashing import sha256_of
 from splatbatch.isolated import ENDLESS
 from splatbatch.monitor.messages import print_err
 from splatbatch.output import results
+from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.output.events import Accepted
 from splatbatch.output.exclusive import hold
 from splatbatch.output.folders import PatchFolder
@@ -31,8 +32,9 @@ def accept(batch: Batch, name: str, number: int) -> Result:
     """
     task = single_task(batch.tasks, name)
     folder = batch.output.patch(task.name)
+    attempt = _find_attempt(folder, number, task.name)
     with hold(batch.output, batch.plan_hash, print_err):
-        result = _manifest(folder, number, task.name)
+        result = _manifest(folder, attempt, task.name)
         results.pin_to_inputs(folder, result, fingerprint(task.patch, task.recipe))
         Ledger(batch.output.ledger).write(Accepted(task.name, number))
         contents = ContentHasher(batch)  # so that a copy of the photographs is recognized later
@@ -43,11 +45,11 @@ def accept(batch: Batch, name: str, number: int) -> Result:
     return result
 
 
-def _manifest(folder: PatchFolder, number: int, name: str) -> Result:
-    """Return the manifest of an attempt's splat, after comparing its SHA-256 with the file.
+def _find_attempt(folder: PatchFolder, number: int, name: str) -> AttemptFolder:
+    """Return the folder of an attempt.
 
     Raises:
-        ConfigError: there is no such attempt; or it left no splat, or the file is missing or has changed.
+        ConfigError: there is no such attempt.
     """
     attempts = folder.attempts()
     attempt = next((one for one in attempts if one.number == number), None)
@@ -55,10 +57,19 @@ def _manifest(folder: PatchFolder, number: int, name: str) -> Result:
         have = ", ".join(str(one.number) for one in attempts) or "none"
         message = f"accept {name}: no attempt {number} (there are: {have})"
         raise ConfigError(message, f"See `splatbatch explain {name}`.")
+    return attempt
+
+
+def _manifest(folder: PatchFolder, attempt: AttemptFolder, name: str) -> Result:
+    """Return the manifest of an attempt's splat, after comparing its SHA-256 with the file.
+
+    Raises:
+        ConfigError: the attempt left no splat, or the file is missing or has changed.
+    """
     folder.read_result()  # for its errors: a result of a later version is not overwritten
     left = attempt.read_result()
     hint = f"See `splatbatch explain {name}`, or train the patch again: `splatbatch retry {name}`."
-    which = f"accept {name}: attempt {number}"
+    which = f"accept {name}: attempt {attempt.number}"
     if left is None:
         raise ConfigError(f"{which} has no valid splat: {attempt.result} does not exist", hint)
     if not attempt.splat.exists():

@@ -43,7 +43,8 @@ def clean(batch: Batch, *, dry_run: bool) -> CleanOutput:
     Raises:
         OutputError: a run, or a worker, holds the output folder.
     """
-    with nullcontext() if dry_run else lock_output_alone(batch, print_err):
+    is_locked = not dry_run and batch.output.path.exists()
+    with lock_output_alone(batch, print_err) if is_locked else nullcontext():
         found = tuple(one for name in batch.names for one in _superfluous(batch.output.patch(name)))
         if not dry_run:
             results.remove(Path(one.path) for one in found)

@@ -118,3 +118,21 @@ def test_a_wrong_source_is_said_before_a_wrong_target(reef: MadeScene, command: 
 def test_what_lies_around_a_path_is_told_only_where_that_helps(reef: MadeScene) -> None:
     assert "Did you mean" not in told(invoke("clean", "--config", str(Path.cwd())), 2)
     assert "/ holds" not in told(invoke("serve", "--config", "/nonexistent"), 2)
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "told_so"),
+    [
+        ("clean", 0, "nothing to remove"),
+        ("accept reef -a 1", 2, "accept reef: no attempt 1 (there are: none)"),
+        ("cancel", 0, "no batch is running"),
+        ("evaluate", 3, "Cut the scene first"),
+        ("publish --as ply", 6, "reef: waiting"),
+    ],
+)
+def test_what_comes_after_training_says_so_where_nothing_is_trained(
+    reef: MadeScene, command: str, code: int, told_so: str
+) -> None:
+    assert invoke("init", "reef").code == 0
+    ended = invoke(*command.split(), "--config", "reef/splat_config.yml")
+    assert ended.code == code and told_so in ended.out + ended.err
