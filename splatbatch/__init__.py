@@ -5,7 +5,7 @@ The Python API: the functions of `splatbatch.run.api`, which is imported at the 
 
 from importlib import import_module
 
-__version__ = "0.3.0.dev0"
+__version__ = "0.3.0"
 _API = """Batch InspectOptions Sink TrainOptions accept cancel evaluate gaussians inspect merge open_batch plan
     publish_splats results status train write_report""".split()  # noqa: SIM905 - a list of names takes a page
 
