@@ -33,7 +33,7 @@ from splatbatch.outcome import (
 from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.output.log_ends import read_ends
 from splatbatch.output.records.attempt import AttemptFacts, ExitFacts, Go, TimeLimits
-from splatbatch.scheduler.running_attempt import RunningAttempt, Standby
+from splatbatch.scheduler.running_attempt import RunningAttempt
 from splatbatch.tasks.task import Task
 from splatbatch.trainers import Trainer
 
@@ -52,7 +52,7 @@ def write_job(running: RunningAttempt, argv: tuple[str, ...], limits: Limits) ->
 
     A standby prepares, then waits for `write_go`.
     """
-    attempt, slot, stands_by = running.attempt, running.slot, isinstance(running.stage, Standby)
+    attempt, slot, stands_by = running.attempt, running.slot, running.stage == "standby"
     env = {**_visible_gpus(slot), **ENVIRONMENT}
     job = replace(
         attempt.job,

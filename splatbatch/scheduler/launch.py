@@ -20,7 +20,7 @@ from splatbatch.output.records.attempt import Claim, JobSpec
 from splatbatch.output.records.fingerprint import Fingerprint
 from splatbatch.scheduler import judge
 from splatbatch.scheduler.loop_state import LoopState
-from splatbatch.scheduler.running_attempt import Dismissal, Execution, RunningAttempt, Standby
+from splatbatch.scheduler.running_attempt import RunningAttempt
 from splatbatch.tasks.input_files import state_of
 from splatbatch.tasks.task import Task, with_step_budget
 
@@ -82,9 +82,9 @@ def start(loop: LoopState, task: Task, slot: Slot, *, stands_by: bool = False) -
         claim=task.claim or Claim(follows=home.newest_accepted()),
     )
     slot = replace(slot, environment=()) if stands_by else slot  # go.json names its final slot
-    running = RunningAttempt(task, Attempt(name, folder, job), slot, Standby() if stands_by else Execution())
+    running = RunningAttempt(task, Attempt(name, folder, job), slot, "standby" if stands_by else "running")
     limits = loop.config.limits.model_copy(update=dict(task.limits))
-    running.read_by(isolated.start(partial(prepare, limits, loop.hooks.audited.get(name, "")), [running]))
+    running.reading = isolated.start(partial(prepare, limits, loop.hooks.audited.get(name, "")), [running])
     if deadline:
         deadline.newest.append(running)
     return running
@@ -99,7 +99,7 @@ def begin(
         The reason why the attempt will not begin: cancelled, rejected by the audit, or an error. None: it has begun, or
         is not prepared yet.
     """
-    if isinstance(running.stage, Dismissal) or running.attempt.folder.is_cancelled():
+    if running.stage in ("ending", "withdrawn") or running.attempt.folder.is_cancelled():
         reading.end()
         return Stopped("cancelled before the attempt began")
     try:
@@ -109,8 +109,8 @@ def begin(
         if "refused" in record:  # its files have changed and failed the audit
             return PatchRejected(running.task.name, record["refused"], record["inputs"])
         running.note_inputs(Fingerprint.from_record(record["depends_on"]))
-        running.read_by(None)
-        if isinstance(running.stage, Execution):
+        running.reading = None
+        if running.stage == "running":
             tell(loop, running)
         running.handle = loop.executor.submit(running.key, running.attempt.folder)
     except Exception as error:  # noqa: BLE001 - an error of one task must not end the batch

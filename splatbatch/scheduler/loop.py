@@ -24,7 +24,7 @@ from splatbatch.scheduler.finalize import collect, write_down
 from splatbatch.scheduler.loop_state import LoopState
 from splatbatch.scheduler.packing import GpuSharing
 from splatbatch.scheduler.retry_handling import RetryHandling
-from splatbatch.scheduler.running_attempt import Collection, Execution, RunningAttempt, ask_to_end, handles_of
+from splatbatch.scheduler.running_attempt import Collection, RunningAttempt, ask_to_end, handles_of
 from splatbatch.tasks.task import Task
 
 POLL_S = 0.05
@@ -83,7 +83,7 @@ class Loop(LoopState):
         """Advance each attempt: begin a prepared one, collect an ended one, record a collected one."""
         gone = self.executor.poll(handles_of(self.attempts.values()))
         for key, one in list(self.attempts.items()):
-            is_on_slot = isinstance(one.stage, Execution)
+            is_on_slot = one.stage == "running"
             if isinstance(one.stage, Collection):
                 self._collect(one, one.stage)
             elif one.reading is not None:
@@ -99,7 +99,7 @@ class Loop(LoopState):
         """Start the process of an attempt once it is prepared; if it cannot begin, free its slot and record why."""
         if (why := launch.begin(self, one, reading)) is None:
             return
-        if not isinstance(one.stage, Execution):  # a standby: the next attempt at its task records the reason
+        if one.stage != "running":  # a standby: the next attempt at its task records the reason
             standby.discard(self, one)
             return
         del self.attempts[one.key]
@@ -119,9 +119,10 @@ class Loop(LoopState):
 
     def _end(self, one: RunningAttempt, end: Exit) -> None:
         """Collect an ended attempt; discard a standby that has died, even if go.json was written."""
-        is_on_slot, now = isinstance(one.stage, Execution), self.clock.now()
+        is_on_slot, now = one.stage == "running", self.clock.now()
         if is_on_slot and (isinstance(end, Cancelled) or not judge.died_on_standby(one.attempt.folder)):
-            self._collect(one, one.end(end, now))
+            one.stage = Collection(end, now)
+            self._collect(one, one.stage)
             return
         if is_on_slot:
             self.slots.release(one.key, now)
@@ -134,7 +135,7 @@ class Loop(LoopState):
         """
         now = self.clock.now()
         if one.reading is None and (self._disk.takes_writes(now) or self._disk.given_up(now)):
-            one.read_by(isolated.start(partial(collect, end=ended.end, task=one.task), [one.attempt]))
+            one.reading = isolated.start(partial(collect, end=ended.end, task=one.task), [one.attempt])
         is_over = one.reading is not None and self._take_in(one, ended.end, one.reading)
         if ended.has_slot and (is_over or now >= ended.since + KEEPS_SLOT_S):
             ended.has_slot = False
@@ -158,7 +159,7 @@ class Loop(LoopState):
             now = self.clock.now()
             self._disk.shut(now, str(error))
             self._retries.note(one.task, Failed(self._disk.diagnosis()))
-            one.read_by(None)
+            one.reading = None
             return self._disk.given_up(now)
 
     def _record(self, one: RunningAttempt, end: Exit, collected: Record) -> None:
@@ -235,7 +236,7 @@ class Loop(LoopState):
         """Let the deadline adjust the step budget of attempts not begun; return whether it did, which ends standbys."""
         if (deadline := self.hooks.deadline) is None:
             return False
-        ready = [one.task for one in self.attempts.values() if not isinstance(one.stage, Execution | Collection)]
+        ready = [one.task for one in self.attempts.values() if not one.has_begun]
         waiting = list({task.id: task for task in (*ready, *self.queue)}.values())
         num_slots = len(self.slots.names) * self.slots.seats
         if is_other := deadline.choose_again(self.clock.now(), waiting, self.running(), num_slots):
@@ -253,7 +254,7 @@ class Loop(LoopState):
                 standby.dismiss(self, ready, task_waits=False)
                 self._handle_error(ready.task, error)
             return False
-        ready.go(slot)
+        ready.slot, ready.context, ready.stage = slot, None, "running"
         launch.tell(self, ready)
         self._take_slot(ready, slot)
         return True
@@ -266,7 +267,7 @@ class Loop(LoopState):
         except Exception as error:  # noqa: BLE001 - of one task only: see `_handle_error`
             self._handle_error(task, error)
             return
-        self.add(one)
+        self.attempts[one.key] = one
         self._take_slot(one, slot)
         if one.reading is not None:
             self._begin(one, one.reading)
@@ -288,7 +289,7 @@ class Loop(LoopState):
     def _say_what_waits(self) -> None:
         """Write an event for each reader process that waits for a file, again whenever its wait has doubled."""
         for one in self.attempts.values():
-            wait = one.reading.wait if one.reading and isinstance(one.stage, Execution | Collection) else None
+            wait = one.reading.wait if one.reading and one.has_begun else None
             if wait is None:
                 one.said_s = 0.0
             elif wait.seconds >= 2 * one.said_s:
@@ -321,7 +322,7 @@ class Loop(LoopState):
         for reading in self._readings():
             reading.end()
         for one in self.attempts.values():
-            if isinstance(one.stage, Execution | Collection):
+            if one.has_begun:
                 self._retries.note(one.task, Stopped(reason))
 
     def _end_all(self) -> None:

@@ -15,7 +15,7 @@ from splatbatch.output.layout import OutputFolder
 from splatbatch.output.ledger import Ledger
 from splatbatch.scheduler.queue import Queue
 from splatbatch.scheduler.run_hooks import RunHooks
-from splatbatch.scheduler.running_attempt import Clock, Execution, RunningAttempt, Standby
+from splatbatch.scheduler.running_attempt import Clock, RunningAttempt
 from splatbatch.tasks.task import Task
 
 
@@ -43,14 +43,10 @@ class LoopState:
         self.slots = Slots(self.executor.slots, self.config.cooldown, self.executor.shared_mib)
         self.queue = Queue(self.tasks, self.attempts, self.hooks, self.slots)
 
-    def add(self, one: RunningAttempt) -> None:
-        """Add an attempt to the open ones."""
-        self.attempts[one.key] = one
-
     def running(self) -> list[RunningAttempt]:
         """Return the attempts that have a slot and have not ended: they are being prepared, or run."""
-        return [one for one in self.attempts.values() if isinstance(one.stage, Execution)]
+        return [one for one in self.attempts.values() if one.stage == "running"]
 
     def ready(self) -> list[RunningAttempt]:
         """Return the attempts that stand by, in the order of their turns."""
-        return [one for one in self.attempts.values() if isinstance(one.stage, Standby)]
+        return [one for one in self.attempts.values() if one.stage == "standby"]

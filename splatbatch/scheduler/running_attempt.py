@@ -6,7 +6,7 @@ import contextlib
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 from splatbatch.isolated import CallQueue, wait_for_any
 from splatbatch.machine.local import LocalExecutor
@@ -32,22 +32,6 @@ class Clock:
         wait_for_any(seconds, readings)
 
 
-class Standby:
-    """Stage of an attempt without a slot: it is prepared, then waits for go.json."""
-
-
-@dataclass(frozen=True)
-class Dismissal:
-    """Stage of a standby that was asked to end, until its process has ended."""
-
-    task_waits: bool
-    """Whether its task goes back to the queue once it has ended; False: the task is there, or gone, already."""
-
-
-class Execution:
-    """Stage of an attempt that has a slot: it is being prepared, or runs."""
-
-
 @dataclass
 class Collection:
     """Stage of an attempt whose process has ended: a reader process judges it and accepts its product."""
@@ -59,15 +43,23 @@ class Collection:
     """Whether it still keeps its slot."""
 
 
+Stage = Literal["standby", "ending", "withdrawn", "running"] | Collection
+"""Stage of an open attempt.
+
+standby: it has no slot, is prepared, then waits for go.json. ending: a standby was asked to end, and its task waits for
+that. withdrawn: as ending, but its task is in the queue again, or gone. running: it has a slot, is prepared and runs.
+"""
+
+
 @dataclass(eq=False)
 class RunningAttempt:
-    """An open attempt of the loop, with its slot and stage; the methods only note a change, `launch` and `loop` act."""
+    """An open attempt of the loop, with its slot and stage, which `launch`, `standby` and `loop` change."""
 
     task: Task
     attempt: Attempt
     slot: Slot
     """Slot on which it runs or, for a standby, is meant to run."""
-    stage: Standby | Dismissal | Execution | Collection
+    stage: Stage
     handle: Handle = ""
     """Handle of its process; empty: the process was not started."""
     reading: CallQueue[Any] | None = None
@@ -91,26 +83,10 @@ class RunningAttempt:
         """Set the fingerprint of its inputs, once a reader process has computed it."""
         self.attempt = replace(self.attempt, job=replace(self.attempt.job, depends_on=depends_on))
 
-    def read_by(self, reading: CallQueue[Any] | None) -> None:
-        """Set the calls to the reader process that prepares or collects it; None: it has finished."""
-        self.reading = reading
-
-    def open_context(self, slot: Slot) -> None:
-        """Note the slot on which a standby opens its CUDA context, which binds it to this slot."""
-        self.context = slot
-
-    def go(self, slot: Slot) -> None:
-        """Note that a standby was ordered to begin on this slot."""
-        self.slot, self.context, self.stage = slot, None, Execution()
-
-    def dismiss(self, *, task_waits: bool) -> None:
-        """Note that a standby was asked to end; see `Dismissal`."""
-        self.stage = Dismissal(task_waits)
-
-    def end(self, end: Exit, now: float) -> Collection:
-        """Note the end of the process; return the stage in which a reader process collects the attempt."""
-        self.stage = Collection(end, now)
-        return self.stage
+    @property
+    def has_begun(self) -> bool:
+        """Whether its turn has come: it runs, or has ended and is collected; False for a standby, also a dismissed one."""
+        return self.stage == "running" or isinstance(self.stage, Collection)
 
     def is_finalizing(self) -> bool:
         """Return whether the training has made its last step, and only evaluates and exports."""

@@ -12,7 +12,7 @@ from contextlib import suppress
 from splatbatch.machine.slots import has_memory_for_standby
 from splatbatch.scheduler import judge, launch
 from splatbatch.scheduler.loop_state import LoopState
-from splatbatch.scheduler.running_attempt import Dismissal, RunningAttempt, ask_to_end, handles_of
+from splatbatch.scheduler.running_attempt import RunningAttempt, ask_to_end, handles_of
 from splatbatch.tasks.task import Task
 
 ON_GPUS, ON_CPUS = True, False
@@ -64,7 +64,7 @@ def top_up(loop: LoopState, now: float) -> None:
             loop.in_their_turn.add(task.id)
             continue
         loop.queue.take(task)
-        loop.add(standby)
+        loop.attempts[standby.key] = standby
 
 
 def open_contexts(loop: LoopState) -> None:
@@ -83,7 +83,7 @@ def open_contexts(loop: LoopState) -> None:
             ):
                 with suppress(OSError):  # otherwise it opens its context after go.json
                     judge.write_go(folder.ahead, slot)
-                    one.open_context(slot)
+                    one.context = slot
     discard_contexts(loop, {one.context.name for one in loop.ready() if one.context} - loop.slots.names)
     loop.slots.note_contexts(Counter(one.context.name for one in loop.attempts.values() if one.context))
 
@@ -104,7 +104,7 @@ def dismiss(loop: LoopState, standby: RunningAttempt, *, task_waits: bool) -> No
         task_waits: whether its task goes back to the queue once it has ended.
     """
     loop.executor.cancel(handles_of([standby]))
-    standby.dismiss(task_waits=task_waits)
+    standby.stage = "ending" if task_waits else "withdrawn"
 
 
 def retire(loop: LoopState) -> None:
@@ -112,7 +112,7 @@ def retire(loop: LoopState) -> None:
     ready = loop.ready()
     ask_to_end(loop.executor, ready)
     for one in reversed(ready):
-        one.dismiss(task_waits=False)
+        one.stage = "withdrawn"
         loop.queue.put_back(one.task)
 
 
@@ -133,5 +133,5 @@ def discard(loop: LoopState, died: RunningAttempt) -> None:
     launch.discard(loop, died)
     loop.in_their_turn.add(died.task.id)
     del loop.attempts[died.key]
-    if died.stage != Dismissal(task_waits=False):
+    if died.stage != "withdrawn":
         loop.queue.put_back(died.task)

@@ -18,7 +18,7 @@ from splatbatch.output.attempt_folder import Attempt, AttemptFolder
 from splatbatch.output.records.attempt import JobSpec
 from splatbatch.scene.patches import Patch
 from splatbatch.scheduler import judge
-from splatbatch.scheduler.running_attempt import Execution, RunningAttempt
+from splatbatch.scheduler.running_attempt import RunningAttempt
 from splatbatch.trainers import Trainer
 
 
@@ -32,7 +32,7 @@ class Attempted:
         limits = {"wall_s": 60, "stall_s": 60, "grace_s": 0.3} | limits
         argv = trainer.command(patch, self.folder)
         task: Any = None
-        running = RunningAttempt(task, Attempt(patch.name, self.folder, JobSpec("b.p0.a1")), Slot("cpu"), Execution())
+        running = RunningAttempt(task, Attempt(patch.name, self.folder, JobSpec("b.p0.a1")), Slot("cpu"), "running")
         judge.write_job(running, argv, Limits(**limits))
         self.clock = Clock()
 
