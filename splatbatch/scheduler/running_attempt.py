@@ -85,7 +85,7 @@ class RunningAttempt:
 
     @property
     def has_begun(self) -> bool:
-        """Whether its turn has come: it runs, or has ended and is collected; False for a standby, also a dismissed one."""
+        """Whether its turn has come: it runs, or has ended and is collected; False for every standby."""
         return self.stage == "running" or isinstance(self.stage, Collection)
 
     def is_finalizing(self) -> bool:
