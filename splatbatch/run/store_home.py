@@ -37,7 +37,6 @@ from splatbatch.tasks.shared_decisions.decisions import is_trained_otherwise
 from splatbatch.tasks.task import Task, TrainTask
 from splatbatch.text import list_some, plural
 from splatbatch.transfer import blobs, courier, exchange
-from splatbatch.transfer.blobs import FileRef
 from splatbatch.transfer.bundle import Bundle, bundle_of
 from splatbatch.transfer.exchange import (
     BUNDLES,
@@ -274,9 +273,8 @@ class HomeSide:
 
         The manifests are not put. Readers hash the files.
         """
-        follows = [(task, task.home.newest_accepted()) for task in tasks]
-        call = partial(_packed, self.name, self.is_retry)
-        for (task, _), found in answers(isolated.start(call, follows), self.hooks):
+        packing = isolated.start(partial(bundle_of, self.name, self.is_retry), tasks)
+        for task, found in answers(packing, self.hooks):
             record, paths = found.result("pack")
             self.courier.ask(
                 blobs.put, [(blobs.blob(sha256), Path(path)) for sha256, path in paths.items() if sha256 not in there]
@@ -304,7 +302,7 @@ class HomeSide:
         try:
             _see_sound(name, bundle, returned)
             pieces = [one for one in returned.pieces if not is_following(one)]
-            for piece, fault in self._fetch(pieces, bundle.task).items():
+            for piece, fault in blobs.fetch_all(self.courier, self.batch.output.arriving, pieces, bundle.task).items():
                 raise StoreError(f"{piece.name} is {fault} in the store")
             if task is None:
                 raise StoreError(f"the batch no longer has a task {bundle.task}")
@@ -346,15 +344,11 @@ class HomeSide:
         self.ledger.write(AttemptStarted(task.name, attempt.number, job.key, returned.worker, dict(job.changes)))
         return attempt.number
 
-    def _fetch(self, pieces: Sequence[FileRef], task: str) -> dict[FileRef, str]:
-        """Fetch blobs into the folder for arrivals; return the faulty files, each with "damaged" or "missing"."""
-        return blobs.fetch_all(self.courier, self.batch.output.arriving, pieces, task, self.hooks.tell)
-
     def _adopt_pictures(self, name: str) -> bool:
         """Fetch the pictures and logs sent after the splats of a result; return whether all have come home."""
         for one in exchange.result_at(self.courier, name).attempts:
             folder, pieces = self.arrived[name].get(one.number), [piece for piece in one.pieces if is_following(piece)]
-            faults = self._fetch(pieces, name)
+            faults = blobs.fetch_all(self.courier, self.batch.output.arriving, pieces, name)
             if "missing" in faults.values():
                 return False
             if folder and (arrival := Arrival.read(folder.brought)):
@@ -365,11 +359,6 @@ class HomeSide:
                     self.hooks.tell(f"a picture or log of a result in the store is refused: {name}: {error.message}")
                 write_json(folder.brought, replace(arrival, has_all=True).to_record())
         return True
-
-
-def _packed(home: str, is_retry: bool, asked: tuple[Task, int]) -> tuple[dict[str, Any], dict[str, str]]:
-    bundle, paths = bundle_of(asked[0], home, asked[1], is_retry=is_retry)
-    return bundle.to_record(), paths
 
 
 def _see_sound(name: str, bundle: Bundle, returned: TransferResult) -> None:

@@ -8,7 +8,6 @@ import shutil
 import socket
 import time
 import uuid
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -20,7 +19,7 @@ from splatbatch.files import MOST_FILES, TooManyFiles, find_files
 from splatbatch.hashing import sha256_of
 from splatbatch.isolated import ExpectedError, Returned, StopRequested, WaitHooks
 from splatbatch.monitor.messages import log_line
-from splatbatch.outcome import Failed, Outcome, Trained
+from splatbatch.outcome import Failed, Trained
 from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.output.folders import PatchFolder
 from splatbatch.output.ledger import Ledger
@@ -86,7 +85,7 @@ class StoreWorker:
         self.sign = WorkerStatus(f"{host}-{os.getpid()}-{token[:6]}", token, host, __version__, since)
         hooks = WaitHooks(self._beat, self._stop, log_line)
         self._asks, self._beats, self._fetches, self._sends = (courier.Courier(self.url, hooks) for _ in range(4))
-        self._watch, self._hooks = StoreWatch(), hooks
+        self._watch, self._hooks, self._cache = StoreWatch(), hooks, self.scratch / blobs.BLOBS
         self._end = NEVER if self.for_s is None else time.monotonic() + self.for_s
         self._next_beat, self._closed = 0.0, ""
         self._refusal: SplatbatchError | OSError | None = None
@@ -164,52 +163,37 @@ class StoreWorker:
         result = TransferResult(name, bundle.task, self.sign.worker, __version__, "stopped")
         try:
             self._fetches.end()
-            for piece in self._fetch(bundle.pieces, bundle.task):
+            for piece in blobs.fetch_all(self._asks, self._cache, bundle.pieces, bundle.task):
                 result = replace(result, outcome="damaged", why=f"{piece.name} is damaged or missing in the store")
                 log_line(f"{bundle.task}: {result.why}; waiting until home uploads it again")
                 self._not_before[name] = time.monotonic() + 30.0
                 return None
-            blobs.lay(bundle.pieces, self.scratch / blobs.BLOBS, folder / "scene")
+            blobs.lay(bundle.pieces, self._cache, folder / "scene")
             batch = use_given_gpus(open_bundle(bundle, folder / "scene", folder / "output"))
             self._resume(bundle, seen.state(name), folder)
-            others = frozenset({name, *self._not_before})
-            for following in self._watch.due(seen, self.sign.worker, others)[:1]:
-                self._fetches.begin(_fetch_ahead, following, self.scratch / blobs.BLOBS, self.only_builtin)
+            for following in self._watch.due(seen, self.sign.worker, frozenset({name, *self._not_before}))[:1]:
+                self._fetches.begin(_fetch_ahead, following, self._cache, self.only_builtin)
             batch.output.create()
             ledger = Ledger(batch.output.ledger)
             hooks = RunHooks(self._beat, self._stop_of_bundle, ledger.tell_wait)
-            outcomes = session.run(batch, ledger, hooks, is_retry=bundle.is_retry)
-            result = self._judged(result, outcomes.get(bundle.task))
+            match session.run(batch, ledger, hooks, is_retry=bundle.is_retry).get(bundle.task):
+                case Trained():
+                    self.trained.append(bundle.task)
+                    result = replace(result, outcome="trained")
+                case Failed(diagnosis=why):
+                    self.failed.append(bundle.task)
+                    outcome = "unfit" if cause_of(why.cause).may_do_elsewhere else "failed"
+                    result = replace(result, outcome=outcome, why=one_line(f"{title(why.cause)}: {why.advice}"))
             self._took[bundle.max_steps] = time.monotonic() - began
         except (ConfigError, TrainerError, ExecutorError, OutputError, StoreError) as found:
-            error = found
-            log_line(f"{bundle.task}: cannot be trained here: {found.message}")
-            result = replace(result, outcome="unfit", why=one_line(found.message))
-            self._not_before[name] = NEVER
+            error, result = found, replace(result, outcome="unfit", why=one_line(found.message))
         finally:
+            if result.outcome == "unfit":  # another machine may have what is missing here
+                self._not_before[name] = NEVER
+                log_line(f"{bundle.task}: left to other machines: {result.why}")
             self.sign = replace(self.sign, bundle="", task="")
-            claim = f"{name}.{seen.bundles[name].generation + 1}"
-            self._sends.begin(_send, result, folder, claim)
+            self._sends.begin(_send, result, folder, f"{name}.{seen.bundles[name].generation + 1}")
         return error
-
-    def _judged(self, result: TransferResult, outcome: Outcome | None) -> TransferResult:
-        """Return the result of a bundle with the outcome of its last attempt; note the task as trained or failed."""
-        match outcome:
-            case Trained():
-                self.trained.append(result.task)
-                return replace(result, outcome="trained")
-            case Failed(diagnosis=why):
-                self.failed.append(result.task)
-                words = one_line(f"{title(why.cause)}: {why.advice}")
-                if cause_of(why.cause).may_do_elsewhere:  # another machine may have what was missing here
-                    self._not_before[result.bundle] = NEVER
-                    log_line(f"{result.task}: left to other machines: {words}")
-                    return replace(result, outcome="unfit", why=words)
-                return replace(result, outcome="failed", why=words)
-        return result
-
-    def _fetch(self, pieces: Sequence[FileRef], task: str) -> dict[FileRef, str]:
-        return blobs.fetch_all(self._asks, self.scratch / blobs.BLOBS, pieces, task, log_line)
 
     def _resume(self, bundle: Bundle, state: BundleState, folder: Path) -> None:
         """Fetch the checkpoint of an attempt that another worker had to stop, so that the training resumes from it.
@@ -220,9 +204,9 @@ class StoreWorker:
             told = exchange.result_at(self._asks, name)
             for one in told.attempts:
                 wanted = [piece for piece in one.pieces if piece.name in ("checkpoint.pt", "settings.json")]
-                if len(wanted) == 2 and not self._fetch(wanted, bundle.task):
+                if len(wanted) == 2 and not blobs.fetch_all(self._asks, self._cache, wanted, bundle.task):
                     attempt = _patch_in(folder, bundle.task).attempt(one.number)
-                    blobs.lay(wanted, self.scratch / blobs.BLOBS, attempt.path)
+                    blobs.lay(wanted, self._cache, attempt.path)
                     attempt.cancel.touch()  # it has ended, on another machine
                     log_line(f"{bundle.task}: resuming from the checkpoint of worker {told.worker}")
                     return

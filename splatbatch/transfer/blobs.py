@@ -89,14 +89,12 @@ def fetch(store: Store, folder: Path, pieces: Sequence[FileRef]) -> list[tuple[i
     return at_once(partial(_fetch_one, store, folder), pieces)
 
 
-def fetch_all(
-    courier: Courier, folder: Path, pieces: Sequence[FileRef], task: str, tell: Callable[[str], None]
-) -> dict[FileRef, str]:
+def fetch_all(courier: Courier, folder: Path, pieces: Sequence[FileRef], task: str) -> dict[FileRef, str]:
     """Fetch the blobs of a task's files; return the faulty files, each with "damaged" or "missing" in the store."""
     faults, wanted = {}, distinct(pieces)
     for piece, (num_refused, fault) in zip(wanted, courier.ask(fetch, folder, wanted), strict=True):
         if num_refused:
-            tell(f"{task}: {piece.name} does not match its SHA-256; fetching it again")
+            courier.tell(f"{task}: {piece.name} does not match its SHA-256; fetching it again")
         if fault:
             faults[piece] = fault
     return faults

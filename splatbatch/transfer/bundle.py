@@ -85,8 +85,8 @@ class Bundle(TypedRecord):
         return seconds_of(str(mapping(self.settings.get("limits")).get("grace_s"))) or 10.0
 
 
-def bundle_of(task: Task, home: str, follows: int, *, is_retry: bool) -> tuple[Bundle, dict[str, str]]:
-    """Return the bundle of a task, and the local path of each of its blobs by SHA-256.
+def bundle_of(home: str, is_retry: bool, task: Task) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return the bundle of a task as JSON, and the local path of each of its blobs by SHA-256.
 
     Runs in a reader process, since it hashes all files.
 
@@ -106,7 +106,7 @@ def bundle_of(task: Task, home: str, follows: int, *, is_retry: bool) -> tuple[B
         )
     known = {key: fact._replace(sha256=contents.get(key, fact.sha256)) for key, fact in depends_on.files.items()}
     patch = task.patch
-    return Bundle(
+    bundle = Bundle(
         version=__version__,
         home=home,
         number=uuid.uuid4().hex,
@@ -116,12 +116,13 @@ def bundle_of(task: Task, home: str, follows: int, *, is_retry: bool) -> tuple[B
         changes=dict(task.next_settings.all_changes),
         is_retry=is_retry,
         depends_on=replace(depends_on, files=known),
-        follows=follows,
+        follows=task.home.newest_accepted(),
         held_out=choose_holdout(patch, task.next_settings.recipe.evaluation),
         border=patch.border.to_record() if patch.border else {},
         is_whole=patch.is_whole,
         pieces=tuple(FileRef(name, contents[name], Path(path).stat().st_size) for name, path in sorted(paths.items())),
-    ), {contents[name]: path for name, path in paths.items()}
+    )
+    return bundle.to_record(), {contents[name]: path for name, path in paths.items()}
 
 
 def _files_of(task: Task, depends_on: Fingerprint) -> Iterator[tuple[str, str]]:

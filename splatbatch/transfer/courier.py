@@ -56,7 +56,7 @@ class Courier(CallQueue[Order]):
             patience: hooks called during a wait for an answer; `tell` gets messages that the store does not answer.
         """
         super().__init__(partial(_obey, url), ())
-        self.url, self._patience = url, patience
+        self.url, self.tell, self._patience = url, patience.tell, patience
         self._is_told, self._crashes, self._answered_at = False, 0, time.monotonic()
 
     @property
@@ -104,12 +104,12 @@ class Courier(CallQueue[Order]):
                 return [(self._left.popleft(), ExpectedError(error))]
         elif process.idle.seconds() > HANGS_S:
             self._drop()
-            self._patience.tell(f"the store does not answer{AGAIN}")
+            self.tell(f"the store does not answer{AGAIN}")
         elif not (note := process.note()).endswith(AGAIN):
             self._answered_at = time.monotonic()
         elif time.monotonic() - self._answered_at > SAYS_S:
             self._answered_at = time.monotonic()
-            self._patience.tell(note)
+            self.tell(note)
         return []
 
     def end(self) -> None:
