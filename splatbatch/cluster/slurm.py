@@ -92,10 +92,8 @@ def start(batch: Batch, submission: Submission, command: Sequence[str], num_task
             f"executor.worker_time: {clock(asked_s)} is longer than the queue allows ({clock(queue_s)})",
             "Lower it, or remove it: a new worker goes on where one ended.",
         )
-    limit_s, num_turns = asked_s or queue_s, 1
-    if limit_s:
-        work_s = TASK_S * math.ceil(num_tasks / num_workers)
-        num_turns = max(1, min(math.ceil(work_s / limit_s), MOST_ELEMENTS // num_workers))
+    limit_s, work_s = asked_s or queue_s, TASK_S * math.ceil(num_tasks / num_workers)
+    num_turns = max(1, min(math.ceil(work_s / (limit_s or math.inf)), MOST_ELEMENTS // num_workers))
     options = options_of(batch, submission, num_turns, limit_s)
     _sbatch("--test-only", *options, "--wrap=:")  # before any file is written
     submission.write()

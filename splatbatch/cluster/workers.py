@@ -56,7 +56,7 @@ class RequestedWorkers:
             if submission.path.exists() and _find(submission) == ():  # else the engine may have started them
                 submission.mark(submission.ended)
             raise
-        self.submissions.append(submission.taken(handles))
+        self.submissions.append(submission.write(handles))
         return self.submissions[-1]
 
     def settle(self) -> None:
@@ -66,7 +66,7 @@ class RequestedWorkers:
         """
         for number, one in enumerate(self.submissions):
             if not one.record.handles and (found := _find(one)) is not None:
-                self.submissions[number] = one.taken(found)
+                self.submissions[number] = one.write(found)
                 if not found:
                     one.mark(one.ended)
 
@@ -95,16 +95,13 @@ class RequestedWorkers:
         """Mark all submissions as cancelled, and cancel the waiting workers; running workers are not touched."""
         for one in self.submissions:
             one.mark(one.cancelled)
-        self.drop()
+        self.stop(only_waiting=True)
 
-    def drop(self) -> None:
-        """Cancel the waiting workers; running ones go on."""
-        slurm.cancel(self._of("slurm"), only_pending=True)
-
-    def stop(self) -> str:
-        """Tell all workers to end, and return at once; return the error of the engine, empty if none."""
-        local.stop([job for one in self._of("local") for job in one.record.handles])
-        return slurm.cancel(self._of("slurm"), only_pending=False)
+    def stop(self, *, only_waiting: bool = False) -> str:
+        """Tell all workers to end, or only those that wait to start; return the error of the engine, empty if none."""
+        if not only_waiting:
+            local.stop([job for one in self._of("local") for job in one.record.handles])
+        return slurm.cancel(self._of("slurm"), only_pending=only_waiting)
 
     def close(self) -> None:
         """Mark the submissions whose workers have all ended, and query them no more.

@@ -43,23 +43,24 @@ class Submission:
         """Return the path of the log of one of its workers."""
         return self.path / f"{index}.log"
 
-    def write(self) -> None:
-        """Write submission.json before the engine is asked, so that a start that is cut off after that is found again.
+    def write(self, handles: tuple[str, ...] = ()) -> Submission:
+        """Write submission.json; return the submission as written.
+
+        Before the engine is asked it is written without handles, so that a start that is cut off is found again.
+
+        Args:
+            handles: names that the engine gave to the workers.
 
         Raises:
             OutputError: the file cannot be written.
         """
+        written = replace(self, record=replace(self.record, handles=handles))
         try:
-            self.path.mkdir(parents=True)
-            write_json(self.file, self.record.to_record())
+            self.path.mkdir(parents=True, exist_ok=True)
+            write_json(self.file, written.record.to_record())
         except OSError as error:
             raise OutputError(f"{self.path.parent}: cannot be written ({error.strerror})") from error
-
-    def taken(self, handles: tuple[str, ...]) -> Submission:
-        """Record the handles that the engine gave to the workers; return the submission with them."""
-        record = replace(self.record, handles=handles)
-        write_json(self.file, record.to_record())
-        return replace(self, record=record)
+        return written
 
     def mark(self, fact: Path) -> bool:
         """Create one of the files `ended`, `cancelled`, `dropped`; return whether this call created it."""

@@ -19,7 +19,7 @@ from splatbatch.output.exclusive import hold
 from splatbatch.output.ledger import Tail
 from splatbatch.output.records.run import WorkerRecord
 from splatbatch.output.submissions import Submission
-from splatbatch.output.workers import LOCAL, Watcher
+from splatbatch.output.workers import LOCAL, Watcher, title
 from splatbatch.run.context import RunContext, RunResult, RunSummary
 from splatbatch.run.detach import work_command
 from splatbatch.run.follow_ups import After, Show
@@ -62,17 +62,14 @@ def train_elsewhere(batch: Batch, show: Show, after: After, *, verify: bool) -> 
         with RunContext.open(batch, interruption, show) as context:
             if said:
                 training.follow(context)
+            if interruption.signal:
+                how = "follow them with `splatbatch status --watch`, end with `splatbatch cancel`"
+                print_err(f"the workers keep running: {how}")
+                raise Interrupted(interruption.exit_code)
             context.shown.forget()
-            ended = None
-            if not interruption.signal:
-                inspected = not_inspected(batch.whole(), "workers do not inspect")
-                alone = partial(lock_output_alone, batch, print_err)
-                ended = context.follow(RunResult(tuple(batch.names)), inspected, after, alone)
-        if ended is None:
-            print_err(
-                "the workers keep running: follow them with `splatbatch status --watch`, end with `splatbatch cancel`"
-            )
-            raise Interrupted(interruption.exit_code)
+            inspected = not_inspected(batch.whole(), "workers do not inspect")
+            alone = partial(lock_output_alone, batch, print_err)
+            ended = context.follow(RunResult(tuple(batch.names)), inspected, after, alone)
         return context.end(ended)
 
 
@@ -155,7 +152,7 @@ class ClusterTraining:
         workers = self.workers
         is_cancelled = any(one.cancelled.exists() for one in workers.submissions)
         if is_cancelled or any(one.how.startswith("CANCELLED") for _, one in workers.ended()) or not self._left():
-            workers.drop()
+            workers.stop(only_waiting=True)
             workers.look()
             workers.close()
             return False
@@ -183,19 +180,11 @@ class ClusterTraining:
             ExecutorError: a worker does.
         """
         terms = self.batch.plan_hash
-        running = {job for job, one in self.workers.jobs.items() if one.state == "running"}
-        others = [
-            one for one in self._living() if one.terms != terms and (self.watcher.lives(one) or one.job in running)
-        ]
+        others = [title(one) for one in self._living() if one.terms != terms and self.watcher.lives(one)]
         asked = [one for one in self.workers.submissions if one.record.terms not in ("", terms)]
-        if others or asked:
-            who = (
-                f"worker {others[0].worker} on {others[0].host}"
-                if others
-                else f"submission {asked[0].name} to {asked[0].record.engine}"
-            )
+        if others := others + [f"submission {one.name} to {one.record.engine}" for one in asked]:
             raise ExecutorError(
-                f"{self.batch.output.path}: {who} uses another YAML or version of splatbatch",
+                f"{self.batch.output.path}: {others[0]} uses another YAML or version of splatbatch",
                 "End it with `splatbatch cancel`, or restore the YAML: all workers of a batch must use the same one.",
             )
 
