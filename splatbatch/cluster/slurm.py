@@ -196,11 +196,10 @@ def script_of(batch: Batch, submission: Submission, command: Sequence[str], limi
 def options_of(batch: Batch, submission: Submission, num_turns: int, limit_s: float | None) -> list[str]:
     """Return the options of sbatch: our own, then those of the YAML, which override them."""
     settings, num_workers = batch.config.executor, submission.record.num_workers
-    at_once = f"%{num_workers}" if num_turns > 1 else ""
     ours = [
         f"--job-name={submission.name}",
         f"--comment={submission.name}",
-        f"--array=0-{num_workers * num_turns - 1}{at_once}",
+        f"--array=0-{num_workers * num_turns - 1}{f'%{num_workers}' if num_turns > 1 else ''}",
         "--nodes=1",
         "--ntasks=1",
         "--requeue",

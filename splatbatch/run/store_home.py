@@ -145,8 +145,10 @@ class HomeSide:
                 courier.pause(LOOK_S, self.hooks)
         except StopRequested:
             if self.waiting:
-                words = "workers of the store keep running"
-                print_err(f"{words}; fetch their splats with `splatbatch train` or `splatbatch adopt`")
+                print_err(
+                    "workers of the store keep running;"
+                    " fetch their splats with `splatbatch train` or `splatbatch adopt`"
+                )
         finally:
             self.courier.close()
             shutil.rmtree(self.batch.output.arriving, ignore_errors=True)
@@ -296,9 +298,8 @@ class HomeSide:
         Returned is whether the result is sound. Otherwise it is marked as refused in the store, so that its task is
         trained again.
         """
-        returned = exchange.result_at(self.courier, name)
+        returned, ours = exchange.result_at(self.courier, name), 0
         task = next((one for one in self.batch.every if one.name == bundle.task), None)
-        ours = 0
         try:
             _see_sound(name, bundle, returned)
             pieces = [one for one in returned.pieces if not is_following(one)]
@@ -394,12 +395,17 @@ def _make_ours(folder: AttemptFolder, bundle: Bundle, returned: TransferResult, 
     job = folder.read_job() or JobSpec()
     then, asked = job.depends_on, bundle.depends_on
     models = [key for key in asked.files if key.startswith("sparse/")]
-    is_same = then.recipe == asked.recipe and not is_trained_otherwise(then, asked)
-    if not is_same or any(then.files.get(key, (0, 0, ""))[2] != asked.files[key].sha256 for key in models):
+    is_other_model = any(then.files.get(key, (0, 0, ""))[2] != asked.files[key].sha256 for key in models)
+    if is_other_model or then.recipe != asked.recipe or is_trained_otherwise(then, asked):
         raise StoreError("the splat was trained from other inputs than its bundle")
-    claim = Claim(returned.worker, 0, bundle.follows)
-    depends_on, changes = replace(asked, effective=then.effective), {**_since(bundle, task), **job.changes}
-    job = replace(job, depends_on=depends_on, claim=claim, env={}, is_retry=bundle.is_retry, changes=changes)
+    job = replace(
+        job,
+        depends_on=replace(asked, effective=then.effective),
+        claim=Claim(returned.worker, 0, bundle.follows),
+        env={},
+        is_retry=bundle.is_retry,
+        changes={**_since(bundle, task), **job.changes},
+    )
     write_json(folder.job, job.to_record(), PRIVATE)
     folder.place_model(task.patch.sparse)
     if not folder.has_exited():

@@ -103,12 +103,13 @@ class StoreWorker:
         Raises:
             SplatbatchError: the store refuses access, or this machine cannot train its bundles.
         """
+        code = AGAIN
         try:
-            try:
+            with contextlib.suppress(StopRequested):
                 code = self._train_all()
-            except StopRequested:
-                code = AGAIN
-            self._finish()
+                courier.pause(NEVER, self._hooks, self._sends)
+            self._fetches.end()
+            courier.pause(SEND_S, WaitHooks(self._beat), self._sends)  # after a request to stop
             return code
         finally:
             self._go()
@@ -137,8 +138,7 @@ class StoreWorker:
 
     def _claim(self, seen: StoreListing) -> tuple[Bundle, str] | None:
         """Claim a bundle that is due; return it with its name; None if there is none."""
-        now = time.monotonic()
-        unfit = frozenset(name for name, end in self._not_before.items() if now < end)
+        unfit = frozenset(name for name, end in self._not_before.items() if time.monotonic() < end)
         for name in self._watch.due(seen, self.sign.worker, unfit):
             bundle = exchange.bundles_at(self._asks, [name])[name]
             if why := why_left(bundle, only_builtin=self.only_builtin):
@@ -242,13 +242,6 @@ class StoreWorker:
             self._beats.begin(exchange.heartbeat, self.sign)
             self._next_beat = time.monotonic() + exchange.BEAT_S
 
-    def _finish(self) -> None:
-        """Wait until all results are sent; after a request to stop, at most `SEND_S`."""
-        self._fetches.end()
-        with contextlib.suppress(StopRequested):
-            courier.pause(NEVER, self._hooks, self._sends)
-        courier.pause(SEND_S, WaitHooks(self._beat), self._sends)
-
     def _go(self) -> None:
         """Write the last status, which lets all claims go, within `GOODBYE_S`; then remove the scratch folder."""
         self._beats.end()
@@ -331,7 +324,9 @@ def work_for(
     try:
         root = scratch.absolute() if scratch else own_scratch()
         root.mkdir(parents=True, exist_ok=True, mode=0o700)
-        _sweep(root)
+        for one in root.glob(f"worker-*-{socket.gethostname()}"):
+            if not living(":".join(one.name.split("-")[1:3])):  # its worker was killed
+                shutil.rmtree(one, ignore_errors=True)
     except OSError as error:
         raise OutputError(f"--scratch {scratch or error.filename}: cannot be written ({error.strerror})") from error
     with Interruption() as interruption:
@@ -341,10 +336,3 @@ def work_for(
         code = worker.work()
     log_line(f"{len(worker.trained)} trained here{f', {len(worker.failed)} failed' if worker.failed else ''}")
     return code
-
-
-def _sweep(root: Path) -> None:
-    """Remove the scratch folders of killed workers of this host."""
-    for one in root.glob(f"worker-*-{socket.gethostname()}"):
-        if not living(":".join(one.name.split("-")[1:3])):
-            shutil.rmtree(one, ignore_errors=True)

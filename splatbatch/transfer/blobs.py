@@ -91,13 +91,11 @@ def fetch(store: Store, folder: Path, pieces: Sequence[FileRef]) -> list[tuple[i
 
 def fetch_all(courier: Courier, folder: Path, pieces: Sequence[FileRef], task: str) -> dict[FileRef, str]:
     """Fetch the blobs of a task's files; return the faulty files, each with "damaged" or "missing" in the store."""
-    faults, wanted = {}, distinct(pieces)
-    for piece, (num_refused, fault) in zip(wanted, courier.ask(fetch, folder, wanted), strict=True):
-        if num_refused:
-            courier.tell(f"{task}: {piece.name} does not match its SHA-256; fetching it again")
-        if fault:
-            faults[piece] = fault
-    return faults
+    wanted = distinct(pieces)
+    told = dict(zip(wanted, courier.ask(fetch, folder, wanted), strict=True))
+    for piece in (piece for piece, (num_refused, _) in told.items() if num_refused):
+        courier.tell(f"{task}: {piece.name} does not match its SHA-256; fetching it again")
+    return {piece: fault for piece, (_, fault) in told.items() if fault}
 
 
 def _fetch_one(store: Store, folder: Path, piece: FileRef) -> tuple[int, str]:
@@ -108,11 +106,9 @@ def _fetch_one(store: Store, folder: Path, piece: FileRef) -> tuple[int, str]:
     if target.exists() and sha256_of(target) == sha256:
         return 0, ""
     for number in range(TRIES + 1):
-        start = part.stat().st_size if part.exists() else 0
-        start = start if start < num_bytes else 0
+        start = part.stat().st_size if part.exists() and part.stat().st_size < num_bytes else 0
         try:
-            with part.open("r+b" if start else "wb") as file:
-                file.seek(start)
+            with part.open("ab" if start else "wb") as file:
                 for content in store.read(blob(sha256), start) if num_bytes else ():
                     file.write(content)
         except FileNotFoundError:

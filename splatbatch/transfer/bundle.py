@@ -173,8 +173,10 @@ def why_left(bundle: Bundle, *, only_builtin: bool) -> str:
     for name, told in mapping(bundle.settings.get("trainers")).items() if only_builtin else ():
         words = mapping(told).get("command")
         command = shlex.join(map(text, words if isinstance(words, list) else [words]))[:MOST_SHOWN]
-        refused = f"trainers.{name}.command: --only-builtin runs no command of the store: {command!r}"
-        return f"{bundle.task}: {refused}; left to other workers"
+        return (
+            f"{bundle.task}: trainers.{name}.command: --only-builtin runs no command of the store: {command!r};"
+            " left to other workers"
+        )
     return ""
 
 

@@ -157,16 +157,14 @@ def list_store(store: Store) -> dict[str, Any]:
     signs = {one.worker: one for one in shown if one.worker}
 
     def state(name: str) -> BundleState:
-        generation = generations.get(name, 0)
-        one = BundleState(name in closed, generation, brought.get(name, {}))
-        if not (generation and one.is_open):
-            return one
-        claim = f"{name}.{generation}"
-        owner = _sign(store, f"{CLAIMS}/{claim}")
-        sign = signs.get(owner.worker)
-        is_gone = sign is not None and (sign.has_ended or sign.token != owner.token)
-        is_free, sequence = is_gone or f"{claim}{LEFT}" in claims, sign.sequence if sign else -1
-        return replace(one, worker=owner.worker, is_free=is_free, sequence=sequence)
+        one = BundleState(name in closed, generations.get(name, 0), brought.get(name, {}))
+        if one.generation and one.is_open:
+            claim = f"{name}.{one.generation}"
+            owner = _sign(store, f"{CLAIMS}/{claim}")
+            sign = signs.get(owner.worker) or replace(owner, sequence=-1)
+            is_free = sign.has_ended or sign.token != owner.token or f"{claim}{LEFT}" in claims
+            one = replace(one, worker=owner.worker, is_free=is_free, sequence=sign.sequence)
+        return one
 
     ours = sorted(filter(_BUNDLE.fullmatch, bundles))
     states = dict(zip(ours, at_once(state, ours), strict=True))
@@ -181,11 +179,11 @@ def _sign(store: Store, place: str) -> WorkerStatus:
         return WorkerStatus()
 
 
+@dataclass
 class StoreWatch:
     """Remembers since when the state of each bundle has not changed, over several listings; never reads the store."""
 
-    def __init__(self) -> None:
-        self._moved: dict[str, tuple[BundleState, float]] = {}
+    _moved: dict[str, tuple[BundleState, float]] = field(default_factory=dict)
 
     def is_dead(self, name: str, one: BundleState) -> bool:
         """Return whether a bundle is free, or its state has not changed for `SILENCE_S`, so that its worker is dead."""
@@ -197,9 +195,8 @@ class StoreWatch:
 
     def state_of(self, name: str, one: BundleState) -> str:
         """Return the state of a bundle in a word: trained, failed, closed, waiting, silent, at work."""
-        for outcome in FINAL:
-            if outcome in one.results.values():
-                return outcome
+        if one.is_final:
+            return next(outcome for outcome in FINAL if outcome in one.results.values())
         if one.is_closed:
             return "closed"
         if one.is_free:
