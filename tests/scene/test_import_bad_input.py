@@ -554,3 +554,22 @@ def test_a_transforms_json_is_known_under_the_name_of_another_format(
 ) -> None:
     path = transforms.rename(transforms.with_name(name))
     assert len(bring_in(path, tmp_path / "out", QUICK).capture.shots) == 8
+
+
+def test_a_photograph_in_other_letters_is_found_and_told(transforms: Path, tmp_path: Path) -> None:
+    top = json.loads(transforms.read_text())
+    top["frames"][3]["file_path"] = top["frames"][3]["file_path"].replace(".jpg", ".JPG")
+    transforms.write_text(json.dumps(top))
+    done = bring_in(transforms, tmp_path / "out", QUICK)
+    assert "1 photograph found under another name: images/04.JPG" in done.log.converted
+
+
+def test_a_photograph_without_suffix_that_may_be_two_is_not_guessed(transforms: Path, tmp_path: Path) -> None:
+    images = tmp_path / "photos/images"
+    images.mkdir(parents=True)
+    for suffix in ("jpg", "png"):
+        (images / f"04.{suffix}").write_bytes(b"")
+    top = json.loads(transforms.read_text())
+    transforms.write_text(json.dumps(top | {"frames": [top["frames"][3] | {"file_path": "images/04"}]}))
+    said = mistakes(transforms, tmp_path, ImportOptions(images=tmp_path / "photos", triangulates=False))
+    assert "may be 04.jpg, 04.png" in said

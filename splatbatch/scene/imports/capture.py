@@ -30,8 +30,8 @@ MOST_OF_A_KIND = 8
 _LONGEST_VALUE = 60
 
 
-class NoPose(SceneError, ValueError):
-    """Error: a matrix is no valid pose; the message says why. It is a ValueError, which pydantic expects of a check."""
+class NoPose(SceneError):
+    """Error: a matrix is no valid pose; the message says why."""
 
 
 class NoPhotograph(SceneError):
@@ -46,12 +46,27 @@ class NoPhotograph(SceneError):
         self.name = name
 
 
-def as_matrix(value: Any) -> Floats:
-    """Return a 4x4 matrix (or its first three rows) from JSON or XML as [3, 4].
+def similarity_of(value: Any) -> Similarity:
+    """Return a 4x4 matrix (16 numbers, or its first three rows) from JSON or XML as a similarity.
 
     Raises:
-        NoPose: it has another shape or last row, or holds values that are no finite numbers.
+        NoPose: it has another shape or last row, holds values that are no finite numbers, or mirrors or shears.
     """
+    matrix = _matrix(value)
+    linear = matrix[:3, :3]
+    size = np.abs(np.linalg.det(linear)) ** (1 / 3)
+    if not size > 1e-12:
+        raise NoPose("has no rotation: its determinant is 0")
+    if np.linalg.det(linear) < 0:
+        raise NoPose("mirrors (its determinant is negative): one axis is turned round")
+    left, stretch, right = np.linalg.svd(linear / size)
+    if np.abs(stretch - 1).max() > _SHEAR:
+        raise NoPose(f"is no rotation: it stretches by {stretch.max():.4g} and {stretch.min():.4g}")
+    scale = 1.0 if abs(size - 1) < _LAST_ROW else float(size)
+    return Similarity(left @ right, matrix[:3, 3].copy(), scale)
+
+
+def _matrix(value: Any) -> Floats:
     try:
         matrix = np.array(value, dtype=np.float64)
     except (TypeError, ValueError) as error:
@@ -64,26 +79,7 @@ def as_matrix(value: Any) -> Floats:
         raise NoPose("holds what is no finite number")
     if len(matrix) == 4 and np.abs(matrix[3] - (0, 0, 0, 1)).max() > _LAST_ROW:
         raise NoPose(f"has the last row {', '.join(f'{value:g}' for value in matrix[3])}, not 0, 0, 0, 1")
-    return matrix[:3]
-
-
-def similarity_of(matrix: Floats) -> Similarity:
-    """Return a matrix [3, 4] as a similarity.
-
-    Raises:
-        NoPose: it mirrors, shears, or has determinant 0.
-    """
-    linear = matrix[:, :3]
-    size = np.abs(np.linalg.det(linear)) ** (1 / 3)
-    if not size > 1e-12:
-        raise NoPose("has no rotation: its determinant is 0")
-    if np.linalg.det(linear) < 0:
-        raise NoPose("mirrors (its determinant is negative): one axis is turned round")
-    left, stretch, right = np.linalg.svd(linear / size)
-    if np.abs(stretch - 1).max() > _SHEAR:
-        raise NoPose(f"is no rotation: it stretches by {stretch.max():.4g} and {stretch.min():.4g}")
-    scale = 1.0 if abs(size - 1) < _LAST_ROW else float(size)
-    return Similarity(left @ right, matrix[:, 3].copy(), scale)
+    return matrix
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 import numpy as np
 
@@ -25,10 +25,6 @@ from splatbatch.scene.imports.capture import (
 from splatbatch.scene.imports.lens import simplified
 from splatbatch.scene.photos.folders import (
     FolderListings,
-    FoundPhotograph,
-    Location,
-    MissingPhotograph,
-    MisspeltName,
     find_photographs,
     photographs_below,
 )
@@ -207,12 +203,10 @@ def _shots(
         with log.noting(where):
             if not (np.isfinite((*image.quat, *image.translation)).all() and any(image.quat)):
                 raise SceneError("its pose is none: not finite, or a quaternion of zeros", "Register it again.")
-            place = folders.locate(folder, name)
-            if not (own := _own_name(place, name)):
-                similar = (
-                    f"; there is {place.similar}" if isinstance(place, MissingPhotograph) and place.similar else ""
-                )
-                raise NoPhotograph(image.name, f"no such photograph below {folder}{similar}")
+            if not (own := folders.find(folder, name)):
+                similar = folders.similar(folder, name)
+                what = f"no such photograph below {folder}{f'; there is {similar}' if similar else ''}"
+                raise NoPhotograph(image.name, what)
             renamed += [image.name] if image.name != own else []
             if camera := cameras.get(image.camera_id):
                 seen = keypoints.get(image.id, _EMPTY)
@@ -221,17 +215,6 @@ def _shots(
     if renamed:
         log.convert(f"{plural(len(renamed), 'photograph')} found under another name: {some(renamed)}")
     return tuple(shots)
-
-
-def _own_name(place: Location, name: str) -> str:
-    """Return the name under which a photograph was found below the folder; empty if it was not."""
-    match place:
-        case FoundPhotograph():
-            return name
-        case MisspeltName():
-            return place.actual
-        case MissingPhotograph():  # a name without suffix is what it begins with
-            return place.elsewhere or (place.similar if not PurePosixPath(name).suffix else "")
 
 
 def _cloud(points: Points, folder: Path, log: ImportLog, *, has_names: bool) -> PointCloud:

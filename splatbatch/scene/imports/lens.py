@@ -43,11 +43,6 @@ BENDS: Mapping[str, Bend] = {
     "SPHERICAL": "panorama",
 }
 """How a lens bends rays, by its name in a transforms.json or in Metashape's XML."""
-OF_TRANSFORMS = {
-    **{"fl_x": "fx", "fl_y": "fy"},
-    **{key: key for key in ("cx", "cy", "k1", "k2", "k3", "k4", "k5", "k6", "p1", "p2")},
-}
-"""Parameter of `Lens` by its key in a transforms.json."""
 OF_METASHAPE = {
     **{key: key for key in ("k1", "k2", "k3", "k4", "p3", "p4", "skew")},
     **{"p1": "p2", "p2": "p1", "b2": "skew"},

@@ -8,7 +8,6 @@ is added to the focal length along x, and P1, P2 are in the opposite order to Op
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -32,7 +31,7 @@ from splatbatch.scene.imports.capture import (
     some,
 )
 from splatbatch.scene.imports.lens import OF_METASHAPE, Bend, Lens, bend_of, in_colmap, panorama
-from splatbatch.scene.photos.folders import PHOTOGRAPHS
+from splatbatch.scene.photos.folders import photographs_below
 from splatbatch.scene.photos.headers import Size
 from splatbatch.scene.similarity import IDENTITY, Similarity
 from splatbatch.text import plural
@@ -241,7 +240,7 @@ def _similarity(element: Element) -> Similarity:
         NoPose: it is neither.
     """
     if element.find("rotation") is None and (matrix := numbers(element, 16)) is not None:
-        return similarity_of(matrix.reshape(4, 4)[:3])
+        return similarity_of(matrix[:12].reshape(3, 4))
     rotation, translation = numbers(element.find("rotation"), 9), numbers(element.find("translation"), 3)
     scale = numbers(element.find("scale"), 1) if element.find("scale") is not None else np.ones(1)
     if rotation is None or translation is None or scale is None or not scale[0] > 0:
@@ -254,52 +253,36 @@ def _text(element: Element | None) -> str:
     return " ".join((element.text or "").split()) if element is not None else ""
 
 
-class PhotographIndex:
-    """Index of the photographs below a folder, by name and by stem, in any case of letters."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self._by_key: dict[str, list[str]] = {}
-        for name in _photographs(folder):
-            path = PurePosixPath(name)
-            for key in {name, path.name, path.stem, str(path.with_suffix(""))}:
-                self._by_key.setdefault(key.casefold(), []).append(name)
-        self.names = sorted({name for names in self._by_key.values() for name in names})
-
-    def find(self, label: str, group: str) -> str:
-        """Return the photograph that a label means; of several, the one in a folder of its group.
-
-        Raises:
-            NoPhotograph: there is none.
-            SceneError: it may mean several.
-        """
-        written, label = label, label.replace("\\", "/").strip("/")
-        found = self._by_key.get(label.casefold(), [])
-        if len(found) > 1 and (exact := [name for name in found if name in (label, PurePosixPath(label).name)]):
-            found = exact
-        if len(found) > 1 and group:
-            in_group = [name for name in found if group.casefold() in map(str.casefold, PurePosixPath(name).parts)]
-            found = in_group or found
-        if not found:
-            raise NoPhotograph(written, f"no photograph of this name below {self.folder}")
-        if len(found) > 1:
-            remedy = "Name the folder that holds just this chunk's photographs with --images DIR."
-            raise SceneError(f"may be {some(sorted(found))} below {self.folder}", remedy)
-        return found[0]
+def _by_label(names: Iterable[str]) -> dict[str, list[str]]:
+    """Return the photographs that a label may mean: by name and by stem, with and without folders, in small letters."""
+    found = dict[str, list[str]]()
+    for name in names:
+        path = PurePosixPath(name)
+        for key in {name, path.name, path.stem, str(path.with_suffix(""))}:
+            found.setdefault(key.casefold(), []).append(name)
+    return found
 
 
-def _photographs(folder: Path) -> Iterator[str]:
-    seen = 0
-    for parent, folders, files in os.walk(folder):
-        # folders made by an import hold links to photographs that are listed already
-        folders[:] = sorted(name for name in folders if not (Path(parent) / name / "import.json").is_file())
-        for file in sorted(files):
-            seen += 1
-            if seen > MOST_FILES:
-                what = f"{folder}: more than {MOST_FILES:,} files: not only the photographs of this export"
-                raise SceneError(what, "Name the folder of the photographs with --images DIR.")
-            if Path(file).suffix.lower() in PHOTOGRAPHS:
-                yield (Path(parent) / file).relative_to(folder).as_posix()
+def _find(written: str, group: str, photographs: Mapping[str, Sequence[str]], folder: Path) -> str:
+    """Return the photograph below a folder that a label means; of several, the one in a folder of its group.
+
+    Raises:
+        NoPhotograph: there is none.
+        SceneError: it may mean several.
+    """
+    label = written.replace("\\", "/").strip("/")
+    found = photographs.get(label.casefold(), ())
+    if len(found) > 1:
+        found = [name for name in found if name in (label, PurePosixPath(label).name)] or found
+    if len(found) > 1 and group:
+        of_group = (name for name in found if group.casefold() in map(str.casefold, PurePosixPath(name).parts))
+        found = [*of_group] or found
+    if not found:
+        raise NoPhotograph(written, f"no photograph of this name below {folder}")
+    if len(found) > 1:
+        remedy = "Name the folder that holds just this chunk's photographs with --images DIR."
+        raise SceneError(f"may be {some(sorted(found))} below {folder}", remedy)
+    return found[0]
 
 
 @dataclass(frozen=True, eq=False)
@@ -432,7 +415,9 @@ def read(paths: Sequence[Path], options: ImportOptions, log: ImportLog) -> Sourc
     document = read_document(path)
     beside = (path.parent / name for name in ("images", "Images", "photos", "Photos"))
     usual = next((folder for folder in beside if folder.is_dir()), path.parent)
-    photographs = PhotographIndex(options.images or usual)
+    folder = options.images or usual
+    names = photographs_below(folder, MOST_FILES)
+    photographs = _by_label(names)
     chunk = chosen_chunk(document, options.chunk, log)
     sensors = read_sensors(document, chunk, log)
     cameras, component = _aligned(document, chunk, sensors, log)
@@ -442,12 +427,12 @@ def read(paths: Sequence[Path], options: ImportOptions, log: ImportLog) -> Sourc
     for camera, group, pose in cameras:
         where = document.where(camera, f'camera {camera.get("id", "?")} "{_label(camera)}"')
         with log.noting(where):
-            name = photographs.find(_label(camera), group)
+            name = _find(_label(camera), group, photographs, folder)
             taken.add(name)
             rotation, center = world.placed.of_pose(pose.rotation.T, pose.translation)
             if lens := lenses[camera.get("sensor_id", "")]:
-                shots.append(PosedPhoto(name, photographs.folder / name, lens, rotation, center, where))
-    log.leave_out_unused([name for name in photographs.names if name not in taken])
+                shots.append(PosedPhoto(name, folder / name, lens, rotation, center, where))
+    log.leave_out_unused([name for name in names if name not in taken])
     if not shots:
         where = document.where(chunk, "cameras")
         raise SceneError(f"{where}: no camera is left with a photograph and a pose", _AGAIN)
@@ -492,7 +477,7 @@ def _poses(document: XmlDocument, cameras: Iterable[Element], log: ImportLog) ->
                 raise NoPose("is not 16 finite numbers")
             if camera.get("id") in poses:
                 raise NoPose(f"has the id {camera.get('id')} of another camera")
-            poses[camera.get("id")] = similarity_of(matrix.reshape(4, 4)[:3])
+            poses[camera.get("id")] = similarity_of(matrix[:12].reshape(3, 4))
     return poses
 
 

@@ -9,16 +9,15 @@ from __future__ import annotations
 import math
 import os
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from json import JSONDecodeError
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Any, TypeVar
+from typing import Any
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, PlainValidator, ValidationError, model_validator
 
-from splatbatch.config.yaml.mistakes import words_of
 from splatbatch.errors import SceneError
 from splatbatch.fields import number, whole_number
 from splatbatch.json_text import parse
@@ -31,18 +30,18 @@ from splatbatch.scene.imports.capture import (
     ImportLog,
     ImportOptions,
     NoPhotograph,
+    NoPose,
     PointCloud,
     PosedPhoto,
     SourceCapture,
-    as_matrix,
     similarity_of,
     some,
     spelt,
     why_no_number,
 )
-from splatbatch.scene.imports.lens import OF_TRANSFORMS, Bend, Lens, bend_of, in_colmap, panorama
+from splatbatch.scene.imports.lens import Bend, Lens, bend_of, in_colmap, panorama
 from splatbatch.scene.imports.ply import read_cloud
-from splatbatch.scene.photos.folders import PHOTOGRAPHS, FolderListings, photographs_below
+from splatbatch.scene.photos.folders import FolderListings, photographs_below
 from splatbatch.scene.photos.headers import Size, sizes_of
 from splatbatch.scene.similarity import IDENTITY, Similarity
 from splatbatch.text import plural
@@ -67,6 +66,7 @@ MAIN = "transforms.json"
 SPLITS = ("train", "val", "test")
 LARGEST_MIB = 512
 _REMEDY = "Write the file again, or take a whole copy; JSON ends with the bracket it began with."
+_POSE = "A transform_matrix is a 4x4 matrix from camera to world: a rotation and a place, no mirror."
 _SAYS_NOTHING = {
     "orientation_override": "the frame of the model is not turned",
     "auto_scale_poses_override": "the frame of the model is not scaled",
@@ -82,116 +82,27 @@ _SAYS_NOTHING = {
 """Known keys at the top that are ignored, with the reason."""
 
 
-def _as_number(value: object) -> float:
-    if (found := number(value)) is None:
-        raise ValueError(f"{spelt(value)} {why_no_number(value)}")
-    return found
-
-
-def _as_scale(value: object) -> float:
-    if not (found := number(value)) or found < 0:
-        raise ValueError(f"{spelt(value)} is no number above 0")
-    return found
-
-
-def _as_path(value: object) -> str:
-    if not isinstance(value, str) or not value.strip():
-        raise ValueError(spelt(value))
-    return value
-
-
-def _as_pose(value: object) -> Similarity:
-    return similarity_of(as_matrix(value))
-
-
-def _as_applied(value: object) -> Similarity:
-    return IDENTITY if value is None else similarity_of(as_matrix(value))
-
-
-Value = Annotated[float | None, PlainValidator(_as_number)]
-"""A number that may be left out, but not be null."""
-Term = Annotated[float, PlainValidator(_as_number)]
-
-
-class _Keys(BaseModel):
-    model_config = ConfigDict(extra="ignore", frozen=True, use_attribute_docstrings=True)
-
-
-class LensKeys(_Keys):
-    """Intrinsics of a frame, by its own keys and those at the top. None: it is not written."""
-
-    camera_model: object = None
-    is_fisheye: object = None
-    w: Value = None
-    h: Value = None
-    fl_x: Value = None
-    fl_y: Value = None
-    cx: Value = None
-    cy: Value = None
-    camera_angle_x: Value = None
-    """Whole angles of view in radians."""
-    camera_angle_y: Value = None
-    x_fov: Value = None
-    """Whole angles of view in degrees, as instant-ngp writes them."""
-    y_fov: Value = None
-    k1: Term = 0.0
-    k2: Term = 0.0
-    k3: Term = 0.0
-    k4: Term = 0.0
-    k5: Term = 0.0
-    k6: Term = 0.0
-    p1: Term = 0.0
-    p2: Term = 0.0
-
-
-class FrameKeys(_Keys):
-    """Photograph and pose of a frame."""
-
-    file_path: Annotated[str, PlainValidator(_as_path)] = Field(None, validate_default=True)
-    transform_matrix: Annotated[Similarity, PlainValidator(_as_pose)]
-    """From the camera, in the axes of OpenGL, to the world."""
-    mask_path: object = None
-    depth_file_path: object = None
-    colmap_im_id: object = None
-
-    @model_validator(mode="before")
-    @classmethod
-    def _has_one_pose(cls, keys: dict[str, object]) -> dict[str, object]:
-        rolling = {"transform_matrix_start", "transform_matrix_end", "rolling_shutter"}
-        if keys.get("transform_matrix") is None:
-            if rolling & keys.keys():
-                raise ValueError("has poses at the start and the end (rolling shutter), and no transform_matrix")
-            raise ValueError("transform_matrix is missing: a photograph without a pose")
-        return keys
-
-
-class TopKeys(_Keys):
-    """Keys at the top of a file, but for frames and intrinsics."""
-
-    applied_transform: Annotated[Similarity, PlainValidator(_as_applied)] = IDENTITY
-    """Transform of the world that was applied to the poses, before the scale."""
-    applied_scale: Annotated[float, PlainValidator(_as_scale)] = 1.0
-    ply_file_path: object = None
-    train_filenames: object = None
-    val_filenames: object = None
-    test_filenames: object = None
-
-
-IRRELEVANT = ("sharpness", "rotation")
-"""Keys of frames that are known to be irrelevant to the model."""
-REMEDIES = {
-    "": "Export one pose for each photograph; register those without one, or remove their frames.",
-    "applied_scale": "Write the scale that the poses were multiplied by, or remove the key.",
-    "applied_transform": "It is 3 rows of 4 numbers: the rotation and shift that were applied to the world.",
-    "file_path": "Name the photograph in file_path.",
-    "transform_matrix": "A transform_matrix is a 4x4 matrix from camera to world: a rotation and a place, no mirror.",
+_NUMBERS = (
+    *("w", "h", "fl_x", "fl_y", "cx", "cy"),
+    *("camera_angle_x", "camera_angle_y"),  # whole angles of view in radians
+    *("x_fov", "y_fov"),  # the same in degrees, as instant-ngp writes them
+    *("k1", "k2", "k3", "k4", "k5", "k6", "p1", "p2"),
+)
+"""Keys of a lens whose values are numbers; a frame's own keys go before those at the top."""
+_COMPUTED = {
+    "fl_x": "focal lengths are computed from camera_angle_x (and camera_angle_y where it is written)",
+    **dict.fromkeys(("cx", "cy"), "cx, cy are not written: the principal point is the middle of the image"),
 }
-"""Remedies for wrong values, by key; empty: for those of a frame as a whole."""
+"""How numbers are computed that are not written, by key."""
+_OF_LENSES = {"camera_model", "is_fisheye", *_NUMBERS}
+_APPLIED = {
+    "applied_transform": "It is 3 rows of 4 numbers: the rotation and shift that were applied to the world.",
+    "applied_scale": "Write the scale that the poses were multiplied by, or remove the key.",
+}
+"""Keys of what was done to the world after the poses were computed, with the remedies for wrong values."""
 _LISTS = tuple(f"{split}_filenames" for split in SPLITS)
-_KNOWN = {"frames", *LensKeys.model_fields, *TopKeys.model_fields, *_SAYS_NOTHING}
-_KNOWN_OF_FRAMES = {*LensKeys.model_fields, *FrameKeys.model_fields, *IRRELEVANT}
-NO_PLACES: Mapping[str, str] = {}
-Form = TypeVar("Form", bound=_Keys)
+_KNOWN = {"frames", "ply_file_path", *_LISTS, *_APPLIED, *_OF_LENSES, *_SAYS_NOTHING}
+_OF_FRAMES = {"file_path", "transform_matrix", "mask_path", "depth_file_path", "colmap_im_id", "sharpness", "rotation"}
 
 
 @dataclass(frozen=True)
@@ -202,14 +113,8 @@ class TransformsFile:
     split: str
     """Split in its file name: train, val or test; empty if it has none."""
     top: Mapping[str, Any]
-    keys: TopKeys
     undone: Similarity
     """Similarity from the world of the file to the one before applied_transform and applied_scale."""
-
-    @property
-    def folder(self) -> Path:
-        """Folder that its paths are relative to."""
-        return self.path.parent
 
 
 @dataclass(frozen=True, eq=False)
@@ -218,8 +123,9 @@ class TransformsFrame:
 
     where: str
     document: TransformsFile
-    written: Mapping[str, Any]
-    keys: FrameKeys
+    written: Mapping[str, object]
+    pose: Similarity
+    """From the camera, in the axes of OpenGL, to the world."""
     name: str
     """Name of the photograph: its file_path with the suffix of the file, below the folder that all frames share."""
     photo: Path
@@ -227,37 +133,34 @@ class TransformsFrame:
     depth: Path | None
 
 
-def _checked(
-    form: type[Form], keys: Mapping[str, Any], where: str, log: ImportLog, places: Mapping[str, str] = NO_PLACES
-) -> Form | None:
-    """Return keys as a record; None, with a mistake for each that is wrong, at its own place or else at `where`."""
-    try:
-        return form.model_validate(keys)
-    except ValidationError as error:
-        for detail in error.errors():
-            key = str(detail["loc"][0]) if detail["loc"] else ""
-            what, remedy = f"{key} {words_of(detail)}".strip(), REMEDIES.get(key, f"Correct {key}.")
-            log.mistake(places.get(key, where), what, remedy)
-    return None
-
-
 def _camera(frame: TransformsFrame, photo: Size | None, log: ImportLog) -> Camera | None:
     """Return the COLMAP camera of a frame, given the size of its photograph; None where its keys hold mistakes."""
-    top = frame.document.top
-    places = dict.fromkeys(top.keys() - frame.written.keys(), f"{frame.document.path.name}: at the top")
-    if keys := _checked(LensKeys, {**top, **frame.written}, frame.where, log, places):
-        try:
-            return read_camera(keys, {**top, **frame.written}, photo, log)
-        except SceneError as error:
-            log.mistake(places.get(error.message.partition(" ")[0], frame.where), error.message, error.hint)
+    top, numbers, is_sound = frame.document.top, dict[str, float](), True
+    written, at_top = {**top, **frame.written}, f"{frame.document.path.name}: at the top"
+    for key in (key for key in _NUMBERS if key in written):
+        if (found := number(value := written[key])) is not None:
+            numbers[key] = found
+        else:
+            where = frame.where if key in frame.written else at_top
+            log.mistake(where, f"{key} {spelt(value)} {why_no_number(value)}", f"Correct {key}.")
+            is_sound = False
+    if not is_sound:
+        return None
+    try:
+        return read_camera(numbers, written, photo, log)
+    except SceneError as error:
+        key = error.message.partition(" ")[0]
+        log.mistake(at_top if key in top.keys() - frame.written.keys() else frame.where, error.message, error.hint)
     return None
 
 
-def read_camera(keys: LensKeys, written: Mapping[str, Any], photo: Size | None, log: ImportLog) -> Camera:
+def read_camera(
+    numbers: Mapping[str, float], written: Mapping[str, object], photo: Size | None, log: ImportLog
+) -> Camera:
     """Return the COLMAP camera of intrinsics, given the size of the photograph.
 
     Args:
-        keys: the intrinsics.
+        numbers: the values of `_NUMBERS` that are written.
         written: all keys of the frame and of the top, among which other names may be.
         photo: size of the photograph; None: it is not known.
         log: receives what was assumed.
@@ -265,72 +168,71 @@ def read_camera(keys: LensKeys, written: Mapping[str, Any], photo: Size | None, 
     Raises:
         SceneError: keys contradict each other, or no camera of COLMAP is such a lens; the message begins with a key.
     """
-    size, bend = _size(keys, photo), _bend(keys, log)
+    size, model = _size(numbers, photo), written.get("camera_model")
+    bend: Bend = "equidistant" if written.get("is_fisheye") is True else "frame"
+    if model is not None:
+        bend = bend_of("camera_model", str(model))
+    elif bend == "frame":
+        log.convert("camera_model is not written: a perspective lens with the k and p that are (OPENCV)")
     if bend == "panorama":
         return panorama(size)
     measured = photo if min(size) <= 1 and photo else size
-    fx, fy = _focal_lengths(keys, written, measured, is_fisheye=bend == "equidistant")
-    if keys.fl_x is None:
-        log.convert("focal lengths are computed from camera_angle_x (and camera_angle_y where it is written)")
-    if None in (keys.cx, keys.cy):
-        log.convert("cx, cy are not written: the principal point is the middle of the image")
-    given = {key: value for key, value in keys if key in OF_TRANSFORMS and key[0] in "kp" and value}
-    if given and "PINHOLE" in str(keys.camera_model).upper():
-        what = f"camera_model {keys.camera_model}, but {', '.join(f'{key} {value:g}' for key, value in given.items())}"
+    fx, fy = _focal_lengths(numbers, written, measured, is_fisheye=bend == "equidistant")
+    for key, how in _COMPUTED.items():
+        if key not in numbers:
+            log.convert(how)
+    given = {key: value for key, value in numbers.items() if key[0] in "kp" and value}
+    if given and "PINHOLE" in str(model).upper():
+        what = f"camera_model {model}, but {', '.join(f'{key} {value:g}' for key, value in given.items())}"
         remedy = "Write OPENCV where the photographs are distorted; remove k and p where they are not."
         raise SceneError(what, remedy)
-    cx, cy = (side / 2 if value is None else value for value, side in zip((keys.cx, keys.cy), measured, strict=True))
-    lens = Lens(fx, fy, cx, cy, bend="rational" if keys.k5 or keys.k6 else bend, **given)
+    cx, cy = numbers.get("cx", measured[0] / 2), numbers.get("cy", measured[1] / 2)
+    lens = Lens(fx, fy, cx, cy, bend="rational" if {"k5", "k6"} & given.keys() else bend, **given)
     refit = "Undistort the images first, or calibrate without k4."
-    camera, fit = in_colmap(lens, size, f"k4 {keys.k4:g} of a radial polynomial", refit)
+    camera, fit = in_colmap(lens, size, f"k4 {lens.k4:g} of a radial polynomial", refit)
     if fit:
         log.convert(fit)
     return camera
 
 
-def _size(keys: LensKeys, photo: Size | None) -> Size:
+def _size(numbers: Mapping[str, float], photo: Size | None) -> Size:
     """Return w and h as written, else the photograph's size."""
-    if keys.w is None and keys.h is None:
-        if photo is None:
-            raise SceneError("w is not written, and the photograph cannot be read", "Copy the photograph again.")
-        return photo
-    wide, high = whole_number(keys.w), whole_number(keys.h)
-    if wide is None or high is None or min(wide, high) < 0:
-        raise SceneError(f"w {spelt(keys.w)}, h {spelt(keys.h)}", "Write width and height in pixels.")
-    return wide, high
+    if {"w", "h"} & numbers.keys():
+        wide, high = whole_number(numbers.get("w")), whole_number(numbers.get("h"))
+        if wide is None or high is None or min(wide, high) < 0:
+            what = f"w {spelt(numbers.get('w'))}, h {spelt(numbers.get('h'))}"
+            raise SceneError(what, "Write width and height in pixels.")
+        return wide, high
+    if photo is None:
+        raise SceneError("w is not written, and the photograph cannot be read", "Copy the photograph again.")
+    return photo
 
 
-def _bend(keys: LensKeys, log: ImportLog) -> Bend:
-    if keys.camera_model is not None:
-        return bend_of("camera_model", str(keys.camera_model))
-    if keys.is_fisheye is True:
-        return "equidistant"
-    log.convert("camera_model is not written: a perspective lens with the k and p that are (OPENCV)")
-    return "frame"
-
-
-def _focal_lengths(keys: LensKeys, written: Mapping[str, Any], size: Size, *, is_fisheye: bool) -> tuple[float, float]:
+def _focal_lengths(
+    numbers: Mapping[str, float], written: Mapping[str, object], size: Size, *, is_fisheye: bool
+) -> tuple[float, float]:
     """Return focal lengths in pixels, computed from angles of view where none are written."""
-    angles = ((keys.camera_angle_x, keys.x_fov), (keys.camera_angle_y, keys.y_fov))
-    of_angle = [_of_angle(axis, *angle, side) for axis, angle, side in zip("xy", angles, size, strict=True)]
-    x = keys.fl_x if keys.fl_x is not None or is_fisheye else of_angle[0]
+    of_angle = {axis: _of_angle(numbers, axis, side) for axis, side in zip("xy", size, strict=True)}
+    x = numbers.get("fl_x", None if is_fisheye else of_angle["x"])
     if x is None:
         remedy = "Write fl_x (and fl_y) in pixels" + ("." if is_fisheye else ", or camera_angle_x in radians.")
         other = next((key for key in OTHER_NAMES if written.get(key) is not None), "")
         what = f"{other} stands for fl_x, which is missing" if other else "fl_x is missing"
         raise SceneError(what, OTHER_NAMES.get(other, remedy))
-    for focal, angle, axis in zip((keys.fl_x, keys.fl_y), of_angle, "xy", strict=True):
+    for axis, angle in of_angle.items():
+        focal = numbers.get(f"fl_{axis}")
         if focal and angle and not is_fisheye and abs(angle / focal - 1) > _CONTRARY:
             what = f"fl_{axis} {focal:g} contradicts camera_angle_{axis}, which means {angle:.6g} at {max(size)} px"
             raise SceneError(what, "Write the one that is right, and remove the other.")
-    y = next(value for value in (keys.fl_y, of_angle[1], x) if value is not None)
+    y = next(value for value in (numbers.get("fl_y"), of_angle["y"], x) if value is not None)
     if min(x, y) <= 0:
         raise SceneError(f"fl_x {x:g}, fl_y {y:g}: a focal length is above 0", "Write fl_x and fl_y in pixels.")
     return x, y
 
 
-def _of_angle(axis: str, angle: float | None, degrees: float | None, side: int) -> float | None:
+def _of_angle(numbers: Mapping[str, float], axis: str, side: int) -> float | None:
     """Return the focal length in pixels from camera_angle_x (radians), or from instant-ngp's x_fov (degrees)."""
+    angle, degrees = numbers.get(f"camera_angle_{axis}"), numbers.get(f"{axis}_fov")
     if angle is None and degrees is None:
         return None
     angle = math.radians(degrees or 0.0) if angle is None else angle
@@ -355,7 +257,7 @@ def cloud_beside(
         shots: the shots of the file.
         log: receives which model was used, and how its world was moved to this one.
     """
-    folders = [document.folder / name for name in BESIDE]
+    folders = [document.path.parent / name for name in BESIDE]
     folder = next((one for one in folders for end in ("bin", "txt") if (one / f"points3D.{end}").is_file()), None)
     if folder is None:
         return None
@@ -366,7 +268,7 @@ def cloud_beside(
         return None
     pairs = _pairs(shots, model.images, ids)
     moved = _same_world(pairs)
-    name = folder.relative_to(document.folder)
+    name = folder.relative_to(document.path.parent)
     if moved is None or not len(model.points):
         why = f"{len(pairs)} of its photographs are the same" if len(pairs) < _LEAST_COMMON else "its poses are others"
         log.leave_out(f"the COLMAP model in {name}: {'it has no points' if moved else why}")
@@ -438,7 +340,7 @@ def cloud_named(document: TransformsFile, shots: Sequence[PosedPhoto], log: Impo
     Raises:
         SceneError: the file cannot be read.
     """
-    written = document.keys.ply_file_path
+    written = document.top.get("ply_file_path")
     if (path := _file_beside(document, "ply_file_path", written)) is None:
         return None
     cloud = read_cloud(path, log)
@@ -460,7 +362,7 @@ def _file_beside(document: TransformsFile, key: str, written: object) -> Path | 
     """
     if written is None:
         return None
-    path = document.folder / _plain(written) if isinstance(written, str) and written else None
+    path = document.path.parent / _plain(written) if isinstance(written, str) and written else None
     if path is None or not path.is_file():
         otherwise = "name another with --points, " if key == "ply_file_path" else ""
         raise SceneError(f"{key} {spelt(written)}: no such file", f"Put it there, {otherwise}or remove {key}.")
@@ -481,11 +383,37 @@ def read_documents(paths: Iterable[Path], log: ImportLog) -> list[TransformsFile
     found = []
     for path in paths:
         with log.noting(path.name, _REMEDY):
-            top = _read(path)
-            keys = _checked(TopKeys, top, path.name, log) or TopKeys()
-            split = path.stem.removeprefix("transforms_")
-            found.append(TransformsFile(path, split if split in SPLITS else "", top, keys, _undone(top, keys, log)))
+            top, split = _read(path), path.stem.removeprefix("transforms_")
+            found.append(TransformsFile(path, split if split in SPLITS else "", top, _undone(path, top, log)))
     return found
+
+
+def _undone(path: Path, top: Mapping[str, object], log: ImportLog) -> Similarity:
+    """Return the similarity that undoes applied_transform and applied_scale of a file."""
+    written = [key for key in _APPLIED if top.get(key) is not None]
+    if written:
+        log.convert(f"{' and '.join(written)} was undone: the model lies in the world that it was computed in")
+    applied, scale = IDENTITY, number(top.get("applied_scale", 1.0))
+    if "applied_transform" in written:
+        with log.noting(path.name, _APPLIED["applied_transform"]):
+            applied = _similarity(top, "applied_transform")
+    if not scale or scale < 0:
+        what = f"applied_scale {spelt(top['applied_scale'])} is no number above 0"
+        log.mistake(path.name, what, _APPLIED["applied_scale"])
+        return IDENTITY
+    return Similarity(np.eye(3), np.zeros(3), scale).after(applied).inverse() if written else IDENTITY
+
+
+def _similarity(written: Mapping[str, object], key: str) -> Similarity:
+    """Return the matrix under a key.
+
+    Raises:
+        NoPose: it is no similarity; the message begins with the key.
+    """
+    try:
+        return similarity_of(written[key])
+    except NoPose as error:
+        raise NoPose(f"{key} {error.message}") from error
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -510,86 +438,81 @@ def _read(path: Path) -> dict[str, Any]:
     return top
 
 
-def _undone(top: Mapping[str, Any], keys: TopKeys, log: ImportLog) -> Similarity:
-    """Return the similarity that undoes applied_transform and applied_scale of a file."""
-    written = [key for key in ("applied_transform", "applied_scale") if top.get(key) is not None]
-    if not written:
-        return IDENTITY
-    log.convert(f"{' and '.join(written)} was undone: the model lies in the world that it was computed in")
-    return Similarity(np.eye(3), np.zeros(3), keys.applied_scale).after(keys.applied_transform).inverse()
-
-
 def _frames(documents: Iterable[TransformsFile], images: Path | None, log: ImportLog) -> list[TransformsFrame]:
     """Return the valid frames of files; mistakes in the others are noted."""
-    found, finder = [], PhotoFinder(images)
+    found, folders = [], FolderListings()
     for document in documents:
         for index, keys in enumerate(document.top["frames"]):
             where = f"{document.path.name}: frames[{index}]"
             if not isinstance(keys, dict):
                 log.mistake(where, f"{spelt(keys)} is no frame", "A frame has file_path and transform_matrix.")
-            elif frame := _frame(document, keys, where, finder, log):
+            elif frame := _frame(document, keys, where, partial(_find, images=images, folders=folders), log):
                 found.append(frame)
-    if scaled := sum(abs(frame.keys.transform_matrix.scale - 1) > 1e-3 for frame in found):
+    if scaled := sum(abs(frame.pose.scale - 1) > 1e-3 for frame in found):
         log.convert(f"{scaled} of the poses carry a scale: it was taken out of their rotations")
+    written = {str(frame.written["file_path"]): frame.photo for frame in found}
+    renamed = [one for one, photo in written.items() if _plain(one).rpartition("/")[2] not in (photo.name, photo.stem)]
+    if renamed:
+        log.convert(f"{plural(len(renamed), 'photograph')} found under another name: {some(renamed)}")
     return [replace(frame, name=name) for frame, name in zip(found, common_names(found), strict=True)]
 
 
 def _frame(
-    document: TransformsFile, written: Mapping[str, Any], where: str, finder: PhotoFinder, log: ImportLog
+    document: TransformsFile,
+    written: Mapping[str, object],
+    where: str,
+    find: Callable[[str, TransformsFile], Path],
+    log: ImportLog,
 ) -> TransformsFrame | None:
     path = written.get("file_path")
-    path = path if isinstance(path, str) and path.strip() else ""
+    if not isinstance(path, str) or not path.strip():
+        log.mistake(where, f"file_path {spelt(path)}", "Name the photograph in file_path.")
+        path = ""
     place = f'{where} "{path}"' if path else where
-    keys = _checked(FrameKeys, written, place, log)
-    photo, mask, depth = None, None, None
+    pose, photo, mask, depth = None, None, None, None
+    with log.noting(place, _POSE):
+        pose = _pose(written)
     with log.noting(place):
-        photo = finder.find(document.folder, path) if path else None
+        photo = find(path, document) if path else None
     with log.noting(place):
         mask = _file_beside(document, "mask_path", written.get("mask_path"))
     with log.noting(place):
         depth = _file_beside(document, "depth_file_path", written.get("depth_file_path"))
-    if keys is None or photo is None:
+    if pose is None or photo is None:
         return None
-    name = _plain(path)
-    name = name if PurePosixPath(name).suffix == photo.suffix else f"{name}{photo.suffix}"
-    return TransformsFrame(place, document, written, keys, name, photo, mask, depth)
+    name = str(PurePosixPath(_plain(path)).with_name(photo.name))
+    return TransformsFrame(place, document, written, pose, name, photo, mask, depth)
 
 
-class PhotoFinder:
-    """Finds the photographs that file_path names; each folder is listed once."""
+def _pose(written: Mapping[str, object]) -> Similarity:
+    """Return the pose of a frame.
 
-    def __init__(self, images: Path | None) -> None:
-        self._images, self._folders = images, FolderListings()
+    Raises:
+        SceneError: it has none, or none that is valid.
+    """
+    if written.get("transform_matrix") is not None:
+        return _similarity(written, "transform_matrix")
+    what = "transform_matrix is missing: a photograph without a pose"
+    if written.keys() & {"transform_matrix_start", "transform_matrix_end", "rolling_shutter"}:
+        what = "has poses at the start and the end (rolling shutter), and no transform_matrix"
+    remedy = "Export one pose for each photograph; register those without one, or remove their frames."
+    raise SceneError(what, remedy)
 
-    def find(self, folder: Path, written: str) -> Path:
-        """Return the photograph of a file_path relative to a folder, or below the folder of --images.
 
-        Raises:
-            NoPhotograph: there is none.
-            SceneError: it may be one of several.
-        """
-        roots = [folder / _plain(written)]
-        if self._images:
-            parts = PurePosixPath(_plain(written)).parts
-            roots = [self._images.joinpath(*parts[index:]) for index in range(len(parts))] + roots
-        found = next(filter(None, map(self._as_file, roots)), [])
-        if len(found) > 1:
-            several = ", ".join(sorted(path.name for path in found))
-            raise SceneError(f"may be {several}", "Write file_path with the suffix of the right file.")
-        if not found:
-            path = roots[-1]
-            names = sorted(self._folders.names(str(path.parent)) or ())
-            similar = next((name for name in names if PurePosixPath(name).stem == path.stem), "")
-            raise NoPhotograph(written, f"no such photograph{f'; there is {similar}' if similar else ''}")
-        return found[0]
+def _find(path: str, document: TransformsFile, images: Path | None, folders: FolderListings) -> Path:
+    """Return the photograph of a file_path, below the folder of --images or relative to its file.
 
-    def _as_file(self, path: Path) -> list[Path]:
-        """Return the file itself, else the photographs of this name with a suffix."""
-        names = self._folders.names(str(path.parent)) or frozenset()
-        if path.name in names and path.is_file():
-            return [path]
-        known = [name for name in names if PurePosixPath(name).stem == path.name]
-        return [path.with_name(name) for name in known if PurePosixPath(name).suffix.lower() in PHOTOGRAPHS]
+    Raises:
+        NoPhotograph: there is none.
+        SceneError: it may be one of several.
+    """
+    plain = PurePosixPath(_plain(path))
+    places = [(images, str(PurePosixPath(*plain.parts[index:]))) for index in range(len(plain.parts)) if images]
+    for folder, name in (*places, (document.path.parent, str(plain))):
+        if own := folders.find(folder, name):
+            return folder / own
+    similar = folders.similar(folder, name)
+    raise NoPhotograph(path, f"no such photograph{f'; there is {similar}' if similar else ''}")
 
 
 def _plain(written: str) -> str:
@@ -631,7 +554,7 @@ def read(paths: Sequence[Path], options: ImportOptions, log: ImportLog) -> Sourc
     _tell_unposed(frames, log)
     first = found[0]
     cloud = None
-    ids = {frame.name: whole_number(frame.keys.colmap_im_id) for frame in frames}
+    ids = {frame.name: whole_number(frame.written.get("colmap_im_id")) for frame in frames}
     if beside := cloud_beside(first, ids, shots, log):
         cloud, shots = beside
     else:
@@ -647,7 +570,7 @@ def read(paths: Sequence[Path], options: ImportOptions, log: ImportLog) -> Sourc
 def _shots(frames: Sequence[TransformsFrame], log: ImportLog) -> tuple[PosedPhoto, ...]:
     sizes, splits, found = sizes_of([frame.photo for frame in frames]), _splits(frames, log), []
     for frame in frames:
-        pose = frame.keys.transform_matrix
+        pose = frame.pose
         rotation, center = frame.document.undone.of_pose(OPENGL @ pose.rotation.T, pose.translation)
         if camera := _camera(frame, sizes.get(frame.photo), log):
             shot = PosedPhoto(frame.name, frame.photo, camera, rotation, center, frame.where, frame.mask, frame.depth)
@@ -662,7 +585,7 @@ def _tell_own_lenses(frames: Sequence[TransformsFrame], log: ImportLog) -> None:
     top = frames[0].document.top
     keys = [
         key
-        for key in sorted(LensKeys.model_fields.keys() & top.keys())
+        for key in sorted(_OF_LENSES & top.keys())
         if any(frame.written.get(key, top[key]) != top[key] for frame in frames)
     ]
     if keys:
@@ -675,9 +598,9 @@ def _splits(frames: Sequence[TransformsFrame], log: ImportLog) -> dict[Path, str
     known = {str(frame.photo.resolve()): frame.photo for frame in frames}
     for document in {id(frame.document): frame.document for frame in frames}.values():
         for key in _LISTS:
-            listed = getattr(document.keys, key)
+            listed = document.top.get(key)
             for name in listed if isinstance(listed, list) else []:
-                photo = known.get(str((document.folder / str(name)).resolve()))
+                photo = known.get(str((document.path.parent / str(name)).resolve()))
                 if photo:
                     found[photo] = key.partition("_")[0]
                 else:
@@ -695,11 +618,11 @@ def _tell_keys(document: TransformsFile, log: ImportLog) -> None:
         log.leave_out(f"keys of {document.path.name} that are not known: {some(unknown, 8)}")
     of_frames = Counter[str]()
     for frame in document.top["frames"]:
-        of_frames.update(sorted(frame.keys() - _KNOWN_OF_FRAMES) if isinstance(frame, dict) else ())
+        of_frames.update(sorted(frame.keys() - (_OF_FRAMES | _OF_LENSES)) if isinstance(frame, dict) else ())
     if of_frames:
         told = [f"{key} ({count})" for key, count in of_frames.most_common()]
         log.leave_out(f"keys of frames that are not known: {some(told, 8)}")
-    ply = sorted(path.name for path in document.folder.glob("*.ply"))
+    ply = sorted(path.name for path in document.path.parent.glob("*.ply"))
     if ply and "ply_file_path" not in document.top:
         log.leave_out(f"{some(ply)} beside it: no ply_file_path names it (--points FILE takes it)")
 

@@ -99,6 +99,31 @@ class FolderListings:
             return MisspeltName(actual, _form(name, actual))
         return MissingPhotograph(self._similar(names, name), self._elsewhere(str(root), name))
 
+    def find(self, root: Path, name: str) -> str:
+        """Return the photograph below `root` that a name means; empty if there is none.
+
+        The name may be misspelt, lead through folders that became part of the file's name, or lack its suffix.
+
+        Raises:
+            SceneError: it lacks its suffix, and several photographs have this name.
+        """
+        place = self.locate(root, name)
+        if isinstance(place, MisspeltName):
+            return place.actual
+        if isinstance(place, FoundPhotograph):
+            return name
+        parent, mark, base = name.rpartition("/")
+        stems = {known: PurePosixPath(known) for known in self.names(str(root / parent)) or ()}
+        found = sorted(one for one, path in stems.items() if path.stem == base and path.suffix.lower() in PHOTOGRAPHS)
+        if len(found) > 1 and not place.elsewhere:
+            raise SceneError(f"may be {', '.join(found)}", "Write its name with the suffix of the right file.")
+        return place.elsewhere or (f"{parent}{mark}{found[0]}" if found else "")
+
+    def similar(self, root: Path, name: str) -> str:
+        """Return the file with the same stem and another suffix in the folder of a missing photograph; else empty."""
+        place = self.locate(root, name)
+        return place.similar if isinstance(place, MissingPhotograph) else ""
+
     def names(self, folder: str) -> frozenset[str] | None:
         """Return the names in a folder; an empty set if it does not exist, None if it may not be listed."""
         if folder not in self._names:
@@ -186,10 +211,21 @@ def _may_hold(beside: Path, folders: FolderListings) -> Iterator[Path]:
             yield from (below for name in sorted(folders.names(str(folder)) or ()) if is_folder(below := folder / name))
 
 
-def photographs_below(folder: Path) -> list[str]:
-    """Return the sorted names of the photographs below a folder, relative to it; linked folders are not followed."""
-    found = []
-    for parent, _, files in os.walk(folder):
+def photographs_below(folder: Path, most_files: int | None = None) -> list[str]:
+    """Return the sorted names of the photographs below a folder, relative to it; linked folders are not followed.
+
+    Left out are folders below it that an import has made: they hold links to photographs that are listed already.
+
+    Raises:
+        SceneError: there are more than `most_files` files.
+    """
+    found, seen = [], 0
+    for parent, folders, files in os.walk(folder):
+        folders[:] = [name for name in folders if not (Path(parent) / name / "import.json").is_file()]
+        seen += len(files)
+        if most_files is not None and seen > most_files:
+            what = f"{folder}: more than {most_files:,} files: not only the photographs of this export"
+            raise SceneError(what, "Name the folder of the photographs with --images DIR.")
         prefix = Path(parent).relative_to(folder)
         found += [(prefix / file).as_posix() for file in files if Path(file).suffix.lower() in PHOTOGRAPHS]
     return sorted(found)
