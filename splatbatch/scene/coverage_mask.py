@@ -23,7 +23,7 @@ import base64
 import hashlib
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -113,6 +113,10 @@ class CoverageMask:
             digest.update(f"{name}\0{cells.shape}\0".encode(errors="surrogateescape"))
             digest.update(np.packbits(cells).tobytes())
         return digest.hexdigest()[:16]
+
+    def without(self, names: Collection[str]) -> CoverageMask:
+        """Return the masks of all other photographs."""
+        return replace(self, cells={name: cells for name, cells in self.cells.items() if name not in names})
 
     def facts(self) -> dict[str, str]:
         """Return the record for metrics.json: hash and reason."""

@@ -298,7 +298,7 @@ def _with_figures(output: OutputFolder, status: PatchStatus) -> PatchStatus:
         psnr_covered=final.psnr_covered,
         covered_share=final.covered_share,
         covered_set=result.metrics.covered.hash,
-        ended_early=tuple(filter(None, (early.in_words(), early.flattered_by()))) if early else (),
+        ended_early=(words,) if early and (words := early.in_words()) else (),
         psnr=final.psnr,
         psnr_even=final.psnr_even,
         ssim=final.ssim,

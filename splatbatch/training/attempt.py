@@ -236,14 +236,14 @@ def train_prepared(  # noqa: PLR0915 - it reads top to bottom
         gaussians = load_splat(read_splat(written), scene.frame, device)
         final = evaluator.measure_written(gaussians, step)
         of_files = (scene.frame, recipe, device, prepared.offset, scene.border)
-        files = SplatFiles(scene.holdout, *of_files, is_evened=scene.are_evened)
+        files = SplatFiles(evaluator.photos, *of_files, is_evened=scene.are_evened)
         evaluator.measure_earlier(prepared.earlier, files.figures)
         evaluator.measure_first(as_parameters(prepared.gaussians, device))
         made = {"resolution": dict(scene.loaded), "expected": vars(footprint), "made_with": versions(device)}
         if scene.coverage_masks is not None:
             write_json(folder.covered, scene.coverage_masks.to_record())
         write_json(folder.metrics, {**evaluator.to_record(), **made})
-        drawn = from_one(scene.border.with_backdrop(gaussians), scene.holdout)
+        drawn = from_one(scene.border.with_backdrop(gaussians), evaluator.photos)
         picture_views(folder, drawn, final, recipe)
         progress.phase("export")
     with contextlib.suppress(OSError):

@@ -78,7 +78,7 @@ def train(  # noqa: PLR0915 - it reads top to bottom
         evaluator.step_done(gaussians, step)
         checkpoints.step_done(step, state)
 
-    early.close(gaussians, capacity.entries)
+    early.close()
     for warning in (*capacity.warnings(), *transients.warnings()):
         progress.warn(warning)
     return gaussians

@@ -194,21 +194,21 @@ def test_the_psnr_of_evened_photographs_stands_beside_that_of_photographs_as_the
     assert "PSNR 27.31 dB in the evened space" in made.output.report("md").read_text()
 
 
-def test_what_an_early_end_saved_is_said_with_what_the_choice_flatters(tmp_path: Path) -> None:
+def test_what_an_early_end_saved_is_said(tmp_path: Path) -> None:
     made = MadeOutput(tmp_path)
     made.output.create()
     made.trained("p0", "GPU 0", 600, 26.3)
     path = made.output.patch("p0").result
     result = json.loads(path.read_text())
-    early = {"max_steps": 30_000, "ended_at": 18_000, "saved_s": 200, "saved_steps": 12_000}
+    # a result of 0.2.0 has the gains of two halves, too, which are not read any more
     halves = {"chosen_by": {"gain_db": 0.2134}, "checked_by": {"gain_db": 0.1751}}
-    result["metrics"]["early_stopping"] = early | halves
+    result["metrics"]["early_stopping"] = {"max_steps": 30_000, "ended_at": 18_000, "saved_s": 200, **halves}
     path.write_text(json.dumps(result))
     (patch,) = write_report(made.finish(), []).patches
-    assert patch.ended_early[0] == "ended early, at its plateau, after 18,000 of 30,000 steps and saved about 0:03:20"
-    assert "+0.21 dB in the half that chose the end, +0.18 dB in the other" in patch.ended_early[1]
+    (words,) = patch.ended_early
+    assert words == "ended early, at its plateau, after 18,000 of 30,000 steps and saved about 0:03:20"
     for kind in ("html", "md"):
-        assert all(words[1:] in made.output.report(kind).read_text() for words in patch.ended_early)
+        assert words[1:] in made.output.report(kind).read_text()
 
 
 def test_without_tones_there_is_no_column_for_it(text: str) -> None:

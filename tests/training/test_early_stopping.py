@@ -20,7 +20,7 @@ from splatbatch.scene.patches import Patch
 from splatbatch.splats import read_header
 from splatbatch.training.cuda_graph import GraphedStep
 from splatbatch.training.evaluation.early_stopping import StoppingRule
-from splatbatch.training.evaluation.windows import halves_of, psnr_in, window_of
+from splatbatch.training.evaluation.windows import StoppingWindows, psnr_in, window_of
 from splatbatch.training.gaussians import Parameters, as_parameters
 from splatbatch.training.photos.posed_image import PosedImage
 from splatbatch.training.rendering.rasterize import rasterize
@@ -190,18 +190,16 @@ def test_checks_change_nothing_of_a_run_that_goes_on(patch: Patch) -> None:
 
 
 @pytest.mark.all
-def test_the_half_that_chooses_and_the_other_are_told_apart(patch: Patch) -> None:
-    settings = early(evaluation={"holdout_every": 2})
-    splat = trained(patch, settings)[1]
-    told, images = splat.metrics["early_stopping"], splat.metrics["final"]["images"]
-    chosen_by, checked_by = told["chosen_by"], told["checked_by"]
-    assert set(chosen_by["photographs"]).isdisjoint(checked_by["photographs"])
-    assert sorted([*chosen_by["photographs"], *checked_by["photographs"]]) == sorted(images)
-    assert told["pixels"] == "covered"
-    psnrs = [images[name]["psnr_covered"] for name in checked_by["photographs"]]
-    assert checked_by["psnr"] == pytest.approx(sum(psnrs) / len(psnrs))
-    assert told["checks"][-1][0] == splat.step
-    assert checked_by["gain_db"] == pytest.approx(told["checks"][-1][2] - told["checks"][0][2], abs=1e-3)
+def test_photographs_that_choose_the_end_count_in_no_figure(patch: Patch) -> None:
+    ended = trained(patch, early(evaluation={"holdout_every": 2}))[1].metrics
+    whole = trained(patch, early(evaluation={"holdout_every": 2, "stop_after": 0}), "whole-01")[1].metrics
+    chosen_by, images = ended["early_stopping"]["chosen_by"], ended["final"]["images"]
+    assert chosen_by and set(chosen_by).isdisjoint(images)
+    assert sorted([*chosen_by, *images]) == sorted(whole["final"]["images"])
+    assert ended["early_stopping"]["pixels"] == "covered"
+    psnrs = [one["psnr_covered"] for one in images.values()]
+    assert ended["final"]["psnr_covered"] == pytest.approx(sum(psnrs) / len(psnrs))
+    assert ended["covered"]["hash"] != whole["covered"]["hash"]  # so that unlike figures are never compared
 
 
 @pytest.mark.all
@@ -214,16 +212,15 @@ def test_with_one_held_out_photograph_a_run_makes_all_its_steps_and_says_why(pat
 
 
 def test_where_nothing_is_covered_all_pixels_count_and_that_is_said() -> None:
-    photos = [replace(photo(f"{index}.png"), covered_share=0.0) for index in range(5)]
-    halves, is_covered, note = halves_of(photos)
-    assert not is_covered
-    assert "all pixels tell when it ends" in note
-    assert [len(half.windows) for half in halves] == [3, 2]
-    assert all(window.mask is None for half in halves for window in half.windows)
-    assert not halves_of([photo(f"{index}.png") for index in range(5)])[2]  # of a backdrop nobody has looked
+    chosen = StoppingWindows.of([replace(photo(f"{index}.png"), covered_share=0.0) for index in range(5)])
+    assert not chosen.is_covered
+    assert "all pixels tell when it ends" in chosen.note
+    assert chosen.names == ("0.png", "2.png", "4.png")
+    assert all(window.mask is None for window in chosen.windows)
+    assert not StoppingWindows.of([photo(f"{index}.png") for index in range(5)]).note  # of a backdrop nobody has looked
 
 
-def test_a_photograph_of_which_nothing_is_covered_is_left_out() -> None:
+def test_a_photograph_of_which_nothing_is_covered_does_not_choose() -> None:
     seen = torch.zeros(30, 40, dtype=torch.bool)
     seen[:, :10] = True
     photos = [
@@ -232,17 +229,17 @@ def test_a_photograph_of_which_nothing_is_covered_is_left_out() -> None:
         )
         for index in range(5)
     ]
-    halves, is_covered, note = halves_of(photos)
-    assert is_covered
-    assert not note
-    assert sorted(name for half in halves for name in half.names) == ["0.png", "1.png", "3.png", "4.png"]
-    assert all(torch.equal(window.mask, seen) for half in halves for window in half.windows)
+    chosen = StoppingWindows.of(photos)
+    assert chosen.is_covered and not chosen.note
+    assert chosen.names == ("0.png", "3.png")
+    assert all(window.mask is not None and torch.equal(window.mask, seen) for window in chosen.windows)
 
 
-def test_of_many_photographs_a_few_are_checked() -> None:
-    halves, _, _ = halves_of([photo(f"{index:03}.png") for index in range(40)])
-    assert [len(half.names) for half in halves] == [20, 20]
-    assert [len(half.windows) for half in halves] == [6, 6]
+@pytest.mark.parametrize(("num", "num_choosing"), [(1, 0), (2, 1), (3, 2), (5, 3), (40, 6)])
+def test_at_most_six_photographs_choose_and_some_are_left_for_the_figures(num: int, num_choosing: int) -> None:
+    chosen = StoppingWindows.of([photo(f"{index:03}.png") for index in range(num)])
+    assert len(chosen.windows) == num_choosing
+    assert bool(chosen.note) == (num < 2)
 
 
 @pytest.mark.parametrize("size", [(32, 24), (300, 200), (1500, 1200)])

@@ -106,25 +106,13 @@ class EarlierFigures(TypedRecord):
 
 
 @dataclass(frozen=True)
-class HalfOfHoldout(TypedRecord):
-    """Gain of a run on one half of the held-out photographs: every other one."""
-
-    gain_db: float | None = None
-    """Gain in PSNR from the first check of the run to the last, in dB."""
-
-
-@dataclass(frozen=True)
 class EarlyStoppingRecord(TypedRecord):
-    """Result of `evaluation.stop_after`; metrics.json also says how the plateau was found, and holds every check."""
+    """Result of `evaluation.stop_after`; metrics.json also names the photographs that chose, and has every check."""
 
     max_steps: int = 0
     ended_at: int | None = None
     saved_s: float | None = None
     """Seconds saved, at the speed of the last steps."""
-    chosen_by: HalfOfHoldout | None = None
-    """Half of the held-out photographs by which the end was chosen."""
-    checked_by: HalfOfHoldout | None = None
-    """Half without part in the choice; a larger gain of the other half shows by how much its figures flatter."""
 
     def in_words(self) -> str:
         """Return a sentence on an early end and the time it saved; empty without an early end."""
@@ -132,14 +120,6 @@ class EarlyStoppingRecord(TypedRecord):
             return ""
         saved = f" and saved about {clock(self.saved_s)}" if self.saved_s else ""
         return f"ended early, at its plateau, after {self.ended_at:,} of {self.max_steps:,} steps{saved}"
-
-    def flattered_by(self) -> str:
-        """Return a sentence with the gains of both halves, to show whether the choice flatters; empty if unknown."""
-        chosen, other = self.chosen_by, self.checked_by
-        if self.ended_at is None or not chosen or not other or chosen.gain_db is None or other.gain_db is None:
-            return ""
-        gains = f"{chosen.gain_db:+.2f} dB in the half that chose the end, {other.gain_db:+.2f} dB in the other"
-        return f"held-out photographs since the first check: {gains}"
 
 
 @dataclass(frozen=True)

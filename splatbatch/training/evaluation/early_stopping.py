@@ -11,14 +11,14 @@ import math
 import statistics
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from splatbatch.config import Recipe
-from splatbatch.training.evaluation.windows import HoldoutHalf, halves_of, psnr_in
+from splatbatch.training.evaluation.windows import StoppingWindows, psnr_in
 from splatbatch.training.optim import LAST_MEANS_RATE
 from splatbatch.training.photos.dataset import TrainingImages
 from splatbatch.training.progress import ProgressRecorder
@@ -111,17 +111,6 @@ def slope_db(series: Series) -> float | None:
     return statistics.linear_regression(*zip(*recent, strict=True)).slope
 
 
-@dataclass(frozen=True)
-class PlateauCheck:
-    """Result of one check: the mean PSNR in dB of the windows of each half, after `step` steps."""
-
-    step: int
-    chooses: float
-    """PSNR of the first half, by which the end of the run is decided."""
-    watches: float | None = None
-    """PSNR of the second half: measured at the first check, at the plateau and at the end of the run, else None."""
-
-
 class EarlyStopping:
     """Early stopping of one run: makes the checks, and sets the last step once a plateau is found.
 
@@ -131,10 +120,11 @@ class EarlyStopping:
     def __init__(self, views: TrainingImages, recipe: Recipe, progress: ProgressRecorder) -> None:
         self.rule = StoppingRule.of(recipe)
         self._recipe, self._progress, self._border = recipe, progress, views.border
-        self._halves, self._is_covered, self.note = halves_of(views.holdout if self.rule.in_a_row else ())
-        if self.rule.in_a_row and self.note:
-            progress.warn(f"evaluation.stop_after: {self.note}")
-        self.checks: list[PlateauCheck] = []
+        self.chosen_by = StoppingWindows.of(views.holdout) if self.rule.in_a_row else StoppingWindows()
+        if self.chosen_by.note:
+            progress.warn(f"evaluation.stop_after: {self.chosen_by.note}")
+        self.checks: list[tuple[int, float]] = []
+        """Steps done and mean PSNR of the windows in dB, for each check."""
         self.tail_from: int | None = None
         """Number of steps after which the tail begins; None: no plateau so far."""
         self._seen_from, self._closed_at = (0, 0.0), 0.0  # begin (step, time.monotonic()) and end of the tail here
@@ -142,7 +132,7 @@ class EarlyStopping:
     @property
     def is_on(self) -> bool:
         """Return whether the run may end early: the recipe wants it, and there are two held-out photographs."""
-        return self.rule.in_a_row > 0 and len(self._halves) == 2
+        return bool(self.chosen_by.windows)
 
     @property
     def last_step(self) -> int:
@@ -163,6 +153,7 @@ class EarlyStopping:
         """Return whether a check is due after `done` steps; the caller sees to it that growth has ended by then."""
         return self.is_on and self.tail_from is None and self.rule.is_check(done)
 
+    @torch.inference_mode()
     def check(self, done: int, gaussians: Mapping[str, Tensor], capacity: int | None) -> bool:
         """Measure the windows of held-out photographs; return whether their PSNR has reached its plateau.
 
@@ -171,12 +162,10 @@ class EarlyStopping:
             gaussians: that are trained, without the backdrop.
             capacity: of tile lists, see `rasterize`.
         """
-        chooses, *watches = self._psnrs(self._halves[: 1 if self.checks else 2], gaussians, capacity)
-        self.checks.append(PlateauCheck(done, chooses, *watches))
-        if not is_plateau(self._series(), self.rule):
-            return False
-        self.checks[-1] = replace(self.checks[-1], watches=self._psnrs(self._halves[1:], gaussians, capacity)[0])
-        return True
+        drawn, options = self._border.with_backdrop(gaussians), RasterOptions.of(self._recipe)
+        psnrs = [psnr_in(drawn, window, options, capacity) for window in self.chosen_by.windows]
+        self.checks.append((done, torch.stack(psnrs).mean().item()))
+        return is_plateau(self.checks, self.rule)
 
     def begin_tail(self, tail_from: int, done: int) -> None:
         """Set the tail, and with it the last step of the run.
@@ -188,30 +177,24 @@ class EarlyStopping:
         self.tail_from, self._seen_from = tail_from, (done, time.monotonic())
         self._progress.end_at(self.last_step)
 
-    def close(self, gaussians: Mapping[str, Tensor], capacity: int | None) -> None:
-        """Check both halves after the last step, if the run had checks, and stop the clock of the tail."""
-        if self.checks and self.checks[-1].step < self.last_step:
-            self.checks.append(PlateauCheck(self.last_step, *self._psnrs(self._halves, gaussians, capacity)))
+    def close(self) -> None:
+        """Stop the clock of the tail."""
         self._closed_at = time.monotonic()
 
     def state(self) -> Record:
         """Return the checks and the begin of the tail for a checkpoint, as values for JSON."""
-        return {"checks": [astuple(one) for one in self.checks], "tail_from": self.tail_from}
+        return {"checks": self.checks, "tail_from": self.tail_from}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Restore the checks and the begin of the tail from a checkpoint."""
-        self.checks, self.tail_from = [PlateauCheck(*one) for one in state["checks"]], state["tail_from"]
+        """Restore the checks and the begin of the tail from a checkpoint; one before 0.3.0 has a third figure."""
+        self.checks, self.tail_from = [(step, psnr) for step, psnr, *_ in state["checks"]], state["tail_from"]
 
-    def to_record(self, images: Mapping[str, Mapping[str, float]]) -> Record | None:
-        """Return `early_stopping` of metrics.json; None where the recipe does not want it.
-
-        Args:
-            images: figures of the written splat for each held-out photograph, at full size.
-        """
+    def to_record(self) -> Record | None:
+        """Return `early_stopping` of metrics.json; None where the recipe does not want it."""
         if not self.rule.in_a_row:
             return None
         ended = self.tail_from is not None
-        saved, slope = self.rule.max_steps - self.last_step, slope_db(self._series()) if ended else None
+        saved, slope = self.rule.max_steps - self.last_step, slope_db(self.checks) if ended else None
         left = None if slope is None else max(0.0, slope * math.log(self.rule.max_steps / self.last_step))
         first, began = self._seen_from
         pace_s = max(0.0, self._closed_at - began) / max(1, self.last_step - first)  # seconds per step of the tail
@@ -222,44 +205,8 @@ class EarlyStopping:
             "saved_steps": saved,
             "saved_s": round(pace_s * saved, 1),
             "expected_loss_db": left,
-            "pixels": "covered" if self._is_covered else "all",
-            "chosen_by": self._of_half(0, images),
-            "checked_by": self._of_half(1, images),
-            "checks": [[one.step, _finite(one.chooses), _finite(one.watches)] for one in self.checks],
-            "note": self.note,
+            "pixels": "covered" if self.chosen_by.is_covered else "all",
+            "chosen_by": self.chosen_by.names,
+            "checks": [[step, psnr if math.isfinite(psnr) else None] for step, psnr in self.checks],
+            "note": self.chosen_by.note,
         }
-
-    def _series(self) -> list[tuple[int, float]]:
-        """Return the PSNR of the first half by step, without the check after the last step."""
-        last = self.rule.max_steps - 1 if self.tail_from is None else self.tail_from
-        return [(one.step, one.chooses) for one in self.checks if one.step <= last]
-
-    def _of_half(self, index: int, images: Mapping[str, Mapping[str, float]]) -> Record | None:
-        if len(self._halves) < 2:
-            return None
-        half = self._halves[index]
-        ends = [self.checks[0], self.checks[-1]] if self.checks else []
-        finite = [psnr for one in ends if (psnr := _finite((one.chooses, one.watches)[index])) is not None]
-        key = "psnr_covered" if self._is_covered else "psnr"
-        finals = [images[name][key] for name in half.names if key in images.get(name, {})]
-        return {
-            "photographs": list(half.names),
-            "psnr": statistics.fmean(finals) if finals else None,
-            "gain_db": round(finite[1] - finite[0], 4) if len(finite) == 2 else None,
-        }
-
-    @torch.inference_mode()
-    def _psnrs(
-        self, halves: Sequence[HoldoutHalf], gaussians: Mapping[str, Tensor], capacity: int | None
-    ) -> list[float]:
-        """Return the mean PSNR of the windows of each half, in dB; waits for the GPU once."""
-        drawn, options = self._border.with_backdrop(gaussians), RasterOptions.of(self._recipe)
-        means = [
-            torch.stack([psnr_in(drawn, one, options, capacity) for one in half.windows]).mean() for half in halves
-        ]
-        found: list[float] = torch.stack(means).tolist()
-        return found
-
-
-def _finite(figure: float | None) -> float | None:
-    return figure if figure is not None and math.isfinite(figure) else None

@@ -54,13 +54,16 @@ class Evaluator:
         folder: AttemptFolder,
     ) -> None:
         self._recipe, self._progress, self._folder = recipe, progress, folder
-        self._holdout, self._sample = views.holdout, evenly_spaced(views.training, TRAINING_VIEWS)
-        self._covered, self._earlier = views.coverage_masks, Metrics()
+        self.early = EarlyStopping(views, recipe, progress)
+        """Early stopping on some held-out photographs, which may end the run before its last step."""
+        chosen_by = self.early.chosen_by.names
+        self.photos = tuple(photo for photo in views.holdout if photo.name not in chosen_by)
+        """Held-out photographs of the figures: those that do not choose the end of the run."""
+        self._sample = evenly_spaced(views.training, TRAINING_VIEWS)
+        self._covered, self._earlier = views.coverage_masks and views.coverage_masks.without(chosen_by), Metrics()
         self._largest = views.loaded.get("largest")
         self._is_evened, self._border = views.are_evened, views.border
         self._peaks = TorchMemoryPeaks(device)
-        self.early = EarlyStopping(views, recipe, progress)
-        """Early stopping on the held-out photographs, which may end the run before its last step."""
         self.evaluations: list[Metrics] = []
         """All evaluations in the order of their steps, each with its `step`."""
         self.resumed_from: Metrics = {}
@@ -69,7 +72,7 @@ class Evaluator:
     @cached_property
     def _lpips(self) -> Lpips | str:
         """The metric, or a note why it is missing; weights are read when a figure is first needed."""
-        return load_lpips() if self._holdout else ""
+        return load_lpips() if self.photos else ""
 
     def step_done(self, gaussians: Parameters, step: int) -> None:
         """Evaluate the splat and write a picture if the recipe wants that after `step` steps.
@@ -80,7 +83,7 @@ class Evaluator:
         is_every = evaluation.every > 0 and step % evaluation.every == 0
         if step < self.early.last_step and (is_every or step in evaluation.steps):
             metrics = self.measure(gaussians, step)
-            drawn = from_one(self._border.with_backdrop(gaussians), self._holdout)
+            drawn = from_one(self._border.with_backdrop(gaussians), self.photos)
             with self._peaks.evaluating(), torch.inference_mode():  # only the median view, to watch the run
                 picture_views(self._folder, drawn, metrics, self._recipe, most=1)
 
@@ -114,7 +117,7 @@ class Evaluator:
         with self._peaks.evaluating(), torch.inference_mode():
             gaussians = self._border.with_backdrop(gaussians)
             lpips = self._lpips if isinstance(self._lpips, Lpips) else None
-            figures = evaluate(gaussians, self._holdout, self._recipe, lpips, is_evened=self._is_evened)
+            figures = evaluate(gaussians, self.photos, self._recipe, lpips, is_evened=self._is_evened)
             if figures is None:
                 return None
             sample = {photo.name: psnr_on(gaussians, photo, self._recipe) for photo in self._sample}
@@ -153,7 +156,7 @@ class Evaluator:
         figures = {"initial": first[0] if first else None, "final": last, "between": later[:-1]}
         facts: Metrics = {"earlier": self._earlier} if self._earlier else {}
         facts |= {"resumed_from": self.resumed_from or None}
-        facts["early_stopping"] = self.early.to_record((last or {}).get("images", {}))
+        facts["early_stopping"] = self.early.to_record()
         if self._covered is not None:
             facts["covered"] = self._covered.facts()
         notes = [self._lpips] if isinstance(self._lpips, str) and self._lpips else []

@@ -16,22 +16,9 @@ from splatbatch.training.rendering.rasterize import rasterize
 from splatbatch.training.rendering.view import RasterOptions
 
 MOST_PHOTOS = 6
-"""Largest number of photographs that a check renders from each half, of each a window of about a quarter."""
+"""Largest number of photographs that a check renders, of each a window of about a quarter."""
 WINDOW_PX, SMALLEST_WINDOW_PX = 512, 64
 """Largest and smallest side of a window, in pixels."""
-
-
-@dataclass(frozen=True)
-class HoldoutHalf:
-    """Half of the held-out photographs, every other one by name.
-
-    The first half decides when the run ends; the second shows how optimistic the PSNR of the first is for that.
-    """
-
-    names: tuple[str, ...]
-    """Names of all photographs of the half."""
-    windows: tuple[PosedImage, ...]
-    """Windows of at most `MOST_PHOTOS` photographs of the half, whose mask is true where a pixel counts."""
 
 
 def psnr_in(
@@ -44,26 +31,40 @@ def psnr_in(
     return (-10 * error.log10()).clamp_max(MOST_PSNR_DB)
 
 
-def halves_of(holdout: Sequence[PosedImage]) -> tuple[tuple[HoldoutHalf, ...], bool, str]:
-    """Return the two halves, whether only covered pixels count, and a note for the user; empty where all is well.
+@dataclass(frozen=True)
+class StoppingWindows:
+    """Windows of the held-out photographs that choose when a run ends; figures of a splat leave these photographs out.
 
-    Covered pixels count if at least two photographs have enough of them, else all. With fewer than two photographs no
-    half is returned: the optimism of the choice could not be measured.
+    At most `MOST_PHOTOS`, evenly spaced among every other photograph by name. Of two photographs one chooses.
     """
-    seen = [replace(photo, mask=photo.coverage_mask) for photo in holdout if photo.coverage_mask is not None]
-    is_covered, note = len(seen) > 1, ""
-    if not is_covered:
-        seen = list(holdout)
-        was_looked_at = any(photo.covered_share is not None for photo in holdout)
-        note = "fewer than 2 held-out photographs are covered: all pixels tell when it ends" if was_looked_at else ""
-    if len(seen) < 2:
-        return (), False, f"{plural(len(seen), 'held-out photograph')}, and 2 are needed: it makes all its steps"
-    by_name = sorted(seen, key=lambda photo: photo.name)
-    return (_half(by_name[::2]), _half(by_name[1::2])), is_covered, note
 
+    windows: tuple[PosedImage, ...] = ()
+    """Their masks are true where a pixel counts; empty: too few photographs are held out, and nothing ends early."""
+    is_covered: bool = False
+    """Whether covered pixels alone count: at least two photographs have enough of them."""
+    note: str = ""
+    """A note for the user; empty where all is well."""
 
-def _half(photos: Sequence[PosedImage]) -> HoldoutHalf:
-    return HoldoutHalf(tuple(photo.name for photo in photos), tuple(map(window_of, evenly_spaced(photos, MOST_PHOTOS))))
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the names of the photographs."""
+        return tuple(window.name for window in self.windows)
+
+    @classmethod
+    def of(cls, holdout: Sequence[PosedImage]) -> StoppingWindows:
+        """Choose among the held-out photographs of a run."""
+        seen = [replace(photo, mask=photo.coverage_mask) for photo in holdout if photo.coverage_mask is not None]
+        is_covered, note = len(seen) > 1, ""
+        if not is_covered:
+            seen = list(holdout)
+            was_looked_at = any(photo.covered_share is not None for photo in holdout)
+            note = (
+                "fewer than 2 held-out photographs are covered: all pixels tell when it ends" if was_looked_at else ""
+            )
+        if len(seen) < 2:
+            return cls(note=f"{plural(len(seen), 'held-out photograph')}, and 2 are needed: it makes all its steps")
+        every_other = sorted(seen, key=lambda photo: photo.name)[::2]
+        return cls(tuple(map(window_of, evenly_spaced(every_other, MOST_PHOTOS))), is_covered, note)
 
 
 def window_of(photo: PosedImage) -> PosedImage:
