@@ -71,8 +71,6 @@ def test_a_run_at_its_plateau_ends_after_a_tail_and_leaves_a_whole_splat(patch: 
     assert read_header(folder.splat).planned == STEPS
     assert f"comment splatbatch step {splat.step} of {STEPS}, stopped early\n".encode() in folder.splat.read_bytes()
     assert splat.metrics["final"]["step"] == splat.step
-    assert told["saved_steps"] == STEPS - splat.step
-    assert told["expected_loss_db"] >= 0
     record = Metrics.from_record(splat.metrics).early_stopping
     assert record is not None
     assert record.in_words().startswith(f"ended early, at its plateau, after {splat.step} of {STEPS} steps")

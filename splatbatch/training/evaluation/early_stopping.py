@@ -193,18 +193,13 @@ class EarlyStopping:
         """Return `early_stopping` of metrics.json; None where the recipe does not want it."""
         if not self.rule.in_a_row:
             return None
-        ended = self.tail_from is not None
-        saved, slope = self.rule.max_steps - self.last_step, slope_db(self.checks) if ended else None
-        left = None if slope is None else max(0.0, slope * math.log(self.rule.max_steps / self.last_step))
         first, began = self._seen_from
         pace_s = max(0.0, self._closed_at - began) / max(1, self.last_step - first)  # seconds per step of the tail
         return {
             "max_steps": self.rule.max_steps,
             "tail_from": self.tail_from,
-            "ended_at": self.last_step if ended else None,
-            "saved_steps": saved,
-            "saved_s": round(pace_s * saved, 1),
-            "expected_loss_db": left,
+            "ended_at": None if self.tail_from is None else self.last_step,
+            "saved_s": round(pace_s * (self.rule.max_steps - self.last_step), 1),
             "pixels": "covered" if self.chosen_by.is_covered else "all",
             "chosen_by": self.chosen_by.names,
             "checks": [[step, psnr if math.isfinite(psnr) else None] for step, psnr in self.checks],
