@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from datetime import datetime, timedelta
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import BeforeValidator
 
@@ -59,7 +59,7 @@ def _instants(shown: datetime) -> tuple[float, ...]:
     return (first, second) if second > first else (first,)
 
 
-def _checked(given: Any) -> Any:
+def _checked(given: object) -> object:
     """Check the words of a deadline, and return them with single spaces."""
     words = " ".join(given.split()) if isinstance(given, str) else ""
     ends_at(words, time.time())  # for its errors

@@ -207,7 +207,7 @@ def parse_changes(assignments: Iterable[str]) -> dict[str, Any]:
     return changes
 
 
-def _words(task: TaskId, arguments: Any) -> tuple[str, ...]:
+def _words(task: TaskId, arguments: object) -> tuple[str, ...]:
     """Return the extra words for the command of an external trainer.
 
     Raises:
@@ -241,7 +241,7 @@ def _anchored(config: Config, base: Path) -> Config:
     def anchor(section: Section) -> Section:
         return section.model_copy(update={key: base / value for key, value in section if isinstance(value, Path)})
 
-    def anchor_value(key: str, value: Any) -> Any:
+    def anchor_value(key: str, value: object) -> object:
         settled = normal(key, value, config.trainers, config.unswept)
         return base / settled if isinstance(settled, Path) else settled
 
@@ -291,7 +291,7 @@ def meant(source: YamlSource, sections: Collection[str]) -> YamlSource:
     return replace(source, tree=tree)
 
 
-def _without_empty(tree: Any, sections: Collection[str]) -> Any:
+def _without_empty(tree: object, sections: Collection[str]) -> Any:
     return (
         {key: value for key, value in tree.items() if value is not None or key not in sections}
         if isinstance(tree, dict)

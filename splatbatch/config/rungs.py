@@ -18,13 +18,13 @@ _FACTOR = re.compile(r"x(\d+(?:\.\d*)?|\.\d+)")
 _MULTIPLE = re.compile(r"\d+(\.\d+)?x")
 
 
-def factor_of(value: Any) -> float | None:
+def factor_of(value: object) -> float | None:
     """Return the factor in a value such as "x0.6"; None for a plain value."""
     found = _FACTOR.fullmatch(value) if isinstance(value, str) else None
     return float(found[1]) if found else None
 
 
-def takes_factor(key: str, current: Any) -> bool:
+def takes_factor(key: str, current: object) -> bool:
     """Return whether a value can take a factor: a number, a multiple such as "2x", a resolution, or a cap of auto."""
     if isinstance(current, str):
         is_size = key == "training.resolution" and current in RESOLUTIONS
@@ -57,12 +57,12 @@ def check_rungs(
             yield place, no_factor(key, value, current[key])
 
 
-def no_factor(key: str, value: Any, current: Any) -> str:
+def no_factor(key: str, value: object, current: object) -> str:
     """Return the message that the value in force takes no factor."""
     return f"{value!r}: a factor needs a number to start from, and {key} is {current!r}"
 
 
-def _why_no_value(key: str, value: Any, recipe_of: RecipeOf) -> list[str]:
+def _why_no_value(key: str, value: object, recipe_of: RecipeOf) -> list[str]:
     if key == SLOTS:
         is_count = isinstance(value, int) and not isinstance(value, bool) and value > 0
         return [] if is_count else [f"{value!r}: should be a number of slots, or a factor such as x0.5"]

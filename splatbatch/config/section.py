@@ -23,7 +23,7 @@ from pydantic import (
 from splatbatch.text import seconds_of
 
 
-def _expanded(value: Any) -> Any:
+def _expanded(value: object) -> object:
     """Expand ~ and $VARIABLES in a path; an unset variable is an error, never an empty string."""
     if not isinstance(value, str):
         return value
@@ -40,13 +40,13 @@ def _above_zero(value: str) -> str:
     return value
 
 
-def _as_seconds(given: Any) -> Any:
+def _as_seconds(given: object) -> object:
     """Read a span of time such as 3h30m."""
     seconds = seconds_of(given) if isinstance(given, str) else None
     return given if seconds is None else seconds
 
 
-def as_list(given: Any) -> Any:
+def as_list(given: object) -> Any:
     """Return a single text as a list of one; anything else unchanged."""
     return [given] if isinstance(given, str) else given
 
@@ -54,7 +54,7 @@ def as_list(given: Any) -> Any:
 def either(forms: str) -> WrapValidator:
     """Return a validator that replaces pydantic's messages for each member of a union by "should be FORMS"."""
 
-    def check(given: Any, further: ValidatorFunctionWrapHandler) -> Any:
+    def check(given: object, further: ValidatorFunctionWrapHandler) -> object:
         try:
             return further(given)
         except ValidationError as error:
@@ -100,7 +100,7 @@ class Section(BaseModel):
 
     @field_validator("*", mode="before")
     @classmethod
-    def _no_word_for_a_number(cls, given: Any, about: ValidationInfo) -> Any:
+    def _no_word_for_a_number(cls, given: object, about: ValidationInfo) -> object:
         """Refuse true and false for a number: pydantic reads them as 1 and 0, and YAML reads yes and on as true."""
         values = given if isinstance(given, list | tuple) else (given,)
         if about.field_name and any(isinstance(one, bool) for one in values) and _is_number(cls, about.field_name):

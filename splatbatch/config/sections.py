@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, SecretStr, field_serializer, model_validator
 
@@ -59,7 +59,7 @@ DEFAULT_LADDERS: dict[LadderName, tuple[Rung, ...]] = {
 }
 
 
-def _with_default_ladders(given: Any) -> Any:
+def _with_default_ladders(given: object) -> object:
     """Return the ladders of the YAML, with the default ones for those that it does not mention."""
     return DEFAULT_LADDERS | given if isinstance(given, dict) else given
 
@@ -137,7 +137,7 @@ class Tracking(Section):
     """Store the splats, too; else logs, figures and the report."""
 
 
-def _from_environment(value: Any) -> Any:
+def _from_environment(value: object) -> object:
     """Expand $VARIABLES; an error does not name the variable, since it may be part of a password."""
     if not isinstance(value, str):
         return value
@@ -147,7 +147,7 @@ def _from_environment(value: Any) -> Any:
     return expanded
 
 
-def _as_words(given: Any) -> Any:
+def _as_words(given: object) -> object:
     """Return a program's name as a command of one word; refuse a shell line, without quoting it in the message."""
     if isinstance(given, str) and len(given.split()) > 1:
         raise ValueError("should be a list of words, as [mail, -s, done, me]: no shell reads it")

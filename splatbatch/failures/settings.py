@@ -77,12 +77,12 @@ def in_words(found: Sequence[SettingDifference]) -> str:
     return list_some((one.in_words() for one in found), MOST_SHOWN, "; ")
 
 
-def spelt(value: Any) -> str:
+def spelt(value: object) -> str:
     """Return the value of a setting as --set takes it."""
     return f"{value:g}" if isinstance(value, float) else "none" if value is None else str(value)
 
 
-def is_number(value: Any) -> bool:
+def is_number(value: object) -> bool:
     """Return whether a value is a number that can be compared."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 

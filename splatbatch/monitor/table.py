@@ -223,7 +223,7 @@ def _width(column: Any) -> int:
     return min(longest, column.max_width or longest)
 
 
-def _cell_width(cell: Any) -> int:
+def _cell_width(cell: object) -> int:
     if isinstance(cell, ProgressBar):
         return BAR_WIDTH
     return cell_len(Text.from_markup(cell).plain if isinstance(cell, str) else str(cell))

@@ -8,7 +8,6 @@ import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePath
-from typing import Any
 
 from splatbatch.config import Variant
 from splatbatch.config.sweep.sweep import BASE, HASH_DIGITS
@@ -87,7 +86,7 @@ def deciding_of(figures: Iterable[SweepFigures]) -> str:
     return "psnr_covered" if known and all(one.psnr_covered is not None for one in known) else "psnr"
 
 
-def spelt(value: Any) -> str:
+def spelt(value: object) -> str:
     """Return the value of a setting as text; None is empty."""
     if value is None or isinstance(value, str | PurePath):
         return "" if value is None else str(value)

@@ -255,7 +255,7 @@ def write_the_report(
     """
     names, settings = batch.names, batch.config
 
-    def write(_: str) -> Any:
+    def write(_: str) -> object:
         from splatbatch.report import write_report
 
         return in_json(

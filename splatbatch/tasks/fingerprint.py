@@ -37,7 +37,7 @@ def changed_settings(then: Mapping[str, Any], now: Mapping[str, Any], defaults: 
     )
 
 
-def leaves(tree: Any, above: str = "") -> dict[str, Any]:
+def leaves(tree: object, above: str = "") -> dict[str, Any]:
     """Return the values of a tree of settings by their full names, as "training.max_steps"."""
     if not isinstance(tree, Mapping) or (above and not tree):
         return {above: tree}
@@ -46,7 +46,7 @@ def leaves(tree: Any, above: str = "") -> dict[str, Any]:
     }
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     return "none" if value is None else str(value)
 
 

@@ -55,7 +55,7 @@ def check_sweep(tree: dict[str, Any], trainers: Iterable[str], recipe_of: Recipe
             yield from ((("sweep", *place), words) for place, words in _faults(sweep, recipe_of))
 
 
-def normal(key: str, value: Any, trainers: Iterable[str], recipe_of: RecipeOf) -> Any:
+def normal(key: str, value: object, trainers: Iterable[str], recipe_of: RecipeOf) -> object:
     """Return a value as a recipe holds it, such as a number for "1e-4", which YAML reads as text."""
     for context in _contexts(key, trainers):
         with contextlib.suppress(ConfigError):
@@ -68,7 +68,7 @@ def _contexts(key: str, trainers: Iterable[str]) -> list[Settings]:
     return [{}, *({TRAINER: name} for name in trainers if key != TRAINER)]
 
 
-def mistakes_in(key: str, value: Any, recipe_of: RecipeOf, contexts: Iterable[Settings] = ({},)) -> list[str]:
+def mistakes_in(key: str, value: object, recipe_of: RecipeOf, contexts: Iterable[Settings] = ({},)) -> list[str]:
     """Return the messages about one value of a setting; none if it is valid in at least one of the contexts."""
     words: list[str] = []
     for context in contexts:

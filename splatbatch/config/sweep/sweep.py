@@ -34,7 +34,7 @@ RecipeOf = Callable[[Mapping[str, Any]], Recipe]
 """Returns the recipe of a patch under changed settings; raises ConfigError if one is unknown or wrong."""
 
 
-def _checked_name(value: Any) -> Any:
+def _checked_name(value: object) -> object:
     if value and isinstance(value, str) and not re.fullmatch(r"[A-Za-z0-9][\w.+-]{0,63}", value, re.ASCII):
         raise ValueError("should be letters, digits, . _ + and -, at most 64 of them, and begin with a letter or digit")
     return value
@@ -72,7 +72,7 @@ class Sweep(Section):
         )
 
 
-def assignments(tree: Any) -> Iterator[tuple[Keys, str, Any]]:
+def assignments(tree: object) -> Iterator[tuple[Keys, str, Any]]:
     """Yield place, setting and value of every assignment in a section `sweep` as it was written, valid or not."""
     tree = mapping(tree)
     for key, values in mapping(tree.get("matrix")).items():
@@ -84,7 +84,7 @@ def assignments(tree: Any) -> Iterator[tuple[Keys, str, Any]]:
         yield from ((("variants", index, "set", key), key, value) for key, value in settings.items())
 
 
-def _list(value: Any) -> list[Any]:
+def _list(value: object) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
@@ -208,7 +208,7 @@ def _name(sweep: Sweep, place: Keys, settings: Settings, base: Mapping[str, Any]
     return f"{slug[:LONGEST_SLUG]}_{_digest(own)}" if own else BASE
 
 
-def _spelt(value: Any) -> str:
+def _spelt(value: object) -> str:
     """Return a value as text that is safe in the name of a folder."""
     text = value.name if isinstance(value, PurePath) else json.dumps(value, default=str)
     return re.sub(r"[^A-Za-z0-9.+-]+", "-", text).strip("-.")

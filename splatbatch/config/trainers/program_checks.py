@@ -84,7 +84,7 @@ def _rungs(program: Program) -> Found:
                     yield ("ladders", ladder, index, key), message
 
 
-def _why_no_change(program: Program, key: str, value: Any) -> str:
+def _why_no_change(program: Program, key: str, value: object) -> str:
     """Return the message about one setting of a rung; empty if it is valid."""
     known, reads = [*OF_A_RUNG, *(f"setting.{name}" for name in program.settings)], {*program.reads(), SLOTS}
     if key not in known:

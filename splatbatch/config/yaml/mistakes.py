@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any, TypeVar, get_args
+from typing import TypeVar, get_args
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
@@ -199,7 +199,7 @@ def _section_at(model: type[Section], place: Keys) -> tuple[type[Section], Keys]
     return model, place
 
 
-def _section_in(annotation: Any) -> type[Section] | None:
+def _section_in(annotation: object) -> type[Section] | None:
     """Return the section class in a type annotation, as in a list or mapping of sections; None: there is none."""
     if isinstance(annotation, type) and issubclass(annotation, Section):
         return annotation

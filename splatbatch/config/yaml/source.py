@@ -158,7 +158,7 @@ def _no_yaml(path: Path, error: Exception, text: str) -> ConfigError:
     return ConfigError(f"{path}{line}: no valid YAML: {problem}", hint)
 
 
-def parse_value(text: str) -> Any:
+def parse_value(text: str) -> object:
     """Read one value as YAML does: 3 is a number, [1, 2] a list.
 
     Raises:

@@ -12,7 +12,7 @@ from splatbatch.output.records.process import ProcessIdentity
 from splatbatch.output.records.record import ABSENT, TypedRecord, environment, reads
 
 
-def _limit(value: object) -> Any:
+def _limit(value: object) -> object:
     known = number(value)
     return ABSENT if known is None else max(0.0, known)
 

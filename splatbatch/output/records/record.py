@@ -80,7 +80,7 @@ class KeptRecord(TypedRecord):
         return self.written
 
 
-def in_json(value: Any) -> Any:
+def in_json(value: object) -> Any:
     """Return a value as JSON can hold it: records and dataclasses as objects, paths as text."""
     match value:
         case None | str() | int() | float():
@@ -164,7 +164,7 @@ def _kinds_reader(kinds: tuple[Any, ...]) -> FieldReader:
 
 
 def _list_reader(origin: type, of_one: FieldReader) -> FieldReader:
-    def read(value: Any) -> Any:
+    def read(value: object) -> object:
         if isinstance(value, str) and of_one is _text:
             return origin((value,))  # a lone text is a list of one
         if not isinstance(value, list | tuple):
@@ -178,30 +178,30 @@ def _entries(value: dict[str, Any], of_value: FieldReader) -> dict[str, Any]:
     return {str(name): known for name, one in value.items() if (known := of_value(one)) is not ABSENT}
 
 
-def _exactly(value: Any, every: tuple[FieldReader, ...]) -> Any:
+def _exactly(value: object, every: tuple[FieldReader, ...]) -> object:
     if not isinstance(value, list | tuple) or len(value) != len(every):
         return ABSENT
     found = tuple(read(one) for read, one in zip(every, value, strict=True))
     return ABSENT if ABSENT in found else found
 
 
-def _text(value: Any) -> Any:
+def _text(value: object) -> object:
     return text(value) if isinstance(value, str | bool | int | float) else ABSENT
 
 
-def _flag(value: Any) -> Any:
+def _flag(value: object) -> object:
     return value if isinstance(value, bool) else ABSENT
 
 
-def _whole(value: Any) -> Any:
+def _whole(value: object) -> object:
     return ABSENT if (known := whole_number(value)) is None else known
 
 
-def _number(value: Any) -> Any:
+def _number(value: object) -> object:
     return ABSENT if (known := number(value)) is None else known
 
 
-def _path(value: Any) -> Any:
+def _path(value: object) -> object:
     return Path(value) if isinstance(value, str) else ABSENT
 
 
