@@ -40,8 +40,7 @@ def start(batch: Batch, submission: Submission, command: Sequence[str]) -> tuple
     for index in range(num_workers):
         environment = {**os.environ, TERMS: submission.record.terms, JOB: f"{submission.name}/{index}"}
         if num_gpus:
-            ours = cards[index * num_gpus :][:num_gpus]
-            environment["CUDA_VISIBLE_DEVICES"] = ",".join(card.uuid for card in ours)
+            environment["CUDA_VISIBLE_DEVICES"] = ",".join(card.uuid for card in cards[index * num_gpus :][:num_gpus])
         try:
             jobs.append(_job_of(background_command.start(command, submission.log(index), environment).pid))
         except OSError as error:

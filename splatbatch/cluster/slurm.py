@@ -97,9 +97,18 @@ def start(batch: Batch, submission: Submission, command: Sequence[str], num_task
     options = options_of(batch, submission, num_turns, limit_s)
     _sbatch("--test-only", *options, "--wrap=:")  # before any file is written
     submission.write()
-    write_text(submission.script, script_of(batch, submission, command, limit_s))
-    printed = _sbatch("--parsable", *options, str(submission.script)).strip()
-    job = printed.splitlines()[-1].partition(";")[0]  # a cluster's name follows where there are several
+    script = SCRIPT.format(  # it ends in `exec` of the worker, so that signals reach the worker
+        job=JOB,
+        end=END.format(seconds=int(limit_s)) if limit_s else "",
+        needed=shlex.join([str(submission.path), str(batch.file.parent), command[0]]),
+        cancelled=shlex.quote(str(submission.cancelled)),
+        setup="\n".join(SETUP.format(line=line, quoted=shlex.quote(line)) for line in settings.setup),
+        terms=f"{TERMS}={shlex.quote(submission.record.terms)}",
+        command=shlex.join(command),
+    )
+    write_text(submission.script, script)
+    printed = _sbatch("--parsable", *options, str(submission.script))
+    job = printed.split()[-1].partition(";")[0]  # a cluster's name follows where there are several
     return tuple(f"{job}_{index}" for index in range(num_workers * num_turns))
 
 
@@ -178,19 +187,6 @@ def clean_environment(environment: Mapping[str, str]) -> Mapping[str, str]:
         for name, value in environment.items()
         if name in ("SLURM_CONF", "SLURM_CLUSTERS") or not (name in GPU_VARIABLES or name.startswith(left_out))
     }
-
-
-def script_of(batch: Batch, submission: Submission, command: Sequence[str], limit_s: float | None) -> str:
-    """Return the batch script of a job; it ends in `exec` of the worker, so that signals reach the worker."""
-    return SCRIPT.format(
-        job=JOB,
-        end=END.format(seconds=int(limit_s)) if limit_s else "",
-        needed=shlex.join([str(submission.path), str(batch.file.parent), command[0]]),
-        cancelled=shlex.quote(str(submission.cancelled)),
-        setup="\n".join(SETUP.format(line=line, quoted=shlex.quote(line)) for line in batch.config.executor.setup),
-        terms=f"{TERMS}={shlex.quote(submission.record.terms)}",
-        command=shlex.join(command),
-    )
 
 
 def options_of(batch: Batch, submission: Submission, num_turns: int, limit_s: float | None) -> list[str]:

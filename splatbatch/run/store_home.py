@@ -24,9 +24,10 @@ from splatbatch.files import PRIVATE, fault_of_name, write_json
 from splatbatch.isolated import StopRequested, WaitHooks, answers
 from splatbatch.monitor.messages import log_line, print_err
 from splatbatch.outcome import Lost
-from splatbatch.output.attempt_folder import ATTEMPT_PREFIX, AttemptFolder
+from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.output.endings import TaskHistory
 from splatbatch.output.events import AttemptEnded, AttemptStarted, CancelRequested, Notice
+from splatbatch.output.folders import PatchFolder
 from splatbatch.output.ledger import Ledger
 from splatbatch.output.records.attempt import Claim, ExitFacts, JobSpec
 from splatbatch.output.records.record import TypedRecord
@@ -93,8 +94,6 @@ class HomeSide:
     is_retry: bool = False
     bundles: dict[str, Bundle] = field(default_factory=dict)
     """Bundles of this output folder in the store, by their hash."""
-    arrived: dict[str, dict[int, AttemptFolder]] = field(default_factory=dict)
-    """Attempts that have come home, by the name of their result and by the number that their worker gave them."""
     whole: set[str] = field(default_factory=set)
     """Results whose attempts have all come home."""
     awaited: dict[str, bool] = field(default_factory=dict)
@@ -111,9 +110,10 @@ class HomeSide:
         )
         self.waiting = {task.name: task for task in self.batch.tasks if isinstance(task, TrainTask)}
         self._read, self._packed, self._shown = set[str](), set[str](), ""
-        for path in output.path.glob(f"patches/*/{ATTEMPT_PREFIX}*/brought.json"):
-            if arrival := Arrival.read(path):
-                self._note(AttemptFolder(path.parent), arrival, is_new=False)
+        arrivals = [one for path in output.path.glob("patches/*/*/brought.json") if (one := Arrival.read(path))]
+        counts = Counter(one.result for one in arrivals)
+        self.whole |= {one.result for one in arrivals if counts[one.result] >= one.total}
+        self.awaited |= {one.result: False for one in arrivals if not one.has_all}
 
     def follow(self, *, packs: bool, watch: bool = True) -> list[str]:
         """Pack tasks and adopt results until none is awaited; return the tasks that became up to date by them.
@@ -165,11 +165,11 @@ class HomeSide:
         self.bundles |= {name: one for name, one in new.items() if one.home == self.name}
         return seen
 
-    def pack(self) -> dict[str, str]:
+    def pack(self) -> dict[str, bool]:
         """Put bundles into the store: once for each waiting task whose required tasks have come home.
 
         An open bundle with the same contents stays; so does one whose splat is to be adopted. Other open bundles of
-        the task are closed. Returned is the hash of each bundle, by the name of its task.
+        the task are closed. Returned is for each task, by its name, whether its splat is to be adopted.
 
         Raises:
             SplatbatchError: a file cannot be read, or the store refuses it.
@@ -178,18 +178,18 @@ class HomeSide:
         ready = [task for task in left if not self.waiting.keys() & set(task.required)]
         if not ready:
             return {}
-        seen, packed, there = self.look(), dict[str, str](), set(self.courier.ask(blobs.names, blobs.BLOBS))
+        seen, packed, there = self.look(), dict[str, bool](), set(self.courier.ask(blobs.names, blobs.BLOBS))
         for task, bundle in self._put_bundles(ready, there):
             ours = {name: one for name, one in self.bundles.items() if one.task == task.name}
-            live = [name for name in ours if seen.state(name).is_open or self.is_trained(name, seen)]
+            live = [name for name in ours if seen.state(name).is_open or self._is_trained(name, seen)]
             same = next((name for name in live if replace(ours[name], number=bundle.number) == bundle), "")
             name = same or self.courier.ask(exchange.put_sealed, f"{BUNDLES}/", bundle)
-            packed[task.name], self.bundles[name] = name, ours.get(name, bundle)
+            packed[task.name], self.bundles[name] = self._is_trained(name, seen), ours.get(name, bundle)
             self._close((name for name in ours if name != same and seen.state(name).is_open), "packed anew")
         self._packed |= packed.keys()
         return packed
 
-    def is_trained(self, name: str, seen: StoreListing) -> bool:
+    def _is_trained(self, name: str, seen: StoreListing) -> bool:
         """Return whether the store holds a splat of a bundle that has not come home yet."""
         return "trained" in {outcome for one, outcome in seen.state(name).results.items() if one not in self.whole}
 
@@ -284,14 +284,6 @@ class HomeSide:
             there |= paths.keys()
             yield task, Bundle.from_record(record)
 
-    def _note(self, folder: AttemptFolder, one: Arrival, *, is_new: bool) -> None:
-        numbers = self.arrived.setdefault(one.result, {})
-        numbers[one.number] = folder
-        if not one.has_all:
-            self.awaited[one.result] = is_new
-        if len(numbers) >= one.total:
-            self.whole.add(one.result)
-
     def _adopt(self, name: str, bundle: Bundle) -> bool:
         """Fetch a result, and judge its attempts like those of a dead worker.
 
@@ -308,7 +300,7 @@ class HomeSide:
             if task is None:
                 raise StoreError(f"the batch no longer has a task {bundle.task}")
             for one in returned.attempts:
-                if one.number not in self.arrived.get(name, {}):
+                if one.number not in _arrived(task.home, name):
                     ours = self._adopt_attempt(name, one, bundle, returned, task)
         except StoreError as error:  # the result is ignored, and its task trained again
             self.hooks.tell(f"{bundle.task}: a result in the store is refused: {name}: {error.message}")
@@ -341,25 +333,32 @@ class HomeSide:
         write_json(folder.brought, arrival.to_record())
         attempt = task.home.new_attempt()
         folder.path.rename(attempt.path)
-        self._note(attempt, arrival, is_new=True)
+        self.awaited |= {} if arrival.has_all else {name: True}
         self.ledger.write(AttemptStarted(task.name, attempt.number, job.key, returned.worker, dict(job.changes)))
         return attempt.number
 
     def _adopt_pictures(self, name: str) -> bool:
         """Fetch the pictures and logs sent after the splats of a result; return whether all have come home."""
-        for one in exchange.result_at(self.courier, name).attempts:
-            folder, pieces = self.arrived[name].get(one.number), [piece for piece in one.pieces if is_following(piece)]
+        returned = exchange.result_at(self.courier, name)
+        arrived = _arrived(self.batch.output.patch(returned.task), name)
+        for one in (one for one in returned.attempts if one.number in arrived):
+            pieces = [piece for piece in one.pieces if is_following(piece)]
             faults = blobs.fetch_all(self.courier, self.batch.output.arriving, pieces, name)
             if "missing" in faults.values():
                 return False
-            if folder and (arrival := Arrival.read(folder.brought)):
-                try:
-                    sound = [piece for piece in pieces if piece not in faults]
-                    blobs.lay(sound, self.batch.output.arriving, folder.path, shutil.copyfile)
-                except StoreError as error:
-                    self.hooks.tell(f"a picture or log of a result in the store is refused: {name}: {error.message}")
-                write_json(folder.brought, replace(arrival, has_all=True).to_record())
+            (folder, arrival), sound = arrived[one.number], [piece for piece in pieces if piece not in faults]
+            try:
+                blobs.lay(sound, self.batch.output.arriving, folder.path, shutil.copyfile)
+            except StoreError as error:
+                self.hooks.tell(f"a picture or log of a result in the store is refused: {name}: {error.message}")
+            write_json(folder.brought, replace(arrival, has_all=True).to_record())
         return True
+
+
+def _arrived(home: PatchFolder, result: str) -> dict[int, tuple[AttemptFolder, Arrival]]:
+    """Return the attempts at a task that came home with a result, by the number that their worker gave them."""
+    known = [(folder, Arrival.read(folder.brought)) for folder in home.attempts()]
+    return {one.number: (folder, one) for folder, one in known if one and one.result == result}
 
 
 def _see_sound(name: str, bundle: Bundle, returned: TransferResult) -> None:

@@ -26,7 +26,7 @@ from splatbatch.scheduler.work.adopt import adopt as adopt_left
 from splatbatch.scheduler.work.exclusive_output import lock_output
 from splatbatch.tasks.batch import Batch
 from splatbatch.transfer import blobs, courier, exchange
-from splatbatch.transfer.exchange import CLOSED, StoreListing, StoreWatch
+from splatbatch.transfer.exchange import CLOSED, StoreWatch
 from splatbatch.transfer.schemes import absolute_url
 
 
@@ -66,13 +66,15 @@ def pack(batch: Batch, url: str) -> PackOutput:
         home = HomeSide(todo, url, ledger, patience)
         with contextlib.closing(home.courier):
             packed = home.pack()
-            seen = home.look() if packed else StoreListing()
-    trained = tuple(name for name, bundle in packed.items() if home.is_trained(bundle, seen))
     due = {*home.waiting, *refused}
-    waiting = tuple(name for name in home.waiting if name not in packed)
-    fresh = tuple(name for name in batch.names if name not in due)
-    still = tuple(name for name in packed if name not in trained)
-    return PackOutput(home.url, still, trained, waiting, fresh, tuple(refused))
+    return PackOutput(
+        store=home.url,
+        packed=tuple(name for name, is_trained in packed.items() if not is_trained),
+        trained=tuple(name for name, is_trained in packed.items() if is_trained),
+        waiting=tuple(name for name in home.waiting if name not in packed),
+        fresh=tuple(name for name in batch.names if name not in due),
+        refused=tuple(refused),
+    )
 
 
 def adopt(batch: Batch, url: str, show: Show, *, watch: bool) -> RunSummary:

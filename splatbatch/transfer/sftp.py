@@ -61,7 +61,7 @@ class SftpStore:
             found = self._do(self._sftp().readdir(self._at(folder)))
         except FileNotFoundError:
             return set()
-        files = {str(one.filename) for one in found if one.attrs.type == asyncssh.FILEXFER_TYPE_REGULAR}
+        files = (str(one.filename) for one in found if one.attrs.type == asyncssh.FILEXFER_TYPE_REGULAR)
         return {name for name in files if name[0] != "."}
 
     def _at(self, name: str) -> str:

@@ -143,15 +143,15 @@ PLACES: tuple[Lay, ...] = (
 def adopt_later(top: Path, attempt: Path, *names: str) -> list[str]:
     """Have home adopt the pictures of an attempt that is here; return what it says."""
     result, said = f"{'0' * 32}.trained.{'1' * 32}", list[str]()
-    output, hooks = SimpleNamespace(arriving=top / "blobs"), WaitHooks(tell=said.append)
+    output, hooks = SimpleNamespace(arriving=top / "blobs", patch=str), WaitHooks(tell=said.append)
     home = object.__new__(HomeSide)
     home.batch, home.courier, home.hooks = cast("Any", SimpleNamespace(output=output)), Courier("", hooks), hooks
-    home.bundles, home.awaited, home.arrived = {}, {result: False}, {result: {1: AttemptFolder(attempt)}}
+    home.bundles, home.awaited = {}, {result: False}
     told = TransferResult(attempts=(TransferredAttempt(1, tuple(map(piece, names))),))
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(exchange, "result_at", lambda *_: told)
         patched.setattr(store_home.blobs, "fetch_all", lambda *_: {})
-        patched.setattr(Arrival, "read", lambda _: Arrival(result, 1, total=1))
+        patched.setattr(store_home, "_arrived", lambda *_: {1: (AttemptFolder(attempt), Arrival(result, 1, total=1))})
         patched.setattr(store_home, "write_json", lambda *_: None)
         home.adopt(StoreListing())
     assert home.awaited == {}
