@@ -38,7 +38,7 @@ def start(batch: Batch, submission: Submission, command: Sequence[str]) -> tuple
     submission.write()
     jobs = []
     for index in range(num_workers):
-        environment = {**os.environ, TERMS: submission.record.terms, JOB: f"{submission.name}/{index}"}
+        environment = {**os.environ, TERMS: submission.record.terms, JOB: f"{submission.path.name}/{index}"}
         if num_gpus:
             environment["CUDA_VISIBLE_DEVICES"] = ",".join(card.uuid for card in cards[index * num_gpus :][:num_gpus])
         try:
@@ -50,7 +50,7 @@ def start(batch: Batch, submission: Submission, command: Sequence[str]) -> tuple
 
 def find(submission: Submission) -> tuple[str, ...]:
     """Return the jobs of a submission whose start was cut off, by its name in the environment of processes."""
-    marked, found = processes.with_marker(f"{submission.name}/", JOB), {}
+    marked, found = processes.with_marker(f"{submission.path.name}/", JOB), {}
     for pid, name in marked.items():
         if processes.parent(pid) not in marked:  # the worker itself, and nothing that it has started
             found[int(name.rpartition("/")[2])] = _job_of(pid)

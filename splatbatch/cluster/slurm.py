@@ -150,7 +150,7 @@ def cancel(known: Sequence[Submission], *, only_pending: bool) -> str:
     """Cancel all jobs of some submissions, or only the pending ones; return the error of scancel, empty if none."""
     if not known:
         return ""
-    names = ",".join(one.name for one in known)
+    names = ",".join(one.path.name for one in known)
     return ask("scancel", f"--name={names}", *(["--state=PENDING"] if only_pending else [])).stderr
 
 
@@ -193,8 +193,8 @@ def options_of(batch: Batch, submission: Submission, num_turns: int, limit_s: fl
     """Return the options of sbatch: our own, then those of the YAML, which override them."""
     settings, num_workers = batch.config.executor, submission.record.num_workers
     ours = [
-        f"--job-name={submission.name}",
-        f"--comment={submission.name}",
+        f"--job-name={submission.path.name}",
+        f"--comment={submission.path.name}",
         f"--array=0-{num_workers * num_turns - 1}{f'%{num_workers}' if num_turns > 1 else ''}",
         "--nodes=1",
         "--ntasks=1",
@@ -226,8 +226,7 @@ def of_sacct(text: str) -> Iterator[WorkerJob]:
     """Yield each array element that sacct has listed in the format of `SACCT`."""
     for job, state, where, status, *_ in _rows(text, 4):
         code, _, signal = status.partition(":")
-        is_exit = code.isdecimal() and signal == "0"
-        yield job_of(job, state.partition(" ")[0], where, "", int(code) if is_exit else None)
+        yield job_of(job, state.partition(" ")[0], where, "", int(code) if code.isdecimal() and signal == "0" else None)
 
 
 def _rows(text: str, num_fields: int) -> list[list[str]]:
@@ -307,5 +306,5 @@ def _sbatch(*arguments: str) -> str:
 
 
 def _squeue(known: Sequence[Submission]) -> subprocess.CompletedProcess[str]:
-    names = ",".join(one.name for one in known)
+    names = ",".join(one.path.name for one in known)
     return ask("squeue", "--noheader", "--array", "--all", "--states=all", f"--name={names}", f"--Format={SQUEUE}")

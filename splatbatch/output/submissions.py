@@ -20,6 +20,7 @@ class Submission:
     """One request to an engine to start workers, in the folder workers/jobs/<name>/."""
 
     path: Path
+    """Its folder; no other submission ever has a folder of this name."""
     record: SubmissionRecord
     """Content of submission.json; blank if it cannot be read."""
 
@@ -33,11 +34,6 @@ class Submission:
 
     dropped = FileIn("dropped")
     """Exists once no task is left for the workers that still wait to start."""
-
-    @property
-    def name(self) -> str:
-        """Return the name of the folder, which no other submission ever has."""
-        return self.path.name
 
     def log(self, index: int) -> Path:
         """Return the path of the log of one of its workers."""

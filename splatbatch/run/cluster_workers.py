@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Sequence
 from functools import partial
 
 from splatbatch.cluster.job import NEVER_BEGAN, WorkerJob
@@ -63,13 +64,18 @@ def train_elsewhere(batch: Batch, show: Show, after: After, *, verify: bool) -> 
             if said:
                 training.follow(context)
             if interruption.signal:
-                how = "follow them with `splatbatch status --watch`, end with `splatbatch cancel`"
-                print_err(f"the workers keep running: {how}")
+                print_err(
+                    "the workers keep running:"
+                    " follow them with `splatbatch status --watch`, end with `splatbatch cancel`"
+                )
                 raise Interrupted(interruption.exit_code)
             context.shown.forget()
-            inspected = not_inspected(batch.whole(), "workers do not inspect")
-            alone = partial(lock_output_alone, batch, print_err)
-            ended = context.follow(RunResult(tuple(batch.names)), inspected, after, alone)
+            ended = context.follow(
+                RunResult(tuple(batch.names)),
+                not_inspected(batch.whole(), "workers do not inspect"),
+                after,
+                partial(lock_output_alone, batch, print_err),
+            )
         return context.end(ended)
 
 
@@ -149,21 +155,20 @@ class ClusterTraining:
         Raises:
             ExecutorError: the workers trained nothing, and new ones would not either.
         """
-        workers = self.workers
+        workers, ended = self.workers, self.workers.ended()
         is_cancelled = any(one.cancelled.exists() for one in workers.submissions)
-        if is_cancelled or any(one.how.startswith("CANCELLED") for _, one in workers.ended()) or not self._left():
+        if is_cancelled or any(one.how.startswith("CANCELLED") for _, one in ended) or not self._left():
             workers.stop(only_waiting=True)
             workers.look()
             workers.close()
             return False
-        words, hint, is_for_good = self._why_ended()
         workers.close()
         if num_failed and num_idle:
             return False  # as in a local training: patches that fail on every machine are not repeated
+        words, hint, is_for_good = _why_ended(ended)
         if num_idle >= MOST_IDLE or (num_idle and is_for_good):
             raise ExecutorError(f"all workers ended without training a patch: {words}", hint)
-        told = f"all workers ended before the batch was done; starting new ones: {words}"
-        context.hear(Notice("workers_seen", told))
+        context.hear(Notice("workers_seen", f"all workers ended before the batch was done; starting new ones: {words}"))
         return bool(self.start())
 
     def _living(self) -> list[WorkerRecord]:
@@ -182,33 +187,11 @@ class ClusterTraining:
         terms = self.batch.plan_hash
         others = [title(one) for one in self._living() if one.terms != terms and self.watcher.lives(one)]
         asked = [one for one in self.workers.submissions if one.record.terms not in ("", terms)]
-        if others := others + [f"submission {one.name} to {one.record.engine}" for one in asked]:
+        if others := others + [f"submission {one.path.name} to {one.record.engine}" for one in asked]:
             raise ExecutorError(
                 f"{self.batch.output.path}: {others[0]} uses another YAML or version of splatbatch",
                 "End it with `splatbatch cancel`, or restore the YAML: all workers of a batch must use the same one.",
             )
-
-    def _why_ended(self) -> tuple[str, str, bool]:
-        """Return why the workers have ended, a hint, and whether new workers would end the same way.
-
-        The reason is that of the most telling worker, by `_weight`.
-        """
-        ended = self.workers.ended()
-        if not ended:
-            return "the engine gives no reason", "", False
-        submission, one = max(ended, key=_weight)
-        log = submission.log(submission.record.handles.index(one.job))
-        said = one_line(read_tail(log, LOG_BYTES).strip())
-        where = f" on {one.where}" if one.where else ""
-        code = f" with exit code {one.code}" if one.code is not None else ""
-        words = f"worker {one.job}{where}: {one.how}{code}; its log {f'ends with: {said}' if said else 'is empty'}"
-        if NEVER_BEGAN in one.how:
-            hint = f"Check that {submission.path} is visible and writable on that node."
-        elif one.code == AGAIN:
-            hint = "If a task needs more time than a worker has, increase `executor.worker_time`."
-        else:
-            hint = f"See {submission.path}."
-        return words, hint, _weight((submission, one))[0]
 
 
 def _heard(tail: Tail, context: RunContext) -> Counter[str]:
@@ -228,3 +211,23 @@ def _weight(ended: tuple[Submission, WorkerJob]) -> tuple[bool, bool, bool, bool
     _, one = ended
     is_refusal = one.code in REFUSING or NEVER_BEGAN in one.how
     return is_refusal, one.code not in (0, AGAIN), one.code == AGAIN, bool(one.where)
+
+
+def _why_ended(ended: Sequence[tuple[Submission, WorkerJob]]) -> tuple[str, str, bool]:
+    """Return why workers have ended, a hint, and whether new workers would end the same way.
+
+    The reason is that of the most telling worker, by `_weight`.
+    """
+    if not ended:
+        return "the engine gives no reason", "", False
+    submission, one = max(ended, key=_weight)
+    said = one_line(read_tail(submission.log(submission.record.handles.index(one.job)), LOG_BYTES).strip())
+    where = f" on {one.where}" if one.where else ""
+    code = f" with exit code {one.code}" if one.code is not None else ""
+    words = f"worker {one.job}{where}: {one.how}{code}; its log {f'ends with: {said}' if said else 'is empty'}"
+    hint = f"See {submission.path}."
+    if NEVER_BEGAN in one.how:
+        hint = f"Check that {submission.path} is visible and writable on that node."
+    elif one.code == AGAIN:
+        hint = "If a task needs more time than a worker has, increase `executor.worker_time`."
+    return words, hint, _weight((submission, one))[0]

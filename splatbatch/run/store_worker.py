@@ -116,7 +116,8 @@ class StoreWorker:
 
     def _train_all(self) -> int:
         """Train until no bundle is due, or the next one does not fit the time left; return the exit code."""
-        if not self._asks.ask(exchange.makes_once, self.sign):
+        self._asks.ask(exchange.write_sign, self.sign)
+        if self._asks.ask(exchange.write_sign, self.sign, True):  # in spite of the file that is there
             log_line("this store cannot lock tasks: some tasks may be trained twice, but none is accepted twice")
         idle_since, unfit = time.monotonic(), 0
         while True:

@@ -105,7 +105,6 @@ def bundle_of(home: str, is_retry: bool, task: Task) -> tuple[dict[str, Any], di
             "Repair the file; `splatbatch verify-dims` checks all files of a patch.",
         )
     known = {key: fact._replace(sha256=contents.get(key, fact.sha256)) for key, fact in depends_on.files.items()}
-    patch = task.patch
     bundle = Bundle(
         version=__version__,
         home=home,
@@ -117,9 +116,9 @@ def bundle_of(home: str, is_retry: bool, task: Task) -> tuple[dict[str, Any], di
         is_retry=is_retry,
         depends_on=replace(depends_on, files=known),
         follows=task.home.newest_accepted(),
-        held_out=choose_holdout(patch, task.next_settings.recipe.evaluation),
-        border=patch.border.to_record() if patch.border else {},
-        is_whole=patch.is_whole,
+        held_out=choose_holdout(task.patch, task.next_settings.recipe.evaluation),
+        border=task.patch.border.to_record() if task.patch.border else {},
+        is_whole=task.patch.is_whole,
         pieces=tuple(FileRef(name, contents[name], Path(path).stat().st_size) for name, path in sorted(paths.items())),
     )
     return bundle.to_record(), {contents[name]: path for name, path in paths.items()}
@@ -145,10 +144,12 @@ def _settings_of(task: Task) -> dict[str, Any]:
     """Return the settings of a task that travel, before changes: sections of the YAML, and its external trainer."""
     config, setup = task.next_settings.config, task.next_settings
     recipe = config.recipe(setup.patch, {}, setup.variant)
-    found = {name: getattr(recipe, name).model_dump(mode="json") for name in RECIPE_SECTIONS}
+    found = {
+        name: getattr(recipe if name in RECIPE_SECTIONS else config, name).model_dump(mode="json")
+        for name in TRAVELLING
+    }
     if place := found["evaluation"].get("holdout_list"):
         found["evaluation"]["holdout_list"] = Path(place).name
-    found |= {name: getattr(config, name).model_dump(mode="json") for name in ("retry", "limits")}
     if recipe.program:
         kinds = {name: type(value).__name__ for name, value in recipe.program.env.items()}
         told = recipe.program.model_dump(mode="json") | {"env": kinds}

@@ -18,7 +18,7 @@ from typing import Any
 from splatbatch.errors import CutOffError, StoreError
 from splatbatch.files import MIB, MOST_JSON_BYTES, object_in
 from splatbatch.output.records.record import TypedRecord
-from splatbatch.transfer.blobs import FileRef, NewFile, at_once
+from splatbatch.transfer.blobs import FileRef, at_once
 from splatbatch.transfer.bundle import Bundle
 from splatbatch.transfer.courier import Courier
 from splatbatch.transfer.store import Store, read_whole
@@ -248,8 +248,7 @@ def read_sealed(store: Store, place: str) -> dict[str, Any] | None:
         raise
     except StoreError:
         return None
-    name = place.rpartition("/")[2].rpartition(".")[2]
-    return object_in(content) if _digest(content) == name else None
+    return object_in(content) if re.split("[/.]", place)[-1] == _digest(content) else None
 
 
 def result_at(courier: Courier, name: str) -> TransferResult:
@@ -263,13 +262,9 @@ def bundles_at(courier: Courier, names: Sequence[str]) -> dict[str, Bundle]:
     return {name: Bundle.from_record(record) for name, record in zip(names, records, strict=True)}
 
 
-def makes_once(store: Store, sign: WorkerStatus) -> bool:
-    """Write the status of a worker; return whether the store can refuse to overwrite a file.
-
-    If it cannot, two workers may claim the same bundle. Runs in the courier process.
-    """
-    store.write(*_sign_file(sign), once=True)
-    return not store.write(*_sign_file(sign), once=True)
+def write_sign(store: Store, sign: WorkerStatus, once: bool = False) -> bool:
+    """Write the status of a worker; return whether it was written, see `Store.write`. Runs in the courier process."""
+    return store.write(f"{WORKERS}/{sign.worker}", json.dumps(sign.to_record()).encode(), once=once)
 
 
 def heartbeat(store: Store, sign: WorkerStatus) -> str:
@@ -277,12 +272,8 @@ def heartbeat(store: Store, sign: WorkerStatus) -> str:
 
     Runs in the courier process.
     """
-    store.write(*_sign_file(sign))
+    write_sign(store, sign)
     return sign.bundle if sign.bundle and sign.bundle in store.names(CLOSED) else ""
-
-
-def _sign_file(sign: WorkerStatus) -> NewFile:
-    return f"{WORKERS}/{sign.worker}", json.dumps(sign.to_record()).encode()
 
 
 def _digest(content: bytes) -> str:

@@ -8,7 +8,6 @@ import re
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import obstore
@@ -17,9 +16,6 @@ from obstore.store import S3Store as Bucket
 
 from splatbatch.errors import CutOffError, StoreError
 from splatbatch.transfer.store import PIECE_BYTES
-
-if TYPE_CHECKING:
-    from obstore.store import S3Config
 
 PART_BYTES = 16 << 20
 PATIENCE = timedelta(seconds=20)
@@ -45,12 +41,10 @@ class S3Store:
         parts = urlsplit(url)
         self._url, prefix = f"s3://{parts.hostname}{parts.path}", parts.path.strip("/")
         endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or ""
-        told: S3Config = {"endpoint": endpoint} if endpoint else {}
-        region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or "us-east-1"
         self._bucket = Bucket(
             parts.netloc,
             prefix=prefix or None,
-            config={**told, "region": region},
+            config={"endpoint": endpoint} if endpoint else {},  # keys and region it finds by itself
             client_options={
                 "allow_http": endpoint.startswith("http://"),
                 "connect_timeout": timedelta(seconds=10),
