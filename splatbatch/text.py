@@ -33,6 +33,11 @@ def plural(number: int, noun: str, plural: str = "s") -> str:
     return f"{number:,} {noun}{'' if number == 1 else plural}"
 
 
+def percent(share: float) -> str:
+    """Return a share as "12 %", with two figures and never an exponent."""
+    return f"{float(f'{100 * share:.2g}'):g} %"
+
+
 def clock(seconds: float | None) -> str:
     """Return a time span in seconds as 2:10:05; empty for None."""
     if seconds is None:

@@ -23,7 +23,7 @@ from splatbatch.scene.geometry.survey import GeometrySurvey, Misfit, find_misfit
 from splatbatch.scene.imports.agreement import MatchingSkipped, judge_few
 from splatbatch.scene.imports.capture import PosedPhoto
 from splatbatch.scene.reprojection import in_picture
-from splatbatch.text import list_some
+from splatbatch.text import list_some, percent
 
 _NAMED = 3  # images named in a finding
 _PROJECTIONS, _LEAST_POINTS = 4_000_000, 200  # in all; points sampled at least
@@ -64,9 +64,7 @@ def check_geometry(found: GeometrySurvey, scribe: FindingWriter) -> Iterator[Aud
         yield finding if cause.is_grave else replace(finding, severity="warning")
     stray = hypotheses.stray_share(found.views)
     if not causes and stray > limits.STRAY:
-        message = (
-            f"{100 * stray:.2g} % of the observations miss their keypoints by far, though poses and K fit the others"
-        )
+        message = f"{percent(stray)} of the observations miss their keypoints by far, though poses and K fit the others"
         yield scribe.note("stray_points", "points3D", message)
     degrees = hypotheses.widest_angle_degrees(found.views)
     if not causes and degrees is not None and degrees < limits.FLAT_DEGREES:
@@ -128,7 +126,7 @@ def _subject(cause: Cause, found: GeometrySurvey) -> str:
 def _message(cause: Cause) -> str:
     best = cause.best
     before = f"{best.before_px:.4g} px" if np.isfinite(best.before_px) else "all points behind the camera"
-    behind = f" and {100 * cause.behind:.2g} % of the points behind the camera" if cause.behind > 0.01 else ""
+    behind = f" and {percent(cause.behind)} of the points behind the camera" if cause.behind > 0.01 else ""
     after = f", {best.after_px:.2g} px without it" if np.isfinite(best.after_px) else ""
     return f"{best.what} (median reprojection error {before}{after}{behind})"
 

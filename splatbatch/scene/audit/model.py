@@ -36,7 +36,7 @@ from splatbatch.scene.photos.folders import is_folder, photographs_below
 from splatbatch.scene.photos.headers import size_text
 from splatbatch.scene.photos.undistort import is_distorted, undistorted_camera
 from splatbatch.scene.rotations import from_quats
-from splatbatch.text import plural
+from splatbatch.text import percent, plural
 
 _FARTHEST = 1e18  # a squared distance of more is infinite in float32; see splats.ply.LARGEST_COORDINATE
 _HUGE = 1e100  # below it nothing overflows, and thousands of centres need not be computed
@@ -241,7 +241,7 @@ def check_rigs(model: Reconstruction, scribe: FindingWriter) -> Iterator[AuditFi
         name, (degrees, share) = max(moved.items(), key=lambda item: item[1])
         message = (
             f"the poses of {len(moved)} of {len(model.images)} images are others by frames and rigs: {shown(name)} by"
-            f" {degrees:.2g} degrees and {100 * share:.2g} % of the scene"
+            f" {degrees:.2g} degrees and {percent(share)} of the scene"
         )
         yield scribe.note("rigs_differ", "frames", message)
 
@@ -335,7 +335,7 @@ def _check_pose(image: Image, original: Image, extent: float, scribe: FindingWri
         moved = float(np.linalg.norm(image.center() - original.center()))
         turned = _angle(image.rotation(), original.rotation())
     if turned > _SAME_ANGLE or moved > _SAME_PLACE * extent:
-        share = f"{100 * moved / extent:.2g} % of the scene" if extent else "the source has one place only"
+        share = f"{percent(moved / extent)} of the scene" if extent else "the source has one place only"
         message = f"{moved:.3g} units ({share}) and {math.degrees(turned):.2g} degrees away from its pose in the source"
         yield scribe.note("pose_drift", shown(image.name), message)
 

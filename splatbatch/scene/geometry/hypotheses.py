@@ -23,6 +23,7 @@ from splatbatch.scene.geometry.survey import CauseCandidate, KeypointReach, Trac
 from splatbatch.scene.reprojection import in_pycolmap, project, unproject
 from splatbatch.scene.rotations import from_quats
 from splatbatch.scene.similarity import Similarity, fitted_similarity
+from splatbatch.text import percent
 
 _ROUNDS = 4
 _RECOVER = (
@@ -182,7 +183,7 @@ def name_change(group: ViewGroup, fitted: tuple[float, float, float, float]) -> 
     wrong = ("wrong_k", f"K is wrong: the keypoints say {k}; the camera {had}", _RECOVER)
     part = f"the keypoints of {len(np.unique(group.views.rows))} of its images"
     centre = f"the keypoints say ({cx:.6g}, {cy:.6g})"
-    off, percent = "({:+.4g}, {:+.4g}) px".format(*-moved), 100 * (np.abs(moved) / size).max()
+    off = "({:+.4g}, {:+.4g}) px".format(*-moved)
     factor = f"{scale[0]:.4g}" if is_uniform else f"{scale[0]:.4g} in x and {scale[1]:.4g} in y"
     with np.errstate(divide="ignore"):
         off_by = 1 / scale
@@ -215,7 +216,7 @@ def name_change(group: ViewGroup, fitted: tuple[float, float, float, float]) -> 
         (
             not has_scale,
             "principal_point_off",
-            f"the principal point is {off} ({percent:.2g} % of the side) off: {centre}",
+            f"the principal point is {off} ({percent((np.abs(moved) / size).max())} of the side) off: {centre}",
             _RECOVER,
         ),
         (
