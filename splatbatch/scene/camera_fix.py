@@ -215,16 +215,14 @@ class CameraFixPlan:
         return [row for row, image in enumerate(self.model.images) if image.id in self.of_image]
 
 
-def plan_model(patch: Patch, cameras: list[int], how: How, reasons: list[str]) -> CameraFixPlan:
-    """Return the planned changes of the given cameras of a model; reasons against them are appended to `reasons`."""
+def plan_model(patch: Patch, how: How, reasons: list[str]) -> CameraFixPlan:
+    """Return the planned changes of the cameras of a model; reasons against them are appended to `reasons`."""
     model = read_reconstruction(patch.sparse)
-    if not cameras:
-        return CameraFixPlan(patch, model, (), {})
     paths = paths_of(patch.images, (image.name for image in model.images))
     read = sizes_of(paths.values())
     sizes = {image.id: read[path] for image in model.images if (path := paths.get(image.name)) in read}
-    found = survey(model)
-    groups = [group for number in cameras for group in _groups(found, number, sizes, reasons)]
+    found, used = survey(model), sorted({image.camera_id for image in model.images})
+    groups = [group for number in used for group in _groups(found, number, sizes, reasons)]
     next_id = max(model.cameras) + 1
     changes: list[CameraFix] = []
     of_image: dict[int, CameraFix] = {}
@@ -464,8 +462,7 @@ def plan_models(audit: Audit, patches: Sequence[Patch], how: How) -> list[Camera
         reasons.append(f"two models share a name: {', '.join(names)} → rename a patch ({SOURCE} is the source)")
     plans = []
     if not reasons:
-        cameras = {name: [row.camera_id for row in audit.rows if row.patch == name] for name in names}
-        plans = [plan_model(patch, cameras[patch.name], how, reasons) for patch in patches]
+        plans = [plan_model(patch, how, reasons) for patch in patches]
     if reasons:
         raise SceneError(
             "no correction is safe, nothing was written:\n  " + "\n  ".join(reasons),

@@ -317,7 +317,6 @@ def test_one_enlarged_photograph_is_not_a_fault_of_the_two_beside_it(quarry: Pat
     assert [(one.kind, one.subject) for one in found] == [("displaced", few[0].name)]
 
 
-@pytest.mark.xfail(strict=True, reason="V6: with a camera for each photograph undistorted ones are not told")
 def test_undistorted_photographs_are_told_where_each_has_its_camera(quarry: Path) -> None:
     mixed(quarry)
     rewrite(quarry, with_own_cameras(WholeScene.read(quarry / "sparse/0")))

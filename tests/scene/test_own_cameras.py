@@ -12,10 +12,7 @@ from whole_scene import walked, with_own_cameras
 from splatbatch.scene.audit.table import render
 
 
-@pytest.mark.parametrize(
-    "has_own",
-    [False, pytest.param(True, marks=pytest.mark.xfail(strict=True, reason="V5: a turned pose is taken for a lens"))],
-)
+@pytest.mark.parametrize("has_own", [False, True])
 def test_a_pose_turned_by_10_degrees_is_told_as_such(has_own: bool) -> None:
     scene = walked("PINHOLE", [900.0, 905, 512, 384], seed=5)
     if has_own:
@@ -27,7 +24,6 @@ def test_a_pose_turned_by_10_degrees_is_told_as_such(has_own: bool) -> None:
     assert [one.kind for one in scene.audit().findings] == ["wrong_pose"]
 
 
-@pytest.mark.xfail(strict=True, reason="V8: a row for each photograph that has a camera of its own")
 def test_cameras_of_one_photograph_that_are_alike_share_a_row() -> None:
     table = render(with_own_cameras(walked("PINHOLE", [900.0, 905, 512, 384], seed=5)).audit())[0]
     assert getattr(table, "row_count", 0) == 1

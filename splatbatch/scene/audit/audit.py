@@ -42,7 +42,7 @@ from splatbatch.scene.colmap.types import Camera, Image
 from splatbatch.scene.formats import seen_at
 from splatbatch.scene.frame import ModelExtent, span_of
 from splatbatch.scene.geometry import limits
-from splatbatch.scene.geometry.survey import GeometrySurvey
+from splatbatch.scene.geometry.survey import GeometrySurvey, alike_cameras, with_cameras
 from splatbatch.scene.holdout import choose_holdout
 from splatbatch.scene.image_match.match_context import GreyPhotographs, MatchContext
 from splatbatch.scene.image_match.pairs import GROUPS, ImagePair, pairs_of
@@ -208,7 +208,7 @@ def audit_patches(
             if one.span:
                 spans[one.patch.name] = one.span
         with _wall(one.scribe, findings):
-            used = photographs.camera_rows(one.patch.name, shots)
+            used = photographs.camera_rows(one.patch.name, shots, one.scribe.alike)
             rows += used
             findings += _check_photographs(one, shots, used)
             if drift_from and one.patch.name != SOURCE:
@@ -266,7 +266,8 @@ def _audited(patch: Patch, rules: TrainerRules, evaluation: Evaluation, groups: 
 def _opened(patch: Patch, scribe: FindingWriter, evaluation: Evaluation, groups: int | None) -> _PatchAudit:
     try:
         model = read_reconstruction(patch.sparse, tracks=True)
-        found = measure(model, limits.IMAGES_OF_SOURCE if patch.name == SOURCE else None)
+        scribe = replace(scribe, alike=alike_cameras(model))
+        found = measure(model, limits.IMAGES_OF_SOURCE if patch.name == SOURCE else None, scribe.alike)
     except ModelError as error:
         kind = "missing_model" if isinstance(error, MissingModel) else "corrupt_model"
         seen = None if is_folder(patch.sparse) else seen_at(patch.sparse.parent.parent)
@@ -287,6 +288,7 @@ def _opened(patch: Patch, scribe: FindingWriter, evaluation: Evaluation, groups:
         findings += check_overlap(model, scribe, held_out)
     findings += check_beside(patch, model.images, scribe)
     folder, divisor = stored_photographs(patch.images)
+    judged = replace(model, images=with_cameras(model.images, scribe.alike))
     return _PatchAudit(
         replace(patch, images=folder),
         scribe,
@@ -297,7 +299,7 @@ def _opened(patch: Patch, scribe: FindingWriter, evaluation: Evaluation, groups:
         divisor=divisor,
         masks=find_masks(patch.masks, (image.name for image in model.images)),
         survey=found.without_points() if found else None,
-        pairs=tuple(pairs_of(model, groups)) if found and not is_contradicted(findings) else (),
+        pairs=tuple(pairs_of(judged, groups)) if found and not is_contradicted(findings) else (),
     )
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Literal
 
 from splatbatch.files import Record
 from splatbatch.scene.photos.undistort import UNDISTORT
+from splatbatch.text import list_some
 
 Severity = Literal["error", "warning", "info"]
 _WRONG_K = "the trainer takes K as it stands, so every ray of these photographs is bent and the splat blurs silently"
@@ -293,6 +295,13 @@ class FindingWriter:
 
     patch: str
     rules: TrainerRules
+    alike: Mapping[int, int] = field(default_factory=dict)
+    """Cameras that are judged as if they were another one, with its id; see `alike_cameras`."""
+
+    def camera(self, number: int) -> str:
+        """Return the name of a camera, with those that are judged with it: "cameras 1, 2, 3 and 27 more"."""
+        others = [own for own, judged in self.alike.items() if judged == number]
+        return f"cameras {list_some(map(str, sorted([number, *others])))}" if others else f"camera {number}"
 
     def note(self, kind: str, subject: str, message: str, remedy: str = "") -> AuditFinding:
         """Return a finding; its severity and reason come from `KINDS`, and its remedy where none is given."""

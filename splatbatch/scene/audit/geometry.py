@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 
@@ -37,7 +38,9 @@ _SAME_DEPTH = (0.9, 1.11)  # of points over what photographs show there; intact 
 _ABOUT = 0.02  # of two ways to read poses the plainer is taken
 
 
-def measure(model: Reconstruction, most_images: int | None) -> GeometrySurvey | None:
+def measure(
+    model: Reconstruction, most_images: int | None, alike: Mapping[int, int] = MappingProxyType({})
+) -> GeometrySurvey | None:
     """Return the survey of a model; None if it has no images or points, or a pose or camera is invalid.
 
     Raises:
@@ -47,7 +50,7 @@ def measure(model: Reconstruction, most_images: int | None) -> GeometrySurvey | 
     is_sound = all(_is_sound(model.cameras[number]) for number in used)
     if not (model.images and len(model.points) and is_sound):
         return None
-    found = survey(model, most_images)
+    found = survey(model, most_images, alike)
     views = found.views
     with np.errstate(all="ignore"):
         is_sane = all(
@@ -60,7 +63,7 @@ def check_geometry(found: GeometrySurvey, scribe: FindingWriter) -> Iterator[Aud
     """Yield findings about poses, K, lenses and points, each with the cause that explains most of the error."""
     causes = find_causes(found)
     for cause in causes:
-        finding = scribe.note(cause.best.kind, _subject(cause, found), _message(cause), cause.best.remedy)
+        finding = scribe.note(cause.best.kind, _subject(cause, found, scribe), _message(cause), cause.best.remedy)
         yield finding if cause.is_grave else replace(finding, severity="warning")
     stray = hypotheses.stray_share(found.views)
     if not causes and stray > limits.STRAY:
@@ -102,7 +105,7 @@ def note_misfit(number: int, misfit: Misfit, scribe: FindingWriter) -> AuditFind
         remedy = f"If they were resized: {FIX.format('scale')}; if cropped: {FIX.format('crop')}."
     else:
         remedy = "Use the photographs that the model was made from, or bring K to these where the model is made."
-    return scribe.note(misfit.kind, f"camera {number}", misfit.what, remedy)
+    return scribe.note(misfit.kind, scribe.camera(number), misfit.what, remedy)
 
 
 def _is_sound(camera: Camera) -> bool:
@@ -114,12 +117,12 @@ def _is_sound(camera: Camera) -> bool:
     return min(values[:2]) > 0 and max(map(abs, values)) < limits.LONGEST_PX
 
 
-def _subject(cause: Cause, found: GeometrySurvey) -> str:
+def _subject(cause: Cause, found: GeometrySurvey, scribe: FindingWriter) -> str:
     if cause.camera_id is None:
         return "all images" if cause.best.kind in {"inverted_poses", "flipped_axes", "quaternion_order"} else "points3D"
     total = sum(image.camera_id == cause.camera_id for image in found.views.images)
     if len(cause.images) >= limits.MOST * total and total > 1:
-        return f"camera {cause.camera_id}"
+        return scribe.camera(cause.camera_id)
     return list_some(map(shown, cause.images), _NAMED)
 
 

@@ -309,10 +309,12 @@ class ImageMatchFindings:
                 yield self.scribe.note("blurred", self._name(row), message)
 
     def _camera_id(self, row: int) -> int:
-        return self.compared.images[row].camera_id
+        """Return the camera that an image is judged with."""
+        own = self.compared.images[row].camera_id
+        return self.scribe.alike.get(own, own)
 
     def _camera(self, row: int) -> Camera:
-        return self.compared.cameras[self._camera_id(row)]
+        return self.compared.cameras[self.compared.images[row].camera_id]
 
     def _view(self, rows: Collection[int]) -> MatchView:
         view = self.compared.view(min(rows))
@@ -328,7 +330,7 @@ class ImageMatchFindings:
     def _subject(self, rows: Collection[int]) -> str:
         numbers = {self._camera_id(row) for row in rows}
         if len(rows) > 3 and len(numbers) < len({self._camera_id(row) for row in self._values}):
-            return ", ".join(f"camera {number}" for number in sorted(numbers))
+            return ", ".join(map(self.scribe.camera, sorted(numbers)))
         return "photographs" if len(rows) > 3 else list_some(map(self._name, sorted(rows)))
 
 

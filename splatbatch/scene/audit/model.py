@@ -162,7 +162,7 @@ def _spell(numbers: tuple[float, ...]) -> str:
 
 def check_camera(camera: Camera, scribe: FindingWriter) -> Iterator[AuditFinding]:
     """Yield findings about a camera. A grave fault suppresses the lesser ones that follow from it."""
-    subject = f"camera {camera.id}"
+    subject = scribe.camera(camera.id)
     model = CAMERA_MODELS.get(camera.model)
     if camera.model not in scribe.rules.camera_models | scribe.rules.undistorts:
         yield _unsupported(camera, scribe)
@@ -186,24 +186,24 @@ def check_camera(camera: Camera, scribe: FindingWriter) -> Iterator[AuditFinding
 def _unsupported(camera: Camera, scribe: FindingWriter) -> AuditFinding:
     if known := misspelt(camera.model):
         message = f"camera model {shown(camera.model)}, which COLMAP spells {known}"
-        return scribe.note("unsupported_model", f"camera {camera.id}", message, f"Write {known} in cameras.txt.")
+        return scribe.note("unsupported_model", scribe.camera(camera.id), message, f"Write {known} in cameras.txt.")
     takes = ", ".join(sorted(scribe.rules.camera_models))
     message = f"camera model {shown(camera.model)}; {scribe.rules.name} takes {takes}"
-    return scribe.note("unsupported_model", f"camera {camera.id}", message)
+    return scribe.note("unsupported_model", scribe.camera(camera.id), message)
 
 
 def _check_distortion(camera: Camera, scribe: FindingWriter) -> AuditFinding:
-    subject = f"camera {camera.id}"
+    subject = scribe.camera(camera.id)
     try:
         straight = undistorted_camera(camera)
     except SceneError as error:
-        return scribe.note("unsupported_model", subject, error.message.removeprefix(f"{subject}: "))
+        return scribe.note("unsupported_model", subject, error.message.removeprefix(f"camera {camera.id}: "))
     message = f"{camera.model}, {size_text(camera.size)} px become {size_text(straight.size)}"
     return scribe.note("distorted", subject, message)
 
 
 def _check_focal(camera: Camera, scribe: FindingWriter) -> Iterator[AuditFinding]:
-    subject, side = f"camera {camera.id}", max(camera.width, camera.height)
+    subject, side = scribe.camera(camera.id), max(camera.width, camera.height)
     ratios = (camera.fx / side, camera.fy / side)
     value = f"fx {camera.fx:.6g}, fy {camera.fy:.6g} px at {camera.width}x{camera.height}"
     if not all(_POSSIBLE[0] <= ratio <= _POSSIBLE[1] for ratio in ratios):
@@ -217,7 +217,7 @@ def _check_focal(camera: Camera, scribe: FindingWriter) -> Iterator[AuditFinding
 
 
 def _check_principal_point(camera: Camera, scribe: FindingWriter) -> Iterator[AuditFinding]:
-    subject = f"camera {camera.id}"
+    subject = scribe.camera(camera.id)
     shares = (camera.cx / camera.width, camera.cy / camera.height)
     where = f"principal point ({camera.cx:.6g}, {camera.cy:.6g}) in an image of {camera.width}x{camera.height} px"
     if not all(0 < share < 1 for share in shares):

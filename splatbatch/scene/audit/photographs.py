@@ -269,17 +269,17 @@ class CameraRow:
     """Each size on disk with its count, the most frequent first; unreadable photographs are left out."""
 
 
-def camera_rows(patch: str, shots: list[AuditedImage]) -> tuple[CameraRow, ...]:
-    """Return one row per camera that an image uses, by id."""
+def camera_rows(patch: str, shots: list[AuditedImage], alike: Mapping[int, int]) -> tuple[CameraRow, ...]:
+    """Return one row per camera that an image uses, by id; cameras that are judged together share one."""
     of_camera: dict[int, list[AuditedImage]] = defaultdict(list)
     for shot in shots:
-        of_camera[shot.camera.id].append(shot)
+        of_camera[alike.get(shot.camera.id, shot.camera.id)].append(shot)
     rows = []
-    for _, own in sorted(of_camera.items()):
+    for number, own in sorted(of_camera.items()):
         camera, names = own[0].camera, {shot.image.name.rpartition("/")[0] for shot in own}
         sizes = Counter(shot.header.size for shot in own if isinstance(shot.header, ImageHeader))
         ordered = tuple(sorted(sizes.items(), key=lambda item: (-item[1], item[0])))
-        rows.append(CameraRow(patch, camera.id, tuple(sorted(names)), camera.model, camera.size, len(own), ordered))
+        rows.append(CameraRow(patch, number, tuple(sorted(names)), camera.model, camera.size, len(own), ordered))
     return tuple(rows)
 
 

@@ -23,8 +23,8 @@ from splatbatch.scene.geometry.survey import (
 )
 
 _LENSES = frozenset({"wrong_lens", "distortion_dropped", "distortion_kept"})
+_POSES = frozenset({"wrong_pose", "poses_exchanged"})
 _MOST_CAMERAS = 16  # tried in place of another: there may be one for each image
-_FEW = 2  # images
 _UNKNOWN = np.array([np.nan])  # errors after a repair
 _RESECTED = 8  # images whose pose is looked for anew: 3 ms each
 
@@ -65,7 +65,7 @@ def _of_scene(survey: GeometrySurvey, seen: Ints) -> tuple[Cause, ...]:
     if chosen := best(views, hypotheses.conventions(views)):
         return (_cause(survey, seen, None, chosen),)
     groups = [(number, rows) for number, rows in _by_camera(survey.views, seen) if _is_bad(survey.views, rows)]
-    found = [(number, rows, _of_camera(survey, number, rows)) for number, rows in groups]
+    found = [(number, rows, _of_group(survey, number, rows)) for number, rows in groups]
     moved = best(views, chain(hypotheses.moved_points(views), hypotheses.shifted_points(views)))
     if moved and _is_simpler(moved, [chosen for _, _, chosen in found]):
         return (_cause(survey, seen, None, moved),)
@@ -77,16 +77,16 @@ def _of_scene(survey: GeometrySurvey, seen: Ints) -> tuple[Cause, ...]:
 def _is_simpler(moved: CauseCandidate, cameras: Sequence[CauseCandidate | None]) -> bool:
     """Return whether moved points explain the scene better than its cameras.
 
-    K counts as simpler, a fitted lens does not.
+    K counts as simpler, fitted lenses and poses do not.
     """
     if not cameras or not all(cameras):
         return True
-    lensed = any(chosen.kind in _LENSES for chosen in cameras if chosen)
+    is_fitted = any(chosen.kind in _LENSES | _POSES for chosen in cameras if chosen)
     worst = max(chosen.after_px for chosen in cameras if chosen)
-    return moved.after_px < (limits.AS_GOOD * worst if lensed else worst / limits.AS_GOOD - 0.02)
+    return moved.after_px < (limits.AS_GOOD * worst if is_fitted else worst / limits.AS_GOOD - 0.02)
 
 
-def _of_camera(survey: GeometrySurvey, number: int, rows: Ints, share: float = 1.0) -> CauseCandidate | None:
+def _of_camera(survey: GeometrySurvey, number: int, rows: Ints, share: float) -> CauseCandidate | None:
     """Return the best cause in the K, the lens or an exchange of one camera; None if there is none.
 
     Args:
@@ -109,9 +109,9 @@ def _of_cameras(survey: GeometrySurvey, seen: Ints, bad: Ints) -> Iterator[Cause
     for number, rows in _by_camera(survey.views, bad):
         every, meant, chosen = everyone[number], rows, None
         if len(rows) >= limits.MOST * len(every):
-            meant, chosen = every, _of_group(survey, number, every, 1.0)
+            meant, chosen = every, _of_group(survey, number, every)
         if chosen is None:
-            meant, chosen = rows, _of_group(survey, number, rows, len(rows) / len(every))
+            meant, chosen = rows, _of_group(survey, number, rows)
         if chosen is None:
             meant, chosen = every, _systematic(survey, number, every)
         if chosen and (chosen.before_px > _alarm(survey, number) or len(rows) > 2):
@@ -121,16 +121,23 @@ def _of_cameras(survey: GeometrySurvey, seen: Ints, bad: Ints) -> Iterator[Cause
     yield from _unexplained(survey, seen, np.concatenate([np.zeros(0, np.int64), *left]))
 
 
-def _of_group(survey: GeometrySurvey, number: int, rows: Ints, share: float) -> CauseCandidate | None:
-    """Return the cause for images of a camera: their poses, if the camera fits its other images, else the camera."""
+def _of_group(survey: GeometrySurvey, number: int, rows: Ints) -> CauseCandidate | None:
+    """Return the cause for images of a camera: their poses, if the camera fits its other images, else the camera.
+
+    A camera that fits no image but one or two is wrong by its K, or they by their poses; a lens is the least likely.
+    """
+    own, is_few = survey.own_cameras, len(rows) <= limits.FEW
+    share = len(rows) / int(np.isin(own[survey.views.obs()], own[rows]).sum())
     camera = _of_camera(survey, number, rows, share)
-    if camera and share == 1:
+    if camera and share == 1 and not is_few:
         return camera
     pose = _of_poses(survey, rows)
-    if pose and camera:  # a camera that is wrong for one image alone is a pose; for several it is the simpler cause
-        is_likelier = len(rows) <= _FEW and pose.after_px <= limits.AS_GOOD * camera.after_px + 0.02
-        return pose if is_likelier else camera
-    return pose or camera
+    if not (pose and camera and is_few):
+        return camera or pose
+    is_alone = len(rows) == len(np.flatnonzero(survey.views.camera_ids == number))
+    if is_alone and camera.kind not in _LENSES:
+        return camera if camera.after_px <= limits.AS_GOOD * pose.after_px + 0.02 else pose
+    return pose if pose.after_px <= limits.AS_GOOD * camera.after_px + 0.02 else camera
 
 
 def _of_poses(survey: GeometrySurvey, rows: Ints) -> CauseCandidate | None:

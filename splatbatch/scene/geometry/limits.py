@@ -44,6 +44,8 @@ MOST = 0.8
 """Share of the images of a group that a cause has to explain."""
 HALF = 0.5
 """From this share of bad images on, the fault is sought in the scene or the camera, not in single images."""
+FEW = 2
+"""Most photographs that give a camera too little evidence to be judged by itself."""
 SAME = 0.004
 """Relative difference of focal lengths, or share of the side for principal points, below which two are alike."""
 STRAY = 0.12

@@ -6,9 +6,11 @@ far the keypoints of each image reach over it.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from types import MappingProxyType
 from typing import Literal
 
 import numpy as np
@@ -29,6 +31,8 @@ from splatbatch.scene.colmap.types import (
 from splatbatch.scene.geometry import limits
 from splatbatch.scene.photos.headers import NearSize, SameSize, ScaledSize, Size, relate, size_text
 from splatbatch.scene.reprojection import project
+
+_COEFFICIENT = 0.25  # coefficients of lenses that are alike differ by `limits.SAME` of it, and not of themselves
 
 
 @dataclass(frozen=True, eq=False)
@@ -234,6 +238,7 @@ class GeometrySurvey:
     views: TrackObservations
     reach: dict[int, Floats]
     """Sampled keypoints of each image by its row, [m, 2]."""
+    own_cameras: Ints  # [I], camera ids as the model has them; images of cameras that are alike share one in `views`
 
     def without_points(self) -> GeometrySurvey:
         """Return the survey without points and observations, which saves memory while many patches are kept."""
@@ -253,8 +258,36 @@ class GeometrySurvey:
         return KeypointReach(len(seen), (float(left), float(top)), (float(right), float(bottom)), far, near)
 
 
-def survey(model: Reconstruction, most_images: int | None = None) -> GeometrySurvey:
+def alike_cameras(model: Reconstruction) -> dict[int, int]:
+    """Return the cameras that are judged as if they were another one, which they are like, with that one's id.
+
+    A camera of one or two photographs gives too little evidence, and most photogrammetry programs write one for each.
+    """
+    counts = Counter(image.camera_id for image in model.images)
+    first, found = dict[tuple[str, Size, int], list[Camera]](), dict[int, int]()
+    for number in sorted(counts, key=lambda each: (counts[each] <= limits.FEW, each)):
+        camera = model.cameras[number]
+        known = first.setdefault((camera.model, camera.size, len(camera.params)), [])
+        like = next((one for one in known if _is_like(one, camera)), None) if counts[number] <= limits.FEW else None
+        if like is None:
+            known.append(camera)
+        else:
+            found[number] = like.id
+    return found
+
+
+def _is_like(one: Camera, other: Camera) -> bool:
+    return all(
+        abs(a - b) <= limits.SAME * max(abs(a), _COEFFICIENT) for a, b in zip(one.params, other.params, strict=True)
+    )
+
+
+def survey(
+    model: Reconstruction, most_images: int | None = None, alike: Mapping[int, int] = MappingProxyType({})
+) -> GeometrySurvey:
     """Return sampled observations of a model, of `most_images` evenly spaced images at most.
+
+    Images of cameras that are alike get one camera, and their keypoints move with K.
 
     Raises:
         ModelError: the keypoints cannot be read.
@@ -266,7 +299,8 @@ def survey(model: Reconstruction, most_images: int | None = None) -> GeometrySur
     reach, named = dict[int, Floats](), [np.zeros(0, np.uint64)]
     rows, pixels = [np.zeros(0, np.int64)], [np.zeros((0, 2))]
     for image_id, seen in walk_points2d(model.folder, of_id):
-        sample = seen.xy[:: len(seen.xy) // limits.EXTENT_PER_IMAGE or 1].copy()
+        xy = _as_seen_by(model.cameras, images[of_id[image_id]].camera_id, alike, seen.xy)
+        sample = xy[:: len(xy) // limits.EXTENT_PER_IMAGE or 1].copy()
         if (sample != sample[:1]).any():  # programs that have no keypoints write the same one again and again
             reach[of_id[image_id]] = sample
             observed = np.flatnonzero(seen.point3d_ids != np.uint64(NO_POINT3D))
@@ -274,7 +308,7 @@ def survey(model: Reconstruction, most_images: int | None = None) -> GeometrySur
                 observed = observed[np.arange(most) * len(observed) // most]
             named.append(seen.point3d_ids[observed])
             rows.append(np.full(len(observed), of_id[image_id]))
-            pixels.append(seen.xy[observed])
+            pixels.append(xy[observed])
     order, xy = np.argsort(model.points.ids), np.concatenate(pixels)
     places = places_in(model.points.ids[order], np.concatenate(named))
     with np.errstate(invalid="ignore"):
@@ -282,7 +316,28 @@ def survey(model: Reconstruction, most_images: int | None = None) -> GeometrySur
     places, points = places[is_known], model.points.xyz[order]
     translations = np.array([image.translation for image in images], dtype=np.float64).reshape(-1, 3)
     known = np.concatenate(rows)[is_known], points[places], xy[is_known], places, points
-    return GeometrySurvey(TrackObservations(images, model.cameras, rotations_of(images), translations, *known), reach)
+    own = np.array([image.camera_id for image in images], dtype=np.int64)
+    posed = with_cameras(images, alike), model.cameras, rotations_of(images), translations
+    return GeometrySurvey(TrackObservations(*posed, *known), reach, own)
+
+
+def with_cameras(images: tuple[Image, ...], alike: Mapping[int, int]) -> tuple[Image, ...]:
+    """Return images with the cameras that they are judged with; see `alike_cameras`."""
+    return (
+        tuple(replace(each, camera_id=alike.get(each.camera_id, each.camera_id)) for each in images)
+        if alike
+        else images
+    )
+
+
+def _as_seen_by(cameras: Mapping[int, Camera], number: int, alike: Mapping[int, int], xy: Floats) -> Floats:
+    """Return keypoints of a camera as the camera that it is judged with would have them."""
+    own, other = cameras[number], cameras[alike.get(number, number)]
+    if own.params == other.params or not own.has_center:
+        return xy
+    (fx, fy, cx, cy), (gx, gy, dx, dy) = own.pinhole, other.pinhole
+    moved: Floats = (xy - (cx, cy)) * (gx / fx, gy / fy) + (dx, dy)
+    return moved
 
 
 @dataclass(frozen=True)
