@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from itertools import product
@@ -147,7 +147,9 @@ def _with_two_focals(camera: Camera) -> Camera:
     return replace(camera, model=twin.name, params=params + (0.0,) * (len(twin.params) - len(params)))
 
 
-def choose_change(survey: GeometrySurvey, rows: list[int], photo: Size, how: How) -> CameraFix:
+def choose_change(
+    survey: GeometrySurvey, rows: list[int], photo: Size, how: How, told: Collection[str] = _OF_SIZE
+) -> CameraFix:
     """Return the change that makes a camera fit its photographs of one size.
 
     Keypoints that move with K cannot prove that K is right; their present places can. If they agree with K, both follow
@@ -158,6 +160,7 @@ def choose_change(survey: GeometrySurvey, rows: list[int], photo: Size, how: How
         rows: rows of the camera's images whose photographs have this size.
         photo: the size of these photographs.
         how: scale or crop.
+        told: kinds of findings about the model; keypoints alone prove no other K.
 
     Raises:
         SceneError: no change of K would be right.
@@ -169,7 +172,7 @@ def choose_change(survey: GeometrySurvey, rows: list[int], photo: Size, how: How
     misfit = find_misfit(camera, photo, survey.reach_of(camera, rows))
     if misfit and misfit.kind == "size_alone":
         return CameraFix(camera, replace(camera, width=photo[0], height=photo[1]), has_keypoints=False)
-    if misfit and misfit.meant and photo == camera.size:
+    if misfit and misfit.meant and photo == camera.size and misfit.kind in told:
         meant = change_camera(replace(camera, width=misfit.meant[0], height=misfit.meant[1]), photo, how)
         return replace(meant, before=camera)
     change = change_camera(camera, photo, how)
@@ -215,7 +218,7 @@ class CameraFixPlan:
         return [row for row, image in enumerate(self.model.images) if image.id in self.of_image]
 
 
-def plan_model(patch: Patch, how: How, reasons: list[str]) -> CameraFixPlan:
+def plan_model(patch: Patch, how: How, told: Collection[str], reasons: list[str]) -> CameraFixPlan:
     """Return the planned changes of the cameras of a model; reasons against them are appended to `reasons`."""
     model = read_reconstruction(patch.sparse)
     paths = paths_of(patch.images, (image.name for image in model.images))
@@ -228,7 +231,7 @@ def plan_model(patch: Patch, how: How, reasons: list[str]) -> CameraFixPlan:
     of_image: dict[int, CameraFix] = {}
     for size, rows in groups:
         try:
-            change = choose_change(found, rows, size, how)
+            change = choose_change(found, rows, size, how, told)
         except SceneError as error:
             reasons.append(f"{patch.name}: {error.message} → {error.hint}")
             continue
@@ -352,7 +355,7 @@ def _toned(seen: Sequence[tuple[Floats, Greys, Floats]], offset: tuple[int, int]
 
 
 def verify_copies(audit: Audit, copies: Sequence[Patch], extent: AuditExtent = USUAL) -> None:
-    """Check that no copy has a size error or photograph error, nor a geometry error that its original lacks.
+    """Check that no copy has a size error or displaced photographs, nor a geometry error that its original lacks.
 
     Raises:
         SceneError: a copy has one, so that the fix would make it worse.
@@ -361,8 +364,12 @@ def verify_copies(audit: Audit, copies: Sequence[Patch], extent: AuditExtent = U
     had = {(finding.patch, finding.kind) for finding in audit.errors()}
     wrong = [
         f"{one.patch}: {one.subject}: {one.message}"
-        for one in audit_patches(copies, None, rules, extent).errors()
-        if one.kind in _OF_SIZE | _OF_PICTURES or (one.kind in _NEW and (one.patch, one.kind) not in had)
+        for one in audit_patches(copies, None, rules, extent).findings
+        if one.kind in _OF_PICTURES
+        or (
+            one.severity == "error"
+            and (one.kind in _OF_SIZE or (one.kind in _NEW and (one.patch, one.kind) not in had))
+        )
     ]
     if wrong:
         raise SceneError(
@@ -462,7 +469,8 @@ def plan_models(audit: Audit, patches: Sequence[Patch], how: How) -> list[Camera
         reasons.append(f"two models share a name: {', '.join(names)} → rename a patch ({SOURCE} is the source)")
     plans = []
     if not reasons:
-        plans = [plan_model(patch, how, reasons) for patch in patches]
+        told = {name: {one.kind for one in audit.findings if one.patch == name} for name in names}
+        plans = [plan_model(patch, how, told[patch.name], reasons) for patch in patches]
     if reasons:
         raise SceneError(
             "no correction is safe, nothing was written:\n  " + "\n  ".join(reasons),

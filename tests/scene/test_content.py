@@ -305,7 +305,6 @@ def rewrite(root: Path, scene: WholeScene) -> None:
         (root / f"sparse/0/{name}.bin").write_bytes(content)
 
 
-@pytest.mark.xfail(strict=True, reason="V4: what one or two pairs say is believed: 3 photographs 'are distorted still'")
 def test_one_enlarged_photograph_is_not_a_fault_of_the_two_beside_it(quarry: Path) -> None:
     scene = WholeScene.read(quarry / "sparse/0")
     few = scene.images[6:9]

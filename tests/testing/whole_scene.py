@@ -111,14 +111,18 @@ def with_refined_cameras(scene: WholeScene, seed: int = 4) -> WholeScene:
     return scene
 
 
-def with_second_camera(scene: WholeScene, chosen: slice = slice(6, 9)) -> WholeScene:
-    """Give some photographs a camera of their own, which is another one; keypoints follow."""
+def with_second_camera(
+    scene: WholeScene, chosen: slice = slice(6, 9), cropped: tuple[float, float, float, float] | None = None
+) -> WholeScene:
+    """Give some photographs a camera of their own; keypoints follow, and lie beyond a crop (shares of the sides)."""
     first, number = scene.cameras[scene.images[chosen][0].camera_id], max(scene.cameras) + 1
-    scene.cameras[number] = replace(first, id=number)
+    left, top, right, bottom = (round(s * side) for s, side in zip(cropped or (0.0,) * 4, first.size * 2, strict=True))
+    size = (first.width - left - right, first.height - top - bottom)
     scene.images[chosen] = [replace(image, camera_id=number) for image in scene.images[chosen]]
     for image in scene.of_camera(number):
-        scene.cameras[number] = replace(first, id=number)
-        _rescale(scene, image, 1.04, np.array([11.0, -8.0]))
+        scene.cameras[number] = replace(first, id=number, width=size[0], height=size[1])
+        _rescale(scene, image, *((1.0, np.array([-left, -top])) if cropped else (1.04, np.array([11.0, -8.0]))))
+        scene.photos[image.name] = size
     return scene
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from pathlib import Path
@@ -25,7 +25,7 @@ from splatbatch.scene.audit.geometry import (
     measure,
     note_misfit,
 )
-from splatbatch.scene.audit.image_match import ImageMatchFindings
+from splatbatch.scene.audit.image_match import ImageMatchFindings, is_left_behind
 from splatbatch.scene.audit.model import (
     NOTHING,
     as_source,
@@ -332,19 +332,26 @@ def _check_photographs(
     for row in rows:
         found = check_camera(one.cameras[row.camera_id], one.scribe)
         yield from (each for each in found if not (each.kind == "distorted" and has_other_lens))
+    compared, judged = _compared(one, shots), with_cameras(one.images, one.scribe.alike)
     misfits = find_misfits(one.survey, rows, one.cameras, one.findings) if one.survey and one.divisor == 1 else {}
-    yield from (note_misfit(number, misfit, one.scribe) for number, misfit in misfits.items())
-    compared = _compared(one, shots, misfits)
+    for number, misfit in list(misfits.items()):
+        its = {row for row, image in enumerate(judged) if image.camera_id == number}
+        seen = is_left_behind(compared, its)
+        if misfit.kind == "k_left_behind" and seen is False:
+            del misfits[number]  # a crop leaves keypoints beyond the photographs
+        else:
+            yield note_misfit(number, misfit, one.scribe)
+            compared = compared if seen is None else compared.without(its)
     yield from ImageMatchFindings(compared, one.patch.images, one.patch.sparse, one.scribe).findings()
     named = {number for number, misfit in misfits.items() if misfit.kind == "size_alone"}
-    others = [shot for shot in shots if shot.camera.id not in named]
+    others = [shot for shot, image in zip(shots, judged, strict=True) if image.camera_id not in named]
     sound = tuple(row for row in rows if row.camera_id not in named)
     yield from photographs.check_sizes(others, sound, one.scribe, one.divisor)
     yield from _check_files(one, shots)
 
 
-def _compared(one: _PatchAudit, shots: list[photographs.AuditedImage], without: Collection[int]) -> MatchContext:
-    """Return the photographs to compare: all that can be opened, except for the cameras in `without`."""
+def _compared(one: _PatchAudit, shots: list[photographs.AuditedImage]) -> MatchContext:
+    """Return the photographs to compare: all that can be opened."""
     paths, sizes = dict[int, str](), dict[int, Size]()
     for row, shot in enumerate(shots):
         if (
@@ -353,8 +360,7 @@ def _compared(one: _PatchAudit, shots: list[photographs.AuditedImage], without: 
             and min(shot.camera.width, shot.camera.height) > 0
         ):
             paths[row], sizes[row] = shot.place.path, shot.header.size
-    rows = {row for row, shot in enumerate(shots) if shot.camera.id in without}
-    return MatchContext(one.images, one.cameras, paths, sizes, one.pairs, GreyPhotographs()).without(rows)
+    return MatchContext(one.images, one.cameras, paths, sizes, one.pairs, GreyPhotographs())
 
 
 def _check_files(one: _PatchAudit, shots: list[photographs.AuditedImage]) -> Iterator[AuditFinding]:

@@ -34,6 +34,7 @@ Intact: 0.0005, in one patch 0.0022.
 _BLACK, _FLAT = 12.0, 1.0  # of 255: mean of a black photograph, standard deviation of one that shows nothing
 _BLURRED = 0.4  # of the fine structure that others show; intact: 0.87 at least
 _COARSE_TO_FINE = (8, 4, 4, 2, 1)
+_ERRORS = 2.0  # standard errors that a figure must reach to name something
 _RISE = 0.004  # in likeness, for a field to be believed
 
 
@@ -205,16 +206,32 @@ class ImageMatchFindings:
     def _field_of(self, rows: set[int]) -> DisplacementField | None:
         """Return a displacement under which the photographs match their points; None if there is none."""
         everyone = self._of_cameras(rows) if len(rows) > 1 else rows
-        field = self.compared.displacement(everyone, levels=_COARSE_TO_FINE)
+        field = self.compared.of(everyone).displacement(everyone, levels=_COARSE_TO_FINE)
         return field if field and self._best(everyone, [Relabeling("", displacement=field)]) else None
 
     def _displaced(self, wrong: set[int]) -> Iterator[tuple[set[int], AuditFinding]]:
-        """Yield findings about cameras all of whose photographs show their points displaced, even by pixels only."""
-        for everyone in self._by_camera(set(self._values) - wrong):
-            rows = everyone - self._bad
-            field = self.compared.displacement(rows) if len(rows) > 2 else None
-            if field and field.size(self._view(rows)) >= self._limit(rows, DISPLACED) and self._rises(rows, field):
-                yield everyone, self._note_field(everyone, self.compared.displacement(rows, levels=(2, 1)) or field)
+        """Yield findings about cameras all of whose photographs show their points displaced, even by pixels only.
+
+        What explains most of how unlike pairs are comes first: all photographs, or those of a camera, judged by each
+        other alone or by all others, too. Photographs beside a camera that is displaced are not, then.
+        """
+        left = self.compared.without(wrong | self._bad)
+        judged = set(self._values) - wrong
+        while True:
+            found, rest = [], judged.intersection(left.rows)
+            groups = {frozenset(rows) for rows in (rest, *self._by_camera(rest)) if len(rows) > limits.FEW}
+            for rows in groups:
+                for part in (left.of(rows), left.touching(rows)):
+                    field = part.displacement(rows)
+                    gain = self._gain(part, rows, field, DISPLACED) if field else 0.0
+                    if field and gain:
+                        found.append((gain, rows, part.displacement(rows, levels=(2, 1)) or field))
+            if not found:
+                return
+            _, rows, field = max(found, key=lambda each: each[0])
+            everyone = self._of_cameras(rows) & judged
+            yield everyone, self._note_field(everyone, field)
+            left = left.without(rows)
 
     def _displaced_ones(self, without: set[int]) -> Iterator[AuditFinding]:
         """Yield findings about single photographs whose points are displaced farther than in most."""
@@ -231,18 +248,23 @@ class ImageMatchFindings:
                 return
             rows.remove(row)
             field = left.displacement({row})
-            if field and self._rises({row}, field):
+            if field and self._gain(left.touching({row}), {row}, field, DISPLACED_ONE):
                 yield self._note_field({row}, field)
-                changed = {each for pair in left.of({row}).pairs for each in (pair.one, pair.other)}
+                changed = {each for pair in left.of({row}).pairs for each in pair.rows}
                 left = left.without({row})
 
-    def _rises(self, rows: set[int], field: DisplacementField) -> bool:
-        """Return whether the correlation rises by `_RISE` when the photographs are read as displaced."""
-        reading = Relabeling("", displacement=field)
-        before = self.compared.of(rows).mean()
-        return self.compared.of(rows).mean(dict.fromkeys(rows, reading)) >= before + _RISE
+    def _gain(self, part: MatchContext, rows: Collection[int], field: DisplacementField, share: float) -> float:
+        """Return by how much the correlations of all pairs rise if photographs are read as displaced.
 
-    def _limit(self, rows: set[int], share: float) -> float:
+        0 where the field exceeds neither a share of the side nor its error bar, or the mean rises by less than `_RISE`.
+        """
+        size = field.size(self._view(rows))
+        if size < self._limit(rows, share) or size < _ERRORS * part.displacement_error(rows):
+            return 0.0
+        rise = part.mean(dict.fromkeys(rows, Relabeling("", displacement=field))) - part.mean()
+        return rise * len(part.pairs) if rise >= _RISE else 0.0
+
+    def _limit(self, rows: Collection[int], share: float) -> float:
         return max(share, DISPLACED_PX / max(self._view(rows).picture.shape))
 
     def _note_field(self, rows: set[int], field: DisplacementField) -> AuditFinding:
@@ -332,6 +354,15 @@ class ImageMatchFindings:
         if len(rows) > 3 and len(numbers) < len({self._camera_id(row) for row in self._values}):
             return ", ".join(map(self.scribe.camera, sorted(numbers)))
         return "photographs" if len(rows) > 3 else list_some(map(self._name, sorted(rows)))
+
+
+def is_left_behind(compared: MatchContext, rows: Collection[int]) -> bool | None:
+    """Return whether photographs were resized or cropped and K was not; None where they show nothing."""
+    seen = compared.of(rows)
+    as_is = seen.mean()
+    if not np.isfinite(as_is):
+        return None
+    return as_is < ALIKE <= max(seen.mean(dict.fromkeys(rows, reading)) for reading in relabelings.left_behind())
 
 
 def list_names(field: DisplacementField, view: MatchView) -> str:

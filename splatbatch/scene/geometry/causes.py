@@ -65,7 +65,10 @@ def _of_scene(survey: GeometrySurvey, seen: Ints) -> tuple[Cause, ...]:
     if chosen := best(views, hypotheses.conventions(views)):
         return (_cause(survey, seen, None, chosen),)
     groups = [(number, rows) for number, rows in _by_camera(survey.views, seen) if _is_bad(survey.views, rows)]
-    found = [(number, rows, _of_group(survey, number, rows)) for number, rows in groups]
+    found = [
+        (number, rows, (_of_group if len(rows) <= limits.FEW else _of_camera)(survey, number, rows))
+        for number, rows in groups
+    ]
     moved = best(views, chain(hypotheses.moved_points(views), hypotheses.shifted_points(views)))
     if moved and _is_simpler(moved, [chosen for _, _, chosen in found]):
         return (_cause(survey, seen, None, moved),)
@@ -86,7 +89,7 @@ def _is_simpler(moved: CauseCandidate, cameras: Sequence[CauseCandidate | None])
     return moved.after_px < (limits.AS_GOOD * worst if is_fitted else worst / limits.AS_GOOD - 0.02)
 
 
-def _of_camera(survey: GeometrySurvey, number: int, rows: Ints, share: float) -> CauseCandidate | None:
+def _of_camera(survey: GeometrySurvey, number: int, rows: Ints, share: float = 1.0) -> CauseCandidate | None:
     """Return the best cause in the K, the lens or an exchange of one camera; None if there is none.
 
     Args:
@@ -114,7 +117,8 @@ def _of_cameras(survey: GeometrySurvey, seen: Ints, bad: Ints) -> Iterator[Cause
             meant, chosen = rows, _of_group(survey, number, rows)
         if chosen is None:
             meant, chosen = every, _systematic(survey, number, every)
-        if chosen and (chosen.before_px > _alarm(survey, number) or len(rows) > 2):
+        is_sure = len(rows) > limits.FEW or len(rows) == len(every)  # no image beside them tells otherwise
+        if chosen and (chosen.before_px > _alarm(survey, number) or is_sure):
             yield _cause(survey, meant, number, chosen)
         else:
             left.append(rows[survey.views.medians[rows] > _alarm(survey, number)])

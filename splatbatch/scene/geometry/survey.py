@@ -316,9 +316,9 @@ def survey(
     places, points = places[is_known], model.points.xyz[order]
     translations = np.array([image.translation for image in images], dtype=np.float64).reshape(-1, 3)
     known = np.concatenate(rows)[is_known], points[places], xy[is_known], places, points
-    own = np.array([image.camera_id for image in images], dtype=np.int64)
-    posed = with_cameras(images, alike), model.cameras, rotations_of(images), translations
-    return GeometrySurvey(TrackObservations(*posed, *known), reach, own)
+    own, judged = np.array([image.camera_id for image in images], dtype=np.int64), with_cameras(images, alike)
+    views = TrackObservations(judged, model.cameras, rotations_of(images), translations, *known)
+    return GeometrySurvey(views, reach, own)
 
 
 def with_cameras(images: tuple[Image, ...], alike: Mapping[int, int]) -> tuple[Image, ...]:

@@ -31,6 +31,7 @@ Intact: 0.76 to 0.98; other photographs, turned or mirrored ones: -0.1 to 0.2.
 LEAST_SIDE = 600
 """Pictures are reduced by the largest whole number that leaves no side shorter than this, in pixels."""
 _KEPT = 256  # pictures in memory
+_GROUPS_LEFT_OUT = 8
 _LEAST_PICTURE = 48  # px: smaller ones show no squares
 
 
@@ -100,10 +101,14 @@ class MatchContext:
         """Return a copy without the pairs that contain any of the given images."""
         return replace(self, pairs=[pair for pair in self.pairs if pair.one not in rows and pair.other not in rows])
 
+    def touching(self, rows: Collection[int]) -> MatchContext:
+        """Return a copy with the pairs that contain any of the given images."""
+        return replace(self, pairs=[pair for pair in self.pairs if pair.one in rows or pair.other in rows])
+
     def of(self, rows: Collection[int]) -> MatchContext:
         """Return a copy with the pairs within the given images; without such pairs, those that contain any of them."""
         both = [pair for pair in self.pairs if pair.one in rows and pair.other in rows]
-        return replace(self, pairs=both or [pair for pair in self.pairs if pair.one in rows or pair.other in rows])
+        return replace(self, pairs=both) if both else self.touching(rows)
 
     def view(self, row: int, reading: Relabeling = AS_IS) -> MatchView | None:
         """Return the picture of an image with its camera under a hypothesis; None where it cannot be used."""
@@ -148,31 +153,41 @@ class MatchContext:
         known = [value for value in found if np.isfinite(value)]
         return float(np.mean(known)) if known else float("nan")
 
-    def displacement(
-        self, rows: Collection[int], base: Relabeling = AS_IS, levels: Sequence[int] = (1,)
-    ) -> DisplacementField | None:
+    def displacement(self, rows: Collection[int], levels: Sequence[int] = (1,)) -> DisplacementField | None:
         """Return the displacement common to the photographs of the given images; None: it cannot be computed.
 
         Args:
-            rows: the images; pairs within them alone are used, if there are any.
-            base: hypothesis under which these are read.
+            rows: the images; other photographs count as not displaced.
             levels: factors by which pictures are reduced, coarse to fine; coarse ones find zooms of many percent.
         """
-        pairs = self.of(rows).pairs
         found: DisplacementField | None = None
         for times in levels:
-            reading = replace(base, displacement=found) if found else base
-            more = self._more(pairs, rows, reading, times)
+            reading = Relabeling("", displacement=found) if found else AS_IS
+            more = self._more(rows, reading, times)
             if more is not None:
                 found = found + more if found else more
         return found
 
-    def _more(
-        self, pairs: Sequence[ImagePair], rows: Collection[int], reading: Relabeling, times: int
-    ) -> DisplacementField | None:
+    def displacement_error(self, rows: Collection[int]) -> float:
+        """Return the standard error of `displacement` as a share of the longer side, by what groups of photographs say.
+
+        Each group of photographs is left out once: of `rows`, or of the others where there is one row. Infinite where a
+        single group tells.
+        """
+        ours = sorted(rows if len(rows) > 1 else set(self.rows) - set(rows))
+        groups = [set(ours[at::_GROUPS_LEFT_OUT]) for at in range(min(len(ours), _GROUPS_LEFT_OUT))]
+        found = [self.without(group).displacement(set(rows) - group) for group in groups]
+        known = [one.numbers for one in found if one]
+        view = self.view(min(rows))
+        if view is None or len(known) < max(2, len(groups)):
+            return float("inf")
+        off = [DisplacementField(*one).size(view) ** 2 for one in np.array(known) - np.mean(known, axis=0)]
+        return float(np.sqrt((len(known) - 1) / len(known) * sum(off)))
+
+    def _more(self, rows: Collection[int], reading: Relabeling, times: int) -> DisplacementField | None:
         both = []
-        for pair in pairs:
-            sides = [row in rows for row in (pair.one, pair.other)]
+        for pair in self.touching(rows).pairs:
+            sides = [row in rows for row in pair.rows]
             said = self._said(pair, [reading if is_meant else AS_IS for is_meant in sides], times)
             if said is not None:
                 both.append((said.other * sides[1] - said.one * sides[0], said.steps))

@@ -31,6 +31,11 @@ class ImagePair:
     xyz: Floats  # [n, 3]
     greys: Floats  # [n], 0 to 255, as the model has them
 
+    @property
+    def rows(self) -> tuple[int, int]:
+        """The rows of both images."""
+        return self.one, self.other
+
 
 def pairs_of(model: Reconstruction, groups: int | None, about: Sequence[int] | None = None) -> list[ImagePair]:
     """Return pairs of neighbours to compare, in groups of three spread over all cameras; empty without tracks.
@@ -64,11 +69,21 @@ _TO_GREY = np.array([0.299, 0.587, 0.114])  # ITU-R BT.601, as Pillow's "L"
 
 
 def _spread(images: Sequence[Image], rows: Sequence[int], most: int | None) -> list[int]:
-    """Return rows of images, spread evenly over the cameras; all of them if there are at most `most`."""
+    """Return rows of images, spread evenly over the cameras; all of them if there are at most `most`.
+
+    Besides, up to three of each camera that would have none, so that each of these can be judged by itself; of these up
+    to `most`.
+    """
     if most is None or len(rows) <= most:
         return list(rows)
     order = sorted(rows, key=lambda row: (images[row].camera_id, row))
-    return [order[(2 * step + 1) * len(order) // (2 * most)] for step in range(most)]
+    chosen = [order[(2 * step + 1) * len(order) // (2 * most)] for step in range(most)]
+    missed: dict[int, list[int]] = {}
+    for row in order:
+        missed.setdefault(images[row].camera_id, []).append(row)
+    for row in chosen:
+        missed.pop(images[row].camera_id, None)
+    return [*chosen, *[row for of_one in missed.values() for row in of_one[:: -(-len(of_one) // 3)]][:most]]
 
 
 class _PartnerFinder:

@@ -58,6 +58,17 @@ def cropped() -> Relabeling:
     return Relabeling("cropped about the centre", place=place)
 
 
+def left_behind() -> Iterator[Relabeling]:
+    """Yield the hypotheses that photographs were resized, or cropped about the centre, and K is that of before."""
+    yield Relabeling("resized", camera=lambda old: replace(old, width=round(2 * old.cx), height=round(2 * old.cy)))
+    yield Relabeling("cropped about the centre", camera=_centred)
+
+
+def _centred(camera: Camera) -> Camera:
+    middle = {"cx": camera.width / 2, "cy": camera.height / 2}
+    return replace(camera, params=tuple(middle.get(name, value) for name, value in camera.named_params()))
+
+
 def of_names(compared: MatchContext) -> Iterator[Relabeling]:
     """Yield the hypotheses that names are shifted by one, or exchanged between two folders."""
     by_folder: dict[str, list[int]] = {}
