@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, TypeVar
 
 import numpy as np
@@ -34,6 +35,12 @@ def to_quats(axes: NDArray[np.float64]) -> NDArray[np.float32]:
     right_handed = axes.copy()
     right_handed[np.linalg.det(axes) < 0, :, 0] *= -1
     return np.roll(Rotation.from_matrix(right_handed).as_quat(), 1, axis=1).astype(np.float32)
+
+
+def angle(one: NDArray[np.float64], other: NDArray[np.float64]) -> float:
+    """Return the angle between two rotation matrices in radians, from the chord: the arc cosine is inexact near 0."""
+    chord = float(np.linalg.norm(one - other))
+    return 2 * math.asin(min(1.0, chord / math.sqrt(8))) if math.isfinite(chord) else math.nan
 
 
 def rotate(points: ArrayLike, turn: FloatArray) -> FloatArray:

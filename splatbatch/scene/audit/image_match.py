@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from operator import attrgetter
 from pathlib import Path
 
 import numpy as np
@@ -39,6 +40,19 @@ _RISE = 0.004  # in likeness, for a field to be believed
 
 
 @dataclass(frozen=True, eq=False)
+class _Displaced:
+    """Photographs with the displacement that they have in common, by some pairs."""
+
+    rows: frozenset[int]
+    pairs: MatchContext
+    field: DisplacementField
+    size: float
+    """Root mean square displacement, as a share of the longer side."""
+    gain: float
+    """By how much the correlations of all pairs rise if it is true; 0 where it is not beyond its error bar."""
+
+
+@dataclass(frozen=True, eq=False)
 class ImageMatchFindings:
     """Findings about the photographs of one model that are compared, with the folders searched for better matches."""
 
@@ -70,7 +84,6 @@ class ImageMatchFindings:
         for row in sorted(self._bad - wrong):
             wrong.add(row)
             yield self._of_one(row)
-        yield from self._displaced_ones(wrong)
         yield from self._blurred(wrong)
 
     @cached_property
@@ -210,59 +223,43 @@ class ImageMatchFindings:
         return field if field and self._best(everyone, [Relabeling("", displacement=field)]) else None
 
     def _displaced(self, wrong: set[int]) -> Iterator[tuple[set[int], AuditFinding]]:
-        """Yield findings about cameras all of whose photographs show their points displaced, even by pixels only.
+        """Yield findings about photographs that show their points displaced, even by pixels only.
 
-        What explains most of how unlike pairs are comes first: all photographs, or those of a camera, judged by each
-        other alone or by all others, too. Photographs beside a camera that is displaced are not, then.
+        All of them, those of each camera and single ones are tried. What explains most of how unlike pairs are comes
+        first, so that photographs beside a displaced one are not blamed for it.
         """
-        left = self.compared.without(wrong | self._bad)
-        judged = set(self._values) - wrong
+        left, judged = self.compared.without(wrong | self._bad), set(self._values) - wrong
+        known = dict[frozenset[int], _Displaced | None]()
         while True:
-            found, rest = [], judged.intersection(left.rows)
+            rest = judged.intersection(left.rows)
             groups = {frozenset(rows) for rows in (rest, *self._by_camera(rest)) if len(rows) > limits.FEW}
-            for rows in groups:
-                for part in (left.of(rows), left.touching(rows)):
-                    field = part.displacement(rows)
-                    gain = self._gain(part, rows, field, DISPLACED) if field else 0.0
-                    if field and gain:
-                        found.append((gain, rows, part.displacement(rows, levels=(2, 1)) or field))
-            if not found:
+            groups |= {frozenset({row}) for row in rest}
+            known = {rows: known[rows] if rows in known else self._tried(left, rows) for rows in groups}
+            ones = [found.size if found else 0.0 for rows, found in known.items() if len(rows) == 1]
+            usual = UNUSUAL * float(np.median(ones)) if ones else 0.0
+            sure = [one for rows, one in known.items() if one and one.gain and (len(rows) > 1 or one.size >= usual)]
+            if not sure:
                 return
-            _, rows, field = max(found, key=lambda each: each[0])
-            everyone = self._of_cameras(rows) & judged
+            chosen = max(sure, key=attrgetter("gain"))
+            field = chosen.pairs.displacement(chosen.rows, levels=(2, 1)) or chosen.field
+            everyone = self._of_cameras(chosen.rows) & judged if len(chosen.rows) > 1 else set(chosen.rows)
             yield everyone, self._note_field(everyone, field)
-            left = left.without(rows)
+            beside = set(left.touching(chosen.rows).rows)
+            known = {rows: found for rows, found in known.items() if not rows & beside}
+            left = left.without(chosen.rows)
 
-    def _displaced_ones(self, without: set[int]) -> Iterator[AuditFinding]:
-        """Yield findings about single photographs whose points are displaced farther than in most."""
-        rows = sorted(set(self._values) - without)
-        left, sizes = self.compared.without(without), dict[int, float]()
-        changed = set(rows)
-        while True:
-            for row in sorted(changed & set(rows)):
-                field = left.displacement({row})
-                sizes[row] = field.size(self._view({row})) if field else 0.0
-            row = max(rows, key=lambda each: sizes[each], default=-1)
-            usual = float(np.median([sizes[each] for each in rows])) if rows else 0.0
-            if row < 0 or sizes[row] < max(self._limit({row}, DISPLACED_ONE), UNUSUAL * usual):
-                return
-            rows.remove(row)
-            field = left.displacement({row})
-            if field and self._gain(left.touching({row}), {row}, field, DISPLACED_ONE):
-                yield self._note_field({row}, field)
-                changed = {each for pair in left.of({row}).pairs for each in pair.rows}
-                left = left.without({row})
-
-    def _gain(self, part: MatchContext, rows: Collection[int], field: DisplacementField, share: float) -> float:
-        """Return by how much the correlations of all pairs rise if photographs are read as displaced.
-
-        0 where the field exceeds neither a share of the side nor its error bar, or the mean rises by less than `_RISE`.
-        """
-        size = field.size(self._view(rows))
-        if size < self._limit(rows, share) or size < _ERRORS * part.displacement_error(rows):
-            return 0.0
-        rise = part.mean(dict.fromkeys(rows, Relabeling("", displacement=field))) - part.mean()
-        return rise * len(part.pairs) if rise >= _RISE else 0.0
+    def _tried(self, left: MatchContext, rows: frozenset[int]) -> _Displaced | None:
+        """Return what a displacement of photographs explains, by each other alone or by all pairs; None: nothing."""
+        share = DISPLACED if len(rows) > 1 else DISPLACED_ONE
+        found = []
+        for pairs in (left.of(rows), left.touching(rows))[len(rows) == 1 :]:
+            if field := pairs.displacement(rows):
+                size = field.size(self._view(rows))
+                is_sure = size >= self._limit(rows, share) and size >= _ERRORS * pairs.displacement_error(rows)
+                reading = dict.fromkeys(rows, Relabeling("", displacement=field))
+                rise = pairs.mean(reading) - pairs.mean() if is_sure else 0.0
+                found.append(_Displaced(rows, pairs, field, size, rise * len(pairs.pairs) if rise >= _RISE else 0.0))
+        return max(found, key=attrgetter("gain"), default=None)
 
     def _limit(self, rows: Collection[int], share: float) -> float:
         return max(share, DISPLACED_PX / max(self._view(rows).picture.shape))

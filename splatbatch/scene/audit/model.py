@@ -35,7 +35,7 @@ from splatbatch.scene.patches import Patch, models_beside
 from splatbatch.scene.photos.folders import is_folder, photographs_below
 from splatbatch.scene.photos.headers import size_text
 from splatbatch.scene.photos.undistort import is_distorted, undistorted_camera
-from splatbatch.scene.rotations import from_quats
+from splatbatch.scene.rotations import angle, from_quats
 from splatbatch.text import percent, plural
 
 _FARTHEST = 1e18  # a squared distance of more is infinite in float32; see splats.ply.LARGEST_COORDINATE
@@ -261,7 +261,7 @@ def _moved_by_rigs(rigs: Rigs, images: tuple[Image, ...]) -> dict[str, tuple[flo
                 continue
             image, (own, shift) = of_id[number], _posed(pose) if pose else (np.eye(3), np.zeros(3))
             rotation, translation = own @ turn, own @ move + shift
-            degrees = math.degrees(_angle(rotation, image.rotation()))
+            degrees = math.degrees(angle(rotation, image.rotation()))
             share = float(np.linalg.norm(-rotation.T @ translation - image.center())) / extent
             if degrees > math.degrees(_SAME_ANGLE) or share > _SAME_PLACE:
                 found[image.name] = (degrees, share)
@@ -271,12 +271,6 @@ def _moved_by_rigs(rigs: Rigs, images: tuple[Image, ...]) -> dict[str, tuple[flo
 def _posed(pose: tuple[float, ...]) -> tuple[Floats, Floats]:
     """Return the rotation [3, 3] and translation [3] of a pose: a quaternion (w first), then a translation."""
     return from_quats(np.array([pose[:4]], np.float64))[0], np.array(pose[4:], np.float64)
-
-
-def _angle(one: Floats, other: Floats) -> float:
-    """Return the angle between two rotations, from the chord, which stays exact where the arc cosine does not."""
-    chord = float(np.linalg.norm(one - other))
-    return 2 * math.asin(min(1.0, chord / math.sqrt(8))) if math.isfinite(chord) else math.nan
 
 
 @dataclass(frozen=True)
@@ -333,7 +327,7 @@ def _check_pose(image: Image, original: Image, extent: float, scribe: FindingWri
         return
     with np.errstate(all="ignore"):
         moved = float(np.linalg.norm(image.center() - original.center()))
-        turned = _angle(image.rotation(), original.rotation())
+        turned = angle(image.rotation(), original.rotation())
     if turned > _SAME_ANGLE or moved > _SAME_PLACE * extent:
         share = f"{percent(moved / extent)} of the scene" if extent else "the source has one place only"
         message = f"{moved:.3g} units ({share}) and {math.degrees(turned):.2g} degrees away from its pose in the source"

@@ -98,12 +98,15 @@ def _of_camera(survey: GeometrySurvey, number: int, rows: Ints, share: float = 1
         rows: its images to be explained.
         share: share of the camera's images that `rows` are.
     """
-    group = _group(survey, number, rows, share)
+    views, camera = survey.views.only(rows), survey.views.cameras[number]
     # a whole camera was exchanged only if the other camera is wrong, too; else its K is wrong
     everyone = [(other, its) for other, its in _by_camera(survey.views, survey.views.obs()) if other != number]
     others = [other for other, its in everyone if share < 1 or _is_bad(survey.views, its)][:_MOST_CAMERAS]
-    candidates = chain(hypotheses.other_cameras(group.views, number, others), hypotheses.of_camera(group))
-    return best(group.views, candidates)
+    candidates = chain(
+        hypotheses.other_cameras(views, number, others),
+        hypotheses.of_camera(views, camera, survey.reach_of(camera, rows.tolist()), share),
+    )
+    return best(views, candidates)
 
 
 def _of_cameras(survey: GeometrySurvey, seen: Ints, bad: Ints) -> Iterator[Cause]:
@@ -172,8 +175,9 @@ def _unexplained(survey: GeometrySurvey, seen: Ints, rows: Ints) -> Iterator[Cau
 
 
 def _systematic(survey: GeometrySurvey, number: int, rows: Ints) -> CauseCandidate | None:
-    group = _group(survey, number, rows, 1.0)
-    return best_of_small(group.views, group.camera, hypotheses.of_camera(group))
+    views, camera = survey.views.only(rows), survey.views.cameras[number]
+    reach = survey.reach_of(camera, rows.tolist())
+    return best_of_small(views, camera, hypotheses.of_camera(views, camera, reach, 1.0))
 
 
 def _cause(survey: GeometrySurvey, rows: Ints, number: int | None, chosen: CauseCandidate) -> Cause:
@@ -183,11 +187,6 @@ def _cause(survey: GeometrySurvey, rows: Ints, number: int | None, chosen: Cause
     cameras = views.cameras.values() if number is None else [views.cameras[number]]
     is_grave = chosen.before_px > min(map(limits.trusted_px, cameras)) or behind > 0.05
     return Cause(chosen, tuple(views.images[row].name for row in rows), number, behind, is_grave)
-
-
-def _group(survey: GeometrySurvey, number: int, rows: Ints, share: float) -> hypotheses.ViewGroup:
-    camera = survey.views.cameras[number]
-    return hypotheses.ViewGroup(survey.views.only(rows), camera, survey.reach_of(camera, rows.tolist()), share)
 
 
 def _by_camera(views: TrackObservations, rows: Ints) -> list[tuple[int, Ints]]:

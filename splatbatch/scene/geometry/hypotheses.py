@@ -8,9 +8,10 @@ among images, or resected.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -21,7 +22,7 @@ from splatbatch.scene.colmap.types import PINHOLE_MODELS, Camera, Floats, Image
 from splatbatch.scene.geometry import limits
 from splatbatch.scene.geometry.survey import CauseCandidate, KeypointReach, TrackObservations
 from splatbatch.scene.reprojection import in_pycolmap, project, unproject
-from splatbatch.scene.rotations import from_quats
+from splatbatch.scene.rotations import angle, from_quats
 from splatbatch.scene.similarity import Similarity, fitted_similarity
 from splatbatch.text import percent
 
@@ -100,29 +101,24 @@ def _solve(columns: Floats, wanted: Floats) -> Floats:
     return np.linalg.solve(square, columns.T @ wanted) / scale
 
 
-@dataclass(frozen=True, eq=False)
-class ViewGroup:
-    """Sampled observations of one camera, or of some of its images, with the reach of their keypoints."""
-
-    views: TrackObservations
-    camera: Camera
-    reach: KeypointReach
-    share: float
-    """Share of the camera's images that are in the group; 1 for all."""
-
-
-def of_camera(group: ViewGroup) -> Iterator[CauseCandidate]:
+def of_camera(views: TrackObservations, camera: Camera, reach: KeypointReach, share: float) -> Iterator[CauseCandidate]:
     """Yield what may be wrong with a camera: its K first, then its lens; none for a camera without a focal length.
 
     The lens may be none at all, the opposite one, a dropped one, or a fisheye.
+
+    Args:
+        views: observations of the camera, or of some of its images.
+        camera: the camera.
+        reach: how far their keypoints reach.
+        share: share of the camera's images that these are; 1 for all.
     """
-    camera, views = group.camera, group.views
     if not camera.has_center:
         return
     rays = project(unit(camera), views.in_camera)
     if fitted := fit(axes(rays), views.xy):
         (fx, cx), (fy, cy), errors = fitted
-        yield CauseCandidate(*name_change(group, (float(fx), float(fy), float(cx), float(cy))), errors)
+        part = f"the keypoints of {len(np.unique(views.rows))} of its images" if share < 1 else ""
+        yield CauseCandidate(*name_change(camera, (float(fx), float(fy), float(cx), float(cy)), reach, part), errors)
     if turned := fit(axes(rays[:, ::-1]), views.xy):
         what = "the keypoints fit when x and y are exchanged: photographs or keypoints were turned by 90 degrees"
         remedy = "Use photographs and keypoints as COLMAP saw them, upright or not."
@@ -152,12 +148,14 @@ def of_camera(group: ViewGroup) -> Iterator[CauseCandidate]:
         yield CauseCandidate("wrong_lens", what, _USE_ITS_LENS, fisheye[2])
 
 
-def name_change(group: ViewGroup, fitted: tuple[float, float, float, float]) -> tuple[str, str, str]:
+def name_change(
+    camera: Camera, fitted: tuple[float, float, float, float], reach: KeypointReach, part: str
+) -> tuple[str, str, str]:
     """Return kind, words and remedy for a camera whose keypoints fit another K, `fitted` (fx, fy, cx, cy).
 
-    The first row of the table that holds is taken.
+    The first row of the table that holds is taken. `part` names those keypoints; empty for all of the camera's.
     """
-    camera, (fx, fy, cx, cy) = group.camera, fitted
+    fx, fy, cx, cy = fitted
     size, side = camera.size, max(camera.size)
     scale, moved = np.array([fx / camera.fx, fy / camera.fy]), np.array([cx - camera.cx, cy - camera.cy])
     has_scale = bool((np.abs(scale - 1) > limits.SAME).any())
@@ -175,13 +173,12 @@ def name_change(group: ViewGroup, fitted: tuple[float, float, float, float]) -> 
     )
     are_centres_exchanged = max(abs(cx - camera.cy), abs(cy - camera.cx)) < limits.SAME * side
     is_centred = _off_centre(camera) < limits.CENTRED
-    is_beyond = max(np.array(group.reach.high) / size) > 1 + limits.SAME or min(group.reach.low) < -limits.SAME
+    is_beyond = max(np.array(reach.high) / size) > 1 + limits.SAME or min(reach.low) < -limits.SAME
     is_k_alone = _off_centre(camera, scale) < _off_centre(camera)  # K belongs to its size once it is mended
 
     k = f"fx {fx:.6g}, fy {fy:.6g}, cx {cx:.6g}, cy {cy:.6g}"
     had = f"fx {camera.fx:.6g}, fy {camera.fy:.6g}, cx {camera.cx:.6g}, cy {camera.cy:.6g}"
     wrong = ("wrong_k", f"K is wrong: the keypoints say {k}; the camera {had}", _RECOVER)
-    part = f"the keypoints of {len(np.unique(group.views.rows))} of its images"
     centre = f"the keypoints say ({cx:.6g}, {cy:.6g})"
     off = "({:+.4g}, {:+.4g}) px".format(*-moved)
     factor = f"{scale[0]:.4g}" if is_uniform else f"{scale[0]:.4g} in x and {scale[1]:.4g} in y"
@@ -201,7 +198,7 @@ def name_change(group: ViewGroup, fitted: tuple[float, float, float, float]) -> 
             "Exchange them.",
         ),
         (
-            not has_scale and group.share < 1,
+            not has_scale and bool(part),
             "half_applied",
             f"{part} lie {off} off where K puts their points",
             "Apply the crop to all images of the camera, or give these a camera of their own.",
@@ -226,7 +223,7 @@ def name_change(group: ViewGroup, fitted: tuple[float, float, float, float]) -> 
             "Exchange them in the camera.",
         ),
         (
-            follows and group.share < 1,
+            follows and bool(part),
             "half_applied",
             f"{part} are {factor} times as large as K has them: a rescale was half-applied",
             "Rescale all images of the camera alike, or give these a camera of their own.",
@@ -309,13 +306,13 @@ def _affine(views: TrackObservations, rays: Floats) -> Floats | None:
 def _spell_similarity(similarity: Similarity, views: TrackObservations) -> str:
     """Describe the change to the points that the similarity stands for."""
     parts, turn = [], similarity.rotation
-    angle = np.degrees(np.arccos(np.clip((np.trace(turn) - 1) / 2, -1, 1)))
+    degrees = math.degrees(angle(turn, np.eye(3)))
     if abs(similarity.scale - 1) > _PLAIN:
         parts.append(f"scaled by {similarity.scale:.3g}")
-    if np.abs(np.abs(turn).max(axis=1) - 1).max() < _PLAIN / 2 and angle > 1:
+    if np.abs(np.abs(turn).max(axis=1) - 1).max() < _PLAIN / 2 and degrees > 1:
         parts.append(f"with their axes exchanged to ({', '.join(_axis(row) for row in turn)})")
-    elif angle > np.degrees(_PLAIN):
-        parts.append(f"turned by {angle:.3g} degrees")
+    elif degrees > math.degrees(_PLAIN):
+        parts.append(f"turned by {degrees:.3g} degrees")
     if float(np.linalg.norm(similarity.translation)) > _PLAIN * max(float(views.xyz.std()), 1e-12):
         parts.append("shifted by ({:.6g}, {:.6g}, {:.6g})".format(*similarity.translation))
     done = " and ".join(parts) or "moved a little"
@@ -405,8 +402,11 @@ def resected(views: TrackObservations) -> Iterator[CauseCandidate]:
     """Yield the poses that pycolmap finds for each image from its keypoints and points."""
     found = {row: pose for row in np.unique(views.rows).tolist() if (pose := _resect(views, row))}
     if found:
-        off = [_difference((views.rotations[row], views.translations[row]), pose) for row, pose in found.items()]
-        degrees, distance = np.median(off, axis=0)
+        degrees = math.degrees(np.median([angle(views.rotations[row], turn) for row, (turn, _) in found.items()]))
+        centers = [
+            views.rotations[row].T @ views.translations[row] - turn.T @ move for row, (turn, move) in found.items()
+        ]
+        distance = np.median(np.linalg.norm(centers, axis=1))
         what = (
             f"poses are off by {degrees:.3g} degrees and {distance:.3g} units (medians); points and K fit the keypoints"
         )
@@ -427,13 +427,6 @@ def _resect(views: TrackObservations, row: int) -> tuple[Floats, Floats] | None:
         return None
     matrix = np.array(found["cam_from_world"].matrix())
     return matrix[:, :3], matrix[:, 3]
-
-
-def _difference(old: tuple[Floats, Floats], new: tuple[Floats, Floats]) -> tuple[float, float]:
-    """Return the angle between two poses in degrees, and the distance of their camera centres."""
-    cosine = (np.trace(old[0] @ new[0].T) - 1) / 2
-    centers = [-turn.T @ move for turn, move in (old, new)]
-    return float(np.degrees(np.arccos(np.clip(cosine, -1, 1)))), float(np.linalg.norm(centers[0] - centers[1]))
 
 
 def other_cameras(views: TrackObservations, camera_id: int, others: Collection[int]) -> Iterator[CauseCandidate]:
