@@ -224,7 +224,7 @@ def plan_model(patch: Patch, how: How, told: Collection[str], reasons: list[str]
     paths = paths_of(patch.images, (image.name for image in model.images))
     read = sizes_of(paths.values())
     sizes = {image.id: read[path] for image in model.images if (path := paths.get(image.name)) in read}
-    found, used = survey(model), sorted({image.camera_id for image in model.images})
+    found, used = survey(model, {}), sorted({image.camera_id for image in model.images})
     groups = [group for number in used for group in _groups(found, number, sizes, reasons)]
     next_id = max(model.cameras) + 1
     changes: list[CameraFix] = []

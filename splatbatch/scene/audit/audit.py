@@ -46,7 +46,7 @@ from splatbatch.scene.geometry.survey import GeometrySurvey, alike_cameras, with
 from splatbatch.scene.holdout import choose_holdout
 from splatbatch.scene.image_match.match_context import GreyPhotographs, MatchContext
 from splatbatch.scene.image_match.pairs import GROUPS, ImagePair, pairs_of
-from splatbatch.scene.patches import Patch, model_folder
+from splatbatch.scene.patches import Patch, has_model, model_folder
 from splatbatch.scene.photos.folders import (
     FolderListings,
     FoundPhotograph,
@@ -248,8 +248,7 @@ def source_patch(source: Path, patches: Sequence[Patch]) -> Patch:
 def _model_of(source: Path) -> Path:
     """Return the folder of the source's model; source/sparse/0 where none is found, which the reader then reports."""
     try:
-        is_bare = any((source / f"cameras.{suffix}").is_file() for suffix in ("bin", "txt"))
-        return source if is_bare else model_folder(source) or source / "sparse/0"
+        return source if has_model(source) else model_folder(source) or source / "sparse/0"
     except OSError:
         return source / "sparse/0"
 
@@ -332,20 +331,20 @@ def _check_photographs(
     for row in rows:
         found = check_camera(one.cameras[row.camera_id], one.scribe)
         yield from (each for each in found if not (each.kind == "distorted" and has_other_lens))
-    compared, judged = _compared(one, shots), with_cameras(one.images, one.scribe.alike)
+    compared, named = _compared(one, shots), set[int]()
     misfits = find_misfits(one.survey, rows, one.cameras, one.findings) if one.survey and one.divisor == 1 else {}
-    for number, misfit in list(misfits.items()):
-        its = {row for row, image in enumerate(judged) if image.camera_id == number}
+    for number, misfit in misfits.items():
+        its = {row for row, image in enumerate(with_cameras(one.images, one.scribe.alike)) if image.camera_id == number}
         seen = is_left_behind(compared, its)
-        if misfit.kind == "k_left_behind" and seen is False:
-            del misfits[number]  # a crop leaves keypoints beyond the photographs
-        else:
-            yield note_misfit(number, misfit, one.scribe)
-            compared = compared if seen is None else compared.without(its)
+        if misfit.kind == "size_alone":
+            named |= its
+        elif seen is False:
+            continue  # a crop leaves keypoints beyond the photographs
+        yield note_misfit(number, misfit, one.scribe)
+        compared = compared if seen is None else compared.without(its)
     yield from ImageMatchFindings(compared, one.patch.images, one.patch.sparse, one.scribe).findings()
-    named = {number for number, misfit in misfits.items() if misfit.kind == "size_alone"}
-    others = [shot for shot, image in zip(shots, judged, strict=True) if image.camera_id not in named]
-    sound = tuple(row for row in rows if row.camera_id not in named)
+    others = [shot for row, shot in enumerate(shots) if row not in named]
+    sound = photographs.camera_rows(one.patch.name, others, one.scribe.alike)
     yield from photographs.check_sizes(others, sound, one.scribe, one.divisor)
     yield from _check_files(one, shots)
 

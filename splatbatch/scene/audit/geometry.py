@@ -9,7 +9,6 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import MappingProxyType
 
 import numpy as np
 
@@ -38,9 +37,7 @@ _SAME_DEPTH = (0.9, 1.11)  # of points over what photographs show there; intact 
 _ABOUT = 0.02  # of two ways to read poses the plainer is taken
 
 
-def measure(
-    model: Reconstruction, most_images: int | None, alike: Mapping[int, int] = MappingProxyType({})
-) -> GeometrySurvey | None:
+def measure(model: Reconstruction, most_images: int | None, alike: Mapping[int, int]) -> GeometrySurvey | None:
     """Return the survey of a model; None if it has no images or points, or a pose or camera is invalid.
 
     Raises:
@@ -50,7 +47,7 @@ def measure(
     is_sound = all(_is_sound(model.cameras[number]) for number in used)
     if not (model.images and len(model.points) and is_sound):
         return None
-    found = survey(model, most_images, alike)
+    found = survey(model, alike, most_images)
     views = found.views
     with np.errstate(all="ignore"):
         is_sane = all(

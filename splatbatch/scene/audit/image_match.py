@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from operator import attrgetter
+from operator import itemgetter
 from pathlib import Path
 
 import numpy as np
@@ -37,19 +37,8 @@ _BLURRED = 0.4  # of the fine structure that others show; intact: 0.87 at least
 _COARSE_TO_FINE = (8, 4, 4, 2, 1)
 _ERRORS = 2.0  # standard errors that a figure must reach to name something
 _RISE = 0.004  # in likeness, for a field to be believed
-
-
-@dataclass(frozen=True, eq=False)
-class _Displaced:
-    """Photographs with the displacement that they have in common, by some pairs."""
-
-    rows: frozenset[int]
-    pairs: MatchContext
-    field: DisplacementField
-    size: float
-    """Root mean square displacement, as a share of the longer side."""
-    gain: float
-    """By how much the correlations of all pairs rise if it is true; 0 where it is not beyond its error bar."""
+_Tried = tuple[float, float, DisplacementField | None]
+"""By how much the correlations of all pairs rise with a field, 0 below its error bar; its size, a share of the side."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -228,38 +217,38 @@ class ImageMatchFindings:
         All of them, those of each camera and single ones are tried. What explains most of how unlike pairs are comes
         first, so that photographs beside a displaced one are not blamed for it.
         """
-        left, judged = self.compared.without(wrong | self._bad), set(self._values) - wrong
-        known = dict[frozenset[int], _Displaced | None]()
+        left, known = self.compared.without(wrong | self._bad), dict[frozenset[int], _Tried]()
         while True:
-            rest = judged.intersection(left.rows)
+            rest = set(self._values) & set(left.rows)
             groups = {frozenset(rows) for rows in (rest, *self._by_camera(rest)) if len(rows) > limits.FEW}
             groups |= {frozenset({row}) for row in rest}
-            known = {rows: known[rows] if rows in known else self._tried(left, rows) for rows in groups}
-            ones = [found.size if found else 0.0 for rows, found in known.items() if len(rows) == 1]
-            usual = UNUSUAL * float(np.median(ones)) if ones else 0.0
-            sure = [one for rows, one in known.items() if one and one.gain and (len(rows) > 1 or one.size >= usual)]
+            known = {rows: known.get(rows) or self._tried(left, rows) for rows in groups}
+            ones = [size for rows, (_, size, _) in known.items() if len(rows) == 1]
+            least = UNUSUAL * float(np.median(ones or [0.0]))
+            sure = [
+                (gain, rows, field)
+                for rows, (gain, size, field) in known.items()
+                if field and gain and (len(rows) > 1 or size >= least)
+            ]
             if not sure:
                 return
-            chosen = max(sure, key=attrgetter("gain"))
-            field = chosen.pairs.displacement(chosen.rows, levels=(2, 1)) or chosen.field
-            everyone = self._of_cameras(chosen.rows) & judged if len(chosen.rows) > 1 else set(chosen.rows)
-            yield everyone, self._note_field(everyone, field)
-            beside = set(left.touching(chosen.rows).rows)
-            known = {rows: found for rows, found in known.items() if not rows & beside}
-            left = left.without(chosen.rows)
+            _, rows, field = max(sure, key=itemgetter(0))
+            everyone = self._of_cameras(rows) - wrong if len(rows) > 1 else set(rows)
+            yield everyone, self._note_field(everyone, left.displacement(rows, levels=(2, 1)) or field)
+            beside = set(left.touching(rows).rows)
+            known = {one: tried for one, tried in known.items() if not one & beside}
+            left = left.without(rows)
 
-    def _tried(self, left: MatchContext, rows: frozenset[int]) -> _Displaced | None:
-        """Return what a displacement of photographs explains, by each other alone or by all pairs; None: nothing."""
-        share = DISPLACED if len(rows) > 1 else DISPLACED_ONE
-        found = []
-        for pairs in (left.of(rows), left.touching(rows))[len(rows) == 1 :]:
-            if field := pairs.displacement(rows):
-                size = field.size(self._view(rows))
-                is_sure = size >= self._limit(rows, share) and size >= _ERRORS * pairs.displacement_error(rows)
-                reading = dict.fromkeys(rows, Relabeling("", displacement=field))
-                rise = pairs.mean(reading) - pairs.mean() if is_sure else 0.0
-                found.append(_Displaced(rows, pairs, field, size, rise * len(pairs.pairs) if rise >= _RISE else 0.0))
-        return max(found, key=attrgetter("gain"), default=None)
+    def _tried(self, left: MatchContext, rows: frozenset[int]) -> _Tried:
+        """Return what the displacement of some photographs explains, if the others are not displaced."""
+        pairs = left.touching(rows)
+        if not (field := pairs.displacement(rows)):
+            return 0.0, 0.0, None
+        size, share = field.size(self._view(rows)), DISPLACED if len(rows) > 1 else DISPLACED_ONE
+        if size < self._limit(rows, share) or size < _ERRORS * pairs.displacement_error(rows):
+            return 0.0, size, field
+        rise = pairs.mean(dict.fromkeys(rows, Relabeling("", displacement=field))) - pairs.mean()
+        return rise * len(pairs.pairs) if rise >= _RISE else 0.0, size, field
 
     def _limit(self, rows: Collection[int], share: float) -> float:
         return max(share, DISPLACED_PX / max(self._view(rows).picture.shape))

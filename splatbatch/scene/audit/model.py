@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -133,14 +133,16 @@ def _check_points(points: Points, image_ids: set[int], scribe: FindingWriter) ->
     if total == 0:
         yield scribe.note("no_points", "points3D", "the model has no points")
         return
-    broken = total - int(np.isfinite(points.xyz).all(axis=1).sum())
-    if broken:
-        message = f"{broken} of {total} points have coordinates that are not finite"
-        yield scribe.note("bad_points", "points3D", message)
-    beyond = int((np.isfinite(points.xyz) & (np.abs(points.xyz) > _FARTHEST)).any(axis=1).sum())
-    if beyond:
-        message = f"{beyond} of {total} points lie beyond {_FARTHEST:.0e}, where float32 computes no distances"
-        yield scribe.note("bad_points", "points3D", message)
+    is_finite = np.isfinite(points.xyz)
+    for is_bad, what in (
+        (~is_finite, "have coordinates that are not finite"),
+        (
+            is_finite & (np.abs(points.xyz) > _FARTHEST),
+            f"lie beyond {_FARTHEST:.0e}, where float32 computes no distances",
+        ),
+    ):
+        if num_bad := int(is_bad.any(axis=1).sum()):
+            yield scribe.note("bad_points", "points3D", f"{num_bad} of {total} points {what}")
     unseen = total - int(_is_seen(points, image_ids).sum())
     if unseen:
         message = f"{unseen} of {total} points are seen by no image of the patch"
@@ -156,8 +158,8 @@ def _is_seen(points: Points, image_ids: set[int]) -> NDArray[np.bool_]:  # [P]
     return seen_before[tracks.starts[1:]] > seen_before[tracks.starts[:-1]]
 
 
-def _spell(numbers: tuple[float, ...]) -> str:
-    return ", ".join(f"{number:.4g}" for number in numbers)
+def _spell(facts: Sequence[str | float]) -> str:
+    return ", ".join(fact if isinstance(fact, str) else f"{fact:.7g}" for fact in facts)
 
 
 def check_camera(camera: Camera, scribe: FindingWriter) -> Iterator[AuditFinding]:
@@ -315,8 +317,7 @@ def _check_camera(camera: Camera, original: Camera, scribe: FindingWriter) -> It
         not math.isclose(*pair, rel_tol=_SAME, abs_tol=_SAME)
         for pair in zip(camera.params, original.params, strict=False)
     ):
-        ours, theirs = (", ".join(f"{value:.7g}" for value in each.params) for each in (camera, original))
-        message = f"parameters {ours} in the patch, {theirs} in the source"
+        message = f"parameters {_spell(camera.params)} in the patch, {_spell(original.params)} in the source"
     else:
         return
     yield scribe.note("camera_drift", f"camera {camera.id}", message)
@@ -368,35 +369,34 @@ def _check_formats(sparse: Path, scribe: FindingWriter) -> Iterator[AuditFinding
 
 def _difference(sparse: Path) -> str:
     """Return the first difference between the two forms of a model; empty if there is none."""
-    forms = ((binary, "bin"), (text, "txt"))
-    cameras, others = ({one.id: one for one in form.read_cameras(sparse / f"cameras.{end}")} for form, end in forms)
-    if cameras.keys() != others.keys():
-        return f"{plural(len(cameras), 'camera')} in cameras.bin, {len(others)} in cameras.txt"
-    for number, camera in cameras.items():
-        facts = [(each.model, each.width, each.height, len(each.params)) for each in (camera, others[number])]
-        if facts[0] != facts[1] or any(map(_unlike, camera.params, others[number].params)):
-            in_text = _spell_camera(others[number])
-            return f"camera {number} is {_spell_camera(camera)} in cameras.bin and {in_text} in cameras.txt"
-    images, theirs = ({one.name: one for one in form.read_images(sparse / f"images.{end}")} for form, end in forms)
-    if images.keys() != theirs.keys():
-        return f"{plural(len(images), 'image')} in images.bin, {len(theirs)} in images.txt, not of the same names"
-    for name, image in images.items():
-        if any(map(_unlike, _pose(image), _pose(theirs[name]))):
-            return f"the pose of {name}"
-    points, lines = (form.count_points(sparse / f"points3D.{end}") for form, end in forms)
+    parts = [
+        (
+            {
+                f"camera {one.id}": (one.model, *one.size, *one.params)
+                for one in form.read_cameras(sparse / f"cameras.{end}")
+            },
+            {
+                one.name: (one.camera_id, *one.quat, *one.translation)
+                for one in form.read_images(sparse / f"images.{end}")
+            },
+            form.count_points(sparse / f"points3D.{end}"),
+        )
+        for form, end in ((binary, "bin"), (text, "txt"))
+    ]
+    (*tables, points), (*others, lines) = parts
+    for part, ours, theirs in zip(("cameras", "images"), tables, others, strict=True):
+        if ours.keys() != theirs.keys():
+            return f"{len(ours)} {part} in {part}.bin, {len(theirs)} in {part}.txt, not all of the same names"
+        for name, facts in ours.items():
+            if len(facts) != len(theirs[name]) or any(map(_unlike, facts, theirs[name])):
+                return f"{name} is {_spell(facts)} in {part}.bin and {_spell(theirs[name])} in {part}.txt"
     return f"{plural(points, 'point')} in points3D.bin, {lines} in points3D.txt" if points != lines else ""
 
 
-def _unlike(one: float, other: float) -> bool:
+def _unlike(one: str | float, other: str | float) -> bool:
+    if isinstance(one, str) or isinstance(other, str):
+        return one != other
     return abs(one - other) > _SAME_IN_TEXT * max(1.0, abs(one), abs(other))
-
-
-def _pose(image: Image) -> tuple[float, ...]:
-    return (*image.quat, *image.translation, float(image.camera_id))
-
-
-def _spell_camera(camera: Camera) -> str:
-    return f"{camera.model} {camera.width}x{camera.height} ({', '.join(f'{value:.7g}' for value in camera.params)})"
 
 
 def _check_registered(folder: Path, images: tuple[Image, ...], scribe: FindingWriter) -> Iterator[AuditFinding]:

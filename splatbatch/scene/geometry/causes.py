@@ -151,27 +151,22 @@ def _of_poses(survey: GeometrySurvey, rows: Ints) -> CauseCandidate | None:
     views = survey.views.only(rows)
     if chosen := best(views, chain(hypotheses.conventions(views), hypotheses.other_poses(views))):
         return chosen
-    few = survey.views.only(
-        [int(row) for row in rows[np.linspace(0, len(rows) - 1, min(_RESECTED, len(rows))).astype(int)]]
-    )
+    few = survey.views.only(rows[np.linspace(0, len(rows) - 1, min(_RESECTED, len(rows))).astype(int)])
     return best(few, hypotheses.resected(few))
 
 
 def _unexplained(survey: GeometrySurvey, seen: Ints, rows: Ints) -> Iterator[Cause]:
     """Yield images with an error beyond the alarm limit that no hypothesis explains; one cause if nearly all are."""
-    if not len(rows):
-        return
-    before = typical(survey.views.only(rows))
-    if len(rows) >= limits.MOST * len(seen):
-        what = "no pose, K or shift explains it: points and keypoints do not belong together"
-        remedy = "Take points3D, images and cameras of one model; all three are written together."
-        yield _cause(survey, rows, None, CauseCandidate("points_mismatch", what, remedy, _UNKNOWN, before))
-        return
+    groups: list[tuple[int | None, Ints]] = [*_by_camera(survey.views, rows)]
+    kind, what = "reprojection", "no known mistake explains it"
     remedy = "Look at these images in COLMAP's viewer; register them again or remove them from the model."
-    for number, some in _by_camera(survey.views, rows):
+    if len(rows) >= limits.MOST * len(seen) and len(rows):
+        groups = [(None, rows)]
+        kind, what = "points_mismatch", "no pose, K or shift explains it: points and keypoints do not belong together"
+        remedy = "Take points3D, images and cameras of one model; all three are written together."
+    for number, some in groups:
         before = typical(survey.views.only(some))
-        chosen = CauseCandidate("reprojection", "no known mistake explains it", remedy, _UNKNOWN, before)
-        yield _cause(survey, some, number, chosen)
+        yield _cause(survey, some, number, CauseCandidate(kind, what, remedy, _UNKNOWN, before))
 
 
 def _systematic(survey: GeometrySurvey, number: int, rows: Ints) -> CauseCandidate | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from itertools import product
 from typing import Any
@@ -46,7 +46,6 @@ _AXES = {
     "the camera's x and y axes are turned by 180 degrees": (-1.0, -1.0, 1.0),
     "the camera looks backward (x and z axes flipped)": (-1.0, 1.0, -1.0),
 }
-_TO_WORLD = "poses are camera-to-world and not world-to-camera"
 _REMEDY = {
     "inverted_poses": "Invert every pose where the model is made (R' = R^T, t' = -R^T t).",
     "flipped_axes": "Turn the axes where the model is made: COLMAP's cameras look along +z with y down.",
@@ -80,17 +79,15 @@ def fit(terms: list[list[Floats]], xy: Floats) -> tuple[Floats, Floats, Floats] 
     Least squares, in rounds that leave out observations that miss by more than three medians.
     """
     columns = [np.concatenate([*parts, np.ones((len(xy), 1))], axis=1) for parts in terms]
-    usable = np.isfinite(columns[0]).all(axis=1) & np.isfinite(columns[1]).all(axis=1) & np.isfinite(xy).all(axis=1)
-    kept, errors = usable.copy(), np.full(len(xy), np.inf)
-    solution = (np.zeros(0), np.zeros(0))
+    usable = np.isfinite(np.concatenate([*columns, xy], axis=1)).all(axis=1)
+    kept, errors, found = usable, np.full(len(xy), np.inf), list[Floats]()
     for _ in range(_ROUNDS):
         if kept.sum() < 4 * columns[0].shape[1]:
             return None
-        solution = (_solve(columns[0][kept], xy[kept, 0]), _solve(columns[1][kept], xy[kept, 1]))
-        missed = [columns[axis][usable] @ solution[axis] - xy[usable, axis] for axis in (0, 1)]
-        errors[usable] = np.hypot(*missed)
+        found = [_solve(each[kept], xy[kept, axis]) for axis, each in enumerate(columns)]
+        errors[usable] = np.hypot(*(columns[axis][usable] @ found[axis] - xy[usable, axis] for axis in (0, 1)))
         kept = usable & (errors <= 3 * np.median(errors[kept]) + 1e-9)
-    return solution[0], solution[1], errors
+    return found[0], found[1], errors
 
 
 def _solve(columns: Floats, wanted: Floats) -> Floats:
@@ -126,8 +123,6 @@ def of_camera(views: TrackObservations, camera: Camera, reach: KeypointReach, sh
     pinhole = replace(camera, model="PINHOLE", params=camera.pinhole)
     flat = project(unit(pinhole), views.in_camera)
     if camera.model not in PINHOLE_MODELS:
-        what = "the keypoints fit without the distortion: they are undistorted already"
-        yield CauseCandidate("distortion_kept", what, _USE_PINHOLE, views.with_camera(pinhole).errors)
         negated = tuple(-value if name in _BEND else value for name, value in camera.named_params())
         bent = views.with_camera(replace(camera, params=negated))
         what = "the keypoints fit with the opposite distortion: its coefficients have the wrong sign"
@@ -167,27 +162,20 @@ def name_change(
     stays, follows = (off <= slack * side for off in (off_if_stays, off_if_follows))
     if stays and follows:  # a small change of scale moves both by less than the principal point is known to
         follows = off_if_follows < off_if_stays and abs(camera.cx) >= 0.1 * side
-    are_focals_exchanged = (
-        max(abs(fx / camera.fy - 1), abs(fy / camera.fx - 1)) < limits.SAME
-        and abs(camera.fx / camera.fy - 1) > limits.SAME
-    )
     are_centres_exchanged = max(abs(cx - camera.cy), abs(cy - camera.cx)) < limits.SAME * side
     is_centred = _off_centre(camera) < limits.CENTRED
     is_beyond = max(np.array(reach.high) / size) > 1 + limits.SAME or min(reach.low) < -limits.SAME
     is_k_alone = _off_centre(camera, scale) < _off_centre(camera)  # K belongs to its size once it is mended
 
-    k = f"fx {fx:.6g}, fy {fy:.6g}, cx {cx:.6g}, cy {cy:.6g}"
-    had = f"fx {camera.fx:.6g}, fy {camera.fy:.6g}, cx {camera.cx:.6g}, cy {camera.cy:.6g}"
+    k, had = ("fx {:.6g}, fy {:.6g}, cx {:.6g}, cy {:.6g}".format(*each) for each in (fitted, camera.pinhole))
     wrong = ("wrong_k", f"K is wrong: the keypoints say {k}; the camera {had}", _RECOVER)
     centre = f"the keypoints say ({cx:.6g}, {cy:.6g})"
     off = "({:+.4g}, {:+.4g}) px".format(*-moved)
     factor = f"{scale[0]:.4g}" if is_uniform else f"{scale[0]:.4g} in x and {scale[1]:.4g} in y"
-    with np.errstate(divide="ignore"):
-        off_by = 1 / scale
+    off_by = 1 / scale
     worse = int(abs(scale[1] - 1) > abs(scale[0] - 1))
-    focal = f"the focal length is {np.mean(off_by):.3g} times what the keypoints say ({fx:.6g} px)"
-    if not is_uniform:
-        focal = f"f{'xy'[worse]} is {off_by[worse]:.3g} times what the keypoints say ({fitted[worse]:.6g} px)"
+    which, times = ("the focal length", np.mean(off_by)) if is_uniform else (f"f{'xy'[worse]}", off_by[worse])
+    focal = f"{which} is {times:.3g} times what the keypoints say ({fitted[worse]:.6g} px)"
     rows = [  # whether the row holds, kind, words, remedy
         (np.abs(scale).min() < 1e-6, *wrong),
         (scale.min() < 0, "mirrored", f"the keypoints are mirrored against K ({k})", "Use the photographs unmirrored."),
@@ -215,12 +203,6 @@ def name_change(
             "principal_point_off",
             f"the principal point is {off} ({percent((np.abs(moved) / size).max())} of the side) off: {centre}",
             _RECOVER,
-        ),
-        (
-            are_focals_exchanged,
-            "wrong_k",
-            f"fx and fy are exchanged: the keypoints say {k}",
-            "Exchange them in the camera.",
         ),
         (
             follows and bool(part),
@@ -351,13 +333,14 @@ def widest_angle_degrees(views: TrackObservations) -> float | None:
     return float(np.degrees(2 * np.arcsin(np.clip(np.median(widest) / 2, 0, 1))))
 
 
-_INVERSIONS: dict[str, Callable[[Floats, Floats], tuple[Floats, Floats]]] = {
-    "": lambda turn, move: (turn, move),
-    _TO_WORLD: lambda turn, move: (_transposed(turn), -_times(_transposed(turn), move)),
-    "translations are camera centres": lambda turn, move: (turn, -_times(turn, move)),
-    "translations have the opposite sign": lambda turn, move: (turn, -move),
-    "rotations are camera-to-world": lambda turn, move: (_transposed(turn), move),
+_INVERSIONS = {
+    "": (False, False, 1),
+    "poses are camera-to-world and not world-to-camera": (True, True, -1),
+    "translations are camera centres": (False, True, -1),
+    "translations have the opposite sign": (False, False, -1),
+    "rotations are camera-to-world": (True, False, 1),
 }
+"""Whether rotations are transposed, whether translations are turned by them then, and the sign of these."""
 
 
 Poses = tuple[Floats, Floats]
@@ -383,19 +366,13 @@ def other_poses_of(images: Sequence[Image], before: Floats) -> Iterator[tuple[st
         named = {"inverted_poses": inversion, "quaternion_order": order, "flipped_axes": axes}
         kinds = [kind for kind, name in named.items() if name]
         if kinds:
-            rotations, translations = _INVERSIONS[inversion](from_quats(quats[:, _ORDERS[order]]), before)
+            is_transposed, is_turned, sign = _INVERSIONS[inversion]
+            rotations = from_quats(quats[:, _ORDERS[order]]).transpose((0, 2, 1) if is_transposed else (0, 1, 2))
+            translations = sign * (np.einsum("iab,ib->ia", rotations, before) if is_turned else before)
             signs = np.array(_AXES[axes])
             what = "; ".join(name for name in (inversion, order, axes) if name)
             remedy = " ".join(_REMEDY[kind] for kind in kinds)
             yield kinds[0], what, remedy, (signs[:, None] * rotations, signs * translations)
-
-
-def _transposed(turn: Floats) -> Floats:
-    return turn.transpose(0, 2, 1)
-
-
-def _times(turn: Floats, move: Floats) -> Floats:
-    return np.einsum("iab,ib->ia", turn, move)
 
 
 def resected(views: TrackObservations) -> Iterator[CauseCandidate]:
@@ -472,16 +449,9 @@ def shifted_points(views: TrackObservations) -> Iterator[CauseCandidate]:
 
 
 def _spell_exchange(views: TrackObservations, partners: dict[int, int]) -> str:
-    shifts = Counter(partner - row for row, partner in partners.items())
-    shift, count = shifts.most_common(1)[0]
+    shift, count = Counter(partner - row for row, partner in partners.items()).most_common(1)[0]
     if count >= limits.MOST * len(partners) and len(partners) > 2:
-        where = "next" if shift > 0 else "previous"
-        steps = (
-            f"the {where} image"
-            if abs(shift) == 1
-            else f"the image {abs(shift)} places {'on' if shift > 0 else 'back'}"
-        )
-        return f"the keypoints fit the pose of {steps} in order of names: poses are shifted among the images"
+        return f"the keypoints fit the poses of images {shift:+} in order of names: poses are shifted among the images"
     row, partner = next(iter(partners.items()))
     first, second = (shown(views.images[index].name) for index in (row, partner))
     return f"the keypoints of {first} fit the pose of {second}: poses are exchanged among the images"

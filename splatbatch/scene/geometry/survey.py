@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from types import MappingProxyType
 from typing import Literal
 
 import numpy as np
@@ -100,15 +99,11 @@ class TrackObservations:
         """Return the observations of the given images alone, thinned to what a search for causes needs."""
         chosen = np.flatnonzero(np.isin(self.rows, rows))
         step = -(-len(chosen) // limits.SEARCHED) or 1
-        if len(chosen) and len(chosen) // step < 2 * limits.LEAST_OBSERVATIONS * len(rows):
-            # an image needs several to be judged
-            images = np.unique(self.rows[chosen])
-            most = max(1, limits.SEARCHED // limits.OBSERVATIONS_PER_IMAGE)
-            kept = images[np.linspace(0, len(images) - 1, min(most, len(images))).astype(int)]
-            chosen = chosen[np.isin(self.rows[chosen], kept)]
-        else:
-            chosen = chosen[::step]
-        return self.observed(chosen)
+        if len(chosen) // step >= 2 * limits.LEAST_OBSERVATIONS * len(rows):
+            return self.observed(chosen[::step])
+        images, most = np.unique(self.rows[chosen]), limits.SEARCHED // limits.OBSERVATIONS_PER_IMAGE
+        kept = images[:: -(-len(images) // most) or 1]  # an image needs several to be judged
+        return self.observed(chosen[np.isin(self.rows[chosen], kept)])
 
     def observed(self, chosen: Ints | Mask) -> TrackObservations:
         """Return a copy with the chosen observations alone."""
@@ -265,10 +260,10 @@ def alike_cameras(model: Reconstruction) -> dict[int, int]:
     """
     counts = Counter(image.camera_id for image in model.images)
     first, found = dict[tuple[str, Size, int], list[Camera]](), dict[int, int]()
-    for number in sorted(counts, key=lambda each: (counts[each] <= limits.FEW, each)):
+    for is_few, number in sorted((count <= limits.FEW, number) for number, count in counts.items()):
         camera = model.cameras[number]
         known = first.setdefault((camera.model, camera.size, len(camera.params)), [])
-        like = next((one for one in known if _is_like(one, camera)), None) if counts[number] <= limits.FEW else None
+        like = next((one for one in known if _is_like(one, camera)), None) if is_few else None
         if like is None:
             known.append(camera)
         else:
@@ -282,12 +277,10 @@ def _is_like(one: Camera, other: Camera) -> bool:
     )
 
 
-def survey(
-    model: Reconstruction, most_images: int | None = None, alike: Mapping[int, int] = MappingProxyType({})
-) -> GeometrySurvey:
+def survey(model: Reconstruction, alike: Mapping[int, int], most_images: int | None = None) -> GeometrySurvey:
     """Return sampled observations of a model, of `most_images` evenly spaced images at most.
 
-    Images of cameras that are alike get one camera, and their keypoints move with K.
+    Images of cameras that are alike get one camera, and their keypoints move with K (see `alike_cameras`).
 
     Raises:
         ModelError: the keypoints cannot be read.

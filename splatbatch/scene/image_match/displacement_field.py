@@ -97,17 +97,17 @@ class DisplacementEquations:
 
 def equations(pair: ImagePair, one: MatchView, other: MatchView) -> DisplacementEquations:
     """Return the equations from the shifts of a pair; squares that were not found again are left out."""
-    found = shifts(pair, one, other)
-    slopes = [found.squares.slopes(view) for view in (one, other)]
+    squares, peak, steps = shifts(pair, one, other)
+    slopes = [squares.slopes(view) for view in (one, other)]
     pixels = [view.pixels(pair.xyz) for view in (one, other)]
-    usable = np.nan_to_num(found.peak, nan=-1.0) > _FOUND
+    usable = np.nan_to_num(peak, nan=-1.0) > _FOUND
     usable &= np.logical_and.reduce([np.isfinite(each).all(axis=(1, 2)) for each in slopes])
     usable &= np.logical_and.reduce([np.abs(np.linalg.det(np.nan_to_num(each))) > 1e-3 for each in slopes])
     sides = []
     for view, slope, places in zip((one, other), slopes, pixels, strict=True):
         away = (places[usable] - np.array(view.picture.shape[::-1]) / 2) / view.focal
         sides.append(np.asarray(np.linalg.solve(slope[usable], _terms(away) * view.focal), np.float64))
-    return DisplacementEquations(sides[0], sides[1], found.steps[usable])
+    return DisplacementEquations(sides[0], sides[1], steps[usable])
 
 
 def solved(parts: Sequence[tuple[Floats, Floats]], *, is_common: bool = False) -> DisplacementField | None:

@@ -177,17 +177,16 @@ class MatchContext:
         ours = sorted(rows if len(rows) > 1 else set(self.rows) - set(rows))
         groups = [set(ours[at::_GROUPS_LEFT_OUT]) for at in range(min(len(ours), _GROUPS_LEFT_OUT))]
         found = [self.without(group).displacement(set(rows) - group) for group in groups]
-        known = [one.numbers for one in found if one]
-        view = self.view(min(rows))
-        if view is None or len(known) < max(2, len(groups)):
+        known, view = np.array([one.numbers for one in found if one]), self.view(min(rows))
+        if view is None or len(known) < max(2, len(found)):
             return float("inf")
-        off = [DisplacementField(*one).size(view) ** 2 for one in np.array(known) - np.mean(known, axis=0)]
-        return float(np.sqrt((len(known) - 1) / len(known) * sum(off)))
+        off = [DisplacementField(*numbers).size(view) for numbers in known - known.mean(axis=0)]
+        return float(np.sqrt((len(off) - 1) * np.mean(np.square(off))))
 
     def _more(self, rows: Collection[int], reading: Relabeling, times: int) -> DisplacementField | None:
         both = []
         for pair in self.touching(rows).pairs:
-            sides = [row in rows for row in pair.rows]
+            sides = [row in rows for row in (pair.one, pair.other)]
             said = self._said(pair, [reading if is_meant else AS_IS for is_meant in sides], times)
             if said is not None:
                 both.append((said.other * sides[1] - said.one * sides[0], said.steps))

@@ -131,17 +131,11 @@ def image_match(pair: ImagePair, one: MatchView, other: MatchView) -> Floats:
     return correlated(found.seen(one, HALF), found.seen(other, HALF))
 
 
-@dataclass(frozen=True, eq=False)
-class PatchShifts:
-    """Offsets at which the squares of one picture are found in the other."""
+def shifts(pair: ImagePair, one: MatchView, other: MatchView) -> tuple[NccPatches, Floats, Floats]:
+    """Return the squares, and where those of one picture are found in the other, to a fraction of a step.
 
-    squares: NccPatches
-    peak: Floats  # [n], their correlation there; NaN where they are found nowhere
-    steps: Floats  # [n, 2], how far to the right and down, in steps of the squares
-
-
-def shifts(pair: ImagePair, one: MatchView, other: MatchView) -> PatchShifts:
-    """Return the offsets at which the squares of one picture are found in the other, to a fraction of a step."""
+    Correlations there, [n], are NaN for squares that are found nowhere; steps, [n, 2], are to the right and down.
+    """
     found = ncc_patches(pair, one, other)
     small, large = found.seen(one, HALF), found.seen(other, HALF + REACH)
     small = small - small.mean(axis=(1, 2), keepdims=True)
@@ -157,7 +151,7 @@ def shifts(pair: ImagePair, one: MatchView, other: MatchView) -> PatchShifts:
     i, j = best // count, best % count
     inner = (np.minimum(i, j) > 0) & (np.maximum(i, j) < count - 1) & (table[n, i, j] > -2)
     steps = np.stack([_summit(table, n, i, j, (0, 1)), _summit(table, n, i, j, (1, 0))], axis=1)
-    return PatchShifts(found, np.where(inner, table[n, i, j], np.nan), np.where(inner[:, None], steps, np.nan))
+    return found, np.where(inner, table[n, i, j], np.nan), np.where(inner[:, None], steps, np.nan)
 
 
 def _means(tables: Floats, side: int) -> Floats:

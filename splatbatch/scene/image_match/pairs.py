@@ -31,11 +31,6 @@ class ImagePair:
     xyz: Floats  # [n, 3]
     greys: Floats  # [n], 0 to 255, as the model has them
 
-    @property
-    def rows(self) -> tuple[int, int]:
-        """The rows of both images."""
-        return self.one, self.other
-
 
 def pairs_of(model: Reconstruction, groups: int | None, about: Sequence[int] | None = None) -> list[ImagePair]:
     """Return pairs of neighbours to compare, in groups of three spread over all cameras; empty without tracks.

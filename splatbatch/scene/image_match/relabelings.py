@@ -60,8 +60,12 @@ def cropped() -> Relabeling:
 
 def left_behind() -> Iterator[Relabeling]:
     """Yield the hypotheses that photographs were resized, or cropped about the centre, and K is that of before."""
-    yield Relabeling("resized", camera=lambda old: replace(old, width=round(2 * old.cx), height=round(2 * old.cy)))
+    yield Relabeling("resized", camera=_of_its_size)
     yield Relabeling("cropped about the centre", camera=_centred)
+
+
+def _of_its_size(camera: Camera) -> Camera:
+    return replace(camera, width=round(2 * camera.cx), height=round(2 * camera.cy))
 
 
 def _centred(camera: Camera) -> Camera:
@@ -139,9 +143,7 @@ def _straight(camera: Camera) -> Camera | None:
 
 
 def _unbent(camera: Camera) -> Camera | None:
-    if not is_distorted(camera) or _straight(camera) is None:
-        return None
-    return replace(camera, model="PINHOLE", params=camera.pinhole)
+    return replace(camera, model="PINHOLE", params=camera.pinhole) if _straight(camera) else None
 
 
 def models_near(sparse: Path, compared: MatchContext) -> Iterator[tuple[Path, MatchContext]]:
