@@ -51,6 +51,7 @@ def test_a_folder_and_its_yaml_stand_for_the_batch(wrong: Path, command: str, na
     assert (ended.code, MISTAKE in ended.err) == (2, True), ended.err
 
 
+@pytest.mark.journey  # the first `train` of a process starts its fork server beside the reading of the YAML
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_folder_goes_before_a_usual_configuration_that_is_broken(wrong: Path, command: str) -> None:
     Path("splat_config.yml").write_text("nonsense: 1\n")
