@@ -20,10 +20,10 @@ from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.output.records.quality import Inspection, InspectionSettings, QualityFigure, grade
 from splatbatch.scene.patches import Patch
 from splatbatch.training.gaussians import Parameters
-from splatbatch.training.inspection import limits, novel_views, photographs, surface
+from splatbatch.training.inspection import limits, photographs, surface
 from splatbatch.training.inspection import subject as described
 from splatbatch.training.inspection.__main__ import run
-from splatbatch.training.inspection.fidelity import Fidelity, blur_of
+from splatbatch.training.inspection.fidelity import blur_of, worse_db
 from splatbatch.training.inspection.inspect import inspect
 from splatbatch.training.inspection.pictures import illustrated
 from splatbatch.training.inspection.subject import open_subject
@@ -101,9 +101,9 @@ def test_the_grade_is_of_what_exceeds_its_limits(values: tuple[float | None, ...
 
 
 def test_a_splat_is_held_against_a_blur_of_the_photographs_up_to_a_good_figure() -> None:
-    assert Fidelity({"a": 20.0, "b": 22.0}, {"a": 25.0, "b": 23.0}).worse_db == 3
-    assert Fidelity({"a": 31.0}, {"a": 40.0}).worse_db == 0
-    assert Fidelity({}, {}).worse_db is None
+    assert worse_db({"a": 20.0, "b": 22.0}, {"a": 25.0, "b": 23.0}) == 3
+    assert worse_db({"a": 31.0}, {"a": 40.0}) == 0
+    assert worse_db({}, {}) is None
 
 
 @pytest.mark.all
@@ -146,7 +146,7 @@ def test_a_blur_keeps_the_mean_colours_of_squares_alone(bed: Bed) -> None:
 @pytest.mark.all
 def test_a_camera_moved_to_its_right_stands_there(bed: Bed) -> None:
     view = open_subject(bed.settings, bed.splat).on(torch.device("cpu")).training[0].small.view
-    step = novel_views.center_of(novel_views.moved(view, 0.5)) - novel_views.center_of(view)
+    step = surface.moved(view, 0.5).center() - view.center()
     assert np.allclose(step, 0.5 * view.viewmat[0, :3].numpy(), atol=1e-5)
 
 
@@ -155,7 +155,7 @@ def test_points_fall_on_the_pixels_of_their_keypoints(bed: Bed) -> None:
     subject = open_subject(bed.settings, bed.splat).on(torch.device("cpu"))
     errors = np.concatenate([look.errors for look in subject.looks])
     assert 0.1 < np.median(errors) < 3  # in 1/1000 of the width
-    assert (surface.depths_at_points(subject).off or 0) < 0.25
+    assert (surface.depth_error(subject) or 0) < 0.25
 
 
 @pytest.mark.all
@@ -169,9 +169,9 @@ def test_what_several_figures_look_at_is_drawn_once(bed: Bed, monkeypatch: pytes
     monkeypatch.setattr(described, "with_values", count)
     subject = open_subject(bed.settings, bed.splat).on(torch.device("cpu"))
     found = inspect(subject)
-    assert len(drawn) == len(subject.looks) + 2 * novel_views.MOST_VIEWS
+    assert len(drawn) == len(subject.looks) + 2 * surface.MOST_BETWEEN
     illustrated(subject, found, bed.splat.parent / "pictures")
-    assert len(drawn) <= len(subject.looks) + 2 * novel_views.MOST_VIEWS + 3
+    assert len(drawn) <= len(subject.looks) + 2 * surface.MOST_BETWEEN + 3
 
 
 @pytest.mark.all
@@ -197,9 +197,9 @@ def test_smoothing_is_that_of_scipy() -> None:
 
 def test_a_point_is_off_where_most_pictures_draw_it_elsewhere() -> None:
     points = np.repeat(np.arange(4), 2)
-    depths = surface.SurfaceDepths(points, np.array([0.01, 0.01, 0.001, 0.001, 1.0, 1.0, 1e-9, 1e-9]))
-    assert depths.off == pytest.approx(1 / 4)
-    assert surface.SurfaceDepths(points[:0], np.zeros(0)).off is None
+    errors = np.array([0.01, 0.01, 0.001, 0.001, 1.0, 1.0, 1e-9, 1e-9])
+    assert surface.share_off(points, errors) == pytest.approx(1 / 4)
+    assert surface.share_off(points[:0], errors[:0]) is None
 
 
 def beds(folder: Path, real_photos: Path) -> dict[str, Bed]:

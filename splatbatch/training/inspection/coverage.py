@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
-from splatbatch.training.inspection.novel_views import center_of
 from splatbatch.training.inspection.subject import AT_ONCE, Floats, InspectedSplat
 
 Mask = NDArray[np.bool_]
-SEEN = "seen"
 CELLS = 12
 """Number of cells along the longer side of the scene."""
 FEW = 3
@@ -26,40 +22,28 @@ TAILS = (5.0, 95.0)
 """Percentiles of the opaque Gaussians' positions that bound the scene."""
 
 
-@dataclass(frozen=True)
-class CoverageColumn:
-    """A cell of the coverage map: a column with a square base, as tall as the scene, and how photographs see it."""
+def coverage(subject: InspectedSplat) -> tuple[tuple[dict[str, float], ...], float | None]:
+    """Measure how the training photographs cover the opaque Gaussians.
 
-    place: tuple[float, float, float]
-    """Mean position of its opaque Gaussians, in the frame of the training."""
-    size: float
-    """Side of its base, in units of the frame."""
-    num_photos: float
-    """Number of training photographs that see its surface, in the median over the surface."""
-    angle_deg: float
-    """Largest angle between the viewing directions of the photographs that see at least half of it."""
-    px_per_unit: float
-    """Resolution of the closest such photograph, in pixels per unit of the frame."""
-
-    @property
-    def is_weak(self) -> bool:
-        """Return whether fewer than `FEW` photographs see it."""
-        return self.num_photos < FEW
-
-
-def cells(subject: InspectedSplat) -> list[CoverageColumn]:
-    """Return the cells of the scene with enough opaque Gaussians, and their coverage by the training photographs."""
+    Returns:
+        The cells of the scene with enough opaque Gaussians, as inspection.json has them: columns with a square base, as
+        tall as the scene.
+        The share of opaque Gaussians that fewer than `FEW` photographs see; None without any.
+    """
     surface = _surface(subject)
+    if not len(surface):
+        return (), None
+    seen = _seen(subject, surface)
+    weak = float((seen.sum(axis=1) < FEW).mean())
     if len(surface) < LEAST_GAUSSIANS:
-        return []
+        return (), weak
     axes, low, side = _grid(surface)
     flat = np.floor((surface @ axes.T - low) / side).astype(np.int64)  # [n, 2]
-    seen = _seen(subject, surface)
-    centers = np.array([center_of(look.photo.view) for look in subject.training])
+    centers = np.array([look.photo.view.center() for look in subject.training])
     _, of_cell, counts = np.unique(flat, axis=0, return_inverse=True, return_counts=True)
     groups = np.split(np.argsort(of_cell.reshape(-1), kind="stable"), np.cumsum(counts)[:-1])
     chosen = [group for group in groups if len(group) >= LEAST_GAUSSIANS]
-    return [_cell(subject, side, (surface[group], seen[group]), centers) for group in chosen]
+    return tuple(_cell(subject, side, surface[group], seen[group], centers) for group in chosen), weak
 
 
 def _surface(subject: InspectedSplat) -> Floats:
@@ -82,36 +66,29 @@ def _grid(points: Floats) -> tuple[Floats, Floats, float]:
 
 def _seen(subject: InspectedSplat, surface: Floats) -> Mask:
     """Return which training photographs have each point of the surface in their picture, [n, I]; not by occlusion."""
-    if SEEN not in subject.found:
-        found = []
-        for part in torch.split(torch.from_numpy(surface), AT_ONCE):
-            there = part.to(subject.device)
-            falls = [(look.photo.view, *look.photo.view.project(there)) for look in subject.training]
-            found.append(torch.stack([(depths > 0) & view.shows(at) for view, at, depths in falls], dim=1).cpu())
-        subject.found[SEEN] = torch.cat(found).numpy()
-    seen: Mask = subject.found[SEEN]
+    found = []
+    for part in torch.split(torch.from_numpy(surface), AT_ONCE):
+        there = part.to(subject.device)
+        falls = [(look.photo.view, *look.photo.view.project(there)) for look in subject.training]
+        found.append(torch.stack([(depths > 0) & view.shows(at) for view, at, depths in falls], dim=1).cpu())
+    seen: Mask = torch.cat(found).numpy()
     return seen
 
 
-def _cell(subject: InspectedSplat, side: float, surface: tuple[Floats, Mask], centers: Floats) -> CoverageColumn:
-    places, seen = surface
-    middle = places.mean(axis=0)
+def _cell(subject: InspectedSplat, side: float, places: Floats, seen: Mask, centers: Floats) -> dict[str, float]:
+    """Return a cell in the coordinates of the splat file, from the opaque Gaussians in it."""
+    middle, scale = places.mean(axis=0), subject.frame.scale
     by = np.flatnonzero(seen.mean(axis=0) >= 0.5)
     rays = centers[by] - middle
-    distances = np.maximum(np.linalg.norm(rays, axis=1), 1e-9)
-    cosines = (rays / distances[:, None]) @ (rays / distances[:, None]).T
-    fine = [float(subject.training[at].photo.view.K[0, 0]) / far for at, far in zip(by, distances, strict=True)]
+    away = np.maximum(np.linalg.norm(rays, axis=1), 1e-9)
+    cosines = (rays / away[:, None]) @ (rays / away[:, None]).T
+    fine = [float(subject.training[at].photo.view.K[0, 0]) / far for at, far in zip(by, away, strict=True)]
     angle = float(np.degrees(np.arccos(np.clip(cosines.min(), -1, 1)))) if len(by) else 0.0
-    place = (float(middle[0]), float(middle[1]), float(middle[2]))
-    return CoverageColumn(place, side, float(np.median(seen.sum(axis=1))), angle, max(fine, default=0.0))
-
-
-def weakly_covered(subject: InspectedSplat) -> float | None:
-    """Return the share of the opaque Gaussians that fewer than `FEW` photographs see; None without any."""
-    surface = _surface(subject)
-    if not len(surface):
-        return None
-    return float((_seen(subject, surface).sum(axis=1) < FEW).mean())
+    num_photos = float(np.median(seen.sum(axis=1)))
+    found = dict(zip("xyz", subject.frame.to_model(middle).tolist(), strict=True))
+    found |= {"size": side * scale, "photos": num_photos, "angle": angle, "resolution": max(fine, default=0.0) / scale}
+    found["weak"] = float(num_photos < FEW)
+    return {name: float(f"{value:.9g}") for name, value in found.items()}
 
 
 def distances(subject: InspectedSplat) -> dict[str, float]:
@@ -121,8 +98,8 @@ def distances(subject: InspectedSplat) -> dict[str, float]:
     """
     if len(subject.training) < 2:
         return {}
-    centers = np.array([center_of(look.photo.view) for look in subject.training])
+    centers = np.array([look.photo.view.center() for look in subject.training])
     tree = cKDTree(centers)
     baseline = max(float(np.median(tree.query(centers, k=2)[0][:, 1])), 1e-9)
-    held_out = {look.photo.name: center_of(look.photo.view) for look in subject.holdout}
+    held_out = {look.photo.name: look.photo.view.center() for look in subject.holdout}
     return {name: float(tree.query(center)[0]) / baseline for name, center in held_out.items()}

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import statistics
-from dataclasses import dataclass
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor
 from torch.nn.functional import avg_pool2d, interpolate
 
 from splatbatch.training.evaluation.evaluate import covered_psnr, psnr_as
-from splatbatch.training.inspection.subject import InspectedSplat, SmallPhotograph
+from splatbatch.training.inspection.subject import InspectedSplat
 from splatbatch.training.photos.posed_image import PosedImage
 
 BLUR_PX = 8
@@ -19,35 +19,29 @@ MOST_DB = 30.0
 """Largest PSNR of a blur that counts, since in a scene with little detail a blur is too good a standard."""
 
 
-@dataclass(frozen=True)
-class Fidelity:
-    """PSNR in dB, by held-out photograph, of the splat and of a blur, on covered pixels of the small copies."""
-
-    splat: dict[str, float]
-    blur: dict[str, float]
-
-    @property
-    def worse_db(self) -> float | None:
-        """Return by how many dB the splat is worse than a blur in the mean, at least 0; None without covered pixels."""
-        if not self.splat:
-            return None
-        return max(0.0, min(MOST_DB, statistics.fmean(self.blur.values())) - statistics.fmean(self.splat.values()))
-
-
 @torch.inference_mode()
-def fidelity(subject: InspectedSplat) -> Fidelity:
-    """Measure splat and blur on the held-out photographs that have enough covered pixels."""
-    found = Fidelity({}, {})
+def psnrs(subject: InspectedSplat) -> tuple[dict[str, float], dict[str, float], dict[str, float]]:
+    """Return the PSNR in dB of the small copies of held-out photographs, by name.
+
+    Of the splat on valid pixels; then, for photographs with enough covered pixels, of splat and blur on these.
+    """
+    valid, covered, blurs = dict[str, float](), dict[str, float](), dict[str, float]()
     for look in subject.holdout:
-        drawn = look.small.as_taken(subject.shown(look).colors)
-        ours, blurred = covered_psnr(drawn.clamp(0, 1), look.small), _of_blur(look)
+        name, small, colors = look.photo.name, look.small, subject.shown(look).colors
+        if small.counts():
+            valid[name] = psnr_as(colors, small)
+        ours = covered_psnr(small.as_taken(colors).clamp(0, 1), small)
+        blurred = covered_psnr(blur_of(small), small)
         if ours is not None and blurred is not None:
-            found.splat[look.photo.name], found.blur[look.photo.name] = ours, blurred
-    return found
+            covered[name], blurs[name] = ours, blurred
+    return valid, covered, blurs
 
 
-def _of_blur(look: SmallPhotograph) -> float | None:
-    return covered_psnr(blur_of(look.small), look.small)
+def worse_db(splat: Mapping[str, float], blur: Mapping[str, float]) -> float | None:
+    """Return by how many dB the splat is worse than a blur in the mean, at least 0; None without photographs."""
+    if not splat:
+        return None
+    return max(0.0, min(MOST_DB, statistics.fmean(blur.values())) - statistics.fmean(splat.values()))
 
 
 def blur_of(photo: PosedImage) -> Tensor:
@@ -56,9 +50,3 @@ def blur_of(photo: PosedImage) -> Tensor:
     means = avg_pool2d(pixels, BLUR_PX, ceil_mode=True)
     size = (photo.view.height, photo.view.width)
     return interpolate(means, size=size, mode="bilinear", align_corners=False)[0].movedim(0, -1)
-
-
-@torch.inference_mode()
-def psnrs(subject: InspectedSplat, looks: tuple[SmallPhotograph, ...]) -> dict[str, float]:
-    """Return the PSNR in dB of the small copies, by name of the photograph; only of those with valid pixels."""
-    return {look.photo.name: psnr_as(subject.shown(look).colors, look.small) for look in looks if look.small.counts()}

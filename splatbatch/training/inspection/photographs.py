@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import median
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from splatbatch.output.records.quality import QualityFigure
+from splatbatch.training.inspection.limits import figure, over
 from splatbatch.training.inspection.subject import Floats, InspectedSplat, SmallPhotograph
 from splatbatch.training.photos.dataset import evenly_spaced
 
@@ -32,29 +34,60 @@ CLEAR = 8.0
 """Standard deviations by which the peak of a shift must exceed the mean correlation; else the shift is 0."""
 
 
-@dataclass(frozen=True)
-class PhotographScores:
-    """Figures of photographs against others that see the same points, each by name of the photograph."""
+BLURRED_OCTAVES, EXPOSED_STOPS, ERROR_TIMES, SHIFTED = 0.4, 0.4, 3.0, 8.0
+"""Limits above which a photograph is named as harmful.
 
-    blur: dict[str, float]
-    """Octaves (log2) of detail that the photograph lacks at its points."""
-    exposure: dict[str, float]
-    """Stops (log2) by which it is brighter than the others, after the gain of its colour correction."""
-    registration: dict[str, float]
-    """Its median reprojection error, as a multiple of the usual one of all photographs."""
+Octaves less detail; stops of brightness; times the usual reprojection error; shift against its rendering, in 1/1000 of
+the width. Sound photographs: 0.07 (0.56 at full size), 0.08, 1.6 and 0.
+"""
+BLURRED_SPREADS = 4.5
+"""Least number of robust standard deviations by which a blurred photograph has less detail.
+
+It is required beside `BLURRED_OCTAVES`, since at full size the detail of sound photographs differs more. Sound: 4.3;
+blurred by 1.5 pixels, at full size: 6 and more.
+"""
+TO_DEVIATION = 1.4826
+"""Factor from the median absolute deviation to the standard deviation of a normal distribution."""
+MOST_AT_FAULT = 1 / 3
+"""Largest share of photographs that are named for a shift: where more are shifted, the splat is wrong, not they."""
 
 
-def judged(looks: Sequence[SmallPhotograph], num_points: int) -> PhotographScores:
-    """Compare every photograph with others that see the same points.
+def photographs(subject: InspectedSplat) -> tuple[list[QualityFigure], dict[str, dict[str, float]]]:
+    """Compare every photograph with its rendering, and with others that see the same points.
 
-    A photograph that shares fewer than `LEAST_POINTS` with others has no figures.
+    Returns:
+        The figures that name blurred, exposed and misregistered photographs.
+        By name, and by photograph: `blur`, the octaves (log2) of detail that it lacks at its points; `exposure`, the
+        stops (log2) by which it is brighter than the others, after the gain of its colour correction; `registration`,
+        its median reprojection error as a multiple of the usual one of all photographs; and `shift`, see `shifts`. A
+        photograph that shares fewer than `LEAST_POINTS` with others has none of the first three.
     """
+    looks, num_points = subject.looks, len(subject.points)
     windows = {look.photo.name: _windows(look) for look in looks}
-    detail = {name: found[0] for name, found in windows.items()}
-    bright = {name: found[1] for name, found in windows.items()}
     points = {look.photo.name: look.points[look.is_inside] for look in looks}
+    detail, brightness = ({name: found[place] for name, found in windows.items()} for place in (0, 1))
     blur = {name: -value for name, value in _against_others(points, detail, num_points).items()}
-    return PhotographScores(blur, _against_others(points, bright, num_points), _registration(looks))
+    exposure = _against_others(points, brightness, num_points)
+    errors, moved = _registration(looks), shifts(subject)
+    elsewhere, aside = over(errors, ERROR_TIMES), over(moved, SHIFTED)
+    if len(aside) <= MOST_AT_FAULT * len(moved):
+        elsewhere = tuple(dict.fromkeys((*elsewhere, *aside)))
+    named = {
+        "blurred": over(blur, blur_limit(blur.values())),
+        "exposure": over({name: abs(stops) for name, stops in exposure.items()}, EXPOSED_STOPS),
+        "misregistered": elsewhere,
+    }
+    scores = {"blur": blur, "exposure": exposure, "registration": errors, "shift": moved}
+    return [figure(name, float(len(names)), names) for name, names in named.items()], scores
+
+
+def blur_limit(values: Iterable[float]) -> float:
+    """Return how many octaves less detail a photograph must have to count as blurred, by the spread of all values."""
+    known = [*values]
+    if not known:
+        return BLURRED_OCTAVES
+    middle = median(known)
+    return max(BLURRED_OCTAVES, BLURRED_SPREADS * TO_DEVIATION * median(abs(one - middle) for one in known))
 
 
 def _windows(look: SmallPhotograph) -> tuple[Floats, Floats]:

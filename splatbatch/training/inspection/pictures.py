@@ -15,7 +15,7 @@ from torch import Tensor
 
 from splatbatch.files import write_whole
 from splatbatch.output.records.quality import Inspection, QualityFigure
-from splatbatch.training.inspection import novel_views, surface
+from splatbatch.training.inspection import surface
 from splatbatch.training.inspection.subject import BlendedView, InspectedSplat, SmallPhotograph
 from splatbatch.training.rendering.rasterize import rasterize
 
@@ -141,7 +141,7 @@ def _front(subject: InspectedSplat, look: SmallPhotograph) -> Pixels:
 
 def _moved(subject: InspectedSplat, look: SmallPhotograph) -> BlendedView:
     """Return the rendering from half a baseline to the right of a photograph's camera."""
-    return subject.shown_from(novel_views.moved(look.small.view, novel_views.baseline_of(subject, look) / 2))
+    return subject.shown_from(surface.moved(look.small.view, surface.baseline_of(subject, look) / 2))
 
 
 def _marked(colors: Tensor, which: Tensor) -> Pixels:
@@ -152,7 +152,7 @@ def _marked(colors: Tensor, which: Tensor) -> Pixels:
 
 def _holes(subject: InspectedSplat, look: SmallPhotograph) -> Pixels:
     shown = _moved(subject, look)
-    return _marked(shown.colors, shown.alphas < novel_views.HOLE)
+    return _marked(shown.colors, shown.alphas < surface.HOLE)
 
 
 _DRAWN: Mapping[str, Callable[[InspectedSplat, SmallPhotograph], Pixels]] = {

@@ -8,7 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -108,8 +107,6 @@ class InspectedSplat:
     """Whether only some of the patch's photographs are used."""
     is_held: bool = True
     """Whether all Gaussians are on the device that renders."""
-    found: dict[str, Any] = field(default_factory=dict)
-    """Cache of expensive results, by name."""
     _shown: dict[str, BlendedView] = field(default_factory=dict)
 
     def shown(self, look: SmallPhotograph) -> BlendedView:

@@ -1,9 +1,11 @@
-"""The rendered surface against the points of the model: its depth there, and Gaussians that stand in front."""
+"""The rendered surface against the points of the model: its depth, Gaussians that stand in front, and holes.
+
+Holes are looked for from between the cameras: from training views moved sideways by half the baseline.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -14,6 +16,7 @@ from torch import Tensor
 from splatbatch.training.inspection.subject import AT_ONCE, Floats, InspectedSplat, SmallPhotograph
 from splatbatch.training.photos.dataset import evenly_spaced
 from splatbatch.training.rendering.rasterize import rasterize
+from splatbatch.training.rendering.view import RenderCamera
 
 MOST_VIEWS = 16
 OPAQUE = 0.5
@@ -29,36 +32,21 @@ CELL_PX = 4.0
 """Side of the squares of a picture in which all Gaussians are compared with the same neighbouring points."""
 FLOATING = 0.1
 """Opacity above which a Gaussian can be a floater."""
+MOST_BETWEEN = 10
+"""Largest number of training views that are moved sideways to look for holes."""
+NEAREST = 3
+"""Number of nearest cameras whose median distance is the baseline of a camera."""
+HOLE = 0.3
+"""Opacity below which a pixel at a point of the model is a hole; after short runs solid ground has about 0.5."""
 BESIDE = 0.5
 """Share of the picture by which a Gaussian's centre may be outside of it, since large Gaussians reach in."""
 
 
-@dataclass(frozen=True)
-class FrontCounts:
-    """Opacity in front of the model's points by picture, and in how many pictures each Gaussian stands in front."""
+def depth_error(subject: InspectedSplat) -> float | None:
+    """Return the share of wrong points (see `share_off`) among those of at most `MOST_VIEWS` photographs.
 
-    covers: dict[str, float]
-    """Mean opacity, by photograph, of a rendering of only the Gaussians in front, at the photograph's points."""
-    num_front: NDArray[np.int64]  # [N], pictures in which a Gaussian stands in front
-    num_seen: NDArray[np.int64]  # [N], pictures in or beside which its centre lies
-
-
-@dataclass(frozen=True)
-class SurfaceDepths:
-    """Depth errors of the rendered surface at the model's points, relative to the depth, one per point and picture."""
-
-    points: NDArray[np.int64]  # [n], rows of the subject's points
-    errors: Floats  # [n]; 1 where nothing is drawn
-
-    @property
-    def off(self) -> float | None:
-        """Return the share of points with a median error above `OFF`; None without points in enough pictures."""
-        medians = list(_medians(self.points, self.errors))
-        return float(np.mean(np.array(medians) > OFF)) if medians else None
-
-
-def depths_at_points(subject: InspectedSplat) -> SurfaceDepths:
-    """Return the depth errors at the points of at most `MOST_VIEWS` photographs."""
+    The error of a point in a picture is relative to its depth; 1 where nothing is drawn.
+    """
     points, errors = [np.zeros(0, np.int64)], [np.zeros(0)]
     for look in evenly_spaced(subject.looks, MOST_VIEWS):
         y, x = look.cells()
@@ -67,21 +55,32 @@ def depths_at_points(subject: InspectedSplat) -> SurfaceDepths:
         points.append(look.points[look.is_inside])
         error = np.abs(drawn / look.depths[look.is_inside] - 1)
         errors.append(np.where(alpha > OPAQUE, error, 1.0))
-    return SurfaceDepths(np.concatenate(points), np.concatenate(errors))
+    return share_off(np.concatenate(points), np.concatenate(errors))
 
 
-def _medians(points: NDArray[np.int64], errors: Floats) -> Iterator[float]:
-    """Yield the median error of each point that at least `LEAST_VIEWS` pictures show."""
+def share_off(points: NDArray[np.int64], errors: Floats) -> float | None:
+    """Return the share of points whose median error exceeds `OFF`; None where `LEAST_VIEWS` pictures show none.
+
+    Args:
+        points: point of each error, [n].
+        errors: relative to the depth, one for each point and picture, [n].
+    """
     order = np.argsort(points, kind="stable")
     _, starts = np.unique(points[order], return_index=True)
-    for group in np.split(errors[order], starts[1:]):
-        if len(group) >= LEAST_VIEWS:
-            yield float(np.median(group))
+    groups = np.split(errors[order], starts[1:])
+    medians = [np.median(group) for group in groups if len(group) >= LEAST_VIEWS]
+    return float(np.mean(np.array(medians) > OFF)) if medians else None
 
 
 @torch.inference_mode()
-def fronts(subject: InspectedSplat) -> FrontCounts:
-    """Count, over all photographs, the Gaussians that stand in front of the photograph's points."""
+def fronts(subject: InspectedSplat) -> tuple[dict[str, float], float]:
+    """Look, in all photographs, for Gaussians that stand in front of the photograph's points.
+
+    Returns:
+        The mean opacity at a photograph's points of a rendering of only these Gaussians, by photograph.
+        The share of floaters in the summed opacity of opaque Gaussians. A floater stands in front in at least half of
+        the pictures that have its centre in or beside them.
+    """
     means = subject.own["means"]
     num_front, num_seen = means.new_zeros((2, len(means)), dtype=torch.int64)
     covers = {}
@@ -90,18 +89,10 @@ def fronts(subject: InspectedSplat) -> FrontCounts:
         num_seen += seen
         num_front += front
         covers[look.photo.name] = _cover(subject, look, front)
-    return FrontCounts(covers, num_front.cpu().numpy(), num_seen.cpu().numpy())
-
-
-def floaters(subject: InspectedSplat, found: FrontCounts) -> float:
-    """Return the share of floaters in the summed opacity of opaque Gaussians.
-
-    A floater stands in front of the model's points in at least half of the pictures that show it.
-    """
     opacities = subject.own["opacities"].double().sigmoid().cpu().numpy()
     opaque = opacities > FLOATING
-    is_floater = opaque & (found.num_seen > 0) & (2 * found.num_front >= found.num_seen)
-    return float(opacities[is_floater].sum() / max(opacities[opaque].sum(), 1e-9))
+    is_floater = opaque & ((num_seen > 0) & (2 * num_front >= num_seen)).cpu().numpy()
+    return covers, float(opacities[is_floater].sum() / max(opacities[opaque].sum(), 1e-9))
 
 
 def standing_in_front(means: Tensor, look: SmallPhotograph) -> tuple[Tensor, Tensor]:
@@ -147,3 +138,46 @@ def _cover(subject: InspectedSplat, look: SmallPhotograph, front: Tensor) -> flo
     rendering = rasterize(subject.part(front), look.small.view, replace(subject.options, sh_degree=0))
     y, x = look.cells()
     return float(rendering.alphas[..., 0].cpu().numpy()[y, x].mean()) if len(y) else 0.0
+
+
+@torch.inference_mode()
+def holes(subject: InspectedSplat) -> float | None:
+    """Return the share of a view's points at which the splat has a hole, from between cameras, in the mean over views.
+
+    None with fewer than two training views.
+    """
+    looks = subject.training
+    if len(looks) < 2:
+        return None
+    shares = [_holes_beside(subject, look, baseline_of(subject, look)) for look in evenly_spaced(looks, MOST_BETWEEN)]
+    return float(np.mean(shares))
+
+
+def baseline_of(subject: InspectedSplat, look: SmallPhotograph) -> float:
+    """Return the median distance of a camera to the `NEAREST` nearest training cameras; 0 without others."""
+    centers = np.array([other.photo.view.center() for other in subject.training if other is not look])
+    away = np.sort(np.linalg.norm(centers.reshape(-1, 3) - look.photo.view.center(), axis=1))
+    return float(np.median(away[:NEAREST])) if len(away) else 0.0
+
+
+def _holes_beside(subject: InspectedSplat, look: SmallPhotograph, baseline: float) -> float:
+    """Return the share of a photograph's points that are holes from half a baseline left and right of its camera."""
+    own, local = look.small.view, subject.points[look.points[look.is_inside]]
+    views = [moved(own, step) for step in (-baseline / 2, baseline / 2)]
+    seen = [_alphas_at(subject.shown_from(view).alphas, view, local) for view in views]
+    return float(np.mean([float((at < HOLE).float().mean()) if len(at) else 0.0 for at in seen]))
+
+
+def moved(view: RenderCamera, step: float) -> RenderCamera:
+    """Return a camera moved to its right by `step`, with the same orientation."""
+    viewmat = view.viewmat.clone()
+    viewmat[0, 3] -= step
+    return RenderCamera(viewmat, view.K, view.width, view.height)
+
+
+def _alphas_at(alphas: Tensor, view: RenderCamera, points: Floats) -> Tensor:
+    """Return the opacity at the pixels of those points [n, 3] that are in the picture."""
+    there = torch.from_numpy(points).to(alphas)
+    pixels, depths = view.project(there)
+    x, y = pixels[(depths > 0) & view.shows(pixels)].long().unbind(1)
+    return alphas[y, x]

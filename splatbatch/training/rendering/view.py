@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from splatbatch.config import Recipe
+from splatbatch.scene.colmap.types import Floats
 from splatbatch.splats import SplatHeader
 from splatbatch.training.photos.decode import Pixels
 
@@ -21,6 +22,12 @@ class RenderCamera:
     K: Tensor  # [3, 3], px
     width: int
     height: int
+
+    def center(self) -> Floats:
+        """Return the position of the camera, [3]."""
+        matrix = self.viewmat.double().cpu().numpy()
+        position: Floats = -matrix[:3, :3].T @ matrix[:3, 3]
+        return position
 
     def project(self, points: Tensor) -> tuple[Tensor, Tensor]:
         """Return the projections of points [N, 3] in pixels [N, 2] and their depths [N], in the points' precision.
