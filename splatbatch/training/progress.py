@@ -73,9 +73,17 @@ class ProgressRecorder:
         """Count the time of the attempt from now on, at the end of its standby."""
         self._started = time.monotonic()
 
-    def phase(self, name: str) -> None:
-        """Record that a phase begins: start, load, standby, init, train, eval, export or done."""
-        self._phase = name
+    @property
+    def seconds(self) -> float:
+        """Return the seconds since the start, or since the end of the standby."""
+        return round(time.monotonic() - self._started, 2)
+
+    def phase(self, name: str, step: int | None = None) -> None:
+        """Record that a phase begins: start, load, standby, init, train, eval, export or done, or one of an inspection.
+
+        `step`: the steps done by then, of a process whose steps are not recorded one by one.
+        """
+        self._phase, self._step = name, self._step if step is None else step
         self._write()
 
     def warn(self, warning: str) -> None:
@@ -142,9 +150,8 @@ class ProgressRecorder:
         return {"peak_mib": self._highest_mib, "reserved_mib": torch.cuda.memory_reserved() // MIB}
 
     def _write(self, **figures: Any) -> None:
-        now, seconds = round(time.time(), 2), round(time.monotonic() - self._started, 2)
         told = {"max_steps": self._max_steps, "planned_steps": self._planned_steps, **figures}
-        line = attempt.ProgressLine(now, seconds, self._phase, self._step, **told)
+        line = attempt.ProgressLine(round(time.time(), 2), self.seconds, self._phase, self._step, **told)
         with contextlib.suppress(OSError):  # a full disk must not end a good training
             append_line(self._path, line.to_record(), durable=False)
         self._on_tensorboard(lambda board: board.scalars(self._step, figures))

@@ -10,7 +10,6 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -26,6 +25,7 @@ from splatbatch.training.gaussians import Parameters, as_parameters, select
 from splatbatch.training.optim import make_optimizers
 from splatbatch.training.photos.dataset import TrainingImages
 from splatbatch.training.photos.posed_image import shrink
+from splatbatch.training.progress import ProgressRecorder
 from splatbatch.training.rendering.view import RasterOptions
 from splatbatch.training.step import Step, TileCapacity
 from splatbatch.training.strategies import STRATEGIES
@@ -38,17 +38,7 @@ LOOK_S = 0.005
 """Seconds between two checks for go.json."""
 
 
-class StandbyWait(Protocol):
-    """Progress of a process on standby, as `wait_for_go` needs it: its phase, and its time, counted from `begin` on."""
-
-    def phase(self, name: str) -> None:
-        """Record that a phase begins."""
-
-    def begin(self) -> None:
-        """Count the time from now on."""
-
-
-def wait_for_go(folder: AttemptFolder, progress: StandbyWait, open_context: Callable[[], None]) -> None:
+def wait_for_go(folder: AttemptFolder, progress: ProgressRecorder, open_context: Callable[[], None]) -> None:
     """Wait for go.json, and set the environment variables that it names, with the only GPU that CUDA will see.
 
     When ahead.json comes first, its environment is set and `open_context` called once.

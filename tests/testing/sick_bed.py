@@ -13,7 +13,7 @@ from PIL import Image as Pillow
 from PIL import ImageFilter
 
 from splatbatch.output.records.metrics import TrainingSettings
-from splatbatch.output.records.quality import Inspection
+from splatbatch.output.records.quality import Inspection, InspectionSettings
 from splatbatch.scene.colmap.copies import Subset
 from splatbatch.scene.colmap.indexed_model import read_sightings
 from splatbatch.scene.colmap.reconstruction import Reconstruction, read_reconstruction
@@ -21,7 +21,7 @@ from splatbatch.scene.colmap.types import Image
 from splatbatch.splats import read_splat, write_splat
 from splatbatch.splats.ply import Gaussians
 from splatbatch.training.inspection.inspect import inspect
-from splatbatch.training.inspection.subject import open_subject
+from splatbatch.training.inspection.subject import InspectedSplat, LoadedSubject, open_subject
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,14 @@ class Bed:
     def model(self) -> Reconstruction:
         return read_reconstruction(Path(self.settings.sparse))
 
+    def opened(self) -> LoadedSubject:
+        return open_subject(InspectionSettings(**vars(self.settings), splat=str(self.splat)))
+
+    def subject(self) -> InspectedSplat:
+        return self.opened().on(torch.device("cpu"))
+
     def inspect(self) -> Inspection:
-        return inspect(open_subject(self.settings, self.splat).on(torch.device("cpu")))
+        return inspect(self.subject())
 
     def with_splat(self, gaussians: Gaussians, folder: Path) -> Bed:
         write_splat(folder / "sick.ply", gaussians, 1)

@@ -11,6 +11,7 @@ from small_patch import recipe, trained
 
 from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.output.records.evaluation import ComparisonSettings, FilmSettings
+from splatbatch.output.records.quality import InspectionSettings
 from splatbatch.splats import SplatHeader, read_header, read_splat, write_splat
 from splatbatch.training.film import draw
 from splatbatch.training.formats import compare
@@ -68,8 +69,8 @@ def test_a_film_is_drawn_as_the_splat_was_trained(attempt: AttemptFolder, tmp_pa
 
 @pytest.mark.all
 def test_an_inspection_and_a_comparison_draw_as_the_splat_was_trained(attempt: AttemptFolder) -> None:
-    settings = replace(attempt.read_settings(), recipe=told(attempt, antialiased=False)["recipe"])
-    assert open_subject(settings, attempt.splat).recipe.training.antialiased
+    settings = InspectionSettings.from_record({**told(attempt, antialiased=False), "splat": str(attempt.splat)})
+    assert open_subject(settings).recipe.training.antialiased
     one, other = (
         compare(ComparisonSettings.from_record({**told(attempt, antialiased=mode), "splats": {"": str(attempt.splat)}}))
         for mode in (True, False)

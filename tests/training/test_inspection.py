@@ -26,7 +26,6 @@ from splatbatch.training.inspection.__main__ import run
 from splatbatch.training.inspection.fidelity import blur_of, worse_db
 from splatbatch.training.inspection.inspect import inspect
 from splatbatch.training.inspection.pictures import illustrated
-from splatbatch.training.inspection.subject import open_subject
 from splatbatch.training.rendering.rasterize import depth_of, rasterize, with_values
 from splatbatch.training.rendering.view import RasterOptions, RenderCamera
 
@@ -112,7 +111,7 @@ def test_a_splat_that_its_device_does_not_hold_is_drawn_view_by_view_and_found_t
 ) -> None:
     monkeypatch.setattr(surface, "AT_ONCE", 1000)
     monkeypatch.setattr(described, "AT_ONCE", 1000)
-    subject = open_subject(bed.settings, bed.splat).on(torch.device("cpu"), room=0)
+    subject = bed.opened().on(torch.device("cpu"), room=0)
     shares = [float(subject._met(look.small.view).double().mean()) for look in subject.looks]
     assert not subject.is_held and 0 < min(shares) < 1
     values = [[figure.value or 0.0 for figure in one.figures] for one in (inspect(subject), sound)]
@@ -136,7 +135,7 @@ def test_what_stands_by_reads_and_decodes_before_it_goes(bed: Bed, tmp_path: Pat
 
 @pytest.mark.all
 def test_a_blur_keeps_the_mean_colours_of_squares_alone(bed: Bed) -> None:
-    photo = open_subject(bed.settings, bed.splat).on(torch.device("cpu")).holdout[0].small
+    photo = bed.subject().holdout[0].small
     blur = blur_of(photo)
     assert blur.shape == photo.pixels.shape
     assert torch.allclose(blur.mean(), photo.pixels.float().mean() / 255, atol=0.01)
@@ -145,14 +144,14 @@ def test_a_blur_keeps_the_mean_colours_of_squares_alone(bed: Bed) -> None:
 
 @pytest.mark.all
 def test_a_camera_moved_to_its_right_stands_there(bed: Bed) -> None:
-    view = open_subject(bed.settings, bed.splat).on(torch.device("cpu")).training[0].small.view
+    view = bed.subject().training[0].small.view
     step = surface.moved(view, 0.5).center() - view.center()
     assert np.allclose(step, 0.5 * view.viewmat[0, :3].numpy(), atol=1e-5)
 
 
 @pytest.mark.all
 def test_points_fall_on_the_pixels_of_their_keypoints(bed: Bed) -> None:
-    subject = open_subject(bed.settings, bed.splat).on(torch.device("cpu"))
+    subject = bed.subject()
     errors = np.concatenate([look.errors for look in subject.looks])
     assert 0.1 < np.median(errors) < 3  # in 1/1000 of the width
     assert (surface.depth_error(subject) or 0) < 0.25
@@ -167,7 +166,7 @@ def test_what_several_figures_look_at_is_drawn_once(bed: Bed, monkeypatch: pytes
         return with_values(gaussians, values, view, options)
 
     monkeypatch.setattr(described, "with_values", count)
-    subject = open_subject(bed.settings, bed.splat).on(torch.device("cpu"))
+    subject = bed.subject()
     found = inspect(subject)
     assert len(drawn) == len(subject.looks) + 2 * surface.MOST_BETWEEN
     illustrated(subject, found, bed.splat.parent / "pictures")
@@ -176,7 +175,7 @@ def test_what_several_figures_look_at_is_drawn_once(bed: Bed, monkeypatch: pytes
 
 @pytest.mark.all
 def test_colours_and_depths_of_one_pass_are_those_of_two(bed: Bed) -> None:
-    subject = open_subject(bed.settings, bed.splat).on(torch.device("cpu"))
+    subject = bed.subject()
     look = subject.training[0]
     shown, (depths, alphas) = subject.shown(look), depth_of(subject.drawn, look.small.view, subject.options)
     colors = rasterize(subject.drawn, look.small.view, subject.options).colors

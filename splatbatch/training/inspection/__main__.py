@@ -3,48 +3,22 @@
 import contextlib
 import os
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 
 # before torch is imported: expandable segments do not fragment memory as the number of Gaussians changes
 os.environ.setdefault("PYTORCH_ALLOC_CONF", "expandable_segments:True")
 
-from splatbatch.files import append_line, write_json
+from splatbatch.files import write_json
 from splatbatch.output.attempt_folder import AttemptFolder
-from splatbatch.output.records.attempt import ProgressLine
 from splatbatch.output.records.quality import InspectionSettings
 from splatbatch.training.attempt import STANDBY_VARIABLE, open_device
 from splatbatch.training.inspection.inspect import STAGES, inspect
 from splatbatch.training.inspection.pictures import illustrated
 from splatbatch.training.inspection.subject import open_subject
+from splatbatch.training.progress import ProgressRecorder
 from splatbatch.training.standby import wait_for_go
 from splatbatch.training.stop_request import exit_code_of, leave
-
-BEFORE, STEPS = ("load", "standby"), len(STAGES) + 1
-"""Phases before the first stage, and the number of counted stages, pictures included."""
-
-
-class InspectionProgressWriter:
-    """Writes the stages of an inspection to progress.jsonl; see `StandbyWait`."""
-
-    def __init__(self, path: Path) -> None:
-        self._path, self._began = path, time.monotonic()
-
-    @property
-    def seconds(self) -> float:
-        """Return the seconds since the start, or since the end of the standby."""
-        return round(time.monotonic() - self._began, 2)
-
-    def begin(self) -> None:
-        """Count the seconds from now on, at the end of the standby."""
-        self._began = time.monotonic()
-
-    def phase(self, stage: str) -> None:
-        """Record that a stage begins."""
-        step = STAGES.index(stage) if stage in STAGES else 0 if stage in BEFORE else len(STAGES)
-        line = ProgressLine(round(time.time(), 2), self.seconds, stage, step, STEPS)
-        append_line(self._path, line.to_record(), durable=False)
 
 
 def run(folder: AttemptFolder, *, stands_by: bool = False) -> None:
@@ -56,16 +30,16 @@ def run(folder: AttemptFolder, *, stands_by: bool = False) -> None:
         SplatbatchError: the splat, the model or a photograph cannot be read, or a rendering is not finite.
     """
     settings = folder.read(folder.settings, InspectionSettings) or InspectionSettings()
-    telling = InspectionProgressWriter(folder.progress)
-    telling.phase("load")
-    opened = open_subject(settings, Path(settings.splat))
+    progress = ProgressRecorder(folder.progress, len(STAGES) + 1)
+    progress.phase("load")
+    opened = open_subject(settings)
     if stands_by:
-        wait_for_go(folder, telling, lambda: None)
-        telling.phase("load")
+        wait_for_go(folder, progress, lambda: None)
+        progress.phase("load")
     subject = opened.on(open_device(opened.recipe.training.device))
     del opened
-    found = inspect(subject, telling.phase).aware_of(settings.warnings)
-    telling.phase("pictures")
+    found = inspect(subject, lambda stage: progress.phase(stage, STAGES.index(stage))).aware_of(settings.warnings)
+    progress.phase("pictures", len(STAGES))
     with contextlib.suppress(OSError):  # on a full disk only the pictures are missing
         found = illustrated(subject, found, folder.pictures)
     found = replace(
@@ -74,7 +48,7 @@ def run(folder: AttemptFolder, *, stands_by: bool = False) -> None:
         splat=settings.sha256,
         inputs=settings.inputs,
         attempt=folder.path.name,
-        seconds=telling.seconds,
+        seconds=progress.seconds,
     )
     write_json(folder.metrics, found.to_record())
 

@@ -64,7 +64,7 @@ def photographs(subject: InspectedSplat) -> tuple[list[QualityFigure], dict[str,
     """
     looks, num_points = subject.looks, len(subject.points)
     windows = {look.photo.name: _windows(look) for look in looks}
-    points = {look.photo.name: look.points[look.is_inside] for look in looks}
+    points = {look.photo.name: look.points for look in looks}
     detail, brightness = ({name: found[place] for name, found in windows.items()} for place in (0, 1))
     blur = {name: -value for name, value in _against_others(points, detail, num_points).items()}
     exposure = _against_others(points, brightness, num_points)
@@ -99,7 +99,7 @@ def _windows(look: SmallPhotograph) -> tuple[Floats, Floats]:
     window = torch.full((WINDOW_PX,), 1 / WINDOW_PX, device=grey.device)
     height, width = grey.shape
     view = look.small.view
-    x, y = np.floor(look.pixels[look.is_inside] * (width / view.width, height / view.height)).astype(np.int64).T
+    x, y = np.floor(look.pixels * (width / view.width, height / view.height)).astype(np.int64).T
     detail, mean = smooth(fine.square(), window).sqrt(), smooth(grey, window)
     at, around = (values.cpu().numpy()[y, x].astype(np.float64) for values in (mean, detail))
     is_dark = at < DARK

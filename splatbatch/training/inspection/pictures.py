@@ -121,7 +121,7 @@ def _depth(subject: InspectedSplat, look: SmallPhotograph) -> Pixels:
     shown = subject.shown(look)
     depths, alphas = shown.depths.cpu().numpy(), shown.alphas.cpu().numpy()
     y, x = look.cells()
-    known = look.depths[look.is_inside]
+    known = look.depths
     is_off = (np.abs(depths[y, x] / known - 1) > surface.OFF) | (alphas[y, x] <= surface.OPAQUE)
     picture = Pillow.fromarray(_bytes(shown.colors))
     brush = ImageDraw.Draw(picture)

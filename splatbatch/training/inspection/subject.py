@@ -19,7 +19,6 @@ from torch.nn.functional import interpolate
 from splatbatch.config import Offset, Recipe
 from splatbatch.errors import SceneError
 from splatbatch.output.records.colors import tone_in
-from splatbatch.output.records.metrics import TrainingSettings
 from splatbatch.output.records.quality import InspectionSettings
 from splatbatch.scene.colmap.indexed_model import IndexedModel, read_sightings
 from splatbatch.scene.colmap.reconstruction import read_reconstruction
@@ -37,6 +36,7 @@ from splatbatch.training.photos.dataset import (
     boundary_mask,
     covered_of,
     decode_views,
+    evenly_spaced,
     with_covered,
 )
 from splatbatch.training.photos.posed_image import PosedImage
@@ -61,29 +61,32 @@ FAINTEST = 1e-6
 
 @dataclass(frozen=True, eq=False)
 class SmallPhotograph:
-    """A photograph, its smaller copy whose camera renders, and the points of the model that it sees."""
+    """A photograph, its smaller copy whose camera renders, and the points of the model that it shows.
+
+    These are the points that fall into the picture, before the camera, on a pixel that counts.
+    """
 
     photo: PosedImage
     small: PosedImage
     points: Ints  # [n], rows of the subject's points
     pixels: Floats  # [n, 2], in `small`
     depths: Floats  # [n], along the camera's axis, in units of the frame
-    errors: Floats  # [n], from the keypoint to where the point falls, in 1/1000 of the picture's width
-    is_inside: NDArray[np.bool_]  # [n], whether it falls into the picture, before the camera, on a pixel that counts
+    errors: Floats
+    """Distance from the keypoint to where the point falls, in 1/1000 of the width, also of points outside, [m]."""
 
     def cells(self) -> tuple[Ints, Ints]:
-        """Return row and column, in the small copy, of each point that is in the picture and on a valid pixel."""
-        places = np.floor(self.pixels[self.is_inside]).astype(np.int64)
+        """Return row and column of each point in the small copy."""
+        places = np.floor(self.pixels).astype(np.int64)
         return places[:, 1], places[:, 0]
 
 
 @dataclass(frozen=True)
 class BlendedView:
-    """Rendering of a view, with depths alpha-blended like its colours, [H, W]."""
+    """Rendering of a view, with depths alpha-blended like its colours."""
 
     colors: Tensor  # [H, W, 3], not clamped
-    alphas: Tensor
-    depths: Tensor  # expected depth along the camera's axis, in units of the frame
+    alphas: Tensor  # [H, W]
+    depths: Tensor  # [H, W], expected depth along the camera's axis, in units of the frame
 
 
 @dataclass(frozen=True)
@@ -100,12 +103,15 @@ class InspectedSplat:
     holdout: tuple[SmallPhotograph, ...]
     points: Floats  # [P, 3]
     frame: LocalFrame
-    recipe: Recipe
-    piece: frozenset[str] = frozenset()
+    options: RasterOptions
+    """Those of the splat's recipe."""
+    device: torch.device
+    """The device that renders."""
+    piece: frozenset[str]
     """Names of held-out photographs that were taken side by side, as one piece of the scene."""
-    is_sampled: bool = False
+    is_sampled: bool
     """Whether only some of the patch's photographs are used."""
-    is_held: bool = True
+    is_held: bool
     """Whether all Gaussians are on the device that renders."""
     _shown: dict[str, BlendedView] = field(default_factory=dict)
 
@@ -147,69 +153,13 @@ class InspectedSplat:
         return SIGMAS * self.own["scales"].amax(dim=1).exp()
 
     @property
-    def device(self) -> torch.device:
-        """Return the device that renders."""
-        return self.looks[0].small.view.viewmat.device
-
-    @property
-    def options(self) -> RasterOptions:
-        """Return the raster options of the splat's recipe."""
-        return RasterOptions.of(self.recipe)
-
-    @property
     def looks(self) -> tuple[SmallPhotograph, ...]:
         """Return all photographs, training and held-out, sorted by name."""
         return tuple(sorted((*self.training, *self.holdout), key=lambda look: look.photo.name))
 
 
-@dataclass(frozen=True)
-class FramedReconstruction:
-    """The model of a patch with its points in the frame of the training, to look up the points of photographs."""
-
-    sightings: IndexedModel
-    points: Floats  # [P, 3], in the frame
-    is_kept: NDArray[np.bool_]  # [P]
-
-    @classmethod
-    def of(cls, sightings: IndexedModel, frame: LocalFrame, offset: Offset) -> FramedReconstruction:
-        """Return a model in the frame of a training; at most `MOST_POINTS` points are kept for use."""
-        num = len(sightings.points)
-        is_kept = np.zeros(num, dtype=bool)
-        is_kept[np.linspace(0, num - 1, min(num, MOST_POINTS)).astype(np.int64)] = num > 0
-        return cls(sightings, frame.to_local(sightings.points.xyz - np.array(offset)), is_kept)
-
-    def looks(self, photos: Sequence[PosedImage]) -> tuple[SmallPhotograph, ...]:
-        """Return photographs with their small copies and the points that they see."""
-        index = {image.name: place for place, image in enumerate(self.sightings.images)}
-        order = np.argsort(self.sightings.photo, kind="stable")
-        ends = np.searchsorted(self.sightings.photo[order], np.arange(len(index) + 1))
-        point = self.sightings.point[order]
-        rows = {name: slice(ends[place], ends[place + 1]) for name, place in index.items()}
-        return tuple(self._look(photo, point[rows[photo.name]], order[rows[photo.name]]) for photo in photos)
-
-    def _look(self, photo: PosedImage, points: NDArray[np.int32], sightings: Ints) -> SmallPhotograph:
-        kept = self.is_kept[points]
-        points, sightings, small = points[kept], sightings[kept], smaller(photo)
-        places, away = small.view.project(torch.from_numpy(self.points[points]))
-        pixels, depths = places.numpy(), away.numpy()
-        inside = ((away > 0) & small.view.shows(places)).numpy()
-        if small.mask is not None:
-            x, y = np.floor(pixels[inside]).astype(np.int64).T
-            inside[inside] = small.mask.cpu().numpy()[y, x]
-        return SmallPhotograph(
-            photo, small, points.astype(np.int64), pixels, depths, self._errors(photo, sightings), inside
-        )
-
-    def _errors(self, photo: PosedImage, sightings: Ints) -> Floats:
-        """Return the reprojection errors of a photograph's points, in 1/1000 of the camera's width, [n]."""
-        known = self.sightings
-        place = next(place for place, image in enumerate(known.images) if image.name == photo.name)
-        image, camera = known.images[place], known.cameras[known.images[place].camera_id]
-        matrix = image.world_to_camera()
-        keypoints = known.xy[known.first_keypoint[place] + known.keypoint[sightings]]
-        local = known.points.xyz[known.point[sightings]] @ matrix[:3, :3].T + matrix[:3, 3]
-        away: Floats = np.linalg.norm(project(camera, local) - keypoints, axis=1)
-        return 1000 * away / camera.width
+def _frozen(gaussians: Mapping[str, Tensor]) -> Parameters:
+    return {name: Parameter(value.detach(), requires_grad=False) for name, value in gaussians.items()}
 
 
 def smaller(photo: PosedImage) -> PosedImage:
@@ -233,17 +183,43 @@ def smaller(photo: PosedImage) -> PosedImage:
     return replace(photo, view=small, pixels=reduced, mask=mask, correction=tone, coverage_mask=covered)
 
 
-def subject_of(
-    own: Mapping[str, Tensor], views: TrainingImages, model: FramedReconstruction, recipe: Recipe
-) -> InspectedSplat:
-    """Return the subject of an inspection, with the splat `own` as it is on its device."""
-    frozen, drawn = (_frozen(values) for values in (own, views.border.with_backdrop(own)))
-    training, holdout = model.looks(views.training), model.looks(views.holdout)
-    return InspectedSplat(frozen, drawn, training, holdout, model.points, views.frame, recipe)
+def _with_points(photos: Sequence[PosedImage], model: IndexedModel, points: Floats) -> tuple[SmallPhotograph, ...]:
+    """Return photographs with their small copies and the points that they see, of at most `MOST_POINTS` of the model.
+
+    Args:
+        photos: some of the model's photographs.
+        model: the model of the patch.
+        points: its points in the frame of the photographs' cameras, [P, 3].
+    """
+    is_kept = np.zeros(len(points), dtype=bool)
+    is_kept[np.linspace(0, len(points) - 1, min(len(points), MOST_POINTS)).astype(np.int64)] = len(points) > 0
+    index = {image.name: place for place, image in enumerate(model.images)}
+    order = np.argsort(model.photo, kind="stable")
+    ends = np.searchsorted(model.photo[order], np.arange(len(index) + 1))
+    of_point, found = model.point, []
+    for photo in photos:
+        place, small = index[photo.name], smaller(photo)
+        sightings = order[ends[place] : ends[place + 1]]
+        sightings = sightings[is_kept[of_point[sightings]]]
+        seen = of_point[sightings].astype(np.int64)
+        places, away = small.view.project(torch.from_numpy(points[seen]))
+        pixels, inside = places.numpy(), ((away > 0) & small.view.shows(places)).numpy()
+        if small.mask is not None:
+            x, y = np.floor(pixels[inside]).astype(np.int64).T
+            inside[inside] = small.mask.cpu().numpy()[y, x]
+        errors = _errors(model, place, sightings)
+        found.append(SmallPhotograph(photo, small, seen[inside], pixels[inside], away.numpy()[inside], errors))
+    return tuple(found)
 
 
-def _frozen(gaussians: Mapping[str, Tensor]) -> Parameters:
-    return {name: Parameter(value.detach(), requires_grad=False) for name, value in gaussians.items()}
+def _errors(model: IndexedModel, place: int, sightings: Ints) -> Floats:
+    """Return the reprojection errors of points that a photograph sees, in 1/1000 of the camera's width, [n]."""
+    image, camera = model.images[place], model.cameras[model.images[place].camera_id]
+    matrix = image.world_to_camera()
+    keypoints = model.xy[model.first_keypoint[place] + model.keypoint[sightings]]
+    local = model.points.xyz[model.point[sightings]] @ matrix[:3, :3].T + matrix[:3, 3]
+    away: Floats = np.linalg.norm(project(camera, local) - keypoints, axis=1)
+    return 1000 * away / camera.width
 
 
 @dataclass(frozen=True)
@@ -253,7 +229,8 @@ class LoadedSubject:
     recipe: Recipe
     gaussians: Gaussians
     views: TrainingImages
-    model: FramedReconstruction
+    model: IndexedModel
+    offset: Offset
     piece: frozenset[str]
     is_sampled: bool
 
@@ -272,24 +249,35 @@ class LoadedSubject:
             room = int(SHARE * torch.cuda.mem_get_info(device)[0])
         needed = COPIES * sum(values.nbytes for values in vars(self.gaussians).values())
         is_held = room is None or needed <= room or bool(views.border.backdrop)
-        home = device if is_held else torch.device("cpu")
-        subject = subject_of(load_splat(self.gaussians, views.frame, home), views, self.model, self.recipe)
-        return replace(subject, piece=self.piece, is_sampled=self.is_sampled, is_held=is_held)
+        own = load_splat(self.gaussians, views.frame, device if is_held else torch.device("cpu"))
+        points = views.frame.to_local(self.model.points.xyz - np.array(self.offset))
+        return InspectedSplat(
+            _frozen(own),
+            _frozen(views.border.with_backdrop(own)),
+            _with_points(views.training, self.model, points),
+            _with_points(views.holdout, self.model, points),
+            points,
+            views.frame,
+            RasterOptions.of(self.recipe),
+            device,
+            self.piece,
+            self.is_sampled,
+            is_held,
+        )
 
 
-def open_subject(settings: TrainingSettings, splat: Path) -> LoadedSubject:
+def open_subject(settings: InspectionSettings) -> LoadedSubject:
     """Read a splat, its photographs and its model, without touching CUDA.
 
     Raises:
         SceneError: the splat, the model or a photograph cannot be read.
     """
-    recipe = Recipe.model_validate(settings.recipe)
+    recipe, splat = Recipe.model_validate(settings.recipe), Path(settings.splat)
     whole = read_reconstruction(Path(settings.sparse), tracks=True)
     model = shifted(whole, settings.offset)
-    told = settings if isinstance(settings, InspectionSettings) else InspectionSettings()
-    most, num = told.most_photos or len(model.images), len(model.images)
-    if most < num:
-        model = replace(model, images=tuple(model.images[place * num // most] for place in range(most)))
+    num = len(model.images)
+    most = settings.most_photos or num
+    model = replace(model, images=evenly_spaced(model.images, most))
     folders = PhotoFolders(Path(settings.images), Path(settings.masks) if settings.masks else None)
     load_lenses(model.cameras.values())
     with ThreadPoolExecutor(max_workers=1) as beside:  # while photographs are decoded, which waits for the disk
@@ -301,5 +289,5 @@ def open_subject(settings: TrainingSettings, splat: Path) -> LoadedSubject:
         gaussians, recipe = read_splat(splat), drawn_as(recipe, read_header(splat))
     except (OSError, ValueError) as error:
         raise SceneError(f"{splat}: cannot be read ({error})", "Train the patch again.") from error
-    in_frame = FramedReconstruction.of(read_sightings(Path(settings.sparse)), views.frame, settings.offset)
-    return LoadedSubject(recipe, gaussians, views, in_frame, frozenset(told.piece), most < num)
+    sightings, piece = read_sightings(Path(settings.sparse)), frozenset(settings.piece)
+    return LoadedSubject(recipe, gaussians, views, sightings, settings.offset, piece, most < num)

@@ -52,8 +52,8 @@ def depth_error(subject: InspectedSplat) -> float | None:
         y, x = look.cells()
         shown = subject.shown(look)
         drawn, alpha = (values.cpu().numpy()[y, x] for values in (shown.depths, shown.alphas))
-        points.append(look.points[look.is_inside])
-        error = np.abs(drawn / look.depths[look.is_inside] - 1)
+        points.append(look.points)
+        error = np.abs(drawn / look.depths - 1)
         errors.append(np.where(alpha > OPAQUE, error, 1.0))
     return share_off(np.concatenate(points), np.concatenate(errors))
 
@@ -110,10 +110,10 @@ def _in_front(means: Tensor, look: SmallPhotograph) -> tuple[Tensor, Tensor]:
     pixels, depths = view.project(means)
     seen = (depths > 0) & view.shows(pixels, BESIDE)
     front = torch.zeros_like(seen)
-    known = look.depths[look.is_inside]
+    known = look.depths
     if len(known) and bool(seen.any()):
         of_cell, places = _cells(pixels[seen])
-        _, near = cKDTree(look.pixels[look.is_inside]).query(places, k=min(NEIGHBOURS, len(known)))
+        _, near = cKDTree(look.pixels).query(places, k=min(NEIGHBOURS, len(known)))
         nearest = torch.from_numpy(known[near.reshape(len(places), -1)].min(axis=1)).to(depths)
         front[seen] = depths[seen] < IN_FRONT * nearest[of_cell]
     return seen, front
@@ -162,7 +162,7 @@ def baseline_of(subject: InspectedSplat, look: SmallPhotograph) -> float:
 
 def _holes_beside(subject: InspectedSplat, look: SmallPhotograph, baseline: float) -> float:
     """Return the share of a photograph's points that are holes from half a baseline left and right of its camera."""
-    own, local = look.small.view, subject.points[look.points[look.is_inside]]
+    own, local = look.small.view, subject.points[look.points]
     views = [moved(own, step) for step in (-baseline / 2, baseline / 2)]
     seen = [_alphas_at(subject.shown_from(view).alphas, view, local) for view in views]
     return float(np.mean([float((at < HOLE).float().mean()) if len(at) else 0.0 for at in seen]))
