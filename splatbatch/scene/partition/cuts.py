@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from itertools import islice
 
 import numpy as np
@@ -73,87 +73,6 @@ class CutRegion:
     def num_photos(self) -> int:
         """Number of its photographs."""
         return int(self.photos.sum())
-
-
-@dataclass(frozen=True, eq=False)
-class PartObservations:
-    """Observations of a scene, with points and cameras in the axes of the boxes."""
-
-    observations: IndexedModel
-    places: Floats  # [P, 3]
-    totals: Floats  # [I], sightings of each photograph
-    centers: Floats  # [I, 3], in the axes
-    pixels: Floats  # [I]
-
-    def weights(self) -> Floats:
-        """Return each point's share of the scene's work, [P]: half by the pixels that see it, half as a point."""
-        per_sighting = self.pixels / np.maximum(self.totals, 1) / max(self.pixels.sum(), 1)
-        seen = per_sighting[self.observations.photo]
-        shares = np.bincount(self.observations.point, seen, minlength=len(self.places))
-        return (shares + 1 / len(self.places)) / 2
-
-    def counted(self, points: Mask) -> Floats:
-        """Return the number of the given points [P] that each photograph sees, [I]."""
-        at, _ = self.observations.of_points(points)
-        return np.bincount(self.observations.photo[at], minlength=len(self.totals)).astype(np.float64)
-
-    def distances(self, points: Mask) -> Floats:
-        """Return the mean distance of the given points that each photograph sees, [I]; NaN where it sees none."""
-        at, point = self.observations.of_points(points)
-        photo = self.observations.photo[at]
-        away = self.centers[photo] - self.places[point]
-        lengths = np.sqrt(np.einsum("ij,ij->i", away, away))
-        with np.errstate(invalid="ignore"):
-            mean: Floats = np.bincount(photo, lengths, len(self.totals)) / np.bincount(
-                photo, minlength=len(self.totals)
-            )
-        return mean
-
-
-def seen_along(sightings: IndexedModel, axes: Floats) -> PartObservations:
-    """Return the observations of a scene with coordinates in the axes of the boxes."""
-    totals = np.bincount(sightings.photo, minlength=len(sightings.images)).astype(np.float64)
-    places, centers = sightings.points.xyz @ axes.T, sightings.centers() @ axes.T
-    return PartObservations(sightings, places, totals, centers, sightings.pixels())
-
-
-def parts_of(seen: PartObservations, cores: Sequence[Box], grown: Sequence[Box]) -> list[CutRegion]:
-    """Return the contents of each core.
-
-    A photograph that belongs to no core by its shares goes to the core where it sees most.
-    """
-    owner = owners(cores, seen.places)
-    shares = seen.observations.shares(owner, len(cores))
-    belongs = [_by_sight(seen, shares[index], box.holds(seen.places)) for index, box in enumerate(grown)]
-    most = np.where(seen.totals > 0, shares.argmax(axis=0), -1)
-    lost = ~np.any(belongs, axis=0)
-    return [_part(seen, photos | (lost & (most == index)), owner == index) for index, photos in enumerate(belongs)]
-
-
-def _by_sight(seen: PartObservations, share: Floats, in_grown: Mask) -> Mask:
-    """Return which photographs see enough of a core, or are near and see enough of it with its overlap."""
-    belongs = share >= SHARE
-    also = seen.counted(in_grown) / np.maximum(seen.totals, 1) >= GROWN_SHARE
-    if not belongs.any() or not (also & ~belongs).any():
-        return belongs | also
-    away = seen.distances(in_grown)
-    return belongs | (also & (away <= NEAR * np.nanmedian(away[belongs])))
-
-
-def _part(seen: PartObservations, photos: Mask, in_core: Mask) -> CutRegion:
-    """Return the contents of a core, with photographs added until two see nearly all points; most useful first."""
-    photos = photos.copy()
-    wanted = in_core & (np.diff(seen.observations.starts) >= 2)
-    may_lack = (1 - COVER) * wanted.sum()
-    points = seen.observations.seen_by(photos)
-    while (lacking := wanted & ~points).sum() > may_lack:
-        gains = np.where(photos, 0, seen.counted(lacking))
-        if not gains.max() > 0:
-            break
-        photos[gains >= max(1.0, 0.5 * gains.max())] = True
-        points = seen.observations.seen_by(photos)
-    pixels = seen.pixels[photos].sum() / max(seen.pixels.sum(), 1)
-    return CutRegion(photos, points, in_core, float(pixels + points.sum() / max(len(points), 1)) / 2)
 
 
 class UncuttableBox(Exception):
@@ -251,18 +170,99 @@ class CutLayout:
 
 @dataclass(frozen=True, eq=False)
 class CutContext:
-    """Observations, hold-out and overlap with which cuts are laid out."""
+    """Observations of a scene with points and cameras in the axes of the boxes, and the rules by which it is cut."""
 
-    seen: PartObservations
+    observations: IndexedModel
+    axes: Floats  # [3, 3]
     is_test: Mask  # [I]
     overlap: float
 
+    @cached_property
+    def places(self) -> Floats:
+        """Points in the axes, [P, 3]."""
+        return self.observations.points.xyz @ self.axes.T
+
+    @cached_property
+    def centers(self) -> Floats:
+        """Camera centres in the axes, [I, 3]."""
+        return self.observations.centers() @ self.axes.T
+
+    @cached_property
+    def totals(self) -> Floats:
+        """Number of sightings of each photograph, [I]."""
+        return np.bincount(self.observations.photo, minlength=len(self.observations.images)).astype(np.float64)
+
+    @cached_property
+    def pixels(self) -> Floats:
+        """Number of pixels of each photograph, [I]."""
+        return self.observations.pixels()
+
+    def weights(self) -> Floats:
+        """Return each point's share of the scene's work, [P]: half by the pixels that see it, half as a point."""
+        per_sighting = self.pixels / np.maximum(self.totals, 1) / max(self.pixels.sum(), 1)
+        seen = per_sighting[self.observations.photo]
+        shares = np.bincount(self.observations.point, seen, minlength=len(self.places))
+        return (shares + 1 / len(self.places)) / 2
+
+    def counted(self, points: Mask) -> Floats:
+        """Return the number of the given points [P] that each photograph sees, [I]."""
+        at, _ = self.observations.of_points(points)
+        return np.bincount(self.observations.photo[at], minlength=len(self.totals)).astype(np.float64)
+
+    def distances(self, points: Mask) -> Floats:
+        """Return the mean distance of the given points that each photograph sees, [I]; NaN where it sees none."""
+        at, point = self.observations.of_points(points)
+        photo = self.observations.photo[at]
+        away = self.centers[photo] - self.places[point]
+        lengths = np.sqrt(np.einsum("ij,ij->i", away, away))
+        with np.errstate(invalid="ignore"):
+            mean: Floats = np.bincount(photo, lengths, len(self.totals)) / np.bincount(
+                photo, minlength=len(self.totals)
+            )
+        return mean
+
+    def parts(self, cores: Sequence[Box], grown: Sequence[Box]) -> list[CutRegion]:
+        """Return the contents of each core.
+
+        A photograph that belongs to no core by its shares goes to the core where it sees most.
+        """
+        owner = owners(cores, self.places)
+        shares = self.observations.shares(owner, len(cores))
+        belongs = [self._by_sight(shares[index], box.holds(self.places)) for index, box in enumerate(grown)]
+        most = np.where(self.totals > 0, shares.argmax(axis=0), -1)
+        lost = ~np.any(belongs, axis=0)
+        return [self._part(photos | (lost & (most == index)), owner == index) for index, photos in enumerate(belongs)]
+
+    def _by_sight(self, share: Floats, in_grown: Mask) -> Mask:
+        """Return which photographs see enough of a core, or are near and see enough of it with its overlap."""
+        belongs = share >= SHARE
+        also = self.counted(in_grown) / np.maximum(self.totals, 1) >= GROWN_SHARE
+        if not belongs.any() or not (also & ~belongs).any():
+            return belongs | also
+        away = self.distances(in_grown)
+        return belongs | (also & (away <= NEAR * np.nanmedian(away[belongs])))
+
+    def _part(self, photos: Mask, in_core: Mask) -> CutRegion:
+        """Return the contents of a core, with photographs added until two see nearly all points; most useful first."""
+        photos = photos.copy()
+        wanted = in_core & (np.diff(self.observations.starts) >= 2)
+        may_lack = (1 - COVER) * wanted.sum()
+        points = self.observations.seen_by(photos)
+        while (lacking := wanted & ~points).sum() > may_lack:
+            gains = np.where(photos, 0, self.counted(lacking))
+            if not gains.max() > 0:
+                break
+            photos[gains >= max(1.0, 0.5 * gains.max())] = True
+            points = self.observations.seen_by(photos)
+        pixels = self.pixels[photos].sum() / max(self.pixels.sum(), 1)
+        return CutRegion(photos, points, in_core, float(pixels + points.sum() / max(len(points), 1)) / 2)
+
     def lay_out(self, cores: Sequence[Box]) -> CutLayout:
         """Return the layout of given cores."""
-        bounds = [_bounds(core, self.seen.places[core.holds(self.seen.places)]) for core in cores]
+        bounds = [_bounds(core, self.places[core.holds(self.places)]) for core in cores]
         steps = [_corner(self.overlap * np.subtract(bound.upper, bound.lower)) for bound in bounds]
         grown = [core.with_overlap(step) for core, step in zip(cores, steps, strict=True)]
-        return CutLayout(list(cores), grown, bounds, parts_of(self.seen, cores, grown))
+        return CutLayout(list(cores), grown, bounds, self.parts(cores, grown))
 
     def balanced(self, cut: CutInto, box: Box = EVERYWHERE, others: Sequence[Box] = ()) -> CutLayout:
         """Return the most even layout of a box, beside fixed other cores, over `ROUNDS` rounds of reweighting.
@@ -275,8 +275,8 @@ class CutContext:
         Raises:
             UncuttableBox: the box cannot be cut.
         """
-        inside, best, least = box.holds(self.seen.places), None, math.inf
-        places, weights = self.seen.places[inside], self.seen.weights()[inside]
+        inside, best, least = box.holds(self.places), None, math.inf
+        places, weights = self.places[inside], self.weights()[inside]
         for _ in range(ROUNDS):
             cores = cut(places, weights)
             found = self.lay_out([*cores, *others])
@@ -309,7 +309,7 @@ def by_size(tried: CutContext, ground: CutContext, most: int) -> CutLayout:
     Raises:
         ConfigError: photographs see too much of the scene for parts so small; the nearest possible limit is named.
     """
-    num_photos, least = len(ground.seen.totals), None
+    num_photos, least = len(ground.totals), None
     count = max(1, -(-num_photos // most))
     for _ in range(MOST_TRIALS):
         found = _tried(tried, partial(halves, num_parts=count), may_lack=count == 1)
@@ -369,7 +369,7 @@ def by_grid(tried: CutContext, ground: CutContext, shape: tuple[int, int]) -> Cu
     rows, columns = shape
     smaller = [(a, b) for a in range(1, min(rows, 40) + 1) for b in range(1, min(columns, 40) + 1) if (a, b) != shape]
     smaller.sort(key=lambda one: (-one[0] * one[1], abs(one[0] / one[1] - rows / columns)))
-    fitting = (one for one in smaller if one[0] * one[1] * LEAST_PHOTOS <= len(ground.seen.totals) * 2)
+    fitting = (one for one in smaller if one[0] * one[1] * LEAST_PHOTOS <= len(ground.totals) * 2)
     possible = next((one for one in islice(fitting, 60) if _tried(tried, partial(grid, shape=one))), (1, 1))
     raise ConfigError(
         f"--grid {rows}x{columns}: some of its {rows * columns} patches would have fewer than {LEAST_PHOTOS} "

@@ -186,7 +186,7 @@ def plan_split(source: Path, out: Path, options: SplitOptions) -> PartitionPlan:
     held = hold_out(sightings, options.block, before)
     axes = _axes(sightings, options, before)
     tried, ground = (
-        cuts.CutContext(cuts.seen_along(one, np.array(axes)), held.is_test(one), options.overlap)
+        cuts.CutContext(one, np.array(axes), held.is_test(one), options.overlap)
         for one in (sightings.some(POINTS_TRIED), sightings)
     )
     named, layout = _laid_out(tried, ground, options, before)
@@ -246,7 +246,7 @@ def _laid_out(
     if options.boxes:
         cores = options.boxes.cores
     elif before and _keeps(options, before):
-        most = options.max_images or (len(ground.seen.totals) if before.grid else MAX_IMAGES)
+        most = options.max_images or (len(ground.totals) if before.grid else MAX_IMAGES)
         cores = _kept(tried, ground, {core.name: core.core for core in before.cores}, most)
     else:
         most = options.max_images or MAX_IMAGES
@@ -305,7 +305,7 @@ def _kept(tried: cuts.CutContext, ground: cuts.CutContext, cores: dict[str, Box]
         name = next(name for index in range(len(cores) + 1) if (name := f"p{index}") not in cores)
         trial = cores | {large[0]: below, name: above}
         halved = ground.lay_out(list(trial.values()))
-        if ground.lacks(halved) is not None or len(trial) > len(ground.seen.totals):
+        if ground.lacks(halved) is not None or len(trial) > len(ground.totals):
             raise ConfigError(
                 f"--max-images {most}: cannot be kept to: {large[0]} cannot be cut any smaller",
                 f"Nearest possible: --max-images {layout.most()}.",
