@@ -26,8 +26,8 @@ from splatbatch.scene.colmap.types import (
     starts_of,
 )
 
-Indices = NDArray[np.int32]
 Ids = NDArray[np.uint64]
+Indices = NDArray[np.int32]
 
 
 @dataclass(frozen=True, eq=False)

@@ -58,19 +58,12 @@ class MatchingSkipped(Exception):
     """Error: matching was not done; the message says why."""
 
 
-@dataclass(frozen=True)
-class MatchEffort:
-    """Effort of matching: resolution and number of features per photograph."""
+FULL, GLANCE = (1600, 4096, 1 << 20), (1000, 2048, 800)
+"""Effort of matching, and that which is enough to check poses: longest side in pixels, features, and a side in pixels.
 
-    longest_px: int = 1600
-    """Longer side to which photographs are reduced before features are extracted."""
-    most_features: int = 4096
-    doubled_below_px: int = 1 << 20
-    """All photographs are doubled first if the longest side is shorter: finer features, four times the time."""
-
-
-GLANCE = MatchEffort(1000, 2048, 800)
-"""Effort that is enough to check poses."""
+Photographs are reduced to the first. All are doubled if the longest side is below the last: finer features, in four
+times the time.
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +74,7 @@ class MatchFolder:
     shots: Sequence[PosedPhoto]
     until: float
     """Deadline, as a value of time.monotonic()."""
-    effort: MatchEffort = MatchEffort()
+    effort: tuple[int, int, int] = FULL
 
     @property
     def images(self) -> Path:
@@ -138,28 +131,19 @@ def match(model: Any, pairs: Sequence[tuple[int, int]], place: MatchFolder) -> l
     extraction, matching = pycolmap.FeatureExtractionOptions(), pycolmap.FeatureMatchingOptions()
     for options in (extraction, matching):
         options.use_gpu, options.num_threads = False, THREADS
-    extraction.max_image_size = place.effort.longest_px
-    extraction.sift.max_num_features = place.effort.most_features
+    extraction.max_image_size, extraction.sift.max_num_features, doubled_below_px = place.effort
     longest = max(max(place.shots[index].camera.width, place.shots[index].camera.height) for index in used)
-    extraction.sift.first_octave = -1 if longest < place.effort.doubled_below_px else 0
+    extraction.sift.first_octave = -1 if longest < doubled_below_px else 0
     listed = pycolmap.ImportedPairingOptions()
     listed.match_list_path = place.work / "pairs.txt"
     text = "".join(f"{place.shots[one].name} {place.shots[other].name}\n" for one, other in pairs)
     (place.work / "pairs.txt").write_text(text, encoding="utf-8")
-    device = pycolmap.Device.cpu
     with _within_time(place) as token:
+        common = {"device": pycolmap.Device.cpu, "cancellation_token": token}
         pycolmap.extract_features(
-            place.database,
-            place.images,
-            image_names=names,
-            extraction_options=extraction,
-            device=device,
-            cancellation_token=token,
+            place.database, place.images, image_names=names, extraction_options=extraction, **common
         )
-    with _within_time(place) as token:
-        pycolmap.match_image_pairs(
-            place.database, matching_options=matching, pairing_options=listed, device=device, cancellation_token=token
-        )
+        pycolmap.match_image_pairs(place.database, matching_options=matching, pairing_options=listed, **common)
     return list(_found(place))
 
 

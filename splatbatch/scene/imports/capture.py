@@ -30,10 +30,6 @@ MOST_OF_A_KIND = 8
 _LONGEST_VALUE = 60
 
 
-class NoPose(SceneError):
-    """Error: a matrix is no valid pose; the message says why."""
-
-
 class NoPhotograph(SceneError):
     """Error: there is no photograph for a pose. `ImportOptions.skips_missing` leaves such poses out."""
 
@@ -50,18 +46,18 @@ def similarity_of(value: Any) -> Similarity:
     """Return a 4x4 matrix (16 numbers, or its first three rows) from JSON or XML as a similarity.
 
     Raises:
-        NoPose: it has another shape or last row, holds values that are no finite numbers, or mirrors or shears.
+        SceneError: it has another shape or last row, holds values that are no finite numbers, or mirrors or shears.
     """
     matrix = _matrix(value)
     linear = matrix[:3, :3]
     size = np.abs(np.linalg.det(linear)) ** (1 / 3)
     if not size > 1e-12:
-        raise NoPose("has no rotation: its determinant is 0")
+        raise SceneError("has no rotation: its determinant is 0")
     if np.linalg.det(linear) < 0:
-        raise NoPose("mirrors (its determinant is negative): one axis is turned round")
+        raise SceneError("mirrors (its determinant is negative): one axis is turned round")
     left, stretch, right = np.linalg.svd(linear / size)
     if np.abs(stretch - 1).max() > _SHEAR:
-        raise NoPose(f"is no rotation: it stretches by {stretch.max():.4g} and {stretch.min():.4g}")
+        raise SceneError(f"is no rotation: it stretches by {stretch.max():.4g} and {stretch.min():.4g}")
     scale = 1.0 if abs(size - 1) < _LAST_ROW else float(size)
     return Similarity(left @ right, matrix[:3, 3].copy(), scale)
 
@@ -70,15 +66,15 @@ def _matrix(value: Any) -> Floats:
     try:
         matrix = np.array(value, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise NoPose("is no matrix of numbers") from error
+        raise SceneError("is no matrix of numbers") from error
     if matrix.shape == (16,):
         matrix = matrix.reshape(4, 4)
     if matrix.shape not in ((4, 4), (3, 4)):
-        raise NoPose(f"has the shape {'x'.join(map(str, matrix.shape))}, not 4x4")
+        raise SceneError(f"has the shape {'x'.join(map(str, matrix.shape))}, not 4x4")
     if not np.isfinite(matrix).all():
-        raise NoPose("holds what is no finite number")
+        raise SceneError("holds what is no finite number")
     if len(matrix) == 4 and np.abs(matrix[3] - (0, 0, 0, 1)).max() > _LAST_ROW:
-        raise NoPose(f"has the last row {', '.join(f'{value:g}' for value in matrix[3])}, not 0, 0, 0, 1")
+        raise SceneError(f"has the last row {', '.join(f'{value:g}' for value in matrix[3])}, not 0, 0, 0, 1")
     return matrix
 
 

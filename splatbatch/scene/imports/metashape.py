@@ -24,7 +24,6 @@ from splatbatch.scene.imports.capture import (
     ImportLog,
     ImportOptions,
     NoPhotograph,
-    NoPose,
     PosedPhoto,
     SourceCapture,
     similarity_of,
@@ -62,70 +61,54 @@ _CALIBRATE = "Calibrate it, and export again."
 _OPTIMISE = "Optimise the cameras in Metashape and export them again, as Agisoft XML."
 
 
-@dataclass(frozen=True, eq=False)
 class XmlDocument:
-    """A parsed XML file, with the line in which each element begins."""
+    """An XML file, with the line in which each element begins.
 
-    path: Path
-    root: Element
-    lines: dict[Element, int]
-
-    def where(self, element: Element, name: str = "") -> str:
-        """Return the place of an element as mistakes name it: "line 12: camera"."""
-        return f"line {self.lines.get(element, 0)}: {name or element.tag}"
-
-
-def read_document(path: Path) -> XmlDocument:
-    """Return a parsed XML file.
+    Built from expat's events; a document type is refused, so that no entity is expanded or fetched.
 
     Raises:
         SceneError: it cannot be read, is too large, is no whole XML, or declares a document type or entities.
     """
-    with opened(path, LARGEST_MIB) as (file, _):
-        builder = _Builder()
-        try:
-            builder.read(file)
-        except (LookupError, ValueError) as error:  # Python's, of an encoding
-            raise SceneError(f"its encoding is not read ({error})", f"{_REMEDY} It writes UTF-8.") from error
-        except expat.ExpatError as error:
-            what = expat.errors.messages[error.code]
-            place = f"line {error.lineno}, column {error.offset + 1}"
-            raise SceneError(f"{place}: {what}: no whole XML", _REMEDY) from error
-    return XmlDocument(path, builder.tree.close(), builder.lines)
 
-
-class _Builder:
-    """Builds the tree from expat's events. A document type is refused, so that no entity is expanded or fetched."""
-
-    def __init__(self) -> None:
+    def __init__(self, path: Path) -> None:
         from xml.etree.ElementTree import TreeBuilder
 
-        self._level = 0
-        self.tree = TreeBuilder()
-        self.lines: dict[Element, int] = {}
-        self.parser = expat.ParserCreate()
-        self.parser.buffer_text = True
-        self.parser.StartDoctypeDeclHandler = self._refuse
-        self.parser.EntityDeclHandler = self._refuse
-        self.parser.StartElementHandler = self._start
-        self.parser.EndElementHandler = self._end
-        self.parser.CharacterDataHandler = self.tree.data
+        self._level, self._tree, self._lines = 0, TreeBuilder(), dict["Element", int]()
+        self._parser = expat.ParserCreate()
+        self._parser.buffer_text = True
+        self._parser.StartDoctypeDeclHandler = self._parser.EntityDeclHandler = self._refuse
+        self._parser.StartElementHandler, self._parser.EndElementHandler = self._start, self._end
+        self._parser.CharacterDataHandler = self._tree.data
+        with opened(path, LARGEST_MIB) as (file, _):
+            try:
+                self._read(file)
+            except (LookupError, ValueError) as error:  # Python's, of an encoding
+                raise SceneError(f"its encoding is not read ({error})", f"{_REMEDY} It writes UTF-8.") from error
+            except expat.ExpatError as error:
+                what = expat.errors.messages[error.code]
+                place = f"line {error.lineno}, column {error.offset + 1}"
+                raise SceneError(f"{place}: {what}: no whole XML", _REMEDY) from error
+        self.root: Element = self._tree.close()
 
-    def read(self, file: BinaryIO) -> None:
+    def where(self, element: Element, name: str = "") -> str:
+        """Return the place of an element as mistakes name it: "line 12: camera"."""
+        return f"line {self._lines.get(element, 0)}: {name or element.tag}"
+
+    def _read(self, file: BinaryIO) -> None:
         """Parse a file in pieces; a token longer than `MOST_TOKEN_BYTES` raises SceneError.
 
         expat parses a token from its beginning whenever it gets a further piece of it.
         """
         taken = 0
         while piece := file.read(_PIECE_BYTES):
-            self.parser.Parse(piece)
+            self._parser.Parse(piece)
             taken += len(piece)
-            if taken - self.parser.CurrentByteIndex > MOST_TOKEN_BYTES:
+            if taken - self._parser.CurrentByteIndex > MOST_TOKEN_BYTES:
                 raise self._error(f"a tag or a comment longer than {MOST_TOKEN_BYTES:,} bytes")
-        self.parser.Parse(b"", True)
+        self._parser.Parse(b"", True)
 
     def _error(self, what: str) -> SceneError:
-        return SceneError(f"line {self.parser.CurrentLineNumber}: {what}", _REMEDY)
+        return SceneError(f"line {self._parser.CurrentLineNumber}: {what}", _REMEDY)
 
     def _refuse(self, *_: object) -> None:
         raise self._error("declares a document type or an entity, which is not read")
@@ -134,11 +117,11 @@ class _Builder:
         self._level += 1
         if self._level > MOST_LEVELS:
             raise self._error("nested too deeply")
-        self.lines[self.tree.start(tag, attributes)] = self.parser.CurrentLineNumber
+        self._lines[self._tree.start(tag, attributes)] = self._parser.CurrentLineNumber
 
     def _end(self, tag: str) -> None:
         self._level -= 1
-        self.tree.end(tag)
+        self._tree.end(tag)
 
 
 def numbers(element: Element | None, count: int) -> Floats | None:
@@ -164,16 +147,6 @@ def cameras_below(element: Element | None) -> Iterator[tuple[Element, str]]:
             yield child, ""
         elif child.tag == "group":
             yield from ((camera, child.get("label", "")) for camera, _ in cameras_below(child))
-
-
-@dataclass(frozen=True, eq=False)
-class ModelFrame:
-    """The world of a chunk's poses, with a description and its coordinate reference system."""
-
-    placed: Similarity
-    """Transform from the chunk (or its component) to the world."""
-    words: str
-    crs: str
 
 
 def chosen_chunk(document: XmlDocument, label: str, log: ImportLog) -> Element:
@@ -210,8 +183,13 @@ def _in_words(chunk: Element) -> str:
     return f'"{chunk.get("label", "")}" ({plural(_num_posed(chunk), "camera")} with a pose{state})'
 
 
-def world_of(document: XmlDocument, chunk: Element, component: str | None, log: ImportLog) -> ModelFrame:
-    """Return the world that the poses of a chunk are moved to; `component` is the id of its cameras' component."""
+def world_of(
+    document: XmlDocument, chunk: Element, component: str | None, log: ImportLog
+) -> tuple[Similarity, str, str]:
+    """Return how poses of a chunk are moved to its world, and in words that world and its coordinate reference system.
+
+    `component` is the id of the component of its cameras.
+    """
     crs = next((text for name in ("reference", "crs", "projection") if (text := _text(chunk.find(name)))), "")
     element = chunk.find("transform")
     components = [one for one in chunk.findall("components/component") if one.find("transform") is not None]
@@ -223,28 +201,28 @@ def world_of(document: XmlDocument, chunk: Element, component: str | None, log: 
         what = f"cameras name the component {component or '(none)'}; transforms are there for {known}"
         log.mistake(document.where(chunk, "components"), what, _AGAIN)
     if element is None:
-        return ModelFrame(IDENTITY, "the chunk's own coordinates: it has no transform, so their unit is unknown", crs)
+        return (IDENTITY, "the chunk's own coordinates: it has no transform, so their unit is unknown", crs)
     placed = IDENTITY
     with log.noting(document.where(element, "transform of the chunk"), _AGAIN):
         placed = _similarity(element)
     is_local = not crs or crs.upper().startswith(("LOCAL_CS", "ENGCRS", "LOCAL"))
     is_geocentric = _ECEF[0] < float(np.linalg.norm(placed.translation)) < _ECEF[1]
     where = "geocentric coordinates (ECEF) in metres" if is_geocentric and not is_local else "local coordinates"
-    return ModelFrame(placed, f"{where}, after the chunk's transform", crs)
+    return (placed, f"{where}, after the chunk's transform", crs)
 
 
 def _similarity(element: Element) -> Similarity:
     """Return the transform of a chunk: rotation, translation and scale, or one matrix of 16 numbers.
 
     Raises:
-        NoPose: it is neither.
+        SceneError: it is neither.
     """
     if element.find("rotation") is None and (matrix := numbers(element, 16)) is not None:
         return similarity_of(matrix[:12].reshape(3, 4))
     rotation, translation = numbers(element.find("rotation"), 9), numbers(element.find("translation"), 3)
     scale = numbers(element.find("scale"), 1) if element.find("scale") is not None else np.ones(1)
     if rotation is None or translation is None or scale is None or not scale[0] > 0:
-        raise NoPose("is not a rotation of 9 numbers, a translation of 3 and a scale above 0")
+        raise SceneError("is not a rotation of 9 numbers, a translation of 3 and a scale above 0")
     turned = similarity_of(np.column_stack([rotation.reshape(3, 3), translation]))
     return Similarity(turned.rotation, turned.translation, float(scale[0]) * turned.scale)
 
@@ -388,7 +366,7 @@ def _on_master(element: Element) -> Similarity | None:
     """Return the place of a slave on its master: rotation, and location in units of the chunk; None: it is no slave.
 
     Raises:
-        NoPose: it is not a rotation and a location.
+        SceneError: it is not a rotation and a location.
     """
     turn, place = element.find("rotation"), element.find("location")
     if turn is None or element.get("master_id") in (None, element.get("id")):
@@ -397,11 +375,11 @@ def _on_master(element: Element) -> Similarity | None:
     rotation = numbers(turn, 9)
     location = numbers(place, 3) if place is not None else np.zeros(3)
     if rotation is None or location is None:
-        raise NoPose("rotation or location on its master are not 9 and 3 numbers")
+        raise SceneError("rotation or location on its master are not 9 and 3 numbers")
     try:
         found = similarity_of(np.column_stack([rotation.reshape(3, 3), location]))
-    except NoPose as error:
-        raise NoPose(f"rotation on its master {error}") from error
+    except SceneError as error:
+        raise SceneError(f"rotation on its master {error}") from error
     return replace(found, scale=1.0)
 
 
@@ -412,7 +390,7 @@ def read(paths: Sequence[Path], options: ImportOptions, log: ImportLog) -> Sourc
         SceneError: the file cannot be read, or mistakes leave no usable camera.
     """
     [path] = paths
-    document = read_document(path)
+    document = XmlDocument(path)
     beside = (path.parent / name for name in ("images", "Images", "photos", "Photos"))
     usual = next((folder for folder in beside if folder.is_dir()), path.parent)
     folder = options.images or usual
@@ -421,7 +399,7 @@ def read(paths: Sequence[Path], options: ImportOptions, log: ImportLog) -> Sourc
     chunk = chosen_chunk(document, options.chunk, log)
     sensors = read_sensors(document, chunk, log)
     cameras, component = _aligned(document, chunk, sensors, log)
-    world = world_of(document, chunk, component, log)
+    placed, world, crs = world_of(document, chunk, component, log)
     lenses = _lenses((camera for camera, _, _ in cameras), sensors, log)
     shots, taken = [], set()
     for camera, group, pose in cameras:
@@ -429,16 +407,16 @@ def read(paths: Sequence[Path], options: ImportOptions, log: ImportLog) -> Sourc
         with log.noting(where):
             name = _find(_label(camera), group, photographs, folder)
             taken.add(name)
-            rotation, center = world.placed.of_pose(pose.rotation.T, pose.translation)
+            rotation, center = placed.of_pose(pose.rotation.T, pose.translation)
             if lens := lenses[camera.get("sensor_id", "")]:
                 shots.append(PosedPhoto(name, folder / name, lens, rotation, center, where))
     log.leave_out_unused([name for name in names if name not in taken])
     if not shots:
         where = document.where(chunk, "cameras")
         raise SceneError(f"{where}: no camera is left with a photograph and a pose", _AGAIN)
-    reference = {"from_chunk_to_model": world.placed.matrix(), "chunk": chunk.get("label", "")}
+    reference = {"from_chunk_to_model": placed.matrix(), "chunk": chunk.get("label", "")}
     kind = f"Metashape XML {document.root.get('version', '')}".strip()
-    return SourceCapture(kind, tuple(shots), None, world.words, world.crs, reference)
+    return SourceCapture(kind, tuple(shots), None, world, crs, reference)
 
 
 def _aligned(
@@ -474,9 +452,9 @@ def _poses(document: XmlDocument, cameras: Iterable[Element], log: ImportLog) ->
             continue
         with log.noting(document.where(element, f'transform of camera "{_label(camera)}"'), _AGAIN):
             if (matrix := numbers(element, 16)) is None:
-                raise NoPose("is not 16 finite numbers")
+                raise SceneError("is not 16 finite numbers")
             if camera.get("id") in poses:
-                raise NoPose(f"has the id {camera.get('id')} of another camera")
+                raise SceneError(f"has the id {camera.get('id')} of another camera")
             poses[camera.get("id")] = similarity_of(matrix[:12].reshape(3, 4))
     return poses
 

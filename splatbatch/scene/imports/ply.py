@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import BinaryIO
 
@@ -28,14 +28,6 @@ _COLORS = (("red", "green", "blue"), ("r", "g", "b"), ("diffuse_red", "diffuse_g
 _GREY = 128
 
 
-@dataclass(frozen=True)
-class _Header:
-    form: str
-    count: int
-    columns: tuple[tuple[str, str], ...]  # name, type
-    size: int  # bytes
-
-
 def read_cloud(path: Path, log: ImportLog) -> PointCloud:
     """Return the points of a PLY file; conversions go to the log.
 
@@ -43,13 +35,20 @@ def read_cloud(path: Path, log: ImportLog) -> PointCloud:
         SceneError: the file is missing, cut, or no PLY file with positions.
     """
     with opened(path, LARGEST_MIB) as (file, size):
-        header = _header(path, file)
-        table = _ascii(path, file, header) if header.form == "ascii" else _binary(path, file, header, size)
+        form, count, columns = _header(path, file)
+        if form == "ascii":
+            table = _ascii(path, file, count, list(columns))
+        else:
+            order = ">" if form == "binary_big_endian" else "<"
+            kind = np.dtype([(name, order + code) for name, code in columns.items()])
+            if not 0 <= count * kind.itemsize <= size - file.tell():
+                raise SceneError(f"{path}: cut: claims {count:,} points, more than its {size:,} bytes hold", _REMEDY)
+            table = np.frombuffer(file.read(count * kind.itemsize), kind)
     xyz = np.stack([table[axis].astype(np.float64) for axis in "xyz"], axis=1)
     finite = np.isfinite(xyz).all(axis=1)
     if not finite.all():
         log.convert(f"{path.name}: {int((~finite).sum()):,} of {len(xyz):,} points have no finite place: left out")
-    rgb, has_colors = _colors(table, dict(header.columns))
+    rgb, has_colors = _colors(table, columns)
     if not has_colors:
         log.convert(f"{path.name}: its points have no colours: they start grey")
     xyz, rgb = xyz[finite], rgb[finite]
@@ -60,7 +59,8 @@ def read_cloud(path: Path, log: ImportLog) -> PointCloud:
     return PointCloud(xyz, rgb, str(path))
 
 
-def _header(path: Path, file: BinaryIO) -> _Header:
+def _header(path: Path, file: BinaryIO) -> tuple[str, int, dict[str, str]]:
+    """Read a header; return the form of the file, the number of vertices, and the types of their columns by name."""
     head = file.read(_LONGEST_HEADER)
     end = re.search(rb"\bend_header[ \t]*\r?\n", head)
     if not head.startswith(b"ply") or end is None:
@@ -77,40 +77,30 @@ def _header(path: Path, file: BinaryIO) -> _Header:
     except (IndexError, ValueError) as error:
         raise SceneError(f"{path}: the number of its vertices is no number", _REMEDY) from error
     until = elements[1] if len(elements) > 1 else len(lines)
-    columns = _columns(path, [line for line in lines[elements[0] + 1 : until] if line[:1] == ["property"]])
     file.seek(end.end())
-    return _Header(forms[0], count, columns, end.end())
+    return forms[0], count, _columns(path, [one for one in lines[elements[0] + 1 : until] if one[:1] == ["property"]])
 
 
-def _columns(path: Path, properties: list[list[str]]) -> tuple[tuple[str, str], ...]:
+def _columns(path: Path, properties: list[list[str]]) -> dict[str, str]:
     if any(len(line) != 3 or line[1] not in _TYPES for line in properties):
         raise SceneError(f"{path}: a property of its vertices is a list, or of no known type", _REMEDY)
     names = [line[2] for line in properties]
     if not set("xyz") <= set(names) or len(set(names)) < len(names):
         raise SceneError(f"{path}: its vertices lack x, y or z, or have one twice ({', '.join(names)})", _REMEDY)
-    return tuple((line[2], _TYPES[line[1]]) for line in properties)
+    return {line[2]: _TYPES[line[1]] for line in properties}
 
 
-def _binary(path: Path, file: BinaryIO, header: _Header, size: int) -> NDArray[np.void]:
-    order = ">" if header.form == "binary_big_endian" else "<"
-    kind = np.dtype([(name, order + code) for name, code in header.columns])
-    if not 0 <= header.count * kind.itemsize <= size - header.size:
-        raise SceneError(f"{path}: cut: claims {header.count:,} points, more than its {size:,} bytes hold", _REMEDY)
-    return np.frombuffer(file.read(header.count * kind.itemsize), kind)
-
-
-def _ascii(path: Path, file: BinaryIO, header: _Header) -> NDArray[np.void]:
-    width = len(header.columns)
+def _ascii(path: Path, file: BinaryIO, count: int, names: Sequence[str]) -> NDArray[np.void]:
     rows = []
-    for number in range(header.count):
+    for number in range(count):
         fields = file.readline(_LONGEST_HEADER).split()
         try:
-            rows.append(tuple(float(field) for field in fields[:width]))
+            rows.append(tuple(float(field) for field in fields[: len(names)]))
         except ValueError as error:
             raise SceneError(f"{path}: point {number + 1} is no row of numbers", _REMEDY) from error
-        if len(fields) < width:
-            raise SceneError(f"{path}: cut: ends inside point {number + 1} of {header.count:,}", _REMEDY)
-    return np.array(rows, dtype=[(name, "f8") for name, _ in header.columns])
+        if len(fields) < len(names):
+            raise SceneError(f"{path}: cut: ends inside point {number + 1} of {count:,}", _REMEDY)
+    return np.array(rows, dtype=[(name, "f8") for name in names])
 
 
 def _colors(table: NDArray[np.void], types: dict[str, str]) -> tuple[NDArray[np.uint8], bool]:

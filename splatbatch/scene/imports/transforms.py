@@ -30,7 +30,6 @@ from splatbatch.scene.imports.capture import (
     ImportLog,
     ImportOptions,
     NoPhotograph,
-    NoPose,
     PointCloud,
     PosedPhoto,
     SourceCapture,
@@ -408,12 +407,12 @@ def _similarity(written: Mapping[str, object], key: str) -> Similarity:
     """Return the matrix under a key.
 
     Raises:
-        NoPose: it is no similarity; the message begins with the key.
+        SceneError: it is no similarity; the message begins with the key.
     """
     try:
         return similarity_of(written[key])
-    except NoPose as error:
-        raise NoPose(f"{key} {error.message}") from error
+    except SceneError as error:
+        raise SceneError(f"{key} {error.message}") from error
 
 
 def _read(path: Path) -> dict[str, Any]:

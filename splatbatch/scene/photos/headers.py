@@ -14,7 +14,7 @@ import os
 import stat
 import struct
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -207,15 +207,16 @@ def read_known(path: str | Path, status: os.stat_result) -> Header:
             return Unreadable("truncated" if window.beyond else "unreadable", str(error) or "the header is cut")
 
 
+_FAULTS: Mapping[int | None, Unreadable] = {
+    **dict.fromkeys((errno.ENOENT, errno.ENOTDIR), Unreadable("missing", "no such file")),
+    **dict.fromkeys((errno.EACCES, errno.EPERM), Unreadable("unreadable", "no permission to read it")),
+    errno.ELOOP: Unreadable("unreadable", "its symbolic links run in a circle"),
+}
+
+
 def unreadable(error: OSError) -> Unreadable:
     """Return the fault that an operating system error stands for."""
-    if error.errno in {errno.ENOENT, errno.ENOTDIR}:
-        return Unreadable("missing", "no such file")
-    if error.errno == errno.ELOOP:
-        return Unreadable("unreadable", "its symbolic links run in a circle")
-    if error.errno in {errno.EACCES, errno.EPERM}:
-        return Unreadable("unreadable", "no permission to read it")
-    return Unreadable("unreadable", error.strerror or str(error))
+    return _FAULTS.get(error.errno, Unreadable("unreadable", error.strerror or str(error)))
 
 
 class _Window:
