@@ -416,22 +416,19 @@ class FlightPlan:
 
     def to_geojson(self) -> str:
         """Return a GeoJSON FeatureCollection: a point for each view, a polygon for each weak cell."""
-        views = [self._view_feature(view) for view in self.views()]
-        cells = [self._cell_feature(number, cell) for number, cell in enumerate(self.cells, start=1)]
+        features: list[Mapping[str, object]] = []
+        for view in self.views():
+            point = {"type": "Point", "coordinates": _rounded(self._places([view.position])[0], 9)}
+            features.append({"type": "Feature", "geometry": point, "properties": asdict(view)})
+        for number, cell in enumerate(self.cells, start=1):
+            ring = self._places(_corners(cell, self.up) + self.offset)
+            polygon = {"type": "Polygon", "coordinates": [[_rounded(one, 9) for one in (*ring, ring[0])]]}
+            said = {"name": f"cell {number}", "is": cell.why, "photographs": cell.num_photos, "patch": cell.patch}
+            said |= {"angle_deg": round(cell.angle_deg, 1), "lacks_more": number - 1 in self.left}
+            features.append({"type": "Feature", "geometry": polygon, "properties": said})
         known = {"type": "FeatureCollection", "name": f"next flight: {self.name}"}
         where = {"coordinates_are": "longitude, latitude, height above the ellipsoid" if self.to_globe else LOCAL}
-        return json.dumps({**known, **where, "features": [*views, *cells]}, indent=1, allow_nan=False) + "\n"
-
-    def _view_feature(self, view: FlightView) -> dict[str, Any]:
-        geometry = {"type": "Point", "coordinates": _rounded(self._places([view.position])[0], 9)}
-        return {"type": "Feature", "geometry": geometry, "properties": asdict(view)}
-
-    def _cell_feature(self, number: int, cell: WeakRegion) -> dict[str, Any]:
-        ring = self._places(_corners(cell, self.up) + self.offset)
-        said = {"name": f"cell {number}", "is": cell.why, "photographs": cell.num_photos, "patch": cell.patch}
-        said |= {"angle_deg": round(cell.angle_deg, 1), "lacks_more": number - 1 in self.left}
-        geometry = {"type": "Polygon", "coordinates": [[_rounded(one, 9) for one in (*ring, ring[0])]]}
-        return {"type": "Feature", "geometry": geometry, "properties": said}
+        return json.dumps({**known, **where, "features": features}, indent=1, allow_nan=False) + "\n"
 
     def to_kml(self) -> str:
         """Return a KML document: a placemark with its camera for each view, a polygon for each weak cell."""

@@ -97,11 +97,6 @@ class PosedPhoto:
     split: str = ""
     """Split in the source: train, val or test; empty if it has none."""
 
-    @property
-    def translation(self) -> Floats:
-        """Translation as in COLMAP: x_camera = rotation @ x_world + translation."""
-        return -self.rotation @ self.center
-
 
 @dataclass(frozen=True, eq=False)
 class PointCloud:

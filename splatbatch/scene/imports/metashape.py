@@ -190,7 +190,8 @@ def world_of(
 
     `component` is the id of the component of its cameras.
     """
-    crs = next((text for name in ("reference", "crs", "projection") if (text := _text(chunk.find(name)))), "")
+    named = (chunk.findtext(name, "").split() for name in ("reference", "crs", "projection"))
+    crs = " ".join(next(filter(None, named), ()))
     element = chunk.find("transform")
     components = [one for one in chunk.findall("components/component") if one.find("transform") is not None]
     own = [one for one in components if one.get("id") == component] if component is not None else components
@@ -224,11 +225,7 @@ def _similarity(element: Element) -> Similarity:
     if rotation is None or translation is None or scale is None or not scale[0] > 0:
         raise SceneError("is not a rotation of 9 numbers, a translation of 3 and a scale above 0")
     turned = similarity_of(np.column_stack([rotation.reshape(3, 3), translation]))
-    return Similarity(turned.rotation, turned.translation, float(scale[0]) * turned.scale)
-
-
-def _text(element: Element | None) -> str:
-    return " ".join((element.text or "").split()) if element is not None else ""
+    return replace(turned, scale=float(scale[0]) * turned.scale)
 
 
 def _by_label(names: Iterable[str]) -> dict[str, list[str]]:
@@ -282,9 +279,10 @@ def read_sensors(document: XmlDocument, chunk: Element, log: ImportLog) -> Mappi
         if (key := element.get("id")) is None or key in found:
             log.mistake(where, "has no id, or that of another sensor", _OPTIMISE)
             continue
-        found[key] = Sensor(name, element)
+        on_master = None
         with log.noting(where, _OPTIMISE):
-            found[key] = Sensor(name, element, _on_master(element))
+            on_master = _on_master(element)
+        found[key] = Sensor(name, element, on_master)
     return found
 
 

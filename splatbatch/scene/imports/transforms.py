@@ -631,7 +631,5 @@ def _tell_unposed(frames: Sequence[TransformsFrame], log: ImportLog) -> None:
     folders = {frame.photo.parent for frame in frames}
     posed = {frame.photo.absolute() for frame in frames}
     posed |= {extra.absolute() for frame in frames for extra in (frame.mask, frame.depth) if extra}
-    others = []
-    for folder in sorted(folders):
-        others += [name for name in photographs_below(folder) if (folder / name).absolute() not in posed]
-    log.leave_out_unused(sorted(set(others)))
+    below = ((folder, name) for folder in folders for name in photographs_below(folder))
+    log.leave_out_unused(sorted({name for folder, name in below if (folder / name).absolute() not in posed}))

@@ -53,7 +53,7 @@ def posed_model(shots: Sequence[PosedPhoto]) -> Any:
         image = pycolmap.Image(
             name=shot.name, keypoints=keypoints, camera_id=numbers[_bare(shot.camera)], image_id=index
         )
-        pose = pycolmap.Rigid3d(pycolmap.Rotation3d(shot.rotation), shot.translation)
+        pose = pycolmap.Rigid3d(pycolmap.Rotation3d(shot.rotation), -shot.rotation @ shot.center)
         model.add_image_with_trivial_frame(image, pose)
     return model
 

@@ -81,7 +81,9 @@ def _shapes(plan: PartitionPlan) -> dict[str, object]:
     step = max(1, int(sound.sum()) // POINTS_DRAWN)
     boxes = []
     for core, color in zip(partition.cores, colors, strict=True):
-        boxes.append((sheet.box(core.grown.clipped(_around(sheet, core.bounds))), color, True))
+        # a grown core without an end is clipped to the edge of the picture
+        edge = Box((*sheet.low.tolist(), core.bounds.lower[2]), (*sheet.high.tolist(), core.bounds.upper[2]))
+        boxes.append((sheet.box(core.grown.clipped(edge)), color, True))
         boxes.append((sheet.box(core.bounds), color, False))
     held = partition.test | partition.contiguous
     shares = some.shares(partition.owner(places), len(partition.cores))
@@ -102,12 +104,6 @@ def _shapes(plan: PartitionPlan) -> dict[str, object]:
 
 LETTER = 0.55
 """Width of a letter, as a share of its height."""
-
-
-def _around(sheet: _Sheet, bounds: Box) -> Box:
-    """Return the box to which a grown core is clipped: the edge of the picture, where the core has no end."""
-    (x0, y0), (x1, y1) = sheet.low.tolist(), sheet.high.tolist()
-    return Box((x0, y0, bounds.lower[2]), (x1, y1, bounds.upper[2]))
 
 
 def _sheet(bounds: Sequence[Box], cameras: Floats) -> _Sheet:
