@@ -102,7 +102,6 @@ OF_OTHERS = {
     "scene/photos/headers.py": "sizes of photographs, a cache of its own",
     "scene/partition/files.py": "partition.json, which lies beside the patches",
     "scene/partition/plan.py": "boxes drawn by hand",
-    "doctor/inventory.py": "nvcc's version.json",
     "publish/tiles/glb.py": "tilesets and binary glTFs, as they lie in a folder to hand over",
     "publish/tool.py": "package.json of a package of npm",
     "publish/tiles/write.py": "a tileset that it wrote, in a folder to hand over",

@@ -36,12 +36,6 @@ MINOR_COMPATIBLE = 11
 INSTALL = (
     "pip install -c constraints.txt . (in the clone), with the wheel of torch that pytorch.org names for the driver."
 )
-STALE_S = 60.0
-"""Age in seconds from which a build lock without any running compiler counts as left behind."""
-FIRST_CUDA = {(8, 0): (11, 0), (8, 6): (11, 1), (8, 9): (11, 8), (9, 0): (11, 8), (10, 0): (12, 8), (12, 0): (12, 8)}
-"""First CUDA toolkit that compiles for each compute capability (release notes)."""
-DROPPED_BY_13 = (7, 5)
-"""Lowest compute capability that CUDA 13 compiles for."""
 
 
 @dataclass(frozen=True)
@@ -68,28 +62,6 @@ class Machine:
     """Hard limit of open files per process."""
     versions: Mapping[str, str] = field(default_factory=dict)
     """Versions of splatbatch, Python and packages; packages that are not installed are left out."""
-
-
-@dataclass(frozen=True)
-class ExtensionLock:
-    """A lock file of torch that keeps two processes from building the same extension at once."""
-
-    path: Path
-    age_s: float
-    is_compiling: bool
-    """Whether any compiler is running on this machine."""
-
-
-@dataclass(frozen=True)
-class Toolchain:
-    """Programs for building gsplat's kernels on this machine; the builtin kernels need none."""
-
-    nvcc: Path | None = None
-    nvcc_version: Version | None = None
-    compiler: str = ""
-    """Path of the C++ compiler; empty if there is none."""
-    has_ninja: bool = True
-    locks: tuple[ExtensionLock, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -329,23 +301,15 @@ def parse_build(text: str) -> TorchBuild:
         KeyError: the text has no version.
     """
     values = dict(re.findall(r"^(__version__|cuda)\b[^=\n]*= *['\"]?([^'\"\n]+)", text, re.MULTILINE))
-    return TorchBuild(values["__version__"], parse_version(values.get("cuda", "")))
+    cuda = re.match(r"(\d+)\.(\d+)(\.|$)", values.get("cuda", ""))
+    return TorchBuild(values["__version__"], (int(cuda[1]), int(cuda[2])) if cuda else None)
 
 
-def parse_version(text: str) -> Version | None:
-    """Return major and minor of a version such as "13.0.88"; None if the text is no version."""
-    found = re.match(r"(\d+)\.(\d+)(\.|$)", text)
-    return (int(found[1]), int(found[2])) if found else None
-
-
-def of_kernels(
-    machine: Machine, tools: Toolchain, probe: TorchProbe, *, wants_gsplat: bool = False
-) -> Iterator[CheckResult]:
+def of_kernels(machine: Machine, probe: TorchProbe, *, wants_gsplat: bool = False) -> Iterator[CheckResult]:
     """Yield the checks of kernels on a machine with a GPU.
 
     Args:
         machine: the GPUs and torch.
-        tools: programs for building gsplat's kernels.
         probe: what a process with torch found out.
         wants_gsplat: whether some patch is trained with `training.kernels: gsplat`.
     """
@@ -354,8 +318,7 @@ def of_kernels(
     if not probe.error and not probe.launch_error:
         yield own_kernels(probe)
     if wants_gsplat:
-        yield gsplat(machine, tools, probe, capabilities)
-        yield from locks(tools.locks)
+        yield gsplat(probe)
 
 
 def torch_kernels(probe: TorchProbe, capabilities: Iterable[Version]) -> CheckResult:
@@ -402,44 +365,9 @@ def own_kernels(probe: TorchProbe) -> CheckResult:
     return problem("kernels", said, f"Fix what the message names; or {INSTALL}", OF_TRAINER)
 
 
-def gsplat(machine: Machine, tools: Toolchain, probe: TorchProbe, capabilities: Iterable[Version]) -> CheckResult:
-    """Check that gsplat's kernels are built, or can be built here."""
+def gsplat(probe: TorchProbe) -> CheckResult:
+    """Check that gsplat's kernels are built; no training builds them."""
     if probe.has_gsplat:
         return ok("gsplat", "its kernels are built")
-    remedy = "Install the CUDA toolkit of torch's version and a C++ compiler (build-essential), or gsplat's own wheel."
-    if lacking := _lacking(machine, tools, capabilities):
-        return problem("gsplat", f"its kernels are not built and cannot be built: {lacking}", remedy, OF_TRAINER)
-    nvcc = f"nvcc {spell(tools.nvcc_version)}" if tools.nvcc_version else "nvcc"
-    return warning(
-        "gsplat",
-        f"its kernels are not built yet: some minutes with {nvcc} at {tools.nvcc}",
-        "Run `splatbatch doctor --warm` to build them; no training does.",
-    )
-
-
-def _lacking(machine: Machine, tools: Toolchain, capabilities: Iterable[Version]) -> str:
-    if tools.nvcc is None:
-        return "there is no nvcc on PATH, in CUDA_HOME or in /usr/local/cuda"
-    if not tools.compiler or not tools.has_ninja:
-        return "there is no C++ compiler" if tools.has_ninja else "there is no ninja"
-    if (version := tools.nvcc_version) is None:
-        return ""
-    number, built_for = f"nvcc is of CUDA {spell(version)}", machine.torch.cuda if machine.torch else None
-    if built_for and version[0] != built_for[0]:
-        return f"{number}, torch is built for CUDA {spell(built_for)}"
-    for capability in capabilities:
-        first = max((cuda for least, cuda in FIRST_CUDA.items() if least <= capability), default=(0, 0))
-        if version < first or (version[0] >= 13 and capability < DROPPED_BY_13):
-            return f"{number}, which does not compile for compute capability {spell(capability)}"
-    return ""
-
-
-def locks(found: Iterable[ExtensionLock]) -> Iterator[CheckResult]:
-    """Yield the state of each build lock; one left by a dead build is a warning, since the next build waits forever."""
-    for lock in found:
-        age = f"{lock.age_s / 60:.0f} min old"
-        if lock.is_compiling or lock.age_s < STALE_S:
-            yield ok("build lock", f"{lock.path}: something is being built, {age}")
-        else:
-            remedy = f"Remove it: rm {lock.path}"
-            yield warning("build lock", f"{lock.path}: {age}, and no compiler runs: left by a build that died", remedy)
+    remedy = "Build them in some minutes with `splatbatch doctor --warm`, or install gsplat's own wheel."
+    return problem("gsplat", "its kernels are not built, and no training builds them", remedy, OF_TRAINER)

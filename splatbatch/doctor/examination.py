@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from splatbatch.caches import extensions_folder
 from splatbatch.doctor import inventory
 from splatbatch.doctor.checks import (
     OF_TRAINER,
@@ -30,6 +31,12 @@ PROBE, WARM = "splatbatch.training.probe", "splatbatch.training.cuda.warm"
 PROBE_S = 120.0
 WARM_S = 1800.0
 """Time limit of a build: gsplat's takes some minutes on a few cores, the builtin kernels' some seconds."""
+REMEDIES = {
+    "kernels": "Run `splatbatch doctor` without --warm to see what is missing.",
+    "gsplat": "It needs ninja, a C++ compiler and the CUDA toolkit of torch's version. A build that never ends waits"
+    " for a file `lock` below {folder}, which a killed build left: remove it.",
+}
+"""What to do about a build that failed."""
 
 
 def probe(machine: Machine) -> TorchProbe:
@@ -46,8 +53,7 @@ def warm(machine: Machine, wanted: Sequence[str]) -> Iterator[CheckResult]:
     for name, answer in zip(wanted, answers, strict=True):
         record = {"error": answer} if isinstance(answer, str) else answer
         if error := str(record.get("error") or ""):
-            remedy = "Run `splatbatch doctor` without --warm to see what is missing."
-            yield problem(f"build {name}", error, remedy, OF_TRAINER)
+            yield problem(f"build {name}", error, REMEDIES[name].format(folder=extensions_folder()), OF_TRAINER)
         else:
             yield ok(f"build {name}", f"done in {number(record.get('seconds')) or 0:.1f} s")
 
@@ -86,7 +92,7 @@ def _of_gpus(machine: Machine, *, build: bool, wants_gsplat: bool) -> Iterator[C
     if build and not seen.error:
         yield from warm(machine, ["kernels", "gsplat"] if wants_gsplat else ["kernels"])
         seen = probe(machine)
-    yield from of_kernels(machine, inventory.toolchain(), seen, wants_gsplat=wants_gsplat)
+    yield from of_kernels(machine, seen, wants_gsplat=wants_gsplat)
 
 
 def _without_gpu(machine: Machine, *, build: bool) -> Iterator[CheckResult]:

@@ -8,25 +8,21 @@ import platform
 import resource
 import shutil
 import sys
-import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from splatbatch import __version__
-from splatbatch.caches import extensions_folder
 from splatbatch.config import Config, Recipe
 from splatbatch.config.trainers.programs import OUR_TRAINER
 from splatbatch.doctor import checks
-from splatbatch.files import MIB, SHARED_MEMORY, free_mib, read_json
+from splatbatch.files import MIB, SHARED_MEMORY, free_mib
 from splatbatch.machine import gpu
 from splatbatch.machine.slots import is_on_cpu
 from splatbatch.scene.memory_estimate import MemoryEstimate
 from splatbatch.trainers.availability import missing
 
 PACKAGES = ("torch", "gsplat", "pycolmap", "numpy")
-COMPILERS = frozenset({"nvcc", "cicc", "ptxas", "cc1plus", "ninja", "clang++", "g++", "c++"})
-CUDA_FOLDER = Path("/usr/local/cuda")
 
 
 def machine() -> checks.Machine:
@@ -89,52 +85,6 @@ def job(config: Config, recipes: Mapping[str, Recipe], footprints: Mapping[str, 
         on_cpu=is_on_cpu(config.executor, config.training.device) and gpu.presence().is_here(),
         extras=frozenset(name for name, is_wanted in wanted.items() if is_wanted),
     )
-
-
-def toolchain() -> checks.Toolchain:
-    """Return the programs on this machine for building gsplat's kernels, and locks of earlier builds."""
-    nvcc = _nvcc()
-    return checks.Toolchain(
-        nvcc=nvcc,
-        nvcc_version=_nvcc_version(nvcc),
-        compiler=shutil.which(os.environ.get("CXX") or "c++") or shutil.which("g++") or "",
-        has_ninja=bool(shutil.which("ninja") or importlib.util.find_spec("ninja")),
-        locks=tuple(_locks(extensions_folder())),
-    )
-
-
-def _nvcc() -> Path | None:
-    homes = [Path(os.environ[name]) for name in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(name)]
-    found = next((home / "bin/nvcc" for home in (*homes, CUDA_FOLDER) if (home / "bin/nvcc").is_file()), None)
-    on_path = shutil.which("nvcc")
-    return found or (Path(on_path) if on_path else None)
-
-
-def _nvcc_version(nvcc: Path | None) -> checks.Version | None:
-    if nvcc is None:
-        return None
-    said = (read_json(nvcc.resolve().parents[1] / "version.json") or {}).get("cuda_nvcc")
-    return checks.parse_version(str(said.get("version"))) if isinstance(said, dict) else None
-
-
-def _locks(root: Path) -> Iterator[checks.ExtensionLock]:
-    found = [*root.glob("*/lock"), *root.glob("*/*/lock")]
-    is_compiling = bool(found) and _is_compiling()
-    for path in found:
-        try:
-            yield checks.ExtensionLock(path, time.time() - path.stat().st_mtime, is_compiling)
-        except OSError:
-            continue
-
-
-def _is_compiling() -> bool:
-    for path in Path("/proc").glob("[0-9]*/comm"):
-        try:
-            if path.read_text(errors="replace").strip() in COMPILERS:
-                return True
-        except OSError:
-            continue
-    return False
 
 
 def _shared_memory() -> tuple[int, int] | None:

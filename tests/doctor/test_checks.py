@@ -12,10 +12,8 @@ from splatbatch.doctor import checks
 from splatbatch.doctor.checks import (
     CheckResult,
     DoctorOutput,
-    ExtensionLock,
     Machine,
     MachineNeeds,
-    Toolchain,
     TorchBuild,
     TorchProbe,
     disk_mib,
@@ -37,7 +35,6 @@ WELL = Machine(
     (64_000, 63_000),
     1 << 20,
 )
-TOOLS = Toolchain(Path("/usr/local/cuda/bin/nvcc"), (13, 0), "/usr/bin/c++")
 SEEN = TorchProbe(architectures=("sm_80", "sm_90", "compute_90"), has_gsplat=True)
 BROKEN = replace(WELL, presence=GpuAvailability((), ("/dev/nvidia0",), "Driver/library version mismatch"))
 
@@ -47,7 +44,7 @@ def summary(finding: CheckResult) -> tuple[str, int]:
 
 
 def test_a_machine_that_is_well_has_nothing_but_ok() -> None:
-    found = [*checks.of_machine(WELL), *checks.of_kernels(WELL, TOOLS, SEEN, wants_gsplat=True)]
+    found = [*checks.of_machine(WELL), *checks.of_kernels(WELL, SEEN, wants_gsplat=True)]
     assert {one.state for one in found} == {"ok"}
     assert DoctorOutput(tuple(found)).exit_code == 0
 
@@ -132,22 +129,6 @@ def test_torch_must_have_kernels_for_the_gpu(seen: TorchProbe, state: tuple[str,
 @pytest.mark.parametrize(
     ("changes", "state", "words"),
     [
-        ({}, ("warning", 0), "not built yet: some minutes with nvcc 13.0"),
-        ({"nvcc": None}, ("problem", 4), "there is no nvcc"),
-        ({"nvcc_version": (12, 8)}, ("problem", 4), "nvcc is of CUDA 12.8, torch is built for CUDA 13.0"),
-        ({"nvcc_version": None}, ("warning", 0), "not built yet"),
-        ({"compiler": ""}, ("problem", 4), "no C++ compiler"),
-        ({"has_ninja": False}, ("problem", 4), "no ninja"),
-    ],
-)
-def test_gsplat_is_built_or_can_be(changes: dict[str, object], state: tuple[str, int], words: str) -> None:
-    finding = checks.gsplat(WELL, replace(TOOLS, **changes), TorchProbe(), [(9, 0)])  # type: ignore[arg-type]
-    assert (summary(finding), words in finding.message) == (state, True), finding
-
-
-@pytest.mark.parametrize(
-    ("changes", "state", "words"),
-    [
         ({}, ("ok", 0), "compiled and work"),
         ({"lacking": ("blend",)}, ("ok", 0), "compiled at first use, in seconds"),
         ({"kernels_error": "no NVRTC"}, ("warning", 0), "do not work here: no NVRTC"),
@@ -159,26 +140,11 @@ def test_our_kernels_work_or_gsplats_stand_in(changes: dict[str, object], state:
     assert (summary(finding), words in finding.message) == (state, True), finding
 
 
-def test_no_toolkit_is_asked_for_but_by_who_trains_with_gsplat() -> None:
+def test_only_a_batch_that_trains_with_gsplat_needs_its_kernels() -> None:
     without = replace(SEEN, has_gsplat=False)
-    assert {one.state for one in checks.of_kernels(WELL, Toolchain(), without)} == {"ok"}
-    found = {one.check: one.state for one in checks.of_kernels(WELL, Toolchain(), without, wants_gsplat=True)}
+    assert {one.state for one in checks.of_kernels(WELL, without)} == {"ok"}
+    found = {one.check: one.state for one in checks.of_kernels(WELL, without, wants_gsplat=True)}
     assert found["gsplat"] == "problem"
-
-
-@pytest.mark.parametrize(("nvcc", "capability"), [((12, 4), (12, 0)), ((12, 4), (10, 0)), ((13, 0), (7, 0))])
-def test_a_toolkit_that_does_not_know_the_gpu_is_told(nvcc: tuple[int, int], capability: tuple[int, int]) -> None:
-    here = replace(WELL, torch=TorchBuild("2.11", (nvcc[0], 0)))
-    finding = checks.gsplat(here, replace(TOOLS, nvcc_version=nvcc), TorchProbe(), [capability])
-    assert "does not compile for compute capability" in finding.message
-
-
-@pytest.mark.parametrize(
-    ("age_s", "is_compiling", "state"), [(3600, False, "warning"), (3600, True, "ok"), (5, False, "ok")]
-)
-def test_a_lock_is_stale_when_it_is_old_and_nothing_compiles(age_s: float, is_compiling: bool, state: str) -> None:
-    (finding,) = checks.locks([ExtensionLock(Path("/tmp/lock"), age_s, is_compiling)])
-    assert (finding.state, finding.remedy) == (state, "Remove it: rm /tmp/lock" if state == "warning" else "")
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import resource
 import time
 from pathlib import Path
@@ -153,14 +152,3 @@ def test_what_does_not_keep_patches_from_being_trained_is_one_line(
     ended = invoke("train", batch=batch.make("p0"))
     assert ended.code == 0
     assert ended.err.index("open files: a process may open 1024") < ended.err.index("attempt 1 started")
-
-
-def test_a_build_lock_is_found_where_torch_builds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("TORCH_EXTENSIONS_DIR", raising=False)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    lock = tmp_path / "torch_extensions/py311_cu130/gsplat_cuda/lock"
-    lock.parent.mkdir(parents=True)
-    lock.touch()
-    os.utime(lock, (1, 1))
-    (found,) = inventory.toolchain().locks
-    assert (found.path, found.age_s > 3600) == (lock, True)
