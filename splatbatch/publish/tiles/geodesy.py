@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -52,33 +52,25 @@ class EnuFrame:
     """Converts positions [N, 3] of the reconstruction to the tileset's coordinates."""
     invert: Convert
     """Inverse of `convert`."""
+    origin: Floats
+    """Origin of the tiles of a patch, [3], in the tileset's coordinates; their axes are the reconstruction's."""
     crs: str = ""
     """Name of the CRS; empty if the scene has no known place on Earth."""
 
-    def around(self, middle: Floats) -> TileFrame:
+    def around(self, middle: Floats) -> EnuFrame:
         """Return the frame of a patch's tiles around `middle`, [3], in the reconstruction's coordinates."""
-        return TileFrame(self, self.convert(middle[None])[0])
-
-
-@dataclass(frozen=True)
-class TileFrame:
-    """The frame of a patch's tiles: the reconstruction's axes, with the origin in the patch's middle."""
-
-    ground: EnuFrame
-    origin: Floats
-    """Origin of the frame in the tileset's coordinates, [3]."""
+        return replace(self, origin=self.convert(middle[None])[0])
 
     def places(self, places: Floats) -> Floats:
-        """Return positions [N, 3] of the reconstruction in this frame."""
-        there = self.ground.convert(places) - self.origin
-        found: Floats = there @ self.ground.rotation / self.ground.scale
+        """Return positions [N, 3] of the reconstruction in the frame of the tiles."""
+        found: Floats = (self.convert(places) - self.origin) @ self.rotation / self.scale
         return found
 
     @property
     def transform(self) -> Floats:
         """Return the `transform` [4, 4] of a tile whose content is in this frame; it includes TO_CONTENT."""
         matrix = np.eye(4)
-        matrix[:3, :3] = self.ground.scale * self.ground.rotation @ TO_CONTENT
+        matrix[:3, :3] = self.scale * self.rotation @ TO_CONTENT
         matrix[:3, 3] = self.origin
         return matrix
 
@@ -89,7 +81,7 @@ def upright(up: Offset) -> EnuFrame:
     first = np.cross(np.eye(3)[int(np.abs(third).argmin())], third)
     first /= np.linalg.norm(first)
     rotation = np.stack([first, np.cross(third, first), third])
-    return EnuFrame(rotation, 1.0, lambda places: places @ rotation.T, lambda places: places @ rotation)
+    return EnuFrame(rotation, 1.0, lambda places: places @ rotation.T, lambda places: places @ rotation, np.zeros(3))
 
 
 def on_globe(crs: str, middle: Floats) -> EnuFrame:
@@ -108,7 +100,7 @@ def on_globe(crs: str, middle: Floats) -> EnuFrame:
     scale = float(lengths.mean())
     if np.ptp(lengths) > UNEVEN * scale or np.linalg.det(directions) < 0:
         raise ConfigError(f"scene.crs: {crs}: its axes are not east, north and up in one unit", _HINT)
-    return EnuFrame(left @ right, scale, convert, invert, crs)
+    return EnuFrame(left @ right, scale, convert, invert, np.zeros(3), crs)
 
 
 def _system(crs: str) -> pyproj.CRS:

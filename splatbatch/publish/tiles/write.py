@@ -29,7 +29,7 @@ from splatbatch.publish.formats import TILES
 from splatbatch.publish.rows import folder_bytes, put, read_part
 from splatbatch.publish.source import PublishedSplat, SourcePart
 from splatbatch.publish.stage import images_of, up_by_cameras
-from splatbatch.publish.tiles.geodesy import EnuFrame, TileFrame, on_globe, upright
+from splatbatch.publish.tiles.geodesy import EnuFrame, on_globe, upright
 from splatbatch.publish.tiles.glb import EXTENSIONS, leaves
 from splatbatch.publish.tiles.tree import MOST_PER_TILE, Tile, Tiling
 from splatbatch.scene.colmap.types import triple
@@ -52,9 +52,9 @@ PATCHES = "patches"
 """Value of `PublishedFile.of` for tiles of single patches; for tiles of the merged scene it is SCENE."""
 
 
-def of_patch(tile: Tile, frame: TileFrame) -> dict[str, Any]:
+def of_patch(tile: Tile, frame: EnuFrame) -> dict[str, Any]:
     """Return tileset.json of a patch, from the root of its tree of tiles."""
-    root = tile.to_record(frame.ground.scale)
+    root = tile.to_record(frame.scale)
     return _tileset(_unloaded(root), {"transform": frame.transform.T.ravel().tolist(), **root})
 
 
