@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -109,7 +109,6 @@ class LimitedProgram:
         *,
         folder: Path | None = None,
         environment: Mapping[str, str] | None = None,
-        tick: Callable[[], None] | None = None,
         kept: Literal["all", "stdout", "nothing"] = "all",
     ) -> None:
         """Start the program.
@@ -120,13 +119,12 @@ class LimitedProgram:
             message: the bytes on its stdin.
             folder: its working folder; None: that of this process.
             environment: variables added to those of this process.
-            tick: called while `wait` waits; an exception from it ends the program.
             kept: which of its output is kept; "all" is stdout and stderr.
 
         Raises:
             OSError: the program cannot be started.
         """
-        self._bounds, self._tick, self._began, self._peak_mib = bounds, tick, time.monotonic(), 0
+        self._bounds, self._began, self._peak_mib = bounds, time.monotonic(), 0
         self._said: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - read at its end
         # a file, not a pipe: a program that never reads must not hold us up
         with tempfile.TemporaryFile() as told:
@@ -165,8 +163,6 @@ class LimitedProgram:
         """Wait for the end of the program and return how it ended; an exception meanwhile ends the program."""
         try:
             while (end := self.poll()) is None:
-                if self._tick:
-                    self._tick()
                 time.sleep(POLL_S)
             return end
         except BaseException:
@@ -182,19 +178,13 @@ class LimitedProgram:
             self._process.wait(KILLED_WITHIN_S)
 
 
-def run_bounded(
-    command: Sequence[str],
-    bounds: CallBounds,
-    *,
-    folder: Path | None = None,
-    tick: Callable[[], None] | None = None,
-) -> ProgramEnd:
+def run_bounded(command: Sequence[str], bounds: CallBounds, *, folder: Path | None = None) -> ProgramEnd:
     """Run a program to its end, or until it exceeds a limit; see `LimitedProgram`.
 
     Raises:
         OSError: the program cannot be started.
     """
-    return LimitedProgram(command, bounds, folder=folder, tick=tick).wait()
+    return LimitedProgram(command, bounds, folder=folder).wait()
 
 
 class Hook(LimitedProgram):

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from splatbatch.machine import limited_program
 from splatbatch.machine.limited_program import CallBounds, LimitedProgram, run_bounded
 
 
@@ -49,13 +50,15 @@ def test_memory_is_counted_with_all_children() -> None:
 
 
 @pytest.mark.contract
-def test_a_beat_that_raises_ends_the_program(tmp_path: Path) -> None:
-    def stop() -> None:
+def test_an_interrupt_ends_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(_pid: int) -> int:
         if (tmp_path / "pid").exists() and (tmp_path / "pid").read_text().strip():
             raise KeyboardInterrupt
+        return 0
 
+    monkeypatch.setattr(limited_program, "memory_mib", stop)
     with pytest.raises(KeyboardInterrupt):
-        run_bounded(["sh", "-c", f"echo $$ > {tmp_path}/pid; exec sleep 60"], CallBounds(30), tick=stop)
+        run_bounded(["sh", "-c", f"echo $$ > {tmp_path}/pid; exec sleep 60"], CallBounds(30))
     assert not lives(int((tmp_path / "pid").read_text()))
 
 
