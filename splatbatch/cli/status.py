@@ -339,5 +339,5 @@ def view(
         raise TrainerError("view: the viewer is not built", HOW["viewer"])
     server = open_server(port, SplatPages(shown).answer)
     what = ", ".join(splat.name for splat in shown.splats)
-    print_line(f"{what}: serving {shown.num_gaussians:,} Gaussians at {server.url} until Ctrl-C")
+    print_line(f"{what}: serving {shown.facts.splat.num_gaussians:,} Gaussians at {server.url} until Ctrl-C")
     server.serve_until_interrupted()

@@ -15,7 +15,7 @@ from splatbatch.scene.colmap.reconstruction import read_cameras
 from splatbatch.scene.frame import shifted_image
 from splatbatch.scene.photos.folders import FolderListings, FoundPhotograph, stored_photographs
 from splatbatch.splats.export import ExportSource
-from splatbatch.splats.merge import ColumnMap, common_mode, read_rows
+from splatbatch.splats.merge import at_degree, common_mode, read_accepted
 from splatbatch.splats.ply import degree_of, encode_header, mode_comments, names_at, read_header
 
 MOST_PHOTOS = 2000
@@ -28,11 +28,6 @@ class JointScene:
 
     splats: tuple[PublishedSplat, ...]
     facts: PageFacts
-
-    @property
-    def num_gaussians(self) -> int:
-        """Return the number of Gaussians of all splats together."""
-        return sum(splat.num_gaussians for splat in self.splats)
 
     def mode(self) -> bool | None:
         """Return whether the splats are drawn antialiased; None if no header says so.
@@ -53,16 +48,15 @@ class JointScene:
         headers = [read_header(splat.path) for splat in self.splats]
         degree = max(degree_of(header) for header in headers)
         names = names_at(degree)
-        head = encode_header(self.num_gaussians, names, mode_comments(self.mode()))
+        head = encode_header(self.facts.splat.num_gaussians, names, mode_comments(self.mode()))
 
         def pieces() -> Iterator[bytes]:
             yield head
             for splat, header in zip(self.splats, headers, strict=True):
-                columns = ColumnMap(header, degree)
-                for rows in read_rows(ExportSource(splat.path, splat.name, splat.sha256), header):
-                    yield columns.of(rows).tobytes()
+                for rows in read_accepted(ExportSource(splat.path, splat.name, splat.sha256), header):
+                    yield at_degree(rows, header, degree).tobytes()
 
-        return len(head) + 4 * len(names) * self.num_gaussians, pieces()
+        return len(head) + 4 * len(names) * self.facts.splat.num_gaussians, pieces()
 
 
 def view_together(splats: Sequence[PublishedSplat], crs: str) -> JointScene:

@@ -13,6 +13,7 @@ from splatbatch.errors import OutputError
 from splatbatch.files import MIB, open_regular, sync_folder, write_whole
 from splatbatch.machine.slots import available_mib
 from splatbatch.publish.source import SourcePart
+from splatbatch.splats.blocks import read_rows
 from splatbatch.splats.ply import (
     FloatArray,
     Gaussians,
@@ -65,21 +66,13 @@ def copy_part(part: SourcePart, target: Path) -> None:
         OSError: a file cannot be read or written.
     """
     header = read_header(part.path)
-    width = 4 * len(header.properties)
     step = [] if header.step is None else [f"splatbatch step {header.step}"]
     said = [*step, *offset_comments(header.offset), *mode_comments(header.antialiased)]
-    head = encode_header(part.num_gaussians, header.properties, said)
 
     def write(file: BinaryIO) -> None:
-        file.write(head)
-        with open_regular(part.path) as source:
-            source.seek(header.header_bytes + width * part.start)
-            left = width * part.num_gaussians
-            while left and (piece := source.read(min(left, MIB))):
-                file.write(piece)
-                left -= len(piece)
-        if left:
-            raise ValueError("cut: it became shorter while it was read")
+        file.write(encode_header(part.num_gaussians, header.properties, said))
+        own = (part.start, part.start + part.num_gaussians)
+        file.writelines(rows.data for _, rows in read_rows(part.path, header, (), own))
 
     write_whole(target, write)
 

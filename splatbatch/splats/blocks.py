@@ -17,8 +17,8 @@ import numpy.typing as npt
 from splatbatch.files import open_regular
 from splatbatch.splats.ply import FloatArray, SplatHeader, degree_of, names_at, read_header
 
-ROWS_AT_ONCE = 1 << 16
-"""Number of rows that are read at once."""
+ROWS_AT_ONCE = 1 << 15
+"""Number of rows that are read at once, of 8 MB at most: no reader needs more memory for a larger splat."""
 SAMPLED_CHUNKS, SAMPLED_ROWS = 256, 256
 """Number of stretches of the file in the sample, and of rows in each."""
 MOST_PER_BLOCK = 1 << 19

@@ -58,13 +58,12 @@ def check_splat(path: Path, last_step: int | None = None) -> Splat | Rejected:
         header = read_header(path)
         if reason := _why_rejected(size, header, last_step):
             return Rejected(reason)
-        flaws = count_flaws(path, header)
+        # read, not mapped: a mapped file that is truncated meanwhile ends the process; a splat may exceed the memory
+        flaws = sum((flaws_of(rows, header) for _, rows in read_rows(path, header)), Flaws())
     except FileNotFoundError:
         return Rejected("missing")
     except (OSError, ValueError) as error:
         return Rejected(f"unreadable: {error}")
-    if flaws is None:
-        return Rejected("cut: it became shorter while it was read")
     if flaws.not_finite:
         return Rejected(f"not finite: {flaws.not_finite} of {header.num_gaussians} Gaussians")
     if flaws.unturned:
@@ -87,21 +86,6 @@ def _why_rejected(size: int, header: SplatHeader, last_step: int | None) -> str:
     if last_step is not None and header.planned != last_step:
         return f"from step {header.step}, not from the last step {last_step}"
     return ""
-
-
-def count_flaws(path: Path, header: SplatHeader) -> Flaws | None:
-    """Count Gaussians that cannot be rendered, a few thousand at a time: a splat may be larger than memory.
-
-    Returns None if the file was truncated in the meantime. It is read, not mapped, since a mapped file that is
-    truncated would end the process.
-
-    Raises:
-        OSError: it cannot be read.
-    """
-    try:
-        return sum((flaws_of(rows, header) for _, rows in read_rows(path, header)), Flaws())
-    except ValueError:
-        return None
 
 
 def flaws_of(rows: npt.NDArray[np.float32], header: SplatHeader) -> Flaws:

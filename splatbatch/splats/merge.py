@@ -16,18 +16,17 @@ import numpy as np
 
 from splatbatch.config import NO_OFFSET, Offset
 from splatbatch.errors import ConfigError, OutputError
-from splatbatch.files import MIB, open_regular, write_whole
+from splatbatch.files import open_regular, write_whole
 from splatbatch.scene.colmap.types import Mask
 from splatbatch.scene.partition.boxes import Box
 from splatbatch.scene.partition.record import Partition
 from splatbatch.splats import ply
+from splatbatch.splats.blocks import read_rows
 from splatbatch.splats.check import Flaws, flaws_of
 from splatbatch.splats.export import ChangedOnDisk, ExportSource, check_outside
 from splatbatch.terminal import Advance, unheard
 from splatbatch.text import list_some, plural, spell_place
 
-ROWS_AT_ONCE = 1 << 15
-"""Rows read at once, of 8 MB at most: a merge needs no more memory for ten thousand patches than for two."""
 AGAIN = "Train it again: splatbatch train {name}."
 MERGED = "splatbatch merge of"
 """First words of the comment in the header of a merged splat, by which it may be overwritten later."""
@@ -55,25 +54,23 @@ def header_of(source: ExportSource, offset: Offset) -> ply.SplatHeader:
     return header
 
 
-def read_rows(source: ExportSource, header: ply.SplatHeader) -> Iterator[ply.FloatArray]:
-    """Yield all rows [n, properties] of a splat, in pieces in one buffer that the next piece overwrites.
+def read_accepted(source: ExportSource, header: ply.SplatHeader) -> Iterator[ply.FloatArray]:
+    """Yield all rows [n, properties] of a splat, in pieces.
 
     Raises:
         OutputError: it is not the splat that was accepted, is truncated, or cannot be rendered; rows already taken must
             be discarded.
     """
-    digest, flaws = hashlib.sha256(), Flaws()
-    width = len(header.properties)
-    buffer = np.empty((min(ROWS_AT_ONCE, header.num_gaussians), width), dtype="<f4")
+    flaws = Flaws()
     with open_regular(source.path) as file:
-        digest.update(file.read(header.header_bytes))
-        for start in range(0, header.num_gaussians, ROWS_AT_ONCE):
-            rows = buffer[: min(ROWS_AT_ONCE, header.num_gaussians - start)]
-            if file.readinto(rows.data.cast("B")) < rows.nbytes:
-                raise _unusable(source, "cut: it became shorter while it was read")
+        digest = hashlib.sha256(file.read(header.header_bytes))
+    try:
+        for _, rows in read_rows(source.path, header):
             digest.update(rows.data)
             flaws += flaws_of(rows, header)
             yield rows
+    except ValueError as error:
+        raise _unusable(source, str(error)) from error
     if source.sha256 and digest.hexdigest() != source.sha256:
         raise ChangedOnDisk(source.name, "it is not the splat that was accepted")
     if flaws != Flaws():
@@ -85,33 +82,16 @@ def _unusable(source: ExportSource, why: str) -> OutputError:
     return OutputError(f"{source.name}: {source.path}: {why}", AGAIN.format(name=source.name))
 
 
-class ColumnMap:
-    """Mapping of a file's rows to our order of properties and a common degree; others, as normals, are left out."""
+def at_degree(rows: ply.FloatArray, header: ply.SplatHeader, degree: int) -> ply.FloatArray:
+    """Return rows of a splat file in our order of properties, with harmonics up to a degree of at least the file's own.
 
-    def __init__(self, header: ply.SplatHeader, degree: int) -> None:
-        """Map from the properties of a header to those of a degree, which must be at least the file's own.
-
-        Raises:
-            ValueError: the header is not that of a splat.
-        """
-        own = ply.degree_of(header)
-        self._names = ply.names_at(degree)
-        self._is_as_wanted = header.properties == self._names
-        few, many = ply.num_coefficients(own), ply.num_coefficients(degree)
-        # harmonics lie channel by channel: more of them in each channel move those of the next
-        places = [(channel, index) for channel in range(ply.CHANNELS) for index in range(few)]
-        rest = {f"f_rest_{channel * many + index}": f"f_rest_{channel * few + index}" for channel, index in places}
-        named = {name: name for name in ply.names_at(0)} | rest
-        self._to = np.array([self._names.index(name) for name in named], dtype=np.intp)
-        self._from = np.array([header.properties.index(name) for name in named.values()], dtype=np.intp)
-
-    def of(self, rows: ply.FloatArray) -> ply.FloatArray:
-        """Return rows [N, properties of the file] as rows [N, properties in our order]; the same array if equal."""
-        if self._is_as_wanted:
-            return rows
-        wanted = np.zeros((len(rows), len(self._names)), dtype=np.float32)
-        wanted[:, self._to] = rows[:, self._from]
-        return wanted
+    Harmonics that it lacks are zeros; other properties, as normals, are left out. Rows in that order are not copied.
+    """
+    if header.properties == ply.names_at(degree):
+        return rows
+    found = ply.gaussians_of(rows, header)
+    lacking = ply.num_coefficients(degree) - found.shN.shape[1]
+    return ply.table_of(replace(found, shN=np.pad(found.shN, ((0, 0), (0, lacking), (0, 0)))))
 
 
 Region = Callable[[ply.FloatArray], Mask]
@@ -158,14 +138,8 @@ def damaged_parts(path: Path, parts: Iterable[WrittenPart]) -> tuple[str, ...]:
 def _is_whole(path: Path, part: WrittenPart) -> bool:
     digest = hashlib.sha256()
     try:
-        header = ply.read_header(path)
-        row_bytes = 4 * len(header.properties)
-        with open_regular(path) as file:
-            file.seek(header.header_bytes + part.start * row_bytes)
-            left = part.num_gaussians * row_bytes
-            while left > 0 and (chunk := file.read(min(MIB, left))):
-                digest.update(chunk)
-                left -= len(chunk)
+        for _, rows in read_rows(path, ply.read_header(path), (), (part.start, part.start + part.num_gaussians)):
+            digest.update(rows.data)
     except (OSError, ValueError):
         return False
     return digest.hexdigest() == part.sha256
@@ -264,10 +238,10 @@ def _write(
     Raises:
         OutputError: no row lies in its region, or the splat is truncated or cannot be rendered.
     """
-    columns, removed, num_inside, num_read = ColumnMap(header, degree), Counter[str](), 0, 0
+    removed, num_inside, num_read = Counter[str](), 0, 0
     digest = hashlib.sha256()
-    for piece in read_rows(part.source, header):
-        rows = columns.of(piece)
+    for piece in read_accepted(part.source, header):
+        rows = at_degree(piece, header, degree)
         num_read += len(rows)
         advance(num_read)
         inside = part.region(rows[:, :3])

@@ -14,7 +14,7 @@ from tiled import partition_of_boxes, random_splat, rows_of, tiles, write_parts
 
 from splatbatch.errors import OutputError
 from splatbatch.scene.partition.boxes import EVERYWHERE
-from splatbatch.splats import Gaussians, merge, mode_comments, read_header, read_splat, write_splat
+from splatbatch.splats import Gaussians, blocks, mode_comments, read_header, read_splat, write_splat
 from splatbatch.splats.check import check_splat
 from splatbatch.splats.merge import MergePart, inside, merge_splats, out_of_bounds
 
@@ -46,7 +46,7 @@ def test_one_splat_cut_into_its_cores_and_merged_is_the_same_set_of_gaussians(
     partition = partition_of_boxes(folder, boxes, axes_of(turn))
     parts = write_parts(partition, splat, offset)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(merge, "ROWS_AT_ONCE", piece)
+        patch.setattr(blocks, "ROWS_AT_ONCE", piece)
         merged = merge_splats(folder / "scene.ply", parts, offset)
     write_splat(folder / "whole.ply", splat, 20)
     assert np.array_equal(rows_of(folder / "scene.ply"), rows_of(folder / "whole.ply"))
@@ -61,7 +61,7 @@ def quarters(tmp_path: Path) -> list[MergePart]:
 def test_merging_says_how_many_gaussians_of_all_were_read(
     quarters: list[MergePart], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(merge, "ROWS_AT_ONCE", 300)
+    monkeypatch.setattr(blocks, "ROWS_AT_ONCE", 300)
     heard = list[tuple[int, int]]()
     merge_splats(tmp_path / "scene.ply", quarters, NONE, lambda done, total: heard.append((done, total)))
     assert heard == sorted(heard) and len(heard) >= 4
