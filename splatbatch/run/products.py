@@ -15,7 +15,7 @@ from splatbatch.output.records.merge import MergeOutput
 from splatbatch.output.records.publication import Publication, PublishOutput
 from splatbatch.run.follow_ups import by_hand
 from splatbatch.scheduler.work.exclusive_output import in_turn
-from splatbatch.splats.export import ExportOptions, ExportSource, export_splat
+from splatbatch.splats.export import ExportOptions, export_splat
 from splatbatch.splats.export import check_place as check_export
 from splatbatch.splats.merge import check_place
 from splatbatch.tasks.batch import Batch
@@ -146,4 +146,4 @@ def ply(batch: Batch, names: Sequence[str], file: Path, cut: ExportOptions, *, i
     batch.check_apart("--to", file, file.parent)
     splat = splats[0]
     check_export(file, splat.path, batch.output.path, is_forced=is_forced)
-    return splat.name, export_splat(ExportSource(splat.path, splat.name, splat.sha256), file, cut).num_gaussians
+    return splat.name, export_splat(splat.path, splat.name, file, cut).num_gaussians

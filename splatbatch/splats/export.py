@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import filecmp
-import hashlib
 import math
-from collections.abc import Callable
+import shutil
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from splatbatch.config import NO_OFFSET, Offset
 from splatbatch.errors import OutputError
-from splatbatch.files import MIB, open_regular, write_whole
+from splatbatch.files import open_regular, write_whole
 from splatbatch.outcome import Rejected, Splat
 from splatbatch.scene.frame import span_between
 from splatbatch.splats import ply
@@ -51,20 +51,6 @@ class ExportSource:
     sha256: str = ""
     """SHA-256 of the file as it was accepted, in hexadecimal digits; empty: not known, and not checked."""
 
-    def read(self, take: Callable[[bytes], object]) -> None:
-        """Read the file and call `take` with each piece; check its hash at the end.
-
-        Raises:
-            OutputError: the file is not the one that was accepted; pieces already taken must be discarded.
-        """
-        digest = hashlib.sha256()
-        with open_regular(self.path) as file:
-            for chunk in iter(lambda: file.read(MIB), b""):
-                digest.update(chunk)
-                take(chunk)
-        if self.sha256 and digest.hexdigest() != self.sha256:
-            raise ChangedOnDisk(self.name, "it is not the splat that was accepted")
-
 
 class ChangedOnDisk(OutputError):
     """Raised if the splat file of a patch is no longer the one that was accepted."""
@@ -74,22 +60,22 @@ class ChangedOnDisk(OutputError):
         self.name = name
 
 
-def export_splat(source: ExportSource, target: Path, cut: ExportOptions = WHOLE) -> Splat:
-    """Write an accepted splat to a file, whole or not at all; return the splat as checked in that file.
+def export_splat(splat: Path, name: str, target: Path, cut: ExportOptions = WHOLE) -> Splat:
+    """Write the splat of a patch, checked before, to a file, whole or not at all; return it as checked in that file.
 
     Raises:
-        OutputError: the splat cannot be read or written; no Gaussian would be left; it is not the one that was
-            accepted; or the written file does not pass the check.
+        OutputError: the splat cannot be read or written; no Gaussian would be left; or the written file does not pass
+            the check.
     """
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         if cut == WHOLE:
-            write_whole(target, lambda copy: source.read(copy.write))
+            with open_regular(splat) as file:
+                write_whole(target, partial(shutil.copyfileobj, file))
         else:
-            source.read(lambda _: None)  # only to check the hash
-            cut_to(target, source.name, ply.read_splat(source.path), ply.read_header(source.path), cut)
+            cut_to(target, name, ply.read_splat(splat), ply.read_header(splat), cut)
     except (OSError, ValueError) as error:
-        raise OutputError(f"{target}: {source.path} cannot be exported there ({error})") from error
+        raise OutputError(f"{target}: {splat} cannot be exported there ({error})") from error
     arrived = check_splat(target)
     if isinstance(arrived, Rejected):
         raise OutputError(f"{target}: did not arrive whole: {arrived.reason}", "Check the disk, then publish again.")

@@ -16,7 +16,7 @@ from published_shapes import checked
 from splatbatch.errors import OutputError
 from splatbatch.scene.colmap.reconstruction import read_reconstruction
 from splatbatch.splats import Gaussians, write_splat
-from splatbatch.splats.export import ExportOptions, ExportSource, export_splat
+from splatbatch.splats.export import ExportOptions, export_splat
 from splatbatch.splats.ply import offset_comments, read_header, read_splat
 
 MIDDLE = [500000.0, 4500000.0, 102.0]
@@ -158,31 +158,31 @@ def test_scenes_have_an_offset_each(batch: FakeBatch) -> None:
     assert batch.result("b")["offset"] == MIDDLE
 
 
-def splat_at(folder: Path, spread: float, offset: list[float]) -> ExportSource:
+def splat_at(folder: Path, spread: float, offset: list[float]) -> Path:
     """Return a splat with an offset."""
     means = np.random.default_rng(3).normal(0, spread, (500, 3)).astype(np.float32)
     zeros = np.zeros((500, 3), np.float32)
     quats = np.tile(np.float32([1, 0, 0, 0]), (500, 1))
     splat = Gaussians(means, zeros, quats, zeros[:, 0], zeros, np.zeros((500, 0, 3), np.float32))
     write_splat(folder / "splat.ply", splat, 20, comments=offset_comments(offset))
-    return ExportSource(folder / "splat.ply", "p0")
+    return folder / "splat.ply"
 
 
 def test_an_export_keeps_the_offset_and_says_so(tmp_path: Path) -> None:
-    export_splat(splat_at(tmp_path, 1.0, MIDDLE), tmp_path / "a.ply", ExportOptions(sh_degree=0))
+    export_splat(splat_at(tmp_path, 1.0, MIDDLE), "p0", tmp_path / "a.ply", ExportOptions(sh_degree=0))
     assert read_header(tmp_path / "a.ply").offset == tuple(MIDDLE)
 
 
 def test_an_export_that_float32_would_blur_is_refused_with_the_formats_that_can(tmp_path: Path) -> None:
     with pytest.raises(OutputError) as refused:
-        export_splat(splat_at(tmp_path, 1.0, MIDDLE), tmp_path / "a.ply", ExportOptions(in_source_frame=True))
+        export_splat(splat_at(tmp_path, 1.0, MIDDLE), "p0", tmp_path / "a.ply", ExportOptions(in_source_frame=True))
     assert "3D Tiles" in refused.value.hint and WORDS in refused.value.hint
     assert not (tmp_path / "a.ply").exists()
 
 
 def test_an_export_that_float32_can_hold_has_the_coordinates_of_the_model(tmp_path: Path) -> None:
     export_splat(
-        splat_at(tmp_path, 1000.0, [64.0, -32.0, 0.0]), tmp_path / "a.ply", ExportOptions(in_source_frame=True)
+        splat_at(tmp_path, 1000.0, [64.0, -32.0, 0.0]), "p0", tmp_path / "a.ply", ExportOptions(in_source_frame=True)
     )
     there, here = read_splat(tmp_path / "a.ply"), read_splat(tmp_path / "splat.ply")
     assert np.allclose(there.means - here.means, [64, -32, 0], atol=1e-3)

@@ -16,7 +16,7 @@ from fake_batch import FakeBatch, write_model
 from splatbatch.errors import OutputError
 from splatbatch.outcome import Splat
 from splatbatch.splats import Gaussians, check_splat, read_header, read_splat, write_splat
-from splatbatch.splats.export import ExportOptions, ExportSource, export_splat
+from splatbatch.splats.export import ExportOptions, export_splat
 
 
 @pytest.fixture
@@ -33,13 +33,13 @@ def splat(tmp_path: Path) -> Path:
 
 
 def test_an_export_without_cuts_is_the_same_file(splat: Path, tmp_path: Path) -> None:
-    export_splat(ExportSource(splat, "p0"), tmp_path / "new/folder/a.ply")
+    export_splat(splat, "p0", tmp_path / "new/folder/a.ply")
     assert (tmp_path / "new/folder/a.ply").read_bytes() == splat.read_bytes()
 
 
 @pytest.mark.parametrize("degree", [0, 1, 2, 3])
 def test_fewer_harmonics_leave_the_first_ones_as_they_are(splat: Path, tmp_path: Path, degree: int) -> None:
-    export_splat(ExportSource(splat, "p0"), tmp_path / "a.ply", ExportOptions(sh_degree=degree, min_opacity=0.001))
+    export_splat(splat, "p0", tmp_path / "a.ply", ExportOptions(sh_degree=degree, min_opacity=0.001))
     cut, whole, header = read_splat(tmp_path / "a.ply"), read_splat(splat), read_header(tmp_path / "a.ply")
     assert np.array_equal(cut.shN, whole.shN[:, : (degree + 1) ** 2 - 1])
     assert np.array_equal(cut.means, whole.means)
@@ -48,7 +48,7 @@ def test_fewer_harmonics_leave_the_first_ones_as_they_are(splat: Path, tmp_path:
 
 
 def test_faint_gaussians_are_left_out(splat: Path, tmp_path: Path) -> None:
-    arrived = export_splat(ExportSource(splat, "p0"), tmp_path / "a.ply", ExportOptions(min_opacity=0.5))
+    arrived = export_splat(splat, "p0", tmp_path / "a.ply", ExportOptions(min_opacity=0.5))
     assert arrived.num_gaussians == 50
     assert read_splat(tmp_path / "a.ply").opacities.min() > 0
 
@@ -56,16 +56,16 @@ def test_faint_gaussians_are_left_out(splat: Path, tmp_path: Path) -> None:
 def test_a_splat_of_another_writer_gets_no_step(splat: Path, tmp_path: Path) -> None:
     foreign = splat.read_bytes().replace(b"comment splatbatch step 300 of 400, stopped early\n", b"")
     (tmp_path / "foreign.ply").write_bytes(foreign)
-    export_splat(ExportSource(tmp_path / "foreign.ply", "p0"), tmp_path / "a.ply", ExportOptions(sh_degree=0))
+    export_splat(tmp_path / "foreign.ply", "p0", tmp_path / "a.ply", ExportOptions(sh_degree=0))
     assert read_header(tmp_path / "a.ply").step is None
 
 
 def test_what_would_be_empty_or_is_cut_leaves_no_file(splat: Path, tmp_path: Path) -> None:
     with pytest.raises(OutputError, match=r"no Gaussian has an opacity of 0\.999"):
-        export_splat(ExportSource(splat, "p0"), tmp_path / "a.ply", ExportOptions(min_opacity=0.999))
+        export_splat(splat, "p0", tmp_path / "a.ply", ExportOptions(min_opacity=0.999))
     splat.write_bytes(splat.read_bytes()[:-1])
     with pytest.raises(OutputError, match="cannot be exported"):
-        export_splat(ExportSource(splat, "p0"), tmp_path / "a.ply", ExportOptions(sh_degree=1))
+        export_splat(splat, "p0", tmp_path / "a.ply", ExportOptions(sh_degree=1))
     assert not (tmp_path / "a.ply").exists()
 
 
