@@ -14,8 +14,7 @@ from splatbatch.publish.stage import images_of
 from splatbatch.scene.colmap.reconstruction import read_cameras
 from splatbatch.scene.frame import shifted_image
 from splatbatch.scene.photos.folders import FolderListings, FoundPhotograph, stored_photographs
-from splatbatch.splats.export import ExportSource
-from splatbatch.splats.merge import at_degree, common_mode, read_accepted
+from splatbatch.splats.merge import MergeSource, at_degree, common_mode, read_accepted
 from splatbatch.splats.ply import degree_of, encode_header, mode_comments, names_at, read_header
 
 MOST_PHOTOS = 2000
@@ -53,7 +52,7 @@ class JointScene:
         def pieces() -> Iterator[bytes]:
             yield head
             for splat, header in zip(self.splats, headers, strict=True):
-                for rows in read_accepted(ExportSource(splat.path, splat.name, splat.sha256), header):
+                for rows in read_accepted(MergeSource(splat.path, splat.name, splat.sha256), header):
                     yield at_degree(rows, header, degree).tobytes()
 
         return len(head) + 4 * len(names) * self.facts.splat.num_gaussians, pieces()

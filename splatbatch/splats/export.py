@@ -41,17 +41,6 @@ WHOLE = ExportOptions()
 """Options of an unchanged copy: nothing is left out, and nothing moved."""
 
 
-@dataclass(frozen=True)
-class ExportSource:
-    """An accepted splat of a patch that is to be exported or merged, with its hash."""
-
-    path: Path
-    name: str
-    """Name of its patch."""
-    sha256: str = ""
-    """SHA-256 of the file as it was accepted, in hexadecimal digits; empty: not known, and not checked."""
-
-
 class ChangedOnDisk(OutputError):
     """Raised if the splat file of a patch is no longer the one that was accepted."""
 

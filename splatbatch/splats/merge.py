@@ -23,7 +23,7 @@ from splatbatch.scene.partition.record import Partition
 from splatbatch.splats import ply
 from splatbatch.splats.blocks import read_rows
 from splatbatch.splats.check import Flaws, flaws_of
-from splatbatch.splats.export import ChangedOnDisk, ExportSource, check_outside
+from splatbatch.splats.export import ChangedOnDisk, check_outside
 from splatbatch.terminal import Advance, unheard
 from splatbatch.text import list_some, plural, spell_place
 
@@ -35,7 +35,18 @@ MOST_DIGITS = 20
 SUFFIX = ".ply"
 
 
-def header_of(source: ExportSource, offset: Offset) -> ply.SplatHeader:
+@dataclass(frozen=True)
+class MergeSource:
+    """The accepted splat of a patch, to be merged with others or viewed beside them, with its hash."""
+
+    path: Path
+    name: str
+    """Name of its patch."""
+    sha256: str = ""
+    """SHA-256 of the file as it was accepted, in hexadecimal digits; empty: not known, and not checked."""
+
+
+def header_of(source: MergeSource, offset: Offset) -> ply.SplatHeader:
     """Read the header of a splat that is to be merged in the frame of an offset.
 
     Raises:
@@ -54,7 +65,7 @@ def header_of(source: ExportSource, offset: Offset) -> ply.SplatHeader:
     return header
 
 
-def read_accepted(source: ExportSource, header: ply.SplatHeader) -> Iterator[ply.FloatArray]:
+def read_accepted(source: MergeSource, header: ply.SplatHeader) -> Iterator[ply.FloatArray]:
     """Yield all rows [n, properties] of a splat, in pieces.
 
     Raises:
@@ -78,7 +89,7 @@ def read_accepted(source: ExportSource, header: ply.SplatHeader) -> Iterator[ply
         raise _unusable(source, f"{flaws.not_finite} {num} are not finite, {flaws.unturned} have no rotation, {far}")
 
 
-def _unusable(source: ExportSource, why: str) -> OutputError:
+def _unusable(source: MergeSource, why: str) -> OutputError:
     return OutputError(f"{source.name}: {source.path}: {why}", AGAIN.format(name=source.name))
 
 
@@ -153,7 +164,7 @@ Removed = Callable[[ply.FloatArray], Mapping[str, Mask]]
 class MergePart:
     """One splat of a merge: its file, its region, and the cleaning rules."""
 
-    source: ExportSource
+    source: MergeSource
     region: Region
     key: str
     """Hash of everything that decides which of its rows are merged; a later merge compares it to find changes."""

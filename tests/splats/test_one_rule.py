@@ -13,8 +13,7 @@ from splatbatch.errors import OutputError
 from splatbatch.outcome import Rejected, Splat
 from splatbatch.splats import check_splat, read_splat
 from splatbatch.splats.blocks import index_blocks
-from splatbatch.splats.export import ExportSource
-from splatbatch.splats.merge import header_of
+from splatbatch.splats.merge import MergeSource, header_of
 from splatbatch.splats.ply import LARGEST_COORDINATE, encode_header, property_names
 
 NUM = 3
@@ -45,7 +44,7 @@ def test_harmonics_that_are_not_drawn_are_refused_by_all_that_read_a_splat(tmp_p
         with pytest.raises(ValueError, match=words):
             read(path)
     with pytest.raises(OutputError, match=f"a.ply: {words}"):
-        header_of(ExportSource(path, "p0", ""), (0.0, 0.0, 0.0))
+        header_of(MergeSource(path, "p0", ""), (0.0, 0.0, 0.0))
 
 
 def test_a_property_that_stands_there_twice_is_no_splat(tmp_path: Path) -> None:

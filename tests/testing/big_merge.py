@@ -12,8 +12,7 @@ from memory import peak_bytes
 from tiled import partition_of_boxes, tiles
 
 from splatbatch.hashing import sha256_of
-from splatbatch.splats.export import ExportSource
-from splatbatch.splats.merge import MergePart, inside, merge_splats
+from splatbatch.splats.merge import MergePart, MergeSource, inside, merge_splats
 from splatbatch.splats.ply import names_at
 
 NUM_PATCHES = 10
@@ -44,7 +43,7 @@ def main(folder: Path, millions: float, degree: int) -> None:
         path = folder / f"{core.name}.ply"
         if not path.exists():
             write_patch(path, num, degree, float(i))
-        source = ExportSource(path, core.name, sha256_of(path))
+        source = MergeSource(path, core.name, sha256_of(path))
         parts.append(MergePart(source, inside(partition, NONE, core.core), core.name))
     before, began, used = peak_bytes(), time.monotonic(), time.process_time()
     merged = merge_splats(folder / "scene.ply", parts, NONE)

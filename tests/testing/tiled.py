@@ -9,8 +9,7 @@ import numpy as np
 from splatbatch.scene.partition.boxes import EVERYWHERE, Box
 from splatbatch.scene.partition.record import Core, Partition
 from splatbatch.splats import Gaussians, offset_comments, write_splat
-from splatbatch.splats.export import ExportSource
-from splatbatch.splats.merge import MergePart, inside
+from splatbatch.splats.merge import MergePart, MergeSource, inside
 
 CONTENT = Box((-10.0, -10.0, -10.0), (10.0, 10.0, 10.0))
 UPRIGHT = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
@@ -61,7 +60,7 @@ def write_parts(partition: Partition, splat: Gaussians, offset: Triple = (0.0, 0
         if core.core.holds(places).any():
             path = folder / f"{core.name}.ply"
             write_splat(path, some(splat, own), 20, comments=offset_comments(offset))
-            parts.append(MergePart(ExportSource(path, core.name), inside(partition, offset, core.core), core.name))
+            parts.append(MergePart(MergeSource(path, core.name), inside(partition, offset, core.core), core.name))
     return parts
 
 

@@ -23,8 +23,7 @@ from splatbatch.scene.partition.boxes import open_sides
 from splatbatch.scene.partition.record import Partition
 from splatbatch.scene.patches import Patch
 from splatbatch.splats.clean import IN_WORDS
-from splatbatch.splats.export import ExportSource
-from splatbatch.splats.merge import MergePart, inside, merge_splats, out_of_bounds
+from splatbatch.splats.merge import MergePart, MergeSource, inside, merge_splats, out_of_bounds
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.product import key_of
 from splatbatch.tasks.scene.candidates import MergeCandidate, check_scene, merge_candidates, offset_of, partition_for
@@ -184,5 +183,5 @@ def _part(parts: SceneParts, one: MergeCandidate, cleaning: CleaningRules | None
     corners = [[open_sides(box.lower), open_sides(box.upper)] for box in boxes]
     removed = partial(cleaning.removed, one.name) if cleaning else None
     key = key_of(VERSION, result.sha256, parts.offset, parts.partition.axes, corners, cleaning.key if cleaning else "")
-    source = ExportSource(parts.batch.output.patch(one.name).splat_of(result), one.name, result.sha256)
+    source = MergeSource(parts.batch.output.patch(one.name).splat_of(result), one.name, result.sha256)
     return MergePart(source, region, key, removed, may_be_empty=one.core is None)
