@@ -17,13 +17,12 @@ from splatbatch.scene.frame import shifted_image
 from splatbatch.scene.photos.folders import FolderListings, FoundPhotograph, stored_photographs
 from splatbatch.scene.photos.headers import opened_photograph, pixels_of
 from splatbatch.scene.rotations import rotate
-from splatbatch.splats.blocks import read_rows
-from splatbatch.splats.ply import read_header
+from splatbatch.splats.blocks import sample_rows
 
 COLMAP_UP = np.array([0.0, -1.0, 0.0])
 CRS_UP, CRS_NORTH = np.array([0.0, 0.0, 1.0]), np.array([0.0, 1.0, 0.0])
-CHUNKS, CHUNK_ROWS = 32, 512
-"""Sample of a part: number of chunks spread evenly over it, and Gaussians in each chunk."""
+STRETCHES = (32, 512)
+"""Sample of a part: number of stretches spread evenly over it, and Gaussians in each."""
 EDGE = 2.0
 """Percent of a patch's Gaussians that may lie beyond its box on the map, on each side."""
 LARGEST_SINE = 1 - 1e-9
@@ -132,12 +131,8 @@ def places_of(part: SourcePart) -> Floats:
         ValueError: the file is not a splat, or is truncated.
         OSError: the file cannot be read.
     """
-    header = read_header(part.path)
-    last = part.start + part.num_gaussians
-    starts = np.linspace(part.start, max(part.start, last - CHUNK_ROWS), CHUNKS).astype(int).tolist()
-    pairs = dict.fromkeys((start, min(start + CHUNK_ROWS, last)) for start in starts)
-    found = [rows for pair in pairs for _, rows in read_rows(part.path, header, ("x", "y", "z"), pair)]
-    return np.concatenate(found).astype(np.float64)
+    own = (part.start, part.start + part.num_gaussians)
+    return sample_rows(part.path, between=own, stretches=STRETCHES).astype(np.float64)
 
 
 def box_on(plan: Floats, places: Floats) -> Floats:

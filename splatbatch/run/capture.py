@@ -22,7 +22,7 @@ from splatbatch.scene.next_flight import (
 )
 from splatbatch.scene.overlap import surface_cells
 from splatbatch.scene.patches import list_names
-from splatbatch.splats.blocks import sample_means
+from splatbatch.splats.blocks import sample_rows
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.task import Task, of_patches
 
@@ -107,7 +107,7 @@ def _models(batch: Batch, tasks: Sequence[Task], offset: Floats) -> tuple[list[F
                 cameras[image.name] = FlightCamera(matrix, camera.focal, camera.size)
         places.append(model.points.xyz - offset)
         with suppress(OSError, ValueError):  # then the points of the model are enough
-            places.append(sample_means(batch.output.patch(task.name).accepted_splat()[0]).astype(np.float64))
+            places.append(sample_rows(batch.output.patch(task.name).accepted_splat()[0]).astype(np.float64))
     every = np.vstack(places)
     every = every[np.isfinite(every).all(axis=1)]
     return list(cameras.values()), every[:: max(1, len(every) // MOST_OBSTACLES)]

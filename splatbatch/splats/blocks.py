@@ -19,7 +19,7 @@ from splatbatch.splats.ply import FloatArray, SplatHeader, degree_of, names_at, 
 
 ROWS_AT_ONCE = 1 << 15
 """Number of rows that are read at once, of 8 MB at most: no reader needs more memory for a larger splat."""
-SAMPLED_CHUNKS, SAMPLED_ROWS = 256, 256
+SAMPLED = (256, 256)
 """Number of stretches of the file in the sample, and of rows in each."""
 MOST_PER_BLOCK = 1 << 19
 """Number of Gaussians that a block has at most, approximately."""
@@ -91,7 +91,7 @@ def index_blocks(path: Path, most: int = MOST_PER_BLOCK) -> Blocks:
     """
     header = read_header(path)
     columns = names_at(degree_of(header))
-    sample = _sample(path, header)
+    sample = sample_rows(path, _PLACED)
     depth = max(0, int(np.ceil(np.log2(max(1, header.num_gaussians) / most))))
     cuts = cut_in_halves(sample, depth)
     # a Gaussian is large if it reaches farther than half the median width of a block
@@ -145,13 +145,30 @@ def reach_of(scales: FloatArray) -> FloatArray:
     return np.float32(SIGMAS) * np.exp(scales.max(axis=1))
 
 
-def _sample(path: Path, header: SplatHeader) -> FloatArray:
-    """Return means and scales of a sample of Gaussians from all over the file, [n, 6]."""
-    starts = np.linspace(0, max(0, header.num_gaussians - SAMPLED_ROWS), SAMPLED_CHUNKS).astype(int)
-    ends = np.minimum(starts + SAMPLED_ROWS, header.num_gaussians)
-    pairs = dict.fromkeys(zip(starts.tolist(), ends.tolist(), strict=True))
-    found = [rows for pair in pairs for _, rows in read_rows(path, header, _PLACED, pair)]
-    return np.concatenate(found) if found else np.zeros((0, len(_PLACED)), np.float32)
+def sample_rows(
+    path: Path,
+    columns: Sequence[str] = ("x", "y", "z"),
+    between: tuple[int, int] | None = None,
+    stretches: tuple[int, int] = SAMPLED,
+) -> FloatArray:
+    """Return properties of a sample of the Gaussians of a splat file, [n, columns], spread over the file.
+
+    Args:
+        path: the file.
+        columns: names of the properties.
+        between: range of indices that the sample is limited to; None: the whole file.
+        stretches: number of stretches of the file in the sample, and of rows in each.
+
+    Raises:
+        ValueError: it is no splat, or cut.
+        OSError: it cannot be read.
+    """
+    header, (number, num_rows) = read_header(path), stretches
+    first, last = between or (0, header.num_gaussians)
+    starts = np.linspace(first, max(first, last - num_rows), number).astype(int).tolist()
+    pairs = dict.fromkeys((start, min(start + num_rows, last)) for start in starts)
+    found = [rows for pair in pairs for _, rows in read_rows(path, header, columns, pair)]
+    return np.concatenate(found) if found else np.zeros((0, len(columns)), np.float32)
 
 
 def cut_in_halves(sample: FloatArray, depth: int) -> BlockTree:
@@ -167,13 +184,3 @@ def cut_in_halves(sample: FloatArray, depth: int) -> BlockTree:
         above = part[:, axis[node]] >= at[node]
         parts += [part[~above], part[above]]
     return BlockTree(axis, at)
-
-
-def sample_means(path: Path) -> FloatArray:
-    """Return means of a sample of Gaussians from all over a splat file, [n, 3].
-
-    Raises:
-        ValueError: it is no splat, or cut.
-        OSError: it cannot be read.
-    """
-    return _sample(path, read_header(path))[:, MEANS]

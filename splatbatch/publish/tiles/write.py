@@ -33,7 +33,7 @@ from splatbatch.publish.tiles.geodesy import EnuFrame, on_globe, upright
 from splatbatch.publish.tiles.glb import EXTENSIONS, leaves
 from splatbatch.publish.tiles.tree import MOST_PER_TILE, Tile, Tiling
 from splatbatch.scene.colmap.types import triple
-from splatbatch.splats.blocks import sample_means
+from splatbatch.splats.blocks import sample_rows
 from splatbatch.splats.ply import write_pieces
 from splatbatch.tasks.inspection import SCENE
 from splatbatch.tasks.patch_state import Damaged, UpToDate
@@ -189,7 +189,7 @@ class Tiles:
         """Return the frame of the tiles, and its record; both keep the middle and up direction of earlier tiles."""
         middle = known.middle if known.middle and known.crs == self.crs else None
         if middle is None:
-            means = [sample_means(splat.path).astype(np.float64) + splat.offset for splat in splats]
+            means = [sample_rows(splat.path).astype(np.float64) + splat.offset for splat in splats]
             middle = triple(np.round(np.median(np.concatenate(means), axis=0)).tolist())
         if self.crs:
             return on_globe(self.crs, np.array(middle)), TilesRecord(self.crs, middle)

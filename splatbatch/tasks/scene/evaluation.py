@@ -25,7 +25,7 @@ from splatbatch.scene.partition.record import Partition
 from splatbatch.scene.patches import MODEL_FILE_NAMES, Patch, list_names
 from splatbatch.scene.photos.folders import FolderListings, FoundPhotograph, find_masks, stored_photographs
 from splatbatch.splats import check_splat, read_header
-from splatbatch.splats.blocks import sample_means
+from splatbatch.splats.blocks import sample_rows
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.patch_state import PatchState
 from splatbatch.tasks.product import compare_product, key_of
@@ -109,7 +109,7 @@ def check_place(splat: Path, partition: Partition, offset: Offset) -> None:
         raise SceneError(message, "Name a splat with the offset of the patches.")
     low = np.min([core.bounds.lower for core in partition.cores], axis=0)
     high = np.max([core.bounds.upper for core in partition.cores], axis=0)
-    places = partition.in_axes(sample_means(splat).astype(np.float64), offset)
+    places = partition.in_axes(sample_rows(splat).astype(np.float64), offset)
     inside = ((places >= low) & (places <= high)).all(axis=1).mean()
     if inside < LEAST_INSIDE:
         said = f"only {100 * inside:.2g} % of its Gaussians lie inside the scene of {partition.path}"
