@@ -66,11 +66,11 @@ class Config(Section):
         """The combinations of the sweep by name; none without a sweep."""
         return {one.name: one for one in expand(self.sweep, self.unswept)}
 
-    def unswept(self, changes: Mapping[str, Any]) -> Recipe:
+    def unswept(self, changes: Mapping[str, object]) -> Recipe:
         """Return the recipe of a patch without overrides under these changes; the sweep does not count."""
         return self.recipe("", changes)
 
-    def recipe(self, patch: str, changes: Mapping[str, Any] | None = None, variant: Variant | None = None) -> Recipe:
+    def recipe(self, patch: str, changes: Mapping[str, object] | None = None, variant: Variant | None = None) -> Recipe:
         """Return the recipe of a patch: the config, changed by the patch's overrides, then its variant, then `changes`.
 
         Args:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 from splatbatch.config.sections import LadderName, Rung
 from splatbatch.config.sweep.checks import mistakes_in
@@ -33,7 +32,7 @@ def takes_factor(key: str, current: object) -> bool:
 
 
 def check_rungs(
-    ladders: Mapping[LadderName, Sequence[Rung]], current: Mapping[str, Any], recipe_of: RecipeOf
+    ladders: Mapping[LadderName, Sequence[Rung]], current: Mapping[str, object], recipe_of: RecipeOf
 ) -> Iterator[Mistake]:
     """Yield the mistakes in the rungs of `retry.ladders`, so that they show when the YAML is read.
 

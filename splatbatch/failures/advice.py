@@ -99,7 +99,7 @@ def _left(steps: Sequence[Step], alike: Sequence[EarlierFailure], background: Pa
             yield command_for(read)
 
 
-def _was_so(key: str, value: Any, settings: Mapping[str, Any]) -> bool:
+def _was_so(key: str, value: Any, settings: Mapping[str, object]) -> bool:
     """Return whether an attempt had an advised setting already: the same value, or for numbers one at most as large."""
     current = settings.get(key)
     is_amount = key not in _OF_CHANCE and is_number(value) and is_number(current)

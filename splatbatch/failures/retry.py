@@ -81,7 +81,7 @@ def decide_retry(
     history: Sequence[Failure],
     config: Retry,
     jitter: float = 0.0,
-    current: Mapping[str, Any] = {},
+    current: Mapping[str, object] = {},
     *,
     waits: bool = True,
 ) -> RetryAfter | GiveUp:
@@ -171,7 +171,7 @@ def _are_unlike(one: TaskId, other: TaskId) -> bool:
     return one.patch != other.patch and (not one.variant or one.variant != other.variant)
 
 
-def resolve(rung: Rung, current: Mapping[str, Any]) -> dict[str, Any]:
+def resolve(rung: Rung, current: Mapping[str, object]) -> dict[str, Any]:
     """Return the settings of a rung as values: "x0.6" multiplies the current value, a list is appended, others replace.
 
     Args:
@@ -197,7 +197,7 @@ def _why_not_unchanged(history: Sequence[Failure], cause: FailureCause) -> str:
 
 
 def _next_rung(
-    history: Sequence[Failure], config: Retry, wait_s: float, current: Mapping[str, Any]
+    history: Sequence[Failure], config: Retry, wait_s: float, current: Mapping[str, object]
 ) -> RetryAfter | None:
     last = history[-1]
     ladder = cause_of(last.diagnosis.cause).ladder
@@ -207,7 +207,7 @@ def _next_rung(
     return next((RetryAfter(wait_s, ladder, rung, taken) for taken, rung in left if _changes(rung, current)), None)
 
 
-def _changes(rung: Rung, current: Mapping[str, Any]) -> bool:
+def _changes(rung: Rung, current: Mapping[str, object]) -> bool:
     """Return whether a rung changes a setting; True for one that cannot be resolved, so that its error is reported."""
     try:
         return any(key not in current or current[key] != value for key, value in resolve(rung, current).items())

@@ -40,7 +40,7 @@ class SettingDifference:
 
 
 def differences(
-    own: Mapping[str, Any], batch: Mapping[str, Any], default: Mapping[str, Any]
+    own: Mapping[str, object], batch: Mapping[str, object], default: Mapping[str, object]
 ) -> tuple[SettingDifference, ...]:
     """Return the settings in which a patch differs from its batch, then rates of the batch far from the default.
 

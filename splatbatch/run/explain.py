@@ -77,7 +77,7 @@ def attempts_at(task: Task) -> tuple[ExplainedAttempt, ...]:
     return tuple(found)
 
 
-def _unlike_yaml(attempt: AttemptFolder, today: Mapping[str, Any]) -> dict[str, Any]:
+def _unlike_yaml(attempt: AttemptFolder, today: Mapping[str, object]) -> dict[str, Any]:
     recipe = attempt.read_settings().recipe
     if program := mapping(recipe.get("program")):  # only names of variables are compared, as in `today`
         recipe = {**recipe, "program": {**program, "env": sorted(mapping(program.get("env")))}}

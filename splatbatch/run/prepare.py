@@ -140,7 +140,7 @@ def begin(place: Path, *, writes: bool = True) -> tuple[Path | None, tuple[str, 
 def open_or_init(  # noqa: PLR0913 - as `open_batch`
     config: Path | None,
     names: Sequence[str],
-    changes: Mapping[str, Any],
+    changes: Mapping[str, object],
     conditions: Sequence[str],
     tell: Tell,
     *,

@@ -200,7 +200,7 @@ def named_batch(path: Path | str | None, names: Names) -> tuple[Path | None, tup
 def open_batch(
     path: Path | str | None = None,
     names: Names = (),
-    changes: Mapping[str, Any] | None = None,
+    changes: Mapping[str, object] | None = None,
     conditions: Names = (),
 ) -> Batch:
     """Load the config, find its tasks, and check all settings of the selected ones.
@@ -221,7 +221,7 @@ def open_batch(
     return _opened(chosen, patches, changes or {}, as_names(conditions))
 
 
-def _opened(path: Path | None, names: Sequence[str], changes: Mapping[str, Any], conditions: Sequence[str]) -> Batch:
+def _opened(path: Path | None, names: Sequence[str], changes: Mapping[str, object], conditions: Sequence[str]) -> Batch:
     try:
         file = configuration.find_config(path)
     except ConfigError as error:
@@ -232,7 +232,7 @@ def _opened(path: Path | None, names: Sequence[str], changes: Mapping[str, Any],
 
 
 def batch_of(
-    config: Config, file: Path, names: Sequence[str], changes: Mapping[str, Any], conditions: Sequence[str]
+    config: Config, file: Path, names: Sequence[str], changes: Mapping[str, object], conditions: Sequence[str]
 ) -> Batch:
     """Return the batch of a loaded config; `file` is the path of its YAML, which need not exist yet.
 

@@ -20,7 +20,9 @@ PLACES = (("evaluation", "holdout_list"), ("program", "working_folder"))
 """Settings that are paths; only their last part is compared, so that a copy elsewhere changes nothing."""
 
 
-def changed_settings(then: Mapping[str, Any], now: Mapping[str, Any], defaults: Mapping[str, Any]) -> tuple[str, ...]:
+def changed_settings(
+    then: Mapping[str, object], now: Mapping[str, object], defaults: Mapping[str, object]
+) -> tuple[str, ...]:
     """Return the differences between two trees of settings, as "training.max_steps 7000 -> 1000".
 
     A setting that is missing in one of them counts as its default, so that another version alone changes nothing.

@@ -110,7 +110,7 @@ class ReconstructTask(Task):
         """Return the settings that rungs may change."""
         return {"features": 0, "leave_out": 0, "relaxed": 0, "threads": self.orders.threads} | self.orders.changes
 
-    def changed(self, changes: Mapping[str, Any]) -> Self:
+    def changed(self, changes: Mapping[str, object]) -> Self:
         """Return the task with settings changed by a rung, as fewer features or threads."""
         every = {**self.orders.changes, **changes}
         threads = int(every.get("threads", self.orders.threads))

@@ -105,7 +105,7 @@ class TaskSettings:
         own = {key: value for key, value in recipe.as_given().items() if key in recipe.reads()}
         return differences(own, batch, Recipe().as_given())
 
-    def changed(self, changes: Mapping[str, Any]) -> TaskSettings:
+    def changed(self, changes: Mapping[str, object]) -> TaskSettings:
         """Return these settings with further changes."""
         return replace(self, changes={**self.changes, **changes}) if changes else self
 
@@ -231,7 +231,7 @@ class Task:
         """Return the settings that the task reads, by the names used in rungs."""
         return {}
 
-    def changed(self, changes: Mapping[str, Any]) -> Self:
+    def changed(self, changes: Mapping[str, object]) -> Self:
         """Return the task with changed settings for its next attempt; rungs call it."""
         return self
 
@@ -305,7 +305,7 @@ class TrainTask(Task):
             )
         return {key: value for key, value in settings.items() if key in recipe.reads()}
 
-    def changed(self, changes: Mapping[str, Any]) -> Self:
+    def changed(self, changes: Mapping[str, object]) -> Self:
         """Return the task with changed settings for its next attempt; its recipe then raises ConfigError if invalid."""
         return replace(self, next_settings=self.next_settings.changed(changes))
 
@@ -334,7 +334,7 @@ def tasks_of(config: Config, patches: Iterable[Patch]) -> tuple[Task, ...]:
     return tuple(task for task in found if is_drawn or not task.patch.is_whole)
 
 
-def apply_overrides(changes: Mapping[str, Any], tasks: Sequence[Task]) -> tuple[Task, ...]:
+def apply_overrides(changes: Mapping[str, object], tasks: Sequence[Task]) -> tuple[Task, ...]:
     """Return the tasks with the changes by --set in their requested and next settings."""
     setups = {setup: setup.changed(changes) for setup in {task.yaml_settings for task in tasks}}
     return tuple(

@@ -131,7 +131,7 @@ def expand(sweep: Sweep, recipe_of: RecipeOf) -> tuple[Variant, ...]:
     return tuple(variants)
 
 
-def faults(sweep: Sweep, base: Mapping[str, Any]) -> Iterator[Mistake]:
+def faults(sweep: Sweep, base: Mapping[str, object]) -> Iterator[Mistake]:
     """Yield the mistakes in a sweep whose settings are all known: repeated values and names, too many combinations."""
     matrix: dict[str, tuple[Any, ...]] = {}
     for key, values in sweep.matrix.items():
@@ -156,7 +156,7 @@ def _vain_excludes(sweep: Sweep) -> Iterator[Mistake]:
         yield ("exclude",), "no combination is left"
 
 
-def _repeated(sweep: Sweep, base: Mapping[str, Any]) -> Iterator[Mistake]:
+def _repeated(sweep: Sweep, base: Mapping[str, object]) -> Iterator[Mistake]:
     """Yield the mistakes of names used twice, and of variants with the same settings as an earlier one."""
     names: set[str] = set()
     seen: dict[str, str] = {}
@@ -187,7 +187,7 @@ def _matches(settings: Settings, entry: Settings) -> bool:
     return all(key in settings and settings[key] == value for key, value in entry.items())
 
 
-def _own(settings: Mapping[str, Any], base: Mapping[str, Any]) -> list[tuple[str, Any]]:
+def _own(settings: Mapping[str, object], base: Mapping[str, object]) -> list[tuple[str, Any]]:
     """Return the settings that differ from the config without the sweep, sorted by name."""
     return sorted((key, value) for key, value in settings.items() if key not in base or base[key] != value)
 
@@ -196,7 +196,7 @@ def _digest(own: list[tuple[str, Any]]) -> str:
     return hashlib.sha256(json.dumps(own, default=str).encode()).hexdigest()[:HASH_DIGITS] if own else BASE
 
 
-def _name(sweep: Sweep, place: Keys, settings: Settings, base: Mapping[str, Any]) -> str:
+def _name(sweep: Sweep, place: Keys, settings: Settings, base: Mapping[str, object]) -> str:
     """Return the name that the YAML gives, else one from the settings: "cap_max-400000_strategy-default_5f3a1c".
 
     The hash of the settings at its end makes it unique.

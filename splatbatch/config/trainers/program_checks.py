@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from itertools import chain
 from pathlib import PurePath
-from typing import Any
 
 from splatbatch.config.rungs import SLOTS, factor_of, no_factor, takes_factor
 from splatbatch.config.trainers.programs import (
@@ -26,7 +25,7 @@ OF_A_RUNG = ("arguments", "slots", "training.max_steps", "training.seed")
 """Keys that a rung of an external trainer may have beside `setting.NAME`."""
 
 
-def check_programs(tree: Mapping[str, Any], programs: Mapping[str, Program]) -> Found:
+def check_programs(tree: Mapping[str, object], programs: Mapping[str, Program]) -> Found:
     """Yield the mistakes of external trainers in a YAML: in `trainers`, and where patches or `training` name one."""
     for name, program in programs.items():
         place = ("trainers", name)
@@ -41,7 +40,7 @@ def check_programs(tree: Mapping[str, Any], programs: Mapping[str, Program]) -> 
         yield from _overrides(patch, mapping(overrides), tree, programs)
 
 
-def _trainer(place: Keys, above: Mapping[str, Any], known: set[str]) -> Found:
+def _trainer(place: Keys, above: Mapping[str, object], known: set[str]) -> Found:
     name = mapping(above.get("training")).get("trainer", OUR_TRAINER)
     if isinstance(name, str) and name not in known:
         hint = (
@@ -53,7 +52,7 @@ def _trainer(place: Keys, above: Mapping[str, Any], known: set[str]) -> Found:
 
 
 def _overrides(
-    patch: str, overrides: Mapping[str, Any], tree: Mapping[str, Any], programs: Mapping[str, Program]
+    patch: str, overrides: Mapping[str, object], tree: Mapping[str, object], programs: Mapping[str, Program]
 ) -> Found:
     default = mapping(tree.get("training")).get("trainer", OUR_TRAINER)
     trainer = str(mapping(overrides.get("training")).get("trainer", default))

@@ -17,7 +17,7 @@ from splatbatch.errors import ConfigError
 from splatbatch.files import write_text
 
 
-def save_settings(path: Path, changes: Mapping[str, Any], patch: str = "") -> None:
+def save_settings(path: Path, changes: Mapping[str, object], patch: str = "") -> None:
     """Write settings into the YAML; the rest of the file stays unchanged, and it is written whole or not at all.
 
     Args:
@@ -55,7 +55,7 @@ def _edited(path: Path, change: Callable[[Any], None]) -> str:
     return text.getvalue()
 
 
-def _set(tree: Any, where: tuple[str, ...], changes: Mapping[str, Any]) -> None:
+def _set(tree: Any, where: tuple[str, ...], changes: Mapping[str, object]) -> None:
     for key, value in changes.items():
         section, _, setting = key.partition(".")
         place = tree

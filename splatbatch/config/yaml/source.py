@@ -172,7 +172,7 @@ def parse_value(text: str) -> object:
         raise ConfigError(f"{text!r}: the value is no YAML{why}") from error
 
 
-def dump(tree: Mapping[str, Any]) -> str:
+def dump(tree: Mapping[str, object]) -> str:
     """Return a tree as YAML, keys in their order."""
     return yaml.safe_dump(tree, sort_keys=False, allow_unicode=True, width=100)
 
@@ -182,7 +182,7 @@ def quote(text: str) -> str:
     return yaml.safe_dump(text, default_style='"', allow_unicode=True, width=1 << 30).rstrip("\n")
 
 
-def _as_written(node: yaml.Node | None, tree: Mapping[Any, Any]) -> dict[str, str]:
+def _as_written(node: yaml.Node | None, tree: Mapping[Any, object]) -> dict[str, str]:
     """Return the settings of `AS_WRITTEN` as the text that stands in the file."""
     pairs = node.value if isinstance(node, yaml.MappingNode) else ()
     named = ((key.value, value) for key, value in pairs if isinstance(value, yaml.ScalarNode))
