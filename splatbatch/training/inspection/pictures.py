@@ -8,16 +8,16 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from PIL import Image as Pillow
 from PIL import ImageDraw
-from torch import Tensor
 
 from splatbatch.files import write_whole
 from splatbatch.output.records.quality import Inspection, QualityFigure
 from splatbatch.training.inspection import surface
-from splatbatch.training.inspection.subject import BlendedView, InspectedSplat, SmallPhotograph
+from splatbatch.training.inspection.subject import InspectedSplat, SmallPhotograph
+from splatbatch.training.photos.decode import Pixels
 from splatbatch.training.rendering.rasterize import rasterize
+from splatbatch.training.rendering.view import to_pixels
 
 WIDEST_PX, THUMBNAIL_PX = 360, 160
 MOST_THUMBNAILS = 12
@@ -25,7 +25,6 @@ QUALITY = 70
 UNCOVERED = 4
 """Divisor that darkens pixels which are not covered."""
 RED, GREEN = (220, 40, 40), (60, 200, 90)
-Pixels = NDArray[np.uint8]
 
 
 @torch.inference_mode()
@@ -35,25 +34,19 @@ def illustrated(subject: InspectedSplat, found: Inspection, folder: Path) -> Ins
     Each file is written whole or not at all.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    by_name = {look.photo.name: look for look in subject.looks}
     figures = []
     for figure in found.figures:
         picture = _picture(subject, found, figure)
+        file = "" if picture is None else f"{figure.name}.webp"
         if picture is not None:
-            _write(folder / f"{figure.name}.webp", picture, WIDEST_PX)
-        figures.append(replace(figure, picture="" if picture is None else f"{figure.name}.webp"))
-    thumbnails = dict[str, str]()
-    for name in _named(found):
-        if look := by_name.get(name):
-            thumbnails[name] = f"photo-{len(thumbnails):02d}.webp"
-            _write(folder / thumbnails[name], _photo(look), THUMBNAIL_PX)
+            _write(folder / file, picture, WIDEST_PX)
+        figures.append(replace(figure, picture=file))
+    by_name = {look.photo.name: look for look in subject.looks}
+    named = list(dict.fromkeys(name for figure in found.found for name in figure.subjects))
+    thumbnails = {name: f"photo-{place:02d}.webp" for place, name in enumerate(named[:MOST_THUMBNAILS])}
+    for name, file in thumbnails.items():
+        _write(folder / file, _photo(by_name[name]), THUMBNAIL_PX)
     return replace(found, figures=tuple(figures), thumbnails=thumbnails)
-
-
-def _named(found: Inspection) -> list[str]:
-    """Return at most `MOST_THUMBNAILS` photographs that figures beyond their limits name, each once."""
-    names = dict.fromkeys(name for figure in found.found for name in figure.subjects)
-    return list(names)[:MOST_THUMBNAILS]
 
 
 def _write(path: Path, picture: Pixels, widest: int) -> None:
@@ -63,32 +56,21 @@ def _write(path: Path, picture: Pixels, widest: int) -> None:
 
 
 def _picture(subject: InspectedSplat, found: Inspection, figure: QualityFigure) -> Pixels | None:
+    """Return the picture of a figure: a named photograph, else the one with the worst score; None if it has none."""
     if figure.name == "coverage" and found.cells:
         return _map(found)
-    look = _worst(subject, found, figure)
-    draw = _DRAWN.get(figure.name)
-    if figure.value is None or draw is None or look is None:
+    if figure.name not in DRAWN or figure.value is None:
         return None
-    return draw(subject, look)
-
-
-_BY_PHOTO = {"haze": "cover", "veil": "cover", "floaters": "cover", "blurred": "blur", "misregistered": "registration"}
-
-
-def _worst(subject: InspectedSplat, found: Inspection, figure: QualityFigure) -> SmallPhotograph | None:
-    """Return the view that shows most of a figure: a named photograph, else the one with the worst value."""
+    draw, score = DRAWN[figure.name]
     by_name = {look.photo.name: look for look in subject.looks}
+    scores = {name: one[score] for name, one in found.photos.items() if score in one}
     if figure.subjects:
-        return by_name.get(figure.subjects[0])
-    if figure.name == "fidelity":
-        psnrs = {name: one["psnr_covered"] for name, one in found.photos.items() if "psnr_covered" in one}
-        return by_name[min(psnrs, key=psnrs.__getitem__)] if psnrs else None
-    of_photo = _BY_PHOTO.get(figure.name, "")
-    values = {name: one[of_photo] for name, one in found.photos.items() if of_photo in one and name in by_name}
-    if values:
-        return by_name[max(values, key=values.__getitem__)]
-    looks = subject.training or subject.looks
-    return looks[len(looks) // 2] if looks else None
+        name = figure.subjects[0]
+    elif scores:
+        name = (min if score in LOW_IS_WORSE else max)(scores, key=scores.__getitem__)
+    else:
+        name = subject.training[len(subject.training) // 2].photo.name
+    return draw(subject, by_name[name])
 
 
 def _photo(look: SmallPhotograph) -> Pixels:
@@ -96,15 +78,10 @@ def _photo(look: SmallPhotograph) -> Pixels:
     return pixels
 
 
-def _bytes(colors: Tensor) -> Pixels:
-    pixels: Pixels = (255 * colors.clamp(0, 1)).round().to(torch.uint8).cpu().numpy()
-    return pixels
-
-
 def _beside(subject: InspectedSplat, look: SmallPhotograph) -> Pixels:
     """Return photograph and rendering side by side."""
     colors = look.small.as_taken(subject.shown(look).colors)
-    return np.concatenate([_photo(look), _bytes(colors)], axis=1)
+    return np.concatenate([_photo(look), to_pixels(colors)], axis=1)
 
 
 def _covered(subject: InspectedSplat, look: SmallPhotograph) -> Pixels:
@@ -121,9 +98,8 @@ def _depth(subject: InspectedSplat, look: SmallPhotograph) -> Pixels:
     shown = subject.shown(look)
     depths, alphas = shown.depths.cpu().numpy(), shown.alphas.cpu().numpy()
     y, x = look.cells()
-    known = look.depths
-    is_off = (np.abs(depths[y, x] / known - 1) > surface.OFF) | (alphas[y, x] <= surface.OPAQUE)
-    picture = Pillow.fromarray(_bytes(shown.colors))
+    is_off = (np.abs(depths[y, x] / look.depths - 1) > surface.OFF) | (alphas[y, x] <= surface.OPAQUE)
+    picture = Pillow.fromarray(to_pixels(shown.colors))
     brush = ImageDraw.Draw(picture)
     for at, down, off in zip(x.tolist(), y.tolist(), is_off.tolist(), strict=True):
         brush.ellipse((at - 1, down - 1, at + 1, down + 1), fill=RED if off else GREEN)
@@ -133,38 +109,33 @@ def _depth(subject: InspectedSplat, look: SmallPhotograph) -> Pixels:
 def _front(subject: InspectedSplat, look: SmallPhotograph) -> Pixels:
     """Return the photograph, and a rendering of only the Gaussians that stand in front of its points."""
     _, front = surface.standing_in_front(subject.own["means"], look)
-    if not bool(front.any()):
-        return np.concatenate([_photo(look), np.zeros_like(_photo(look))], axis=1)
-    colors = rasterize(subject.part(front), look.small.view, subject.options).colors
-    return np.concatenate([_photo(look), _bytes(colors)], axis=1)
-
-
-def _moved(subject: InspectedSplat, look: SmallPhotograph) -> BlendedView:
-    """Return the rendering from half a baseline to the right of a photograph's camera."""
-    return subject.shown_from(surface.moved(look.small.view, surface.baseline_of(subject, look) / 2))
-
-
-def _marked(colors: Tensor, which: Tensor) -> Pixels:
-    picture = _bytes(colors)
-    picture[which.cpu().numpy()] = RED
-    return picture
+    drawn = np.zeros_like(_photo(look))
+    if bool(front.any()):
+        drawn = to_pixels(rasterize(subject.part(front), look.small.view, subject.options).colors)
+    return np.concatenate([_photo(look), drawn], axis=1)
 
 
 def _holes(subject: InspectedSplat, look: SmallPhotograph) -> Pixels:
-    shown = _moved(subject, look)
-    return _marked(shown.colors, shown.alphas < surface.HOLE)
+    """Return the rendering from half a baseline to the right of a photograph's camera, with holes in red."""
+    shown = subject.shown_from(surface.moved(look.small.view, surface.baseline_of(subject, look) / 2))
+    picture = to_pixels(shown.colors)
+    picture[(shown.alphas < surface.HOLE).cpu().numpy()] = RED
+    return picture
 
 
-_DRAWN: Mapping[str, Callable[[InspectedSplat, SmallPhotograph], Pixels]] = {
-    **{"depth": _depth, "haze": _front, "veil": _front, "floaters": _front},
-    **{
-        "holes": _holes,
-        "fidelity": _covered,
-        "blurred": _beside,
-        "exposure": _beside,
-        "misregistered": _beside,
-    },
+DRAWN: Mapping[str, tuple[Callable[[InspectedSplat, SmallPhotograph], Pixels], str]] = {
+    "depth": (_depth, ""),
+    "haze": (_front, "cover"),
+    "veil": (_front, "cover"),
+    "floaters": (_front, "cover"),
+    "holes": (_holes, ""),
+    "fidelity": (_covered, "psnr_covered"),
+    "blurred": (_beside, "blur"),
+    "exposure": (_beside, ""),
+    "misregistered": (_beside, "registration"),
 }
+"""What is drawn for each figure, and the score by which a photograph is chosen; empty: one in the middle."""
+LOW_IS_WORSE = ("psnr_covered",)
 
 
 def _map(found: Inspection) -> Pixels:
