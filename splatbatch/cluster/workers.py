@@ -104,10 +104,11 @@ class RequestedWorkers:
         return slurm.cancel(self._of("slurm"), only_pending=only_waiting)
 
     def close(self) -> None:
-        """Mark the submissions whose workers have all ended, and query them no more.
+        """Query the states, mark the submissions whose workers have all ended, and query these no more.
 
         Jobs of these that Slurm holds for good are cancelled, since they would be forgotten.
         """
+        self.look()
         over = [one for one in self.submissions if self._has_ended(one)]
         slurm.cancel([one for one in over if one.record.engine == "slurm"], only_pending=True)
         for one in over:

@@ -106,7 +106,6 @@ class ClusterTraining:
         batch, workers = self.batch, self.workers
         with hold(batch.output, batch.plan_hash, print_err):
             workers.settle()
-            workers.look()
             workers.close()
             self._check_same_terms()
             if workers.lives() or self._living():
@@ -159,7 +158,6 @@ class ClusterTraining:
         is_cancelled = any(one.cancelled.exists() for one in workers.submissions)
         if is_cancelled or any(one.how.startswith("CANCELLED") for _, one in ended) or not self._left():
             workers.stop(only_waiting=True)
-            workers.look()
             workers.close()
             return False
         workers.close()

@@ -373,9 +373,8 @@ def _see_sound(name: str, bundle: Bundle, returned: TransferResult) -> None:
         raise StoreError(f"the result belongs to another task: {returned.task}")
     if returned.version != __version__:
         raise StoreError(f"the worker used splatbatch {returned.version}, this machine uses {__version__}")
-    for piece in returned.pieces:
-        if piece.name.partition("/")[0] in HERE:
-            raise StoreError(f"a worker must not send {piece.name!r}")
+    if ours := [piece.name for piece in returned.pieces if piece.name.partition("/")[0] in HERE]:
+        raise StoreError(f"a worker must not send {ours[0]!r}")
 
 
 def _make_ours(folder: AttemptFolder, bundle: Bundle, returned: TransferResult, task: Task) -> JobSpec:
@@ -388,9 +387,8 @@ def _make_ours(folder: AttemptFolder, bundle: Bundle, returned: TransferResult, 
             folder.
     """
     watch = folder.read_watch()
-    for name in watch.globs() if watch else ():
-        if fault_of_name(PurePath(name).as_posix()):
-            raise StoreError(f"{folder.watch.name} names {name}, which lies outside of its attempt")
+    if outside := [name for name in (watch.globs() if watch else ()) if fault_of_name(PurePath(name).as_posix())]:
+        raise StoreError(f"{folder.watch.name} names {outside[0]}, which lies outside of its attempt")
     job = folder.read_job() or JobSpec()
     then, asked = job.depends_on, bundle.depends_on
     models = [key for key in asked.files if key.startswith("sparse/")]

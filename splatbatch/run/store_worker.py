@@ -8,6 +8,7 @@ import shutil
 import socket
 import time
 import uuid
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -77,8 +78,8 @@ class StoreWorker:
     """Seconds that the worker waits for new bundles when there are none to train."""
     only_builtin: bool = False
     """Whether the worker leaves bundles with commands of external trainers to other workers."""
-    failed: list[str] = field(default_factory=list)
-    trained: list[str] = field(default_factory=list)
+    ended: Counter[str] = field(default_factory=Counter)
+    """Number of bundles of each outcome here; "failed" counts those that are left to other machines, too."""
 
     def __post_init__(self) -> None:
         host, token, since = socket.gethostname(), uuid.uuid4().hex, time.strftime("%Y-%m-%d %H:%M:%S")
@@ -134,7 +135,7 @@ class StoreWorker:
             # bundles of other workers may become free again
             is_due = any(one.is_open and self._not_before.get(name) != NEVER for name, one in seen.bundles.items())
             if not is_due if not self.idle_s else time.monotonic() - idle_since > self.idle_s:
-                return SplatbatchError.exit_code if self.failed else 0
+                return SplatbatchError.exit_code if self.ended["failed"] else 0
             courier.pause(POLL_S, self._hooks)
 
     def _claim(self, seen: StoreListing) -> tuple[Bundle, str] | None:
@@ -179,10 +180,8 @@ class StoreWorker:
             hooks = RunHooks(self._beat, self._stop_of_bundle, ledger.tell_wait)
             match session.run(batch, ledger, hooks, is_retry=bundle.is_retry).get(bundle.task):
                 case Trained():
-                    self.trained.append(bundle.task)
                     result = replace(result, outcome="trained")
                 case Failed(diagnosis=why):
-                    self.failed.append(bundle.task)
                     outcome = "unfit" if cause_of(why.cause).may_do_elsewhere else "failed"
                     result = replace(result, outcome=outcome, why=one_line(f"{title(why.cause)}: {why.advice}"))
             self._took[bundle.max_steps] = time.monotonic() - began
@@ -192,6 +191,7 @@ class StoreWorker:
             if result.outcome == "unfit":  # another machine may have what is missing here
                 self._not_before[name] = NEVER
                 log_line(f"{bundle.task}: left to other machines: {result.why}")
+            self.ended["failed" if result.outcome == "unfit" else result.outcome] += 1
             self.sign = replace(self.sign, bundle="", task="")
             self._sends.begin(_send, result, folder, f"{name}.{seen.bundles[name].generation + 1}")
         return error
@@ -335,5 +335,6 @@ def work_for(
         worker = StoreWorker(absolute_url(url, Path.cwd()), interruption, mine, for_s, idle_s, only_builtin)
         mine.mkdir()
         code = worker.work()
-    log_line(f"{len(worker.trained)} trained here{f', {len(worker.failed)} failed' if worker.failed else ''}")
+    num_failed = worker.ended["failed"]
+    log_line(f"{worker.ended['trained']} trained here{f', {num_failed} failed' if num_failed else ''}")
     return code

@@ -8,6 +8,7 @@ import os
 import shutil
 import uuid
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -20,24 +21,24 @@ AWAY = frozenset({errno.ENOTCONN, errno.ESTALE, errno.EIO, errno.ETIMEDOUT, errn
 """Error numbers of a mount whose server cannot be reached."""
 
 
+@dataclass
 class FolderStore:
     """A store of files below a folder; a file is written under a temporary name and renamed, so it is never partial."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    folder: Path
 
     def read(self, name: str, start: int = 0) -> Iterator[bytes]:
         """Yield the contents of a file from byte `start` on."""
-        with _store_errors(self._folder), open_regular(self._folder / name) as file:
+        with _store_errors(self.folder), open_regular(self.folder / name) as file:
             file.seek(start)
             while piece := file.read(PIECE_BYTES):
                 yield piece
 
     def write(self, name: str, content: Path | bytes, *, once: bool = False) -> bool:
         """Write a file, whole or not at all; with `once`, do not replace an existing file, but return False."""
-        place = self._folder / name
+        place = self.folder / name
         target = place.with_name(f".{place.name}.{uuid.uuid4().hex}") if once else place
-        with _store_errors(self._folder):
+        with _store_errors(self.folder):
             place.parent.mkdir(parents=True, exist_ok=True)
             with opened(content) as source:
                 write_whole(target, partial(shutil.copyfileobj, source, length=PIECE_BYTES))
@@ -51,9 +52,9 @@ class FolderStore:
     def names(self, folder: str) -> set[str]:
         """Return the names of the files in a folder, without temporary ones; empty if there is no such folder."""
         with (
-            _store_errors(self._folder),
+            _store_errors(self.folder),
             contextlib.suppress(FileNotFoundError),
-            os.scandir(self._folder / folder) as entries,
+            os.scandir(self.folder / folder) as entries,
         ):
             return {entry.name for entry in entries if entry.name[0] != "." and entry.is_file()}
         return set()
