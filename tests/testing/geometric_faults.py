@@ -27,6 +27,22 @@ class Fault:
     """"rig": two cameras; "lens": a distortion; "pinhole": none."""
 
 
+def in_some(scene: WholeScene, spoil: Spoil, rows: tuple[int, ...]) -> WholeScene:
+    """Return a copy of a scene with what a fault does to some photographs and their cameras alone; no rows: to all."""
+    spoilt, found = scene.copy(), scene.copy()
+    spoil(spoilt)
+    if not rows:
+        return spoilt
+    of_id = {image.id: image for image in spoilt.images}
+    for row in rows:
+        image = of_id[scene.images[row].id]
+        number = scene.images[row].camera_id
+        found.images[row], found.keypoints[image.id] = replace(image, camera_id=number), spoilt.keypoints[image.id]
+        found.cameras[number] = replace(spoilt.cameras[image.camera_id], id=number)
+        found.photos[image.name] = spoilt.photos[image.name]
+    return found
+
+
 def with_params(camera: Camera, **changes: float) -> Camera:
     names = CAMERA_MODELS[camera.model].params
     known = dict(zip(names, camera.params, strict=True))
