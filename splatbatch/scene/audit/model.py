@@ -255,24 +255,22 @@ def _moved_by_rigs(rigs: Rigs, images: tuple[Image, ...]) -> dict[str, tuple[flo
     extent = float(np.linalg.norm(np.ptp(finite(centers), axis=0))) or 1.0
     found = {}
     for frame in rigs.frames:
-        turn, move = _posed(frame.pose)
         for kind, sensor, number in frame.data:
             pose = sensors[frame.rig_id].get((kind, sensor))
             is_reference = next(iter(sensors[frame.rig_id])) == (kind, sensor)
             if kind != CAMERA or number not in of_id or (pose is None and not is_reference):
                 continue
-            image, (own, shift) = of_id[number], _posed(pose) if pose else (np.eye(3), np.zeros(3))
-            rotation, translation = own @ turn, own @ move + shift
-            degrees = math.degrees(angle(rotation, image.rotation()))
-            share = float(np.linalg.norm(-rotation.T @ translation - image.center())) / extent
+            image, said = of_id[number], (_posed(pose) if pose else np.eye(4)) @ _posed(frame.pose)
+            degrees = math.degrees(angle(said[:3, :3], image.rotation()))
+            share = float(np.linalg.norm(-said[:3, :3].T @ said[:3, 3] - image.center())) / extent
             if degrees > math.degrees(_SAME_ANGLE) or share > _SAME_PLACE:
                 found[image.name] = (degrees, share)
     return found
 
 
-def _posed(pose: tuple[float, ...]) -> tuple[Floats, Floats]:
-    """Return the rotation [3, 3] and translation [3] of a pose: a quaternion (w first), then a translation."""
-    return from_quats(np.array([pose[:4]], np.float64))[0], np.array(pose[4:], np.float64)
+def _posed(pose: tuple[float, ...]) -> Floats:
+    """Return the matrix [4, 4] of a pose: a quaternion (w first), then a translation."""
+    return np.block([[from_quats(np.array([pose[:4]]))[0], np.array([pose[4:]]).T], [np.zeros(3), 1.0]])
 
 
 @dataclass(frozen=True)

@@ -177,7 +177,6 @@ def name_change(
     which, times = ("the focal length", np.mean(off_by)) if is_uniform else (f"f{'xy'[worse]}", off_by[worse])
     focal = f"{which} is {times:.3g} times what the keypoints say ({fitted[worse]:.6g} px)"
     rows = [  # whether the row holds, kind, words, remedy
-        (np.abs(scale).min() < 1e-6, *wrong),
         (scale.min() < 0, "mirrored", f"the keypoints are mirrored against K ({k})", "Use the photographs unmirrored."),
         (
             not has_scale and are_centres_exchanged,
@@ -380,10 +379,10 @@ def resected(views: TrackObservations) -> Iterator[CauseCandidate]:
     found = {row: pose for row in np.unique(views.rows).tolist() if (pose := _resect(views, row))}
     if found:
         degrees = math.degrees(np.median([angle(views.rotations[row], turn) for row, (turn, _) in found.items()]))
-        centers = [
+        moved = [
             views.rotations[row].T @ views.translations[row] - turn.T @ move for row, (turn, move) in found.items()
         ]
-        distance = np.median(np.linalg.norm(centers, axis=1))
+        distance = np.median(np.linalg.norm(moved, axis=1))
         what = (
             f"poses are off by {degrees:.3g} degrees and {distance:.3g} units (medians); points and K fit the keypoints"
         )

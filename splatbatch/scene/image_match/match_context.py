@@ -122,13 +122,12 @@ class MatchContext:
         view = MatchView(picture, meant, image.rotation(), np.array(image.translation), place)
         return replace(view, place=reading.displacement.place(view)) if reading.displacement else view
 
-    def value(self, pair: ImagePair, one: Relabeling, other: Relabeling) -> float:
-        """Return the mean correlation of a pair under a hypothesis for each; NaN: too few squares can be compared."""
-        a, b = self.view(pair.one, one), self.view(pair.other, other)
-        if a is None or b is None:
+    def value(self, pair: ImagePair, readings: Mapping[int, Relabeling]) -> float:
+        """Return the mean correlation of a pair under hypotheses by row; NaN: too few squares can be compared."""
+        one, other = (self.view(row, readings.get(row, AS_IS)) for row in (pair.one, pair.other))
+        if one is None or other is None:
             return float("nan")
-        found = image_match(pair, a, b)
-        found = finite(found)
+        found = finite(image_match(pair, one, other))
         return float(found.mean()) if len(found) >= LEAST_POINTS else float("nan")
 
     def values(self, readings: Mapping[int, Relabeling] = {}, only: Collection[int] | None = None) -> dict[int, float]:
@@ -138,19 +137,17 @@ class MatchContext:
             readings: hypotheses by row; other photographs count as stored.
             only: rows to return; None: all that are compared.
         """
-        found: dict[int, float] = {row: float("nan") for row in (self.rows if only is None else only)}
-        for pair in self.pairs:
-            if only is None or pair.one in only or pair.other in only:
-                value = self.value(pair, *(readings.get(row, AS_IS) for row in (pair.one, pair.other)))
-                for row in (pair.one, pair.other):
-                    if row in found:
-                        found[row] = float(np.fmax(found[row], value))
+        rows = self.rows if only is None else only
+        found = dict.fromkeys(rows, float("nan"))
+        for pair in self.touching(rows).pairs:
+            value = self.value(pair, readings)
+            for row in {pair.one, pair.other} & found.keys():
+                found[row] = float(np.fmax(found[row], value))
         return found
 
     def mean(self, readings: Mapping[int, Relabeling] = {}) -> float:
         """Return the mean correlation of all pairs; NaN where none can be compared."""
-        found = [self.value(pair, *(readings.get(r, AS_IS) for r in (pair.one, pair.other))) for pair in self.pairs]
-        known = [value for value in found if np.isfinite(value)]
+        known = [value for pair in self.pairs if np.isfinite(value := self.value(pair, readings))]
         return float(np.mean(known)) if known else float("nan")
 
     def displacement(self, rows: Collection[int], levels: Sequence[int] = (1,)) -> DisplacementField | None:
