@@ -19,7 +19,7 @@ from splatbatch.config.section import Section
 from splatbatch.errors import ConfigError
 
 ROOT = Path(__file__).parents[2]
-OF_OTHERS = {"kubernetes.yml", "kubernetes_s3.yml"}
+OF_OTHERS = {"kubernetes.yml", "kubernetes_s3.yml", "dstack.yml", "skypilot.yml"}
 """YAML of other programs."""
 COMPLETE_EXAMPLES = sorted(path for path in (ROOT / "configs").rglob("*.y*ml") if path.name not in OF_OTHERS)
 
