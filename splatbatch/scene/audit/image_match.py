@@ -35,6 +35,7 @@ Intact: 0.0005, in one patch 0.0022.
 _BLACK, _FLAT = 12.0, 1.0  # of 255: mean of a black photograph, standard deviation of one that shows nothing
 _BLURRED = 0.4  # of the fine structure that others show; intact: 0.87 at least
 _COARSE_TO_FINE = (8, 4, 4, 2, 1)
+_CONVERGED = (2, 1, 1)  # for the figure that is told: one step at full size leaves 7 % of a zoom of 1 %
 _ERRORS = 2.0  # standard errors that a figure must reach to name something
 _RISE = 0.004  # in likeness, for a field to be believed
 _Tried = tuple[float, float, DisplacementField | None]
@@ -234,7 +235,7 @@ class ImageMatchFindings:
                 return
             _, rows, field = max(sure, key=itemgetter(0))
             everyone = self._of_cameras(rows) - wrong if len(rows) > 1 else set(rows)
-            yield everyone, self._note_field(everyone, left.displacement(rows, levels=(2, 1)) or field)
+            yield everyone, self._note_field(everyone, left.displacement(rows, levels=_CONVERGED) or field)
             beside = set(left.touching(rows).rows)
             known = {one: tried for one, tried in known.items() if not one & beside}
             left = left.without(rows)
