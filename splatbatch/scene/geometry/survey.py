@@ -259,22 +259,21 @@ def alike_cameras(model: Reconstruction) -> dict[int, int]:
     A camera of one or two photographs gives too little evidence, and most photogrammetry programs write one for each.
     """
     counts = Counter(image.camera_id for image in model.images)
-    first, found = dict[tuple[str, Size, int], list[Camera]](), dict[int, int]()
-    for is_few, number in sorted((count <= limits.FEW, number) for number, count in counts.items()):
+    groups, found = dict[tuple[str, Size, int], list[int]](), dict[int, int]()
+    for _, number in sorted((count <= limits.FEW, number) for number, count in counts.items()):
         camera = model.cameras[number]
-        known = first.setdefault((camera.model, camera.size, len(camera.params)), [])
-        like = next((one for one in known if _is_like(one, camera)), None) if is_few else None
-        if like is None:
-            known.append(camera)
-        else:
-            found[number] = like.id
+        groups.setdefault((camera.model, camera.size, len(camera.params)), []).append(number)
+    for numbers in groups.values():
+        params = np.array([model.cameras[number].params for number in numbers])
+        least = limits.SAME * np.maximum(np.abs(params), _COEFFICIENT)
+        is_open = np.array([counts[number] <= limits.FEW for number in numbers])
+        for at, number in enumerate(numbers):
+            if number not in found:  # compared with all later ones at once: there may be ten thousand, and none alike
+                like = is_open[at + 1 :] & (np.abs(params[at + 1 :] - params[at]) <= least[at]).all(axis=1)
+                rows = at + 1 + np.flatnonzero(like)
+                found |= {numbers[row]: number for row in rows}
+                is_open[rows] = False
     return found
-
-
-def _is_like(one: Camera, other: Camera) -> bool:
-    return all(
-        abs(a - b) <= limits.SAME * max(abs(a), _COEFFICIENT) for a, b in zip(one.params, other.params, strict=True)
-    )
 
 
 def survey(model: Reconstruction, alike: Mapping[int, int], most_images: int | None = None) -> GeometrySurvey:
