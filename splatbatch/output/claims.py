@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from splatbatch.files import names_in
-from splatbatch.output import workers as limits
+from splatbatch.output import workers
 from splatbatch.output.generations import create_once, numbers_in
 from splatbatch.output.layout import OutputFolder
 from splatbatch.output.records.attempt import Claim
@@ -161,12 +161,12 @@ class AtWork(WorkerRecord):
     @property
     def is_quiet(self) -> bool:
         """Return whether it has written no heartbeat for 30 s, so that it is reported as silent."""
-        return self.silent_s >= limits.QUIET_S
+        return self.silent_s >= workers.QUIET_S
 
     @property
     def is_frozen(self) -> bool:
         """Return whether it has written no heartbeat for 180 s: its tasks are free, although its process exists."""
-        return self.silent_s >= limits.SILENCE_S
+        return self.silent_s >= workers.SILENCE_S
 
     def in_words(self) -> str:
         """Return the worker and its tasks in words; one read cannot tell whether a worker of another host lives."""
@@ -186,7 +186,7 @@ class AtWork(WorkerRecord):
 
 def describe_silence(silent_s: float) -> str:
     """Return in words for how long a worker has been silent, and after how long its tasks are taken over."""
-    return f"silent for {silent_s:.0f} s, its tasks are taken over after {limits.SILENCE_S:.0f} s"
+    return f"silent for {silent_s:.0f} s, its tasks are taken over after {workers.SILENCE_S:.0f} s"
 
 
 def at_work(watcher: Watcher, but: str = "") -> tuple[AtWork, ...]:

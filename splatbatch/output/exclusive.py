@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from splatbatch.errors import BusyError
 from splatbatch.files import aside
-from splatbatch.output import workers as limits
+from splatbatch.output import workers
 from splatbatch.output.claims import EXCLUSIVE, Claims, open_claim
 from splatbatch.output.layout import OutputFolder
 from splatbatch.output.records.attempt import Claim
@@ -45,7 +45,7 @@ def hold(output: OutputFolder, terms: str, say: Callable[[str], None]) -> Iterat
                     " See `splatbatch status`.",
                 )
             if time.monotonic() >= say_at:
-                left_s = max(0.0, limits.SILENCE_S - watcher.silent_s(other))
+                left_s = max(0.0, workers.SILENCE_S - watcher.silent_s(other))
                 say(f"waiting for up to {left_s:.0f} s to see whether {_who(other)} is still training")
                 say_at = time.monotonic() + SAY_EVERY_S
             time.sleep(LOOK_S)

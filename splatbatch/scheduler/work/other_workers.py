@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from splatbatch.errors import ExecutorError, OutputError
-from splatbatch.output import workers as limits
+from splatbatch.output import workers
 from splatbatch.output.claims import ClaimedByOther, describe_silence
 from splatbatch.output.records.run import WorkerRecord
 from splatbatch.output.workers import LOCAL, Watcher, title
@@ -39,7 +39,7 @@ class OtherWorkers:
             though_well: report also a worker that is not silent, since nothing else goes on meanwhile.
         """
         silent_s, now = self.watcher.silent_s(held.owner), time.monotonic()
-        is_quiet = silent_s >= limits.QUIET_S or not held.is_legible
+        is_quiet = silent_s >= workers.QUIET_S or not held.is_legible
         if now < self._next.get(task, 0.0) or not (is_quiet or though_well):
             return
         self._next[task] = now + SAY_EVERY_S
@@ -94,7 +94,7 @@ class OtherWorkers:
             if living := [one for one in unknown if self.watcher.lives(one)]:
                 return living
             if time.monotonic() >= say_at:
-                left_s = max(limits.SILENCE_S - self.watcher.silent_s(one) for one in unknown)
+                left_s = max(workers.SILENCE_S - self.watcher.silent_s(one) for one in unknown)
                 self.say(f"waiting for up to {left_s:.0f} s to see whether {_spell(unknown, 'still work')}")
                 say_at = time.monotonic() + SAY_EVERY_S
             beat()
