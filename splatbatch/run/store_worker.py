@@ -143,8 +143,9 @@ class StoreWorker:
         unfit = frozenset(name for name, end in self._not_before.items() if time.monotonic() < end)
         for name in self._watch.due(seen, self.sign.worker, unfit):
             bundle = exchange.bundles_at(self._asks, [name])[name]
-            if why := why_left(bundle, only_builtin=self.only_builtin):
-                log_line(why if bundle.home else f"bundle {name}: its manifest was altered in the store; not trained")
+            altered = f"bundle {name}: its manifest was altered in the store; not trained"
+            if why := why_left(bundle, only_builtin=self.only_builtin) if bundle.home else altered:
+                log_line(why)
                 self._not_before[name] = NEVER
             elif self._asks.ask(exchange.claim, name, seen.bundles[name].generation + 1, self.sign):
                 return bundle, name
