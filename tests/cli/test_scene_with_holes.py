@@ -51,7 +51,7 @@ def test_it_is_published_and_its_holes_are_named(batch: FakeBatch) -> None:
 
 def test_it_can_be_viewed(batch: FakeBatch) -> None:
     (scene,) = viewed(open_batch(batch.config), ["scene"])
-    assert view_together([scene], "").num_gaussians == scene.num_gaussians
+    assert view_together([scene], "").facts.splat.num_gaussians == scene.num_gaussians
     assert scene.views.holdout == ("img0.png", "img8.png")
     assert [warning for warning in scene.warnings if warning.startswith("p1: ")]
 
