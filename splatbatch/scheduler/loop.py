@@ -121,8 +121,7 @@ class Loop(LoopState):
         """Collect an ended attempt; discard a standby that has died, even if go.json was written."""
         is_on_slot, now = one.stage == "running", self.clock.now()
         if is_on_slot and (isinstance(end, Cancelled) or not judge.died_on_standby(one.attempt.folder)):
-            one.stage = Collection(end, now)
-            self._collect(one, one.stage)
+            self._collect(one, one.end(end, now))
             return
         if is_on_slot:
             self.slots.release(one.key, now)
@@ -135,7 +134,7 @@ class Loop(LoopState):
         """
         now = self.clock.now()
         if one.reading is None and (self._disk.takes_writes(now) or self._disk.given_up(now)):
-            one.reading = isolated.start(partial(collect, end=ended.end, task=one.task), [one.attempt])
+            one.read_by(isolated.start(partial(collect, end=ended.end, task=one.task), [one.attempt]))
         is_over = one.reading is not None and self._take_in(one, ended.end, one.reading)
         if ended.has_slot and (is_over or now >= ended.since + KEEPS_SLOT_S):
             ended.has_slot = False
@@ -159,7 +158,7 @@ class Loop(LoopState):
             now = self.clock.now()
             self._disk.shut(now, str(error))
             self._retries.note(one.task, Failed(self._disk.diagnosis()))
-            one.reading = None
+            one.read_by(None)
             return self._disk.given_up(now)
 
     def _record(self, one: RunningAttempt, end: Exit, collected: Record) -> None:
@@ -254,7 +253,7 @@ class Loop(LoopState):
                 standby.dismiss(self, ready, task_waits=False)
                 self._handle_error(ready.task, error)
             return False
-        ready.slot, ready.context, ready.stage = slot, None, "running"
+        ready.go(slot)
         launch.tell(self, ready)
         self._take_slot(ready, slot)
         return True
@@ -267,7 +266,7 @@ class Loop(LoopState):
         except Exception as error:  # noqa: BLE001 - of one task only: see `_handle_error`
             self._handle_error(task, error)
             return
-        self.attempts[one.key] = one
+        self.add(one)
         self._take_slot(one, slot)
         if one.reading is not None:
             self._begin(one, one.reading)

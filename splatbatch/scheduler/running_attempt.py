@@ -43,6 +43,8 @@ class Collection:
     """Whether it still keeps its slot."""
 
 
+Reading = CallQueue[Any]
+"""Calls to the reader process that prepares or collects an attempt."""
 Stage = Literal["standby", "ending", "withdrawn", "running"] | Collection
 """Stage of an open attempt.
 
@@ -53,7 +55,7 @@ that. withdrawn: as ending, but its task is in the queue again, or gone. running
 
 @dataclass(eq=False)
 class RunningAttempt:
-    """An open attempt of the loop, with its slot and stage, which `launch`, `standby` and `loop` change."""
+    """An open attempt of the loop, with its slot and stage; the methods only note a change, `launch` and `loop` act."""
 
     task: Task
     attempt: Attempt
@@ -62,7 +64,7 @@ class RunningAttempt:
     stage: Stage
     handle: Handle = ""
     """Handle of its process; empty: the process was not started."""
-    reading: CallQueue[Any] | None = None
+    reading: Reading | None = None
     """Calls to the reader process that prepares or collects it.
 
     None while the attempt runs or stands by, and while the disk is too full to collect it.
@@ -82,6 +84,27 @@ class RunningAttempt:
     def note_inputs(self, depends_on: Fingerprint) -> None:
         """Set the fingerprint of its inputs, once a reader process has computed it."""
         self.attempt = replace(self.attempt, job=replace(self.attempt.job, depends_on=depends_on))
+
+    def read_by(self, reading: Reading | None) -> None:
+        """Set the calls to the reader process that prepares or collects it; None: it has finished."""
+        self.reading = reading
+
+    def open_context(self, slot: Slot) -> None:
+        """Note the slot on which a standby opens its CUDA context, which binds it to this slot."""
+        self.context = slot
+
+    def go(self, slot: Slot) -> None:
+        """Note that a standby was ordered to begin on this slot."""
+        self.slot, self.context, self.stage = slot, None, "running"
+
+    def dismiss(self, *, task_waits: bool) -> None:
+        """Note that a standby was asked to end, and whether its task waits for that."""
+        self.stage = "ending" if task_waits else "withdrawn"
+
+    def end(self, end: Exit, now: float) -> Collection:
+        """Note the end of the process; return the stage in which a reader process collects the attempt."""
+        self.stage = Collection(end, now)
+        return self.stage
 
     @property
     def has_begun(self) -> bool:

@@ -64,7 +64,7 @@ def top_up(loop: LoopState, now: float) -> None:
             loop.in_their_turn.add(task.id)
             continue
         loop.queue.take(task)
-        loop.attempts[standby.key] = standby
+        loop.add(standby)
 
 
 def open_contexts(loop: LoopState) -> None:
@@ -83,7 +83,7 @@ def open_contexts(loop: LoopState) -> None:
             ):
                 with suppress(OSError):  # otherwise it opens its context after go.json
                     judge.write_go(folder.ahead, slot)
-                    one.context = slot
+                    one.open_context(slot)
     discard_contexts(loop, {one.context.name for one in loop.ready() if one.context} - loop.slots.names)
     loop.slots.note_contexts(Counter(one.context.name for one in loop.attempts.values() if one.context))
 
@@ -104,7 +104,7 @@ def dismiss(loop: LoopState, standby: RunningAttempt, *, task_waits: bool) -> No
         task_waits: whether its task goes back to the queue once it has ended.
     """
     loop.executor.cancel(handles_of([standby]))
-    standby.stage = "ending" if task_waits else "withdrawn"
+    standby.dismiss(task_waits=task_waits)
 
 
 def retire(loop: LoopState) -> None:
@@ -112,7 +112,7 @@ def retire(loop: LoopState) -> None:
     ready = loop.ready()
     ask_to_end(loop.executor, ready)
     for one in reversed(ready):
-        one.stage = "withdrawn"
+        one.dismiss(task_waits=False)
         loop.queue.put_back(one.task)
 
 

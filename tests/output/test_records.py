@@ -47,7 +47,6 @@ from splatbatch.output.records.attempt import (
 from splatbatch.output.records.fingerprint import Fingerprint
 from splatbatch.output.records.metrics import (
     EarlyStoppingRecord,
-    HalfOfHoldout,
     Metrics,
     QualityFigures,
     TrainingSettings,
@@ -108,7 +107,7 @@ WHOLE: list[TypedRecord] = [
     FINGERPRINT,
     CancelRequest(ProcessIdentity("host", "", 7, "boot", 9), ("p0",), "me"),
     QualityFigures(21.0, 0.5, 0.1, 25.0, 20.5, 0.4, 23.0, 0.6, 0.9),
-    EarlyStoppingRecord(30, 18, 1.5, HalfOfHoldout(0.1), HalfOfHoldout()),
+    EarlyStoppingRecord(30, 18, 1.5),
     TrainingSettings("p0", {"a": 1}, ("b",), tones={"a.jpg": [0.8, 1.0, 1.2, -0.1]}),
     SplatFacts("s", 5, 6, 7),
     Metrics.from_record(METRICS),
