@@ -331,10 +331,12 @@ def _check_photographs(
     for row in rows:
         found = check_camera(one.cameras[row.camera_id], one.scribe)
         yield from (each for each in found if not (each.kind == "distorted" and has_other_lens))
-    compared, named = _compared(one, shots), set[int]()
+    compared, named, rows_of = _compared(one, shots), set[int](), dict[int, set[int]]()
+    for at, image in enumerate(with_cameras(one.images, one.scribe.alike)):
+        rows_of.setdefault(image.camera_id, set()).add(at)
     misfits = find_misfits(one.survey, rows, one.cameras, one.findings) if one.survey and one.divisor == 1 else {}
     for number, misfit in misfits.items():
-        its = {row for row, image in enumerate(with_cameras(one.images, one.scribe.alike)) if image.camera_id == number}
+        its = rows_of[number]
         seen = is_left_behind(compared, its)
         if misfit.kind == "size_alone":
             named |= its

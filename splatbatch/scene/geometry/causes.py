@@ -142,9 +142,8 @@ def _of_group(survey: GeometrySurvey, number: int, rows: Ints) -> CauseCandidate
     if not (pose and camera and is_few):
         return camera or pose
     is_alone = len(rows) == len(np.flatnonzero(survey.views.camera_ids == number))
-    if is_alone and camera.kind not in _LENSES:
-        return camera if camera.after_px <= limits.AS_GOOD * pose.after_px + 0.02 else pose
-    return pose if pose.after_px <= limits.AS_GOOD * camera.after_px + 0.02 else camera
+    likelier, other = (camera, pose) if is_alone and camera.kind not in _LENSES else (pose, camera)
+    return likelier if likelier.after_px <= limits.AS_GOOD * other.after_px + 0.02 else other
 
 
 def _of_poses(survey: GeometrySurvey, rows: Ints) -> CauseCandidate | None:
