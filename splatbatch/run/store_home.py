@@ -333,7 +333,8 @@ class HomeSide:
         write_json(folder.brought, arrival.to_record())
         attempt = task.home.new_attempt()
         folder.path.rename(attempt.path)
-        self.awaited |= {} if arrival.has_all else {name: True}
+        if not arrival.has_all:
+            self.awaited[name] = True
         self.ledger.write(AttemptStarted(task.name, attempt.number, job.key, returned.worker, dict(job.changes)))
         return attempt.number
 

@@ -6,12 +6,10 @@ import errno
 import shutil
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from splatbatch import isolated
 from splatbatch.config import Limits
 from splatbatch.files import Record, is_out_of_space
-from splatbatch.isolated import CallQueue
 from splatbatch.machine.protocol import Slot
 from splatbatch.outcome import Stopped
 from splatbatch.output.attempt_folder import Attempt
@@ -20,7 +18,7 @@ from splatbatch.output.records.attempt import Claim, JobSpec
 from splatbatch.output.records.fingerprint import Fingerprint
 from splatbatch.scheduler import judge
 from splatbatch.scheduler.loop_state import LoopState
-from splatbatch.scheduler.running_attempt import RunningAttempt
+from splatbatch.scheduler.running_attempt import Reading, RunningAttempt
 from splatbatch.tasks.input_files import state_of
 from splatbatch.tasks.task import Task, with_step_budget
 
@@ -90,9 +88,7 @@ def start(loop: LoopState, task: Task, slot: Slot, *, stands_by: bool = False) -
     return running
 
 
-def begin(
-    loop: LoopState, running: RunningAttempt, reading: CallQueue[Any]
-) -> Stopped | PatchRejected | Exception | None:
+def begin(loop: LoopState, running: RunningAttempt, reading: Reading) -> Stopped | PatchRejected | Exception | None:
     """Start the process of an attempt if its reader process has prepared it; called in every round until then.
 
     Returns:

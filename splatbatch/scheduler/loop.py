@@ -8,12 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from splatbatch import isolated
 from splatbatch.errors import OutputError
 from splatbatch.files import Record, is_out_of_space
-from splatbatch.isolated import CallQueue
 from splatbatch.machine.protocol import Slot
 from splatbatch.outcome import COLLECT, Cancelled, Exit, Exited, Failed, Outcome, Stopped, Trained
 from splatbatch.output.events import AttemptEnded, FileNotAnswering, GaveUp, Notice, PatchRejected, SlotNotReady
@@ -24,7 +22,7 @@ from splatbatch.scheduler.finalize import collect, write_down
 from splatbatch.scheduler.loop_state import LoopState
 from splatbatch.scheduler.packing import GpuSharing
 from splatbatch.scheduler.retry_handling import RetryHandling
-from splatbatch.scheduler.running_attempt import Collection, RunningAttempt, ask_to_end, handles_of
+from splatbatch.scheduler.running_attempt import Collection, Reading, RunningAttempt, ask_to_end, handles_of
 from splatbatch.tasks.task import Task
 
 POLL_S = 0.05
@@ -95,7 +93,7 @@ class Loop(LoopState):
         for task in self._waiting() if self._retries.why_stopped else ():  # the cause would fail these tasks, too
             self.ledger.write(GaveUp(task.name, self._retries.why_stopped))
 
-    def _begin(self, one: RunningAttempt, reading: CallQueue[Any]) -> None:
+    def _begin(self, one: RunningAttempt, reading: Reading) -> None:
         """Start the process of an attempt once it is prepared; if it cannot begin, free its slot and record why."""
         if (why := launch.begin(self, one, reading)) is None:
             return
@@ -142,7 +140,7 @@ class Loop(LoopState):
         if is_over:
             del self.attempts[one.key]
 
-    def _take_in(self, one: RunningAttempt, end: Exit, reading: CallQueue[Any]) -> bool:
+    def _take_in(self, one: RunningAttempt, end: Exit, reading: Reading) -> bool:
         """Record the result of a reader process that collects; return whether the attempt is finished with.
 
         On a full disk it is collected again later, until the disk guard gives up.
@@ -295,7 +293,7 @@ class Loop(LoopState):
                 one.said_s = wait.seconds
                 self.ledger.write(FileNotAnswering(one.task.name, wait.path, round(wait.seconds, 1)))
 
-    def _readings(self) -> list[CallQueue[Any]]:
+    def _readings(self) -> list[Reading]:
         """Return the calls to reader processes that are under way."""
         return [one.reading for one in self.attempts.values() if one.reading is not None]
 
