@@ -49,7 +49,7 @@ class Executor(Section):
     """Where attempts run."""
 
     gpus: Literal["auto"] | tuple[Annotated[int, Field(ge=0)], ...] = "auto"
-    """GPU indices as nvidia-smi shows them; `auto`: all; []: none, train on the CPU."""
+    """GPU indices as nvidia-smi shows them; `auto`: those that CUDA_VISIBLE_DEVICES leaves; []: train on the CPU."""
     cpu_slots: Annotated[int, Field(ge=1, le=1024)] = 1
     """Patches trained at once when no GPU is used."""
     patches_per_gpu: Literal["auto"] | Annotated[int, Field(ge=1, le=8)] = "auto"

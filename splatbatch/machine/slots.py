@@ -5,6 +5,7 @@ Each slot has a gate and seats. The gate opens once NVML shows that the GPU is f
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -348,20 +349,22 @@ def _of_group(limit: Path, used: Path) -> int:
 
 
 def is_on_cpu(config: ExecutorConfig, device: str) -> bool:
-    """Return whether a batch trains on the CPU: the config says so, or leaves it open and there is no NVIDIA GPU.
+    """Return whether a batch trains on the CPU: the config says so, or leaves it open and no GPU is here and visible.
 
     A GPU that cannot be used counts as present, so that a broken driver is an error, not a slow run on the CPU.
     """
     if device == "cpu" or config.gpus == ():
         return True
-    return device == "auto" and config.gpus == "auto" and not gpu.presence().is_here()
+    if device != "auto" or config.gpus != "auto":
+        return False
+    return not visible_cards() if gpu.gpus() else not gpu.presence().is_here()
 
 
 def chosen_cards(config: ExecutorConfig, device: str) -> tuple[gpu.Gpu, ...]:
     """Return the GPUs that a batch trains on; none: it trains on the CPU.
 
     Raises:
-        ExecutorError: the config names a GPU that is missing, or a GPU of this machine cannot be used.
+        ExecutorError: the config or CUDA_VISIBLE_DEVICES names a GPU that is missing, or a GPU cannot be used.
     """
     if is_on_cpu(config, device):
         return ()
@@ -370,30 +373,30 @@ def chosen_cards(config: ExecutorConfig, device: str) -> tuple[gpu.Gpu, ...]:
         raise ExecutorError(why, BROKEN)
     if config.gpus != "auto":
         return tuple(_card(index, here.cards) for index in config.gpus)
-    if not here.cards:
+    if not (cards := visible_cards()):
+        hidden = "CUDA_VISIBLE_DEVICES hides every GPU" if here.cards else "NVML sees no GPU here"
         raise ExecutorError(
-            "training.device: cuda: NVML sees no GPU here",
+            f"training.device: cuda: {hidden}",
             "Check nvidia-smi and the driver, or set training.device to auto or cpu.",
         )
-    return here.cards
+    return cards
 
 
-def given_cards(told: str | None) -> tuple[int, ...] | None:
-    """Return the indices of the GPUs that an engine has granted; None: all of this machine.
+def visible_cards() -> tuple[gpu.Gpu, ...]:
+    """Return the GPUs of this machine that CUDA_VISIBLE_DEVICES leaves, in its order; where it is not set, all.
 
-    Args:
-        told: CUDA_VISIBLE_DEVICES, as indices or UUIDs. As in CUDA, names after a missing GPU do not count.
+    It holds indices or UUIDs. As in CUDA, -1 hides every GPU, and names after a missing GPU do not count.
 
     Raises:
         ExecutorError: none of the named GPUs exists on this machine.
     """
-    cards = gpu.gpus()
+    cards, told = gpu.gpus(), os.environ.get("CUDA_VISIBLE_DEVICES")
     if told is None or not cards:
-        return None
-    numbers = {name: card.index for card in cards for name in (str(card.index), card.uuid)}
+        return cards
+    by_name = {name: card for card in cards for name in (str(card.index), card.uuid)}
     names = [one.strip() for one in told.split(",") if one.strip()]
-    known = [numbers[name] for name in takewhile(lambda name: name in numbers, names)]
-    if names and not known:
+    known = [by_name[name] for name in takewhile(by_name.__contains__, names)]
+    if names and names[0] != "-1" and not known:
         have = ", ".join(f"{card.index} ({card.uuid})" for card in cards)
         raise ExecutorError(
             f"CUDA_VISIBLE_DEVICES: {told}: names no GPU that is here; NVML sees {have}",

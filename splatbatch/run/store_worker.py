@@ -28,7 +28,6 @@ from splatbatch.output.records.attempt import ProgressLine
 from splatbatch.processes import living, name_of
 from splatbatch.run.cluster_workers import AGAIN
 from splatbatch.run.interruption import Interruption
-from splatbatch.run.worker import use_given_gpus
 from splatbatch.scheduler import session
 from splatbatch.scheduler.run_hooks import RunHooks
 from splatbatch.text import one_line
@@ -172,7 +171,7 @@ class StoreWorker:
                 self._not_before[name] = time.monotonic() + 30.0
                 return None
             blobs.lay(bundle.pieces, self._cache, folder / "scene")
-            batch = use_given_gpus(open_bundle(bundle, folder / "scene", folder / "output"))
+            batch = open_bundle(bundle, folder / "scene", folder / "output")
             self._resume(bundle, seen.state(name), folder)
             for following in self._watch.due(seen, self.sign.worker, frozenset({name, *self._not_before}))[:1]:
                 self._fetches.begin(_fetch_ahead, following, self._cache, self.only_builtin)

@@ -16,7 +16,6 @@ from splatbatch.cluster.job import JOB, TERMS
 from splatbatch.errors import ExecutorError, OutputError, SplatbatchError
 from splatbatch.files import sweep
 from splatbatch.isolated import WaitHooks
-from splatbatch.machine.slots import given_cards
 from splatbatch.monitor.messages import log_line, print_err
 from splatbatch.monitor.sinks import BatchOutcome
 from splatbatch.output.claims import Claims
@@ -152,17 +151,8 @@ class JoinedWorker(BatchWorker):
 
 
 def open_as_worker(config: Path | None, names: Sequence[str]) -> Batch:
-    """Open a batch as a worker: with required tasks, and with the given GPUs; see `use_given_gpus`."""
-    return use_given_gpus(open_batch(config, names).with_required())
-
-
-def use_given_gpus(batch: Batch) -> Batch:
-    """Return a batch that trains on the GPUs of CUDA_VISIBLE_DEVICES, if its YAML says `executor.gpus: auto`."""
-    given = given_cards(os.environ.get("CUDA_VISIBLE_DEVICES"))
-    if batch.config.executor.gpus != "auto" or given is None:
-        return batch
-    executor = batch.config.executor.model_copy(update={"gpus": given})
-    return replace(batch, config=batch.config.model_copy(update={"executor": executor}))
+    """Open a batch as a worker: with required tasks."""
+    return open_batch(config, names).with_required()
 
 
 def _cancel_waiting_jobs(batch: Batch, handle: str) -> None:

@@ -13,8 +13,8 @@ from statistics import fmean
 
 from splatbatch.config import Config, Recipe
 from splatbatch.errors import SceneError, TrainerError
-from splatbatch.machine.gpu import Gpu, gpus
-from splatbatch.machine.slots import available_mib, chosen_cards, is_on_cpu
+from splatbatch.machine import gpu
+from splatbatch.machine.slots import available_mib, chosen_cards, is_on_cpu, visible_cards
 from splatbatch.output.events import Notice
 from splatbatch.output.folders import PatchFolder
 from splatbatch.output.ledger import Ledger
@@ -124,12 +124,12 @@ def record(found: Mapping[str, MemoryEstimate], config: Config, ledger: Ledger) 
             ledger.write(Notice("tight", reasons[name], name))
 
 
-def cards(config: Config) -> tuple[Gpu, ...]:
+def cards(config: Config) -> tuple[gpu.Gpu, ...]:
     """Return the GPUs that the batch may use."""
     wanted = config.executor.gpus
     if config.training.device == "cpu":
         return ()
-    return tuple(card for card in gpus() if wanted == "auto" or card.index in wanted)
+    return visible_cards() if wanted == "auto" else tuple(card for card in gpu.gpus() if card.index in wanted)
 
 
 def num_slots(config: Config, needs: Iterable[MemoryEstimate]) -> int:

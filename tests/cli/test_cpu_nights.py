@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -86,15 +87,22 @@ def test_what_is_trained_already_needs_no_gpu(batch: FakeBatch) -> None:
     assert invoke("plan", batch=batch).code == 0
 
 
+@pytest.mark.parametrize(
+    ("name", "basis"),
+    [
+        ("NVIDIA H200", "based on the speed of an H200"),
+        ("NVIDIA GeForce RTX 4090", "estimated from the speed of an H200; other GPUs differ"),
+    ],
+)
 def test_plan_says_how_long_a_gpu_will_take_and_by_whose_pace(
-    batch: FakeBatch, monkeypatch: pytest.MonkeyPatch
+    batch: FakeBatch, monkeypatch: pytest.MonkeyPatch, name: str, basis: str
 ) -> None:
-    monkeypatch.setattr(gpu, "gpus", lambda: (H200,))
+    monkeypatch.setattr(gpu, "gpus", lambda: (replace(H200, name=name),))
     ended = invoke("plan", "--json", batch=batch.make("p0", training=LONG))
     assert ended.code == 0, ended.err
     forecast = json.loads(ended.out)["forecast"]
     assert 10 < forecast["seconds"] < 60
-    assert forecast["basis"] == "estimated from the speed of an H200; other GPUs differ"
+    assert forecast["basis"] == basis
 
 
 def test_figures_of_a_gpu_say_nothing_of_the_cpu(batch: FakeBatch) -> None:

@@ -19,7 +19,6 @@ from splatbatch.errors import ExecutorError
 from splatbatch.files import read_json
 from splatbatch.machine import gpu
 from splatbatch.machine.local import LocalExecutor
-from splatbatch.machine.slots import given_cards
 from splatbatch.output.attempt_folder import AttemptFolder
 
 PATIENCE_S = 15.0
@@ -181,23 +180,47 @@ def test_without_a_gpu_the_cpu_has_the_slots(gpus: Any, device: str, slots: list
     assert [(slot.name, slot.gpu) for slot in executor.slots] == [(name, None) for name in slots]
 
 
+CARDS = (gpu.Gpu(0, "GPU-a", "H200", 1), gpu.Gpu(1, "GPU-b", "H200", 1))
+
+
 @pytest.mark.parametrize(
-    ("told", "given"),
-    [(None, None), ("1", (1,)), ("GPU-b,GPU-a", (1, 0)), ("0,7,1", (0,)), ("", ()), ("1,1", (1,))],
+    ("told", "slots"),
+    [
+        (None, ["gpu0", "gpu1"]),
+        ("1", ["gpu1"]),
+        ("GPU-b,GPU-a", ["gpu1", "gpu0"]),
+        ("0,7,1", ["gpu0"]),
+        ("1,1", ["gpu1"]),
+        ("", ["cpu0"]),
+        ("-1", ["cpu0"]),
+    ],
 )
-def test_a_worker_trains_on_the_gpus_that_it_was_given(
-    monkeypatch: pytest.MonkeyPatch, told: str | None, given: tuple[int, ...] | None
+def test_a_batch_trains_on_the_gpus_that_are_visible(
+    monkeypatch: pytest.MonkeyPatch, told: str | None, slots: list[str]
 ) -> None:
-    monkeypatch.setattr(gpu, "gpus", lambda: (gpu.Gpu(0, "GPU-a", "H200", 1), gpu.Gpu(1, "GPU-b", "H200", 1)))
-    assert given_cards(told) == given
+    monkeypatch.setattr(gpu, "gpus", lambda: CARDS)
+    if told is None:
+        monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    else:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", told)
+    assert [slot.name for slot in LocalExecutor(ExecutorConfig(), "auto").slots] == slots
+    assert [slot.name for slot in LocalExecutor(ExecutorConfig(gpus=(0,)), "auto").slots] == ["gpu0"]
+
+
+def test_visible_devices_that_are_not_here_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu, "gpus", lambda: CARDS)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "MIG-1")
     with pytest.raises(ExecutorError, match="CUDA_VISIBLE_DEVICES: MIG-1: names no GPU that is here"):
-        given_cards("MIG-1")
+        LocalExecutor(ExecutorConfig(), "auto")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    with pytest.raises(ExecutorError, match=r"training.device: cuda: CUDA_VISIBLE_DEVICES hides every GPU"):
+        LocalExecutor(ExecutorConfig(), "cuda")
 
 
 @pytest.mark.parametrize("indices", [(0, 1), "auto"])
 def test_every_gpu_is_a_slot_by_its_uuid(monkeypatch: pytest.MonkeyPatch, indices: Any) -> None:
-    cards = (gpu.Gpu(0, "GPU-a", "H200", 1), gpu.Gpu(1, "GPU-b", "H200", 1))
-    monkeypatch.setattr(gpu, "gpus", lambda: cards)
+    monkeypatch.setattr(gpu, "gpus", lambda: CARDS)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     executor = LocalExecutor(ExecutorConfig(gpus=indices), "auto")
     assert [(slot.name, slot.gpu) for slot in executor.slots] == [("gpu0", "GPU-a"), ("gpu1", "GPU-b")]
     with pytest.raises(ExecutorError, match=r"executor.gpus: \[7\]: no such GPU; NVML sees 0 \(H200\), 1 \(H200\)"):

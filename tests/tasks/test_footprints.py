@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from splatbatch.config import Config, load
+from splatbatch.machine import gpu
 from splatbatch.machine.gpu import Gpu
 from splatbatch.scene.patches import find_patches
 from splatbatch.tasks import estimates
@@ -44,7 +45,7 @@ def test_a_batch_writes_down_what_it_expects(batch: FakeBatch) -> None:
 def test_the_smallest_gpu_of_the_batch_decides(
     batch: FakeBatch, monkeypatch: pytest.MonkeyPatch, wanted: object, names: set[str]
 ) -> None:
-    monkeypatch.setattr(estimates, "gpus", lambda: (SMALL, LARGE))
+    monkeypatch.setattr(gpu, "gpus", lambda: (SMALL, LARGE))
     training = {"device": "cuda", "strategy": "default", "cap_max": 2_000_000}
     config = config_of(batch, training=training, executor={"gpus": wanted})
     found = estimates.footprints_of(config, tasks_of(config, find_patches(config.scene)))
