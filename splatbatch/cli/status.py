@@ -67,8 +67,10 @@ def status(
     ] = False,
 ) -> None:
     """Show the state and progress of every patch, also while a batch runs."""
-    if watch and json_:
-        raise ConfigError("status: --watch and --json exclude each other", "Run `status --json` as often as needed.")
+    for option, is_given in {"--json": json_, "--verify": verify}.items():
+        if watch and is_given:
+            message = f"status: --watch and {option} exclude each other"
+            raise ConfigError(message, f"Run `status {option}` as often as needed.")
     if patches and is_store(patches[0]):
         from splatbatch.run.travel import status_of
 

@@ -204,6 +204,7 @@ def work(
     ] = False,
 ) -> None:
     """Run one of several workers that share an output folder or a store; exit code 75: start it again."""
+    from splatbatch.config import near
     from splatbatch.run.decide import TrainOptions
     from splatbatch.run.worker import open_as_worker
     from splatbatch.run.worker import work as run
@@ -217,6 +218,8 @@ def work(
         raise ConfigError(
             f"work {patches[0]} {patches[1]}: a worker of a store takes no patch names", "Give the store alone."
         )
+    if not ("://" in patches[0] or Path(patches[0]).is_dir()):  # a worker would make the folder, and wait there
+        raise ConfigError(f"work {patches[0]}: no such store", near(Path(patches[0])))
     from splatbatch.run.store_worker import work_for
 
     raise Exit(work_for(patches[0], scratch, for_s, idle_s or 0.0, only_builtin=only_builtin))

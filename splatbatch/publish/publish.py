@@ -84,7 +84,7 @@ def parse_kinds(text: str) -> tuple[str, ...]:
     names = [name.strip().lower() for name in text.split(",") if name.strip()]
     for name in names:
         if name not in KINDS:
-            raise ConfigError(f"--as {name}: no such format; there are {', '.join(KINDS)}", nearest(name, [*KINDS]))
+            raise ConfigError(f"--as {name}: no such format", nearest(name, KINDS))
     return tuple(dict.fromkeys(names))
 
 

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from command_line import invoke
 from process_family import left_of, may_unshare, wait_until
 from turns import CLOCK
 
@@ -416,3 +417,17 @@ def test_a_worker_leaves_a_record_that_says_it_has_ended(batch: FakeBatch) -> No
 def test_only_builtin_is_of_a_store_and_never_passed_over(batch: FakeBatch) -> None:
     ended = batch.make("p0", **QUICK).run("work", "--only-builtin")
     assert (ended.returncode, "work --only-builtin: no store given" in ended.stderr) == (2, True), ended.stderr
+
+
+def test_a_mistyped_store_is_refused_with_2_and_made_by_no_worker(
+    batch: FakeBatch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(batch.make("p0", **QUICK).folder)
+    ended = invoke("work", "patchs", "--idle", "1m")
+    assert ended.code == 2 and "work patchs: no such store" in ended.err and "patches" in ended.err, ended
+    assert not (batch.folder / "patchs").exists()
+
+
+def test_status_either_follows_or_verifies(batch: FakeBatch) -> None:
+    ended = invoke("status", "--watch", "--verify", batch=batch.make("p0", **QUICK))
+    assert ended.code == 2 and "--watch and --verify exclude each other" in ended.err, ended

@@ -220,7 +220,7 @@ def test_patches_that_are_added_join_the_others_and_the_scene_is_none_of_them(ba
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        (("--as", "sogg"), 2, "--as sogg: no such format; there are ply, compressed, sog"),
+        (("--as", "sogg"), 2, "--as sogg: no such format hint: Did you mean sog?"),
         ((), 2, "--as: nothing to publish as"),
         (("p7", "--as", "ply"), 2, "p7: no such patch"),
     ],
@@ -228,6 +228,11 @@ def test_patches_that_are_added_join_the_others_and_the_scene_is_none_of_them(ba
 )
 def test_a_wrong_option_is_named(batch: FakeBatch, arguments: tuple[str, ...], code: int, words: str) -> None:
     assert words in refused(batch, code, *arguments)
+
+
+def test_where_no_format_is_alike_all_are_listed_once(batch: FakeBatch) -> None:
+    said = refused(batch, 2, "--as", "nosuch")
+    assert "--as nosuch: no such format" in said and said.count("streamed") == 1
 
 
 def test_a_folder_of_somebody_else_is_left_alone(batch: FakeBatch) -> None:
