@@ -218,7 +218,7 @@ def work(
         raise ConfigError(
             f"work {patches[0]} {patches[1]}: a worker of a store takes no patch names", "Give the store alone."
         )
-    if not ("://" in patches[0] or Path(patches[0]).is_dir()):  # a worker would make the folder, and wait there
+    if os.sep not in patches[0] and not Path(patches[0]).is_dir():  # a path may be made later, by `pack` or `train`
         raise ConfigError(f"work {patches[0]}: no such store", near(Path(patches[0])))
     from splatbatch.run.store_worker import work_for
 
