@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import lru_cache
 
 import numpy as np
 
 from splatbatch.errors import SceneError
-from splatbatch.scene.colmap.reconstruction import read_reconstruction
+from splatbatch.output.records.quality import Inspection
+from splatbatch.scene.colmap.reconstruction import Reconstruction, read_reconstruction
 from splatbatch.scene.colmap.types import Floats, centers_of, triple
 from splatbatch.scene.next_flight import (
     Convert,
@@ -24,9 +25,12 @@ from splatbatch.scene.overlap import surface_cells
 from splatbatch.scene.patches import list_names
 from splatbatch.splats.blocks import sample_rows
 from splatbatch.tasks.batch import Batch
-from splatbatch.tasks.task import Task, of_patches
+from splatbatch.tasks.task import of_patches
 
 MOST_OBSTACLES = 200_000
+"""Points that a flight must avoid, of models and accepted splats: about so many, evenly taken."""
+Cell = tuple[float, float, float, float]
+"""A part of the scene's surface, in the splats' coordinates: x, y and z of its middle, and its side."""
 
 
 def flight_of(batch: Batch, *, is_whole: bool = False) -> FlightPlan:
@@ -45,69 +49,55 @@ def flight_of(batch: Batch, *, is_whole: bool = False) -> FlightPlan:
     if len(offsets) > 1:
         raise SceneError("these scenes have different frames", "Name one scene: `splatbatch plan-capture p0`.")
     offset, crs = np.array(offsets.pop()), batch.config.scene.crs or ""
-    places, sizes, patches = _cells(batch, tasks, is_whole=is_whole)
-    cameras, obstacles = _models(batch, tasks, offset)
+    whole = batch.output.scene.read_inspection() if is_whole else None
+    cells = {"scene": _inspected_cells(whole)} if whole else {}
+    cameras, obstacles = dict[str, FlightCamera](), dict[str, list[Floats]]()
+    read = lru_cache(maxsize=1)(read_reconstruction)  # the variants of a patch follow each other
+    for task in tasks:
+        model, folder = read(task.patch.sparse), batch.output.patch(task.name)
+        if not whole:
+            cells[task.name] = _inspected_cells(folder.read_inspection()) or _cells_of_points(model, offset)
+        cameras |= _cameras(model, offset)
+        obstacles[task.patch.name] = [model.points.xyz - offset]
+        with suppress(OSError, ValueError):  # then the points of the model are enough
+            obstacles[task.patch.name].append(sample_rows(folder.accepted_splat()[0]).astype(np.float64))
+    if unknown := [name for name, known in cells.items() if not known]:
+        few = f"{list_names(unknown, 5)}: not inspected, and the model has hardly any points to plan a flight by"
+        raise SceneError(few, "Check the model: `splatbatch verify-dims --deep`. Or name the other patches.")
     if not cameras:
         raise SceneError("no camera has a pose, and a flight plan needs the distance of photographs")
-    up = up_of(places, cameras, is_mapped=bool(crs))
-    plan = suggest(CoverageSurvey(places, sizes, cameras, up, patches), obstacles)
+    rows = np.array([cell for known in cells.values() for cell in known], dtype=np.float64)
+    places, patches = rows[:, :3], [name for name, known in cells.items() for _ in known]
+    up = up_of(places, [*cameras.values()], is_mapped=bool(crs))
+    every = np.vstack([one for near in obstacles.values() for one in near])
+    every = every[np.isfinite(every).all(axis=1)]
+    survey = CoverageSurvey(places, rows[:, 3], [*cameras.values()], up, patches)
+    plan = suggest(survey, every[:: max(1, len(every) // MOST_OBSTACLES)])
     to_globe: Convert | None = None
     if crs:
         from splatbatch.publish.tiles.geodesy import to_degrees  # which loads pyproj
 
         to_globe = to_degrees(crs, places.mean(axis=0) + offset)
-    name = ", ".join(dict.fromkeys(task.patch.name for task in tasks))
-    return replace(plan, name=name, offset=offset, to_globe=to_globe)
+    return replace(plan, name=", ".join(obstacles), offset=offset, to_globe=to_globe)
 
 
-def _cells(batch: Batch, tasks: Sequence[Task], *, is_whole: bool) -> tuple[Floats, Floats, list[str]]:
-    """Return the cells of patches in the splats' coordinates: places [n, 3], sizes [n], and the patch of each.
-
-    A patch gives the cells of its inspection; a patch without one gives the cells in which points of its model lie.
-    """
-    found, patches, unknown = list[tuple[float, float, float, float]](), list[str](), list[str]()
-    inspections = {task.name: batch.output.patch(task.name).read_inspection() for task in tasks}
-    if is_whole and (whole := batch.output.scene.read_inspection()) is not None:
-        inspections = {"scene": whole}
-    of_name = {task.name: task for task in tasks}
-    for name, inspection in inspections.items():
-        cells = [one for one in inspection.cells if {"x", "y", "z", "size"} <= one.keys()] if inspection else []
-        known = [(one["x"], one["y"], one["z"], one["size"]) for one in cells] or _cells_of_points(of_name.get(name))
-        unknown += [name] if not known else []
-        found += known
-        patches += [name] * len(known)
-    if unknown:
-        few = f"{list_names(unknown, 5)}: not inspected, and the model has hardly any points to plan a flight by"
-        raise SceneError(few, "Check the model: `splatbatch verify-dims --deep`. Or name the other patches.")
-    rows = np.array(found, dtype=np.float64)
-    return rows[:, :3], rows[:, 3], patches
+def _inspected_cells(inspection: Inspection | None) -> list[Cell]:
+    cells = [one for one in inspection.cells if {"x", "y", "z", "size"} <= one.keys()] if inspection else []
+    return [(one["x"], one["y"], one["z"], one["size"]) for one in cells]
 
 
-def _cells_of_points(task: Task | None) -> list[tuple[float, float, float, float]]:
-    if task is None:
-        return []
-    model = read_reconstruction(task.patch.sparse)
+def _cells_of_points(model: Reconstruction, offset: Floats) -> list[Cell]:
+    """Return the cells in which points of a model lie, for a patch that is not inspected."""
     places, side = surface_cells(model.points.xyz, centers_of(model.images))
-    return [(*triple(place - np.array(task.patch.offset)), side) for place in places]
+    return [(*triple(place - offset), side) for place in places]
 
 
-def _models(batch: Batch, tasks: Sequence[Task], offset: Floats) -> tuple[list[FlightCamera], Floats]:
-    """Return the camera of each photograph, and the points that a flight must avoid, in the splats' coordinates.
-
-    The points are those of the models and of the accepted splats: about `MOST_OBSTACLES`, evenly taken.
-    """
-    cameras = {}
-    places = list[Floats]()
-    for task in {task.patch.name: task for task in tasks}.values():
-        model = read_reconstruction(task.patch.sparse)
-        for image in model.images:
-            for camera in placed_cameras([image], model.cameras):
-                matrix = camera.matrix.copy()
-                matrix[:3, 3] += matrix[:3, :3] @ offset
-                cameras[image.name] = FlightCamera(matrix, camera.focal, camera.size)
-        places.append(model.points.xyz - offset)
-        with suppress(OSError, ValueError):  # then the points of the model are enough
-            places.append(sample_rows(batch.output.patch(task.name).accepted_splat()[0]).astype(np.float64))
-    every = np.vstack(places)
-    every = every[np.isfinite(every).all(axis=1)]
-    return list(cameras.values()), every[:: max(1, len(every) // MOST_OBSTACLES)]
+def _cameras(model: Reconstruction, offset: Floats) -> dict[str, FlightCamera]:
+    """Return the camera of each photograph of a model that has a pose, in the splats' coordinates, by name."""
+    found = {}
+    for image in model.images:
+        for camera in placed_cameras([image], model.cameras):
+            matrix = camera.matrix.copy()
+            matrix[:3, 3] += matrix[:3, :3] @ offset
+            found[image.name] = FlightCamera(matrix, camera.focal, camera.size)
+    return found
