@@ -109,17 +109,18 @@ class Training(Section):
 
         Args:
             num_points: number of sparse points of the patch; None: not counted yet.
-            surface_px: pixels of its photographs, each place of the surface counted once.
+            surface_px: pixels of its photographs, each place of the surface counted once; by default `auto` is the most
+                that it may choose.
 
         Raises:
-            ValueError: `cap_max` depends on the patch and `num_points` is None.
+            ValueError: `cap_max` is a multiple and `num_points` is None.
         """
         if isinstance(self.cap_max, int):
             return self.cap_max
-        if num_points is None:
-            raise ValueError(f"cap_max {self.cap_max} depends on points that are not counted yet")
         if self.cap_max == "auto":
             return round(min(max(surface_px / PIXELS_PER_GAUSSIAN, FEWEST_GAUSSIANS), MOST_GAUSSIANS))
+        if num_points is None:
+            raise ValueError(f"cap_max {self.cap_max} depends on points that are not counted yet")
         return max(1, round(float(self.cap_max[:-1]) * num_points))
 
     def resolved(self) -> Training:
@@ -263,7 +264,7 @@ class Recipe(Section):
         recipes = (self, whole) if self.evaluation.stop_after == "auto" and self.stops_after() else (self,)
         if self.training.cap_max != "auto" or self.program is not None:
             return recipes
-        return (*recipes, *(one.with_training({"cap_max": MOST_GAUSSIANS}) for one in recipes))
+        return (*recipes, *(one.with_training({"cap_max": self.training.cap()}) for one in recipes))
 
     @model_validator(mode="after")
     def _stops_by_photographs(self) -> Recipe:

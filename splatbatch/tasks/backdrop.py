@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from splatbatch.config import Config
-from splatbatch.config.recipe import MOST_GAUSSIANS, PatchOverrides, Training
+from splatbatch.config.recipe import PatchOverrides, Training
 from splatbatch.config.trainers.programs import OUR_TRAINER
 from splatbatch.errors import SceneError
 from splatbatch.output.folders import BACKDROP
@@ -57,11 +57,11 @@ def _with_backdrop(config: Config, num_cores: int) -> Config:
     """Return the config with default settings for the backdrop; settings for it in the YAML take precedence."""
     own, training = config.patches.get(BACKDROP, PatchOverrides()), config.training
     steps = min(training.max_steps, max(FEWEST_STEPS, training.max_steps // SHARE_OF_STEPS))
-    cap = MOST_GAUSSIANS if training.cap_max == "auto" else training.cap_max
-    if isinstance(cap, int):
-        low_cap: int | str = max(1, cap // SHARE_OF_CAP)
-    else:
-        low_cap = f"{float(cap[:-1]) / (SHARE_OF_CAP * num_cores):.4f}x"  # of the points of all patches
+    low_cap: int | str = (
+        f"{float(training.cap_max[:-1]) / (SHARE_OF_CAP * num_cores):.4f}x"  # of the points of all patches
+        if isinstance(training.cap_max, str) and training.cap_max != "auto"
+        else max(1, training.cap() // SHARE_OF_CAP)
+    )
     coarse = {"trainer": OUR_TRAINER, "max_steps": steps, "cap_max": low_cap}
     overrides = own.model_copy(update={"training": Training.model_validate(coarse | own.model_dump()["training"])})
     return config.model_copy(update={"patches": {**config.patches, BACKDROP: overrides}})

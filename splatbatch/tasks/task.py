@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from splatbatch.config import Config, Recipe, Retry, Rung, TaskId, Variant, no_such_patch
 from splatbatch.config.load import RECIPE_SECTIONS
-from splatbatch.config.recipe import MOST_GAUSSIANS
 from splatbatch.errors import ConfigError
 from splatbatch.failures.settings import SettingDifference, differences
 from splatbatch.files import write_json
@@ -300,9 +299,8 @@ class TrainTask(Task):
         recipe = self.next_settings.recipe
         settings = {**self.next_settings.changes, **recipe.settings()}
         if settings["training.cap_max"] == "auto":  # a rung takes a factor of it
-            settings["training.cap_max"] = (
-                self.memory_estimate.num_gaussians if self.memory_estimate else MOST_GAUSSIANS
-            )
+            estimate = self.memory_estimate
+            settings["training.cap_max"] = estimate.num_gaussians if estimate else recipe.training.cap()
         return {key: value for key, value in settings.items() if key in recipe.reads()}
 
     def changed(self, changes: Mapping[str, object]) -> Self:
