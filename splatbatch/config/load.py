@@ -258,24 +258,22 @@ def _anchored(config: Config, base: Path) -> Config:
 
 
 def place_mistakes(scene: Scene, output: Output) -> Iterator[Mistake]:
-    """Yield the mistakes in the output folder's place, as inside the scene; all paths must be absolute."""
-    folder = Path(normpath(output.folder))
-    patches = Path(normpath(scene.patches))
-    if folder == folder.parent:
-        yield KEY, f"{folder}: is the root of the disk: name a folder of its own"
-        return
-    for what, place in {"photographs": scene.images, "masks": scene.masks}.items():
-        if place and folder.is_relative_to(normpath(place)):
-            yield KEY, f"{folder}: lies among the {what} ({place}): name a folder of its own"
-            return
-    if folder.is_relative_to(patches) and {"images", "masks", "sparse"} & set(folder.relative_to(patches).parts):
-        yield KEY, f"{folder}: lies inside the scene: name a folder of its own"
-    elif folder == patches:
-        yield KEY, f"{folder}: is the folder of the patches (scene.patches): name a folder of its own"
-    elif scene.source and folder == Path(normpath(scene.source)):
-        yield KEY, f"{folder}: is the scene itself (scene.source): name a folder of its own"
-    elif folder / "patches" == patches:
-        yield KEY, f"{folder}: the splats would be written among the patches of the scene: name a folder of its own"
+    """Yield the first mistake in the output folder's place, as inside the scene; all paths must be absolute."""
+    folder, patches = Path(normpath(output.folder)), Path(normpath(scene.patches))
+    below = folder.relative_to(patches).parts if folder.is_relative_to(patches) else ()
+    reasons = {
+        "is the root of the disk": folder == folder.parent,
+        **{
+            f"lies among the {what} ({place})": place and folder.is_relative_to(normpath(place))
+            for what, place in (("photographs", scene.images), ("masks", scene.masks))
+        },
+        "lies inside the scene": {"images", "masks", "sparse"}.intersection(below),
+        "is the folder of the patches (scene.patches)": folder == patches,
+        "is the scene itself (scene.source)": scene.source and folder == Path(normpath(scene.source)),
+        "the splats would be written among the patches of the scene": folder / "patches" == patches,
+    }
+    found = (why for why, is_so in reasons.items() if is_so)
+    yield from ((KEY, f"{folder}: {why}: name a folder of its own") for why in islice(found, 1))
 
 
 OWN = "x-"

@@ -148,16 +148,12 @@ class Program(Section):
 
     def templates(self) -> Iterator[tuple[Keys, str, bool]]:
         """Yield every text that may hold placeholders, with its place and whether it is a glob."""
-        for index, word in enumerate(self.command):
-            yield ("command", index), word, False
-        for index, word in enumerate(self.artifact.export):
-            yield ("artifact", "export", index), word, False
-        for name, value in self.env.items():
-            yield ("env", name), str(value), False
-        for index, glob in enumerate(self.artifact.ply):
-            yield ("artifact", "ply", index), glob, True
-        for index, glob in enumerate(self.artifact.files):
-            yield ("artifact", "files", index), glob, True
+        found = self.artifact
+        commands = {("command",): self.command, ("artifact", "export"): found.export}
+        globs = {("artifact", "ply"): found.ply, ("artifact", "files"): found.files}
+        for place, texts in {**commands, **globs}.items():
+            yield from (((*place, index), text, place in globs) for index, text in enumerate(texts))
+        yield from ((("env", name), str(value), False) for name, value in self.env.items())
         yield ("metrics", "file"), self.metrics.file, True
 
     def reads(self) -> frozenset[str]:

@@ -89,15 +89,9 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 def no_such(path: Path, wanted: str) -> str:
     """Return why a path is not the wanted thing, such as a "folder": it is missing, or it is something else."""
-    if os.path.isdir(path):  # noqa: PTH112 - never raises
-        there = "a folder"
-    elif os.path.isfile(path):  # noqa: PTH113 - as above
-        there = "a file"
-    elif os.path.exists(path):  # noqa: PTH110 - as above
-        there = "a device or a pipe"
-    else:
-        return f"no such {wanted}"
-    return f"{there}, not a {wanted}"
+    kinds = {"a folder": os.path.isdir, "a file": os.path.isfile, "a device or a pipe": os.path.exists}  # none raises
+    there = next((kind for kind, is_one in kinds.items() if is_one(path)), "")
+    return f"{there}, not a {wanted}" if there else f"no such {wanted}"
 
 
 def no_such_patch(name: str, known: Iterable[str]) -> ConfigError:
@@ -117,8 +111,7 @@ def near(path: Path) -> str:
     if above is None or not names or os.path.lexists(path):
         return ""
     hint = nearest(path.absolute().relative_to(above).parts[0], names)
-    is_list = hint.startswith("Known: ")
-    if is_list:  # what the root of the disk holds is no help
+    if hint.startswith("Known: "):  # what the root of the disk holds is no help
         return f"{above} holds {hint.removeprefix('Known: ')}" if above != above.parent else ""
     return f"{hint} It lies in {above}."
 
