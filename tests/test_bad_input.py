@@ -170,7 +170,7 @@ def test_a_scene_without_patches_ends_with_3(
         (["train", "p5"], ["p5: no such patch", "Known: p0, p1."]),
         (["retry", "--patch", "p10"], ["p10: no such patch", "Did you mean p1"]),
         (["explain", "p5", "--log"], ["p5: no such patch"]),
-        (["explain", "p0", "--attempt", "3"], ["p0: no such attempt (there are: none)", "hint: "]),
+        (["explain", "p0", "--attempt", "3"], ["p0: no attempt 3 (there are: none)", "hint: "]),
         (["retry"], ["no patch given", "retry p5", "--failed"]),
         (["retry", "--patch", "p0", "--set", "training.seed"], ["not of the form key=value", "hint: "]),
         (["retry", "--patch", "p0", "--set", "training.sed=1"], ["training.sed: unknown setting", "training.seed"]),

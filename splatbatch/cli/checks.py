@@ -45,7 +45,7 @@ def verify_dims(
     from functools import partial
 
     from splatbatch.monitor.messages import PipeWriter
-    from splatbatch.run.prepare import audit_report
+    from splatbatch.run.prepare import VerifyOutput
     from splatbatch.tasks.audits import audit_for_all
     from splatbatch.tasks.batch import PendingTasks, open_batch
     from splatbatch.tasks.shared_decisions.colors import in_words, solve
@@ -61,7 +61,8 @@ def verify_dims(
     frame = choose_frame(batch, PendingTasks(batch.tasks, lambda: spans_of([audit])))
     tones = solve(batch, batch.tasks, None)[1] if colors else {}
     if json_:
-        print_json(audit_report(audit, frame, tones if colors else None))
+        found = {name or "all": one.to_record() for name, one in tones.items()} if colors else None
+        print_json(VerifyOutput(**vars(audit.facts()), frame=frame, colors=found))
     else:
         print_audit(audit)
         if told := note(frame, audit.patches):

@@ -143,8 +143,9 @@ def retry(
 ) -> None:
     """Train the given patches again, or all failed ones, optionally with --set; the better splat is kept."""
     from splatbatch.config import parse_changes
+    from splatbatch.run.context import status
     from splatbatch.run.decide import TrainOptions
-    from splatbatch.run.retry import check_due, check_savable, failed_only
+    from splatbatch.run.retry import TO_RETRY, check_due, check_savable
     from splatbatch.run.train import train as run
     from splatbatch.tasks.batch import named_batch, open_batch
 
@@ -153,7 +154,7 @@ def retry(
     if save:
         check_savable(batch)
     if failed:
-        batch = failed_only(batch)
+        batch = batch.only(one.patch for one in status(batch) if one.state in TO_RETRY)
         if not batch.tasks:
             return print_line("no failed patch to retry", err=True)
     elif not names:

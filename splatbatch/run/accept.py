@@ -14,6 +14,7 @@ from splatbatch.output.folders import PatchFolder
 from splatbatch.output.ledger import Ledger
 from splatbatch.output.records.result import Result
 from splatbatch.run.context import write_the_report
+from splatbatch.run.explain import attempt_of
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.fingerprint import fingerprint
 from splatbatch.tasks.task import single_task
@@ -32,7 +33,7 @@ def accept(batch: Batch, name: str, number: int) -> Result:
     """
     task = single_task(batch.tasks, name)
     folder = batch.output.patch(task.name)
-    attempt = _find_attempt(folder, number, task.name)
+    attempt = attempt_of(batch, name, number)
     with hold(batch.output, batch.plan_hash, print_err):
         result = _manifest(folder, attempt, task.name)
         results.pin_to_inputs(folder, result, fingerprint(task.patch, task.recipe))
@@ -43,21 +44,6 @@ def accept(batch: Batch, name: str, number: int) -> Result:
     whole = batch.whole()
     write_the_report(whole, whole.standing())
     return result
-
-
-def _find_attempt(folder: PatchFolder, number: int, name: str) -> AttemptFolder:
-    """Return the folder of an attempt.
-
-    Raises:
-        ConfigError: there is no such attempt.
-    """
-    attempts = folder.attempts()
-    attempt = next((one for one in attempts if one.number == number), None)
-    if attempt is None:
-        have = ", ".join(str(one.number) for one in attempts) or "none"
-        message = f"accept {name}: no attempt {number} (there are: {have})"
-        raise ConfigError(message, f"See `splatbatch explain {name}`.")
-    return attempt
 
 
 def _manifest(folder: PatchFolder, attempt: AttemptFolder, name: str) -> Result:

@@ -116,7 +116,7 @@ def attempt_of(batch: Batch, name: str, number: int) -> AttemptFolder:
     if chosen := [folder for folder in attempts if number in (0, folder.number)]:
         return chosen[-1]
     have = ", ".join(str(folder.number) for folder in attempts) or "none"
-    raise ConfigError(f"{name}: no such attempt (there are: {have})", "Leave --attempt out for the latest.")
+    raise ConfigError(f"{name}: no attempt {number} (there are: {have})", f"See `splatbatch explain {name}`.")
 
 
 def log_of(folder: AttemptFolder) -> str:

@@ -15,7 +15,6 @@ from splatbatch.errors import ConfigError, OutputError, SceneError
 from splatbatch.files import write_text
 from splatbatch.machine.gpu import presence
 from splatbatch.machine.limited_program import CallBounds, ProgramEnd, run_bounded
-from splatbatch.output.records.colors import SceneColors
 from splatbatch.output.records.frame import Frame
 from splatbatch.scene.audit.audit import Audit, AuditResult
 from splatbatch.scene.finder import find_layout
@@ -63,18 +62,6 @@ class Import:
         log, crs = done.log, done.capture.crs or None
         told = (tuple(log.converted), tuple(log.left_out), audit.facts())
         return cls(done.capture.kind, str(config), done.num_points, done.offset, crs, *told)
-
-
-def audit_report(audit: Audit, frame: Frame, tones: Mapping[str, SceneColors] | None) -> VerifyOutput:
-    """Return what `verify-dims --json` prints of an audited batch.
-
-    Args:
-        audit: the audit of its patches.
-        frame: the frame in which they are trained.
-        tones: colour corrections of the photographs, by scene; None: not requested.
-    """
-    colors = None if tones is None else {name or "all": one.to_record() for name, one in tones.items()}
-    return VerifyOutput(**vars(audit.facts()), frame=frame, colors=colors)
 
 
 def import_scene(source: Path, folder: Path, options: ImportOptions) -> tuple[ImportResult, Path, Audit]:

@@ -6,16 +6,12 @@ from splatbatch.config.yaml.edit import save_settings
 from splatbatch.errors import ConfigError
 from splatbatch.outcome import Trained
 from splatbatch.output.records.result import Result
-from splatbatch.run.context import RunSummary, status
+from splatbatch.run.context import RunSummary
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.patch_state import UpToDate
 
 TO_RETRY = ("failed", "stopped")
-
-
-def failed_only(batch: Batch) -> Batch:
-    """Return the batch with only the patches that failed or were stopped."""
-    return batch.only(one.patch for one in status(batch) if one.state in TO_RETRY)
+"""States of the patches that `retry --failed` trains."""
 
 
 def check_due(batch: Batch) -> None:

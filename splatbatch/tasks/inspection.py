@@ -14,6 +14,7 @@ from splatbatch.output.folders import SplatFolder
 from splatbatch.output.records.quality import Inspection, InspectionSettings, health_rules
 from splatbatch.output.results import why_not_the_splat
 from splatbatch.scene.colmap.reconstruction import read_cameras
+from splatbatch.scene.holdout import in_one_piece
 from splatbatch.scene.memory_estimate import GPU_CONTEXT_MIB, MemoryEstimate
 from splatbatch.scene.partition.record import read_partition
 from splatbatch.scene.patches import MODEL_FILE_NAMES, Patch
@@ -23,7 +24,7 @@ from splatbatch.tasks.patch_state import PatchState
 from splatbatch.tasks.product import compare_product, key_of
 from splatbatch.tasks.scene import evaluation
 from splatbatch.tasks.scene.evaluation import MeasureTask
-from splatbatch.tasks.shared_decisions.holdout import contiguous_holdout, photographs_of, recipe_of
+from splatbatch.tasks.shared_decisions.holdout import photographs_of, recipe_of
 from splatbatch.tasks.task import Task, untrained
 from splatbatch.trainers.builtin import settings_for
 
@@ -69,7 +70,7 @@ def order(task: Task) -> InspectionSettings:
     recipe, photographs = recipe_of(task, result), photographs_of(task, result)
     patch = replace(task.patch, offset=result.trained_from.offset)
     orders = replace(settings_for(recipe, patch, task.name), holdout=photographs.held_out)
-    piece = contiguous_holdout(patch, recipe.evaluation, photographs)
+    piece = tuple(sorted(in_one_piece(patch, recipe.evaluation).intersection(photographs.held_out)))
     settings = orders.to_record() | dict.fromkeys(evaluation.PLACES)
     depends = [result.sha256, result.trained_from.inputs, settings, [*piece]]
     depends += [rules] if (rules := health_rules(result.warnings)) else []

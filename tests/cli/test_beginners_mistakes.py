@@ -124,7 +124,7 @@ def test_what_lies_around_a_path_is_told_only_where_that_helps(reef: MadeScene) 
     ("command", "code", "told_so"),
     [
         ("clean", 0, "nothing to remove"),
-        ("accept reef -a 1", 2, "accept reef: no attempt 1 (there are: none)"),
+        ("accept reef -a 1", 2, "reef: no attempt 1 (there are: none)"),
         ("cancel", 0, "no batch is running"),
         ("evaluate", 3, "Cut the scene first"),
         ("publish --as ply", 6, "reef: waiting"),

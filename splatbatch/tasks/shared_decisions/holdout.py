@@ -22,7 +22,7 @@ from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.output.folders import MergedFiles
 from splatbatch.output.layout import OutputFolder
 from splatbatch.output.records.result import Result, UsedPhotographs
-from splatbatch.scene.patches import Patch, list_names
+from splatbatch.scene.patches import list_names
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.task import Task, TrainTask
 
@@ -83,17 +83,6 @@ def recipe_of(task: Task, result: Result) -> Recipe:
     with contextlib.suppress(ConfigError):
         return task.yaml_settings.changed(result.changes).recipe
     return task.recipe
-
-
-def contiguous_holdout(patch: Patch, evaluation: Evaluation, recorded: UsedPhotographs) -> tuple[str, ...]:
-    """Return the held-out photographs of the contiguous block, sorted, by the settings of the training.
-
-    Raises:
-        SceneError: a model or the partition cannot be read.
-    """
-    from splatbatch.scene import holdout
-
-    return tuple(sorted(holdout.in_one_piece(patch, evaluation).intersection(recorded.held_out)))
 
 
 def _chosen(task: Task, evaluation: Evaluation) -> frozenset[str]:
