@@ -24,21 +24,19 @@ def write_report(
     previews_mib: int = 48,
     standing: FreshnessChecker | None = None,
 ) -> Report:
-    """Gather the facts of a batch from its files, write the three reports, and return the facts.
-
-    Args:
-        output: the output folder.
-        names: names of the tasks to report.
-        variants: variants of a sweep.
-        previews_mib: space in report.html for splats that open in 3D.
-        standing: decides which products are up to date; without it every existing product counts, and the page has no
-            pictures made from photographs.
-    """
+    """Gather the facts of a batch from its files, as `build` does, and write the reports as `write_facts` does."""
     return write_facts(build(output, names, tuple(variants), standing), output, previews_mib, standing)
 
 
 def write_facts(report: Report, output: OutputFolder, previews_mib: int, standing: FreshnessChecker | None) -> Report:
-    """Write the three reports of these facts, and return the facts."""
+    """Write the three reports of these facts, and return the facts.
+
+    Args:
+        report: the facts.
+        output: the output folder.
+        previews_mib: space in report.html for splats that open in 3D.
+        standing: names the folders of photographs; without it the page has no pictures made from photographs.
+    """
     write_json(output.report("json"), in_json(report))
     write_text(output.report("md"), to_markdown(report))
     patches = [task.patch for task in standing.tasks.values()] if standing else []

@@ -27,7 +27,7 @@ from splatbatch.report.comparison import (
     spelt,
 )
 from splatbatch.report.inspection import cell_map, certificate_of, falloff_curve, holdout_map
-from splatbatch.report.pictures import FULL_ERROR, error_colors
+from splatbatch.report.pictures import FULL_ERROR, error_color
 from splatbatch.report.quality import FIGURES, figure_row
 from splatbatch.report.scene import SEAM_FIGURES, seam_figures
 from splatbatch.report.units import SIGNS, amount, duration, figure, photographs
@@ -37,6 +37,8 @@ from splatbatch.tasks.status import STATES
 from splatbatch.text import assignments, moment, one_line, plain_text, plural
 
 PACKAGE = "splatbatch.report"
+NUM_SWATCHES = 16
+"""Number of steps between the colours of error maps in the legend."""
 SPECIAL = re.compile(r"[\\`*\[|]")
 GRADES = {"even": "even", "slight": "slight", "step": "a step", "unknown": ""}
 IN_WORDS = (
@@ -62,7 +64,7 @@ def environment(*, is_html: bool) -> Environment:
         "GRADES": GRADES,
         "SEAM_FIGURES": SEAM_FIGURES,
         "FIGURES": FIGURES,
-        "ERROR_COLORS": error_colors(),
+        "ERROR_COLORS": [error_color(index / NUM_SWATCHES) for index in range(NUM_SWATCHES + 1)],
         "FULL_ERROR": f"{255 * FULL_ERROR:.0f}",
     }
     made.filters |= {"figure_row": figure_row, "last_name": _last_name, "spell_json": _spell_json}

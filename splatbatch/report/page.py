@@ -91,18 +91,6 @@ class PatchSection:
         return [f"{name} {value}" for name, value in facts.items()]
 
 
-def to_html(report: Report, output: OutputFolder, previews_mib: int, folders: Folders) -> str:
-    """Return report.html.
-
-    Args:
-        report: the facts.
-        output: the output folder, for curves and pictures.
-        previews_mib: space for splats that open in 3D.
-        folders: returns the folders of a scene's photographs, for pictures of colour correction.
-    """
-    return _page(report, output, PictureBudget(previews_mib * MIB), folders)
-
-
 def to_live_html(report: Report, output: OutputFolder, version: str) -> str:
     """Return the page that `serve` shows: it follows the batch, without 3D previews and pictures of colour correction.
 
@@ -111,14 +99,24 @@ def to_live_html(report: Report, output: OutputFolder, version: str) -> str:
         output: the output folder, for curves and pictures.
         version: version of the report, by which the page notices that a newer one exists.
     """
-    return _page(report, output, PictureBudget(0), lambda _: (), version)
+    return to_html(report, output, 0, lambda _: (), version)
 
 
-def _page(
-    report: Report, output: OutputFolder, previews: PictureBudget, folders: Folders, version: str | None = None
+def to_html(
+    report: Report, output: OutputFolder, previews_mib: int, folders: Folders, version: str | None = None
 ) -> str:
+    """Return report.html, or with a version the live page.
+
+    Args:
+        report: the facts.
+        output: the output folder, for curves and pictures.
+        previews_mib: space for splats that open in 3D.
+        folders: returns the folders of a scene's photographs, for pictures of colour correction.
+        version: version of the report, which the live page follows; None: the page is a file.
+    """
     patches, scene = most_telling(report.patches), report.scene
-    budget, small, strip = (PictureBudget(size) for size in (PICTURE_BYTES, SMALL_BYTES, STRIP_BYTES))
+    sizes = (PICTURE_BYTES, SMALL_BYTES, STRIP_BYTES, previews_mib * MIB)
+    budget, small, strip, previews = map(PictureBudget, sizes)
     links = {patch.patch: f"patch-{index}" for index, patch in enumerate(patches)}
     # the patch with the lowest PSNR gets its pictures first
     shown = {one.patch: _section(output, one, links[one.patch], budget, previews) for one in sorted(patches, key=_psnr)}

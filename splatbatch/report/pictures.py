@@ -24,7 +24,6 @@ SMALL_PX = 256
 SMALL_QUALITY = 62
 MOST_BESIDE = 12
 """Most splats that are shown side by side."""
-NUM_SWATCHES = 17
 ERROR_STOPS = ((0, 0, 4), (87, 16, 110), (188, 55, 84), (249, 142, 9), (252, 255, 164))
 FULL_ERROR = 0.25
 """Error (0 to 1) at which the colours of error maps end; the training process draws them by the same limit."""
@@ -185,11 +184,6 @@ def read_picture(path: Path, start: bytes = b"\xff\xd8") -> bytes:
 def data_url(picture: bytes, kind: str = "jpeg") -> str:
     """Return a picture as a data URL."""
     return f"data:image/{kind};base64,{base64.b64encode(picture).decode()}"
-
-
-def error_colors() -> list[str]:
-    """Return the colours of error maps for the legend, from no error to FULL_ERROR."""
-    return [error_color(index / (NUM_SWATCHES - 1)) for index in range(NUM_SWATCHES)]
 
 
 def error_color(share: float) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -125,8 +125,7 @@ def _seam(seam: Seam, measured: SeamMeasurement | None) -> ReportedSeam:
     low[seam.axis] = high[seam.axis] = seam.at
     is_there = seam.axis < 2 and low[1 - seam.axis] < high[1 - seam.axis]
     line = (place_from_above(low), place_from_above(high)) if is_there else None
-    told = {one.name: getattr(found, one.name) for one in fields(found)}
-    return ReportedSeam(**told, line=line, grade=grade(found))
+    return ReportedSeam(**vars(found), line=line, grade=grade(found))
 
 
 def grade(seam: SeamMeasurement) -> Grade:
