@@ -10,7 +10,6 @@ import contextlib
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from splatbatch.files import names_in
 from splatbatch.output import workers
@@ -29,20 +28,6 @@ EXCLUSIVE = ".exclusive"
 """Name claimed by `train`, and by each command that excludes `train`; see `output.exclusive`."""
 
 
-@dataclass(frozen=True)
-class ClaimedByOther:
-    """Result of `Claims.take` where another worker has the task."""
-
-    owner: WorkerRecord
-    path: Path
-    """File of the claim."""
-
-    @property
-    def is_legible(self) -> bool:
-        """Return whether the claim could be read, so that its owner is known."""
-        return bool(self.owner.worker)
-
-
 class Claims:
     """Makes, renews and closes the claims of one worker, and reads those of the other workers."""
 
@@ -52,8 +37,8 @@ class Claims:
         self.heartbeat = mine.heartbeat
         """Writes a heartbeat; to be called every few seconds."""
 
-    def take(self, task: str) -> Claim | ClaimedByOther:
-        """Claim a task, or return the claim of the worker that has it; our claim is kept until it is taken over.
+    def take(self, task: str) -> Claim | WorkerRecord:
+        """Claim a task, or return the worker that has it, as `owner` does; our claim is kept until it is taken over.
 
         Raises:
             OSError: the claim cannot be made.
@@ -62,13 +47,13 @@ class Claims:
         if (ours := self._claims.get(task)) and ours.generation >= highest:
             return ours
         if owner := self._present_owner(task, highest):
-            return ClaimedByOther(owner, self._output.claim(task, highest))
+            return owner
         claim = self._output.claim(task, highest + 1)
         if not highest:
             os.makedirs(claim.parent, exist_ok=True)  # noqa: PTH103 - of thousands of tasks
         if not create_once(self._mine.path, claim):
-            now = max(highest_claim(self._output, task), highest + 1)  # a listing may lag behind the name that is taken
-            return ClaimedByOther(self.owner(task, now), self._output.claim(task, now))
+            # a listing may lag behind the name that is taken
+            return self.owner(task, max(highest_claim(self._output, task), highest + 1))
         # read only after the claim: the splat of this attempt may only become the next record
         follows = self._output.patch(task).newest_accepted()
         self._claims[task] = Claim(self._mine.record.worker, highest + 1, follows)
@@ -112,7 +97,10 @@ class Claims:
         return ours.generation if ours else highest_claim(self._output, task)
 
     def owner(self, task: str, generation: int) -> WorkerRecord:
-        """Return the worker that made a claim; if the claim cannot be read, a record without a name or heartbeat."""
+        """Return the worker that made a claim.
+
+        If the claim cannot be read: a record without a name or heartbeat, whose token is the path below `claims`.
+        """
         found = WorkerRecord.read(self._output.claim(task, generation)) or WorkerRecord()
         return found if found.worker else WorkerRecord(token=f"{task}/{generation}")
 

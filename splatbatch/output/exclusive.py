@@ -76,7 +76,7 @@ def _holder_beside(output: OutputFolder, watcher: Watcher, claims: Claims) -> Wo
     if other := next((one for one in _holders_without_claim(output) if one.host and not watcher.is_over(one)), None):
         return other
     found = claims.take(EXCLUSIVE)
-    return None if isinstance(found, Claim) else found.owner
+    return None if isinstance(found, Claim) else found
 
 
 def _holders_without_claim(output: OutputFolder) -> Iterator[WorkerRecord]:

@@ -16,7 +16,7 @@ import pytest
 from splatbatch import files
 from splatbatch.files import write_json
 from splatbatch.output import generations, results
-from splatbatch.output.claims import ClaimedByOther, Claims, open_claims
+from splatbatch.output.claims import Claims, highest_claim, open_claims
 from splatbatch.output.layout import OutputFolder
 from splatbatch.output.records.attempt import Claim
 from splatbatch.output.records.result import Result
@@ -48,8 +48,8 @@ def test_of_two_workers_one_has_the_task_until_it_is_done_or_gone(output: Output
     one, other = claims_of(output, "one"), claims_of(output, "other")
     assert one.take("p0") == Claim("one", 1, 0) == one.take("p0")
     held = other.take("p0")
-    assert isinstance(held, ClaimedByOther)
-    assert (held.owner.worker, held.path.name) == ("one", "1")
+    assert isinstance(held, WorkerRecord)
+    assert (held.worker, highest_claim(output, "p0")) == ("one", 1)
     assert open_claims(output) == {"p0": "one"}
     one.close("p0")
     assert open_claims(output) == {}
@@ -60,7 +60,7 @@ def test_what_a_worker_that_is_gone_had_is_taken_over_once_and_it_learns_of_that
     one, second, third = claims_of(output, "one"), claims_of(output, "b", gone=True), claims_of(output, "c")
     one.take("p0")
     assert second.take("p0") == Claim("b", 2, 0)
-    assert isinstance(third.take("p0"), ClaimedByOther)
+    assert isinstance(third.take("p0"), WorkerRecord)
     assert (one.lost(), one.lost(), second.lost()) == ({"p0": "b"}, {}, {})
     one.close("p0")  # which is not its own any more
     assert open_claims(output) == {"p0": "b"}
@@ -70,8 +70,8 @@ def test_a_claim_that_was_taken_over_is_given_out_no_more(output: OutputFolder) 
     one, second = claims_of(output, "one"), claims_of(output, "b", gone=True)
     assert (one.take("p0"), second.take("p0")) == (Claim("one", 1, 0), Claim("b", 2, 0))
     held = one.take("p0")
-    assert isinstance(held, ClaimedByOther)
-    assert (held.owner.worker, held.path.name) == ("b", "2")
+    assert isinstance(held, WorkerRecord)
+    assert (held.worker, highest_claim(output, "p0")) == ("b", 2)
 
 
 def test_a_claim_is_never_changed_or_removed(output: OutputFolder, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,7 +79,7 @@ def test_a_claim_is_never_changed_or_removed(output: OutputFolder, monkeypatch: 
         assert claims_of(output, f"w{number}", gone=True).take("p0") == Claim(f"w{number}", number, 0)
     late = claims_of(output, "late", gone=True)
     monkeypatch.setattr("splatbatch.output.claims.highest_claim", lambda *_: 2)  # its listing lags behind
-    assert isinstance(late.take("p0"), ClaimedByOther)
+    assert isinstance(late.take("p0"), WorkerRecord)
     assert sorted(path.name for path in (output.claims / "p0").iterdir()) == ["1", "2", "3"]
     owners = [json.loads(output.claim("p0", number).read_text())["worker"] for number in (1, 2, 3)]
     assert owners == ["w1", "w2", "w3"]
@@ -110,7 +110,7 @@ def test_an_answer_that_is_lost_and_a_file_system_without_links_change_nothing(
     one, other = claims_of(output, "one"), claims_of(output, "other")
     monkeypatch.setattr(generations.os, "link", link)
     assert one.take("p0") == Claim("one", 1, 0)
-    assert isinstance(other.take("p0"), ClaimedByOther)
+    assert isinstance(other.take("p0"), WorkerRecord)
     assert one.take("p0") == Claim("one", 1, 0)
 
 
@@ -121,8 +121,8 @@ def test_a_listing_that_lags_behind_gives_nobody_what_another_has(
     one.take("p0")
     monkeypatch.setattr("splatbatch.output.claims.highest_claim", lambda *_: 0)
     held = late.take("p0")
-    assert isinstance(held, ClaimedByOther)
-    assert (held.owner.worker, held.path.name) == ("one", "1")
+    assert isinstance(held, WorkerRecord)
+    assert (held.worker, highest_claim(output, "p0")) == ("one", 1)
 
 
 def test_silence_is_content_that_does_not_change_by_the_clock_of_who_looks(output: OutputFolder) -> None:
@@ -210,7 +210,7 @@ def waits_for_silence(output: OutputFolder) -> bool:
     claims = Claims(output, WorkerFile(output, "one").__enter__(), watcher.is_dead)
     before = claims.take("p0")
     now[0] = SILENCE_S
-    return isinstance(before, ClaimedByOther) and not before.is_legible and claims.take("p0") == Claim("one", 2, 0)
+    return isinstance(before, WorkerRecord) and not before.worker and claims.take("p0") == Claim("one", 2, 0)
 
 
 @pytest.mark.parametrize("content", TORN)

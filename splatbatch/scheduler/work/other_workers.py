@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from splatbatch.errors import ExecutorError, OutputError
 from splatbatch.output import workers
-from splatbatch.output.claims import ClaimedByOther, describe_silence
+from splatbatch.output.claims import describe_silence
 from splatbatch.output.records.run import WorkerRecord
 from splatbatch.output.workers import LOCAL, Watcher, title
 
@@ -30,20 +30,21 @@ class OtherWorkers:
     _next: dict[str, float] = field(default_factory=dict)
     """Time of the next message about each wait, by task."""
 
-    def report(self, held: ClaimedByOther, task: str, *, though_well: bool = False) -> None:
+    def report(self, owner: WorkerRecord, task: str, *, though_well: bool = False) -> None:
         """Report that a task waits for another worker, if that worker is silent; at once, then every 30 s.
 
         Args:
-            held: claim of the other worker.
+            owner: the other worker, as `Claims.take` returns it.
             task: name of the task, or of the preparation, for the message.
             though_well: report also a worker that is not silent, since nothing else goes on meanwhile.
         """
-        silent_s, now = self.watcher.silent_s(held.owner), time.monotonic()
-        is_quiet = silent_s >= workers.QUIET_S or not held.is_legible
+        silent_s, now = self.watcher.silent_s(owner), time.monotonic()
+        is_quiet = silent_s >= workers.QUIET_S or not owner.worker
         if now < self._next.get(task, 0.0) or not (is_quiet or though_well):
             return
         self._next[task] = now + SAY_EVERY_S
-        who = f"claimed by {title(held.owner)}" if held.is_legible else f"its claim {held.path} cannot be read"
+        unread = f"its claim {self.watcher.output.claims / owner.token} cannot be read"
+        who = f"claimed by {title(owner)}" if owner.worker else unread
         self.say(f"waiting for {task}: {who}{f'; {describe_silence(silent_s)}' if is_quiet else ''}")
 
     def check_none(self, beat: Callable[[], None]) -> None:
