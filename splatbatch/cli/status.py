@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from splatbatch.output.attempt_folder import AttemptFolder
     from splatbatch.output.workers import Watcher
     from splatbatch.run.explain import ExplainedAttempt
-    from splatbatch.run.status import BatchStatus
+    from splatbatch.run.status import Status
     from splatbatch.run.travel import StoreFacts
     from splatbatch.tasks.batch import Batch
     from splatbatch.tasks.status import PatchStatus
@@ -83,10 +83,10 @@ def status(
         return watch_status(open_batch(config, patches))
     gc.disable()  # one look, then the process ends: to go through its records again and again took a quarter of it
     batch = open_batch(config, patches)
-    found = standings(batch, verify=verify, in_full=None if json_ else num_shown(len(batch.tasks)))
+    found, lines = standings(batch, verify=verify, in_full=None if json_ else num_shown(len(batch.tasks)))
     if json_:
-        return print_json(found.status)
-    show_status(found)
+        return print_json(found)
+    show_status(found, lines)
 
 
 def show_store(found: StoreFacts) -> None:
@@ -100,20 +100,19 @@ def show_store(found: StoreFacts) -> None:
     print_line(f"{plural(len(found.bundles), 'bundle')}, {plural(len(found.workers), 'worker')}, {at_work} at work")
 
 
-def show_status(found: BatchStatus) -> None:
+def show_status(found: Status, of_workers: Sequence[str]) -> None:
     """Print the patches as a table, then failures with reasons, warnings, workers, and the expected time."""
     from splatbatch.monitor.table import num_shown, status_view
     from splatbatch.run.status import describe_workers
 
-    console, statuses, workers = open_console(), found.status.patches, found.status.workers
+    console, statuses = open_console(), found.patches
     console.print(status_view(statuses, console.width, num_shown(len(statuses))))
     lines = alike((one.patch, one.in_words()) for one in statuses if one.state in ADVISED)
     lines += alike((one.patch, warning) for one in statuses for warning in one.warnings)
-    lines += [one.in_words() for one in found.present if one in workers or one.is_quiet]
-    crew = describe_workers(found.status.run, [one for one in workers if not one.is_frozen])
-    to_go = f" About {clock(found.status.eta_s)} to go." if crew and found.status.eta_s is not None else ""
-    last = f"{found.status.summary}. Running: {' and '.join(crew) or 'none'}.{to_go}"
-    for line in (*lines, *found.crew.in_words(), last):
+    crew = describe_workers(found.run, [one for one in found.workers if not one.is_frozen])
+    to_go = f" About {clock(found.eta_s)} to go." if crew and found.eta_s is not None else ""
+    last = f"{found.summary}. Running: {' and '.join(crew) or 'none'}.{to_go}"
+    for line in (*lines, *of_workers, last):
         console.print(one_line(line), markup=False)
 
 

@@ -112,7 +112,7 @@ def detach(batch: Batch, *, verify: bool) -> None:
     from splatbatch.files import read_tail
     from splatbatch.monitor.messages import print_err
     from splatbatch.run.cluster_workers import ClusterTraining
-    from splatbatch.run.detach import DetachedWorker, start_worker
+    from splatbatch.run.detach import start_worker
     from splatbatch.run.train import is_elsewhere
 
     if is_elsewhere(batch.config.executor):
@@ -122,9 +122,9 @@ def detach(batch: Batch, *, verify: bool) -> None:
             print_err(words)
         return
     match start_worker(batch, verify=verify):
-        case DetachedWorker(log=log, name=""):
+        case (log, ""):
             print_text(read_tail(log).strip())
-        case DetachedWorker(log=log, name=name):
+        case (log, name):
             print_line(f"worker {name} started; log: {log}")
             print_line(HOW)
         case worker:

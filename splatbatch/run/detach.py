@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 import uuid
-from dataclasses import dataclass
 from pathlib import Path
 
 from splatbatch.errors import ExecutorError, OutputError
@@ -27,17 +26,10 @@ PATIENCE_S = 60.0
 """Most seconds from the start of a worker to its first heartbeat."""
 
 
-@dataclass(frozen=True)
-class DetachedWorker:
-    """A worker that was started in the background."""
-
-    log: Path
-    name: str
-    """Name of the worker; empty: it has ended since there was nothing to train, as its log says."""
-
-
-def start_worker(batch: Batch, *, verify: bool) -> DetachedWorker | WorkerRecord:
+def start_worker(batch: Batch, *, verify: bool) -> tuple[Path, str] | WorkerRecord:
     """Start a worker in the background and wait until it has begun; if a worker is already running, return its record.
+
+    Returned are the log and the name of the worker; no name if it has ended as there was nothing to train.
 
     Raises:
         OutputError: a `train` holds the folder.
@@ -54,7 +46,7 @@ def start_worker(batch: Batch, *, verify: bool) -> DetachedWorker | WorkerRecord
         return living[0]
     output.worker(LOCAL).parent.mkdir(exist_ok=True)
     log = output.worker(f"work-{uuid.uuid4().hex[:8]}").with_suffix(".log")
-    return DetachedWorker(log, _await(background_command.start(work_command(batch, verify=verify), log), output, log))
+    return log, _await(background_command.start(work_command(batch, verify=verify), log), output, log)
 
 
 def work_command(batch: Batch, *, verify: bool) -> tuple[str, ...]:

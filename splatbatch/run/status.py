@@ -34,16 +34,6 @@ class Status:
     patches: tuple[PatchStatus, ...]
 
 
-@dataclass(frozen=True)
-class BatchStatus:
-    """The current state of a batch."""
-
-    status: Status
-    present: tuple[AtWork, ...]
-    """Workers that are at work on the batch, including `train`."""
-    crew: RequestedWorkers
-
-
 def describe_workers(running: WorkerRecord | None, workers: Sequence[AtWork]) -> list[str]:
     """Return the workers of a batch in words: the run that holds its output folder, and its other workers."""
     known = [f"process {running.pid} on {running.host}"] if running else []
@@ -64,8 +54,8 @@ def report_of(batch: Batch, standing: FreshnessChecker) -> Report:
     return build(batch.output, batch.names, variants, standing, current_states(batch, standing))
 
 
-def standings(batch: Batch, *, verify: bool, in_full: int | None) -> BatchStatus:
-    """Return the current state of a batch and its workers; asks the engine, and writes nothing.
+def standings(batch: Batch, *, verify: bool, in_full: int | None) -> tuple[Status, list[str]]:
+    """Return the current state of a batch and its workers, and lines on the workers; asks the engine, writes nothing.
 
     Args:
         batch: the batch.
@@ -80,5 +70,8 @@ def standings(batch: Batch, *, verify: bool, in_full: int | None) -> BatchStatus
     statuses = statuses if running else with_refusals(batch, statuses)
     present = tuple(one for one in at_work(Watcher(batch.output)) if not crew.is_dead(one.job))
     workers, jobs = tuple(one for one in present if one.worker != LOCAL), tuple(crew.jobs.values())
-    status = Status(summary(statuses), running, batch_eta_s(statuses), workers, jobs, statuses)
-    return BatchStatus(status, present, crew)
+    lines = [one.in_words() for one in present if one in workers or one.is_quiet]
+    return Status(summary(statuses), running, batch_eta_s(statuses), workers, jobs, statuses), [
+        *lines,
+        *crew.in_words(),
+    ]
