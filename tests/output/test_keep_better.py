@@ -26,7 +26,7 @@ from splatbatch.output.folders import PatchFolder
 from splatbatch.output.records.attempt import Claim, JobSpec
 from splatbatch.output.records.fingerprint import Fingerprint
 from splatbatch.output.records.metrics import TrainingSettings
-from splatbatch.run.accept import _find_attempt, _manifest
+from splatbatch.run.accept import _manifest
 from splatbatch.scene.patches import Patch
 from splatbatch.scheduler.finalize import collect
 from splatbatch.splats import write_splat
@@ -152,7 +152,7 @@ class History:
         """Accept a splat by hand: one that is there and whole can be, any other one cannot."""
         name = self.chance.choice(sorted(self.trained) or [""])
         try:
-            left = _manifest(self.folder, _find_attempt(self.folder, int(name[-2:] or 0), "p0"), "p0")
+            left = _manifest(self.folder, self.folder.attempt(int(name[-2:] or 0)), "p0")
             results.pin_to_inputs(self.folder, left, left.trained_from)
             assert self.accepted() == name, self.happened
         except ConfigError:

@@ -148,11 +148,14 @@ class Program(Section):
 
     def templates(self) -> Iterator[tuple[Keys, str, bool]]:
         """Yield every text that may hold placeholders, with its place and whether it is a glob."""
-        found = self.artifact
-        commands = {("command",): self.command, ("artifact", "export"): found.export}
-        globs = {("artifact", "ply"): found.ply, ("artifact", "files"): found.files}
-        for place, texts in {**commands, **globs}.items():
-            yield from (((*place, index), text, place in globs) for index, text in enumerate(texts))
+        lists: tuple[tuple[Keys, Argv, bool], ...] = (
+            (("command",), self.command, False),
+            (("artifact", "export"), self.artifact.export, False),
+            (("artifact", "ply"), self.artifact.ply, True),
+            (("artifact", "files"), self.artifact.files, True),
+        )
+        for place, texts, is_glob in lists:
+            yield from (((*place, index), text, is_glob) for index, text in enumerate(texts))
         yield from ((("env", name), str(value), False) for name, value in self.env.items())
         yield ("metrics", "file"), self.metrics.file, True
 
