@@ -83,7 +83,7 @@ class Cooldown(Section):
     """Wait at least this long after an attempt."""
     below_c: float | None = None
     """Wait until the GPU is cooler than this."""
-    longest_s: Seconds = 300.0
+    longest_s: Seconds = 3600.0
     """Give the attempt up as `cuda_busy_or_unavailable` after waiting this long for the GPU."""
 
 

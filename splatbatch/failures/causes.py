@@ -146,6 +146,7 @@ CAUSES: Mapping[str, FailureCause] = {
         suspects=GROWTH,
         suspects_if_larger=SIZES,
         ladder="gpu_memory",
+        passes=True,  # it is diagnosed with `retry` where other processes hold most of the GPU
     ),
     "dataloader_worker_killed": FailureCause(
         "a loader worker was killed",

@@ -7,6 +7,7 @@ single calls answer "not supported".
 from __future__ import annotations
 
 import atexit
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -138,7 +139,9 @@ def cuda_version() -> tuple[int, int] | None:
     return (number // 1000, number % 1000 // 10) if number else None
 
 
-def why_not_ready(now: GpuSample, before: GpuSample, cooldown: Cooldown, *, ours_mib: float = 0) -> str:
+def why_not_ready(
+    now: GpuSample, before: GpuSample, cooldown: Cooldown, *, ours_mib: float = 0, wanted_mib: float = math.inf
+) -> str:
     """Return why a GPU is not ready for the next attempt: memory in use, or too hot; empty if it is ready.
 
     Args:
@@ -146,12 +149,14 @@ def why_not_ready(now: GpuSample, before: GpuSample, cooldown: Cooldown, *, ours
         before: a sample of the same GPU before the batch used it.
         cooldown: the temperature below which it must be.
         ours_mib: memory that attempts of this batch may hold there.
+        wanted_mib: memory that suffices for the next attempt, even if other processes hold more than before.
     """
-    allowed_mib = FREE_MIB + ours_mib
-    if now.used_mib is not None and before.used_mib is not None and now.used_mib > before.used_mib + allowed_mib:
-        squatters = ", ".join(str(pid) for pid in now.processes if pid not in before.processes)
-        held_by = f" held by process {squatters}" if squatters else ""
-        return f"{now.used_mib - before.used_mib} MiB more in use than before the batch{held_by}"
+    if now.used_mib is not None and before.used_mib is not None:
+        more_mib, free_mib = now.used_mib - before.used_mib, (now.total_mib or 0) - now.used_mib
+        if more_mib > FREE_MIB + ours_mib and free_mib < wanted_mib:
+            squatters = ", ".join(str(pid) for pid in now.processes if pid not in before.processes)
+            held_by = f" held by process {squatters}" if squatters else ""
+            return f"{more_mib} MiB more in use than before the batch{held_by}"
     if cooldown.below_c is not None and now.temperature_c is not None and now.temperature_c >= cooldown.below_c:
         return f"{now.temperature_c} °C, wanted below {cooldown.below_c:g} °C"
     return ""

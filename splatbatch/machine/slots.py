@@ -5,6 +5,7 @@ Each slot has a gate and seats. The gate opens once NVML shows that the GPU is f
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -29,7 +30,7 @@ CORES = "cpu"
 CONTEXT_MIB = 1024.0
 """Most GPU memory of a process that has opened its CUDA context and computed something small."""
 MARGIN_MIB = 1024
-"""GPU memory that must stay free when attempts share a GPU, beyond the sum of their footprints."""
+"""GPU memory that must stay free where attempts, or others, share a GPU, beyond the sum of their footprints."""
 UNKNOWN_HOST_MIB = 4000
 """Host memory that must be free for a standby whose needs are unknown."""
 HOST_RESERVE_MIB = 2000
@@ -68,8 +69,8 @@ class SlotGate:
     """Decides whether another attempt may start on a slot: a seat must be free and the GPU ready.
 
     Ready means that `cooldown.floor_s` has passed and the GPU is cool enough. NVML must show no more memory in use than
-    before the batch, plus that of its own attempts. Beside a running attempt, another starts only if both footprints
-    are known and fit.
+    before the batch, or enough that is free for the attempt. Beside a running attempt, another starts only if both
+    footprints are known and fit.
     """
 
     def __init__(self, slot: Slot, cooldown: Cooldown, shared_mib: float = 0.0) -> None:
@@ -154,7 +155,8 @@ class SlotGate:
 
     def _why_not(self, sample: GpuSample, footprint_mib: float | None) -> str:
         if not self.tenants:
-            return gpu.why_not_ready(sample, self._before, self._cooldown, ours_mib=self._ours_mib())
+            wanted = math.inf if footprint_mib is None else footprint_mib + MARGIN_MIB
+            return gpu.why_not_ready(sample, self._before, self._cooldown, ours_mib=self._ours_mib(), wanted_mib=wanted)
         footprints = [footprint_mib, *(tenant.footprint_mib for tenant in self.tenants.values())]
         known = [one for one in footprints if one is not None]
         if len(known) < len(footprints) or sample.used_mib is None or sample.total_mib is None:

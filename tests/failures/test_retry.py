@@ -32,9 +32,25 @@ def test_what_trying_again_cannot_help_is_given_up_at_once() -> None:
     )
 
 
+def test_memory_that_others_hold_is_waited_for_and_the_patch_keeps_its_settings() -> None:
+    crowded_out = [failure("cuda_oom")] * 5
+    assert decide_retry(crowded_out, Retry()) == RetryAfter(160.0)
+    assert decide_retry([failure("cuda_oom", "degrade")], Retry()) == RetryAfter(
+        10.0, "gpu_memory", {"training.images": "host"}, 1
+    )
+
+
 @pytest.mark.parametrize(
     ("cause", "attempts"),
-    [("unknown", 2), ("host_oom", 2), ("nccl", 2), ("hang", 2), ("lost", 4), ("cuda_busy_or_unavailable", 11)],
+    [
+        ("unknown", 2),
+        ("host_oom", 2),
+        ("nccl", 2),
+        ("hang", 2),
+        ("lost", 4),
+        ("cuda_busy_or_unavailable", 11),
+        ("cuda_oom", 12),
+    ],
 )
 def test_a_failure_that_repeats_is_given_up(cause: str, attempts: int) -> None:
     assert attempts_until_given_up(cause) == attempts

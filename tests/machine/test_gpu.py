@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from splatbatch.config import Cooldown
@@ -90,6 +92,21 @@ def test_a_slot_is_given_up_when_its_gpu_is_held_for_too_long(monkeypatch: pytes
     monkeypatch.setattr(gpu, "sample", lambda _: GpuSample(used_mib=900, processes=(9,)))
     assert [gate.is_open(now) or gate.given_up(now) for now in (0, 60, 61)] == [False, False, True]
     assert "400 MiB more in use than before the batch held by process 9" in gate.reason
+
+
+@pytest.mark.parametrize(
+    ("used_mib", "footprint_mib", "is_open"),
+    [(9_500, 2_000, False), (6_900, 2_000, True), (6_900, None, False), (500, 20_000, True), (500, None, True)],
+)
+def test_a_gpu_that_others_have_come_to_is_ready_where_the_patch_has_room(
+    monkeypatch: pytest.MonkeyPatch, used_mib: int, footprint_mib: float | None, is_open: bool
+) -> None:
+    now = GpuSample(used_mib=500, total_mib=10_000, temperature_c=60)
+    monkeypatch.setattr(gpu, "sample", lambda _: now)
+    gate, hot = (SlotGate(Slot("gpu0", "GPU-a"), Cooldown(below_c=below_c)) for below_c in (None, 60))
+    now = replace(now, used_mib=used_mib, processes=(9,))
+    assert gate.is_open(0, footprint_mib) == is_open
+    assert not hot.is_open(0, footprint_mib)
 
 
 def test_a_gpu_that_is_named_twice_is_one_slot() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from fake_batch import FakeBatch
-from simulated import TOTAL_MIB, Script, Simulation, World
+from simulated import CROWDED_MIB, TOTAL_MIB, Script, Simulation, World
 
 from splatbatch.machine import gpu
 from splatbatch.outcome import Trained
@@ -109,6 +109,6 @@ def test_the_last_patch_begins_anew_where_a_gpu_is_free_rather_than_wait_for_its
 def test_one_whose_gpu_is_given_up_is_replaced_by_another(simulation: Simulation) -> None:
     world = simulation.patches(p0=Script(10), p1=Script(30), p2=Script(10), p3=Script(10))
     world.num_gpus = 2
-    world.squatter_mib = lambda time, uuid: 5000 if uuid == "GPU-1" and time > 9 else 0
+    world.squatter_mib = lambda time, uuid: CROWDED_MIB if uuid == "GPU-1" and time > 9 else 0
     trained_all(simulation, cooldown={"longest_s": 5})
     assert [event["slot"] for event in simulation.batch.events("slot_given_up")] == ["gpu1"]

@@ -9,7 +9,7 @@ from functools import partial
 
 import pytest
 from fake_batch import FakeBatch
-from simulated import TOTAL_MIB, Script, Simulation, World
+from simulated import CROWDED_MIB, TOTAL_MIB, Script, Simulation, World
 
 from splatbatch.machine import gpu
 from splatbatch.outcome import Failed, Trained
@@ -76,7 +76,7 @@ def test_nothing_overlaps_where_memory_does_not_allow_it(simulation: Simulation)
 
 def test_nothing_overlaps_while_a_stranger_holds_memory(simulation: Simulation) -> None:
     world = simulation.patches(p0=Script(10, eval_s=8), p1=Script(10))
-    world.squatter_mib = lambda time, _: 5000 if 5 < time < 30 else 0
+    world.squatter_mib = lambda time, _: CROWDED_MIB if 5 < time < 30 else 0
     simulation.run()
     assert world.at("begins", "p1") >= 30
 
@@ -115,15 +115,23 @@ def test_a_patch_that_faults_a_second_gpu_is_held_to_account(simulation: Simulat
 def test_a_gpu_that_never_becomes_free_is_given_up_and_the_other_does_the_work(simulation: Simulation) -> None:
     world = simulation.patches(**{f"p{number}": Script(10) for number in range(5)})
     world.num_gpus = 2
-    world.squatter_mib = lambda time, uuid: 5000 if time and uuid == "GPU-1" else 0
+    world.squatter_mib = lambda time, uuid: CROWDED_MIB if time and uuid == "GPU-1" else 0
     outcomes = simulation.run(cooldown={"longest_s": 5})
     assert all(isinstance(outcome, Trained) for outcome in outcomes.values())
     assert [event["slot"] for event in simulation.batch.events("slot_given_up")] == ["gpu1"]
 
 
+def test_who_comes_to_a_gpu_and_stays_stops_no_patch_that_has_room_beside(simulation: Simulation) -> None:
+    world = simulation.patches(p0=Script(10), p1=Script(10), p2=Script(10))
+    world.squatter_mib = lambda time, _: 5000 if time > 5 else 0
+    outcomes = simulation.run(cooldown={"longest_s": 60})
+    assert all(isinstance(outcome, Trained) for outcome in outcomes.values())
+    assert world.time < 60
+
+
 def test_when_the_only_gpu_never_becomes_free_what_waits_fails(simulation: Simulation) -> None:
     world = simulation.patches(p0=Script(10), p1=Script(10), p2=Script(10))
-    world.squatter_mib = lambda time, _: 5000 if time else 0
+    world.squatter_mib = lambda time, _: CROWDED_MIB if time else 0
     outcomes = simulation.run(cooldown={"longest_s": 60})
     assert isinstance(outcomes["p0"], Trained)
     assert {outcomes[name].diagnosis.cause for name in ("p1", "p2")} == {"cuda_busy_or_unavailable"}
@@ -133,7 +141,7 @@ def test_when_the_only_gpu_never_becomes_free_what_waits_fails(simulation: Simul
 def test_what_comes_back_from_a_gpu_that_was_given_up_does_not_wait_for_ever(simulation: Simulation) -> None:
     world = simulation.patches(p0=Script(log=XID, fails_after_s=5), p1=Script(60, log="it broke", fails_after_s=30))
     world.num_gpus = 2
-    world.squatter_mib = lambda time, uuid: 5000 if time and uuid == "GPU-0" else 0
+    world.squatter_mib = lambda time, uuid: CROWDED_MIB if time and uuid == "GPU-0" else 0
     outcomes = simulation.run(cooldown={"longest_s": 5}, executor={"patches_per_gpu": 2})
     assert [event["slot"] for event in simulation.batch.events("slot_given_up")] == ["gpu1", "gpu0"]
     assert {outcomes[name].diagnosis.cause for name in ("p0", "p1")} == {"cuda_busy_or_unavailable"}
@@ -235,7 +243,7 @@ def test_what_takes_any_slot_has_the_gpu_that_is_ready_and_otherwise_the_cpu(sim
 def test_a_gpu_that_is_given_up_takes_nothing_from_what_takes_none(simulation: Simulation) -> None:
     world = simulation.patches(p0=Script(5), p1=Script(50), p2=Script(50), p3=Script(5))
     simulation.others = {"p1": briefly_on_cpu, "p2": briefly_on_cpu}
-    world.squatter_mib = lambda time, _: 5000 if time else 0
+    world.squatter_mib = lambda time, _: CROWDED_MIB if time else 0
     outcomes = simulation.run(cooldown={"longest_s": 10})
     assert [isinstance(outcomes[name], Trained) for name in ("p0", "p1", "p2", "p3")] == [True, True, True, False]
 

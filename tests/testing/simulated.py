@@ -26,6 +26,8 @@ from splatbatch.tasks.batch import open_batch
 from splatbatch.tasks.task import Task
 
 TOTAL_MIB = 100_000
+CROWDED_MIB = TOTAL_MIB - 1_000
+"""What a stranger holds of a GPU that leaves no room for a patch."""
 CONTEXT_MIB = 600
 STEPS = 20
 MOST_S = 5000
