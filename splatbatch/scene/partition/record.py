@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, GetPydanticSchema, model_validator
+from pydantic import BaseModel, ConfigDict, Field, GetPydanticSchema, TypeAdapter, ValidationError, model_validator
+from pydantic.json_schema import SkipJsonSchema
 from pydantic_core import core_schema
 
 from splatbatch.config import NO_OFFSET, Offset
@@ -23,21 +24,22 @@ from splatbatch.scene.partition.boxes import Box, box_between, first_meeting, op
 from splatbatch.scene.partition.files import find_partition
 
 AGAIN = "Cut the scene again, into another folder: splatbatch split."
-Axes = tuple[Offset, Offset, Offset]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 Triple = tuple[Finite, Finite, Finite]
+Axes = tuple[Triple, Triple, Triple]
 Side = Finite | None
 Count = Annotated[int, Field(ge=0)]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-][A-Za-z0-9_.-]*$", max_length=LONGEST_PART_BYTES)]
 """Name of a patch's folder: a single part of a path."""
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="ignore", frozen=True, use_attribute_docstrings=True, strict=True, defer_build=True)
+_STRICT = ConfigDict(extra="ignore", frozen=True, use_attribute_docstrings=True, strict=True, defer_build=True)
 
 
-class BoxForm(_Part):
+class BoxForm(BaseModel):
     """A half-open box: lower <= x < upper on each of the partition's axes; null is a side that is infinitely far."""
+
+    model_config = _STRICT
 
     lower: tuple[Side, Side, Side]
     upper: tuple[Side, Side, Side]
@@ -66,7 +68,7 @@ BoxInFile = Annotated[Box, GetPydanticSchema(_box_schema)]
 class Core:
     """A patch in the partition: its core, its overlap, and the size of its model."""
 
-    __pydantic_config__: ClassVar[ConfigDict] = _Part.model_config
+    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
 
     name: Name
     """Name of the patch and of its folder, beside this file."""
@@ -89,26 +91,34 @@ class Core:
 
 @dataclass(frozen=True)
 class Partition:
-    """A scene cut into patches, with what all patches share: axes, offset, hold-out."""
+    """How a scene was cut into patches, and what is decided once for all of them."""
 
-    path: Path
-    """Path of partition.json."""
+    __pydantic_config__: ClassVar[ConfigDict] = {**_STRICT, "title": "PartitionForm"}
+
+    path: Annotated[SkipJsonSchema[Path], Field(default=Path())]
+    """Path of partition.json, which does not hold it."""
     source: Path
-    """Folder of the COLMAP model that was cut."""
+    """Folder of the COLMAP model that was cut; in the file relative to it."""
     axes: Axes
-    """Unit vectors of the boxes' axes in world coordinates, one a row; the last is up."""
-    offset: Offset
-    """Offset subtracted from all coordinates before training; fixed for the scene."""
+    """Unit vectors, one a row: world coordinates times their transpose are coordinates of the boxes.
+
+    The last is up: the direction in which the cameras vary least.
+    """
+    offset: Triple
+    """Offset subtracted from all coordinates before training, the same for every patch."""
     test: frozenset[str]
-    """Photographs held out in every patch, by image name."""
-    contiguous: frozenset[str]
-    """Photographs held out as one contiguous block; empty if that was not requested."""
-    cores: tuple[Core, ...]
-    overlap: float = 0.0
+    """Photographs that are held out in every patch, by image name."""
+    contiguous: Annotated[frozenset[str], Field(default=frozenset())]
+    """Photographs held out as one contiguous block instead, where that was requested."""
+    cores: Annotated[tuple[Core, ...], Field(min_length=1, validation_alias="patches")]
+    overlap: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = 0.0
+    """Overlap around a core, as a share of its width."""
     train: frozenset[str] = frozenset()
-    """Photographs known to be trained on; a later split never adds them to `test`."""
-    grid: tuple[int, int] | None = None
-    """Rows and columns of the requested grid; None: no grid was requested."""
+    """All other photographs; they never become test photographs when the scene grows."""
+    grid: tuple[Count, Count] | None = None
+    """Rows and columns of the requested grid; a later split with the same grid keeps the cores."""
+    format: Annotated[Literal[1], Field(default=...)] = 1
+    """Version of the file format."""
 
     def core(self, name: str) -> Core | None:
         """Return the core of a patch; None if the partition has no such patch."""
@@ -177,26 +187,13 @@ def write_partition(partition: Partition, home: Path | None = None) -> None:
 @lru_cache(maxsize=8)
 def _read(path: Path, stamp: Stamp) -> Partition:
     """Return the partition of a file with this stamp; cached, as every patch of a batch reads it."""
-    from pydantic import ValidationError
-
     try:
-        form = PartitionForm.model_validate_json(read_regular(path, MOST_JSON_BYTES))
+        found = TypeAdapter(Partition).validate_json(read_regular(path, MOST_JSON_BYTES))
     except OSError as error:
         raise SceneError(f"{path}: cannot be read ({error.strerror})", AGAIN) from error
     except ValidationError as error:
         raise SceneError(f"{path}: {first_mistake(error)}", AGAIN) from error
-    found = Partition(
-        path=path,
-        source=Path(os.path.normpath(path.parent / form.source)),
-        axes=form.axes,
-        offset=form.offset,
-        test=frozenset(form.test),
-        contiguous=frozenset(form.contiguous),
-        cores=form.patches,
-        overlap=form.overlap,
-        train=frozenset(form.train),
-        grid=form.grid,
-    )
+    found = replace(found, path=path, source=Path(os.path.normpath(path.parent / found.source)))
     if wrong := mistake_in(found):
         raise SceneError(f"{path}: {wrong}", AGAIN)
     return found
@@ -233,36 +230,9 @@ def absolute(path: Path) -> Path:
     return Path(os.path.abspath(path))  # noqa: PTH100
 
 
-class PartitionForm(_Part):
-    """How a scene was cut into patches, and what is decided once for all of them."""
-
-    format: Literal[1]
-    """Version of the file format."""
-    source: Annotated[str, Field(min_length=1)]
-    """Folder of the COLMAP model that was cut, relative to this file."""
-    axes: tuple[Triple, Triple, Triple]
-    """Unit vectors, one a row: world coordinates times their transpose are coordinates of the boxes.
-
-    The last is up: the direction in which the cameras vary least.
-    """
-    offset: Triple
-    """Offset subtracted from all coordinates before training, the same for every patch."""
-    overlap: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = 0.0
-    """Overlap around a core, as a share of its width."""
-    grid: tuple[Count, Count] | None = None
-    """Rows and columns of the requested grid; a later split with the same grid keeps the cores."""
-    patches: Annotated[tuple[Core, ...], Field(min_length=1)]
-    test: tuple[str, ...]
-    """Photographs that are held out in every patch, by image name."""
-    contiguous: tuple[str, ...] = ()
-    """Photographs held out as one contiguous block instead, where that was requested."""
-    train: tuple[str, ...] = ()
-    """All other photographs; they never become test photographs when the scene grows."""
-
-
 def json_schema() -> dict[str, Any]:
     """Return the JSON Schema of partition.json."""
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **PartitionForm.model_json_schema()}
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **TypeAdapter(Partition).json_schema()}
 
 
 def mistake_in(partition: Partition) -> str:
