@@ -193,12 +193,11 @@ def _followed(views: TrackObservations, change: CameraFix, reach: KeypointReach)
     agreed, alone = (float(np.median(views.with_camera(camera).errors)) for camera in (before, after))
     if agreed <= limits.trusted_px(before):
         return change
-    size = (after.width, after.height)
-    if alone <= limits.trusted_px(after) and all(reach.high[axis] <= 1.02 * size[axis] for axis in (0, 1)):
+    if alone <= limits.trusted_px(after) and reach.lies_within(after.size):
         return replace(change, has_keypoints=False)
     what = (
         f"camera {before.id}: K and keypoints disagree (median reprojection error {agreed:.4g} px), and with K for"
-        f" {size_text(size)} the keypoints as they are miss by {alone:.4g} px: this would not fix it"
+        f" {size_text(after.size)} the keypoints as they are miss by {alone:.4g} px: this would not fix it"
     )
     raise SceneError(what, "Fix the geometry that verify-dims reports first.")
 
@@ -279,9 +278,8 @@ def _why_unlike(plan: CameraFixPlan, after: MatchContext, how: How) -> tuple[str
     """
     before = replace(after, cameras=plan.model.cameras, images=plan.model.images, said={})
     everyone, rows = range(len(plan.model.images)), plan.rows
-    raw = Relabeling("as a trainer takes K", place=_pixel_by_pixel)
     likeness = after.of(rows).mean()
-    was = before.of(rows).mean(dict.fromkeys(everyone, raw))
+    was = before.of(rows).mean(dict.fromkeys(everyone, Relabeling("as a trainer takes K", place=_pixel_by_pixel)))
     if not np.isfinite(likeness):
         what = "too few of its photographs can be compared: they share no tracks, or show nothing"
         return what, "Repair the model where it was made; without pixels no repair is known to be right."

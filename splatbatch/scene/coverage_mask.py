@@ -36,6 +36,7 @@ from splatbatch.scene.colmap.rigs import Rigs
 from splatbatch.scene.colmap.types import Camera, Floats, Ints, Mask
 from splatbatch.scene.partition.border import Border
 from splatbatch.scene.photos.undistort import undistorted_camera
+from splatbatch.scene.reprojection import in_picture, project
 
 VERSION = 1
 """Version of the choice of pixels, stored in covered.json. Raise it when pixels are chosen differently."""
@@ -102,8 +103,7 @@ class CoverageMask:
             return None
         rows, columns = ((np.arange(size) + 0.5) / size for size in (height, width))
         at = np.ix_((rows * cells.shape[0]).astype(np.int64), (columns * cells.shape[1]).astype(np.int64))
-        found: Mask = cells[at]
-        return found
+        return np.asarray(cells[at], bool)
 
     @cached_property
     def hash(self) -> str:
@@ -204,11 +204,9 @@ class CoverageView:
         return np.stack([np.tile(x, rows), np.repeat(y, columns), np.ones(rows * columns)], axis=1)
 
     def in_cells(self, places: Floats) -> Floats:
-        """Return the cell coordinates (column, row), [n, 2], of places [n, 3] in camera coordinates, in front of it."""
-        camera, (rows, columns) = self.camera, self.shape
-        pixels = places[:, :2] / places[:, 2:] * (camera.fx, camera.fy) + (camera.cx, camera.cy)
-        found: Floats = pixels * (columns / camera.width, rows / camera.height)
-        return found
+        """Return the cell coordinates (column, row), [n, 2], of places [n, 3] in camera coordinates; NaN behind it."""
+        rows, columns = self.shape
+        return project(self.camera, places) * np.array([columns / self.camera.width, rows / self.camera.height])
 
     @cached_property
     def hides(self) -> NDArray[np.float32]:
@@ -320,10 +318,7 @@ def _points_of(source: Reconstruction, model: Reconstruction | None = None) -> d
 
 def _in_front(points: Floats, camera: Camera) -> Floats:
     """Return the points, in camera coordinates, inside its photograph; `MOST_POINTS` at most, evenly taken."""
-    with np.errstate(all="ignore"):
-        pixels = points[:, :2] / points[:, 2:] * (camera.fx, camera.fy) + (camera.cx, camera.cy)
-        inside = (points[:, 2] > 0) & (pixels >= 0).all(axis=1) & (pixels < camera.size).all(axis=1)
-    kept = points[inside & np.isfinite(points).all(axis=1)]
+    kept = points[in_picture(camera, points)[0] & np.isfinite(points).all(axis=1)]
     return kept[:: max(1, -(-len(kept) // MOST_POINTS))]
 
 
@@ -333,8 +328,7 @@ def _is_step(corners: Floats) -> Mask:
     normal = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
     lengths = np.linalg.norm(normal, axis=1) * np.linalg.norm(middle, axis=1)
     facing = np.abs((normal * middle).sum(axis=1)) / np.maximum(lengths, np.finfo(float).tiny)
-    step: Mask = (z.max(axis=1) > (1 + STEP) * z.min(axis=1)) & (facing < np.cos(np.radians(GRAZING_DEG)))
-    return step
+    return np.asarray((z.max(axis=1) > (1 + STEP) * z.min(axis=1)) & (facing < np.cos(np.radians(GRAZING_DEG))), bool)
 
 
 def _filled(corners: Floats, shape: tuple[int, int]) -> tuple[Ints, Ints, Floats]:
@@ -410,19 +404,16 @@ def is_seen(places: Floats, training: Sequence[CoverageView]) -> Mask:
         new = seen[is_new]
         rays[new, num[new]], taken[new, num[new]] = toward[is_new], one.place
         num[new] += 1
-    enough: Mask = num >= MIN_VIEWS
-    return enough
+    return np.asarray(num >= MIN_VIEWS, bool)
 
 
 def _sees(view: CoverageView, places: Floats) -> Mask:
     """Return which places [n, 3] project into a photograph and are not hidden there."""
     local = places @ view.matrix[:3, :3].T + view.matrix[:3, 3]
-    rows, columns = view.shape
-    with np.errstate(all="ignore"):
-        at = view.in_cells(local)
-        seen: Mask = (local[:, 2] > 0) & (at >= 0).all(axis=1) & (at < (columns, rows)).all(axis=1)
+    at = view.in_cells(local)
+    seen = np.asarray(((at >= 0) & (at < view.shape[::-1])).all(axis=1), bool)
     inside = np.flatnonzero(seen)
     if len(inside):
         column, row = at[inside].astype(np.int64).T
-        seen[inside] = local[inside, 2] <= (1 + HIDDEN) * view.hides[row * columns + column]
+        seen[inside] = local[inside, 2] <= (1 + HIDDEN) * view.hides[row * view.shape[1] + column]
     return seen

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from shlex import quote
@@ -18,6 +17,8 @@ from splatbatch.scene.patches import A_SCENE, Patch, find_patches, model_folder
 from splatbatch.scene.photos.folders import PHOTO_FOLDERS, PHOTOGRAPHS, find_photographs, is_folder
 
 _CONFIGS = (".yml", ".yaml")
+MOST_NAMED = 8
+"""Most files named of a folder that is no scene."""
 
 
 @dataclass(frozen=True)
@@ -115,7 +116,8 @@ def why_no_scene(place: Path) -> SceneError:
         return SceneError(f"{place}: cannot be read ({error.strerror})")
     if not names:
         return SceneError(f"{place}: an empty folder", f"{A_SCENE} `splatbatch demo NEW` writes a small one.")
-    return SceneError(f"{place}: no COLMAP model, and no patches with one (found {_spelt(names)})", A_SCENE)
+    found = ", ".join(names if len(names) <= MOST_NAMED else [*names[:MOST_NAMED], "…"])
+    return SceneError(f"{place}: no COLMAP model, and no patches with one (found {found})", A_SCENE)
 
 
 def _why_a_file(file: Path) -> SceneError:
@@ -126,7 +128,3 @@ def _why_a_file(file: Path) -> SceneError:
     else:
         hint = seen.in_words() if (seen := seen_at(file)) else f"Name a folder. {A_SCENE}"
     return SceneError(f"{file}: a file, not a folder", hint)
-
-
-def _spelt(names: Sequence[str], most: int = 8) -> str:
-    return ", ".join(names[:most]) + (", …" if len(names) > most else "")

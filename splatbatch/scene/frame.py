@@ -62,8 +62,7 @@ class ModelExtent:
 
 def span_of(model: Reconstruction) -> ModelExtent | None:
     """Return the extent of a model; None if it has no finite position."""
-    points = finite(model.points.xyz)
-    return span_between(points, finite(centers_of(model.images)))
+    return span_between(finite(model.points.xyz), finite(centers_of(model.images)))
 
 
 def span_between(points: Floats, centers: Floats) -> ModelExtent | None:

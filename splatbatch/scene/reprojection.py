@@ -40,8 +40,7 @@ def reprojection_error(model: Reconstruction) -> ReprojectionError | None:
             points = model.points.xyz[places[is_known]] @ matrix[:3, :3].T + matrix[:3, 3]
         is_ahead = points[:, 2] > 0
         pixels = project(model.cameras[image.camera_id], points[is_ahead])
-        distances = np.linalg.norm(pixels - seen.xy[is_known][is_ahead], axis=1)
-        distances = finite(distances)
+        distances = finite(np.linalg.norm(pixels - seen.xy[is_known][is_ahead], axis=1))
         total, count = total + float(distances.sum()), count + len(distances)
     return ReprojectionError(total / count, count) if count else None
 
@@ -58,8 +57,7 @@ def project(camera: Camera, points: Floats) -> Floats:
     if theirs is None:
         return np.full((len(points), 2), np.nan)
     with np.errstate(all="ignore"):
-        pixels: Floats = theirs.img_from_cam(np.ascontiguousarray(points, np.float64))
-    return pixels
+        return np.asarray(theirs.img_from_cam(np.ascontiguousarray(points, np.float64)), np.float64)
 
 
 def unproject(camera: Camera, pixels: Floats) -> Floats:

@@ -218,8 +218,7 @@ def audit_patches(
                 findings += photographs.check_pairing(one.patch.images, one.scribe)
                 if one.patch.masks:
                     findings += photographs.check_mask_names(one.patch.masks, one.patch.images, one.scribe)
-    names = tuple(patch.name for patch in patches)
-    return Audit(names, tuple(rows), tuple(findings), rules.name, spans, len(shared))
+    return Audit(tuple(patch.name for patch in patches), tuple(rows), tuple(findings), rules.name, spans, len(shared))
 
 
 @contextlib.contextmanager

@@ -43,17 +43,12 @@ def measure(model: Reconstruction, most_images: int | None, alike: Mapping[int, 
     Raises:
         ModelError: the keypoints cannot be read.
     """
-    used = {image.camera_id for image in model.images}
-    is_sound = all(_is_sound(model.cameras[number]) for number in used)
-    if not (model.images and len(model.points) and is_sound):
+    cameras = (model.cameras[number] for number in {image.camera_id for image in model.images})
+    if not (model.images and len(model.points) and all(map(_is_sound, cameras))):
         return None
     found = survey(model, alike, most_images)
-    views = found.views
-    with np.errstate(all="ignore"):
-        is_sane = all(
-            (np.abs(values) < limits.GARBAGE).all() for values in (views.rotations, views.translations, views.points)
-        )
-    return found if is_sane else None
+    values = (found.views.rotations, found.views.translations, found.views.points)
+    return found if all((np.abs(one) < limits.GARBAGE).all() for one in values) else None  # NaN is not below
 
 
 def check_geometry(found: GeometrySurvey, scribe: FindingWriter) -> Iterator[AuditFinding]:

@@ -246,13 +246,11 @@ class ImageMatchFindings:
         if not (field := pairs.displacement(rows)):
             return 0.0, 0.0, None
         size, share = field.size(self._view(rows)), DISPLACED if len(rows) > 1 else DISPLACED_ONE
-        if size < self._limit(rows, share) or size < _ERRORS * pairs.displacement_error(rows):
+        least = max(share, DISPLACED_PX / max(self._view(rows).picture.shape))
+        if size < least or size < _ERRORS * pairs.displacement_error(rows):
             return 0.0, size, field
         rise = pairs.mean(dict.fromkeys(rows, Relabeling("", displacement=field))) - pairs.mean()
         return rise * len(pairs.pairs) if rise >= _RISE else 0.0, size, field
-
-    def _limit(self, rows: Collection[int], share: float) -> float:
-        return max(share, DISPLACED_PX / max(self._view(rows).picture.shape))
 
     def _note_field(self, rows: set[int], field: DisplacementField) -> AuditFinding:
         """Return the finding about displaced photographs, worded after the largest part of the field."""

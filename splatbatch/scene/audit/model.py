@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from splatbatch.config import Evaluation
 from splatbatch.errors import SceneError
@@ -27,7 +26,6 @@ from splatbatch.scene.colmap.types import (
     centers_of,
     finite,
     misspelt,
-    starts_of,
 )
 from splatbatch.scene.geometry import limits
 from splatbatch.scene.overlap import share_seen_by_few
@@ -75,12 +73,12 @@ def check_model(
         scribe: makes the findings.
         evaluation: hold-out settings of the patch.
         num_held_out: number of its photographs that are held out.
-
-    Raises:
-        ValueError: the model was read without its tracks.
     """
     yield from _check_counts(len(model.images), scribe, evaluation, num_held_out)
-    yield from _check_names(model.images, scribe)
+    for name, count in Counter(image.name for image in model.images).items():
+        if count > 1:
+            ids = ", ".join(str(image.id) for image in model.images if image.name == name)
+            yield scribe.note("duplicate_name", shown(name), f"{count} images have this name (ids {ids})")
     yield from _check_poses(model.images, scribe)
     if model.images:
         yield from _check_points(model.points, {image.id for image in model.images}, scribe)
@@ -106,13 +104,6 @@ def _check_counts(
     elif evaluation.holdout_list is None and count < evaluation.holdout_every and num_held_out < 2:
         few = f"{plural(count, 'image')}, fewer than evaluation.holdout_every {evaluation.holdout_every}"
         yield scribe.note("few_images", "images", f"{few}: {'only 1' if num_held_out else 'none'} is held out")
-
-
-def _check_names(images: tuple[Image, ...], scribe: FindingWriter) -> Iterator[AuditFinding]:
-    for name, count in Counter(image.name for image in images).items():
-        if count > 1:
-            ids = ", ".join(str(image.id) for image in images if image.name == name)
-            yield scribe.note("duplicate_name", shown(name), f"{count} images have this name (ids {ids})")
 
 
 def _check_poses(images: tuple[Image, ...], scribe: FindingWriter) -> Iterator[AuditFinding]:
@@ -143,19 +134,12 @@ def _check_points(points: Points, image_ids: set[int], scribe: FindingWriter) ->
     ):
         if num_bad := int(is_bad.any(axis=1).sum()):
             yield scribe.note("bad_points", "points3D", f"{num_bad} of {total} points {what}")
-    unseen = total - int(_is_seen(points, image_ids).sum())
-    if unseen:
+    tracks = points.tracks
+    assert tracks is not None  # noqa: S101 - see check_model
+    is_ours = np.isin(tracks.image_ids, np.fromiter(image_ids, np.uint32, len(image_ids)))
+    if unseen := total - np.count_nonzero(np.bincount(tracks.points[is_ours], minlength=total)):
         message = f"{unseen} of {total} points are seen by no image of the patch"
         yield scribe.note("unseen_points", "points3D", message, _RESEE if points.track_lengths.any() else _NO_TRACKS)
-
-
-def _is_seen(points: Points, image_ids: set[int]) -> NDArray[np.bool_]:  # [P]
-    tracks = points.tracks
-    if tracks is None:
-        raise ValueError("the model was read without its tracks")
-    is_ours = np.isin(tracks.image_ids, np.fromiter(image_ids, np.uint32, len(image_ids)))
-    seen_before = starts_of(is_ours)
-    return seen_before[tracks.starts[1:]] > seen_before[tracks.starts[:-1]]
 
 
 def _spell(facts: Sequence[str | float]) -> str:
@@ -251,8 +235,7 @@ def check_rigs(model: Reconstruction, scribe: FindingWriter) -> Iterator[AuditFi
 def _moved_by_rigs(rigs: Rigs, images: tuple[Image, ...]) -> dict[str, tuple[float, float]]:
     """Return by how many degrees and what share of the scene images differ from their pose by frame and rig."""
     of_id, sensors = {image.id: image for image in images}, {rig.id: dict(rig.sensors) for rig in rigs.rigs}
-    centers = centers_of(images)
-    extent = float(np.linalg.norm(np.ptp(finite(centers), axis=0))) or 1.0
+    extent = float(np.linalg.norm(np.ptp(finite(centers_of(images)), axis=0))) or 1.0
     found = {}
     for frame in rigs.frames:
         for kind, sensor, number in frame.data:
@@ -285,8 +268,7 @@ class SourceModel:
 
 def as_source(images: tuple[Image, ...], cameras: Mapping[int, Camera]) -> SourceModel:
     """Return the source's images and cameras, prepared for comparison with patches."""
-    centers = centers_of(images)
-    centers = finite(centers)
+    centers = finite(centers_of(images))
     extent = float(np.linalg.norm(np.ptp(centers, axis=0))) if len(centers) else 0.0
     return SourceModel({image.name: image for image in images}, cameras, extent)
 

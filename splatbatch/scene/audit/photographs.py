@@ -208,7 +208,10 @@ def check_masks(
             message = f"the mask of {shown(shot.image.name)} cannot be read: {shown(mask.what)}"
             yield scribe.note("unreadable_mask", _named(path), message)
         elif isinstance(mask, ImageHeader):
-            yield from _check_shape(shot, mask, path, scribe)
+            photo = shot.header
+            if isinstance(photo, ImageHeader) and not isinstance(relate(photo.size, mask.size), SameSize | ScaledSize):
+                sizes = f"{size_text(mask.size)}, its photograph {shown(shot.image.name)} is {size_text(photo.size)}"
+                yield scribe.note("mask_size", _named(path), sizes)
             # os.stat, because thousands of masks are checked
             may_be_black = os.stat(path).st_size < mask.width * mask.height / _PIXELS_PER_BYTE + _HEAD  # noqa: PTH116
             if every or not at % step or (may_be_black and num_decoded < _MOST_DECODED):
@@ -242,16 +245,8 @@ def check_mask_names(masks: Path, images: Path, scribe: FindingWriter) -> Iterat
         yield scribe.note("mask_names", shown(str(masks)), message, remedy)
 
 
-def _check_shape(shot: AuditedImage, mask: ImageHeader, path: Path, scribe: FindingWriter) -> Iterator[AuditFinding]:
-    if isinstance(shot.header, ImageHeader) and not isinstance(
-        relate(shot.header.size, mask.size), SameSize | ScaledSize
-    ):
-        message = f"{size_text(mask.size)}, its photograph {shown(shot.image.name)} is {size_text(shot.header.size)}"
-        yield scribe.note("mask_size", _named(path), message)
-
-
-def _named(path: Path | None) -> str:
-    return shown(f"{path.parent.name}/{path.name}") if path else ""
+def _named(path: Path) -> str:
+    return shown(f"{path.parent.name}/{path.name}")
 
 
 @dataclass(frozen=True)
@@ -296,27 +291,19 @@ def check_sizes(
     """
     as_meant = ScaledSize(1 / divisor)
     sound = [row for row in rows if min(row.size) > 0]
-    for row in sound:
-        yield from _check_mixed(row, scribe)
-    yield from _check_ratios([row for row in sound if len(row.sizes) == 1], scribe)
-    relations = {}
-    for shot in shots:
-        camera = shot.camera.size
-        if isinstance(shot.header, ImageHeader) and min(camera) > 0:
-            pair = (camera, shot.header.size)
-            if pair not in relations:
-                relations[pair] = relate(*pair)
-            if relations[pair] not in {SameSize(), as_meant}:
-                kind, what, remedy = _describe(relations[pair], shot.header)
-                sizes = f"{size_text(shot.header.size)}, but camera {shot.camera.id} says {size_text(camera)}"
-                yield scribe.note(kind, shown(shot.image.name), f"{sizes}: {what}", remedy)
-
-
-def _check_mixed(row: CameraRow, scribe: FindingWriter) -> Iterator[AuditFinding]:
-    if len(row.sizes) > 1:
+    for row in (row for row in sound if len(row.sizes) > 1):
         seen = ", ".join(f"{count} of {size_text(size)}" for size, count in row.sizes)
         message = f"its photographs have {len(row.sizes)} sizes: {seen}; the camera says {size_text(row.size)}"
         yield scribe.note("mixed_sizes", _camera_named(row), message)
+    yield from _check_ratios([row for row in sound if len(row.sizes) == 1], scribe)
+    for shot in shots:
+        photo, camera = shot.header, shot.camera.size
+        if isinstance(photo, ImageHeader) and min(camera) > 0:
+            relation = relate(camera, photo.size)
+            if relation not in {SameSize(), as_meant}:
+                kind, what, remedy = _describe(relation, photo)
+                sizes = f"{size_text(photo.size)}, but camera {shot.camera.id} says {size_text(camera)}"
+                yield scribe.note(kind, shown(shot.image.name), f"{sizes}: {what}", remedy)
 
 
 def _check_ratios(rows: list[CameraRow], scribe: FindingWriter) -> Iterator[AuditFinding]:

@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from splatbatch.scene.colmap.files import ModelError
 from splatbatch.scene.colmap.reconstruction import Reconstruction, read_points2d, read_reconstruction
 from splatbatch.scene.colmap.types import (
     NONE,
@@ -79,11 +78,6 @@ class IndexedModel:
         table = np.bincount(pairs, minlength=len(self.images) * (count + 1)).reshape(-1, count + 1)
         return table[:, 1:].T / np.maximum(table.sum(axis=1), 1)
 
-    def pixels(self) -> Floats:
-        """Return the number of pixels of each photograph, [I]."""
-        cameras = [self.cameras[image.camera_id] for image in self.images]
-        return np.array([float(camera.width) * camera.height for camera in cameras])
-
     def centers(self) -> Floats:
         """Return the camera centres, [I, 3]; NaN where a pose is invalid."""
         return _centers(self.images)
@@ -114,23 +108,19 @@ def read_sightings(sparse: Path) -> IndexedModel:
         ModelError: a file is missing, unreadable, cut or garbage; it is named.
     """
     model = read_reconstruction(sparse, tracks=True)
-    if model.points.tracks is None:
-        raise ModelError(sparse, "was read without its tracks")
-    num_points, points = len(model.points), _placed(model.points, model.points.tracks)
+    points = _placed(model.points)
     keypoints = read_points2d(sparse)
     rows = [keypoints.pop(image.id).xy for image in model.images]
-    counts = np.array([len(row) for row in rows], dtype=np.int64)
-    first = starts_of(counts)
+    first = starts_of(np.array([len(row) for row in rows], dtype=np.int64))
     xy = np.concatenate([np.zeros((0, 2)), *rows])
     del keypoints, rows
-    found = _indexed(replace(model, points=points), points.tracks or model.points.tracks, first, xy)
-    return replace(found, num_nowhere=num_points - len(points))
+    return replace(_indexed(model, points, first, xy), num_nowhere=len(model.points) - len(points))
 
 
-def _placed(points: Points, tracks: Tracks) -> Points:
+def _placed(points: Points) -> Points:
     """Return the points with a finite position, with their tracks."""
-    kept: Mask = np.logical_and.reduce(np.isfinite(points.xyz), axis=1)
-    if kept.all():
+    tracks, kept = points.tracks, np.logical_and.reduce(np.isfinite(points.xyz), axis=1)
+    if kept.all() or tracks is None:
         return points
     lengths = np.diff(tracks.starts)
     elements = np.repeat(kept, lengths)
@@ -138,7 +128,9 @@ def _placed(points: Points, tracks: Tracks) -> Points:
     return replace(points.only(kept), tracks=left)
 
 
-def _indexed(model: Reconstruction, tracks: Tracks, first: Ints, xy: Floats) -> IndexedModel:
+def _indexed(model: Reconstruction, points: Points, first: Ints, xy: Floats) -> IndexedModel:
+    tracks = points.tracks
+    assert tracks is not None  # noqa: S101 - it was read with them
     photo = places_in(np.array([image.id for image in model.images], dtype=np.int64), tracks.image_ids)
     point = tracks.points.astype(np.int32)
     stands = np.logical_and.reduce(np.isfinite(_centers(model.images)), axis=1)
@@ -155,7 +147,7 @@ def _indexed(model: Reconstruction, tracks: Tracks, first: Ints, xy: Floats) -> 
         model.folder,
         model.cameras,
         model.images,
-        replace(model.points, tracks=None),
+        replace(points, tracks=None),
         counted[tracks.starts],
         photo[is_sound].astype(np.int32),
         tracks.point2d_idxs[is_sound],

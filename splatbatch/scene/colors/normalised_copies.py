@@ -47,8 +47,7 @@ def write_evened(patch: Patch, target: Path) -> None:
             _write(source, copy, tone, cameras[image.camera_id])
 
     with ThreadPoolExecutor(max(1, os.cpu_count() or 1)) as pool:
-        for _ in pool.map(write, read_images(patch.sparse)):
-            pass
+        list(pool.map(write, read_images(patch.sparse)))  # raises the first error
 
 
 def _write(source: Path, copy: Path, tone: ColorCorrection, camera: Camera) -> None:

@@ -251,17 +251,12 @@ class SampleCache:
 
     def read(self, shots: Iterable[TrackedPhoto]) -> tuple[dict[str, Samples], dict[str, str]]:
         """Return the samples of photographs by name, and the reasons for photographs without any."""
-        found = {}
-        problems = {}
-        shots = tuple(shots)
+        of_name = {shot.name: shot for shot in shots}
         with warnings.catch_warnings(), ThreadPoolExecutor(max(1, os.cpu_count() or 1)) as pool:
             warnings.simplefilter("ignore")  # Pillow's: what matters about a file becomes its problem
-            for shot, samples in zip(shots, pool.map(self._read, shots), strict=True):
-                if isinstance(samples, str):
-                    problems[shot.name] = samples
-                else:
-                    found[shot.name] = samples
-        return found, problems
+            found = dict(zip(of_name, pool.map(self._read, of_name.values()), strict=True))
+        problems = {name: samples for name, samples in found.items() if isinstance(samples, str)}
+        return {name: samples for name, samples in found.items() if not isinstance(samples, str)}, problems
 
     def _read(self, shot: TrackedPhoto) -> Samples | str:
         try:
@@ -281,15 +276,10 @@ class SampleCache:
     def keep(self) -> None:
         """Write the samples used in this run, if they differ from the stored ones."""
         if self._path and self._used and self._used.keys() != self._known.keys():
-            keys, lists = list(self._used), list(self._used.values())
-            lengths = np.array([len(one) for one in lists], np.int64)
+            keys, samples = np.array(list(self._used)), np.concatenate(list(self._used.values()))
+            lengths = np.array([len(one) for one in self._used.values()], np.int64)
             with contextlib.suppress(OSError, ValueError):
-                arrays: Mapping[str, Any] = {
-                    "keys": np.array(keys),
-                    "lengths": lengths,
-                    "samples": np.concatenate(lists),
-                }
-                write_whole(self._path, lambda file: np.savez(file, **arrays))
+                write_whole(self._path, lambda file: np.savez(file, keys=keys, lengths=lengths, samples=samples))
 
 
 class IncomparablePhotograph(Exception):

@@ -32,7 +32,11 @@ LEAST_DRIFT = 0.02
 """Smallest drift (logarithm, from one end of the scene to the other) that counts; less is not visible."""
 PLANE = 2
 """Number of components of a slope over the ground."""
-SOFT, LEAST_SPREAD, ROUNDS = 1.5, 0.002, 20
+SOFT = 1.5
+"""Residual, in median residuals, at which an observation counts half (Cauchy's weights)."""
+LEAST_SPREAD = 0.002
+"""Residuals below this are rounding; weights do not depend on them."""
+ROUNDS = 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,6 +78,12 @@ def find_sun_side(gains: Floats, feigned: Floats, exposures: Floats, kinds: Ints
     return SharedIllumination(light @ plane, drift, has_exposures)
 
 
+def cauchy(size: Floats) -> Floats:
+    """Return Cauchy's weights for residuals of these sizes, [O]."""
+    soft = max(SOFT * float(np.median(size)), LEAST_SPREAD)
+    return 1 / (1 + (size / soft) ** 2)
+
+
 def _rest(gains: Floats, offsets: Floats, feigned: Floats, exposures: Floats | None) -> tuple[Floats, Floats]:
     """Return the gains without offsets, exposures and light, and the light. Outlying photographs count less."""
     response = np.zeros((len(gains), 0 if exposures is None else 1))
@@ -91,7 +101,6 @@ def _rest(gains: Floats, offsets: Floats, feigned: Floats, exposures: Floats | N
         matrix = design.T @ (weights[:, None] * design) + np.diag(prior)
         found = np.linalg.solve(matrix, design.T @ (weights * gains) + prior * expected)
         rest = gains - design @ found
-        soft = max(SOFT * float(np.median(np.abs(rest))), LEAST_SPREAD)
-        weights = 1 / (1 + (rest / soft) ** 2)
+        weights = cauchy(np.abs(rest))
         variance = max(float(np.average(rest**2, weights=weights)), LEAST_SPREAD**2)
     return rest, np.asarray(found[at:], np.float64)

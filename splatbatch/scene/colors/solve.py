@@ -16,12 +16,14 @@ from numpy.typing import NDArray
 from splatbatch.scene.colmap.types import Floats, Ints
 from splatbatch.scene.colors.shading_grid import LEAST_FALL as LEAST_FIELD_FALL
 from splatbatch.scene.colors.shading_grid import ShadingResidual, field_at_each, paying_fields, tint_of
-from splatbatch.scene.colors.shared_illumination import SharedIllumination, find_sun_side
+from splatbatch.scene.colors.shared_illumination import (
+    LEAST_SPREAD,
+    SOFT,
+    SharedIllumination,
+    cauchy,
+    find_sun_side,
+)
 
-SOFT = 1.5
-"""Residual, in median residuals, at which an observation counts half (Cauchy's weights)."""
-LEAST_SPREAD = 0.002
-"""Residuals below this are rounding; weights do not depend on them."""
 NONE: Floats = np.zeros((0, 2))
 DENSE = 3000
 """Most photographs for which the system is solved as a dense matrix."""
@@ -130,9 +132,8 @@ def point_colors(seen: ColorObservations, found: Solution, weights: Floats, num_
     total = np.bincount(seen.point, weights, num_points)
     evened = evened_of(seen, found)
     sums = np.stack([np.bincount(seen.point, weights * one, num_points) for one in evened.T], axis=1)
-    colors: Floats = np.full_like(sums, np.nan)
-    np.divide(sums, total[:, None], out=colors, where=total[:, None] > 0)
-    return colors
+    with np.errstate(invalid="ignore"):
+        return sums / total[:, None]
 
 
 def residuals_of(seen: ColorObservations, found: Solution, weights: Floats) -> Floats:
@@ -161,12 +162,6 @@ def own_weights(seen: ColorObservations, found: Solution, colors: Floats) -> Flo
 def spread(residuals: Floats, weights: Floats) -> float:
     """Return the weighted standard deviation of residuals [O, 3]."""
     return float(np.sqrt(np.average((residuals**2).mean(axis=1), weights=weights)))
-
-
-def cauchy(size: Floats) -> Floats:
-    """Return Cauchy's weights for residuals of these sizes, [O]."""
-    soft = max(SOFT * float(np.median(size)), LEAST_SPREAD)
-    return 1 / (1 + (size / soft) ** 2)
 
 
 class DesignMatrix:

@@ -168,7 +168,6 @@ def name_change(
     is_k_alone = _off_centre(camera, scale) < _off_centre(camera)  # K belongs to its size once it is mended
 
     k, had = ("fx {:.6g}, fy {:.6g}, cx {:.6g}, cy {:.6g}".format(*each) for each in (fitted, camera.pinhole))
-    wrong = ("wrong_k", f"K is wrong: the keypoints say {k}; the camera {had}", _RECOVER)
     centre = f"the keypoints say ({cx:.6g}, {cy:.6g})"
     off = "({:+.4g}, {:+.4g}) px".format(*-moved)
     factor = f"{scale[0]:.4g}" if is_uniform else f"{scale[0]:.4g} in x and {scale[1]:.4g} in y"
@@ -222,7 +221,7 @@ def name_change(
             f"Divide the keypoints in images.bin by {factor}; K fits the photographs.",
         ),
         (stays, "focal_off", f"{focal}; the principal point fits", _RECOVER),
-        (True, *wrong),
+        (True, "wrong_k", f"K is wrong: the keypoints say {k}; the camera {had}", _RECOVER),
     ]
     return next((kind, what, remedy) for holds, kind, what, remedy in rows if holds)
 
@@ -291,18 +290,15 @@ def _spell_similarity(similarity: Similarity, views: TrackObservations) -> str:
     if abs(similarity.scale - 1) > _PLAIN:
         parts.append(f"scaled by {similarity.scale:.3g}")
     if np.abs(np.abs(turn).max(axis=1) - 1).max() < _PLAIN / 2 and degrees > 1:
-        parts.append(f"with their axes exchanged to ({', '.join(_axis(row) for row in turn)})")
+        along = np.abs(turn).argmax(axis=1)
+        names = (("-" if row[at] < 0 else "") + "xyz"[at] for row, at in zip(turn, along, strict=True))
+        parts.append(f"with their axes exchanged to ({', '.join(names)})")
     elif degrees > math.degrees(_PLAIN):
         parts.append(f"turned by {degrees:.3g} degrees")
     if float(np.linalg.norm(similarity.translation)) > _PLAIN * max(float(views.xyz.std()), 1e-12):
         parts.append("shifted by ({:.6g}, {:.6g}, {:.6g})".format(*similarity.translation))
     done = " and ".join(parts) or "moved a little"
     return f"the points fit the poses when they are {done}: one of the two was moved alone"
-
-
-def _axis(row: Floats) -> str:
-    index = int(np.argmax(np.abs(row)))
-    return ("-" if row[index] < 0 else "") + "xyz"[index]
 
 
 def stray_share(views: TrackObservations) -> float:

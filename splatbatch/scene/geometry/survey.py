@@ -222,6 +222,10 @@ class KeypointReach:
     beyond_near: float
     """Share of the keypoints beyond the left or the upper edge."""
 
+    def lies_within(self, size: tuple[float, float]) -> bool:
+        """Return whether no keypoint lies beyond the right or the lower edge of a photograph of this size, by 2 %."""
+        return all(high <= 1.02 * side for high, side in zip(self.high, size, strict=True))
+
 
 @dataclass(frozen=True, eq=False)
 class GeometrySurvey:
@@ -328,8 +332,7 @@ def _as_seen_by(cameras: Mapping[int, Camera], number: int, alike: Mapping[int, 
     if own.params == other.params or not own.has_center:
         return xy
     (fx, fy, cx, cy), (gx, gy, dx, dy) = own.pinhole, other.pinhole
-    moved: Floats = (xy - (cx, cy)) * (gx / fx, gy / fy) + (dx, dy)
-    return moved
+    return np.asarray((xy - (cx, cy)) * (gx / fx, gy / fy) + (dx, dy), np.float64)
 
 
 @dataclass(frozen=True)
@@ -367,17 +370,15 @@ def find_misfit(camera: Camera, photo: Size, reach: KeypointReach) -> Misfit | N
     if off < limits.SAME_SHARE and common > 1 + limits.OFF_SHARE and max(reached) < common:
         return _left_behind(camera, f"the principal point lies at {50 * common:.4g} % of both sides")
     is_small = off < limits.CENTRED and max(shares) < 1 - 2 * limits.CENTRED and max(reached) < limits.REACH
-    if is_small and all(r <= 1.02 * s for r, s in zip(reached, shares, strict=True)):
-        width, height = reach.high
-        return _left_behind(camera, f"the keypoints reach over {width:.0f}x{height:.0f} px of them")
+    if is_small and reach.lies_within((2 * camera.cx, 2 * camera.cy)):
+        return _left_behind(camera, "the keypoints reach over {:.0f}x{:.0f} px of them".format(*reach.high))
     return None
 
 
 def belongs(camera: Camera, size: Size, reach: KeypointReach) -> bool:
     """Return whether a size fits a camera: principal point near its middle, and keypoints within it."""
     near = all(abs(c / s - 0.5) < limits.CENTRED for c, s in zip((camera.cx, camera.cy), size, strict=True))
-    within = all(reach.high[axis] <= 1.02 * size[axis] for axis in (0, 1))
-    return near and within
+    return near and reach.lies_within(size)
 
 
 def _left_behind(camera: Camera, why: str) -> Misfit:

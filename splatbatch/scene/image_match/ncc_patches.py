@@ -181,6 +181,5 @@ def sharpness(pair: ImagePair, one: MatchView, other: MatchView) -> float:
         spread = seen.var(axis=(1, 2))
         fine.append(np.where(spread >= _LEAST_STD**2, steps, np.nan) / np.where(spread > 0, spread, np.nan))
     with np.errstate(all="ignore"):
-        known = fine[0] / fine[1]
-    known = finite(known)
+        known = finite(fine[0] / fine[1])
     return float(np.median(known)) if len(known) else float("nan")

@@ -131,8 +131,7 @@ class _PartnerFinder:
             with np.errstate(all="ignore"):
                 local = self._model.points.xyz[points] @ self._rotations[row].T + image.translation
                 pixels.append(project(camera, local) / max(camera.width, camera.height))
-        moved = pixels[1] - pixels[0]
-        moved = finite(moved)
+        moved = finite(pixels[1] - pixels[0])
         return np.median(moved, axis=0) if len(moved) else np.zeros(2)
 
     def _worth(self, row: int, found: Sequence[int], other: int, apart: Mapping[int, Floats]) -> float:

@@ -163,10 +163,10 @@ def _begin(model: Any, used: Sequence[int], place: MatchFolder) -> None:
 
 def _found(place: MatchFolder) -> Iterator[PhotographMatch]:
     with load_pycolmap().Database.open(place.database) as database:
-        known = {}
-        for image in database.read_all_images():
-            # columns 2 and later are scales and angles
-            known[image.image_id] = np.asarray(database.read_keypoints(image.image_id), np.float64)[:, :2]
+        known = {  # columns 2 and later are scales and angles
+            image.image_id: np.asarray(database.read_keypoints(image.image_id), np.float64)[:, :2]
+            for image in database.read_all_images()
+        }
         pairs, geometries = database.read_two_view_geometries()
         for pair, geometry in zip(pairs, geometries, strict=True):
             one, other = load_pycolmap().pair_id_to_image_pair(pair)
@@ -213,10 +213,9 @@ def triangulate(model: Any, place: MatchFolder) -> Any:
     options.min_focal_length_ratio, options.max_focal_length_ratio, options.max_extra_param = 1e-3, 1e3, 1e6
     options.num_threads = THREADS
     with _within_time(place) as token:
-        found = pycolmap.triangulate_points(
+        return pycolmap.triangulate_points(
             model, place.database, place.images, out, options=options, cancellation_token=token
         )
-    return found
 
 
 def share_that_see(shots: Sequence[PosedPhoto], points: Floats) -> float:
@@ -258,7 +257,9 @@ def judge(
     shots: Sequence[PosedPhoto], matched: Sequence[PhotographMatch], points: Floats | None = None
 ) -> PoseVerdict | None:
     """Return how well matches fit the poses and points [P, 3]; None where too few can be judged."""
-    telling = [one for one in matched if _is_telling(one, shots)]
+    # panoramas have no focal length: rays all round
+    with_focal = {at for at, shot in enumerate(shots) if shot.camera.has_center}
+    telling = [one for one in matched if len(one.here) >= LEAST_MATCHES and {one.first, one.second} <= with_focal]
     count, agreement = _agreement(telling, shots)
     if not count:
         return None
@@ -276,11 +277,6 @@ def _agreement(telling: Sequence[PhotographMatch], shots: Sequence[PosedPhoto]) 
     """Return the number of pairs with a baseline, and the median of the share of their matches that fits the poses."""
     shares = [share for one in telling if (share := _share(one, shots)) is not None]
     return len(shares), float(np.median(shares)) if shares else 0.0
-
-
-def _is_telling(one: PhotographMatch, shots: Sequence[PosedPhoto]) -> bool:
-    """Return whether a pair has enough matches, of two cameras with a focal length; panoramas have rays all round."""
-    return len(one.here) >= LEAST_MATCHES and all(shots[at].camera.has_center for at in (one.first, one.second))
 
 
 _CAUSES: dict[str, Callable[[PosedPhoto], PosedPhoto]] = {
@@ -322,8 +318,10 @@ def _share(one: PhotographMatch, shots: Sequence[PosedPhoto]) -> float | None:
     missed = np.abs((there * along).sum(axis=1))
     with np.errstate(all="ignore"):
         off = missed / np.sqrt(along[:, 0] ** 2 + along[:, 1] ** 2 + back[:, 0] ** 2 + back[:, 1] ** 2)
-    focal = max(first.camera.width, first.camera.height) / max(_reach(first), 1e-9)
-    fits = off * focal < _OFF * max(first.camera.width, first.camera.height)
+    camera = first.camera
+    left, right = rays(first, np.array([[0.0, camera.height / 2], [camera.width, camera.height / 2]]))
+    focal = max(camera.size) / max(float(np.linalg.norm(right - left)), 1e-9)
+    fits = off * focal < _OFF * max(camera.size)
     depths = _depths(here, there, turn, shift)
     return float((fits & (depths > 0).all(axis=1)).mean())
 
@@ -332,12 +330,6 @@ def _between(one: PhotographMatch, shots: Sequence[PosedPhoto]) -> tuple[Floats,
     """Return rotation and translation from the first camera of a pair to the second."""
     first, second = shots[one.first], shots[one.second]
     return second.rotation @ first.rotation.T, second.rotation @ (first.center - second.center)
-
-
-def _reach(shot: PosedPhoto) -> float:
-    """Return the width of a photograph's view in units of its focal length."""
-    corners = rays(shot, np.array([[0.0, shot.camera.height / 2], [shot.camera.width, shot.camera.height / 2]]))
-    return float(np.linalg.norm(corners[1] - corners[0]))
 
 
 def rays(shot: PosedPhoto, pixels: Floats) -> Floats:

@@ -86,9 +86,8 @@ def _fitted(shot: PosedPhoto, size: Size) -> tuple[PosedPhoto, str]:
         return shot, ""
     if isinstance(relation, NearSize) and relation.factor == 1 and max(map(abs, relation.off)) <= 2:
         # rounding: K stays as it is, so that the middle of the photograph stays where it was
-        fitted = replace(camera, width=size[0], height=size[1])
         what = "the size was a pixel or two off and is now the photograph's; K is as it was"
-        return replace(shot, camera=fitted), what
+        return replace(shot, camera=replace(camera, width=size[0], height=size[1])), what
     if isinstance(relation, ScaledSize):
         keypoints = shot.keypoints and replace(shot.keypoints, xy=shot.keypoints.xy * (np.array(size) / own))
         what = f"photographs are {spell_factor(relation.factor)} of what the cameras say: K follows"
@@ -114,8 +113,8 @@ def _sized(shot: PosedPhoto, size: Size) -> tuple[PosedPhoto, str]:
     shares = [value / side for value, side in zip(center, size, strict=True)]
     own = f"camera size {size_text(camera.size)}"
     if all(_CENTRAL[0] < share < _CENTRAL[1] for share in shares):
-        fitted = replace(camera, width=size[0], height=size[1])
-        return replace(shot, camera=fitted), f"{own} is none: it is now the photograph's, in whose pixels K is"
+        what = f"{own} is none: it is now the photograph's, in whose pixels K is"
+        return replace(shot, camera=replace(camera, width=size[0], height=size[1])), what
     where = f"({', '.join(f'{value:g}' for value in center)})"
     what = f"{own}, principal point {where}: K is not in pixels of {shot.photo.name} ({size_text(size)})"
     raise SceneError(what, "Export focal length and principal point in pixels, with the size of the images.")

@@ -91,11 +91,9 @@ def _points(path: Path, log: ImportLog) -> Points | None:
 
 def _check_ids(cameras: Sequence[Camera], images: Sequence[Image], log: ImportLog, suffix: str | None) -> None:
     known = {camera.id for camera in cameras}
-    if len(known) < len(cameras):
-        log.mistake(f"cameras.{suffix}", f"{len(cameras)} cameras share {len(known)} ids", _REMEDY)
-    ids = [image.id for image in images]
-    if len(set(ids)) < len(ids):
-        log.mistake(f"images.{suffix}", f"{len(ids)} images share {len(set(ids))} ids", _REMEDY)
+    for part, given, ids in (("cameras", cameras, known), ("images", images, {image.id for image in images})):
+        if len(ids) < len(given):
+            log.mistake(f"{part}.{suffix}", f"{len(given)} {part} share {len(ids)} ids", _REMEDY)
     for image in images:
         if image.camera_id not in known:
             what = f"is of camera {image.camera_id}, which cameras.{suffix} lacks"

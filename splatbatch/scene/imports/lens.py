@@ -198,8 +198,7 @@ def _rays_inside(lens: Lens, size: Size) -> Floats:
     grid = np.meshgrid(*(np.linspace(0, side, _GRID) for side in size))
     pixels = np.stack(grid, axis=-1).reshape(-1, 2)
     start = (pixels - (lens.cx, lens.cy)) / (lens.fx, lens.fy)
-    bent = unbent(replace(lens, bend="frame").project, start, pixels)
-    bent = finite(bent)
+    bent = finite(unbent(replace(lens, bend="frame").project, start, pixels))
     if lens.bend == "frame":
         return bent
     reach = np.linalg.norm(bent, axis=1)

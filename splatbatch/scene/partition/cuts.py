@@ -195,7 +195,8 @@ class CutContext:
     @cached_property
     def pixels(self) -> Floats:
         """Number of pixels of each photograph, [I]."""
-        return self.observations.pixels()
+        cameras = [self.observations.cameras[image.camera_id] for image in self.observations.images]
+        return np.array([float(camera.width) * camera.height for camera in cameras])
 
     def weights(self) -> Floats:
         """Return each point's share of the scene's work, [P]: half by the pixels that see it, half as a point."""
