@@ -106,9 +106,16 @@ def why_no_scene(place: Path) -> SceneError:
     """Return the error for a place without a scene; its hint says what the place holds, and what to do with it."""
     if not place.exists():
         return SceneError(f"{place}: no such folder", near(place))
+    seen = seen_at(place)
     if not is_folder(place):
-        return _why_a_file(place)
-    if seen := seen_at(place):
+        if place.suffix.lower() in _CONFIGS:
+            hint = f"Is it the configuration? Then: splatbatch verify-dims --config {quote(str(place))}"
+        elif _top(place) != place:
+            hint = f"It belongs to the scene {_top(place)}: name that folder."
+        else:
+            hint = seen.in_words() if seen else f"Name a folder. {A_SCENE}"
+        return SceneError(f"{place}: a file, not a folder", hint)
+    if seen:
         return SceneError(f"{place}: no COLMAP model, and no patches with one", seen.in_words())
     try:
         names = sorted(name for name in os.listdir(place) if name[0] != ".")  # noqa: PTH208 - names alone
@@ -118,13 +125,3 @@ def why_no_scene(place: Path) -> SceneError:
         return SceneError(f"{place}: an empty folder", f"{A_SCENE} `splatbatch demo NEW` writes a small one.")
     found = ", ".join(names if len(names) <= MOST_NAMED else [*names[:MOST_NAMED], "…"])
     return SceneError(f"{place}: no COLMAP model, and no patches with one (found {found})", A_SCENE)
-
-
-def _why_a_file(file: Path) -> SceneError:
-    if file.suffix.lower() in _CONFIGS:
-        hint = f"Is it the configuration? Then: splatbatch verify-dims --config {quote(str(file))}"
-    elif _top(file) != file:
-        hint = f"It belongs to the scene {_top(file)}: name that folder."
-    else:
-        hint = seen.in_words() if (seen := seen_at(file)) else f"Name a folder. {A_SCENE}"
-    return SceneError(f"{file}: a file, not a folder", hint)

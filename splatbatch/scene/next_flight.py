@@ -13,7 +13,6 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, partial
-from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
@@ -309,13 +308,9 @@ def _cover(
 def _around(up: Floats) -> list[Floats]:
     """Return the unit vectors from a target to the views of it: straight up, and tilted to `SIDES` sides."""
     east, north, up = axes_of(up)
-    found = [up]
-    for tilt in np.radians(TILTS_DEG[1:]):
-        for side in range(SIDES):
-            azimuth = 2 * math.pi * side / SIDES
-            level = math.sin(azimuth) * east + math.cos(azimuth) * north
-            found.append(math.cos(tilt) * up + math.sin(tilt) * level)
-    return found
+    azimuths = [2 * math.pi * side / SIDES for side in range(SIDES)]
+    level = [math.sin(azimuth) * east + math.cos(azimuth) * north for azimuth in azimuths]
+    return [up, *(math.cos(tilt) * up + math.sin(tilt) * one for tilt in np.radians(TILTS_DEG[1:]) for one in level)]
 
 
 def _looking_at(target: Floats, offset: Floats, up: Floats) -> Floats:
@@ -416,12 +411,12 @@ class FlightPlan:
 
     def to_geojson(self) -> str:
         """Return a GeoJSON FeatureCollection: a point for each view, a polygon for each weak cell."""
-        features: list[Mapping[str, object]] = []
+        features, to_globe = list[Mapping[str, object]](), self.to_globe or np.asarray
         for view in self.views():
-            point = {"type": "Point", "coordinates": _rounded(self._places([view.position])[0], 9)}
+            point = {"type": "Point", "coordinates": _rounded(to_globe(np.array([view.position]))[0], 9)}
             features.append({"type": "Feature", "geometry": point, "properties": asdict(view)})
         for number, cell in enumerate(self.cells, start=1):
-            ring = self._places(_corners(cell, self.up) + self.offset)
+            ring = to_globe(_corners(cell, self.up) + self.offset)
             polygon = {"type": "Polygon", "coordinates": [[_rounded(one, 9) for one in (*ring, ring[0])]]}
             said = {"name": f"cell {number}", "is": cell.why, "photographs": cell.num_photos, "patch": cell.patch}
             said |= {"angle_deg": round(cell.angle_deg, 1), "lacks_more": number - 1 in self.left}
@@ -447,10 +442,6 @@ class FlightPlan:
             name = f"cell {number}: {cell.why}, {plural(cell.num_photos, 'photograph')}"
             _add(document, {"Placemark": {"name": name, "Polygon": {"altitudeMode": "absolute", **edge}}})
         return ElementTree.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
-
-    def _places(self, places: Any) -> Floats:
-        found = np.asarray(places, dtype=np.float64)
-        return self.to_globe(found) if self.to_globe else found
 
     def _on_globe(self, places: Floats) -> Floats:
         if self.to_globe:

@@ -51,6 +51,7 @@ DEVICES = {
 
 
 _HOLDOUT_EVERY = "  holdout_every: 8        # every 8th photograph is held out and measured on; 0: none"
+_HOLDOUT_LIST = "  holdout_list: {}  # the test and val photographs of the source"
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ def config_for(found: SceneLayout, base: Path, *, has_gpu: bool, kept: ImportNot
         images=f"  images: {_relative(found.images, base)}\n" if found.images else "",
         device=DEVICES[has_gpu],
         offset=_offset(kept or ImportNotes()),
-        holdout=_holdout(kept or ImportNotes()),
+        holdout=_HOLDOUT_LIST.format(quote(kept.holdout)) if kept and kept.holdout else _HOLDOUT_EVERY,
         source=f"  source: {_relative(found.source, base)}\n" if found.source else "",
     )
 
@@ -93,12 +94,6 @@ def _offset(kept: ImportNotes) -> str:
         return crs
     numbers = ", ".join(f"{value:.15g}" for value in kept.offset)
     return f"{crs}  offset: [{numbers}]  # taken off all coordinates before training; see import.json\n"
-
-
-def _holdout(kept: ImportNotes) -> str:
-    if not kept.holdout:
-        return _HOLDOUT_EVERY
-    return f"  holdout_list: {quote(kept.holdout)}  # the test and val photographs of the source"
 
 
 def _relative(path: Path, base: Path) -> str:

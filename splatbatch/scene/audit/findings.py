@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Literal
 
-from splatbatch.files import Record
 from splatbatch.scene.photos.undistort import UNDISTORT
 from splatbatch.text import list_some
 
@@ -73,10 +72,6 @@ class AuditFinding:
     why: str
     traceback: str = ""
     """Traceback of an internal fault, for the ledger; empty otherwise."""
-
-    def to_record(self) -> Record:
-        """Return the JSON form."""
-        return asdict(self)
 
     def in_words(self) -> str:
         """Return subject, message and remedy as one text."""

@@ -321,19 +321,19 @@ def _spell_size(camera: Camera) -> str:
 
 def check_beside(patch: Patch, images: tuple[Image, ...], scribe: FindingWriter) -> Iterator[AuditFinding]:
     """Yield findings about other models in its folder, text unlike the binary files, and photographs without a pose."""
-    yield from _check_models(patch, scribe)
-    yield from _check_formats(patch.sparse, scribe)
-    if is_folder(patch.images) and patch.images.resolve().parent in patch.sparse.resolve().parents[:2]:
-        yield from _check_registered(patch.images, images, scribe)
-
-
-def _check_models(patch: Patch, scribe: FindingWriter) -> Iterator[AuditFinding]:
     counts = models_beside(patch.sparse)
     if len(counts) > 1:
         others = ", ".join(f"{path.name} ({plural(count, 'image')})" for path, count in counts if path != patch.sparse)
         own = next((count for path, count in counts if path == patch.sparse), 0)
         message = f"{patch.sparse.name} with {plural(own, 'image')}, the most, is trained; {others} beside it: not"
         yield scribe.note("several_models", shown(str(patch.sparse.parent)), message)
+    yield from _check_formats(patch.sparse, scribe)
+    if is_folder(patch.images) and patch.images.resolve().parent in patch.sparse.resolve().parents[:2]:
+        there = photographs_below(patch.images)
+        known = {image.name for image in images} & set(there)
+        if known and len(known) < limits.REGISTERED * len(there):
+            message = f"{len(known)} of its {len(there)} photographs have a pose in the model"
+            yield scribe.note("unregistered", shown(str(patch.images)), message)
 
 
 def _check_formats(sparse: Path, scribe: FindingWriter) -> Iterator[AuditFinding]:
@@ -377,11 +377,3 @@ def _unlike(one: str | float, other: str | float) -> bool:
     if isinstance(one, str) or isinstance(other, str):
         return one != other
     return abs(one - other) > _SAME_IN_TEXT * max(1.0, abs(one), abs(other))
-
-
-def _check_registered(folder: Path, images: tuple[Image, ...], scribe: FindingWriter) -> Iterator[AuditFinding]:
-    there = photographs_below(folder)
-    known = {image.name for image in images} & set(there)
-    if known and len(known) < limits.REGISTERED * len(there):
-        message = f"{len(known)} of its {len(there)} photographs have a pose in the model"
-        yield scribe.note("unregistered", shown(str(folder)), message)

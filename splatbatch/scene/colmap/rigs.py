@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import struct
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -56,13 +56,11 @@ class Rigs:
 
     def of(self, image_ids: Collection[int]) -> Rigs:
         """Return the rigs of the given images: frames keep only these, rigs keep all of their sensors."""
-        kept = []
-        for frame in self.frames:
-            data = tuple(one for one in frame.data if one[0] != CAMERA or one[2] in image_ids)
-            if any(one[0] == CAMERA for one in data):
-                kept.append(RigFrame(frame.id, frame.rig_id, frame.pose, data))
+        kept = [frame for frame in self.frames if not {*frame.image_ids()}.isdisjoint(image_ids)]
+        left = [tuple(one for one in frame.data if one[0] != CAMERA or one[2] in image_ids) for frame in kept]
+        frames = tuple(replace(frame, data=data) for frame, data in zip(kept, left, strict=True))
         used = {frame.rig_id for frame in kept}
-        return Rigs(tuple(rig for rig in self.rigs if rig.id in used), tuple(kept))
+        return Rigs(tuple(rig for rig in self.rigs if rig.id in used), frames)
 
     def camera_ids(self) -> set[int]:
         """Return the ids of the cameras in the rigs."""

@@ -48,7 +48,17 @@ def similarity_of(value: Any) -> Similarity:
     Raises:
         SceneError: it has another shape or last row, holds values that are no finite numbers, or mirrors or shears.
     """
-    matrix = _matrix(value)
+    try:
+        matrix = np.array(value, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise SceneError("is no matrix of numbers") from error
+    matrix = matrix.reshape(4, 4) if matrix.shape == (16,) else matrix
+    if matrix.shape not in ((4, 4), (3, 4)):
+        raise SceneError(f"has the shape {'x'.join(map(str, matrix.shape))}, not 4x4")
+    if not np.isfinite(matrix).all():
+        raise SceneError("holds what is no finite number")
+    if len(matrix) == 4 and np.abs(matrix[3] - (0, 0, 0, 1)).max() > _LAST_ROW:
+        raise SceneError(f"has the last row {', '.join(f'{value:g}' for value in matrix[3])}, not 0, 0, 0, 1")
     linear = matrix[:3, :3]
     size = np.abs(np.linalg.det(linear)) ** (1 / 3)
     if not size > 1e-12:
@@ -60,22 +70,6 @@ def similarity_of(value: Any) -> Similarity:
         raise SceneError(f"is no rotation: it stretches by {stretch.max():.4g} and {stretch.min():.4g}")
     scale = 1.0 if abs(size - 1) < _LAST_ROW else float(size)
     return Similarity(left @ right, matrix[:3, 3].copy(), scale)
-
-
-def _matrix(value: Any) -> Floats:
-    try:
-        matrix = np.array(value, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise SceneError("is no matrix of numbers") from error
-    if matrix.shape == (16,):
-        matrix = matrix.reshape(4, 4)
-    if matrix.shape not in ((4, 4), (3, 4)):
-        raise SceneError(f"has the shape {'x'.join(map(str, matrix.shape))}, not 4x4")
-    if not np.isfinite(matrix).all():
-        raise SceneError("holds what is no finite number")
-    if len(matrix) == 4 and np.abs(matrix[3] - (0, 0, 0, 1)).max() > _LAST_ROW:
-        raise SceneError(f"has the last row {', '.join(f'{value:g}' for value in matrix[3])}, not 0, 0, 0, 1")
-    return matrix
 
 
 @dataclass(frozen=True, eq=False)

@@ -122,7 +122,13 @@ def _sized(shot: PosedPhoto, size: Size) -> tuple[PosedPhoto, str]:
 
 def check_world(shots: Sequence[PosedPhoto], cloud: PointCloud | None, log: ImportLog) -> None:
     """Note mistakes in names, camera positions, and points that too few photographs have in view."""
-    _check_names(shots, log)
+    counts = Counter(shot.name for shot in shots)
+    for shot in shots:
+        if counts[shot.name] > 1:
+            what = f"{counts[shot.name]} poses are of the photograph {shot.name}"
+            log.mistake(shot.where, what, "Keep one pose for each photograph.")
+        if why := fault_of_name(shot.name):
+            log.mistake(shot.where, why, "Name the photograph otherwise, on the disk and in the source.")
     _check_places(shots, log)
     if log.num_mistakes or cloud is None or not shots or not len(cloud.xyz):
         return
@@ -134,16 +140,6 @@ def check_world(shots: Sequence[PosedPhoto], cloud: PointCloud | None, log: Impo
             "turned: export both together, in the same coordinates."
         )
         log.mistake(cloud.origin, what, remedy)
-
-
-def _check_names(shots: Sequence[PosedPhoto], log: ImportLog) -> None:
-    counts = Counter(shot.name for shot in shots)
-    for shot in shots:
-        if counts[shot.name] > 1:
-            what = f"{counts[shot.name]} poses are of the photograph {shot.name}"
-            log.mistake(shot.where, what, "Keep one pose for each photograph.")
-        if why := fault_of_name(shot.name):
-            log.mistake(shot.where, why, "Name the photograph otherwise, on the disk and in the source.")
 
 
 @np.errstate(all="ignore")  # what overflows is no place

@@ -344,20 +344,16 @@ def _terms(calibration: Element) -> dict[str, float]:
 
 
 def _size(element: Element | None) -> Size | None:
+    """Return the resolution of a sensor or a calibration in whole pixels; None where it has none."""
     resolution = element.find("resolution") if element is not None else None
     if resolution is None:
         return None
-    wide, high = (_side(resolution.get(key, "")) for key in ("width", "height"))
-    return (wide, high) if wide and high else None
-
-
-def _side(text: str) -> int | None:
-    """Return a number of pixels; None where the text is none."""
     try:
-        side = float(text)
+        wide, high = (float(resolution.get(key, "")) for key in ("width", "height"))
     except ValueError:
         return None
-    return int(side) if 0 < side < _LONGEST_PX and side == int(side) else None
+    is_whole = all(0 < side < _LONGEST_PX and side == int(side) for side in (wide, high))
+    return (int(wide), int(high)) if is_whole else None
 
 
 def _on_master(element: Element) -> Similarity | None:

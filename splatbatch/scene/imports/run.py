@@ -187,7 +187,7 @@ def _written(
     (folder / write.MODEL).mkdir(parents=True)
     model.write_binary(folder / write.MODEL)
     points = np.array([point.xyz for point in model.points3D.values()]).reshape(-1, 3)
-    span = span_between(points, np.array([shot.center for shot in capture.shots]).reshape(-1, 3))
+    span = span_between(points, np.array([shot.center for shot in shots]).reshape(-1, 3))
     offset = offset_for([span] if span else [])
     write.write_record(source, capture, log, offset, folder)
     return ImportResult(capture, log, len(points), offset, write.held_out(capture.shots))

@@ -22,7 +22,7 @@ from splatbatch.errors import SceneError
 from splatbatch.fields import number, whole_number
 from splatbatch.json_text import parse
 from splatbatch.scene.colmap.files import opened
-from splatbatch.scene.colmap.reconstruction import Reconstruction, read_points2d, read_reconstruction
+from splatbatch.scene.colmap.reconstruction import read_points2d, read_reconstruction
 from splatbatch.scene.colmap.types import Camera, Image
 from splatbatch.scene.imports.agreement import share_that_see
 from splatbatch.scene.imports.capture import (
@@ -134,22 +134,18 @@ class TransformsFrame:
 
 def _camera(frame: TransformsFrame, photo: Size | None, log: ImportLog) -> Camera | None:
     """Return the COLMAP camera of a frame, given the size of its photograph; None where its keys hold mistakes."""
-    top, numbers, is_sound = frame.document.top, dict[str, float](), True
-    written, at_top = {**top, **frame.written}, f"{frame.document.path.name}: at the top"
-    for key in (key for key in _NUMBERS if key in written):
-        if (found := number(value := written[key])) is not None:
-            numbers[key] = found
-        else:
-            where = frame.where if key in frame.written else at_top
-            log.mistake(where, f"{key} {spelt(value)} {why_no_number(value)}", f"Correct {key}.")
-            is_sound = False
-    if not is_sound:
-        return None
+    top, own = frame.document.top, frame.written
+    written = {**top, **own}
+    numbers = {key: found for key in _NUMBERS if key in written and (found := number(written[key])) is not None}
+    broken = [key for key in _NUMBERS if key in written and key not in numbers]
+    places = dict.fromkeys(top.keys() - own.keys(), f"{frame.document.path.name}: at the top")
+    for key in broken:
+        what = f"{key} {spelt(written[key])} {why_no_number(written[key])}"
+        log.mistake(places.get(key, frame.where), what, f"Correct {key}.")
     try:
-        return read_camera(numbers, written, photo, log)
+        return None if broken else read_camera(numbers, written, photo, log)
     except SceneError as error:
-        key = error.message.partition(" ")[0]
-        log.mistake(at_top if key in top.keys() - frame.written.keys() else frame.where, error.message, error.hint)
+        log.mistake(places.get(error.message.partition(" ")[0], frame.where), error.message, error.hint)
     return None
 
 
@@ -276,7 +272,12 @@ def cloud_beside(
     log.convert(f"points with their tracks are those of {name}{'' if moved is IDENTITY else how}")
     points = model.points
     cloud = PointCloud(moved.of_points(points.xyz), points.rgb, str(folder), points.ids)
-    return cloud, _with_keypoints(shots, pairs, model)
+    keypoints, found = read_points2d(model.folder), {}
+    for shot, image in pairs:
+        theirs, own, seen = model.cameras[image.camera_id], shot.camera, keypoints[image.id]
+        xy = seen.xy * (own.width / theirs.width, own.height / theirs.height)  # pixels of the shot's own camera
+        found[shot.name] = replace(shot, keypoints=replace(seen, xy=xy))
+    return cloud, tuple(found.get(shot.name, shot) for shot in shots)
 
 
 def _pairs(
@@ -305,30 +306,13 @@ def _same_world(pairs: Sequence[SharedPhotograph]) -> Similarity | None:
         return None
     here = np.array([shot.center for shot, _ in pairs])
     there = np.array([image.center() for _, image in pairs]) @ rotation.T
-    spread = there - there.mean(axis=0)
-    scale = float((spread * (here - here.mean(axis=0))).sum() / (spread**2).sum())
-    if not (np.isfinite(scale) and scale > 0):
+    spread, away = there - there.mean(axis=0), here - here.mean(axis=0)
+    scale, size = float((spread * away).sum() / (spread**2).sum()), float(np.linalg.norm(away, axis=1).max())
+    if not 0 < scale < math.inf or np.linalg.norm(scale * spread - away, axis=1).max() > _CENTERS * size:
         return None
     moved = Similarity(rotation, here.mean(axis=0) - scale * there.mean(axis=0), scale)
-    off = np.linalg.norm(scale * there + moved.translation - here, axis=1)
-    size = float(np.linalg.norm(here - here.mean(axis=0), axis=1).max())
-    if off.max() > _CENTERS * size:
-        return None
     is_same = np.abs(np.array(moved.matrix()) - np.eye(4)).max() < _SAME_WORLD * max(1.0, size)
     return IDENTITY if is_same else moved
-
-
-def _with_keypoints(
-    shots: Sequence[PosedPhoto], pairs: Sequence[SharedPhotograph], model: Reconstruction
-) -> tuple[PosedPhoto, ...]:
-    """Return the shots with the model's keypoints, in pixels of their own cameras."""
-    keypoints = read_points2d(model.folder)
-    found = {}
-    for shot, image in pairs:
-        theirs, own, seen = model.cameras[image.camera_id], shot.camera, keypoints[image.id]
-        ratio = (own.width / theirs.width, own.height / theirs.height)
-        found[shot.name] = replace(shot, keypoints=replace(seen, xy=seen.xy * ratio))
-    return tuple(found.get(shot.name, shot) for shot in shots)
 
 
 def cloud_named(document: TransformsFile, shots: Sequence[PosedPhoto], log: ImportLog) -> PointCloud | None:
@@ -470,7 +454,13 @@ def _frame(
     place = f'{where} "{path}"' if path else where
     pose, photo, mask, depth = None, None, None, None
     with log.noting(place, _POSE):
-        pose = _pose(written)
+        if written.get("transform_matrix") is None:
+            what = "transform_matrix is missing: a photograph without a pose"
+            if written.keys() & {"transform_matrix_start", "transform_matrix_end", "rolling_shutter"}:
+                what = "has poses at the start and the end (rolling shutter), and no transform_matrix"
+            remedy = "Export one pose for each photograph; register those without one, or remove their frames."
+            raise SceneError(what, remedy)
+        pose = _similarity(written, "transform_matrix")
     with log.noting(place):
         photo = find(path, document) if path else None
     with log.noting(place):
@@ -481,21 +471,6 @@ def _frame(
         return None
     name = str(PurePosixPath(_plain(path)).with_name(photo.name))
     return TransformsFrame(place, document, written, pose, name, photo, mask, depth)
-
-
-def _pose(written: Mapping[str, object]) -> Similarity:
-    """Return the pose of a frame.
-
-    Raises:
-        SceneError: it has none, or none that is valid.
-    """
-    if written.get("transform_matrix") is not None:
-        return _similarity(written, "transform_matrix")
-    what = "transform_matrix is missing: a photograph without a pose"
-    if written.keys() & {"transform_matrix_start", "transform_matrix_end", "rolling_shutter"}:
-        what = "has poses at the start and the end (rolling shutter), and no transform_matrix"
-    remedy = "Export one pose for each photograph; register those without one, or remove their frames."
-    raise SceneError(what, remedy)
 
 
 def _find(path: str, document: TransformsFile, images: Path | None, folders: FolderListings) -> Path:

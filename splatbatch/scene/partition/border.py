@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from splatbatch.scene.colmap.reconstruction import Reconstruction
-from splatbatch.scene.colmap.types import triple
+from splatbatch.scene.colmap.types import NONE, places_in, triple
 from splatbatch.scene.partition.boxes import Box, Corner, box_between, open_sides
 from splatbatch.scene.partition.record import Axes, Core, Partition
 
@@ -122,17 +122,13 @@ def shares_of(partition: Partition, model: Reconstruction) -> Shares:
     The model must be in the world's own frame. Photographs without tracks have 0.
     """
     tracks, num = model.points.tracks, len(partition.cores)
-    counts = {}
+    counts = np.zeros((len(model.images), num), np.int64)
     if tracks is not None and len(model.points):
-        owner = partition.owner(partition.in_axes(model.points.xyz))
-        of_observation = owner[tracks.points]
-        ids, place = np.unique(tracks.image_ids, return_inverse=True)
-        is_known = of_observation >= 0
-        flat = np.bincount(place[is_known] * num + of_observation[is_known], minlength=len(ids) * num)
-        counts = dict(zip(ids.tolist(), flat.reshape(-1, num), strict=True))
-    none = np.zeros(num, dtype=np.int64)
-    found = {image.name: counts.get(image.id, none) for image in model.images}
-    return {name: seen / max(1, int(seen.sum())) for name, seen in found.items()}
+        owner = partition.owner(partition.in_axes(model.points.xyz))[tracks.points]
+        row = places_in(np.array([image.id for image in model.images], np.int64), tracks.image_ids)
+        is_known = (owner >= 0) & (row != NONE)
+        counts = np.bincount(row[is_known] * num + owner[is_known], minlength=counts.size).reshape(-1, num)
+    return {image.name: seen / max(1, int(seen.sum())) for image, seen in zip(model.images, counts, strict=True)}
 
 
 def looks_across(share: NDArray[np.float64], one: int, other: int) -> bool:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import islice
+from operator import itemgetter
 
 import numpy as np
 
@@ -141,12 +142,9 @@ def _place_at(values: Floats, weights: Floats, share: float) -> float:
         raise UncuttableBox
     index = int(np.searchsorted(summed, share * summed[-1]))
     index = min(max(index, 1), len(ranked) - 1)
-    at = _rounded((ranked[index - 1] + ranked[index]) / 2, float(ranked[-1] - ranked[0]))
+    digits = DIGITS - math.floor(math.log10(float(ranked[-1] - ranked[0])))
+    at = round(float((ranked[index - 1] + ranked[index]) / 2), digits) + 0.0
     return at if ranked[0] < at <= ranked[-1] else float(ranked[ranked > ranked[0]][0])
-
-
-def _rounded(value: float, reach: float) -> float:
-    return round(float(value), DIGITS - math.floor(math.log10(reach))) + 0.0
 
 
 def evenness(costs: Sequence[float] | Floats) -> float:
@@ -217,10 +215,7 @@ class CutContext:
         away = self.centers[photo] - self.places[point]
         lengths = np.sqrt(np.einsum("ij,ij->i", away, away))
         with np.errstate(invalid="ignore"):
-            mean: Floats = np.bincount(photo, lengths, len(self.totals)) / np.bincount(
-                photo, minlength=len(self.totals)
-            )
-        return mean
+            return np.bincount(photo, lengths, len(self.totals)) / np.bincount(photo, minlength=len(self.totals))
 
     def parts(self, cores: Sequence[Box], grown: Sequence[Box]) -> list[CutRegion]:
         """Return the contents of each core.
@@ -276,20 +271,17 @@ class CutContext:
         Raises:
             UncuttableBox: the box cannot be cut.
         """
-        inside, best, least = box.holds(self.places), None, math.inf
+        inside, tried = box.holds(self.places), list[tuple[float, CutLayout]]()
         places, weights = self.places[inside], self.weights()[inside]
         for _ in range(ROUNDS):
             cores = cut(places, weights)
             found = self.lay_out([*cores, *others])
             costs = np.array([part.cost for part in found.parts[: len(cores)]])
-            if best is None or evenness(costs) < least:
-                best, least = found, evenness(costs)
-            if least <= EVEN:
+            tried.append((evenness(costs), found))
+            if evenness(costs) <= EVEN:
                 break
             weights = weights * ((costs / costs.mean()) ** PULL)[owners(cores, places)]
-        if best is None:
-            raise UncuttableBox
-        return best
+        return min(tried, key=itemgetter(0))[1]
 
     def lacks(self, layout: CutLayout) -> int | None:
         """Return the index of the first part with too few photographs or points to be trained; None: no such part."""
@@ -418,7 +410,8 @@ def principal_axes(centers: Floats, points: Floats, up: tuple[float, float, floa
         first = _directions(cameras, points, third[None])[0]
     else:
         first, _, third = _directions(cameras, points, np.zeros((0, 3)))
-        third = third * _side(third, cameras, points)
+        if len(cameras) and (np.median(cameras, axis=0) - np.median(points, axis=0)) @ third < 0:
+            third = -third
     first = first * (1 if first[np.argmax(np.abs(first))] > 0 else -1)
     rows = np.round([first, np.cross(third, first), third], AXIS_DIGITS) + 0.0  # no -0
     x, y, z = map(triple, rows)
@@ -457,9 +450,3 @@ def _near(centers: Floats) -> Floats:
         return centers
     away = np.linalg.norm(centers - np.median(centers, axis=0), axis=1)
     return centers[away <= FAR * max(float(np.median(away)), 1e-12)] if np.median(away) > 0 else centers
-
-
-def _side(up: Floats, cameras: Floats, points: Floats) -> float:
-    """Return the sign that turns a direction from the points to the cameras."""
-    height = float((np.median(cameras, axis=0) - np.median(points, axis=0)) @ up) if len(cameras) else 0.0
-    return float(np.sign(height)) or 1.0

@@ -136,20 +136,17 @@ def read_boxes(path: Path) -> DrawnBoxes:
         raise ConfigError(f"--boxes {path}: no JSON that holds boxes ({error!r})", BOXES_LOOK_SO) from error
     if wrong := record.not_a_frame(form.axes):
         raise ConfigError(f"--boxes {path}: axes: {wrong}")
-    boxes = _opened([record.box_of(one) for one in form.boxes])
-    named = [(one.name, box) for one, box in zip(form.boxes, boxes, strict=True)]
+    # a rectangle drawn by hand stands for all of the scene: outer sides become infinite
+    boxes = [record.box_of(one) for one in form.boxes]
+    lower, upper = np.array([box.lower for box in boxes]), np.array([box.upper for box in boxes])
+    lower = np.where(lower == lower.min(axis=0), -np.inf, lower)
+    upper = np.where(upper == upper.max(axis=0), np.inf, upper)
+    sides = zip(form.boxes, lower, upper, strict=True)
+    named = [(one.name, Box(triple(low), triple(high))) for one, low, high in sides]
     if wrong := record.mistake_in_cores(named):
         hint = "Give each box its own name, and neighbours the same sides; null is infinitely far."
         raise ConfigError(f"--boxes {path}: {wrong}", hint)
     return DrawnBoxes(form.axes, dict(named))
-
-
-def _opened(boxes: list[Box]) -> list[Box]:
-    """Return the boxes with infinite outer sides, as a rectangle drawn by hand stands for all of the scene."""
-    lower, upper = np.array([box.lower for box in boxes]), np.array([box.upper for box in boxes])
-    lower = np.where(lower == lower.min(axis=0), -np.inf, lower)
-    upper = np.where(upper == upper.max(axis=0), np.inf, upper)
-    return [Box(triple(low), triple(high)) for low, high in zip(lower, upper, strict=True)]
 
 
 @dataclass(frozen=True, eq=False)

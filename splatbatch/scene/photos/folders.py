@@ -332,14 +332,15 @@ def _nearest(wanted: PhotographSource, used: Mapping[str, Size]) -> PhotographSo
 
 def _problem(folder: Path, used: Mapping[str, Size], divisor: int) -> str:
     """Return why a folder lacks a photograph at 1 / divisor of its camera's size; empty if it has all."""
-    headers, unusable, wrong = headers_of(folder / name for name in used), list[str](), list[str]()
-    for (name, camera), header in zip(used.items(), headers.values(), strict=True):
-        if not isinstance(header, ImageHeader):
-            unusable.append(f"{name}: {header.what}")
-        elif any(abs(header.size[axis] - camera[axis] / divisor) >= 1 for axis in (0, 1)):
-            wrong.append(f"{name} is {size_text(header.size)}, its camera {size_text(camera)}")
-    if unusable:
+    found = dict(zip(used, headers_of(folder / name for name in used).values(), strict=True))
+    if unusable := [f"{name}: {one.what}" for name, one in found.items() if not isinstance(one, ImageHeader)]:
         return f"{len(unusable)} of {len(used)} photographs cannot be read there, as {unusable[0]}"
+    sizes = ((name, header.size, used[name]) for name, header in found.items() if isinstance(header, ImageHeader))
+    wrong = [
+        f"{name} is {size_text(size)}, its camera {size_text(camera)}"
+        for name, size, camera in sizes
+        if any(abs(size[axis] - camera[axis] / divisor) >= 1 for axis in (0, 1))
+    ]
     return f"{len(wrong)} of {len(used)} photographs have another size, as {wrong[0]}" if wrong else ""
 
 
