@@ -444,7 +444,15 @@ def write_copies(plans: Sequence[CameraFixPlan], aside: Path, out: Path) -> tupl
     for plan in plans:
         sparse = Path(plan.patch.name) / "sparse/0"
         write_changed(plan.patch.sparse, plan.model.cameras, plan.of_image, aside / sparse)
-        _link_photographs(plan.patch, aside)
+        # links are not resolved: images/ of a patch is looked for beside its copy
+        images, masks = plan.patch.images, plan.patch.masks
+        is_own = images.absolute().parent in plan.patch.sparse.absolute().parents[:2]
+        place = aside / plan.patch.name if is_own else aside
+        beside = [images.with_name(f"{images.name}{end}") for end in ("", "_2", "_4", "_8")]
+        for path in [*beside, *([masks] if masks else [])]:
+            link = place / (path.name if is_own else path.name.replace(images.name, "images"))
+            if is_folder(path) and not link.exists():
+                link.symlink_to(path.resolve(), target_is_directory=True)
         errors = reprojection_error(plan.model), reprojection_error(read_reconstruction(aside / sparse))
         repaired.append(FixedModel(plan.patch.name, out / sparse, plan.changes, *errors))
     _carry_partition(plans, aside, out)
@@ -475,18 +483,6 @@ def plan_models(audit: Audit, patches: Sequence[Patch], how: How) -> list[Camera
             "Fix these first, or name only the other patches: splatbatch verify-dims PATCH --fix HOW.",
         )
     return plans
-
-
-def _link_photographs(patch: Patch, aside: Path) -> None:
-    """Link photographs and masks beside the copies, at the places where the originals have them."""
-    # links are not resolved: images/ of a patch is looked for beside its copy
-    is_own = patch.images.absolute().parent in patch.sparse.absolute().parents[:2]
-    place = aside / patch.name if is_own else aside
-    beside = [patch.images.with_name(f"{patch.images.name}{end}") for end in ("", "_2", "_4", "_8")]
-    for path in [*beside, *([patch.masks] if patch.masks else [])]:
-        name = path.name if is_own else path.name.replace(patch.images.name, "images")
-        if is_folder(path) and not (place / name).exists():
-            (place / name).symlink_to(path.resolve(), target_is_directory=True)
 
 
 def _carry_partition(plans: Sequence[CameraFixPlan], aside: Path, out: Path) -> None:

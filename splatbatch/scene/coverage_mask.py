@@ -249,7 +249,12 @@ class CoverageView:
             triangles = np.asarray(Delaunay(places).simplices, dtype=np.int64)
         of, cell, weights = _filled(places[triangles], self.shape)
         corners = self.points[triangles]  # [t, 3, 3]
-        z, is_step = corners[..., 2], _is_step(corners)[of]
+        z, middle = corners[..., 2], corners.mean(axis=1)
+        normal = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
+        lengths = np.linalg.norm(normal, axis=1) * np.linalg.norm(middle, axis=1)
+        facing = np.abs((normal * middle).sum(axis=1)) / np.maximum(lengths, np.finfo(float).tiny)
+        is_deep, is_grazing = z.max(axis=1) > (1 + STEP) * z.min(axis=1), facing < np.cos(np.radians(GRAZING_DEG))
+        is_step = (is_deep & is_grazing)[of]
         inner = 1 / (weights / z[of]).sum(axis=1)
         return cell, np.where(is_step, np.nan, inner), np.where(is_step, z.max(axis=1)[of], np.nan)
 
@@ -295,7 +300,9 @@ def views_of(
             continue
         if np.isfinite(matrix).all() and camera.width > 0 and camera.height > 0:
             places = (points or {}).get(image.name, np.zeros((0, 3)))
-            seen = _in_front(places @ matrix[:3, :3].T + matrix[:3, 3], camera)
+            local = places @ matrix[:3, :3].T + matrix[:3, 3]
+            seen = local[in_picture(camera, local)[0] & np.isfinite(local).all(axis=1)]
+            seen = seen[:: max(1, -(-len(seen) // MOST_POINTS))]
             views.append(CoverageView(image.name, at_once.get(image.id, image.id), camera, matrix, seen))
     return views
 
@@ -320,15 +327,6 @@ def _in_front(points: Floats, camera: Camera) -> Floats:
     """Return the points, in camera coordinates, inside its photograph; `MOST_POINTS` at most, evenly taken."""
     kept = points[in_picture(camera, points)[0] & np.isfinite(points).all(axis=1)]
     return kept[:: max(1, -(-len(kept) // MOST_POINTS))]
-
-
-def _is_step(corners: Floats) -> Mask:
-    """Return which triangles [t, 3, 3], in camera coordinates, span a step in depth."""
-    z, middle = corners[..., 2], corners.mean(axis=1)
-    normal = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
-    lengths = np.linalg.norm(normal, axis=1) * np.linalg.norm(middle, axis=1)
-    facing = np.abs((normal * middle).sum(axis=1)) / np.maximum(lengths, np.finfo(float).tiny)
-    return np.asarray((z.max(axis=1) > (1 + STEP) * z.min(axis=1)) & (facing < np.cos(np.radians(GRAZING_DEG))), bool)
 
 
 def _filled(corners: Floats, shape: tuple[int, int]) -> tuple[Ints, Ints, Floats]:

@@ -248,6 +248,10 @@ def _candidates(
     survey: CoverageSurvey, cells: Sequence[WeakRegion], distance: float, obstacles: Floats
 ) -> list[SuggestedPhotograph]:
     """Return photographs of weak cells, at most MOST_CELLS, from everywhere that a camera can be."""
+    east, north, up = axes_of(survey.up)
+    azimuths = [2 * math.pi * side / SIDES for side in range(SIDES)]
+    level = [math.sin(azimuth) * east + math.cos(azimuth) * north for azimuth in azimuths]
+    tilted = [math.cos(tilt) * up + math.sin(tilt) * one for tilt in np.radians(TILTS_DEG[1:]) for one in level]
     kinds = [(camera.focal, camera.size) for camera in survey.cameras]
     focal, size = max(set(kinds), key=kinds.count)
     aims = cells if len(cells) <= MOST_CELLS else cells[:: math.ceil(len(cells) / MOST_CELLS)]
@@ -256,7 +260,7 @@ def _candidates(
             FlightCamera(_looking_at(cell.place, distance * direction, survey.up), focal, size), cell.place
         )
         for cell in aims
-        for direction in _around(survey.up)
+        for direction in [up, *tilted]  # from a target to the views of it
     ]
     centers, targets = np.array([one.camera.center for one in found]), np.array([one.target for one in found])
     free = _free(centers, targets, obstacles, survey.up, distance)
@@ -303,14 +307,6 @@ def _cover(
             needs[at] -= 1
             see(at, rays[best, at][None])
     return covers, tuple(np.flatnonzero(needs > 0).tolist())
-
-
-def _around(up: Floats) -> list[Floats]:
-    """Return the unit vectors from a target to the views of it: straight up, and tilted to `SIDES` sides."""
-    east, north, up = axes_of(up)
-    azimuths = [2 * math.pi * side / SIDES for side in range(SIDES)]
-    level = [math.sin(azimuth) * east + math.cos(azimuth) * north for azimuth in azimuths]
-    return [up, *(math.cos(tilt) * up + math.sin(tilt) * one for tilt in np.radians(TILTS_DEG[1:]) for one in level)]
 
 
 def _looking_at(target: Floats, offset: Floats, up: Floats) -> Floats:
@@ -434,7 +430,17 @@ class FlightPlan:
         if self.to_globe is None:
             _add(document, {"description": f"At the equator instead, a unit as a metre: {LOCAL}"})
         for view in self.views():
-            _add(document, {"Placemark": _placemark(self._on_globe(np.array([view.position]))[0], view)})
+            longitude, latitude, altitude = _rounded(self._on_globe(np.array([view.position]))[0], 9)
+            where = {"longitude": longitude, "latitude": latitude, "altitude": altitude}
+            # a tilt of 0 looks straight down, one of 90 to the horizon
+            turned = {"heading": view.heading_deg, "tilt": round(view.pitch_deg + 90, 1), "roll": 0}
+            placemark = {
+                "name": view.name,
+                "Camera": {**where, **turned, "altitudeMode": "absolute"},
+                "description": f"heading {view.heading_deg}, pitch {view.pitch_deg}; {', '.join(view.covers)}",
+                "Point": {"altitudeMode": "absolute", "coordinates": f"{longitude},{latitude},{altitude}"},
+            }
+            _add(document, {"Placemark": placemark})
         for number, cell in enumerate(self.cells, start=1):
             ring = self._on_globe(_corners(cell, self.up) + self.offset)
             path = " ".join(",".join(map(str, _rounded(one, 9))) for one in (*ring, ring[0]))
@@ -469,17 +475,3 @@ def _add(parent: ElementTree.Element, fields: Mapping[str, object]) -> None:
             _add(child, value)
         else:
             child.text = str(value)
-
-
-def _placemark(place: Floats, view: FlightView) -> dict[str, object]:
-    """Return the fields of a view's KML placemark, with its camera."""
-    longitude, latitude, altitude = _rounded(place, 9)
-    # a tilt of 0 looks straight down, one of 90 to the horizon
-    turned = {"heading": view.heading_deg, "tilt": round(view.pitch_deg + 90, 1), "roll": 0}
-    where = {"longitude": longitude, "latitude": latitude, "altitude": altitude}
-    return {
-        "name": view.name,
-        "Camera": {**where, **turned, "altitudeMode": "absolute"},
-        "description": f"heading {view.heading_deg}, pitch {view.pitch_deg}; {', '.join(view.covers)}",
-        "Point": {"altitudeMode": "absolute", "coordinates": f"{longitude},{latitude},{altitude}"},
-    }

@@ -81,7 +81,12 @@ def find_patches(scene: Scene) -> tuple[Patch, ...]:
     Raises:
         SceneError: a folder is missing, or holds neither patches nor a model.
     """
-    _see_folders(scene)
+    named = {"patches": None if scene.scenes else scene.patches, "masks": scene.masks, "source": scene.source}
+    missing = {key: folder for key, folder in named.items() if folder and not is_folder(folder)}
+    if missing:
+        hint = " ".join(near(folder) for folder in missing.values()) + " Paths begin at the folder of the YAML."
+        lacking = [f"scene.{key}: {folder}: {no_such(folder, 'folder')}" for key, folder in missing.items()]
+        raise SceneError("\n  ".join(lacking), hint)
     # masks beside a shared photograph folder are looked for once: there may be thousands of patches
     common = scene.model_copy(update={"masks": _masks(scene.images, scene.masks)}) if scene.images else scene
     if scene.scenes:
@@ -100,21 +105,6 @@ def find_patches(scene: Scene) -> tuple[Patch, ...]:
     patches = tuple(_patch(folder, common) for folder in folders)
     partition = find_partition(root)
     return tuple(replace(patch, partition=partition) for patch in patches) if partition else patches
-
-
-def _see_folders(scene: Scene) -> None:
-    """Check that the folders that a scene names exist.
-
-    Raises:
-        SceneError: some do not; all of them are listed.
-    """
-    named = {"patches": None if scene.scenes else scene.patches, "masks": scene.masks, "source": scene.source}
-    missing = {key: folder for key, folder in named.items() if folder and not is_folder(folder)}
-    if missing:
-        hint = " ".join(near(folder) for folder in missing.values()) + " Paths begin at the folder of the YAML."
-        raise SceneError(
-            "\n  ".join(f"scene.{key}: {folder}: {no_such(folder, 'folder')}" for key, folder in missing.items()), hint
-        )
 
 
 def list_names(names: Sequence[str], most: int = 20) -> str:

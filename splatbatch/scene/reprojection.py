@@ -52,7 +52,10 @@ def project(camera: Camera, points: Floats) -> Floats:
     need. Only the parameters reach its C++, as many as the model takes; no file and no size does.
     """
     if camera.model in PINHOLE_MODELS and len(camera.params) == len(CAMERA_MODELS[camera.model].params):
-        return _through_pinhole(camera, points)
+        with np.errstate(all="ignore"):
+            depths = np.where(points[:, 2] >= np.finfo(np.float64).eps, points[:, 2], np.nan)
+            x, y = points[:, 0] / depths, points[:, 1] / depths
+            return np.array([camera.fx * x + camera.cx, camera.fy * y + camera.cy]).T
     theirs = in_pycolmap(camera)
     if theirs is None:
         return np.full((len(points), 2), np.nan)
@@ -74,14 +77,6 @@ def in_picture(camera: Camera, local: Floats) -> tuple[Mask, Floats]:
     with np.errstate(invalid="ignore"):
         inside = ((pixels >= 0) & (pixels < camera.size)).all(axis=1) & (local[:, 2] > 0)
     return np.asarray(inside), pixels
-
-
-def _through_pinhole(camera: Camera, points: Floats) -> Floats:
-    """Return the pixels [N, 2] of points [N, 3] in front of a pinhole; tested against pycolmap's img_from_cam."""
-    with np.errstate(all="ignore"):
-        depths = np.where(points[:, 2] >= np.finfo(np.float64).eps, points[:, 2], np.nan)
-        x, y = points[:, 0] / depths, points[:, 1] / depths
-        return np.array([camera.fx * x + camera.cx, camera.fy * y + camera.cy]).T
 
 
 @lru_cache(maxsize=4096)

@@ -55,7 +55,12 @@ def check_geometry(found: GeometrySurvey, scribe: FindingWriter) -> Iterator[Aud
     """Yield findings about poses, K, lenses and points, each with the cause that explains most of the error."""
     causes = find_causes(found)
     for cause in causes:
-        finding = scribe.note(cause.best.kind, _subject(cause, found, scribe), _message(cause), cause.best.remedy)
+        best = cause.best
+        before = f"{best.before_px:.4g} px" if np.isfinite(best.before_px) else "all points behind the camera"
+        behind = f" and {percent(cause.behind)} of the points behind the camera" if cause.behind > 0.01 else ""
+        after = f", {best.after_px:.2g} px without it" if np.isfinite(best.after_px) else ""
+        message = f"{best.what} (median reprojection error {before}{after}{behind})"
+        finding = scribe.note(best.kind, _subject(cause, found, scribe), message, best.remedy)
         yield finding if cause.is_grave else replace(finding, severity="warning")
     stray = hypotheses.stray_share(found.views)
     if not causes and stray > limits.STRAY:
@@ -116,14 +121,6 @@ def _subject(cause: Cause, found: GeometrySurvey, scribe: FindingWriter) -> str:
     if len(cause.images) >= limits.MOST * total and total > 1:
         return scribe.camera(cause.camera_id)
     return list_some(map(shown, cause.images), _NAMED)
-
-
-def _message(cause: Cause) -> str:
-    best = cause.best
-    before = f"{best.before_px:.4g} px" if np.isfinite(best.before_px) else "all points behind the camera"
-    behind = f" and {percent(cause.behind)} of the points behind the camera" if cause.behind > 0.01 else ""
-    after = f", {best.after_px:.2g} px without it" if np.isfinite(best.after_px) else ""
-    return f"{best.what} (median reprojection error {before}{after}{behind})"
 
 
 def has_tracks(model: Reconstruction) -> bool:

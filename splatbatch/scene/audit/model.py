@@ -74,7 +74,15 @@ def check_model(
         evaluation: hold-out settings of the patch.
         num_held_out: number of its photographs that are held out.
     """
-    yield from _check_counts(len(model.images), scribe, evaluation, num_held_out)
+    count = len(model.images)
+    if count == 0:
+        yield scribe.note("no_images", "images", "0 images: the patch is empty")
+    elif (left := count - num_held_out) < _LEAST_TRAINED:
+        message = f"{plural(count, 'image')}, of which {num_held_out} held out: {left} left to train from"
+        yield scribe.note("too_few_images", "images", message)
+    elif evaluation.holdout_list is None and count < evaluation.holdout_every and num_held_out < 2:
+        few = f"{plural(count, 'image')}, fewer than evaluation.holdout_every {evaluation.holdout_every}"
+        yield scribe.note("few_images", "images", f"{few}: {'only 1' if num_held_out else 'none'} is held out")
     for name, count in Counter(image.name for image in model.images).items():
         if count > 1:
             ids = ", ".join(str(image.id) for image in model.images if image.name == name)
@@ -91,19 +99,6 @@ def check_overlap(model: Reconstruction, scribe: FindingWriter, holdout: Collect
         message = f"training photographs see {100 * share:.0f} % of the surface from fewer than three places: {COST}"
         remedy = f"Take more photographs: `splatbatch plan-capture {shown(scribe.patch)}` plans them."
         yield scribe.note("little_overlap", "overlap", message, remedy)
-
-
-def _check_counts(
-    count: int, scribe: FindingWriter, evaluation: Evaluation, num_held_out: int
-) -> Iterator[AuditFinding]:
-    if count == 0:
-        yield scribe.note("no_images", "images", "0 images: the patch is empty")
-    elif (left := count - num_held_out) < _LEAST_TRAINED:
-        message = f"{plural(count, 'image')}, of which {num_held_out} held out: {left} left to train from"
-        yield scribe.note("too_few_images", "images", message)
-    elif evaluation.holdout_list is None and count < evaluation.holdout_every and num_held_out < 2:
-        few = f"{plural(count, 'image')}, fewer than evaluation.holdout_every {evaluation.holdout_every}"
-        yield scribe.note("few_images", "images", f"{few}: {'only 1' if num_held_out else 'none'} is held out")
 
 
 def _check_poses(images: tuple[Image, ...], scribe: FindingWriter) -> Iterator[AuditFinding]:
@@ -283,7 +278,18 @@ def check_drift(
         if original is None:
             yield scribe.note("not_in_source", shown(image.name), "the source reconstruction has no such image")
             continue
-        yield from _check_pose(image, original, source.extent, scribe)
+        if (image.quat, image.translation) != (original.quat, original.translation):
+            with np.errstate(all="ignore"):
+                moved = float(np.linalg.norm(image.center() - original.center()))
+                turned = angle(image.rotation(), original.rotation())
+            if turned > _SAME_ANGLE or moved > _SAME_PLACE * source.extent:
+                share = (
+                    f"{percent(moved / source.extent)} of the scene"
+                    if source.extent
+                    else "the source has one place only"
+                )
+                message = f"{moved:.3g} units ({share}) and {math.degrees(turned):.2g} degrees away"
+                yield scribe.note("pose_drift", shown(image.name), f"{message} from its pose in the source")
         pair = (image.camera_id, original.camera_id)
         if pair not in seen:
             seen.add(pair)
@@ -301,18 +307,6 @@ def _check_camera(camera: Camera, original: Camera, scribe: FindingWriter) -> It
     else:
         return
     yield scribe.note("camera_drift", f"camera {camera.id}", message)
-
-
-def _check_pose(image: Image, original: Image, extent: float, scribe: FindingWriter) -> Iterator[AuditFinding]:
-    if (image.quat, image.translation) == (original.quat, original.translation):
-        return
-    with np.errstate(all="ignore"):
-        moved = float(np.linalg.norm(image.center() - original.center()))
-        turned = angle(image.rotation(), original.rotation())
-    if turned > _SAME_ANGLE or moved > _SAME_PLACE * extent:
-        share = f"{percent(moved / extent)} of the scene" if extent else "the source has one place only"
-        message = f"{moved:.3g} units ({share}) and {math.degrees(turned):.2g} degrees away from its pose in the source"
-        yield scribe.note("pose_drift", shown(image.name), message)
 
 
 def _spell_size(camera: Camera) -> str:

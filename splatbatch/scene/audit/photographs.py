@@ -295,7 +295,15 @@ def check_sizes(
         seen = ", ".join(f"{count} of {size_text(size)}" for size, count in row.sizes)
         message = f"its photographs have {len(row.sizes)} sizes: {seen}; the camera says {size_text(row.size)}"
         yield scribe.note("mixed_sizes", _camera_named(row), message)
-    yield from _check_ratios([row for row in sound if len(row.sizes) == 1], scribe)
+    alike = [row for row in sound if len(row.sizes) == 1]
+    for row in alike[1:]:
+        if any(_differ(alike[0], row, axis) for axis in (0, 1)):
+            ratios = " and ".join(
+                f"{size_text(each.sizes[0][0])} for {size_text(each.size)} ({_camera_named(each)})"
+                for each in (alike[0], row)
+            )
+            message = f"photographs and cameras have unlike ratios: {ratios}"
+            yield scribe.note("unlike_ratios", f"{_camera_named(alike[0])}, {_camera_named(row)}", message)
     for shot in shots:
         photo, camera = shot.header, shot.camera.size
         if isinstance(photo, ImageHeader) and min(camera) > 0:
@@ -306,20 +314,8 @@ def check_sizes(
                 yield scribe.note(kind, shown(shot.image.name), f"{sizes}: {what}", remedy)
 
 
-def _check_ratios(rows: list[CameraRow], scribe: FindingWriter) -> Iterator[AuditFinding]:
-    """Compare the photograph-to-camera ratio of every camera with the first's; a pixel of rounding is tolerated."""
-    for row in rows[1:]:
-        first = rows[0]
-        if any(_differ(first, row, axis) for axis in (0, 1)):
-            ratios = " and ".join(
-                f"{size_text(each.sizes[0][0])} for {size_text(each.size)} ({_camera_named(each)})"
-                for each in (first, row)
-            )
-            message = f"photographs and cameras have unlike ratios: {ratios}"
-            yield scribe.note("unlike_ratios", f"{_camera_named(first)}, {_camera_named(row)}", message)
-
-
 def _differ(one: CameraRow, other: CameraRow, axis: int) -> bool:
+    """Return whether photographs and cameras have unlike ratios along an axis; a pixel of rounding is tolerated."""
     ratios = [row.sizes[0][0][axis] / row.size[axis] for row in (one, other)]
     is_exact = any(row.sizes[0][0] == row.size for row in (one, other))
     rounding = 0.0 if is_exact else 1 / one.size[axis] + 1 / other.size[axis]

@@ -101,25 +101,21 @@ class Subset:
 
     def _points(self) -> Pieces:
         """Yield the points with the rest of their tracks, some at a time."""
-        chosen = np.flatnonzero(self.points)
-        yield _COUNT.pack(len(chosen))
-        for first in range(0, len(chosen), _AT_ONCE):
-            yield self._some_points(chosen[first : first + _AT_ONCE])
-
-    def _some_points(self, chosen: np.ndarray[tuple[int], np.dtype[np.int64]]) -> bytes:
-        of, source = self.observations, self.observations.points
-        lengths = np.diff(of.starts)[chosen]
-        at = elements_of(of.starts, chosen)
-        is_kept = self.photos[of.photo[at]]
-        at, rank = at[is_kept], np.repeat(np.arange(len(chosen)), lengths)[is_kept]
-        heads = np.zeros(len(chosen), POINT)
-        heads["id"], heads["xyz"] = source.ids[chosen], source.xyz[chosen]
-        heads["rgb"], heads["error"] = source.rgb[chosen], source.errors[chosen]
-        heads["length"] = np.bincount(rank, minlength=len(chosen))
-        elements = np.empty(len(at), ELEMENT)
-        elements["image"] = np.array([image.id for image in of.images], dtype=np.uint32)[of.photo[at]]
-        elements["point2d"] = of.keypoint[at]
-        return _together(heads, elements)
+        of, source, every = self.observations, self.observations.points, np.flatnonzero(self.points)
+        image_ids = np.array([image.id for image in of.images], dtype=np.uint32)
+        yield _COUNT.pack(len(every))
+        for first in range(0, len(every), _AT_ONCE):
+            chosen = every[first : first + _AT_ONCE]
+            at = elements_of(of.starts, chosen)
+            is_kept = self.photos[of.photo[at]]
+            rank = np.repeat(np.arange(len(chosen)), np.diff(of.starts)[chosen])[is_kept]
+            heads, elements = np.zeros(len(chosen), POINT), np.empty(int(is_kept.sum()), ELEMENT)
+            heads["id"], heads["xyz"] = source.ids[chosen], source.xyz[chosen]
+            heads["rgb"], heads["error"] = source.rgb[chosen], source.errors[chosen]
+            heads["length"] = np.bincount(rank, minlength=len(chosen))
+            elements["image"] = image_ids[of.photo[at[is_kept]]]
+            elements["point2d"] = of.keypoint[at[is_kept]]
+            yield _together(heads, elements)
 
 
 def _together(heads: Records, elements: Records) -> bytes:

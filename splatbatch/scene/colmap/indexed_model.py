@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from splatbatch.scene.colmap.reconstruction import Reconstruction, read_points2d, read_reconstruction
+from splatbatch.scene.colmap.reconstruction import read_points2d, read_reconstruction
 from splatbatch.scene.colmap.types import (
     NONE,
     Camera,
@@ -114,21 +114,6 @@ def read_sightings(sparse: Path) -> IndexedModel:
     first = starts_of(np.array([len(row) for row in rows], dtype=np.int64))
     xy = np.concatenate([np.zeros((0, 2)), *rows])
     del keypoints, rows
-    return replace(_indexed(model, points, first, xy), num_nowhere=len(model.points) - len(points))
-
-
-def _placed(points: Points) -> Points:
-    """Return the points with a finite position, with their tracks."""
-    tracks, kept = points.tracks, np.logical_and.reduce(np.isfinite(points.xyz), axis=1)
-    if kept.all() or tracks is None:
-        return points
-    lengths = np.diff(tracks.starts)
-    elements = np.repeat(kept, lengths)
-    left = Tracks(starts_of(lengths[kept]), tracks.image_ids[elements], tracks.point2d_idxs[elements])
-    return replace(points.only(kept), tracks=left)
-
-
-def _indexed(model: Reconstruction, points: Points, first: Ints, xy: Floats) -> IndexedModel:
     tracks = points.tracks
     assert tracks is not None  # noqa: S101 - it was read with them
     photo = places_in(np.array([image.id for image in model.images], dtype=np.int64), tracks.image_ids)
@@ -141,20 +126,31 @@ def _indexed(model: Reconstruction, points: Points, first: Ints, xy: Floats) -> 
     chosen = np.flatnonzero(is_sound)
     seen[row[chosen]] = chosen
     is_sound[chosen] = seen[row[chosen]] == chosen  # two points at one keypoint: the later has it
-    counted = starts_of(is_sound)
     of_point = np.append(point, NONE)[seen] if len(seen) else np.zeros(0, np.int32)
     return IndexedModel(
         model.folder,
         model.cameras,
         model.images,
         replace(points, tracks=None),
-        counted[tracks.starts],
+        starts_of(is_sound)[tracks.starts],
         photo[is_sound].astype(np.int32),
         tracks.point2d_idxs[is_sound],
         first,
         xy,
         of_point.astype(np.int32),
+        len(model.points) - len(points),
     )
+
+
+def _placed(points: Points) -> Points:
+    """Return the points with a finite position, with their tracks."""
+    tracks, kept = points.tracks, np.logical_and.reduce(np.isfinite(points.xyz), axis=1)
+    if kept.all() or tracks is None:
+        return points
+    lengths = np.diff(tracks.starts)
+    elements = np.repeat(kept, lengths)
+    left = Tracks(starts_of(lengths[kept]), tracks.image_ids[elements], tracks.point2d_idxs[elements])
+    return replace(points.only(kept), tracks=left)
 
 
 def _centers(images: Sequence[Image]) -> Floats:

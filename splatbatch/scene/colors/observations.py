@@ -293,7 +293,14 @@ def sample(shot: TrackedPhoto) -> Samples:
         OSError: the photograph or its mask cannot be read or decoded.
         IncomparablePhotograph: it does not have the shape of its camera.
     """
-    pixels = _decode(shot)
+    with opened_photograph(shot.path) as file:
+        ratio = (file.size[0] / shot.camera.width, file.size[1] / shot.camera.height)
+        if abs(ratio[0] / ratio[1] - 1) > STRETCH and max(abs(file.size[0] / ratio[1] - shot.camera.width), 0) > 1:
+            raise IncomparablePhotograph(f"{file.size[0]}x{file.size[1]} pixels, another shape than its camera's")
+        share = LONG_SIDE_PX / max(file.size)
+        if share < 1:
+            file.draft("RGB", (int(file.size[0] * share), int(file.size[1] * share)))
+        pixels = np.asarray(pixels_of(file))
     size = np.array([pixels.shape[1], pixels.shape[0]])
     places = np.floor(shot.xy * (size / shot.camera.size))
     is_inside = np.all((places >= 0) & (places < size), axis=1)
@@ -307,17 +314,6 @@ def sample(shot: TrackedPhoto) -> Samples:
     if shot.mask is not None:
         counts &= _unmasked(shot.mask, np.stack([columns, rows], axis=2)[_NEAR] + 0.5, size)
     return np.where(counts[:, None], near.sum(axis=0, dtype=np.uint32) * SCALE // 9, 0).astype(np.uint16)
-
-
-def _decode(shot: TrackedPhoto) -> NDArray[np.uint8]:
-    with opened_photograph(shot.path) as file:
-        ratio = (file.size[0] / shot.camera.width, file.size[1] / shot.camera.height)
-        if abs(ratio[0] / ratio[1] - 1) > STRETCH and max(abs(file.size[0] / ratio[1] - shot.camera.width), 0) > 1:
-            raise IncomparablePhotograph(f"{file.size[0]}x{file.size[1]} pixels, another shape than its camera's")
-        share = LONG_SIDE_PX / max(file.size)
-        if share < 1:
-            file.draft("RGB", (int(file.size[0] * share), int(file.size[1] * share)))
-        return np.asarray(pixels_of(file))
 
 
 def _unmasked(path: Path, places: Floats, size: Ints) -> NDArray[np.bool_]:

@@ -131,7 +131,12 @@ def _solved(
         most = int(np.bincount(everything.photo).max(initial=0))
         problem = f"no two photographs have {LEAST} observations in {_COUNTING} ({most})"
         return SceneCorrections(left_alone=alone | _unusable(shots, everything, is_in), problem=problem)
-    found = _by_group(linked)
+    found = solve(linked.seen, linked.group)  # of all groups at once; then each group's gains are shifted to mean 0
+    gains = np.where(is_in[:, None], found.gains, 0.0)
+    for group in range(int(linked.group.max()) + 1):
+        members = linked.group == group
+        gains[members] -= gains[members].mean(axis=0)
+    found = replace(found, gains=gains)
     if is_held.any():
         found, is_in = settle_later(everything, found, is_in, LEAST)
     names = [shot.name for shot in shots]
@@ -201,16 +206,6 @@ def _part(number: int, shot: TrackedPhoto, samples: Samples) -> tuple[Ints, Ints
     center, half = middle(shot.camera), np.hypot(shot.camera.width, shot.camera.height) / 2
     color = np.log(samples[counts] / (255.0 * SCALE))
     return np.full(int(counts.sum()), number), shot.points[counts], color, (shot.xy[counts] - center) / half
-
-
-def _by_group(linked: LinkedObservations) -> Solution:
-    """Solve all groups at once, then shift the gains of each group to mean 0."""
-    found = solve(linked.seen, linked.group)
-    gains = np.where((linked.group >= 0)[:, None], found.gains, 0.0)
-    for group in range(int(linked.group.max()) + 1):
-        members = linked.group == group
-        gains[members] -= gains[members].mean(axis=0)
-    return replace(found, gains=gains)
 
 
 def _tone(found: Solution, number: int, camera: int) -> ColorCorrection:

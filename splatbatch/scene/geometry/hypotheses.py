@@ -234,7 +234,10 @@ def _off_centre(camera: Camera, scale: Sequence[float] | Floats = (1.0, 1.0)) ->
 
 def moved_points(views: TrackObservations) -> Iterator[CauseCandidate]:
     """Yield the similarity, without and with mirroring, that brings the points onto the rays of their keypoints."""
-    rays = _rays(views)
+    rays, of_camera = np.full((len(views.rows), 2), np.nan), views.camera_ids[views.rows]
+    for number in np.unique(of_camera):
+        chosen = of_camera == number
+        rays[chosen] = unproject(views.cameras[int(number)], views.xy[chosen])  # NaN if pycolmap lacks the camera
     usable = np.flatnonzero(np.isfinite(rays).all(axis=1) & np.isfinite(views.xyz).all(axis=1))
     if len(usable) < 24:
         return
@@ -246,16 +249,6 @@ def moved_points(views: TrackObservations) -> Iterator[CauseCandidate]:
         similarity = fitted_similarity(part.xyz, target, np.ones(len(target)), is_mirrored=is_mirrored)
         errors = replace(views, xyz=similarity.of_points(views.xyz)).errors
         yield CauseCandidate("points_moved", _spell_similarity(similarity, views), _MOVE_BOTH, errors)
-
-
-def _rays(views: TrackObservations) -> Floats:
-    """Return the rays of the keypoints on the plane z = 1 of their camera, [O, 2]; NaN if pycolmap lacks the camera."""
-    rays = np.full((len(views.rows), 2), np.nan)
-    of_camera = views.camera_ids[views.rows]
-    for number in np.unique(of_camera):
-        chosen = of_camera == number
-        rays[chosen] = unproject(views.cameras[int(number)], views.xy[chosen])
-    return rays
 
 
 def _affine(views: TrackObservations, rays: Floats) -> Floats | None:

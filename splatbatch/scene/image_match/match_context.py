@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from splatbatch.scene.colmap.types import Camera, Image, finite
+from splatbatch.scene.colmap.types import Camera, Floats, Image, finite
 from splatbatch.scene.image_match.displacement_field import (
     DisplacementEquations,
     DisplacementField,
@@ -160,8 +160,13 @@ class MatchContext:
         found: DisplacementField | None = None
         for times in levels:
             reading = Relabeling("", displacement=found) if found else AS_IS
-            more = self._more(rows, reading, times)
-            if more is not None:
+            both = list[tuple[Floats, Floats]]()
+            for pair in self.touching(rows).pairs:
+                sides = [row in rows for row in (pair.one, pair.other)]
+                said = self._said(pair, [reading if is_meant else AS_IS for is_meant in sides], times)
+                if said is not None:
+                    both.append((said.other * sides[1] - said.one * sides[0], said.steps))
+            if more := solved(both, is_common=len(rows) > 1):
                 found = found + more if found else more
         return found
 
@@ -179,15 +184,6 @@ class MatchContext:
             return float("inf")
         off = [DisplacementField(*numbers).size(view) for numbers in known - known.mean(axis=0)]
         return float(np.sqrt((len(off) - 1) * np.mean(np.square(off))))
-
-    def _more(self, rows: Collection[int], reading: Relabeling, times: int) -> DisplacementField | None:
-        both = []
-        for pair in self.touching(rows).pairs:
-            sides = [row in rows for row in (pair.one, pair.other)]
-            said = self._said(pair, [reading if is_meant else AS_IS for is_meant in sides], times)
-            if said is not None:
-                both.append((said.other * sides[1] - said.one * sides[0], said.steps))
-        return solved(both, is_common=len(rows) > 1)
 
     def _said(self, pair: ImagePair, read_as: Sequence[Relabeling], times: int) -> DisplacementEquations | None:
         """Return the displacement equations of a pair in pictures reduced by `times`; None: a picture is unusable."""

@@ -270,7 +270,14 @@ def judge(
     found = PoseVerdict(count, agreement, cause)
     if points is None or found.is_contradicted:
         return found
-    return replace(found, depth_ratio=_depth_ratio(shots, points, telling))
+    ratios = [np.zeros(0)]  # of the points' depths to those of matches near them
+    for one in telling:
+        if (_share(one, shots) or 0.0) >= AGREES:
+            first = shots[one.first]
+            depths = _depths(rays(first, one.here), rays(shots[one.second], one.there), *_between(one, shots))[:, 0]
+            ratios.append(_beside(first, points, one.here[depths > 0], depths[depths > 0]))
+    every = np.concatenate(ratios)
+    return replace(found, depth_ratio=float(np.median(every))) if len(every) >= LEAST_MATCHES else found
 
 
 def _agreement(telling: Sequence[PhotographMatch], shots: Sequence[PosedPhoto]) -> tuple[int, float]:
@@ -346,18 +353,6 @@ def _depths(here: Floats, there: Floats, turn: Floats, shift: Floats) -> Floats:
         first = (ab * (there @ shift) - bb * (one @ shift)) / gap
         second = (aa * (there @ shift) - ab * (one @ shift)) / gap
     return np.nan_to_num(np.stack([first, second], axis=1), nan=-1.0)
-
-
-def _depth_ratio(shots: Sequence[PosedPhoto], points: Floats, telling: Sequence[PhotographMatch]) -> float | None:
-    """Return the median ratio of the points' depth to that of matches near them; None: too few can be compared."""
-    ratios = [np.zeros(0)]
-    for one in telling:
-        if (_share(one, shots) or 0.0) >= AGREES:
-            first = shots[one.first]
-            depths = _depths(rays(first, one.here), rays(shots[one.second], one.there), *_between(one, shots))[:, 0]
-            ratios.append(_beside(first, points, one.here[depths > 0], depths[depths > 0]))
-    every = np.concatenate(ratios)
-    return float(np.median(every)) if len(every) >= LEAST_MATCHES else None
 
 
 def _beside(shot: PosedPhoto, points: Floats, pixels: Floats, depths: Floats) -> Floats:

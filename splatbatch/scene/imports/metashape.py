@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING
 from xml.parsers import expat
 
 import numpy as np
@@ -81,7 +81,14 @@ class XmlDocument:
         self._parser.CharacterDataHandler = self._tree.data
         with opened(path, LARGEST_MIB) as (file, _):
             try:
-                self._read(file)
+                taken = 0
+                while piece := file.read(_PIECE_BYTES):
+                    self._parser.Parse(piece)
+                    taken += len(piece)
+                    # expat parses a token from its beginning whenever it gets a further piece of it
+                    if taken - self._parser.CurrentByteIndex > MOST_TOKEN_BYTES:
+                        raise self._error(f"a tag or a comment longer than {MOST_TOKEN_BYTES:,} bytes")
+                self._parser.Parse(b"", True)
             except (LookupError, ValueError) as error:  # Python's, of an encoding
                 raise SceneError(f"its encoding is not read ({error})", f"{_REMEDY} It writes UTF-8.") from error
             except expat.ExpatError as error:
@@ -93,19 +100,6 @@ class XmlDocument:
     def where(self, element: Element, name: str = "") -> str:
         """Return the place of an element as mistakes name it: "line 12: camera"."""
         return f"line {self._lines.get(element, 0)}: {name or element.tag}"
-
-    def _read(self, file: BinaryIO) -> None:
-        """Parse a file in pieces; a token longer than `MOST_TOKEN_BYTES` raises SceneError.
-
-        expat parses a token from its beginning whenever it gets a further piece of it.
-        """
-        taken = 0
-        while piece := file.read(_PIECE_BYTES):
-            self._parser.Parse(piece)
-            taken += len(piece)
-            if taken - self._parser.CurrentByteIndex > MOST_TOKEN_BYTES:
-                raise self._error(f"a tag or a comment longer than {MOST_TOKEN_BYTES:,} bytes")
-        self._parser.Parse(b"", True)
 
     def _error(self, what: str) -> SceneError:
         return SceneError(f"line {self._parser.CurrentLineNumber}: {what}", _REMEDY)
@@ -308,7 +302,11 @@ def _camera(sensor: Sensor, log: ImportLog) -> Camera:
         log.convert(f"{sensor.label}: its calibration was never adjusted; the initial one was taken")
     if own not in (None, size):
         raise SceneError(f"its resolution is {own}, that of its calibration {size}")
-    terms = _terms(calibration)
+    written = {key: numbers(one, 1) for key in _TERMS if (one := calibration.find(key)) is not None}
+    if broken := [key for key, values in written.items() if values is None]:
+        raise SceneError(f"{', '.join(broken)} of its calibration is no number")
+    known = {key: float(values[0]) for key, values in written.items() if values is not None}
+    terms = dict.fromkeys(_TERMS, 0.0) | known
     lacking = [key for key in ("b2", "skew", "k4", "p3", "p4") if terms[key]]
     extras = [f"{key.upper()} {terms[key]:.3g}" for key in lacking]
     extras += [f"type {bend}"] if bend == "equisolid" else []
@@ -329,18 +327,6 @@ def _lens(terms: Mapping[str, float], bend: Bend, size: Size) -> Lens:
     if not (fx > 0 and fy > 0):
         raise SceneError("its calibration has no focal length f above 0")
     return Lens(fx, fy, cx, cy, bend=bend, **{name: terms[key] for key, name in OF_METASHAPE.items() if terms[key]})
-
-
-def _terms(calibration: Element) -> dict[str, float]:
-    """Return the terms of a calibration, 0 where not written.
-
-    Raises:
-        SceneError: some are no numbers.
-    """
-    written = {key: numbers(one, 1) for key in _TERMS if (one := calibration.find(key)) is not None}
-    if broken := [key for key, values in written.items() if values is None]:
-        raise SceneError(f"{', '.join(broken)} of its calibration is no number")
-    return dict.fromkeys(_TERMS, 0.0) | {key: float(values[0]) for key, values in written.items() if values is not None}
 
 
 def _size(element: Element | None) -> Size | None:

@@ -92,8 +92,12 @@ def bring_in(path: Path, target: Path, options: ImportOptions) -> ImportResult:
     log = ImportLog(path, skips_missing=options.skips_missing)
     source = _chosen(path, log)
     _see_target(target)
+    if options.chunk and source.kind != "metashape":
+        raise ConfigError(f"--chunk {options.chunk}: only Metashape's XML has chunks")
+    if options.images and not is_folder(options.images):
+        raise ConfigError(f"--images {options.images}: {no_such(options.images, 'folder')}")
     with log.noting(source.paths[0].name):
-        capture = _checked(_read(source, options, log), options, log)
+        capture = _checked(_READERS[source.kind](source.paths, options, log), options, log)
     log.stop()  # which raises if there is no capture
     aside = path_beside(target.absolute())
     try:
@@ -136,14 +140,6 @@ def _chosen(path: Path, log: ImportLog) -> ImportSource:
     for other in found[1:]:
         log.leave_out(f"beside it: {other.in_words()}")
     return found[0]
-
-
-def _read(source: ImportSource, options: ImportOptions, log: ImportLog) -> SourceCapture:
-    if options.chunk and source.kind != "metashape":
-        raise ConfigError(f"--chunk {options.chunk}: only Metashape's XML has chunks")
-    if options.images and not is_folder(options.images):
-        raise ConfigError(f"--images {options.images}: {no_such(options.images, 'folder')}")
-    return _READERS[source.kind](source.paths, options, log)
 
 
 def _checked(capture: SourceCapture, options: ImportOptions, log: ImportLog) -> SourceCapture:

@@ -525,7 +525,12 @@ def read(paths: Sequence[Path], options: ImportOptions, log: ImportLog) -> Sourc
         _tell_keys(each, log)
     if not shots:
         raise SceneError("no frame is left with a photograph and a pose", "See the mistakes of its frames.")
-    _tell_unposed(frames, log)
+    posed = {frame.photo.absolute() for frame in frames}
+    posed |= {extra.absolute() for frame in frames for extra in (frame.mask, frame.depth) if extra}
+    below = (
+        (folder, name) for folder in {frame.photo.parent for frame in frames} for name in photographs_below(folder)
+    )
+    log.leave_out_unused(sorted({name for folder, name in below if (folder / name).absolute() not in posed}))
     first = found[0]
     cloud = None
     ids = {frame.name: whole_number(frame.written.get("colmap_im_id")) for frame in frames}
@@ -549,21 +554,16 @@ def _shots(frames: Sequence[TransformsFrame], log: ImportLog) -> tuple[PosedPhot
         if camera := _camera(frame, sizes.get(frame.photo), log):
             shot = PosedPhoto(frame.name, frame.photo, camera, rotation, center, frame.where, frame.mask, frame.depth)
             found.append(replace(shot, split=frame.document.split or splits.get(frame.photo, "")))
-    if len({id(frame.document.top) for frame in frames}) == 1:
-        _tell_own_lenses(frames, log)
+    tops = {id(frame.document.top): frame.document.top for frame in frames}
+    for top in tops.values() if len(tops) == 1 else ():  # programs differ in which of the two they read
+        own = (
+            key
+            for key in sorted(_OF_LENSES & top.keys())
+            if any(one.written.get(key, top[key]) != top[key] for one in frames)
+        )
+        if keys := ", ".join(own):
+            log.convert(f"{keys}: frames have values of their own; those at the top are ignored")
     return tuple(found)
-
-
-def _tell_own_lenses(frames: Sequence[TransformsFrame], log: ImportLog) -> None:
-    """Note the keys for which frames contradict the top; programs differ in which of the two they read."""
-    top = frames[0].document.top
-    keys = [
-        key
-        for key in sorted(_OF_LENSES & top.keys())
-        if any(frame.written.get(key, top[key]) != top[key] for frame in frames)
-    ]
-    if keys:
-        log.convert(f"{', '.join(keys)}: frames have values of their own; those at the top are ignored")
 
 
 def _splits(frames: Sequence[TransformsFrame], log: ImportLog) -> dict[Path, str]:
@@ -599,12 +599,3 @@ def _tell_keys(document: TransformsFile, log: ImportLog) -> None:
     ply = sorted(path.name for path in document.path.parent.glob("*.ply"))
     if ply and "ply_file_path" not in document.top:
         log.leave_out(f"{some(ply)} beside it: no ply_file_path names it (--points FILE takes it)")
-
-
-def _tell_unposed(frames: Sequence[TransformsFrame], log: ImportLog) -> None:
-    """Note how many photographs beside those with a pose have none."""
-    folders = {frame.photo.parent for frame in frames}
-    posed = {frame.photo.absolute() for frame in frames}
-    posed |= {extra.absolute() for frame in frames for extra in (frame.mask, frame.depth) if extra}
-    below = ((folder, name) for folder in folders for name in photographs_below(folder))
-    log.leave_out_unused(sorted({name for folder, name in below if (folder / name).absolute() not in posed}))

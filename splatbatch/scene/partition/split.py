@@ -359,7 +359,11 @@ def split(request: SplitRequest, *, dry_run: bool = False, advance: Advance = un
         message = f"--out {request.out}: {list_names(lost, 5)}: trained, and no patch of the new cut"
         hint = "`splatbatch split --drop` removes it all the same; or cut into a new folder, with another --out."
         raise SceneError(message, hint)
-    _check_cameras(plan.observations)
+    for camera in plan.observations.cameras.values():
+        if camera.model not in CAMERA_MODELS:
+            message = f"{source}: camera {camera.id} is of the unknown camera model {shown(camera.model)}"
+            hint = "Undistort the reconstruction to PINHOLE cameras: colmap image_undistorter."
+            raise SceneError(message, f"Write {right} in cameras.txt." if (right := misspelt(camera.model)) else hint)
     rigs, why_not = _rigs(plan.observations)
     elsewhere = "" if request.images or shared["images"].name == "images" else f"photographs: {shared['images']}"
     notes = tuple(filter(None, (*plan.notes, elsewhere, why_not, missing_photographs(shared, plan.observations))))
@@ -405,14 +409,6 @@ def _state(plan: PartitionPlan, name: str, content: PatchContents) -> State:
 def _cut_from(plan: PartitionPlan, name: str) -> str | None:
     core = plan.before.core(name) if plan.before else None
     return core.cut_from if core else None
-
-
-def _check_cameras(sightings: IndexedModel) -> None:
-    for camera in sightings.cameras.values():
-        if camera.model not in CAMERA_MODELS:
-            message = f"{sightings.folder}: camera {camera.id} is of the unknown camera model {shown(camera.model)}"
-            hint = "Undistort the reconstruction to PINHOLE cameras: colmap image_undistorter."
-            raise SceneError(message, f"Write {right} in cameras.txt." if (right := misspelt(camera.model)) else hint)
 
 
 def _rigs(sightings: IndexedModel) -> tuple[Rigs | None, str]:

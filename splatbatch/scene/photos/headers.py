@@ -133,8 +133,19 @@ def read_other(path: Path) -> Header:
         with opened_photograph(path) as image:
             if image.mode == "F":
                 return Unreadable("unreadable", _NO_WHITE)
-            problem = _strip_problem(path, image)
-            return Unreadable("truncated", problem) if problem else _photo(image)
+            if problem := _strip_problem(path, image):
+                return Unreadable("truncated", problem)
+            # a TIFF's size is that after its orientation is applied, as Pillow does when it loads
+            orientation = image.getexif().get(_ORIENTATION, 1)
+            bits = (getattr(image, "tag_v2", None) or {}).get(258, 8)  # Pillow reduces 16-bit RGB of a TIFF silently
+            checks: dict[Trait, bool] = {
+                "cmyk": image.mode == "CMYK",
+                "deep": image.mode in DEEP_MODES or max(bits if isinstance(bits, tuple) else (bits,)) > 8,
+                "alpha": image.mode in _ALPHA_MODES or "transparency" in image.info,
+                "animated": getattr(image, "n_frames", 1) > 1,
+            }
+            traits = tuple(trait for trait, is_so in checks.items() if is_so)
+            return ImageHeader(*image.size, orientation if orientation in range(1, 9) else 1, traits)
     except Exception as error:  # noqa: BLE001 - Pillow's plug-ins raise whatever the bytes lead them to
         return Unreadable("unreadable", _spoken(error))
 
@@ -154,21 +165,6 @@ def _has_heif() -> bool:
         importlib.import_module("pillow_heif").register_heif_opener()
         return True
     return False
-
-
-def _photo(image: Any) -> ImageHeader:
-    """Return Pillow's header; a TIFF's size is that after its orientation is applied, as Pillow does when it loads."""
-    orientation = image.getexif().get(_ORIENTATION, 1)
-    bits = (getattr(image, "tag_v2", None) or {}).get(258, 8)  # Pillow reduces 16-bit RGB of a TIFF to 8 silently
-    checks: dict[Trait, bool] = {
-        "cmyk": image.mode == "CMYK",
-        "deep": image.mode in DEEP_MODES or max(bits if isinstance(bits, tuple) else (bits,)) > 8,
-        "alpha": image.mode in _ALPHA_MODES or "transparency" in image.info,
-        "animated": getattr(image, "n_frames", 1) > 1,
-    }
-    traits = tuple(trait for trait, is_so in checks.items() if is_so)
-    width, height = image.size
-    return ImageHeader(width, height, orientation if orientation in range(1, 9) else 1, traits)
 
 
 def _strip_problem(path: Path, image: Any) -> str:
