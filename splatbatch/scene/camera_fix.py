@@ -57,8 +57,6 @@ _TWO_FOCALS = {
     "SIMPLE_FISHEYE": "FISHEYE",
 }
 _ALONG_X, _ALONG_Y = frozenset({"fx", "cx", "w"}), frozenset({"fy", "cy", "h"})
-_Groups = list[tuple[Size, list[int]]]
-"""Sizes of a camera's photographs, each with the rows of its images."""
 _STEPS_PX = (4, 1)  # of the search: coarse, then fine
 _MOST_PX = 160
 _LEAST_CONTRAST = 6.0  # standard deviation of the points' greys: without colours all are black
@@ -244,7 +242,9 @@ def plan_model(patch: Patch, how: How, told: Collection[str], reasons: list[str]
     return CameraFixPlan(patch, model, tuple(changes), of_image)
 
 
-def _groups(found: GeometrySurvey, camera_id: int, sizes: Mapping[int, Size], reasons: list[str]) -> _Groups:
+def _groups(
+    found: GeometrySurvey, camera_id: int, sizes: Mapping[int, Size], reasons: list[str]
+) -> list[tuple[Size, list[int]]]:
     """Return the images of a camera by the size of their photographs; unreadable ones join the largest group."""
     groups: dict[Size, list[int]] = defaultdict(list)
     unread: list[int] = []

@@ -75,7 +75,6 @@ SAMPLES = 64
 """Number of places of a photograph that are sampled to find the training photographs that show them."""
 FITS = 10
 """Rounds of reweighting, after which the plane is the one with the least absolute errors."""
-TRACKLESS = "no point of the model names the photographs that see it"
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,7 +166,7 @@ def _why_none(model: Reconstruction, num_held_out: int, num_places: int) -> str:
     if not num_held_out:
         return "no photograph with a pose is held out"
     if model.points.tracks is None or not len(model.points.tracks.image_ids):
-        return TRACKLESS
+        return "no point of the model names the photographs that see it"
     if num_places < MIN_VIEWS:
         return f"training photographs were taken from {num_places} of {MIN_VIEWS} places"
     return f"held-out photographs show nothing that training photographs see from {MIN_VIEWS} places"

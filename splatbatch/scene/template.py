@@ -41,7 +41,6 @@ output:
 #     training: {{init_scale: 0.3}}
 """
 
-_LONGEST_COMMENT = 100
 
 DEVICES = {
     True: "cuda            # never the CPU, on which a night is too short; cpu trains there all the same",
@@ -89,7 +88,7 @@ def config_for(found: SceneLayout, base: Path, *, has_gpu: bool, kept: ImportNot
 
 def _offset(kept: ImportNotes) -> str:
     """Return the lines about coordinate system and offset; empty if there is neither."""
-    crs = f"  # coordinate system: {one_line(kept.crs)[:_LONGEST_COMMENT]}\n" if kept.crs else ""
+    crs = f"  # coordinate system: {one_line(kept.crs)[:100]}\n" if kept.crs else ""
     if kept.offset == NO_OFFSET:
         return crs
     numbers = ", ".join(f"{value:.15g}" for value in kept.offset)

@@ -12,7 +12,6 @@ from splatbatch.text import list_some
 Severity = Literal["error", "warning", "info"]
 _WRONG_K = "the trainer takes K as it stands, so every ray of these photographs is bent and the splat blurs silently"
 _FIELD_OF_VIEW = "the trainer works from the field of view, which a pure resize leaves as it is"
-_NEARLY = "the trainer works from the field of view; a few pixels move the principal point by at most as many"
 _DIES = "the trainer cannot load it and dies, at worst in mid-run"
 _NO_RAYS = "no ray can be computed from it"
 _LOADERS_DIFFER = "loaders differ in what they make of it: most convert to 8-bit RGB, some fail"
@@ -21,7 +20,6 @@ _UNUSUAL = "possible, but rarely meant"
 FIX = "splatbatch verify-dims --fix {} --out DIR"
 RECUT = "Cut the patch again from the source reconstruction."
 REPAIR = "Repair the intrinsics in the source reconstruction and cut the patch again."
-_REMOVE = "Remove them (colmap point_filtering), or cut again."
 _EXPORT = "Export the model again, or make one anew: splatbatch reconstruct IMAGES."
 _RECUT_TODAY = "Cut the patch again from today's source."
 _RIGS = "Delete rigs and frames together (COLMAP makes trivial ones), or copy both again from the source."
@@ -108,7 +106,9 @@ KINDS: dict[str, FindingKind] = {
         "error", "the first Gaussians are placed on the points", remedy=f"{RECUT} Or triangulate it again."
     ),
     "bad_points": FindingKind(
-        "error", "a Gaussian at a place that is no number poisons the whole training", remedy=_REMOVE
+        "error",
+        "a Gaussian at a place that is no number poisons the whole training",
+        remedy="Remove them (colmap point_filtering), or cut again.",
     ),
     "unseen_points": FindingKind("warning", "Gaussians start there that no photograph of the patch corrects"),
     "no_pose": FindingKind("error", _NO_RAYS, remedy=_EXPORT),
@@ -185,7 +185,11 @@ KINDS: dict[str, FindingKind] = {
     ),
     # sizes
     "scaled": FindingKind("error", _WRONG_K, _FIELD_OF_VIEW),
-    "few_pixels_off": FindingKind("error", _WRONG_K, _NEARLY),
+    "few_pixels_off": FindingKind(
+        "error",
+        _WRONG_K,
+        "the trainer works from the field of view; a few pixels move the principal point by at most as many",
+    ),
     "transposed": FindingKind("error", _WRONG_K),
     "other_size": FindingKind("error", _WRONG_K),
     "mixed_sizes": FindingKind(

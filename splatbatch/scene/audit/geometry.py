@@ -108,10 +108,9 @@ def note_misfit(number: int, misfit: Misfit, scribe: FindingWriter) -> AuditFind
 def _is_sound(camera: Camera) -> bool:
     model = CAMERA_MODELS.get(camera.model)
     is_whole = model is not None and len(model.params) == len(camera.params) and np.isfinite(camera.params).all()
-    if not (is_whole and 0 < min(camera.width, camera.height) <= limits.LONGEST_PX):
-        return False
     values = camera.pinhole if camera.has_center else (1.0,)
-    return min(values[:2]) > 0 and max(map(abs, values)) < limits.LONGEST_PX
+    is_sane = min(values[:2]) > 0 and max(map(abs, values)) < limits.LONGEST_PX
+    return bool(is_whole and is_sane and 0 < min(camera.width, camera.height) <= limits.LONGEST_PX)
 
 
 def _subject(cause: Cause, found: GeometrySurvey, scribe: FindingWriter) -> str:

@@ -43,14 +43,9 @@ OVERLAP_TOLD = 0.2
 
 Patches of usual flights have 0 to 0.16; with every second photograph of one removed, 0.1 to 0.3.
 """
-COST = "there the splat is 5 to 10 dB worse, and more steps do not help"
 NOTHING = Evaluation(holdout_every=0)
 """Hold-out settings of the source reconstruction, which is not trained: no photograph is held out."""
 _LEAST_TRAINED = 2  # photographs: below that nothing has depth
-_RESEE = f"{RECUT} Keep points that two of its images see."
-_NO_TRACKS = (
-    "Nothing needs tracks to train; but without any, neither geometry nor colours of the photographs can be checked."
-)
 _MAX_SIDE = 1 << 20  # px; beyond that a size is garbage
 # Focal length over the longer side of the image. COLMAP itself drops cameras outside 0.1 … 10 (mapper options
 # min_focal_length_ratio, max_focal_length_ratio); 0.05 is 169 degrees of view, which no pinhole image has.
@@ -96,7 +91,8 @@ def check_overlap(model: Reconstruction, scribe: FindingWriter, holdout: Collect
     """Yield a finding if too much of the surface is seen by too few training photographs."""
     share = share_seen_by_few(model, holdout)
     if share is not None and share >= OVERLAP_TOLD:
-        message = f"training photographs see {100 * share:.0f} % of the surface from fewer than three places: {COST}"
+        message = f"training photographs see {100 * share:.0f} % of the surface from fewer than three places"
+        message += ": there the splat is 5 to 10 dB worse, and more steps do not help"
         remedy = f"Take more photographs: `splatbatch plan-capture {shown(scribe.patch)}` plans them."
         yield scribe.note("little_overlap", "overlap", message, remedy)
 
@@ -134,7 +130,13 @@ def _check_points(points: Points, image_ids: set[int], scribe: FindingWriter) ->
     is_ours = np.isin(tracks.image_ids, np.fromiter(image_ids, np.uint32, len(image_ids)))
     if unseen := total - np.count_nonzero(np.bincount(tracks.points[is_ours], minlength=total)):
         message = f"{unseen} of {total} points are seen by no image of the patch"
-        yield scribe.note("unseen_points", "points3D", message, _RESEE if points.track_lengths.any() else _NO_TRACKS)
+        remedy = (
+            f"{RECUT} Keep points that two of its images see."
+            if points.track_lengths.any()
+            else "Nothing needs tracks to train; but without any, neither geometry nor colours of the photographs can"
+            " be checked."
+        )
+        yield scribe.note("unseen_points", "points3D", message, remedy)
 
 
 def _spell(facts: Sequence[str | float]) -> str:

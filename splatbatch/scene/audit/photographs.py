@@ -54,7 +54,6 @@ A PNG of one colour has a byte for 1000 pixels of 8 bits.
 """
 _MOST_DECODED, _SOME_DECODED = 64, 8  # of those that may be of one colour; of all, evenly taken
 _MOST_IGNORED = 0.98  # share of a photograph
-_NO_PARTNER = "the last ones have no partner"
 _SCALE = f"If they were resized: {FIX.format('scale')}."
 _CROP = f"If they were cropped: {FIX.format('crop')}."
 
@@ -175,7 +174,9 @@ def _check_shift(
         f"{len(copies)} files beside {len(originals)} in {images.name}/: {_spell(lacks, 'lacks')}{_spell(extra, 'has')}"
     )
     unlike = next((pair for pair in zip(originals, copies, strict=False) if _stem(pair[0]) != _stem(pair[1])), None)
-    message += "by position, {} is paired with {}".format(*map(shown, unlike)) if unlike else _NO_PARTNER
+    message += (
+        "by position, {} is paired with {}".format(*map(shown, unlike)) if unlike else "the last ones have no partner"
+    )
     remedy = f"Make {sibling.name}/ again from {images.name}/, or remove it; pair by name, never by position."
     yield scribe.note("shifted_pairing", f"{sibling.name}/", message, remedy)
 

@@ -20,7 +20,6 @@ from splatbatch.files import MIB, open_regular
 
 T = TypeVar("T")
 PARTS = ("cameras", "images", "points3D")
-_UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _LFS = b"version https://git-lfs"
 _COPY_AGAIN = "Copy the file again, or export the model again (colmap model_converter); a backup may hold a whole one."
 _REMEDIES = {
@@ -122,7 +121,11 @@ def _odd_encoding(head: bytes) -> str:
     """Return why the first bytes of a text are not plain UTF-8; empty if they are."""
     if head == codecs.BOM_UTF8:
         return "begins with a byte order mark (BOM), as some editors of Windows write it"
-    return "is UTF-16, as some editors of Windows write it" if head[:2] in _UTF_16 else ""
+    return (
+        "is UTF-16, as some editors of Windows write it"
+        if head[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+        else ""
+    )
 
 
 def shown(name: str) -> str:

@@ -123,8 +123,9 @@ class Camera:
 
     @property
     def has_center(self) -> bool:
-        """Whether its model is known and has a principal point, which a panorama does not have."""
-        return self.model in CAMERA_MODELS and "cx" in CAMERA_MODELS[self.model].params
+        """Whether its model is known, takes its parameters, and has a principal point; a panorama has none."""
+        known = CAMERA_MODELS.get(self.model)
+        return known is not None and len(known.params) == len(self.params) and "cx" in known.params
 
     def named_params(self) -> Iterator[tuple[str, float]]:
         """Yield pairs of name and value of its parameters."""

@@ -98,7 +98,4 @@ def _falloff(shape: tuple[int, ...], tone: ColorCorrection, camera: Camera) -> N
 
 def middle(camera: Camera) -> tuple[float, float]:
     """Return the principal point of a camera; the middle of its image if the model has none."""
-    try:
-        return camera.cx, camera.cy
-    except SceneError:  # a model without a principal point
-        return camera.width / 2, camera.height / 2
+    return (camera.cx, camera.cy) if camera.has_center else (camera.width / 2, camera.height / 2)

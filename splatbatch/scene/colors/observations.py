@@ -311,23 +311,13 @@ def sample(shot: TrackedPhoto) -> Samples:
     found = np.take(pixels.reshape(-1, 3), rows * size[0] + columns, axis=0)  # [25, N, 3]
     near = found[_NEAR]
     counts = is_inside & (near.min(axis=0).min(axis=1) >= DARKEST) & (found.max(axis=0).max(axis=1) <= BRIGHTEST)
-    if shot.mask is not None:
-        counts &= _unmasked(shot.mask, np.stack([columns, rows], axis=2)[_NEAR] + 0.5, size)
+    if shot.mask is not None:  # which must keep all pixels around a keypoint
+        with opened_photograph(shot.mask) as file:
+            mask = np.asarray(pixels_of(file, "L"))
+        around = (np.stack([columns, rows], axis=2)[_NEAR] + 0.5) / size * (mask.shape[1], mask.shape[0])  # [9, N, 2]
+        column, row = np.moveaxis(around.astype(np.int64), 2, 0)
+        counts &= (mask[row, column] >= MASK_COUNTS).all(axis=0)
     return np.where(counts[:, None], near.sum(axis=0, dtype=np.uint32) * SCALE // 9, 0).astype(np.uint16)
-
-
-def _unmasked(path: Path, places: Floats, size: Ints) -> NDArray[np.bool_]:
-    """Return whether a mask keeps all pixels around a keypoint, [N].
-
-    Args:
-        path: path of the mask.
-        places: pixels around each keypoint, [9, N, 2].
-        size: size of the decoded photograph.
-    """
-    with opened_photograph(path) as file:
-        mask = np.asarray(pixels_of(file, "L"))
-    x, y = np.moveaxis((places / size * (mask.shape[1], mask.shape[0])).astype(np.int64), 2, 0)
-    return (mask[y, x] >= MASK_COUNTS).all(axis=0)
 
 
 def _key(shot: TrackedPhoto) -> str:

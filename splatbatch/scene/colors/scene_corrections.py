@@ -175,10 +175,8 @@ def _directions(shots: list[TrackedPhoto]) -> tuple[Floats, Floats]:
     """Return axes [N, 3] and slopes [N, 2, 3] of photographs; all 0 if any lacks a pose or a focal length."""
     rotations = np.array([shot.rotation for shot in shots])
     half = [np.hypot(shot.camera.width, shot.camera.height) / 2 for shot in shots]
-    try:
-        focal = np.array([[shot.camera.fx, shot.camera.fy] for shot in shots])
-    except SceneError:  # a panorama
-        focal = np.zeros((len(shots), 2))
+    # a panorama has none
+    focal = np.array([shot.camera.pinhole[:2] if shot.camera.has_center else (0.0, 0.0) for shot in shots])
     if not (np.isfinite(rotations).all() and (focal > 0).all()):
         return np.zeros((len(shots), 3)), np.zeros((len(shots), 2, 3))
     return rotations[:, 2], rotations[:, :2] * (np.array(half)[:, None] / focal)[:, :, None]

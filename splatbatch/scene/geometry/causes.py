@@ -25,7 +25,6 @@ from splatbatch.scene.geometry.survey import (
 _LENSES = frozenset({"wrong_lens", "distortion_dropped", "distortion_kept"})
 _POSES = frozenset({"wrong_pose", "poses_exchanged"})
 _MOST_CAMERAS = 16  # tried in place of another: there may be one for each image
-_UNKNOWN = np.array([np.nan])  # errors after a repair
 _RESECTED = 8  # images whose pose is looked for anew: 3 ms each
 
 
@@ -165,7 +164,7 @@ def _unexplained(survey: GeometrySurvey, seen: Ints, rows: Ints) -> Iterator[Cau
         remedy = "Take points3D, images and cameras of one model; all three are written together."
     for number, some in groups:
         before = typical(survey.views.only(some))
-        yield _cause(survey, some, number, CauseCandidate(kind, what, remedy, _UNKNOWN, before))
+        yield _cause(survey, some, number, CauseCandidate(kind, what, remedy, np.array([np.nan]), before))
 
 
 def _systematic(survey: GeometrySurvey, number: int, rows: Ints) -> CauseCandidate | None:

@@ -30,13 +30,11 @@ _ROUNDS = 4
 _RECOVER = (
     "Take K from the reconstruction that these keypoints and points came from, or refine it (colmap bundle_adjuster)."
 )
-_USE_PINHOLE = "Use the PINHOLE cameras that came with the undistorted photographs."
 _USE_ITS_LENS = "Take model and parameters of the camera that the keypoints came with, or use undistorted photographs."
 _BEND = frozenset(
     {"k", "k0", "k1", "k2", "k3", "k4", "k5", "k6", "p0", "p1", "p2", "omega", "sx1", "sy1", "s0", "s1", "s2", "s3"}
 )
 _LEAST_LENS = 1e-4  # a coefficient below it bends nothing
-_MOVE_BOTH = "Apply the same transformation to points and poses: pycolmap's Reconstruction.transform moves both."
 _LEAST_POINTS = 30
 _PLAIN = 0.02  # relative difference below which a scale is 1; radians for an angle
 _ORDERS = {"": (0, 1, 2, 3), "quaternions are x, y, z, w": (3, 0, 1, 2), "quaternions are z, w, x, y": (1, 2, 3, 0)}
@@ -52,7 +50,6 @@ _REMEDY = {
     "quaternion_order": "Write quaternions as w, x, y, z (scipy and pycolmap's .quat have w last).",
 }
 _SEARCHED_IMAGES = 24
-_REORDER = "Give every image its own pose again, by name and never by position, where the model is made."
 
 
 def unit(camera: Camera) -> Camera:
@@ -130,7 +127,9 @@ def of_camera(views: TrackObservations, camera: Camera, reach: KeypointReach, sh
         if fitted := fit(axes(flat), views.xy):
             (fx, _), (fy, _), errors = fitted
             what = f"the keypoints fit a pinhole (fx {fx:.6g}, fy {fy:.6g}): they are undistorted already"
-            yield CauseCandidate("distortion_kept", what, _USE_PINHOLE, errors)
+            yield CauseCandidate(
+                "distortion_kept", what, "Use the PINHOLE cameras that came with the undistorted photographs.", errors
+            )
     if fitted := fit(polynomial(flat), views.xy):
         (linear, cubic, *_), _, errors = fitted
         is_bent = any(name in _BEND and abs(value) > _LEAST_LENS for name, value in camera.named_params())
@@ -248,7 +247,12 @@ def moved_points(views: TrackObservations) -> Iterator[CauseCandidate]:
     for is_mirrored in (False, True):
         similarity = fitted_similarity(part.xyz, target, np.ones(len(target)), is_mirrored=is_mirrored)
         errors = replace(views, xyz=similarity.of_points(views.xyz)).errors
-        yield CauseCandidate("points_moved", _spell_similarity(similarity, views), _MOVE_BOTH, errors)
+        yield CauseCandidate(
+            "points_moved",
+            _spell_similarity(similarity, views),
+            "Apply the same transformation to points and poses: pycolmap's Reconstruction.transform moves both.",
+            errors,
+        )
 
 
 def _affine(views: TrackObservations, rays: Floats) -> Floats | None:
@@ -414,7 +418,12 @@ def other_poses(views: TrackObservations) -> Iterator[CauseCandidate]:
         errors = views.with_poses(poses).errors
         missing = np.isin(views.rows, rows)
         errors[~missing] = np.median(errors[missing])  # images that were not searched are taken to be like the others
-        yield CauseCandidate("poses_exchanged", _spell_exchange(views, partners), _REORDER, errors)
+        yield CauseCandidate(
+            "poses_exchanged",
+            _spell_exchange(views, partners),
+            "Give every image its own pose again, by name and never by position, where the model is made.",
+            errors,
+        )
 
 
 def _fitting_pose(views: TrackObservations, row: int) -> int:

@@ -23,7 +23,6 @@ from splatbatch.scene.photos.undistort import is_distorted, undistorted_camera
 
 _MOST = 12  # folders or models that are looked into
 _DEPTH = 4  # of folders below the scene that models are looked for in
-_TURN = "Turn them back, or make the model from them as they are: magick mogrify {} FILES."
 _NAMES = "Give every photograph its own name again: names, not places in a list, tie photographs to poses."
 UNDISTORT_BOTH = (
     "python -c \"import pycolmap; pycolmap.undistort_images('undistorted', 'MODEL', 'IMAGES')\" makes undistorted"
@@ -41,7 +40,11 @@ _TURNS: tuple[tuple[str, str, Places], ...] = (
 def turned() -> Iterator[Relabeling]:
     """Yield the hypotheses that photographs were turned by 180 or 90 degrees, or mirrored."""
     for words, option, change in _TURNS:
-        yield Relabeling(words, _TURN.format(option), place=partial(_whatever_the_sizes, change))
+        yield Relabeling(
+            words,
+            f"Turn them back, or make the model from them as they are: magick mogrify {option} FILES.",
+            place=partial(_whatever_the_sizes, change),
+        )
 
 
 def _whatever_the_sizes(change: Places, _camera: Size, _photo: Size) -> Places:

@@ -80,7 +80,15 @@ def _fitted(shot: PosedPhoto, size: Size) -> tuple[PosedPhoto, str]:
     """
     camera, own = shot.camera, shot.camera.size
     if min(own) <= _NONE:
-        return _sized(shot, size)
+        center = (camera.cx, camera.cy) if camera.has_center else (0.0, 0.0)
+        shares = [value / side for value, side in zip(center, size, strict=True)]
+        none = f"camera size {size_text(own)}"
+        if all(_CENTRAL[0] < share < _CENTRAL[1] for share in shares):
+            what = f"{none} is none: it is now the photograph's, in whose pixels K is"
+            return replace(shot, camera=replace(camera, width=size[0], height=size[1])), what
+        where = f"({', '.join(f'{value:g}' for value in center)})"
+        what = f"{none}, principal point {where}: K is not in pixels of {shot.photo.name} ({size_text(size)})"
+        raise SceneError(what, "Export focal length and principal point in pixels, with the size of the images.")
     relation = relate(own, size)
     if isinstance(relation, SameSize):
         return shot, ""
@@ -100,24 +108,6 @@ def _fitted(shot: PosedPhoto, size: Size) -> tuple[PosedPhoto, str]:
         else "Give the photographs that the source was made with; or correct their size there."
     )
     raise SceneError(f"camera {size_text(own)}, photograph {shot.photo.name} {size_text(size)}: {why}", remedy)
-
-
-def _sized(shot: PosedPhoto, size: Size) -> tuple[PosedPhoto, str]:
-    """Return the shot with the photograph's size, where none was written.
-
-    Raises:
-        SceneError: K is not in pixels of the photograph.
-    """
-    camera = shot.camera
-    center = (camera.cx, camera.cy) if camera.has_center else (0.0, 0.0)
-    shares = [value / side for value, side in zip(center, size, strict=True)]
-    own = f"camera size {size_text(camera.size)}"
-    if all(_CENTRAL[0] < share < _CENTRAL[1] for share in shares):
-        what = f"{own} is none: it is now the photograph's, in whose pixels K is"
-        return replace(shot, camera=replace(camera, width=size[0], height=size[1])), what
-    where = f"({', '.join(f'{value:g}' for value in center)})"
-    what = f"{own}, principal point {where}: K is not in pixels of {shot.photo.name} ({size_text(size)})"
-    raise SceneError(what, "Export focal length and principal point in pixels, with the size of the images.")
 
 
 def check_world(shots: Sequence[PosedPhoto], cloud: PointCloud | None, log: ImportLog) -> None:

@@ -33,7 +33,6 @@ from splatbatch.text import plural
 _REMEDY = "Export the model again, all of its files at once."
 _EMPTY = Points2D(np.zeros((0, 2)), np.zeros(0, np.uint64))
 _SAMPLE = 50  # names that a folder of photographs is recognised by
-_CAMERA_REMEDY = "Export the cameras again as one of COLMAP's models: PINHOLE, OPENCV, FULL_OPENCV, …"
 
 
 def suffix_of(folder: Path) -> str | None:
@@ -48,21 +47,19 @@ def _images(path: Path, log: ImportLog) -> tuple[list[Image], dict[int, Points2D
     """Return images and keypoints; text without keypoint lines is read with one line per image."""
     if path.suffix == ".bin":
         return binary.read_images(path), {image.id: seen for image, seen in binary.walk_points2d(path)}
+    lines = [*text.entries(path)]
+    are_images = all(_is_image(line) for _, line in lines)
     try:
-        images, keypoints = text.read_images(path), {image.id: seen for image, seen in text.walk_points2d(path)}
-        # if every line is an image, every other image was read as a line of keypoints
-        are_images = [_is_image(line) for _, line in text.entries(path)]
-        if len(are_images) <= len(images) or not all(are_images):
-            return images, keypoints
-    except ModelError as error:
-        try:
-            images = [text.read_image(path, number, line) for number, line in text.entries(path)]
-        except ModelError:
-            raise error from None
-    else:
-        images = [text.read_image(path, number, line) for number, line in text.entries(path)]
+        images = text.read_images(path)
+    except ModelError:
+        if not are_images:
+            raise
+        images = []
+    if not are_images or len(lines) <= len(images):
+        return images, {image.id: seen for image, seen in text.walk_points2d(path)}
+    # every line is an image: every other one was read as a line of keypoints
     log.convert(f"{path.name} has one line for each image instead of two: there are no keypoints")
-    return images, {}
+    return [text.read_image(path, number, line) for number, line in lines], {}
 
 
 def _is_image(line: bytes) -> bool:
@@ -142,7 +139,9 @@ def read(paths: Sequence[Path], options: ImportOptions, log: ImportLog) -> Sourc
         raise SceneError("the model has no images", "Export it with its registered images.")
     cameras = {}
     for camera in every:
-        with log.noting(f"camera {camera.id}", _CAMERA_REMEDY):
+        with log.noting(
+            f"camera {camera.id}", "Export the cameras again as one of COLMAP's models: PINHOLE, OPENCV, FULL_OPENCV, …"
+        ):
             cameras[camera.id] = _sound(camera, log)
     place = options.images or _photographs(folder, images)
     shots = _shots(images, cameras, keypoints, place, log)

@@ -21,9 +21,6 @@ from splatbatch.scene.photos.undistort import unbent
 from splatbatch.scene.reprojection import project
 
 Bend = Literal["frame", "rational", "equidistant", "equisolid", "panorama"]
-Fitted = tuple[Camera, float]
-"""A camera, and its largest difference from the lens in pixels; 0 where it is the same lens."""
-
 BENDS: Mapping[str, Bend] = {
     "EQUIDISTANT_FISHEYE": "equidistant",
     "EQUIRECTANGULAR": "panorama",
@@ -147,7 +144,7 @@ def in_colmap(lens: Lens, size: Size, terms: str, refit: str) -> tuple[Camera, s
 
 
 @lru_cache(maxsize=256)
-def camera_of(lens: Lens, size: Size) -> Fitted:
+def camera_of(lens: Lens, size: Size) -> tuple[Camera, float]:
     """Return the COLMAP camera of a lens for images of a size, and its largest error in pixels; infinite: none fits."""
     lacks_a_model = bool(lens.k4) if lens.bend == "frame" else lens.bend == "equisolid"
     if lens.skew or lens.p3 or lens.p4 or lacks_a_model:
@@ -155,7 +152,7 @@ def camera_of(lens: Lens, size: Size) -> Fitted:
     return simplified(_start(lens, size)), 0.0
 
 
-def _fitted(lens: Lens, size: Size) -> Fitted:
+def _fitted(lens: Lens, size: Size) -> tuple[Camera, float]:
     """Return the camera with the closest distortion over the image, by least squares; focal lengths and centre stay."""
     from scipy.optimize import least_squares
 

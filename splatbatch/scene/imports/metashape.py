@@ -38,8 +38,6 @@ from splatbatch.text import plural
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
 
-AlignedCamera = tuple["Element", str, Similarity]
-"""An enabled camera with a pose: its element, the label of its group, and the pose from the camera to the chunk."""
 LARGEST_MIB = 256
 MOST_LEVELS = 64
 MOST_TOKEN_BYTES = 1 << 20
@@ -57,7 +55,6 @@ _REFIT = (
     "No COLMAP camera has {keys}. Leave that out in Tools > Optimize Cameras and export again. Or export cameras as "
     "Colmap (Metashape 2.2), which undistorts the photographs."
 )
-_CALIBRATE = "Calibrate it, and export again."
 _OPTIMISE = "Optimise the cameras in Metashape and export them again, as Agisoft XML."
 
 
@@ -401,8 +398,11 @@ def read(paths: Sequence[Path], options: ImportOptions, log: ImportLog) -> Sourc
 
 def _aligned(
     document: XmlDocument, chunk: Element, sensors: Mapping[str, Sensor], log: ImportLog
-) -> tuple[list[AlignedCamera], str | None]:
-    """Return the enabled cameras with a pose, and the id of their component."""
+) -> tuple[list[tuple[Element, str, Similarity]], str | None]:
+    """Return the enabled cameras with a pose, and the id of their component.
+
+    Of each camera the element, the label of its group, and the pose from the camera to the chunk.
+    """
     cameras = list(cameras_below(chunk.find("cameras")))
     enabled = {camera: group for camera, group in cameras if is_enabled(camera)}
     poses = _poses(document, enabled, log)
@@ -473,7 +473,9 @@ def _lenses(cameras: Iterable[Element], sensors: Mapping[str, Sensor], log: Impo
     lenses: dict[str, Camera | None] = {}
     for key in dict.fromkeys(camera.get("sensor_id", "") for camera in cameras):
         lenses[key], sensor = None, sensors.get(key)
-        with log.noting(sensor.label if sensor else f"camera of sensor {key or '?'}", _CALIBRATE):
+        with log.noting(
+            sensor.label if sensor else f"camera of sensor {key or '?'}", "Calibrate it, and export again."
+        ):
             if sensor is None:
                 raise SceneError(f"sensor {key or '?'} is not there")
             lenses[key] = _camera(sensor, log)

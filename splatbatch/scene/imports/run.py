@@ -22,7 +22,6 @@ from splatbatch.scene.imports.ply import read_cloud
 from splatbatch.scene.photos.folders import is_folder
 from splatbatch.text import plural
 
-ImportFormat = Literal["transforms", "metashape", "colmap"]
 _EXPORTS = (".", "colmap_export", "opensfm/colmap_export", "colmap", "colmap/sparse/0", "sparse/0", "sparse",
             "dense/sparse", "undistorted/sparse")  # fmt: skip
 _READERS = {"transforms": transforms.read, "metashape": metashape.read, "colmap": colmap_export.read}
@@ -31,14 +30,13 @@ _WORDS = {
     "metashape": "cameras of Metashape ({names})",
     "colmap": "a COLMAP model outside of sparse/0 ({folder})",
 }
-_LINKS = "Name a new folder on a disk with free space and symbolic links: photographs are linked, not copied."
 
 
 @dataclass(frozen=True)
 class ImportSource:
     """A source that can be imported."""
 
-    kind: ImportFormat
+    kind: Literal["transforms", "metashape", "colmap"]
     paths: tuple[Path, ...]
     """The JSON files, the XML file, or the folder of the model."""
 
@@ -108,7 +106,8 @@ def bring_in(path: Path, target: Path, options: ImportOptions) -> ImportResult:
         hint = "Look at focal lengths, sizes and poses for values that no camera has."
         raise SceneError(f"{path}: pycolmap does not take this model: {' '.join(str(error).split())}", hint) from error
     except OSError as error:
-        raise OutputError(f"{target}: cannot be written ({error.strerror or error})", _LINKS) from error
+        remedy = "Name a new folder on a disk with free space and symbolic links: photographs are linked, not copied."
+        raise OutputError(f"{target}: cannot be written ({error.strerror or error})", remedy) from error
     finally:
         shutil.rmtree(aside, ignore_errors=True)
     return done

@@ -64,8 +64,6 @@ _SHARE_LOST = 0.5
 MAIN = "transforms.json"
 SPLITS = ("train", "val", "test")
 LARGEST_MIB = 512
-_REMEDY = "Write the file again, or take a whole copy; JSON ends with the bracket it began with."
-_POSE = "A transform_matrix is a 4x4 matrix from camera to world: a rotation and a place, no mirror."
 _SAYS_NOTHING = {
     "orientation_override": "the frame of the model is not turned",
     "auto_scale_poses_override": "the frame of the model is not scaled",
@@ -237,10 +235,6 @@ def _of_angle(numbers: Mapping[str, float], axis: str, side: int) -> float | Non
     return side / 2 / math.tan(angle / 2)
 
 
-SharedPhotograph = tuple[PosedPhoto, Image]
-"""A photograph of the import, with the image of the COLMAP model that shows the same photograph."""
-
-
 def cloud_beside(
     document: TransformsFile, ids: Mapping[str, int | None], shots: Sequence[PosedPhoto], log: ImportLog
 ) -> tuple[PointCloud, tuple[PosedPhoto, ...]] | None:
@@ -282,7 +276,8 @@ def cloud_beside(
 
 def _pairs(
     shots: Sequence[PosedPhoto], images: Sequence[Image], ids: Mapping[str, int | None]
-) -> list[SharedPhotograph]:
+) -> list[tuple[PosedPhoto, Image]]:
+    """Return the photographs of the import with the images of the COLMAP model that show the same."""
     by_id: dict[int | None, Image] = {image.id: image for image in images}
     by_name = {image.name: image for image in images}
     bases = [PurePosixPath(image.name).name for image in images]
@@ -295,7 +290,7 @@ def _pairs(
     return pairs
 
 
-def _same_world(pairs: Sequence[SharedPhotograph]) -> Similarity | None:
+def _same_world(pairs: Sequence[tuple[PosedPhoto, Image]]) -> Similarity | None:
     """Return the similarity from the model's world to that of the shots; None where their poses differ otherwise."""
     if len(pairs) < _LEAST_COMMON:
         return None
@@ -365,7 +360,9 @@ def read_documents(paths: Iterable[Path], log: ImportLog) -> list[TransformsFile
     """Return the files with their frames; a file that is no JSON or has no frames is noted as a mistake."""
     found = []
     for path in paths:
-        with log.noting(path.name, _REMEDY):
+        with log.noting(
+            path.name, "Write the file again, or take a whole copy; JSON ends with the bracket it began with."
+        ):
             top, split = _read(path), path.stem.removeprefix("transforms_")
             found.append(TransformsFile(path, split if split in SPLITS else "", top, _undone(path, top, log)))
     return found
@@ -453,7 +450,9 @@ def _frame(
         path = ""
     place = f'{where} "{path}"' if path else where
     pose, photo, mask, depth = None, None, None, None
-    with log.noting(place, _POSE):
+    with log.noting(
+        place, "A transform_matrix is a 4x4 matrix from camera to world: a rotation and a place, no mirror."
+    ):
         if written.get("transform_matrix") is None:
             what = "transform_matrix is missing: a photograph without a pose"
             if written.keys() & {"transform_matrix_start", "transform_matrix_end", "rolling_shutter"}:

@@ -149,11 +149,9 @@ class FolderListings:
         return "/".join(actual)
 
     def _elsewhere(self, root: str, name: str) -> str:
-        flat = name.replace("\\", "/")
-        base = flat.rpartition("/")[2]
-        there = self.names(root) or frozenset()
-        parent, _, last = flat.rpartition("/")
-        if flat != name and last in (self.names(f"{root}/{parent}" if parent else root) or ()):
+        flat, there = name.replace("\\", "/"), self.names(root) or frozenset()
+        parent, _, base = flat.rpartition("/")
+        if flat != name and base in (self.names(f"{root}/{parent}" if parent else root) or ()):
             return flat
         candidates = [flat.replace("/", mark) for mark in ("_", "-", "")] + [base]
         return next((each for each in candidates if each != name and each in there), "")

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 P = TypeVar("P", bound=str | Path)
 Trait = Literal["cmyk", "deep", "alpha", "animated"]
-HeaderFault = Literal["missing", "empty", "truncated", "unreadable"]
 MOST_PHOTO_BYTES = 8192 * MIB
 """Largest file that is opened as a photograph; the largest aerial cameras write 3 GiB without compression."""
 MOST_PIXELS = 1 << 30
@@ -114,7 +113,7 @@ class ImageHeader:
 class Unreadable:
     """A photograph that cannot be used, and why."""
 
-    fault: HeaderFault
+    fault: Literal["missing", "empty", "truncated", "unreadable"]
     what: str
 
 
