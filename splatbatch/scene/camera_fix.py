@@ -263,12 +263,10 @@ def _compared(patch: Patch, rows: Sequence[int]) -> MatchContext:
     """Return photographs of a model at full size, in pairs with at least one of the given rows."""
     model = read_reconstruction(patch.sparse, tracks=True)
     pairs = pairs_of(model, GROUPS, rows)
-    used = sorted({row for pair in pairs for row in (pair.one, pair.other)})
-    there = paths_of(patch.images, (model.images[row].name for row in used))
-    paths = {row: there[model.images[row].name] for row in used if model.images[row].name in there}
-    sizes = sizes_of(paths.values())
-    found = {row: sizes[path] for row, path in paths.items() if path in sizes}
-    return MatchContext(model.images, model.cameras, paths, found, pairs, GreyPhotographs(_FULL))
+    there = paths_of(patch.images, {model.images[row].name for pair in pairs for row in (pair.one, pair.other)})
+    sizes = sizes_of(there.values())
+    files = {name: (path, sizes[path]) for name, path in there.items() if path in sizes}
+    return MatchContext.of_files(model.images, model.cameras, files, pairs, GreyPhotographs(_FULL))
 
 
 def _why_unlike(plan: CameraFixPlan, after: MatchContext, how: How) -> tuple[str, str] | None:

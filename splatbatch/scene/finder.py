@@ -16,7 +16,6 @@ from splatbatch.scene.partition.record import partition_of
 from splatbatch.scene.patches import A_SCENE, Patch, find_patches, model_folder
 from splatbatch.scene.photos.folders import PHOTO_FOLDERS, PHOTOGRAPHS, find_photographs, is_folder
 
-_CONFIGS = (".yml", ".yaml")
 MOST_NAMED = 8
 """Most files named of a folder that is no scene."""
 
@@ -108,7 +107,7 @@ def why_no_scene(place: Path) -> SceneError:
         return SceneError(f"{place}: no such folder", near(place))
     seen = seen_at(place)
     if not is_folder(place):
-        if place.suffix.lower() in _CONFIGS:
+        if place.suffix.lower() in (".yml", ".yaml"):
             hint = f"Is it the configuration? Then: splatbatch verify-dims --config {quote(str(place))}"
         elif _top(place) != place:
             hint = f"It belongs to the scene {_top(place)}: name that folder."

@@ -56,7 +56,7 @@ from splatbatch.scene.photos.folders import (
     paths_of,
     stored_photographs,
 )
-from splatbatch.scene.photos.headers import Headers, ImageHeader, Size, unreadable
+from splatbatch.scene.photos.headers import Headers, ImageHeader, unreadable
 from splatbatch.scene.photos.pixels import undecodable
 from splatbatch.terminal import Advance, unheard
 from splatbatch.text import plural
@@ -352,15 +352,14 @@ def _check_photographs(
 
 def _compared(one: _PatchAudit, shots: list[photographs.AuditedImage]) -> MatchContext:
     """Return the photographs to compare: all that can be opened."""
-    paths, sizes = dict[int, str](), dict[int, Size]()
-    for row, shot in enumerate(shots):
-        if (
-            isinstance(shot.place, FoundPhotograph)
-            and isinstance(shot.header, ImageHeader)
-            and min(shot.camera.width, shot.camera.height) > 0
-        ):
-            paths[row], sizes[row] = shot.place.path, shot.header.size
-    return MatchContext(one.images, one.cameras, paths, sizes, one.pairs, GreyPhotographs())
+    files = {
+        shot.image.name: (shot.place.path, shot.header.size)
+        for shot in shots
+        if isinstance(shot.place, FoundPhotograph)
+        and isinstance(shot.header, ImageHeader)
+        and min(shot.camera.size) > 0
+    }
+    return MatchContext.of_files(one.images, one.cameras, files, one.pairs, GreyPhotographs())
 
 
 def _check_files(one: _PatchAudit, shots: list[photographs.AuditedImage]) -> Iterator[AuditFinding]:

@@ -45,13 +45,7 @@ from splatbatch.scene.colmap.types import (
 _COUNT = struct.Struct("<Q")
 _AT_ONCE = 1 << 16  # points
 Pieces = Iterator[bytes]
-Edit = Callable[[Image, Points2D], tuple[Image, Points2D]]
-"""Changes an image and its keypoints."""
 _UNCHANGED = ("points3D", "rigs", "frames")  # none of them holds a pixel coordinate
-_CAMERAS_HEAD = (
-    "# Camera list with one line of data per camera:\n#   CAMERA_ID, MODEL, WIDTH, HEIGHT, PARAMS[]\n"
-    "# Number of cameras: {}\n"
-)
 
 
 @dataclass(frozen=True, eq=False)
@@ -218,8 +212,11 @@ def write_changed(sparse: Path, cameras: Mapping[int, Camera], changes: Mapping[
         content = _binary_cameras(changed)
     else:
         rows = [(one.id, one.model, *one.size, *map(repr, one.params)) for one in changed]
-        lines = (f"{' '.join(map(str, row))}\n" for row in rows)
-        content = (_CAMERAS_HEAD.format(len(rows)) + "".join(lines)).encode()
+        head = (
+            "# Camera list with one line of data per camera:\n#   CAMERA_ID, MODEL, WIDTH, HEIGHT, PARAMS[]\n"
+            f"# Number of cameras: {len(rows)}\n"
+        )
+        content = (head + "".join(f"{' '.join(map(str, row))}\n" for row in rows)).encode()
     _write(out / f"cameras.{suffix}", iter([content]))
     images = sparse / f"images.{suffix}"
     _write(out / images.name, _edited(images, partial(_changed, changes)))
@@ -238,7 +235,7 @@ def _binary_cameras(cameras: list[Camera]) -> bytes:
     return b"".join(parts)
 
 
-def _edited(images: Path, edit: Edit) -> Pieces:
+def _edited(images: Path, edit: Callable[[Image, Points2D], tuple[Image, Points2D]]) -> Pieces:
     """Yield a file of images, .bin or .txt, with each image changed."""
     files, spelt = (binary, _binary_image) if images.suffix == ".bin" else (text, _text_image)
     if files is binary:

@@ -58,19 +58,10 @@ class ColorObservations:
     slopes: Floats  # [num_photos, 2, 3], by how much that turns per unit of place; both 0 where unknown
     exposures: Floats  # [num_photos], logarithms of what EXIF says; NaN where it says nothing
 
-    def bearings(self) -> Floats:
-        """Return by how much each point's direction deviates from the axis of its photograph, in the world, [O, 3]."""
-        right, down = (self.place[:, one, None] * self.slopes[self.photo, one] for one in (0, 1))
-        return right + down
-
     def only(self, which: NDArray[np.bool_]) -> ColorObservations:
         """Return a copy with the chosen observations."""
         parts = {name: getattr(self, name)[which] for name in ("photo", "point", "color", "place", "radius")}
         return replace(self, **parts)
-
-    def grey(self) -> ColorObservations:
-        """Return a copy with one channel, the mean of the three."""
-        return replace(self, color=self.color.mean(axis=1, keepdims=True))
 
 
 @dataclass(frozen=True, eq=False)
@@ -261,7 +252,7 @@ def solve(seen: ColorObservations, group: Ints) -> Solution:
         seen: the observations.
         group: group of each photograph, [num_photos]; -1: none.
     """
-    grey, num_cameras = seen.grey(), int(seen.camera.max()) + 1
+    grey, num_cameras = replace(seen, color=seen.color.mean(axis=1, keepdims=True)), int(seen.camera.max()) + 1
     all_bend = DesignMatrix(grey, np.ones(num_cameras, bool))
     unknown = Solution(np.zeros((len(seen.camera), 1)), np.zeros((num_cameras, 2)), np.ones(len(seen.photo)))
     plain = _reweighted(grey, DesignMatrix(grey, np.zeros(num_cameras, bool)), unknown)
@@ -277,7 +268,9 @@ def solve(seen: ColorObservations, group: Ints) -> Solution:
 
 def _lit(grey: ColorObservations, found: Solution, design: DesignMatrix, group: Ints) -> Solution:
     """Add the light common to all photographs, if gains drift without it and the tracks fit as well with it."""
-    gains, vignetting = design.feigned(found.weights, grey.bearings())
+    # by how much each point's direction deviates from the axis of its photograph, in the world, [O, 3]
+    right, down = (grey.place[:, one, None] * grey.slopes[grey.photo, one] for one in (0, 1))
+    gains, vignetting = design.feigned(found.weights, right + down)
     kinds = np.where(group < 0, -1, group * len(found.vignetting) + grey.camera)
     drift = find_sun_side(found.gains[:, 0], gains + grey.axes, grey.exposures, kinds)
     if drift is None:

@@ -109,22 +109,33 @@ def _of_camera(survey: GeometrySurvey, number: int, rows: Ints, share: float = 1
 
 
 def _of_cameras(survey: GeometrySurvey, seen: Ints, bad: Ints) -> Iterator[Cause]:
-    """Yield causes per camera, for all of its images or its bad ones; then the bad images without any explanation."""
+    """Yield causes per camera, for all of its images or its bad ones; then the bad images without any explanation.
+
+    Those are images with an error beyond the alarm limit that no hypothesis explains; one cause if nearly all are.
+    """
     everyone, left = dict(_by_camera(survey.views, seen)), []
     for number, rows in _by_camera(survey.views, bad):
-        every, meant, chosen = everyone[number], rows, None
-        if len(rows) >= limits.MOST * len(every):
-            meant, chosen = every, _of_group(survey, number, every)
-        if chosen is None:
-            meant, chosen = rows, _of_group(survey, number, rows)
-        if chosen is None:
-            meant, chosen = every, _systematic(survey, number, every)
+        every = everyone[number]
+        tried = [(every, _of_group)] if len(rows) >= limits.MOST * len(every) else []
+        tried += [(rows, _of_group), (every, _systematic)]
+        found = ((meant, explain(survey, number, meant)) for meant, explain in tried)
+        meant, chosen = next((one for one in found if one[1]), (rows, None))
         is_sure = len(rows) > limits.FEW or len(rows) == len(every)  # no image beside them tells otherwise
         if chosen and (chosen.before_px > _alarm(survey, number) or is_sure):
             yield _cause(survey, meant, number, chosen)
         else:
             left.append(rows[survey.views.medians[rows] > _alarm(survey, number)])
-    yield from _unexplained(survey, seen, np.concatenate([np.zeros(0, np.int64), *left]))
+    rows = np.concatenate([np.zeros(0, np.int64), *left])
+    groups: list[tuple[int | None, Ints]] = [*_by_camera(survey.views, rows)]
+    kind, what = "reprojection", "no known mistake explains it"
+    remedy = "Look at these images in COLMAP's viewer; register them again or remove them from the model."
+    if len(rows) >= limits.MOST * len(seen) and len(rows):
+        groups = [(None, rows)]
+        kind, what = "points_mismatch", "no pose, K or shift explains it: points and keypoints do not belong together"
+        remedy = "Take points3D, images and cameras of one model; all three are written together."
+    for group, some in groups:
+        before = typical(survey.views.only(some))
+        yield _cause(survey, some, group, CauseCandidate(kind, what, remedy, np.array([np.nan]), before))
 
 
 def _of_group(survey: GeometrySurvey, number: int, rows: Ints) -> CauseCandidate | None:
@@ -151,20 +162,6 @@ def _of_poses(survey: GeometrySurvey, rows: Ints) -> CauseCandidate | None:
         return chosen
     few = survey.views.only(rows[np.linspace(0, len(rows) - 1, min(_RESECTED, len(rows))).astype(int)])
     return best(few, hypotheses.resected(few))
-
-
-def _unexplained(survey: GeometrySurvey, seen: Ints, rows: Ints) -> Iterator[Cause]:
-    """Yield images with an error beyond the alarm limit that no hypothesis explains; one cause if nearly all are."""
-    groups: list[tuple[int | None, Ints]] = [*_by_camera(survey.views, rows)]
-    kind, what = "reprojection", "no known mistake explains it"
-    remedy = "Look at these images in COLMAP's viewer; register them again or remove them from the model."
-    if len(rows) >= limits.MOST * len(seen) and len(rows):
-        groups = [(None, rows)]
-        kind, what = "points_mismatch", "no pose, K or shift explains it: points and keypoints do not belong together"
-        remedy = "Take points3D, images and cameras of one model; all three are written together."
-    for number, some in groups:
-        before = typical(survey.views.only(some))
-        yield _cause(survey, some, number, CauseCandidate(kind, what, remedy, np.array([np.nan]), before))
 
 
 def _systematic(survey: GeometrySurvey, number: int, rows: Ints) -> CauseCandidate | None:

@@ -92,6 +92,20 @@ class MatchContext:
     said: dict[tuple[int, int], DisplacementEquations | None] = field(default_factory=dict)
     """Cache of the displacement equations of pairs as stored, by rows; None: a pair has none."""
 
+    @classmethod
+    def of_files(
+        cls,
+        images: Sequence[Image],
+        cameras: Mapping[int, Camera],
+        files: Mapping[str, tuple[str, Size]],
+        pairs: Sequence[ImagePair],
+        pictures: GreyPhotographs,
+    ) -> MatchContext:
+        """Return the context of a model's pairs; `files` are path and size of each usable photograph, by image name."""
+        known = {row: files[image.name] for row, image in enumerate(images) if image.name in files}
+        paths, sizes = {row: path for row, (path, _) in known.items()}, {row: size for row, (_, size) in known.items()}
+        return cls(images, cameras, paths, sizes, pairs, pictures)
+
     @property
     def rows(self) -> list[int]:
         """Rows of the images that are compared, in ascending order."""

@@ -154,8 +154,7 @@ def models_near(sparse: Path, compared: MatchContext) -> Iterator[tuple[Path, Ma
 
     Models that cannot be read are skipped.
     """
-    paths = {image.name: compared.paths[row] for row, image in enumerate(compared.images) if row in compared.paths}
-    sizes = {image.name: compared.sizes[row] for row, image in enumerate(compared.images) if row in compared.sizes}
+    files = {compared.images[row].name: (path, compared.sizes[row]) for row, path in compared.paths.items()}
     known = {image.name: compared.cameras[image.camera_id] for image in compared.images}
     for folder in _folders_of_models(sparse):
         try:
@@ -164,11 +163,9 @@ def models_near(sparse: Path, compared: MatchContext) -> Iterator[tuple[Path, Ma
             continue
         pairs_known = [(model.cameras[one.camera_id], known[one.name]) for one in model.images if one.name in known]
         if any((own.model, own.params) != (other.model, other.params) for own, other in pairs_known):
-            rows = {row: image.name for row, image in enumerate(model.images) if image.name in paths}
+            rows = {row for row, image in enumerate(model.images) if image.name in files}
             pairs = [pair for pair in pairs_of(model, GROUPS) if pair.one in rows and pair.other in rows]
-            there = {row: paths[name] for row, name in rows.items()}
-            theirs = {row: sizes[name] for row, name in rows.items()}
-            yield folder, MatchContext(model.images, model.cameras, there, theirs, pairs, compared.pictures)
+            yield folder, MatchContext.of_files(model.images, model.cameras, files, pairs, compared.pictures)
 
 
 def _folders_of_models(sparse: Path) -> list[Path]:

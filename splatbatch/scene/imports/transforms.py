@@ -45,12 +45,14 @@ from splatbatch.scene.photos.headers import Size, sizes_of
 from splatbatch.scene.similarity import IDENTITY, Similarity
 from splatbatch.text import plural
 
-_MATRIX = "Write fl_x, fl_y, cx and cy in its place: rows 1 and 2 are fl_x 0 cx and 0 fl_y cy."
 OTHER_NAMES = {
     "fx": "Rename fx and fy: nerfstudio and instant-ngp call them fl_x and fl_y.",
     "focal_length": "Write it as fl_x and fl_y, in pixels.",
     "focal": "Write it as fl_x and fl_y, in pixels.",
-    **dict.fromkeys(("K", "intrinsics", "intrinsic_matrix", "camera_intrinsics", "intrinsic", "cam_K"), _MATRIX),
+    **dict.fromkeys(
+        ("K", "intrinsics", "intrinsic_matrix", "camera_intrinsics", "intrinsic", "cam_K"),
+        "Write fl_x, fl_y, cx and cy in its place: rows 1 and 2 are fl_x 0 cx and 0 fl_y cy.",
+    ),
 }
 """Keys with which other programs write intrinsics, with the remedy for each."""
 _CONTRARY = 0.01
@@ -567,18 +569,15 @@ def _shots(frames: Sequence[TransformsFrame], log: ImportLog) -> tuple[PosedPhot
 
 def _splits(frames: Sequence[TransformsFrame], log: ImportLog) -> dict[Path, str]:
     """Return the split of each photograph that train_filenames, val_filenames or test_filenames names."""
-    found = {}
-    known = {str(frame.photo.resolve()): frame.photo for frame in frames}
-    for document in {id(frame.document): frame.document for frame in frames}.values():
-        for key in _LISTS:
-            listed = document.top.get(key)
-            for name in listed if isinstance(listed, list) else []:
-                photo = known.get(str((document.path.parent / str(name)).resolve()))
-                if photo:
-                    found[photo] = key.partition("_")[0]
-                else:
-                    remedy = "Name photographs as their file_path does."
-                    log.mistake(document.path.name, f"{key}: {spelt(name)} is the photograph of no frame", remedy)
+    found, known = {}, {str(frame.photo.resolve()): frame.photo for frame in frames}
+    documents = {id(frame.document): frame.document for frame in frames}.values()
+    lists = ((document.path, key, document.top.get(key)) for document in documents for key in _LISTS)
+    for path, key, name in ((path, key, one) for path, key, names in lists if isinstance(names, list) for one in names):
+        if photo := known.get(str((path.parent / str(name)).resolve())):
+            found[photo] = key.partition("_")[0]
+        else:
+            what = f"{key}: {spelt(name)} is the photograph of no frame"
+            log.mistake(path.name, what, "Name photographs as their file_path does.")
     return found
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import colorsys
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -73,7 +72,13 @@ def _shapes(plan: PartitionPlan) -> dict[str, object]:
     places = partition.in_axes(some.points.xyz)
     sound = np.isfinite(places).all(axis=1)
     cameras = partition.in_axes(plan.observations.centers())[:, :2]
-    sheet = _sheet([core.bounds for core in partition.cores], finite(cameras))
+    corners = np.array([corner[:2] for core in partition.cores for corner in (core.bounds.lower, core.bounds.upper)])
+    posed = finite(cameras)
+    drawn = np.concatenate([corners, np.percentile(posed, TAILS, axis=0)]) if len(posed) else corners
+    low, high = drawn.min(axis=0), drawn.max(axis=0)
+    wide, tall = np.maximum(high - low, 1e-12).tolist()
+    scale = min((WIDTH_PX - 2 * EDGE_PX) / wide, (MOST_HEIGHT_PX - 2 * EDGE_PX - HEAD_PX) / tall)
+    sheet = _Sheet(low, high, scale)
     colors = []
     for index in range(len(partition.cores)):
         red, green, blue = colorsys.hls_to_rgb((index * GOLDEN) % 1, 0.42, 0.6)
@@ -104,14 +109,6 @@ def _shapes(plan: PartitionPlan) -> dict[str, object]:
 
 LETTER = 0.55
 """Width of a letter, as a share of its height."""
-
-
-def _sheet(bounds: Sequence[Box], cameras: Floats) -> _Sheet:
-    corners = np.array([corner[:2] for box in bounds for corner in (box.lower, box.upper)])
-    shown = np.concatenate([corners, np.percentile(cameras, TAILS, axis=0)]) if len(cameras) else corners
-    low, high = shown.min(axis=0), shown.max(axis=0)
-    wide, tall = np.maximum(high - low, 1e-12).tolist()
-    return _Sheet(low, high, min((WIDTH_PX - 2 * EDGE_PX) / wide, (MOST_HEIGHT_PX - 2 * EDGE_PX - HEAD_PX) / tall))
 
 
 def _words(plan: PartitionPlan, sheet: _Sheet) -> list[tuple[float, float, int, str]]:
