@@ -453,7 +453,15 @@ def write_copies(plans: Sequence[CameraFixPlan], aside: Path, out: Path) -> tupl
                 link.symlink_to(path.resolve(), target_is_directory=True)
         errors = reprojection_error(plan.model), reprojection_error(read_reconstruction(aside / sparse))
         repaired.append(FixedModel(plan.patch.name, out / sparse, plan.changes, *errors))
-    _carry_partition(plans, aside, out)
+    # the partition of the originals, so that cores and hold-out stay the same
+    for path in [plan.patch.partition for plan in plans if plan.patch.partition][:1]:
+        known, has_source = read_partition(path), any(plan.patch.name == SOURCE for plan in plans)
+        source = out / SOURCE / "sparse/0" if has_source else known.source
+        write_partition(replace(known, path=aside / path.name, source=source), home=out)
+        for plan in plans:
+            record = path.parent / plan.patch.name / PATCH
+            if record.is_file():
+                shutil.copyfile(record, aside / plan.patch.name / PATCH)
     return tuple(repaired)
 
 
@@ -481,21 +489,6 @@ def plan_models(audit: Audit, patches: Sequence[Patch], how: How) -> list[Camera
             "Fix these first, or name only the other patches: splatbatch verify-dims PATCH --fix HOW.",
         )
     return plans
-
-
-def _carry_partition(plans: Sequence[CameraFixPlan], aside: Path, out: Path) -> None:
-    """Copy the partition of the originals to the copies, so that cores and hold-out stay the same."""
-    path = next((plan.patch.partition for plan in plans if plan.patch.partition), None)
-    if path is None:
-        return
-    has_source = any(plan.patch.name == SOURCE for plan in plans)
-    known = read_partition(path)
-    source = out / SOURCE / "sparse/0" if has_source else known.source
-    write_partition(replace(known, path=aside / path.name, source=source), home=out)
-    for plan in plans:
-        record = path.parent / plan.patch.name / PATCH
-        if record.is_file():
-            shutil.copyfile(record, aside / plan.patch.name / PATCH)
 
 
 def _refuse_occupied(out: Path) -> None:

@@ -201,7 +201,7 @@ def _file_of(one: ForeignFormat, place: Path) -> Path | None:
         is_so = len(own) == len(parts) and all(map(_fits, own, parts))
         for file in ([place] if is_so else []) if is_file else _matches(place, parts):
             looked_into += 1
-            if not one.heads or any(head in _start_of(file) for head in one.heads):
+            if not one.heads or any(head in head_of(file) for head in one.heads):
                 return file
             if looked_into >= _MOST_LOOKED_INTO:
                 return None
@@ -226,16 +226,11 @@ def _fits(name: str, pattern: str) -> bool:
     return fnmatchcase(name.casefold(), pattern.casefold())
 
 
-def _start_of(file: Path) -> bytes:
-    """Return the start of a file; of JSON without blanks."""
-    head = head_of(file)
-    return b"".join(head.split()) if head.lstrip()[:1] in (b"{", b"[") else head
-
-
 def head_of(file: Path) -> bytes:
-    """Return the start of a file; empty if it cannot be read."""
+    """Return the start of a file, of JSON without blanks; empty if it cannot be read."""
     try:
         with open_regular(file) as opened:
-            return opened.read(_HEAD)
+            head = opened.read(_HEAD)
     except OSError:
         return b""
+    return b"".join(head.split()) if head.lstrip()[:1] in (b"{", b"[") else head

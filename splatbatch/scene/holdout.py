@@ -21,7 +21,7 @@ from splatbatch.files import MIB, read_regular
 from splatbatch.scene.colmap.indexed_model import IndexedModel
 from splatbatch.scene.colmap.reconstruction import read_images
 from splatbatch.scene.colmap.rigs import rigs_of
-from splatbatch.scene.colmap.types import Floats, Image, Mask, centers_of
+from splatbatch.scene.colmap.types import Floats, Image, centers_of
 from splatbatch.scene.moments import Frames, frames_of
 from splatbatch.scene.partition.record import Partition, read_partition
 from splatbatch.scene.patches import Patch, model_folder
@@ -51,11 +51,6 @@ class HoldOut:
     """Photographs held out as one contiguous block, for `evaluation.holdout: contiguous` or `both`."""
     words: str
     """Note on frames, in words; empty where each photograph was taken alone."""
-
-    def is_test(self, sightings: IndexedModel) -> Mask:
-        """Return which photographs [I] are held out, in either way."""
-        out = self.test | self.contiguous
-        return np.array([image.name in out for image in sightings.images], dtype=bool)
 
 
 def hold_out(sightings: IndexedModel, share: float, before: Partition | None) -> HoldOut:

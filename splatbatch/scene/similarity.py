@@ -30,8 +30,7 @@ class Similarity:
     def of_points(self, points: Floats) -> Floats:
         """Return the transformed points [N, 3]; overflow gives infinity or NaN, without a warning."""
         with np.errstate(all="ignore"):  # what overflows is told of as no place
-            moved: Floats = self.scale * points @ self.rotation.T + self.translation
-        return moved
+            return self.scale * points @ self.rotation.T + self.translation
 
     def of_pose(self, rotation: Floats, center: Floats) -> tuple[Floats, Floats]:
         """Return the rotation (from the world) and the centre of a camera in the transformed world."""

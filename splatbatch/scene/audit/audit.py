@@ -241,15 +241,11 @@ def source_patch(source: Path, patches: Sequence[Patch]) -> Patch:
     folders = {patch.images for patch in patches}
     if not is_folder(images) and len(folders) == 1:
         images = folders.pop()
-    return Patch(SOURCE, _model_of(source), images)
-
-
-def _model_of(source: Path) -> Path:
-    """Return the folder of the source's model; source/sparse/0 where none is found, which the reader then reports."""
     try:
-        return source if has_model(source) else model_folder(source) or source / "sparse/0"
+        sparse = source if has_model(source) else model_folder(source)
     except OSError:
-        return source / "sparse/0"
+        sparse = None
+    return Patch(SOURCE, sparse or source / "sparse/0", images)  # where there is no model, the reader says so
 
 
 def _audited(patch: Patch, rules: TrainerRules, evaluation: Evaluation, groups: int | None) -> _PatchAudit:
@@ -397,12 +393,12 @@ def decoded_too(audit: Audit, patches: Sequence[Patch], rules: TrainerRules) -> 
     files = {patch.name: _files(patch) for patch in patches}
     faults = undecodable(path for group in files.values() for path in group)
     known = {(finding.patch, finding.subject) for finding in audit.findings if finding.kind in _KNOWN}
-    found = []
-    for name, group in files.items():
-        scribe = FindingWriter(name, rules)
-        for path, subject in group.items():
-            if path in faults and (name, subject) not in known:
-                found.append(scribe.note("undecodable", subject, f"cannot be decoded: {shown(faults[path])}"))
+    found = [
+        FindingWriter(name, rules).note("undecodable", subject, f"cannot be decoded: {shown(faults[path])}")
+        for name, group in files.items()
+        for path, subject in group.items()
+        if path in faults and (name, subject) not in known
+    ]
     return replace(audit, findings=(*audit.findings, *found))
 
 

@@ -58,7 +58,12 @@ class ImageMatchFindings:
         if not compared.pairs:
             return
         compared.pictures.read(compared.paths[row] for row in compared.rows if row in compared.paths)
-        yield from self._blank_ones()
+        if self._blank and len(self._blank) >= limits.HALF * len(compared.rows):
+            what = next(iter(self._blank.values()))
+            message = f"{len(self._blank)} of {len(compared.rows)} photographs looked at are {what}"
+            yield replace(self.scribe.note("blank", "photographs", message), severity="error")
+        else:
+            yield from (self.scribe.note("blank", self._name(row), f"is {what}") for row, what in self._blank.items())
         others = [relate(self._camera(row).size, size) for row, size in compared.sizes.items()]
         num_odd = sum(not isinstance(relation, SameSize | ScaledSize) for relation in others)
         if num_odd >= limits.HALF * max(1, len(others)):  # which `check_sizes` reports
@@ -97,15 +102,6 @@ class ImageMatchFindings:
     @cached_property
     def _bad(self) -> set[int]:
         return {row for row, value in self._values.items() if value < UNLIKE}
-
-    def _blank_ones(self) -> Iterator[AuditFinding]:
-        total = len(self.compared.rows)
-        if self._blank and len(self._blank) >= limits.HALF * total:
-            message = f"{len(self._blank)} of {total} photographs looked at are {next(iter(self._blank.values()))}"
-            yield replace(self.scribe.note("blank", "photographs", message), severity="error")
-            return
-        for row, what in self._blank.items():
-            yield self.scribe.note("blank", self._name(row), f"is {what}")
 
     def _of_another_shape(self) -> Iterator[AuditFinding]:
         """Yield a finding about photographs of another shape: of the wrong lens, or showing none of their points.

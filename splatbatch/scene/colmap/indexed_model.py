@@ -108,14 +108,18 @@ def read_sightings(sparse: Path) -> IndexedModel:
         ModelError: a file is missing, unreadable, cut or garbage; it is named.
     """
     model = read_reconstruction(sparse, tracks=True)
-    points = _placed(model.points)
+    points, tracks = model.points, model.points.tracks
+    assert tracks is not None  # noqa: S101 - it was read with them
+    kept = np.logical_and.reduce(np.isfinite(points.xyz), axis=1)
+    if not kept.all():
+        lengths = np.diff(tracks.starts)
+        elements, points = np.repeat(kept, lengths), points.only(kept)
+        tracks = Tracks(starts_of(lengths[kept]), tracks.image_ids[elements], tracks.point2d_idxs[elements])
     keypoints = read_points2d(sparse)
     rows = [keypoints.pop(image.id).xy for image in model.images]
     first = starts_of(np.array([len(row) for row in rows], dtype=np.int64))
     xy = np.concatenate([np.zeros((0, 2)), *rows])
     del keypoints, rows
-    tracks = points.tracks
-    assert tracks is not None  # noqa: S101 - it was read with them
     photo = places_in(np.array([image.id for image in model.images], dtype=np.int64), tracks.image_ids)
     point = tracks.points.astype(np.int32)
     stands = np.logical_and.reduce(np.isfinite(_centers(model.images)), axis=1)
@@ -140,17 +144,6 @@ def read_sightings(sparse: Path) -> IndexedModel:
         of_point.astype(np.int32),
         len(model.points) - len(points),
     )
-
-
-def _placed(points: Points) -> Points:
-    """Return the points with a finite position, with their tracks."""
-    tracks, kept = points.tracks, np.logical_and.reduce(np.isfinite(points.xyz), axis=1)
-    if kept.all() or tracks is None:
-        return points
-    lengths = np.diff(tracks.starts)
-    elements = np.repeat(kept, lengths)
-    left = Tracks(starts_of(lengths[kept]), tracks.image_ids[elements], tracks.point2d_idxs[elements])
-    return replace(points.only(kept), tracks=left)
 
 
 def _centers(images: Sequence[Image]) -> Floats:

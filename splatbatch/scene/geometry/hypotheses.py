@@ -173,7 +173,6 @@ def name_change(
     off_by = 1 / scale
     worse = int(abs(scale[1] - 1) > abs(scale[0] - 1))
     which, times = ("the focal length", np.mean(off_by)) if is_uniform else (f"f{'xy'[worse]}", off_by[worse])
-    focal = f"{which} is {times:.3g} times what the keypoints say ({fitted[worse]:.6g} px)"
     rows = [  # whether the row holds, kind, words, remedy
         (scale.min() < 0, "mirrored", f"the keypoints are mirrored against K ({k})", "Use the photographs unmirrored."),
         (
@@ -219,7 +218,12 @@ def name_change(
             f"the keypoints are {factor} times as large as K and the camera's size say: a rescale left them behind",
             f"Divide the keypoints in images.bin by {factor}; K fits the photographs.",
         ),
-        (stays, "focal_off", f"{focal}; the principal point fits", _RECOVER),
+        (
+            stays,
+            "focal_off",
+            f"{which} is {times:.3g} times what the keypoints say ({fitted[worse]:.6g} px); the principal point fits",
+            _RECOVER,
+        ),
         (True, "wrong_k", f"K is wrong: the keypoints say {k}; the camera {had}", _RECOVER),
     ]
     return next((kind, what, remedy) for holds, kind, what, remedy in rows if holds)

@@ -225,8 +225,7 @@ def _cloud(points: Points, folder: Path, log: ImportLog, *, has_names: bool) -> 
 
 def _georeference(folder: Path, log: ImportLog) -> tuple[Record, str]:
     """Return the georeference that ODM and OpenSfM leave near the model, and its coordinate reference system."""
-    found: Record = {}
-    crs = ""
+    found, crs = dict[str, object](), ""
     for top in (folder, *folder.resolve().parents[:3]):
         lla = read_json(top / "reference_lla.json") or read_json(top / "opensfm" / "reference_lla.json")
         if lla and "reference_lla" not in found:

@@ -155,9 +155,8 @@ def chosen_chunk(document: XmlDocument, label: str, log: ImportLog) -> Element:
     named = [chunk for chunk in chunks if label and chunk.get("label", "") == label]
     candidates = named if label else aligned or chunks
     if len(candidates) == 1:
-        for other in chunks:
-            if other is not candidates[0]:
-                log.leave_out(f"chunk {_in_words(other)}")
+        for other in (chunk for chunk in chunks if chunk is not candidates[0]):
+            log.leave_out(f"chunk {_in_words(other)}")
         return candidates[0]
     known = "; ".join(_in_words(chunk) for chunk in chunks)
     what = f"{len(candidates)} chunks have this name" if label else f"{len(candidates)} chunks with poses"
@@ -427,9 +426,8 @@ def _aligned(
 def _poses(document: XmlDocument, cameras: Iterable[Element], log: ImportLog) -> dict[str | None, Similarity]:
     """Return the cameras' own poses by camera id; broken ones are noted as mistakes."""
     poses: dict[str | None, Similarity] = {}
-    for camera in cameras:
-        if (element := camera.find("transform")) is None:
-            continue
+    posed = ((camera, element) for camera in cameras if (element := camera.find("transform")) is not None)
+    for camera, element in posed:
         with log.noting(document.where(element, f'transform of camera "{_label(camera)}"'), _AGAIN):
             if (matrix := numbers(element, 16)) is None:
                 raise SceneError("is not 16 finite numbers")

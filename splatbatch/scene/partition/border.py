@@ -47,13 +47,8 @@ class Border:
     @property
     def margin(self) -> float:
         """Smallest distance from the core to the end of its reach, over finite sides; infinite if there are none."""
-        ways = [
-            abs(far - near)
-            for name in ("lower", "upper")
-            for near, far in zip(getattr(self.core, name), getattr(self.reach, name), strict=True)
-            if math.isfinite(near)
-        ]
-        return min(ways, default=math.inf)
+        sides = zip(self.core.lower + self.core.upper, self.reach.lower + self.reach.upper, strict=True)
+        return min((abs(far - near) for near, far in sides if math.isfinite(near)), default=math.inf)
 
     def to_record(self) -> dict[str, Any]:
         """Return the border as JSON; null for an infinite side."""

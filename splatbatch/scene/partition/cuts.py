@@ -217,18 +217,6 @@ class CutContext:
         with np.errstate(invalid="ignore"):
             return np.bincount(photo, lengths, len(self.totals)) / np.bincount(photo, minlength=len(self.totals))
 
-    def parts(self, cores: Sequence[Box], grown: Sequence[Box]) -> list[CutRegion]:
-        """Return the contents of each core.
-
-        A photograph that belongs to no core by its shares goes to the core where it sees most.
-        """
-        owner = owners(cores, self.places)
-        shares = self.observations.shares(owner, len(cores))
-        belongs = [self._by_sight(shares[index], box.holds(self.places)) for index, box in enumerate(grown)]
-        most = np.where(self.totals > 0, shares.argmax(axis=0), -1)
-        lost = ~np.any(belongs, axis=0)
-        return [self._part(photos | (lost & (most == index)), owner == index) for index, photos in enumerate(belongs)]
-
     def _by_sight(self, share: Floats, in_grown: Mask) -> Mask:
         """Return which photographs see enough of a core, or are near and see enough of it with its overlap."""
         belongs = share >= SHARE
@@ -254,11 +242,20 @@ class CutContext:
         return CutRegion(photos, points, in_core, float(pixels + points.sum() / max(len(points), 1)) / 2)
 
     def lay_out(self, cores: Sequence[Box]) -> CutLayout:
-        """Return the layout of given cores."""
+        """Return the layout of given cores.
+
+        A photograph that belongs to no core by its shares goes to the core where it sees most.
+        """
         bounds = [_bounds(core, self.places[core.holds(self.places)]) for core in cores]
         steps = [_corner(self.overlap * np.subtract(bound.upper, bound.lower)) for bound in bounds]
         grown = [core.with_overlap(step) for core, step in zip(cores, steps, strict=True)]
-        return CutLayout(list(cores), grown, bounds, self.parts(cores, grown))
+        owner = owners(cores, self.places)
+        shares = self.observations.shares(owner, len(cores))
+        belongs = [self._by_sight(shares[index], box.holds(self.places)) for index, box in enumerate(grown)]
+        most = np.where(self.totals > 0, shares.argmax(axis=0), -1)
+        lost = ~np.any(belongs, axis=0)
+        parts = [self._part(photos | (lost & (most == index)), owner == index) for index, photos in enumerate(belongs)]
+        return CutLayout(list(cores), grown, bounds, parts)
 
     def balanced(self, cut: CutInto, box: Box = EVERYWHERE, others: Sequence[Box] = ()) -> CutLayout:
         """Return the most even layout of a box, beside fixed other cores, over `ROUNDS` rounds of reweighting.

@@ -181,9 +181,10 @@ def plan_split(source: Path, out: Path, options: SplitOptions) -> PartitionPlan:
         lack = f"{plural(len(sightings.images), 'image')} and {plural(len(sightings.points), 'point')}"
         raise SceneError(f"{source}: nothing to cut: {lack}, none of which sees another", "Name a reconstruction.")
     held = hold_out(sightings, options.block, before)
-    axes = _axes(sightings, options, before)
+    axes, out_of_training = _axes(sightings, options, before), held.test | held.contiguous
+    is_test = np.array([image.name in out_of_training for image in sightings.images], dtype=bool)
     tried, ground = (
-        cuts.CutContext(one, np.array(axes), held.is_test(one), options.overlap)
+        cuts.CutContext(one, np.array(axes), is_test, options.overlap)
         for one in (sightings.some(POINTS_TRIED), sightings)
     )
     named, layout = _laid_out(tried, ground, options, before)
@@ -215,9 +216,7 @@ def plan_split(source: Path, out: Path, options: SplitOptions) -> PartitionPlan:
         held.train,
         _grid(options, before, len(cores)),
     )
-    return PartitionPlan(
-        sightings, partition, parts, before, tuple(_notes(sightings, layout, parts, before)), held.words
-    )
+    return PartitionPlan(sightings, partition, parts, before, tuple(_notes(sightings, parts, before)), held.words)
 
 
 def _axes(sightings: IndexedModel, options: SplitOptions, before: record.Partition | None) -> record.Axes:
@@ -312,7 +311,6 @@ def _kept(tried: cuts.CutContext, ground: cuts.CutContext, cores: dict[str, Box]
 
 def _notes(
     sightings: IndexedModel,
-    layout: cuts.CutLayout,
     parts: Mapping[str, cuts.CutRegion],
     before: record.Partition | None,
 ) -> list[str]:
@@ -325,8 +323,8 @@ def _notes(
         notes.append(
             f"{plural(sightings.num_nowhere, 'point')} of the source left out: no finite place (NaN, infinity)"
         )
-    evenness = cuts.evenness([part.cost for part in layout.parts])
-    if len(layout.cores) > 1 and evenness > UNEVEN:
+    evenness = cuts.evenness([part.cost for part in parts.values()])
+    if len(parts) > 1 and evenness > UNEVEN:
         remedy = "; to cut anew, split into another folder" if before else ""
         notes.append(f"largest patch / smallest patch, by cost: {evenness:.1f}{remedy}")
     return notes
