@@ -493,13 +493,12 @@ def plan_models(audit: Audit, patches: Sequence[Patch], how: How) -> list[Camera
 
 def _refuse_occupied(out: Path) -> None:
     try:
-        is_occupied = any(out.iterdir())
+        if any(out.iterdir()):
+            raise SceneError(f"--out {out}: the folder is not empty", "Name a folder that does not exist yet.")
     except FileNotFoundError:
         return
     except OSError as error:
         raise SceneError(f"--out {out}: {error.strerror}", "Name a folder that does not exist yet.") from error
-    if is_occupied:
-        raise SceneError(f"--out {out}: the folder is not empty", "Name a folder that does not exist yet.")
 
 
 @contextmanager

@@ -82,12 +82,12 @@ def _fitted(shot: PosedPhoto, size: Size) -> tuple[PosedPhoto, str]:
     if min(own) <= _NONE:
         center = (camera.cx, camera.cy) if camera.has_center else (0.0, 0.0)
         shares = [value / side for value, side in zip(center, size, strict=True)]
-        none = f"camera size {size_text(own)}"
+        named = f"camera size {size_text(own)}"
         if all(_CENTRAL[0] < share < _CENTRAL[1] for share in shares):
-            what = f"{none} is none: it is now the photograph's, in whose pixels K is"
+            what = f"{named} is none: it is now the photograph's, in whose pixels K is"
             return replace(shot, camera=replace(camera, width=size[0], height=size[1])), what
         where = f"({', '.join(f'{value:g}' for value in center)})"
-        what = f"{none}, principal point {where}: K is not in pixels of {shot.photo.name} ({size_text(size)})"
+        what = f"{named}, principal point {where}: K is not in pixels of {shot.photo.name} ({size_text(size)})"
         raise SceneError(what, "Export focal length and principal point in pixels, with the size of the images.")
     relation = relate(own, size)
     if isinstance(relation, SameSize):

@@ -47,19 +47,21 @@ def _images(path: Path, log: ImportLog) -> tuple[list[Image], dict[int, Points2D
     """Return images and keypoints; text without keypoint lines is read with one line per image."""
     if path.suffix == ".bin":
         return binary.read_images(path), {image.id: seen for image, seen in binary.walk_points2d(path)}
-    lines = [*text.entries(path)]
-    are_images = all(_is_image(line) for _, line in lines)
     try:
-        images = text.read_images(path)
-    except ModelError:
-        if not are_images:
-            raise
-        images = []
-    if not are_images or len(lines) <= len(images):
-        return images, {image.id: seen for image, seen in text.walk_points2d(path)}
-    # every line is an image: every other one was read as a line of keypoints
+        images, keypoints = text.read_images(path), {image.id: seen for image, seen in text.walk_points2d(path)}
+        # if every line is an image, every other image was read as a line of keypoints
+        are_images = [_is_image(line) for _, line in text.entries(path)]
+        if len(are_images) <= len(images) or not all(are_images):
+            return images, keypoints
+    except ModelError as error:
+        try:
+            images = [text.read_image(path, number, line) for number, line in text.entries(path)]
+        except ModelError:
+            raise error from None
+    else:
+        images = [text.read_image(path, number, line) for number, line in text.entries(path)]
     log.convert(f"{path.name} has one line for each image instead of two: there are no keypoints")
-    return [text.read_image(path, number, line) for number, line in lines], {}
+    return images, {}
 
 
 def _is_image(line: bytes) -> bool:
