@@ -47,18 +47,18 @@ def test_the_merged_scene_is_inspected_once_and_its_record_lies_beside_it(quarry
 
 
 @pytest.mark.all
-def test_every_figure_has_a_picture_in_the_folder_of_its_attempt(quarry: Path) -> None:
+def test_every_figure_beyond_its_limit_has_a_picture_in_the_folder_of_its_attempt(quarry: Path) -> None:
     inspect(quarry, "scene")
     scene = OutputFolder(quarry / "output").scene
     found = scene.read_inspection()
     assert found is not None
     folder = AttemptFolder(scene.inspecting.path / found.attempt).pictures
-    assert [one.name for one in found.figures if one.value is not None and not one.picture] == []
-    for figure in found.figures:
-        if figure.picture:
-            with Pillow.open(folder / figure.picture) as picture:
-                assert picture.format == "WEBP" and 0 < max(picture.size) <= 360
-    assert not [path for path in folder.iterdir() if path.suffix != ".webp"]
+    beyond = {one.name: one.picture for one in found.found if one.name not in ("coverage", "health")}
+    assert beyond and beyond == {one.name: one.picture for one in found.figures if one.picture}
+    for file in beyond.values():
+        with Pillow.open(folder / file) as picture:
+            assert picture.format == "WEBP" and 0 < max(picture.size) <= 360
+    assert {path.name for path in folder.iterdir()} == {*beyond.values(), *found.thumbnails.values()}
 
 
 @pytest.mark.all

@@ -1,4 +1,4 @@
-"""Pictures of an inspection: for each figure the view in which it is worst, and thumbnails of named photographs."""
+"""Pictures of an inspection: for each figure beyond its limit a view that shows it, and thumbnails of photographs."""
 
 from __future__ import annotations
 
@@ -56,10 +56,8 @@ def _write(path: Path, picture: Pixels, widest: int) -> None:
 
 
 def _picture(subject: InspectedSplat, found: Inspection, figure: QualityFigure) -> Pixels | None:
-    """Return the picture of a figure: a named photograph, else the one with the worst score; None if it has none."""
-    if figure.name == "coverage" and found.cells:
-        return _map(found)
-    if figure.name not in DRAWN or figure.value is None:
+    """Return the picture of a figure beyond its limit: a named photograph, else the one with the worst score; else None."""
+    if figure.name not in DRAWN or figure not in found.found:
         return None
     draw, score = DRAWN[figure.name]
     by_name = {look.photo.name: look for look in subject.looks}
@@ -136,19 +134,3 @@ DRAWN: Mapping[str, tuple[Callable[[InspectedSplat, SmallPhotograph], Pixels], s
 }
 """What is drawn for each figure, and the score by which a photograph is chosen; empty: one in the middle."""
 LOW_IS_WORSE = ("psnr_covered",)
-
-
-def _map(found: Inspection) -> Pixels:
-    """Return a map of the cells from above: weakly covered cells red, others lighter with more photographs."""
-    places = np.array([(cell["x"], cell["y"]) for cell in found.cells])
-    low, size = places.min(axis=0), max(cell["size"] for cell in found.cells)
-    scale = WIDEST_PX / max(float(np.ptp(places, axis=0).max()) + size, 1e-9)
-    width, height = (scale * (np.ptp(places, axis=0) + size)).round().astype(int).tolist()
-    picture = Pillow.new("RGB", (max(1, width), max(1, height)), (20, 20, 20))
-    brush, half = ImageDraw.Draw(picture), scale * size / 2.2
-    most = max(cell["photos"] for cell in found.cells) or 1.0
-    for cell, (x, y) in zip(found.cells, scale * (places - low + size / 2), strict=True):
-        grey = round(60 + 190 * min(1.0, cell["photos"] / most))
-        box = (x - half, height - y - half, x + half, height - y + half)
-        brush.rectangle(box, fill=RED if cell["weak"] else (grey, grey, grey))
-    return np.asarray(picture)
