@@ -1,5 +1,9 @@
 """The built-in trainer of Gaussian splats, which runs in a process of its own; only this package imports torch."""
 
+import os
+
 from splatbatch import bytecode
 
+# before torch is imported: expandable segments do not fragment memory as the number of Gaussians changes
+os.environ.setdefault("PYTORCH_ALLOC_CONF", "expandable_segments:True")
 bytecode.keep()

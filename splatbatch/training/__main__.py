@@ -6,8 +6,6 @@ import sys
 from pathlib import Path
 from typing import NoReturn
 
-# before torch is imported: expandable segments do not fragment memory as the number of Gaussians changes
-os.environ.setdefault("PYTORCH_ALLOC_CONF", "expandable_segments:True")
 # our matrix products are small; by default cuBLAS reserves 32 MiB per stream on a GPU of compute capability 9
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":16:8")
 

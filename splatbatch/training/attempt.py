@@ -124,7 +124,7 @@ def prepare(
     if not len(whole.points):
         raise SceneError(f"{settings.sparse}: 0 points at initialisation: there is nothing to start from")
     reconstruction = as_trained(shifted(whole, settings.offset), settings, training)
-    folders = PhotoFolders(Path(settings.images), Path(settings.masks) if settings.masks else None)
+    folders = PhotoFolders.of(settings)
     load_lenses(reconstruction.cameras.values())
     with ThreadPoolExecutor(max_workers=1) as beside:  # while photographs are read, which waits for the disk
         covering = beside.submit(covered_of, settings, whole)

@@ -55,7 +55,7 @@ def compare(settings: ComparisonSettings) -> dict[str, Any]:
     device = open_device(recipe.training.device)
     model = shifted(read_reconstruction(Path(settings.sparse)), settings.offset)
     names = evenly_spaced(settings.holdout or sorted(image.name for image in model.images), settings.most_views)
-    folders = PhotoFolders(Path(settings.images), Path(settings.masks) if settings.masks else None)
+    folders = PhotoFolders.of(settings)
     photographs = ScenePhotographs(model, folders, recipe.training, names)
     stores = {name: _store(Path(path), device) for name, path in settings.splats.items()}
     recipe = drawn_as(recipe, stores[ORIGINAL].blocks.header)  # one for all: some formats have no such header

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 from typing import Any
-
-# before torch is imported: expandable segments do not fragment memory as the number of Gaussians changes
-os.environ.setdefault("PYTORCH_ALLOC_CONF", "expandable_segments:True")
 
 from splatbatch.config import Recipe
 from splatbatch.errors import SceneError
@@ -39,7 +35,7 @@ def measure(folder: AttemptFolder, splat: Path) -> None:
     settings = folder.read(folder.measuring, TrainingSettings) or TrainingSettings()
     recipe = Recipe.model_validate(settings.recipe)
     whole = read_reconstruction(Path(settings.sparse), tracks=True)
-    folders = PhotoFolders(Path(settings.images), Path(settings.masks) if settings.masks else None)
+    folders = PhotoFolders.of(settings)
     model, holdout = shifted(whole, settings.offset), frozenset(settings.holdout)
     views = decode_held_out(model, folders, holdout, recipe.training, tone_in(settings))
     covered = covered_of(settings, whole) or CoverageMask()

@@ -73,6 +73,11 @@ class PhotoFolders:
     images: Path
     masks: Path | None = None
 
+    @classmethod
+    def of(cls, settings: TrainingSettings) -> PhotoFolders:
+        """Return the folders that the settings of an attempt name."""
+        return cls(Path(settings.images), Path(settings.masks) if settings.masks else None)
+
 
 @dataclass(frozen=True)
 class TrainingImages:

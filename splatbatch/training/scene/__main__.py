@@ -1,11 +1,7 @@
 """`python -m splatbatch.training.scene <attempt folder>`: evaluate the merged scene of settings.json."""
 
-import os
 import sys
 from pathlib import Path
-
-# before torch is imported: expandable segments do not fragment memory as the number of Gaussians changes
-os.environ.setdefault("PYTORCH_ALLOC_CONF", "expandable_segments:True")
 
 from splatbatch.config import Recipe
 from splatbatch.files import write_json

@@ -82,7 +82,7 @@ def measure(scene: LoadedScene, folder: AttemptFolder) -> SceneEvaluation:
     held_out = scene.held_out
     wanted = {*held_out, *(name for names in views.values() for name in names)}
     settings = scene.settings
-    folders = PhotoFolders(Path(settings.images), Path(settings.masks) if settings.masks else None)
+    folders = PhotoFolders.of(settings)
     photographs = ScenePhotographs(scene.model, folders, scene.recipe.training, wanted)
     told = ProgressWriter(folder, len(held_out) + len(seams))
     lpips = load_lpips()
