@@ -21,7 +21,7 @@ from splatbatch.scene.colmap.types import Image
 from splatbatch.splats import read_splat, write_splat
 from splatbatch.splats.ply import Gaussians
 from splatbatch.training.inspection.inspect import inspect
-from splatbatch.training.inspection.subject import InspectedSplat, LoadedSubject, open_subject
+from splatbatch.training.inspection.subject import InspectedSplat, open_subject
 
 
 @dataclass(frozen=True)
@@ -34,11 +34,9 @@ class Bed:
     def model(self) -> Reconstruction:
         return read_reconstruction(Path(self.settings.sparse))
 
-    def opened(self) -> LoadedSubject:
-        return open_subject(InspectionSettings(**vars(self.settings), splat=str(self.splat)))
-
-    def subject(self) -> InspectedSplat:
-        return self.opened().on(torch.device("cpu"))
+    def subject(self, room: int | None = None) -> InspectedSplat:
+        settings = InspectionSettings(**vars(self.settings), splat=str(self.splat))
+        return open_subject(settings, lambda: torch.device("cpu"), room)
 
     def inspect(self) -> Inspection:
         return inspect(self.subject())

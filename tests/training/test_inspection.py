@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -19,14 +20,12 @@ from splatbatch.files import write_json
 from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.output.records.quality import Inspection, InspectionSettings, QualityFigure, grade
 from splatbatch.scene.patches import Patch
-from splatbatch.training.gaussians import Parameters
-from splatbatch.training.inspection import limits, photographs, surface
+from splatbatch.training.inspection import photographs, surface
 from splatbatch.training.inspection import subject as described
 from splatbatch.training.inspection.__main__ import run
-from splatbatch.training.inspection.fidelity import blur_of, worse_db
-from splatbatch.training.inspection.inspect import inspect
+from splatbatch.training.inspection.inspect import TABLE, blur_of, inspect, worse_db
 from splatbatch.training.inspection.pictures import illustrated
-from splatbatch.training.rendering.rasterize import depth_of, rasterize, with_values
+from splatbatch.training.rendering.rasterize import depth_of, rasterize, with_depths
 from splatbatch.training.rendering.view import RasterOptions, RenderCamera
 
 CHEAP = ("floaters", "haze", "depth", "misregistered", "exposure")
@@ -48,7 +47,7 @@ def sound(bed: Bed) -> Inspection:
 @pytest.mark.all
 def test_a_sound_splat_has_no_sickness_and_every_figure(sound: Inspection) -> None:
     assert (sound.grade, sound.found) == ("A", ())
-    assert [figure.name for figure in sound.figures] == [row.name for row in limits.TABLE]
+    assert [figure.name for figure in sound.figures] == [row.name for row in TABLE]
     assert all(figure.advice and figure.value is not None and not figure.why for figure in sound.figures)
     assert {"cover", "blur", "exposure", "registration", "shift"} <= set(min(sound.photos.items())[1])
     assert sum({"psnr", "psnr_covered", "distance"} <= one.keys() for one in sound.photos.values()) == 4
@@ -109,9 +108,8 @@ def test_a_splat_is_held_against_a_blur_of_the_photographs_up_to_a_good_figure()
 def test_a_splat_that_its_device_does_not_hold_is_drawn_view_by_view_and_found_the_same(
     bed: Bed, sound: Inspection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(surface, "AT_ONCE", 1000)
     monkeypatch.setattr(described, "AT_ONCE", 1000)
-    subject = bed.opened().on(torch.device("cpu"), room=0)
+    subject = bed.subject(room=0)
     shares = [float(subject._met(look.small.view).double().mean()) for look in subject.looks]
     assert not subject.is_held and 0 < min(shares) < 1
     values = [[figure.value or 0.0 for figure in one.figures] for one in (inspect(subject), sound)]
@@ -130,7 +128,7 @@ def test_what_stands_by_reads_and_decodes_before_it_goes(bed: Bed, tmp_path: Pat
     write_json(folder.go, {"gpu": None, "slot": "cpu0", "env": {}})
     inspecting.join()
     found = folder.read(folder.metrics, Inspection)
-    assert found is not None and found.inputs == "k" and len(found.figures) == len(limits.TABLE)
+    assert found is not None and found.inputs == "k" and len(found.figures) == len(TABLE)
 
 
 @pytest.mark.all
@@ -145,7 +143,7 @@ def test_a_blur_keeps_the_mean_colours_of_squares_alone(bed: Bed) -> None:
 @pytest.mark.all
 def test_a_camera_moved_to_its_right_stands_there(bed: Bed) -> None:
     view = bed.subject().training[0].small.view
-    step = surface.moved(view, 0.5).center() - view.center()
+    step = view.moved(0.5).center() - view.center()
     assert np.allclose(step, 0.5 * view.viewmat[0, :3].numpy(), atol=1e-5)
 
 
@@ -161,11 +159,11 @@ def test_points_fall_on_the_pixels_of_their_keypoints(bed: Bed) -> None:
 def test_what_several_figures_look_at_is_drawn_once(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
     drawn = list[RenderCamera]()
 
-    def count(gaussians: Parameters, values: torch.Tensor, view: RenderCamera, options: RasterOptions) -> object:
+    def count(gaussians: Mapping[str, torch.Tensor], view: RenderCamera, options: RasterOptions) -> object:
         drawn.append(view)
-        return with_values(gaussians, values, view, options)
+        return with_depths(gaussians, view, options)
 
-    monkeypatch.setattr(described, "with_values", count)
+    monkeypatch.setattr(described, "with_depths", count)
     subject = bed.subject()
     found = inspect(subject)
     assert len(drawn) == len(subject.looks) + 2 * surface.MOST_BETWEEN

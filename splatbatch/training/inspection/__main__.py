@@ -6,9 +6,9 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-# before torch is imported: expandable segments do not fragment memory as the number of Gaussians changes
-os.environ.setdefault("PYTORCH_ALLOC_CONF", "expandable_segments:True")
+import torch
 
+from splatbatch.config import Recipe
 from splatbatch.files import write_json
 from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.output.records.quality import InspectionSettings
@@ -32,24 +32,20 @@ def run(folder: AttemptFolder, *, stands_by: bool = False) -> None:
     settings = folder.read(folder.settings, InspectionSettings) or InspectionSettings()
     progress = ProgressRecorder(folder.progress, len(STAGES) + 1)
     progress.phase("load")
-    opened = open_subject(settings)
-    if stands_by:
-        wait_for_go(folder, progress, lambda: None)
-        progress.phase("load")
-    subject = opened.on(open_device(opened.recipe.training.device))
-    del opened
+
+    def begin() -> torch.device:
+        if stands_by:
+            wait_for_go(folder, progress, lambda: None)
+            progress.phase("load")
+        return open_device(Recipe.model_validate(settings.recipe).training.device)
+
+    subject = open_subject(settings, begin)
     found = inspect(subject, lambda stage: progress.phase(stage, STAGES.index(stage))).aware_of(settings.warnings)
     progress.phase("pictures", len(STAGES))
     with contextlib.suppress(OSError):  # on a full disk only the pictures are missing
         found = illustrated(subject, found, folder.pictures)
-    found = replace(
-        found,
-        patch=settings.patch,
-        splat=settings.sha256,
-        inputs=settings.inputs,
-        attempt=folder.path.name,
-        seconds=progress.seconds,
-    )
+    found = replace(found, patch=settings.patch, splat=settings.sha256, inputs=settings.inputs)
+    found = replace(found, attempt=folder.path.name, seconds=progress.seconds)
     write_json(folder.metrics, found.to_record())
 
 

@@ -1,24 +1,85 @@
-"""Inspection of a splat: all its figures, and the grade that follows from them."""
+"""Inspection of a splat: its figures, their limits, and the grade that follows from them.
+
+The comment at each limit has the largest value of sound splats, and the smallest with that defect planted.
+"""
 
 from __future__ import annotations
 
 import statistics
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
+import numpy as np
 import torch
+from torch import Tensor
+from torch.nn.functional import avg_pool2d, interpolate
 
-from splatbatch.output.records.quality import Inspection, grade
-from splatbatch.training.inspection.coverage import coverage, distances
-from splatbatch.training.inspection.fidelity import psnrs, worse_db
-from splatbatch.training.inspection.limits import VEIL, figure, over
-from splatbatch.training.inspection.photographs import photographs
-from splatbatch.training.inspection.subject import InspectedSplat
-from splatbatch.training.inspection.surface import depth_error, fronts, holes
+from splatbatch.output.records.quality import Inspection, QualityFigure, grade
+from splatbatch.training.evaluation.evaluate import covered_psnr, psnr_as
+from splatbatch.training.inspection.photographs import over, photographs
+from splatbatch.training.inspection.subject import InspectedSplat, SmallPhotograph
+from splatbatch.training.inspection.surface import coverage, depth_error, fronts, holes
+from splatbatch.training.photos.posed_image import PosedImage
 
 STAGES = ("surface", "between", "coverage", "photographs")
-NOT_COVERED = "of no held-out photograph enough pixels are seen by three that were trained on"
-SAMPLED = "not all photographs were looked at"
+BLUR_PX = 8  # side, in pixels of the small copies, of the squares whose mean colours make a blurred photograph
+MOST_DB = 30.0  # PSNR of a blur that counts: in a scene with little detail a blur is too good a standard
+VEIL = 0.4  # opacity before a single camera; also names the photographs
+TABLE = (
+    QualityFigure(  # 0.11, 0.51
+        *("depth", None, 0.25, "share", ()),
+        "of the model's points the surface is drawn elsewhere, by more than 5 % of the depth, or not at all",
+        "Train longer, or with more Gaussians; if it stays, check the poses: splatbatch verify-dims --deep.",
+    ),
+    QualityFigure(  # 0.01, 0.20
+        *("haze", None, 0.06, "opacity", ()),
+        "stands before the scene in half of all pictures",
+        "Photographs of changing exposure or weather make haze: set training.colors, or leave them out.",
+    ),
+    QualityFigure(  # 0.19, 0.94
+        *("veil", None, VEIL, "opacity", ()),
+        "stands before a single camera beyond what stands before the others",
+        "Look at the named photographs: something close to the camera, or a wrong pose, made floaters there.",
+    ),
+    QualityFigure(  # 0.015 at full size on a GPU, 0.016
+        *("floaters", None, 0.0155, "share", ()),
+        "of the opaque mass floats before what the cameras see",
+        "Merge with --clean, which leaves floaters out, or add photographs from the sides.",
+    ),
+    QualityFigure(  # 0.001, 0.03
+        *("holes", None, 0.01, "share", ()),
+        "of the points has no surface half a baseline beside the cameras",
+        "Photograph from between the cameras as well, or raise training.cap_max.",
+    ),
+    QualityFigure(  # 0; after 20 steps of mcmc 0.5 (quarry, full size) and 5.3 (caliterra, a quarter)
+        *("fidelity", None, 0, "dB", ()),
+        "are held-out photographs shown worse than a blur of them, on the pixels that training photographs see",
+        "Train longer, or with more Gaussians; if it stays, check the poses: splatbatch verify-dims --deep.",
+    ),
+    QualityFigure(  # 0.055, 0.092
+        *("coverage", None, 0.075, "share", ()),
+        "of the surface, its outermost tenth aside, is seen by fewer than three photographs",
+        "Take photographs of the weak cells: the report's map shows them.",
+    ),
+    QualityFigure(  # 0.07 octaves
+        *("blurred", None, 0, "photographs", ()),
+        "have clearly less detail than others of the same points",
+        "Leave the named photographs out, or take them again.",
+    ),
+    QualityFigure(  # 0.08 stops
+        *("exposure", None, 0, "photographs", ()),
+        "are clearly brighter or darker than others of the same points",
+        "Let training.colors even them, or leave the named photographs out.",
+    ),
+    QualityFigure(  # 1.6 times
+        *("misregistered", None, 0, "photographs", ()),
+        "stand elsewhere than the model says",
+        "Register the named photographs again, or leave them out.",
+    ),
+)
+"""The figures in the order of reports; `meaning` completes a value to a sentence."""
+Scores = dict[str, float]  # a figure of photographs, by their name
 
 
 def inspect(subject: InspectedSplat, tell: Callable[[str], None] = lambda _: None) -> Inspection:
@@ -26,48 +87,86 @@ def inspect(subject: InspectedSplat, tell: Callable[[str], None] = lambda _: Non
     began = time.monotonic()
     tell("surface")
     covers, floating = fronts(subject)
-    usual = statistics.median(covers.values()) if covers else None
-    beyond = {name: cover - (usual or 0.0) for name, cover in covers.items()}
-    depth = depth_error(subject)
+    usual = statistics.median(covers.values())
+    beyond = {name: cover - usual for name, cover in covers.items()}
+    measured = {"depth": depth_error(subject), "haze": usual, "veil": max(beyond.values()), "floaters": floating}
     tell("between")
     psnr, psnr_covered, psnr_of_blur = psnrs(subject)
-    empty = holes(subject)
+    measured |= {"fidelity": worse_db(psnr_covered, psnr_of_blur), "holes": holes(subject)}
     tell("coverage")
     cells, weak = coverage(subject)
+    measured["coverage"] = None if subject.is_sampled else weak
     tell("photographs")
-    of_photographs, scores = photographs(subject)
-    figures = (
-        figure("depth", depth),
-        figure("haze", usual),
-        figure("veil", max(beyond.values(), default=None), over(beyond, VEIL)),
-        figure("floaters", floating),
-        figure("holes", empty),
-        figure("fidelity", worse_db(psnr_covered, psnr_of_blur), why=NOT_COVERED),
-        figure("coverage", None, why=SAMPLED) if subject.is_sampled else figure("coverage", weak),
-        *of_photographs,
+    named, scores = photographs(subject)
+    measured |= {name: float(len(names)) for name, names in named.items()}
+    named["veil"] = over(beyond, VEIL)
+    why = {"fidelity": "of no held-out photograph enough pixels are seen by three that were trained on"}
+    why |= {"coverage": "not all photographs were looked at"} if subject.is_sampled else {}
+    figures = tuple(
+        replace(row, value=round(value, 5), subjects=named.get(row.name, ()))
+        if (value := measured[row.name]) is not None
+        else replace(row, why=why.get(row.name, ""))
+        for row in TABLE
     )
-    by_photo = {"cover": covers, "psnr": psnr, "psnr_covered": psnr_covered, "distance": distances(subject)}
+    scores = {"cover": covers, "psnr": psnr, "psnr_covered": psnr_covered, "distance": distances(subject), **scores}
     return Inspection(
         grade=grade(figures),
         figures=figures,
-        photos=_by_photograph({**_places(subject), **by_photo, **scores}),
+        photos={look.photo.name: _of_photograph(subject, look, scores) for look in subject.looks},
         cells=cells,
         seconds=round(time.monotonic() - began, 2),
         made_with={"torch": str(torch.__version__)},
     )
 
 
-def _by_photograph(values: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, float]]:
-    """Return figures by photograph and figure name, from figures by figure name and photograph."""
-    found: dict[str, dict[str, float]] = {}
-    for name, by_photo in values.items():
-        for photo, value in by_photo.items():
-            found.setdefault(photo, {})[name] = float(f"{value:.9g}")
-    return found
+def _of_photograph(subject: InspectedSplat, look: SmallPhotograph, scores: Mapping[str, Scores]) -> Scores:
+    """Return the figures of a photograph: its camera's position in the splat file's coordinates, and its scores."""
+    name = look.photo.name
+    place = subject.frame.to_model(look.photo.view.center()).tolist()
+    found = dict(zip("xyz", place, strict=True)) | ({"piece": 1.0} if name in subject.piece else {})
+    found |= {score: values[name] for score, values in scores.items() if name in values}
+    return {score: float(f"{value:.9g}") for score, value in found.items()}
 
 
-def _places(subject: InspectedSplat) -> dict[str, dict[str, float]]:
-    """Return camera positions in the splat file's coordinates, and `piece`: 1 for photographs held out side by side."""
-    at = {look.photo.name: subject.frame.to_model(look.photo.view.center()).tolist() for look in subject.looks}
-    found = {axis: {name: place[number] for name, place in at.items()} for number, axis in enumerate("xyz")}
-    return {**found, "piece": {name: 1.0 for name in at if name in subject.piece}}
+def distances(subject: InspectedSplat) -> dict[str, float]:
+    """Return the distance of each held-out view to the nearest training view, by name, in baselines.
+
+    The baseline is the median distance between nearest training views. Empty with fewer than two of these.
+    """
+    if len(subject.training) < 2:
+        return {}
+    baseline = max(float(np.median([subject.away_from(look)[0] for look in subject.training])), 1e-9)
+    return {look.photo.name: float(subject.away_from(look)[0]) / baseline for look in subject.holdout}
+
+
+@torch.inference_mode()
+def psnrs(subject: InspectedSplat) -> tuple[Scores, Scores, Scores]:
+    """Return the PSNR in dB of the small copies of held-out photographs, by name.
+
+    Of the splat on valid pixels; then, for photographs with enough covered pixels, of splat and blur on these.
+    """
+    valid, covered, blurs = Scores(), Scores(), Scores()
+    for look in subject.holdout:
+        name, small, colors = look.photo.name, look.small, subject.shown(look).colors
+        if small.counts():
+            valid[name] = psnr_as(colors, small)
+        ours = covered_psnr(small.as_taken(colors).clamp(0, 1), small)
+        blurred = covered_psnr(blur_of(small), small)
+        if ours is not None and blurred is not None:
+            covered[name], blurs[name] = ours, blurred
+    return valid, covered, blurs
+
+
+def worse_db(splat: Scores, blur: Scores) -> float | None:
+    """Return by how many dB the splat is worse than a blur in the mean, at least 0; None without photographs."""
+    if not splat:
+        return None
+    return max(0.0, min(MOST_DB, statistics.fmean(blur.values())) - statistics.fmean(splat.values()))
+
+
+def blur_of(photo: PosedImage) -> Tensor:
+    """Return a blurred photograph, [H, W, 3] in [0, 1]: means of squares of `BLUR_PX`, interpolated bilinearly."""
+    pixels = (photo.target().float() / 255).movedim(-1, 0)[None]
+    means = avg_pool2d(pixels, BLUR_PX, ceil_mode=True)
+    size = (photo.view.height, photo.view.width)
+    return interpolate(means, size=size, mode="bilinear", align_corners=False)[0].movedim(0, -1)

@@ -22,31 +22,26 @@ from splatbatch.training.rendering.view import to_pixels
 WIDEST_PX, THUMBNAIL_PX = 360, 160
 MOST_THUMBNAILS = 12
 QUALITY = 70
-UNCOVERED = 4
-"""Divisor that darkens pixels which are not covered."""
+UNCOVERED = 4  # divisor that darkens pixels which are not covered
 RED, GREEN = (220, 40, 40), (60, 200, 90)
 
 
 @torch.inference_mode()
 def illustrated(subject: InspectedSplat, found: Inspection, folder: Path) -> Inspection:
-    """Write the pictures of an inspection into a folder; return the inspection with the names of the files.
-
-    Each file is written whole or not at all.
-    """
+    """Write the pictures of an inspection into a folder, each whole; return it with the names of the files."""
     folder.mkdir(parents=True, exist_ok=True)
-    figures = []
-    for figure in found.figures:
-        picture = _picture(subject, found, figure)
-        file = "" if picture is None else f"{figure.name}.webp"
-        if picture is not None:
-            _write(folder / file, picture, WIDEST_PX)
-        figures.append(replace(figure, picture=file))
-    by_name = {look.photo.name: look for look in subject.looks}
+    looks = {look.photo.name: look for look in subject.looks}
+    pictured = {one.name: f"{one.name}.webp" for one in found.found if one.name in DRAWN}
+    figures = tuple(replace(one, picture=pictured.get(one.name, "")) for one in found.figures)
+    for one in figures:
+        if one.picture:
+            drawn = DRAWN[one.name](subject, looks[_worst(subject, found, one)])
+            _write(folder / one.picture, drawn, WIDEST_PX)
     named = list(dict.fromkeys(name for figure in found.found for name in figure.subjects))
     thumbnails = {name: f"photo-{place:02d}.webp" for place, name in enumerate(named[:MOST_THUMBNAILS])}
     for name, file in thumbnails.items():
-        _write(folder / file, _photo(by_name[name]), THUMBNAIL_PX)
-    return replace(found, figures=tuple(figures), thumbnails=thumbnails)
+        _write(folder / file, _photo(looks[name]), THUMBNAIL_PX)
+    return replace(found, figures=figures, thumbnails=thumbnails)
 
 
 def _write(path: Path, picture: Pixels, widest: int) -> None:
@@ -55,20 +50,15 @@ def _write(path: Path, picture: Pixels, widest: int) -> None:
     write_whole(path, lambda file: image.save(file, "WEBP", quality=QUALITY))
 
 
-def _picture(subject: InspectedSplat, found: Inspection, figure: QualityFigure) -> Pixels | None:
-    """Return the picture of a figure beyond its limit: a named photograph, else the one with the worst score; else None."""
-    if figure.name not in DRAWN or figure not in found.found:
-        return None
-    draw, score = DRAWN[figure.name]
-    by_name = {look.photo.name: look for look in subject.looks}
-    scores = {name: one[score] for name, one in found.photos.items() if score in one}
+def _worst(subject: InspectedSplat, found: Inspection, figure: QualityFigure) -> str:
+    """Return the first photograph that a figure names, else the one with the worst score, else one in the middle."""
     if figure.subjects:
-        name = figure.subjects[0]
-    elif scores:
-        name = (min if score in LOW_IS_WORSE else max)(scores, key=scores.__getitem__)
-    else:
-        name = subject.training[len(subject.training) // 2].photo.name
-    return draw(subject, by_name[name])
+        return figure.subjects[0]
+    if figure.name not in WORST:
+        return subject.training[len(subject.training) // 2].photo.name
+    score, worst = WORST[figure.name]
+    scores = {name: one[score] for name, one in found.photos.items() if score in one}
+    return worst(scores, key=scores.__getitem__)
 
 
 def _photo(look: SmallPhotograph) -> Pixels:
@@ -84,21 +74,16 @@ def _beside(subject: InspectedSplat, look: SmallPhotograph) -> Pixels:
 
 def _covered(subject: InspectedSplat, look: SmallPhotograph) -> Pixels:
     """Return photograph and rendering side by side, darkened where the pixels are not covered."""
-    picture = _beside(subject, look)
-    if look.small.coverage_mask is None:
-        return picture
-    covered = look.small.coverage_mask.cpu().numpy()
-    return np.where(np.concatenate([covered, covered], axis=1)[..., None], picture, picture // UNCOVERED)
+    picture, covered = _beside(subject, look), look.small.covered_pixels()
+    counts = True if covered is None else np.tile(covered.cpu().numpy(), (1, 2))[..., None]
+    return np.where(counts, picture, picture // UNCOVERED)
 
 
 def _depth(subject: InspectedSplat, look: SmallPhotograph) -> Pixels:
     """Return the rendering with the model's points: green where the rendered depth agrees, red where it does not."""
-    shown = subject.shown(look)
-    depths, alphas = shown.depths.cpu().numpy(), shown.alphas.cpu().numpy()
-    y, x = look.cells()
-    is_off = (np.abs(depths[y, x] / look.depths - 1) > surface.OFF) | (alphas[y, x] <= surface.OPAQUE)
-    picture = Pillow.fromarray(to_pixels(shown.colors))
-    brush = ImageDraw.Draw(picture)
+    is_off = surface.depth_errors(subject, look) > surface.OFF
+    picture = Pillow.fromarray(to_pixels(subject.shown(look).colors))
+    brush, (y, x) = ImageDraw.Draw(picture), look.cells()
     for at, down, off in zip(x.tolist(), y.tolist(), is_off.tolist(), strict=True):
         brush.ellipse((at - 1, down - 1, at + 1, down + 1), fill=RED if off else GREEN)
     return np.asarray(picture)
@@ -106,7 +91,7 @@ def _depth(subject: InspectedSplat, look: SmallPhotograph) -> Pixels:
 
 def _front(subject: InspectedSplat, look: SmallPhotograph) -> Pixels:
     """Return the photograph, and a rendering of only the Gaussians that stand in front of its points."""
-    _, front = surface.standing_in_front(subject.own["means"], look)
+    _, front = surface.standing_in_front(subject, look)
     drawn = np.zeros_like(_photo(look))
     if bool(front.any()):
         drawn = to_pixels(rasterize(subject.part(front), look.small.view, subject.options).colors)
@@ -115,22 +100,19 @@ def _front(subject: InspectedSplat, look: SmallPhotograph) -> Pixels:
 
 def _holes(subject: InspectedSplat, look: SmallPhotograph) -> Pixels:
     """Return the rendering from half a baseline to the right of a photograph's camera, with holes in red."""
-    shown = subject.shown_from(surface.moved(look.small.view, surface.baseline_of(subject, look) / 2))
+    shown = subject.shown_from(surface.beside(subject, look, 0.5))
     picture = to_pixels(shown.colors)
     picture[(shown.alphas < surface.HOLE).cpu().numpy()] = RED
     return picture
 
 
-DRAWN: Mapping[str, tuple[Callable[[InspectedSplat, SmallPhotograph], Pixels], str]] = {
-    "depth": (_depth, ""),
-    "haze": (_front, "cover"),
-    "veil": (_front, "cover"),
-    "floaters": (_front, "cover"),
-    "holes": (_holes, ""),
-    "fidelity": (_covered, "psnr_covered"),
-    "blurred": (_beside, "blur"),
-    "exposure": (_beside, ""),
-    "misregistered": (_beside, "registration"),
+DRAWN: Mapping[str, Callable[[InspectedSplat, SmallPhotograph], Pixels]] = {
+    "depth": _depth,
+    **dict.fromkeys(("haze", "veil", "floaters"), _front),
+    "holes": _holes,
+    "fidelity": _covered,
+    **dict.fromkeys(("blurred", "exposure", "misregistered"), _beside),
 }
-"""What is drawn for each figure, and the score by which a photograph is chosen; empty: one in the middle."""
-LOW_IS_WORSE = ("psnr_covered",)
+"""What is drawn for each figure; the report draws the cells of coverage itself."""
+WORST = {"haze": ("cover", max), "floaters": ("cover", max), "fidelity": ("psnr_covered", min)}
+"""Score by which a photograph is chosen for figures that name none."""

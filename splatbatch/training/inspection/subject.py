@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -12,11 +11,10 @@ from pathlib import Path
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy import ndimage
 from torch import Tensor
-from torch.nn import Parameter
-from torch.nn.functional import interpolate
 
-from splatbatch.config import Offset, Recipe
+from splatbatch.config import Recipe
 from splatbatch.errors import SceneError
 from splatbatch.output.records.colors import tone_in
 from splatbatch.output.records.quality import InspectionSettings
@@ -25,68 +23,42 @@ from splatbatch.scene.colmap.reconstruction import read_reconstruction
 from splatbatch.scene.frame import shifted
 from splatbatch.scene.photos.undistort import load_lenses
 from splatbatch.scene.reprojection import project
-from splatbatch.splats import Gaussians, read_header, read_splat
+from splatbatch.splats import read_header, read_splat
 from splatbatch.splats.blocks import SIGMAS
 from splatbatch.training.border import read_border
 from splatbatch.training.frame import LocalFrame
-from splatbatch.training.gaussians import Parameters, load_splat, select
-from splatbatch.training.photos.dataset import (
-    PhotoFolders,
-    TrainingImages,
-    boundary_mask,
-    covered_of,
-    decode_views,
-    evenly_spaced,
-    with_covered,
-)
-from splatbatch.training.photos.posed_image import PosedImage
-from splatbatch.training.rendering.rasterize import with_values
-from splatbatch.training.rendering.view import RasterOptions, RenderCamera, drawn_as
+from splatbatch.training.gaussians import select, values_of
+from splatbatch.training.photos import dataset
+from splatbatch.training.photos.posed_image import PosedImage, resized
+from splatbatch.training.rendering.rasterize import with_depths
+from splatbatch.training.rendering.view import BlendedView, RasterOptions, RenderCamera, drawn_as
 from splatbatch.training.scene.block_cache import may_be_seen
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-MOST_PIXELS = 120_000
-"""Largest number of pixels of a rendering: time and meaning of figures must not depend on the photographs' size."""
-MOST_POINTS = 60_000
-"""Largest number of the model's points that are used, evenly taken."""
-MOST_KEPT = 100
-"""Largest number of renderings, of 2.9 MB each, that are cached for several figures."""
-AT_ONCE = 1 << 21
-"""Number of Gaussians that are projected at once, which takes 0.3 GB of memory."""
+MOST_PIXELS = 120_000  # of a rendering: time and meaning of figures must not depend on the photographs' size
+MOST_POINTS = 60_000  # of the model that are used, evenly taken
+MOST_KEPT = 100  # renderings, of 2.9 MB each, that are cached for several figures
+AT_ONCE = 1 << 21  # Gaussians that are projected at once, which takes 0.3 GB of memory
 COPIES, SHARE = 3, 0.5
 """Memory for rendering a whole splat, as a multiple of its bytes; and the share of a GPU's free memory for it."""
-FAINTEST = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
 class SmallPhotograph:
-    """A photograph, its smaller copy whose camera renders, and the points of the model that it shows.
-
-    These are the points that fall into the picture, before the camera, on a pixel that counts.
-    """
+    """A photograph, its smaller copy whose camera renders, and the model's points that fall on a pixel that counts."""
 
     photo: PosedImage
     small: PosedImage
     points: Ints  # [n], rows of the subject's points
     pixels: Floats  # [n, 2], in `small`
     depths: Floats  # [n], along the camera's axis, in units of the frame
-    errors: Floats
-    """Distance from the keypoint to where the point falls, in 1/1000 of the width, also of points outside, [m]."""
+    errors: Floats  # [m], from keypoint to point, in 1/1000 of the width, also of points outside
 
     def cells(self) -> tuple[Ints, Ints]:
         """Return row and column of each point in the small copy."""
         places = np.floor(self.pixels).astype(np.int64)
         return places[:, 1], places[:, 0]
-
-
-@dataclass(frozen=True)
-class BlendedView:
-    """Rendering of a view, with depths alpha-blended like its colours."""
-
-    colors: Tensor  # [H, W, 3], not clamped
-    alphas: Tensor  # [H, W]
-    depths: Tensor  # [H, W], expected depth along the camera's axis, in units of the frame
 
 
 @dataclass(frozen=True)
@@ -96,23 +68,19 @@ class InspectedSplat:
     A splat too large for the GPU is in host memory; for each view the Gaussians that may be visible are uploaded.
     """
 
-    own: Parameters
-    drawn: Parameters
+    own: Mapping[str, Tensor]
+    drawn: Mapping[str, Tensor]
     """The splat's Gaussians, followed by those of its backdrop, if it has one."""
     training: tuple[SmallPhotograph, ...]
     holdout: tuple[SmallPhotograph, ...]
     points: Floats  # [P, 3]
     frame: LocalFrame
     options: RasterOptions
-    """Those of the splat's recipe."""
-    device: torch.device
-    """The device that renders."""
+    device: torch.device  # that renders
     piece: frozenset[str]
     """Names of held-out photographs that were taken side by side, as one piece of the scene."""
-    is_sampled: bool
-    """Whether only some of the patch's photographs are used."""
-    is_held: bool
-    """Whether all Gaussians are on the device that renders."""
+    is_sampled: bool  # only some of the patch's photographs are used
+    is_held: bool  # all Gaussians are on the device that renders
     _shown: dict[str, BlendedView] = field(default_factory=dict)
 
     def shown(self, look: SmallPhotograph) -> BlendedView:
@@ -127,24 +95,21 @@ class InspectedSplat:
     @torch.inference_mode()
     def shown_from(self, view: RenderCamera) -> BlendedView:
         """Render a view, without caching."""
-        met = self._met(view)
-        gaussians = self.drawn if met is None else self.part(met)
-        depths = (gaussians["means"] * view.viewmat[2, :3]).sum(dim=1) + view.viewmat[2, 3]
-        rendering, drawn = with_values(gaussians, depths[:, None], view, self.options)
-        alphas = rendering.alphas[..., 0]
-        return BlendedView(rendering.colors, alphas, drawn[..., 0] / alphas.clamp_min(FAINTEST))
+        return with_depths(self.drawn if self.is_held else self.part(self._met(view)), view, self.options)
 
-    def part(self, which: Tensor) -> Parameters:
+    def part(self, which: Tensor) -> dict[str, Tensor]:
         """Return the splat's own Gaussians selected by a mask [N], on the device that renders."""
-        return _frozen({name: value.to(self.device) for name, value in select(self.own, which).items()})
+        return {name: value.to(self.device) for name, value in select(self.own, which).items()}
 
-    def _met(self, view: RenderCamera) -> Tensor | None:
-        """Return which Gaussians may be visible from a view, [N]; None if all are on the device that renders."""
-        if self.is_held:
-            return None
-        means, reach = (torch.split(values, AT_ONCE) for values in (self.own["means"], self._reach))
-        found = [may_be_seen(m.to(self.device), r.to(self.device), view) for m, r in zip(means, reach, strict=True)]
-        met = torch.cat(found).to(self.own["means"].device)
+    def in_parts(self, values: Tensor) -> Iterator[Tensor]:
+        """Yield values of all Gaussians in parts of `AT_ONCE`, on the device that renders."""
+        return (part.to(self.device) for part in torch.split(values, AT_ONCE))
+
+    def _met(self, view: RenderCamera) -> Tensor:
+        """Return which of the splat's own Gaussians may be visible from a view, [N], at least one."""
+        means = self.own["means"]
+        balls = zip(self.in_parts(means), self.in_parts(self._reach), strict=True)
+        met = torch.cat([may_be_seen(places, reach, view) for places, reach in balls]).to(means.device)
         met[0] |= not bool(met.any())  # not every rasteriser accepts zero Gaussians
         return met
 
@@ -152,142 +117,102 @@ class InspectedSplat:
     def _reach(self) -> Tensor:
         return SIGMAS * self.own["scales"].amax(dim=1).exp()
 
+    @cached_property
+    def centers(self) -> Floats:
+        """Return the positions of the training cameras, [T, 3]."""
+        return np.array([look.photo.view.center() for look in self.training])
+
+    def away_from(self, look: SmallPhotograph) -> Floats:
+        """Return the distances of a photograph's camera to the other training cameras, the nearest first."""
+        away = np.sort(np.linalg.norm(self.centers - look.photo.view.center(), axis=1))
+        return away[1:] if look in self.training else away
+
     @property
     def looks(self) -> tuple[SmallPhotograph, ...]:
         """Return all photographs, training and held-out, sorted by name."""
         return tuple(sorted((*self.training, *self.holdout), key=lambda look: look.photo.name))
 
 
-def _frozen(gaussians: Mapping[str, Tensor]) -> Parameters:
-    return {name: Parameter(value.detach(), requires_grad=False) for name, value in gaussians.items()}
-
-
-def smaller(photo: PosedImage) -> PosedImage:
-    """Return a photograph reduced to about `MOST_PIXELS` pixels, with camera, masks and tone; unchanged if smaller."""
-    view = photo.view
-    factor = math.sqrt(MOST_PIXELS / (view.width * view.height))
-    if factor >= 1:
-        return photo
-    width, height = max(1, round(factor * view.width)), max(1, round(factor * view.height))
-    scale = view.K.new_tensor([[width / view.width], [height / view.height], [1.0]])
-    pixels = photo.target().movedim(-1, 0)[None].float()  # on the device that renders: a GPU is faster
-    reduced = interpolate(pixels, size=(height, width), mode="area")[0].movedim(0, -1).round().to(torch.uint8)
-    mask, covered = (
-        None if one is None else interpolate(one[None, None].float(), size=(height, width), mode="area")[0, 0] > 0.5
-        for one in (photo.valid(), photo.covered_pixels())
-    )
-    tone = None if photo.correction is None else photo.correction.clone()
-    if tone is not None:
-        tone[3] /= factor**2  # one over the square of half the diagonal
-    small = RenderCamera(view.viewmat, scale * view.K, width, height)
-    return replace(photo, view=small, pixels=reduced, mask=mask, correction=tone, coverage_mask=covered)
-
-
-def _with_points(photos: Sequence[PosedImage], model: IndexedModel, points: Floats) -> tuple[SmallPhotograph, ...]:
-    """Return photographs with their small copies and the points that they see, of at most `MOST_POINTS` of the model.
+def open_subject(
+    settings: InspectionSettings, open_device: Callable[[], torch.device], room: int | None = None
+) -> InspectedSplat:
+    """Read a splat, its photographs and its model, and put them on the device that renders.
 
     Args:
-        photos: some of the model's photographs.
-        model: the model of the patch.
-        points: its points in the frame of the photographs' cameras, [P, 3].
-    """
-    is_kept = np.zeros(len(points), dtype=bool)
-    is_kept[np.linspace(0, len(points) - 1, min(len(points), MOST_POINTS)).astype(np.int64)] = len(points) > 0
-    index = {image.name: place for place, image in enumerate(model.images)}
-    order = np.argsort(model.photo, kind="stable")
-    ends = np.searchsorted(model.photo[order], np.arange(len(index) + 1))
-    of_point, found = model.point, []
-    for photo in photos:
-        place, small = index[photo.name], smaller(photo)
-        sightings = order[ends[place] : ends[place + 1]]
-        sightings = sightings[is_kept[of_point[sightings]]]
-        seen = of_point[sightings].astype(np.int64)
-        places, away = small.view.project(torch.from_numpy(points[seen]))
-        pixels, inside = places.numpy(), ((away > 0) & small.view.shows(places)).numpy()
-        if small.mask is not None:
-            x, y = np.floor(pixels[inside]).astype(np.int64).T
-            inside[inside] = small.mask.cpu().numpy()[y, x]
-        errors = _errors(model, place, sightings)
-        found.append(SmallPhotograph(photo, small, seen[inside], pixels[inside], away.numpy()[inside], errors))
-    return tuple(found)
-
-
-def _errors(model: IndexedModel, place: int, sightings: Ints) -> Floats:
-    """Return the reprojection errors of points that a photograph sees, in 1/1000 of the camera's width, [n]."""
-    image, camera = model.images[place], model.cameras[model.images[place].camera_id]
-    matrix = image.world_to_camera()
-    keypoints = model.xy[model.first_keypoint[place] + model.keypoint[sightings]]
-    local = model.points.xyz[model.point[sightings]] @ matrix[:3, :3].T + matrix[:3, 3]
-    away: Floats = np.linalg.norm(project(camera, local) - keypoints, axis=1)
-    return 1000 * away / camera.width
-
-
-@dataclass(frozen=True)
-class LoadedSubject:
-    """A splat with photographs and model in host memory, read without CUDA, since another process may use the GPU."""
-
-    recipe: Recipe
-    gaussians: Gaussians
-    views: TrainingImages
-    model: IndexedModel
-    offset: Offset
-    piece: frozenset[str]
-    is_sampled: bool
-
-    def on(self, device: torch.device, room: int | None = None) -> InspectedSplat:
-        """Return the subject of the inspection, to be rendered on a device.
-
-        Args:
-            device: that renders.
-            room: bytes that the splat may take there; None: on a GPU `SHARE` of its free memory.
-
-        Raises:
-            SceneError: no photograph shows the patch.
-        """
-        views = boundary_mask(self.views.to(device, "host"))
-        if room is None and device.type == "cuda":
-            room = int(SHARE * torch.cuda.mem_get_info(device)[0])
-        needed = COPIES * sum(values.nbytes for values in vars(self.gaussians).values())
-        is_held = room is None or needed <= room or bool(views.border.backdrop)
-        own = load_splat(self.gaussians, views.frame, device if is_held else torch.device("cpu"))
-        points = views.frame.to_local(self.model.points.xyz - np.array(self.offset))
-        return InspectedSplat(
-            _frozen(own),
-            _frozen(views.border.with_backdrop(own)),
-            _with_points(views.training, self.model, points),
-            _with_points(views.holdout, self.model, points),
-            points,
-            views.frame,
-            RasterOptions.of(self.recipe),
-            device,
-            self.piece,
-            self.is_sampled,
-            is_held,
-        )
-
-
-def open_subject(settings: InspectionSettings) -> LoadedSubject:
-    """Read a splat, its photographs and its model, without touching CUDA.
+        settings: of the inspection.
+        open_device: returns that device; called once all files are read and decoded. Until then CUDA is not touched.
+        room: bytes that the splat may take there; None: on a GPU `SHARE` of its free memory.
 
     Raises:
-        SceneError: the splat, the model or a photograph cannot be read.
+        SceneError: the splat, the model or a photograph cannot be read, or no photograph shows the patch.
     """
-    recipe, splat = Recipe.model_validate(settings.recipe), Path(settings.splat)
-    whole = read_reconstruction(Path(settings.sparse), tracks=True)
+    recipe, splat, sparse = Recipe.model_validate(settings.recipe), Path(settings.splat), Path(settings.sparse)
+    whole = read_reconstruction(sparse, tracks=True)
+    num = len(whole.images)
     model = shifted(whole, settings.offset)
-    num = len(model.images)
-    most = settings.most_photos or num
-    model = replace(model, images=evenly_spaced(model.images, most))
-    folders = PhotoFolders(Path(settings.images), Path(settings.masks) if settings.masks else None)
+    model = replace(model, images=dataset.evenly_spaced(model.images, settings.most_photos or num))
     load_lenses(model.cameras.values())
     with ThreadPoolExecutor(max_workers=1) as beside:  # while photographs are decoded, which waits for the disk
-        covering = beside.submit(covered_of, settings, whole)
-        views = decode_views(model, folders, frozenset(settings.holdout), recipe.training, tone_in(settings))
-    views = with_covered(views, covering.result())
+        covering = beside.submit(dataset.covered_of, settings, whole)
+        folders, held_out = dataset.PhotoFolders.of(settings), frozenset(settings.holdout)
+        views = dataset.decode_views(model, folders, held_out, recipe.training, tone_in(settings))
+    views = dataset.with_covered(views, covering.result())
     views = replace(views, border=read_border(settings, views.frame, recipe.training))
     try:
         gaussians, recipe = read_splat(splat), drawn_as(recipe, read_header(splat))
     except (OSError, ValueError) as error:
         raise SceneError(f"{splat}: cannot be read ({error})", "Train the patch again.") from error
-    sightings, piece = read_sightings(Path(settings.sparse)), frozenset(settings.piece)
-    return LoadedSubject(recipe, gaussians, views, sightings, settings.offset, piece, most < num)
+    sightings = read_sightings(sparse)
+    device = open_device()
+    views = dataset.boundary_mask(views.to(device, "host"))
+    if room is None and device.type == "cuda":
+        room = int(SHARE * torch.cuda.mem_get_info(device)[0])
+    needed = COPIES * sum(values.nbytes for values in vars(gaussians).values())
+    is_held = room is None or needed <= room or bool(views.border.backdrop)
+    own = {name: value.to(device if is_held else "cpu") for name, value in values_of(gaussians, views.frame).items()}
+    points = views.frame.to_local(sightings.points.xyz - np.array(settings.offset))
+    training, holdout = (_with_points(photos, sightings, points) for photos in (views.training, views.holdout))
+    return InspectedSplat(
+        *(own, views.border.with_backdrop(own), training, holdout, points, views.frame, RasterOptions.of(recipe)),
+        *(device, frozenset(settings.piece), len(model.images) < num, is_held),
+    )
+
+
+def _with_points(photos: Sequence[PosedImage], model: IndexedModel, points: Floats) -> tuple[SmallPhotograph, ...]:
+    """Return some of a model's photographs with the points that they see, of at most `MOST_POINTS`.
+
+    `points`, [P, 3], are all points of the model in the frame of the photographs' cameras.
+    """
+    is_kept = np.zeros(len(points), dtype=bool)
+    is_kept[np.linspace(0, len(points) - 1, min(len(points), MOST_POINTS)).astype(np.int64)] = True
+    observations, of_point = model.of_points(is_kept)
+    taken_by = model.photo[observations]
+    order, counts = np.argsort(taken_by, kind="stable"), np.bincount(taken_by, minlength=len(model.images))
+    by_photo, place_of = np.split(order, counts.cumsum()), {image.name: at for at, image in enumerate(model.images)}
+    found = []
+    for photo in photos:
+        small, place = resized(photo, MOST_PIXELS), place_of[photo.name]
+        image, camera = model.images[place], model.cameras[model.images[place].camera_id]
+        own, seen = observations[by_photo[place]], of_point[by_photo[place]]
+        pixels, depths, is_shown = (values.numpy() for values in small.view.sees(torch.from_numpy(points[seen])))
+        if small.mask is not None:
+            x, y = np.floor(pixels[is_shown]).astype(np.int64).T
+            is_shown[is_shown] = small.mask.cpu().numpy()[y, x]
+        matrix, keypoints = image.world_to_camera(), model.xy[model.first_keypoint[place] + model.keypoint[own]]
+        falls = project(camera, model.points.xyz[seen] @ matrix[:3, :3].T + matrix[:3, 3])
+        errors = 1000 * np.linalg.norm(falls - keypoints, axis=1) / camera.width
+        found.append(SmallPhotograph(photo, small, seen[is_shown], pixels[is_shown], depths[is_shown], errors))
+    return tuple(found)
+
+
+def medians_of(points: Ints, values: Floats) -> Floats:
+    """Return the median of the finite values [n] of each point, by its number; NaN where it has fewer than two.
+
+    `points` has the point of each value, [n].
+    """
+    medians, known = np.full(points.max(initial=-1) + 1, np.nan), np.isfinite(values)
+    points, values = points[known], values[known]
+    judged = np.flatnonzero(np.bincount(points) >= 2)
+    if len(judged):
+        medians[judged] = ndimage.median(values, points, judged)
+    return medians

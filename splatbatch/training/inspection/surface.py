@@ -1,7 +1,4 @@
-"""The rendered surface against the points of the model: its depth, Gaussians that stand in front, and holes.
-
-Holes are looked for from between the cameras: from training views moved sideways by half the baseline.
-"""
+"""The surface of a splat: its depth at the model's points, what stands in front of them, holes, and coverage."""
 
 from __future__ import annotations
 
@@ -13,63 +10,48 @@ from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 from torch import Tensor
 
-from splatbatch.training.inspection.subject import AT_ONCE, Floats, InspectedSplat, SmallPhotograph
+from splatbatch.training.inspection.subject import Floats, InspectedSplat, Ints, SmallPhotograph, medians_of
 from splatbatch.training.photos.dataset import evenly_spaced
 from splatbatch.training.rendering.rasterize import rasterize
 from splatbatch.training.rendering.view import RenderCamera
 
-MOST_VIEWS = 16
-OPAQUE = 0.5
-"""Opacity of a pixel above which its depth counts."""
-OFF = 0.05
-"""Relative depth error, in the median over its pictures, above which the surface at a point counts as wrong."""
-LEAST_VIEWS = 2
-"""Least number of pictures that show a point, for the point to count."""
-IN_FRONT = 0.85
-"""Share of the smallest depth of the points around: a Gaussian that is nearer stands in front of them."""
-NEIGHBOURS = 8
-CELL_PX = 4.0
-"""Side of the squares of a picture in which all Gaussians are compared with the same neighbouring points."""
-FLOATING = 0.1
-"""Opacity above which a Gaussian can be a floater."""
-MOST_BETWEEN = 10
-"""Largest number of training views that are moved sideways to look for holes."""
-NEAREST = 3
-"""Number of nearest cameras whose median distance is the baseline of a camera."""
-HOLE = 0.3
-"""Opacity below which a pixel at a point of the model is a hole; after short runs solid ground has about 0.5."""
-BESIDE = 0.5
-"""Share of the picture by which a Gaussian's centre may be outside of it, since large Gaussians reach in."""
+MOST_VIEWS = 16  # whose depths are compared with the model's points
+OPAQUE = 0.5  # opacity of a pixel above which its depth counts
+OFF = 0.05  # relative error of the depth, in the median over its pictures, above which a point counts as wrong
+IN_FRONT = 0.85  # share of the smallest depth of the points around: a nearer Gaussian stands in front of them
+NEIGHBOURS = 8  # number of those points
+CELL_PX = 4.0  # side of the squares of a picture in which all Gaussians are compared with the same points
+BESIDE = 0.5  # share of the picture by which a Gaussian's centre may be outside of it, since large ones reach in
+FLOATING = 0.1  # opacity above which a Gaussian can be a floater
+MOST_BETWEEN = 10  # training views that are moved sideways to look for holes
+NEAREST = 3  # cameras whose median distance is the baseline of a camera
+HOLE = 0.3  # opacity below which a pixel at a point is a hole; after short runs solid ground has about 0.5
+SOLID = 0.3  # opacity above which a Gaussian counts as surface that photographs cover
+TAILS = (5.0, 95.0)  # percentiles of that surface's positions that bound the scene
+CELLS = 12  # along the longer side of the scene
+LEAST_GAUSSIANS = 5  # in a cell that is reported
+FEW = 3  # photographs below which a cell is weakly covered
 
 
 def depth_error(subject: InspectedSplat) -> float | None:
-    """Return the share of wrong points (see `share_off`) among those of at most `MOST_VIEWS` photographs.
-
-    The error of a point in a picture is relative to its depth; 1 where nothing is drawn.
-    """
-    points, errors = [np.zeros(0, np.int64)], [np.zeros(0)]
-    for look in evenly_spaced(subject.looks, MOST_VIEWS):
-        y, x = look.cells()
-        shown = subject.shown(look)
-        drawn, alpha = (values.cpu().numpy()[y, x] for values in (shown.depths, shown.alphas))
-        points.append(look.points)
-        error = np.abs(drawn / look.depths - 1)
-        errors.append(np.where(alpha > OPAQUE, error, 1.0))
+    """Return the share of wrong points (see `share_off`) among those of at most `MOST_VIEWS` photographs."""
+    looks = evenly_spaced(subject.looks, MOST_VIEWS)
+    points, errors = zip(*((look.points, depth_errors(subject, look)) for look in looks), strict=True)
     return share_off(np.concatenate(points), np.concatenate(errors))
 
 
-def share_off(points: NDArray[np.int64], errors: Floats) -> float | None:
-    """Return the share of points whose median error exceeds `OFF`; None where `LEAST_VIEWS` pictures show none.
+def depth_errors(subject: InspectedSplat, look: SmallPhotograph) -> Floats:
+    """Return the relative error of the drawn depth at each point of a photograph, [n]; 1 where nothing is drawn."""
+    shown = subject.shown(look)
+    drawn, alpha = (values.cpu().numpy()[look.cells()] for values in (shown.depths, shown.alphas))
+    return np.where(alpha > OPAQUE, np.abs(drawn / look.depths - 1), 1.0)
 
-    Args:
-        points: point of each error, [n].
-        errors: relative to the depth, one for each point and picture, [n].
-    """
-    order = np.argsort(points, kind="stable")
-    _, starts = np.unique(points[order], return_index=True)
-    groups = np.split(errors[order], starts[1:])
-    medians = [np.median(group) for group in groups if len(group) >= LEAST_VIEWS]
-    return float(np.mean(np.array(medians) > OFF)) if medians else None
+
+def share_off(points: Ints, errors: Floats) -> float | None:
+    """Return the share of points whose median error exceeds `OFF`; None where no two pictures show the same one."""
+    medians = medians_of(points, errors)
+    known = medians[np.isfinite(medians)]
+    return float(np.mean(known > OFF)) if len(known) else None
 
 
 @torch.inference_mode()
@@ -81,41 +63,38 @@ def fronts(subject: InspectedSplat) -> tuple[dict[str, float], float]:
         The share of floaters in the summed opacity of opaque Gaussians. A floater stands in front in at least half of
         the pictures that have its centre in or beside them.
     """
-    means = subject.own["means"]
+    means, covers = subject.own["means"], dict[str, float]()
     num_front, num_seen = means.new_zeros((2, len(means)), dtype=torch.int64)
-    covers = {}
     for look in subject.looks:
-        seen, front = standing_in_front(means, look)
+        seen, front = standing_in_front(subject, look)
         num_seen += seen
         num_front += front
-        covers[look.photo.name] = _cover(subject, look, front)
+        covers[look.photo.name] = 0.0
+        if len(look.points) and bool(front.any()):
+            rendering = rasterize(subject.part(front), look.small.view, replace(subject.options, sh_degree=0))
+            covers[look.photo.name] = float(rendering.alphas[..., 0].cpu().numpy()[look.cells()].mean())
     opacities = subject.own["opacities"].double().sigmoid().cpu().numpy()
     opaque = opacities > FLOATING
     is_floater = opaque & ((num_seen > 0) & (2 * num_front >= num_seen)).cpu().numpy()
     return covers, float(opacities[is_floater].sum() / max(opacities[opaque].sum(), 1e-9))
 
 
-def standing_in_front(means: Tensor, look: SmallPhotograph) -> tuple[Tensor, Tensor]:
+def standing_in_front(subject: InspectedSplat, look: SmallPhotograph) -> tuple[Tensor, Tensor]:
     """Return which Gaussians have their centre in or beside a picture, and which of these stand in front, [N] each.
 
     Those in front are clearly nearer than the `NEIGHBOURS` points around them in the picture.
     """
-    found = [_in_front(part.to(look.small.view.viewmat.device).double(), look) for part in torch.split(means, AT_ONCE)]
-    seen, front = (torch.cat(parts).to(means.device) for parts in zip(*found, strict=True))
-    return seen, front
-
-
-def _in_front(means: Tensor, look: SmallPhotograph) -> tuple[Tensor, Tensor]:
-    view = look.small.view
-    pixels, depths = view.project(means)
-    seen = (depths > 0) & view.shows(pixels, BESIDE)
-    front = torch.zeros_like(seen)
-    known = look.depths
-    if len(known) and bool(seen.any()):
-        of_cell, places = _cells(pixels[seen])
-        _, near = cKDTree(look.pixels).query(places, k=min(NEIGHBOURS, len(known)))
-        nearest = torch.from_numpy(known[near.reshape(len(places), -1)].min(axis=1)).to(depths)
-        front[seen] = depths[seen] < IN_FRONT * nearest[of_cell]
+    points, num, found = cKDTree(look.pixels), min(NEIGHBOURS, len(look.depths)), []
+    for part in subject.in_parts(subject.own["means"]):
+        pixels, depths, seen = look.small.view.sees(part.double(), BESIDE)
+        front = torch.zeros_like(seen)
+        if num and bool(seen.any()):
+            of_cell, places = _cells(pixels[seen])
+            near = points.query(places, k=num)[1].reshape(len(places), -1)
+            nearest = torch.from_numpy(look.depths[near].min(axis=1)).to(depths)
+            front[seen] = depths[seen] < IN_FRONT * nearest[of_cell]
+        found.append((seen, front))
+    seen, front = (torch.cat(parts).to(subject.own["means"].device) for parts in zip(*found, strict=True))
     return seen, front
 
 
@@ -132,52 +111,71 @@ def _cells(pixels: Tensor) -> tuple[Tensor, Floats]:
     return (taken.cumsum(dim=0) - 1)[number], middles.double().cpu().numpy()
 
 
-def _cover(subject: InspectedSplat, look: SmallPhotograph, front: Tensor) -> float:
-    if not bool(front.any()):
-        return 0.0
-    rendering = rasterize(subject.part(front), look.small.view, replace(subject.options, sh_degree=0))
-    y, x = look.cells()
-    return float(rendering.alphas[..., 0].cpu().numpy()[y, x].mean()) if len(y) else 0.0
-
-
 @torch.inference_mode()
 def holes(subject: InspectedSplat) -> float | None:
-    """Return the share of a view's points at which the splat has a hole, from between cameras, in the mean over views.
+    """Return the share of a view's points at which the splat has a hole, in the mean over views from between cameras.
 
-    None with fewer than two training views.
+    Those stand half a baseline to the left and to the right of training views. None with fewer than two of these.
     """
-    looks = subject.training
+    looks, shares = subject.training, list[float]()
     if len(looks) < 2:
         return None
-    shares = [_holes_beside(subject, look, baseline_of(subject, look)) for look in evenly_spaced(looks, MOST_BETWEEN)]
+    for look in evenly_spaced(looks, MOST_BETWEEN):
+        for view in (beside(subject, look, -0.5), beside(subject, look, 0.5)):
+            alphas = subject.shown_from(view).alphas
+            pixels, _, seen = view.sees(torch.from_numpy(subject.points[look.points]).to(alphas))
+            x, y = pixels[seen].long().unbind(1)
+            shares.append(float((alphas[y, x] < HOLE).float().mean()) if len(x) else 0.0)
     return float(np.mean(shares))
 
 
-def baseline_of(subject: InspectedSplat, look: SmallPhotograph) -> float:
-    """Return the median distance of a camera to the `NEAREST` nearest training cameras; 0 without others."""
-    centers = np.array([other.photo.view.center() for other in subject.training if other is not look])
-    away = np.sort(np.linalg.norm(centers.reshape(-1, 3) - look.photo.view.center(), axis=1))
-    return float(np.median(away[:NEAREST])) if len(away) else 0.0
+def beside(subject: InspectedSplat, look: SmallPhotograph, baselines: float) -> RenderCamera:
+    """Return a photograph's camera moved to its right by a multiple of its baseline (see `NEAREST`)."""
+    return look.small.view.moved(baselines * float(np.median(subject.away_from(look)[:NEAREST])))
 
 
-def _holes_beside(subject: InspectedSplat, look: SmallPhotograph, baseline: float) -> float:
-    """Return the share of a photograph's points that are holes from half a baseline left and right of its camera."""
-    own, local = look.small.view, subject.points[look.points]
-    views = [moved(own, step) for step in (-baseline / 2, baseline / 2)]
-    seen = [_alphas_at(subject.shown_from(view).alphas, view, local) for view in views]
-    return float(np.mean([float((at < HOLE).float().mean()) if len(at) else 0.0 for at in seen]))
+def coverage(subject: InspectedSplat) -> tuple[tuple[dict[str, float], ...], float | None]:
+    """Measure how the training photographs cover the opaque Gaussians; the outermost are seen by few in every scene.
+
+    Returns:
+        The cells of the scene with enough opaque Gaussians, as inspection.json has them: columns with a square base, as
+        tall as the scene.
+        The share of opaque Gaussians that fewer than `FEW` photographs see; None without any.
+    """
+    places = subject.own["means"][subject.own["opacities"].sigmoid() > SOLID].double().cpu().numpy()
+    low, high = np.percentile(places, TAILS, axis=0) if len(places) else (0.0, 0.0)
+    places = places[((places >= low) & (places <= high)).all(axis=1)]
+    if not len(places):
+        return (), None
+    views, parts = [look.photo.view for look in subject.training], subject.in_parts(torch.from_numpy(places))
+    in_picture = torch.cat([torch.stack([view.sees(part)[2] for view in views], dim=1).cpu() for part in parts])
+    seen: NDArray[np.bool_] = in_picture.numpy()  # [n, I], also what is hidden behind something else
+    axes = np.linalg.svd(places - places.mean(axis=0), full_matrices=False)[2][:2]  # principal, [2, 3]
+    flat = places @ axes.T
+    low, high = np.percentile(flat, TAILS, axis=0)
+    side = max(float((high - low).max()) / CELLS, 1e-9)
+    squares = np.floor((flat - low) / side).astype(np.int64)
+    _, of_cell, counts = np.unique(squares, axis=0, return_inverse=True, return_counts=True)
+    groups = np.split(np.argsort(of_cell.reshape(-1), kind="stable"), np.cumsum(counts)[:-1])
+    cells = tuple(_cell(subject, side, places[one], seen[one]) for one in groups if len(one) >= LEAST_GAUSSIANS)
+    return cells, float((seen.sum(axis=1) < FEW).mean())
 
 
-def moved(view: RenderCamera, step: float) -> RenderCamera:
-    """Return a camera moved to its right by `step`, with the same orientation."""
-    viewmat = view.viewmat.clone()
-    viewmat[0, 3] -= step
-    return RenderCamera(viewmat, view.K, view.width, view.height)
-
-
-def _alphas_at(alphas: Tensor, view: RenderCamera, points: Floats) -> Tensor:
-    """Return the opacity at the pixels of those points [n, 3] that are in the picture."""
-    there = torch.from_numpy(points).to(alphas)
-    pixels, depths = view.project(there)
-    x, y = pixels[(depths > 0) & view.shows(pixels)].long().unbind(1)
-    return alphas[y, x]
+def _cell(subject: InspectedSplat, side: float, places: Floats, seen: NDArray[np.bool_]) -> dict[str, float]:
+    """Return a cell in the coordinates of the splat file, from the opaque Gaussians in it."""
+    middle, scale = places.mean(axis=0), subject.frame.scale
+    by = np.flatnonzero(seen.mean(axis=0) >= 0.5)
+    rays = subject.centers[by] - middle
+    away = np.maximum(np.linalg.norm(rays, axis=1), 1e-9)
+    cosines = (rays / away[:, None]) @ (rays / away[:, None]).T
+    fine = [float(subject.training[at].photo.view.K[0, 0]) / far for at, far in zip(by, away, strict=True)]
+    num_photos = float(np.median(seen.sum(axis=1)))
+    found = {
+        **dict(zip("xyz", subject.frame.to_model(middle).tolist(), strict=True)),
+        "size": side * scale,
+        "photos": num_photos,
+        "angle": float(np.degrees(np.arccos(np.clip(cosines.min(), -1, 1)))) if len(by) else 0.0,
+        "resolution": max(fine, default=0.0) / scale,
+        "weak": float(num_photos < FEW),
+    }
+    return {name: float(f"{value:.9g}") for name, value in found.items()}

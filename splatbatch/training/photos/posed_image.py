@@ -10,7 +10,7 @@ vignetting; two of the shading gradient; three of the shading's colour, and its 
 
 from __future__ import annotations
 
-import dataclasses
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn.functional import avg_pool2d, pad
+from torch.nn.functional import avg_pool2d, interpolate, pad
 
 from splatbatch.scene.colmap.types import Image
 from splatbatch.scene.colors.correction import NODES, ColorCorrection
@@ -239,7 +239,28 @@ def shrink(photo: PosedImage, factor: int) -> PosedImage:
     K = photo.view.K.clone()
     K[:2] /= factor
     view = RenderCamera(photo.view.viewmat, K, width=pixels.shape[1], height=pixels.shape[0])
-    return dataclasses.replace(photo, view=view, pixels=pixels, mask=mask, correction=shrunk(photo.correction, factor))
+    return replace(photo, view=view, pixels=pixels, mask=mask, correction=shrunk(photo.correction, factor))
+
+
+def resized(photo: PosedImage, most_pixels: int) -> PosedImage:
+    """Return a photograph reduced to about so many pixels, with camera, masks and tone; unchanged if it has fewer."""
+    view = photo.view
+    factor = math.sqrt(most_pixels / (view.width * view.height))
+    if factor >= 1:
+        return photo
+    width, height = max(1, round(factor * view.width)), max(1, round(factor * view.height))
+
+    def reduced(channels: Tensor) -> Tensor:  # on the device that renders: a GPU is faster
+        return interpolate(channels[None].float(), size=(height, width), mode="area")[0]
+
+    pixels = reduced(photo.target().movedim(-1, 0)).movedim(0, -1).round().to(torch.uint8)
+    masks = (None if one is None else reduced(one[None])[0] > 0.5 for one in (photo.valid(), photo.covered_pixels()))
+    scale = view.K.new_tensor([[width / view.width], [height / view.height], [1.0]])
+    small, tone, (mask, covered) = RenderCamera(view.viewmat, scale * view.K, width, height), photo.correction, masks
+    if tone is not None:
+        tone = tone.clone()
+        tone[3] /= factor**2
+    return replace(photo, view=small, pixels=pixels, mask=mask, correction=tone, coverage_mask=covered)
 
 
 def _means(channels: Tensor, factor: int) -> Tensor:

@@ -7,15 +7,13 @@ from dataclasses import replace
 
 import torch
 from torch import Tensor
-from torch.nn import Parameter
-from torch.nn.functional import pad
 
 from splatbatch.training import cuda
 from splatbatch.training.cpu import Ellipsoids, PinholeCameras, project, raster, view_colors
 from splatbatch.training.gaussians import SH_C0
 from splatbatch.training.photos.posed_image import PosedImage
 from splatbatch.training.rendering import gsplats
-from splatbatch.training.rendering.view import RasterOptions, RenderCamera, Rendering
+from splatbatch.training.rendering.view import BlendedView, RasterOptions, RenderCamera, Rendering
 
 FAINTEST = 1e-6
 """Least opacity by which depths are divided, to avoid a division by zero."""
@@ -43,20 +41,29 @@ def rasterize(
     return rasterization.rasterize(gaussians, view, options, capacity, cuda.loaded())
 
 
-def with_values(
-    gaussians: Mapping[str, Tensor], values: Tensor, view: RenderCamera, options: RasterOptions
-) -> tuple[Rendering, Tensor]:
-    """Return a rendering, and up to three values per Gaussian, [N, D], alpha-blended like colours over 0: [H, W, D].
+def with_depths(gaussians: Mapping[str, Tensor], view: RenderCamera, options: RasterOptions) -> BlendedView:
+    """Render a view and the expected depths of its pixels; in one pass on the CPU, in two on a GPU."""
+    depths = (gaussians["means"] * view.viewmat[2, :3]).sum(dim=1) + view.viewmat[2, 3]
+    if gaussians["means"].is_cuda:  # whose kernels have three channels
+        rendering, drawn = rasterize(gaussians, view, options), _drawn_grey(gaussians, depths, view, options).colors
+        colors = rendering.colors
+    else:
+        rendering = _rasterize_cpu(gaussians, view, options, depths.clamp_min(0)[:, None])
+        colors, drawn = rendering.colors[..., :3], rendering.colors[..., 3:]
+    alphas = rendering.alphas[..., 0]
+    return BlendedView(colors, alphas, drawn[..., 0] / alphas.clamp_min(FAINTEST))
 
-    Takes one pass on the CPU and two on a GPU, whose kernels have three channels. Values below 0 count as 0.
-    """
-    if not gaussians["means"].is_cuda:
-        rendering = _rasterize_cpu(gaussians, view, options, values.clamp_min(0))
-        return replace(rendering, colors=rendering.colors[..., :3]), rendering.colors[..., 3:]
-    sh0 = ((pad(values, (0, 3 - values.shape[1])) - 0.5) / SH_C0)[:, None]  # colour = 0.5 + C0 sh0
-    marked = {**gaussians, "sh0": Parameter(sh0.contiguous(), requires_grad=False)}
-    drawn = rasterize(marked, view, replace(options, sh_degree=0)).colors
-    return rasterize(gaussians, view, options), drawn[..., : values.shape[1]]
+
+def _drawn_grey(
+    gaussians: Mapping[str, Tensor],
+    values: Tensor,
+    view: RenderCamera,
+    options: RasterOptions,
+    capacity: int | None = None,
+) -> Rendering:
+    """Render Gaussians whose three colours are a value of each, [N]; values below 0 count as 0."""
+    grey = ((values - 0.5) / SH_C0)[:, None, None].expand(-1, 1, 3).contiguous()  # colour = 0.5 + C0 sh0
+    return rasterize({**gaussians, "sh0": grey}, view, replace(options, sh_degree=0), capacity)
 
 
 def _rasterize_cpu(
@@ -98,8 +105,7 @@ def depth_of(
     The depth is the mean with the weights of alpha blending. `capacity`: see `rasterize`.
     """
     depths = gaussians["means"] @ view.viewmat[2, :3] + view.viewmat[2, 3]
-    grey = ((depths - 0.5) / SH_C0)[:, None, None].expand(-1, 1, 3).contiguous()  # colour = 0.5 + C0 sh0
-    rendering = rasterize({**gaussians, "sh0": grey}, view, replace(options, sh_degree=0), capacity)
+    rendering = _drawn_grey(gaussians, depths, view, options, capacity)
     alphas = rendering.alphas[..., 0]
     return rendering.colors[..., 0] / alphas.clamp_min(FAINTEST), alphas
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -29,21 +29,26 @@ class RenderCamera:
         position: Floats = -matrix[:3, :3].T @ matrix[:3, 3]
         return position
 
-    def project(self, points: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the projections of points [N, 3] in pixels [N, 2] and their depths [N], in the points' precision.
+    def moved(self, step: float) -> RenderCamera:
+        """Return the camera moved to its right by `step`, with the same orientation."""
+        viewmat = self.viewmat.clone()
+        viewmat[0, 3] -= step
+        return replace(self, viewmat=viewmat)
 
-        Points of depth 0 have infinite or NaN pixels; points behind the camera are not excluded.
+    def sees(self, points: Tensor, beside: float = 0.0) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the projections of points [N, 3] in pixels [N, 2], depths [N], and which are in the picture, [N].
+
+        In the precision of the points. Those in the picture lie before the camera; the picture is enlarged on each side
+        by the share `beside`. Points of depth 0 have infinite or NaN pixels.
         """
         viewmat, K = self.viewmat.to(points), self.K.to(points)
         # a sum instead of a matrix product: loading cuBLAS takes as long as a hundred of these
         local = (points[:, None] * viewmat[:3, :3]).sum(dim=2) + viewmat[:3, 3]
         depths = local[:, 2]
-        return local[:, :2] / depths[:, None] * K.diagonal()[:2] + K[:2, 2], depths
-
-    def shows(self, pixels: Tensor, beside: float = 0.0) -> Tensor:
-        """Return which pixel positions [N, 2] lie in the picture, enlarged on each side by the share `beside`; [N]."""
+        pixels = local[:, :2] / depths[:, None] * K.diagonal()[:2] + K[:2, 2]
         size = pixels.new_tensor([self.width, self.height])
-        return ((pixels >= -beside * size) & (pixels < (1 + beside) * size)).all(dim=1)
+        inside = ((pixels >= -beside * size) & (pixels < (1 + beside) * size)).all(dim=1)
+        return pixels, depths, (depths > 0) & inside
 
 
 @dataclass(frozen=True)
@@ -82,6 +87,15 @@ class Rendering:
     colors: Tensor  # [H, W, 3], not clamped: may exceed 1
     alphas: Tensor  # [H, W, 1]
     info: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class BlendedView:
+    """Rendering of a view, with depths alpha-blended like its colours."""
+
+    colors: Tensor  # [H, W, 3], not clamped
+    alphas: Tensor  # [H, W]
+    depths: Tensor  # [H, W], expected depth along the camera's axis, in units of the frame
 
 
 def to_pixels(colors: Tensor) -> Pixels:
