@@ -25,12 +25,13 @@ from splatbatch.training.progress import ProgressRecorder
 from splatbatch.training.rendering.view import RasterOptions
 
 Record = dict[str, Any]
+Series = Sequence[tuple[int, float]]
+"""PSNR over the run: pairs of the number of steps done and the PSNR in dB, in the order of the steps."""
 
 CHECKS_PER_RUN = 250
 """Checks per run, if all steps had them: one every 120 of 30,000 steps.
 
-A check takes as long as 1.1 steps (six photographs of caliterra-small on the CPU): 0.9 % of the time while there are
-checks.
+A check takes as long as 1.1 steps (six photographs of caliterra-small on the CPU): 0.9 % of the time.
 """
 TAIL_SHARE = 1 / 25
 EARLIEST_SHARE = 1 / 3
@@ -46,9 +47,6 @@ A check differs from the next by 0.45 dB: over fewer steps the noise hides a ris
 """
 GAIN_OVER = 1.13
 """Factor of the steps that must gain `least_gain_db`: its default, 0.05 dB, is 0.02 dB for 5 % more time."""
-
-Series = Sequence[tuple[int, float]]
-"""PSNR over the run: pairs of the number of steps done and the PSNR in dB, in the order of the steps."""
 
 
 @dataclass(frozen=True)
@@ -130,11 +128,6 @@ class EarlyStopping:
         self._seen_from, self._closed_at = (0, 0.0), 0.0  # begin (step, time.monotonic()) and end of the tail here
 
     @property
-    def is_on(self) -> bool:
-        """Return whether the run may end early: the recipe wants it, and there are two held-out photographs."""
-        return bool(self.chosen_by.windows)
-
-    @property
     def last_step(self) -> int:
         """Return after how many steps the run ends: `max_steps`, or the end of the tail once it has begun."""
         return self.rule.max_steps if self.tail_from is None else self.tail_from + self.rule.tail
@@ -151,7 +144,7 @@ class EarlyStopping:
 
     def is_due(self, done: int) -> bool:
         """Return whether a check is due after `done` steps; the caller sees to it that growth has ended by then."""
-        return self.is_on and self.tail_from is None and self.rule.is_check(done)
+        return bool(self.chosen_by.windows) and self.tail_from is None and self.rule.is_check(done)
 
     @torch.inference_mode()
     def check(self, done: int, gaussians: Mapping[str, Tensor], capacity: int | None) -> bool:
