@@ -20,7 +20,6 @@ from splatbatch.config import NO_OFFSET, Offset, Recipe, Training
 from splatbatch.errors import SceneError, TrainerError
 from splatbatch.files import MIB, aside, write_json
 from splatbatch.output.attempt_folder import AttemptFolder
-from splatbatch.output.records.colors import tone_in
 from splatbatch.output.records.metrics import EarlierSplat, TrainingSettings
 from splatbatch.scene.colmap.reconstruction import read_reconstruction
 from splatbatch.scene.frame import shifted
@@ -128,7 +127,7 @@ def prepare(
     load_lenses(reconstruction.cameras.values())
     with ThreadPoolExecutor(max_workers=1) as beside:  # while photographs are read, which waits for the disk
         covering = beside.submit(covered_of, settings, whole)
-        views = decode_views(reconstruction, folders, frozenset(settings.holdout), training, tone_in(settings))
+        views = decode_views(reconstruction, folders, frozenset(settings.holdout), training)
         progress.found(find_repeats(views.training))
         views = replace(views, border=read_border(settings, views.frame, training))
         gaussians = _within_reach(init_from_points(reconstruction.points, views.frame, training), views, settings)
@@ -264,11 +263,15 @@ def _load_kernels(wanted: str) -> None:
 
 def versions(device: torch.device) -> dict[str, str]:
     """Return the versions of Python, torch and gsplat and the name of the device, for metrics.json."""
-    name = torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"
-    versions = {"python": platform.python_version(), "torch": str(torch.__version__), "on": name}
+    versions = {"python": platform.python_version(), "torch": str(torch.__version__), "on": name_of(device)}
     with contextlib.suppress(PackageNotFoundError):  # gsplat may be a source tree on the path
         versions["gsplat"] = version("gsplat")
     return versions
+
+
+def name_of(device: torch.device) -> str:
+    """Return the name of a GPU, or "CPU"."""
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"
 
 
 def open_device(wanted: str) -> torch.device:

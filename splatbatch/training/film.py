@@ -17,14 +17,13 @@ from splatbatch.output.records.evaluation import FilmSettings
 from splatbatch.scene.colmap.reconstruction import read_cameras, read_images
 from splatbatch.scene.colmap.types import Camera, Floats, Image
 from splatbatch.scene.frame import shifted_image
-from splatbatch.splats.blocks import index_blocks
 from splatbatch.text import plural
 from splatbatch.training.attempt import open_device
 from splatbatch.training.frame import LocalFrame, camera_frame
 from splatbatch.training.photos.dataset import evenly_spaced
 from splatbatch.training.rendering.rasterize import rasterize
 from splatbatch.training.rendering.view import RasterOptions, RenderCamera, drawn_as, to_pixels
-from splatbatch.training.scene.block_cache import BlockCache
+from splatbatch.training.scene.block_cache import BlockCache, open_blocks
 from splatbatch.training.scene.photographs import usual_scale
 from splatbatch.training.stop_request import exit_code_of
 
@@ -94,10 +93,7 @@ def draw(settings: FilmSettings, target: Path) -> str:
     camera = next(iter(read_cameras(Path(settings.sparse)).values()), None)
     if not images or camera is None:
         raise SceneError(f"{settings.sparse}: has no cameras to fly past")
-    try:
-        store = BlockCache(index_blocks(Path(settings.splat)), device, MOST_HELD)
-    except (OSError, ValueError) as error:
-        raise SceneError(f"{settings.splat}: cannot be read ({error})") from error
+    store = BlockCache(open_blocks(Path(settings.splat)), device, MOST_HELD)
     options = RasterOptions.of(drawn_as(recipe, store.blocks.header))
     calibration, scale = _calibration(camera, settings).to(device), usual_scale([images])
     drawn_at = []

@@ -6,7 +6,6 @@ compared.
 
 from __future__ import annotations
 
-import math
 import statistics
 import sys
 from collections.abc import Mapping
@@ -21,17 +20,15 @@ from splatbatch.errors import SceneError
 from splatbatch.files import write_json
 from splatbatch.output.records.colors import tone_in
 from splatbatch.output.records.evaluation import ComparisonSettings
-from splatbatch.output.records.metrics import MOST_PSNR_DB
 from splatbatch.scene.colmap.reconstruction import read_reconstruction
 from splatbatch.scene.frame import shifted
-from splatbatch.splats.blocks import index_blocks
 from splatbatch.training.attempt import open_device
-from splatbatch.training.loss import masked, psnr
+from splatbatch.training.loss import psnr_where
 from splatbatch.training.photos.dataset import PhotoFolders, evenly_spaced
 from splatbatch.training.photos.posed_image import PosedImage
 from splatbatch.training.rendering.rasterize import rasterize
 from splatbatch.training.rendering.view import RasterOptions, drawn_as
-from splatbatch.training.scene.block_cache import BlockCache
+from splatbatch.training.scene.block_cache import BlockCache, open_blocks
 from splatbatch.training.scene.photographs import CameraView, ScenePhotographs, usual_scale
 from splatbatch.training.stop_request import exit_code_of
 
@@ -57,7 +54,7 @@ def compare(settings: ComparisonSettings) -> dict[str, Any]:
     names = evenly_spaced(settings.holdout or sorted(image.name for image in model.images), settings.most_views)
     folders = PhotoFolders.of(settings)
     photographs = ScenePhotographs(model, folders, recipe.training, names)
-    stores = {name: _store(Path(path), device) for name, path in settings.splats.items()}
+    stores = {name: BlockCache(open_blocks(Path(path)), device, MOST_HELD) for name, path in settings.splats.items()}
     recipe = drawn_as(recipe, stores[ORIGINAL].blocks.header)  # one for all: some formats have no such header
     scale = usual_scale([model.images])
     found: dict[str, list[Figures]] = {name: [] for name in stores}
@@ -76,7 +73,7 @@ def _compared(stores: Mapping[str, BlockCache], shot: CameraView, recipe: Recipe
     shown = {name: _shown(store, shot, recipe) for name, store in stores.items()}
     return {
         name: {
-            "psnr": _psnr(colors, photo.target().float() / 255, photo),
+            "psnr": _psnr(colors, photo.target(), photo),
             "between": _psnr(colors, shown[ORIGINAL], photo),
         }
         for name, colors in shown.items()
@@ -92,23 +89,12 @@ def _shown(store: BlockCache, shot: CameraView, recipe: Recipe) -> Tensor:
 
 
 def _psnr(colors: Tensor, target: Tensor, photo: PosedImage) -> float:
-    """Return the PSNR in dB on valid pixels, at most `MOST_PSNR_DB`; 0 where it is NaN or minus infinity."""
-    mask = photo.valid()
-    value = float(psnr(*masked(colors, target, mask)))
-    if mask is not None:
-        value += 10 * math.log10(max(float(mask.float().mean()), 1e-9))
-    return min(value, MOST_PSNR_DB) if math.isfinite(value) else (MOST_PSNR_DB if value > 0 else 0.0)
+    """Return the PSNR in dB on valid pixels; 0 where it is NaN or minus infinity."""
+    return max(0.0, psnr_where(colors, target, photo.valid()))
 
 
 def _mean(figures: list[Figures]) -> Figures:
     return {name: round(statistics.fmean(one[name] for one in figures), 3) for name in ("psnr", "between")}
-
-
-def _store(path: Path, device: torch.device) -> BlockCache:
-    try:
-        return BlockCache(index_blocks(path), device, MOST_HELD)
-    except (OSError, ValueError) as error:
-        raise SceneError(f"{path}: cannot be read ({error})") from error
 
 
 def measure(settings: Path, result: Path) -> None:

@@ -5,13 +5,14 @@ Losses and metrics are tensors of one number on the device of the images; none w
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
+
+from splatbatch.output.records.metrics import MOST_PSNR_DB
 
 # Wang 2004, for images in [0, 1], as 3DGS (Kerbl 2023) uses it: an 11 x 11 Gaussian window, zeros beyond the border.
 WINDOW_PX = 11
@@ -32,39 +33,20 @@ instead of 0.1, 0.014 and 0.015.
 """
 
 
-@dataclass(frozen=True)
-class LossTarget:
-    """A photograph with the blurred images of SSIM that depend only on it, to be computed once per photograph."""
-
-    image: Tensor  # [3, H, W], floating point, 0 to 1
-    mean: Tensor  # [3, H, W], the image seen through the window
-    square: Tensor  # [3, H, W], its square seen through the window
-
-    @classmethod
-    def of(cls, photo: Tensor, dtype: torch.dtype = torch.float32) -> "LossTarget":
-        """Return the target of a photograph `[H, W, 3]`, uint8 or floating point in [0, 1]."""
-        image = _unit_range(photo, dtype).movedim(-1, 0).contiguous()
-        mean, square = _blur(torch.cat((image, image * image))).chunk(2)
-        return cls(image, mean, square)
-
-
-def photometric_loss(render: Tensor, target: Tensor | LossTarget, ssim_lambda: float = 0.2) -> Tensor:
+def photometric_loss(render: Tensor, photo: Tensor, ssim_lambda: float = 0.2) -> Tensor:
     """Return (1 - lambda) L1 + lambda (1 - SSIM) (3DGS eq. 7), differentiable in `render`.
 
-    `render` is `[H, W, 3]`; `target` is the photograph, `[H, W, 3]` uint8 or floating point in [0, 1], or a
-    `LossTarget` of it.
+    `render` is `[H, W, 3]`; `photo` likewise, uint8 or floating point in [0, 1].
     """
-    if not isinstance(target, LossTarget):
-        target = LossTarget.of(target, render.dtype)
-    image = render.movedim(-1, 0)
-    l1 = (image - target.image).abs().mean()
+    image, target = render.movedim(-1, 0), _channels(photo, render.dtype)
+    l1 = (image - target).abs().mean()
     return (1 - ssim_lambda) * l1 + ssim_lambda * (1 - _ssim(image, target))
 
 
 def ssim(render: Tensor, photo: Tensor) -> Tensor:
     """Return the mean structural similarity (equal: 1), [], of two images `[H, W, 3]` in [0, 1]; uint8 is scaled."""
     dtype = render.dtype if render.is_floating_point() else torch.float32
-    return _ssim(_unit_range(render, dtype).movedim(-1, 0), LossTarget.of(photo, dtype))
+    return _ssim(_unit_range(render, dtype).movedim(-1, 0), _channels(photo, dtype))
 
 
 def psnr(render: Tensor, photo: Tensor) -> Tensor:
@@ -80,11 +62,17 @@ def _unit_range(image: Tensor, dtype: torch.dtype) -> Tensor:
     return image.to(dtype) if image.is_floating_point() else image.to(dtype) / 255
 
 
-def _ssim(image: Tensor, target: LossTarget) -> Tensor:
-    mean, square, product = _blur(torch.cat((image, image * image, image * target.image))).chunk(3)
-    variance, target_variance = square - mean * mean, target.square - target.mean * target.mean
-    covariance = product - mean * target.mean
-    luminance = (2 * mean * target.mean + C1) / (mean * mean + target.mean * target.mean + C1)
+def _channels(image: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return an image `[H, W, 3]` as `[3, H, W]`, 0 to 1."""
+    return _unit_range(image, dtype).movedim(-1, 0).contiguous()
+
+
+def _ssim(image: Tensor, target: Tensor) -> Tensor:
+    target_mean, target_square = _blur(torch.cat((target, target * target))).chunk(2)
+    mean, square, product = _blur(torch.cat((image, image * image, image * target))).chunk(3)
+    variance, target_variance = square - mean * mean, target_square - target_mean * target_mean
+    covariance = product - mean * target_mean
+    luminance = (2 * mean * target_mean + C1) / (mean * mean + target_mean * target_mean + C1)
     structure = (2 * covariance + C2) / (variance + target_variance + C2)
     return (luminance * structure).mean()
 
@@ -156,3 +144,9 @@ def of_what_counts(figures: Mapping[str, float], mask: Tensor | None) -> dict[st
         return dict(figures)
     corrected = {"psnr": figures["psnr"] + 10 * math.log10(share), "ssim": 1 - (1 - figures["ssim"]) / share}
     return {**figures, **corrected}
+
+
+def psnr_where(render: Tensor, photo: Tensor, mask: Tensor | None) -> float:
+    """Return the PSNR in dB of two images on the valid pixels alone, at most `MOST_PSNR_DB`."""
+    found = {"psnr": float(psnr(*masked(render, photo, mask))), "ssim": 1.0}
+    return min(of_what_counts(found, mask)["psnr"], MOST_PSNR_DB)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from splatbatch.training import loss
-from splatbatch.training.loss import LossTarget, photometric_loss, psnr, ssim
+from splatbatch.training.loss import photometric_loss, psnr, ssim
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -49,11 +49,10 @@ def test_the_loss_equals_a_float64_reference(ssim_lambda):
     assert photometric_loss(render.float(), photo, ssim_lambda) == pytest.approx(expected.item(), abs=1e-5)
 
 
-def test_bytes_floats_and_a_cached_target_give_the_same_loss():
+def test_bytes_and_floats_give_the_same_loss():
     render, photo = images(dtype=torch.float32)
     expected = photometric_loss(render, photo)
     assert torch.equal(photometric_loss(render, photo / 255.0), expected)
-    assert torch.equal(photometric_loss(render, LossTarget.of(photo)), expected)
 
 
 def test_an_evaluation_before_training_does_no_harm():

@@ -47,7 +47,9 @@ def test_a_photograph_is_measured_as_in_training(tmp_path: Path, tones: dict[str
     )
     found = measure(open_scene(settings, RECIPE, CPU), AttemptFolder(tmp_path))
     model = read_reconstruction(QUARRY / "sparse/0", tracks=True)
-    views = decode_views(model, PhotoFolders(QUARRY / "images"), frozenset(names), RECIPE.training, tone_in(settings))
+    views = decode_views(
+        model, PhotoFolders(QUARRY / "images", tone_of=tone_in(settings)), frozenset(names), RECIPE.training
+    )
     pixels = coverage_mask(model, names, rigs=read_rigs(QUARRY / "sparse/0"))
     views = with_covered(views, pixels)
     splat = load_splat(quarry_splat(), views.frame, CPU)

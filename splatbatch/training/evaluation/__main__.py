@@ -10,15 +10,15 @@ from splatbatch.config import Recipe
 from splatbatch.errors import SceneError
 from splatbatch.files import write_json
 from splatbatch.output.attempt_folder import AttemptFolder
-from splatbatch.output.records.colors import tone_in
 from splatbatch.output.records.metrics import TrainingSettings
 from splatbatch.scene.colmap.reconstruction import read_reconstruction
 from splatbatch.scene.coverage_mask import CoverageMask
 from splatbatch.scene.frame import shifted
+from splatbatch.scene.photos.undistort import load_lenses
 from splatbatch.training.attempt import open_device, versions
-from splatbatch.training.evaluation.evaluate import SplatFiles
+from splatbatch.training.evaluation.evaluate import SplatFiles, earlier_figures
 from splatbatch.training.evaluation.lpips import Lpips, load_lpips
-from splatbatch.training.photos.dataset import PhotoFolders, covered_of, decode_held_out, with_covered
+from splatbatch.training.photos.dataset import PhotoFolders, covered_of, decode_views, with_covered
 from splatbatch.training.stop_request import exit_code_of
 
 MEASURED_BY = "splatbatch"
@@ -37,7 +37,8 @@ def measure(folder: AttemptFolder, splat: Path) -> None:
     whole = read_reconstruction(Path(settings.sparse), tracks=True)
     folders = PhotoFolders.of(settings)
     model, holdout = shifted(whole, settings.offset), frozenset(settings.holdout)
-    views = decode_held_out(model, folders, holdout, recipe.training, tone_in(settings))
+    load_lenses(model.cameras.values())
+    views = decode_views(model, folders, holdout, recipe.training, is_training=False)
     covered = covered_of(settings, whole) or CoverageMask()
     device = open_device(recipe.training.device)
     views = with_covered(views, covered).to(device, "host")
@@ -45,10 +46,9 @@ def measure(folder: AttemptFolder, splat: Path) -> None:
     files = SplatFiles(views.holdout, views.frame, recipe, device, settings.offset, is_evened=is_evened)
     try:
         figures = files.figures(splat, lpips if isinstance(lpips, Lpips) else None, folder)
-        earlier, record = settings.earlier, dict[str, Any]()
-        if figures and earlier.sha256 and not earlier.is_of(covered.hash, views.loaded.get("largest")):
-            of_all = {name: value for name, value in files.figures(Path(earlier.path)).items() if name != "images"}
-            record = {"earlier": {"sha256": earlier.sha256, "final": of_all}}
+        largest, record = views.loaded.get("largest"), dict[str, Any]()
+        if figures:
+            record = earlier_figures(settings.earlier, covered.hash, largest, files.figures)
     except (OSError, ValueError) as error:
         raise SceneError(f"{splat}: cannot be measured ({error})") from error
     write_json(folder.covered, covered.to_record())

@@ -28,7 +28,7 @@ from splatbatch.training.evaluation.lpips import SMALLEST_PX, Lpips, load_lpips
 from splatbatch.training.evaluation.pictures import from_one, picture_views
 from splatbatch.training.frame import LocalFrame
 from splatbatch.training.gaussians import Parameters, load_splat
-from splatbatch.training.loss import masked, of_what_counts, psnr, ssim
+from splatbatch.training.loss import masked, of_what_counts, psnr, psnr_where, ssim
 from splatbatch.training.photos.dataset import TrainingImages, evenly_spaced
 from splatbatch.training.photos.posed_image import PosedImage
 from splatbatch.training.progress import ProgressRecorder
@@ -125,17 +125,11 @@ class Evaluator:
         return {"step": step, **figures, **on_training}
 
     def measure_earlier(self, earlier: EarlierSplat, measured: MeasuredFile) -> None:
-        """Evaluate the splat that was accepted before, unless its figures are of the same pixels already.
-
-        So the two splats are compared on the same photographs and pixels. A splat that cannot be read is left out.
-        """
-        ours = self._covered.hash if self._covered else ""
-        if not self.evaluations or not earlier.sha256 or earlier.is_of(ours, self._largest):
-            return
-        with self._peaks.evaluating(), contextlib.suppress(OSError, ValueError, TrainerError):
-            figures = measured(Path(earlier.path))
-            of_all = {name: value for name, value in figures.items() if name != "images"}
-            self._earlier = {"sha256": earlier.sha256, "final": of_all}
+        """Evaluate the splat that was accepted before (see `earlier_figures`); without one that cannot be read."""
+        if self.evaluations:
+            with self._peaks.evaluating(), contextlib.suppress(OSError, ValueError, TrainerError):
+                covered = self._covered.hash if self._covered else ""
+                self._earlier = earlier_figures(earlier, covered, self._largest, measured)
 
     def measure_written(self, gaussians: Mapping[str, Tensor], step: int) -> Metrics | None:
         """Evaluate the splat as read back from its file; this replaces an evaluation of the same step.
@@ -154,13 +148,23 @@ class Evaluator:
         )
         last = self.evaluations[-1] if self.evaluations else None
         figures = {"initial": first[0] if first else None, "final": last, "between": later[:-1]}
-        facts: Metrics = {"earlier": self._earlier} if self._earlier else {}
-        facts |= {"resumed_from": self.resumed_from or None}
+        facts: Metrics = {**self._earlier, "resumed_from": self.resumed_from or None}
         facts["early_stopping"] = self.early.to_record()
         if self._covered is not None:
             facts["covered"] = self._covered.facts()
         notes = [self._lpips] if isinstance(self._lpips, str) and self._lpips else []
         return {**figures, **facts, "notes": notes, "peak": self._peaks.to_record()}
+
+
+def earlier_figures(earlier: EarlierSplat, covered: str, largest: Any, measured: MeasuredFile) -> Metrics:
+    """Return `earlier` of metrics.json: the splat accepted before, evaluated on the photographs and pixels of this one.
+
+    Empty where its figures are of these pixels already: `covered` is their hash, `largest` the size of photographs.
+    """
+    if not earlier.sha256 or earlier.is_of(covered, largest):
+        return {}
+    of_all = {name: value for name, value in measured(Path(earlier.path)).items() if name != "images"}
+    return {"earlier": {"sha256": earlier.sha256, "final": of_all}}
 
 
 @torch.inference_mode()
@@ -227,7 +231,7 @@ def covered_figures(taken: Tensor, pixels: Tensor, photo: PosedImage, recipe: Re
 def covered_psnr(taken: Tensor, photo: PosedImage) -> float | None:
     """Return the PSNR in dB of the covered pixels, the same as `covered_figures`; None where they are too few."""
     covered = photo.covered_pixels()
-    return None if covered is None else _psnr(taken, photo, covered)
+    return None if covered is None else psnr_where(taken, photo.target(), covered)
 
 
 def psnr_as(colors: Tensor, photo: PosedImage) -> float:
@@ -236,16 +240,10 @@ def psnr_as(colors: Tensor, photo: PosedImage) -> float:
     Raises:
         TrainerError: the rendering is not finite.
     """
-    found = _psnr(photo.as_taken(colors).clamp(0, 1), photo, photo.valid())
+    found = psnr_where(photo.as_taken(colors).clamp(0, 1), photo.target(), photo.valid())
     if math.isnan(found):
         raise TrainerError(f"health: nan_loss: the rendering of {photo.name} is not finite")
     return found
-
-
-def _psnr(taken: Tensor, photo: PosedImage, mask: Tensor | None) -> float:
-    colors, target = masked(taken, photo.target(), mask)
-    found = of_what_counts({"psnr": float(psnr(colors, target)), "ssim": 0.0}, mask)["psnr"]
-    return min(found, MOST_PSNR_DB)
 
 
 def _figures(recipe: Recipe, colors: Tensor, target: Tensor, mask: Tensor | None) -> dict[str, float]:

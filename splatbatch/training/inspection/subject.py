@@ -16,7 +16,6 @@ from torch import Tensor
 
 from splatbatch.config import Recipe
 from splatbatch.errors import SceneError
-from splatbatch.output.records.colors import tone_in
 from splatbatch.output.records.quality import InspectionSettings
 from splatbatch.scene.colmap.indexed_model import IndexedModel, read_sightings
 from splatbatch.scene.colmap.reconstruction import read_reconstruction
@@ -155,7 +154,7 @@ def open_subject(
     with ThreadPoolExecutor(max_workers=1) as beside:  # while photographs are decoded, which waits for the disk
         covering = beside.submit(dataset.covered_of, settings, whole)
         folders, held_out = dataset.PhotoFolders.of(settings), frozenset(settings.holdout)
-        views = dataset.decode_views(model, folders, held_out, recipe.training, tone_in(settings))
+        views = dataset.decode_views(model, folders, held_out, recipe.training)
     views = dataset.with_covered(views, covering.result())
     views = replace(views, border=read_border(settings, views.frame, recipe.training))
     try:

@@ -21,6 +21,7 @@ from torch.nn.functional import adaptive_avg_pool2d
 
 from splatbatch.config import Training
 from splatbatch.errors import SceneError
+from splatbatch.output.records.colors import tone_in
 from splatbatch.output.records.metrics import TrainingSettings
 from splatbatch.scene.colmap.reconstruction import Reconstruction, count_points, read_reconstruction
 from splatbatch.scene.colmap.rigs import rigs_of
@@ -29,7 +30,6 @@ from splatbatch.scene.colors.correction import ToneOf, neutral
 from splatbatch.scene.coverage_mask import LEAST_SHARE, CoverageMask, coverage_mask
 from splatbatch.scene.partition.border import Border
 from splatbatch.scene.photos.folders import DIVISORS, PhotographSource, choose_photographs, find_masks
-from splatbatch.scene.photos.undistort import load_lenses
 from splatbatch.splats.health import HealthFinding
 from splatbatch.text import plural
 from splatbatch.training.border import NONE, PatchBorder
@@ -68,15 +68,16 @@ MOST_OUTSIDE = 0.5
 
 @dataclass(frozen=True)
 class PhotoFolders:
-    """Folders of a patch's photographs and of their masks; None: no masks."""
+    """Folders of a patch's photographs and of their masks, and the colour corrections of the photographs."""
 
     images: Path
     masks: Path | None = None
+    tone_of: ToneOf = neutral
 
     @classmethod
     def of(cls, settings: TrainingSettings) -> PhotoFolders:
-        """Return the folders that the settings of an attempt name."""
-        return cls(Path(settings.images), Path(settings.masks) if settings.masks else None)
+        """Return what the settings of an attempt name."""
+        return cls(Path(settings.images), Path(settings.masks) if settings.masks else None, tone_in(settings))
 
 
 @dataclass(frozen=True)
@@ -115,55 +116,36 @@ def decode_views(
     folders: PhotoFolders,
     holdout: frozenset[str],
     training: Training,
-    tone_of_photo: ToneOf = neutral,
+    *,
+    is_training: bool = True,
 ) -> TrainingImages:
-    """Decode every photograph of a reconstruction at the resolution of the training, in host memory.
+    """Decode the photographs of a reconstruction at the resolution of the training, in host memory.
 
-    Photographs without a valid pixel are left out with a warning. CUDA is not touched: another process may use the GPU.
+    Without `is_training` only those that are held out. Photographs without a valid pixel are left out with a warning.
+    CUDA is not touched: another process may use the GPU.
 
     Raises:
-        SceneError: a photograph is missing or unreadable, a lens cannot be undistorted, or no photograph is left.
+        SceneError: a photograph is missing or unreadable, a lens cannot be undistorted, or no photograph is left to
+            train on.
     """
     chosen = choose_photographs(folders.images, model.images, model.cameras, training.resolution)
-    masks = find_masks(folders.masks, (image.name for image in model.images))
-    sources = _sources(model.images, model.cameras, chosen, masks)
+    images = [image for image in model.images if is_training or image.name in holdout]
+    masks = find_masks(folders.masks, (image.name for image in images))
+    sources = _sources(images, model.cameras, chosen, masks)
     decoded, frame = _decode_all(sources, training.workers), frame_of(model.images)
-    photos = _photos(model.images, decoded, frame, tone_of_photo)
+    photos = [
+        photo_in(image, one, frame, folders.tone_of(image.name)) for image, one in zip(images, decoded, strict=True)
+    ]
     photos = [
         replace(photo, correction=tone)
         for photo, tone in zip(photos, alike(one.correction for one in photos), strict=True)
     ]
     kept = tuple(photo for photo in photos if photo.name not in holdout and photo.counts())
-    if not kept:
+    if is_training and not kept:
         raise SceneError(f"{model.folder}: no training cameras: 0 of {len(photos)} photographs are left")
     held_out = tuple(photo for photo in photos if photo.name in holdout and photo.counts())
     warnings = (*filter(None, [chosen.note]), *_size_warnings(sources, decoded, chosen), *_mask_warnings(photos, masks))
     return TrainingImages(kept, held_out, frame, warnings, _as_loaded(chosen, decoded))
-
-
-def decode_held_out(
-    model: Reconstruction,
-    folders: PhotoFolders,
-    holdout: frozenset[str],
-    training: Training,
-    tone_of_photo: ToneOf = neutral,
-) -> TrainingImages:
-    """Decode only the held-out photographs, as `decode_views` does, for an evaluation without training.
-
-    Raises:
-        SceneError: a photograph is missing or unreadable, or a lens cannot be undistorted.
-    """
-    chosen = choose_photographs(folders.images, model.images, model.cameras, training.resolution)
-    images = [image for image in model.images if image.name in holdout]
-    masks = find_masks(folders.masks, (image.name for image in images))
-    load_lenses(model.cameras.values())
-    decoded = _decode_all(_sources(images, model.cameras, chosen, masks), training.workers)
-    frame = frame_of(model.images)
-    photos = _photos(images, decoded, frame, tone_of_photo)
-    kept = tuple(photo for photo in photos if photo.counts())
-    return TrainingImages(
-        (), kept, frame, tuple(filter(None, [chosen.note])), _as_loaded(chosen, decoded) if decoded else {}
-    )
 
 
 def _sources(
@@ -173,12 +155,6 @@ def _sources(
         PhotoSource(chosen.folder / image.name, cameras[image.camera_id], chosen.shrink, masks.get(image.name))
         for image in images
     ]
-
-
-def _photos(
-    images: Sequence[Image], decoded: Sequence[Decoded], frame: LocalFrame, tone_of_photo: ToneOf
-) -> list[PosedImage]:
-    return [photo_in(image, one, frame, tone_of_photo(image.name)) for image, one in zip(images, decoded, strict=True)]
 
 
 def _decode_all(sources: Sequence[PhotoSource], workers: int | Literal["auto"]) -> list[Decoded]:
@@ -234,7 +210,9 @@ def _mask_warnings(photos: Sequence[PosedImage], masks: Mapping[str, Path]) -> I
 
 
 def _as_loaded(chosen: PhotographSource, decoded: Sequence[Decoded]) -> dict[str, Any]:
-    """Return resolution and folder of the photographs for metrics.json."""
+    """Return resolution and folder of the photographs for metrics.json; empty without any."""
+    if not decoded:
+        return {}
     largest = max((one.camera.width, one.camera.height) for one in decoded)
     name = next(name for name, divisor in DIVISORS.items() if divisor == chosen.divisor)
     return {"used": name, "folder": chosen.folder.name, "shrunk_by": chosen.shrink, "largest": list(largest)}

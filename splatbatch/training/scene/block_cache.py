@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import product
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +14,8 @@ import torch
 from torch import Tensor
 from torch.nn import Parameter
 
-from splatbatch.splats.blocks import SIGMAS, Blocks
+from splatbatch.errors import SceneError
+from splatbatch.splats.blocks import SIGMAS, Blocks, index_blocks
 from splatbatch.training.frame import LocalFrame
 from splatbatch.training.gaussians import Parameters
 from splatbatch.training.rendering.view import RenderCamera
@@ -26,6 +28,18 @@ WIDER = 1.4
 Near its edge a Gaussian is rendered larger than it is (EWA, Zwicker 2001), up to 1.3 of the half.
 """
 BESIDE_PX = 4.0
+
+
+def open_blocks(splat: Path) -> Blocks:
+    """Return the index of a splat file's blocks.
+
+    Raises:
+        SceneError: it cannot be read.
+    """
+    try:
+        return index_blocks(splat)
+    except (OSError, ValueError) as error:
+        raise SceneError(f"{splat}: cannot be read ({error})", "Train or merge it again.") from error
 
 
 def slopes(view: RenderCamera) -> Tensor:

@@ -23,14 +23,13 @@ from splatbatch.scene.frame import shifted
 from splatbatch.scene.partition.border import Shares, reach_of, shares_of
 from splatbatch.scene.partition.boxes import Box
 from splatbatch.scene.partition.record import Partition, read_partition
-from splatbatch.splats.blocks import index_blocks
 from splatbatch.training.frame import LocalFrame
 from splatbatch.training.gaussians import Parameters
 from splatbatch.training.photos.dataset import boundary_mask_of, label_colors
 from splatbatch.training.photos.posed_image import PosedImage
 from splatbatch.training.rendering.rasterize import rasterize
 from splatbatch.training.rendering.view import RasterOptions, RenderCamera, drawn_as
-from splatbatch.training.scene.block_cache import BlockCache
+from splatbatch.training.scene.block_cache import BlockCache, open_blocks
 from splatbatch.training.scene.photographs import CameraView, usual_scale
 
 FLOAT = 4
@@ -82,10 +81,7 @@ class LoadedScene:
         Raises:
             SceneError: it cannot be read.
         """
-        try:
-            blocks = index_blocks(splat)
-        except (OSError, ValueError) as error:
-            raise SceneError(f"{splat}: cannot be read ({error})", "Train or merge it again.") from error
+        blocks = open_blocks(splat)
         room = self.settings.held_share * _free_bytes(self.device) / shared_by
         return BlockCache(blocks, self.device, max(1, int(room / (FLOAT * len(blocks.columns)))))
 
@@ -115,11 +111,6 @@ class LoadedScene:
             return {}
         store = self.store(Path(self.settings.backdrop), 4)
         return {name: Backdrop(store, self.place(reach_of(core))) for name, core in cores.items() if core}
-
-    @property
-    def is_answered_for(self) -> bool:
-        """Return whether any patch was trained with a backdrop, so that only some pixels of its photographs count."""
-        return bool(self.settings.before_backdrop)
 
     def options(self, store: BlockCache) -> RasterOptions:
         """Return the raster options for a splat, with the degree and antialiasing of its header."""

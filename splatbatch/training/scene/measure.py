@@ -15,20 +15,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from splatbatch.files import append_line
 from splatbatch.output.attempt_folder import AttemptFolder
-from splatbatch.output.records.attempt import ProgressLine
 from splatbatch.output.records.colors import tone_in
 from splatbatch.output.records.evaluation import PhotoMeasurement, SceneEvaluation, SceneMeasurement, SeamMeasurement
 from splatbatch.output.records.metrics import MOST_PSNR_DB, CoveredSet, QualityFigures
 from splatbatch.scene.partition.border import Seam, looks_across, reach_of, seams_of
+from splatbatch.training.attempt import name_of
 from splatbatch.training.evaluation.evaluate import TorchMemoryPeaks, evaluate, psnr_on
 from splatbatch.training.evaluation.lpips import Lpips, load_lpips
 from splatbatch.training.evaluation.pictures import picture_views
 from splatbatch.training.frame import LocalFrame
-from splatbatch.training.gaussians import Parameters
 from splatbatch.training.photos.dataset import PhotoFolders, evenly_spaced
 from splatbatch.training.photos.posed_image import PosedImage, covered_in
+from splatbatch.training.progress import ProgressRecorder
 from splatbatch.training.rendering.rasterize import depth_of, places_of, rasterize
 from splatbatch.training.rendering.view import RasterOptions, RenderCamera, drawn_as
 from splatbatch.training.scene.loaded_scene import LoadedScene, PatchPlacement, PatchRenderer
@@ -48,25 +47,11 @@ Photos = dict[str, PhotoMeasurement]
 Item = TypeVar("Item")
 
 
-@dataclass
-class ProgressWriter:
-    """Writes the progress of the evaluation to progress.jsonl, for the supervisor's watchdog."""
-
-    folder: AttemptFolder
-    max_steps: int
-    phase: str = "start"
-    step: int = 0
-    began: float = 0.0
-
-    def each(self, phase: str, items: Sequence[Item]) -> Iterator[Item]:
-        """Yield items; record each as done when the next one is asked for."""
-        self.phase, self.began = phase, self.began or time.monotonic()
-        for item in items:
-            yield item
-            self.step += 1
-            seconds = round(time.monotonic() - self.began, 2)
-            line = ProgressLine(round(time.time(), 2), seconds, self.phase, self.step, self.max_steps)
-            append_line(self.folder.progress, line.to_record(), durable=False)
+def _each(progress: ProgressRecorder, phase: str, items: Iterable[Item], done: int) -> Iterator[Item]:
+    """Yield items; record each as done, after `done` others, when the next one is asked for."""
+    for number, item in enumerate(items, done + 1):
+        yield item
+        progress.phase(phase, number)
 
 
 def measure(scene: LoadedScene, folder: AttemptFolder) -> SceneEvaluation:
@@ -84,15 +69,15 @@ def measure(scene: LoadedScene, folder: AttemptFolder) -> SceneEvaluation:
     settings = scene.settings
     folders = PhotoFolders.of(settings)
     photographs = ScenePhotographs(scene.model, folders, scene.recipe.training, wanted)
-    told = ProgressWriter(folder, len(held_out) + len(seams))
+    progress = ProgressRecorder(folder.progress, len(held_out) + len(seams))
     lpips = load_lpips()
     measuring = lpips if isinstance(lpips, Lpips) else None
-    photos, num_gaussians = _measured_photos(scene, photographs, told, measuring, folder)
+    photos, num_gaussians = _measured_photos(scene, photographs, progress, measuring, folder)
     found = [
         replace(_seen_from_both(scene, seam, photographs, views[seam.name]), one=seam.one.name, other=seam.other.name)
-        for seam in told.each("seams", seams)
+        for seam in _each(progress, "seams", seams, len(held_out))
     ]
-    own = ANSWERED_FOR if scene.is_answered_for else ""
+    own = ANSWERED_FOR if settings.before_backdrop else ""  # else all pixels of each patch's photographs count
     evaluation = SceneEvaluation(
         splat=settings.splat,
         covered=CoveredSet.from_record(scene.covered.facts()),
@@ -104,17 +89,17 @@ def measure(scene: LoadedScene, folder: AttemptFolder) -> SceneEvaluation:
         notes=tuple(note for note in (*settings.notes, photographs.note, lpips, own) if isinstance(note, str) and note),
         peak={name: float(mib) for name, mib in peaks.to_record().items()},
         seconds=round(time.monotonic() - began, 2),
-        made_with={"torch": str(torch.__version__), "on": _name_of(scene.device)},
+        made_with={"torch": str(torch.__version__), "on": name_of(scene.device)},
     )
     return _taken_together(scene, evaluation, found)
 
 
-def _name_of(device: torch.device) -> str:
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"
-
-
 def _measured_photos(
-    scene: LoadedScene, photographs: ScenePhotographs, told: ProgressWriter, lpips: Lpips | None, folder: AttemptFolder
+    scene: LoadedScene,
+    photographs: ScenePhotographs,
+    progress: ProgressRecorder,
+    lpips: Lpips | None,
+    folder: AttemptFolder,
 ) -> tuple[Photos, int]:
     """Return figures of the merged scene on each held-out photograph, and its number of Gaussians; write pictures."""
     store, photos = scene.store(Path(scene.settings.splat), 2), Photos()
@@ -122,7 +107,7 @@ def _measured_photos(
     behind, images = scene.behind(scene.settings.own), dict[str, Any]()
     taken = partial(photographs.shots, scale=scene.scale, device=scene.device, tone_of=tone_in(scene.settings))
     shots = taken(scene.held_out)
-    for name in told.each("photos", scene.held_out):
+    for name in _each(progress, "photos", scene.held_out, 0):
         shot = next(shots)
         if not shot.photo.counts():
             continue
@@ -299,7 +284,7 @@ class SeamSides:
         depths, alphas = depth_of(every, view, options)
         is_common = (alphas > OPAQUE) & self.band.holds(places_of(depths, view), frame)
         num_common = int(self.band.holds(own["means"], frame).sum())
-        return SideView(_colors(every, view, options), depths, is_common, num_common)
+        return SideView(rasterize(every, view, options).colors.clamp(0, 1), depths, is_common, num_common)
 
     def _compare(self, one: SideView, other: SideView) -> None:
         both = one.is_common & other.is_common
@@ -332,7 +317,3 @@ class SeamSides:
             depth_step=float(np.median(np.concatenate(self._steps))),
             density_ratio=self._num_one / self._num_other if self._num_other else None,
         )
-
-
-def _colors(gaussians: Parameters, view: RenderCamera, options: RasterOptions) -> Tensor:
-    return rasterize(gaussians, view, options).colors.clamp(0, 1)

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -81,14 +80,6 @@ class ScenePhotographs:
         decoded = decode(PhotoSource(chosen.folder / name, camera, chosen.shrink, self._masks.get(name)))
         frame = camera_frame(image.center(), scale)
         return CameraView(photo_in(image, decoded, frame, tone), frame)
-
-    def has(self, name: str) -> bool:
-        """Return whether a photograph is one of the named ones."""
-        return name in self._images
-
-    def file(self, name: str) -> Path:
-        """Return the path of a photograph's file."""
-        return self._chosen.folder / name
 
 
 def usual_scale(groups: Iterable[Iterable[Image]]) -> float:
