@@ -57,10 +57,8 @@ class StoppingWindows:
         is_covered, note = len(seen) > 1, ""
         if not is_covered:
             seen = list(holdout)
-            was_looked_at = any(photo.covered_share is not None for photo in holdout)
-            note = (
-                "fewer than 2 held-out photographs are covered: all pixels tell when it ends" if was_looked_at else ""
-            )
+            if any(photo.covered_share is not None for photo in holdout):
+                note = "fewer than 2 held-out photographs are covered: all pixels tell when it ends"
         if len(seen) < 2:
             return cls(note=f"{plural(len(seen), 'held-out photograph')}, and 2 are needed: it makes all its steps")
         every_other = sorted(seen, key=lambda photo: photo.name)[::2]
@@ -81,10 +79,8 @@ def window_of(photo: PosedImage) -> PosedImage:
     K = photo.view.K.clone()
     K[0, 2] -= left
     K[1, 2] -= top
-    view, inside = (
-        replace(photo.view, K=K, width=across, height=down),
-        (slice(top, top + down), slice(left, left + across)),
-    )
+    view = replace(photo.view, K=K, width=across, height=down)
+    inside = (slice(top, top + down), slice(left, left + across))
     mask = None if photo.mask is None else _beside(photo, photo.mask[inside].clone())
     return replace(photo, view=view, pixels=_beside(photo, photo.pixels[inside]), mask=mask)
 

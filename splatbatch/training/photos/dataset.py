@@ -25,7 +25,6 @@ from splatbatch.output.records.colors import tone_in
 from splatbatch.output.records.metrics import TrainingSettings
 from splatbatch.scene.colmap.reconstruction import Reconstruction, count_points, read_reconstruction
 from splatbatch.scene.colmap.rigs import rigs_of
-from splatbatch.scene.colmap.types import Camera, Image
 from splatbatch.scene.colors.correction import ToneOf, neutral
 from splatbatch.scene.coverage_mask import LEAST_SHARE, CoverageMask, coverage_mask
 from splatbatch.scene.partition.border import Border
@@ -131,7 +130,10 @@ def decode_views(
     chosen = choose_photographs(folders.images, model.images, model.cameras, training.resolution)
     images = [image for image in model.images if is_training or image.name in holdout]
     masks = find_masks(folders.masks, (image.name for image in images))
-    sources = _sources(images, model.cameras, chosen, masks)
+    sources = [
+        PhotoSource(chosen.folder / one.name, model.cameras[one.camera_id], chosen.shrink, masks.get(one.name))
+        for one in images
+    ]
     decoded, frame = _decode_all(sources, training.workers), frame_of(model.images)
     photos = [
         photo_in(image, one, frame, folders.tone_of(image.name)) for image, one in zip(images, decoded, strict=True)
@@ -146,15 +148,6 @@ def decode_views(
     held_out = tuple(photo for photo in photos if photo.name in holdout and photo.counts())
     warnings = (*filter(None, [chosen.note]), *_size_warnings(sources, decoded, chosen), *_mask_warnings(photos, masks))
     return TrainingImages(kept, held_out, frame, warnings, _as_loaded(chosen, decoded))
-
-
-def _sources(
-    images: Sequence[Image], cameras: Mapping[int, Camera], chosen: PhotographSource, masks: Mapping[str, Path]
-) -> list[PhotoSource]:
-    return [
-        PhotoSource(chosen.folder / image.name, cameras[image.camera_id], chosen.shrink, masks.get(image.name))
-        for image in images
-    ]
 
 
 def _decode_all(sources: Sequence[PhotoSource], workers: int | Literal["auto"]) -> list[Decoded]:
@@ -263,11 +256,12 @@ def boundary_mask(views: TrainingImages) -> TrainingImages:
     if drawn is None:
         return views
     whole, is_outside = drawn
-    marked = whole | label_colors(is_outside)
+    marked, options = whole | label_colors(is_outside), RasterOptions(sh_degree=0)
     training, holdout = (
-        tuple(one for photo in photos if (one := _masked(photo, marked)).counts())
+        tuple(boundary_mask_of(photo, rasterize(marked, photo.view, options)) for photo in photos)
         for photos in (views.training, views.holdout)
     )
+    training, holdout = (tuple(photo for photo in photos if photo.counts()) for photos in (training, holdout))
     if not training:
         raise SceneError("no photograph shows what lies within reach of the core: there is nothing to train on")
     return replace(views, training=training, holdout=holdout, border=replace(around, backdrop_inside={}))
@@ -276,10 +270,6 @@ def boundary_mask(views: TrainingImages) -> TrainingImages:
 def label_colors(is_outside: Tensor) -> dict[str, Tensor]:
     """Return spherical harmonics of degree 0 that make Gaussians white where `is_outside`, [N], is true, else black."""
     return {"sh0": ((is_outside.float() - 0.5) / SH_C0)[:, None, None].repeat(1, 1, 3)}
-
-
-def _masked(photo: PosedImage, marked: Mapping[str, Tensor]) -> PosedImage:
-    return boundary_mask_of(photo, rasterize(marked, photo.view, RasterOptions(sh_degree=0)))
 
 
 def boundary_mask_of(photo: PosedImage, marked: Rendering) -> PosedImage:

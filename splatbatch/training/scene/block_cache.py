@@ -100,7 +100,11 @@ class BlockCache:
         """
         there = _in_model(frame, view)
         met = boxes_met(self.blocks.lower, self.blocks.upper, there)
-        kept = [rows[_seen_rows(rows, there, self.blocks.columns)] for rows in self._tables(met)]
+        scale = self.blocks.columns.index("scale_0")
+        kept = [
+            rows[may_be_seen(rows[:, :3], SIGMAS * rows[:, scale : scale + 3].amax(dim=1).exp(), there)]
+            for rows in self._tables(met)
+        ]
         rows = torch.cat(kept) if kept else self._nothing()
         return parameters_of(rows if len(rows) else self._nothing(), self.blocks.columns, frame)
 
@@ -145,12 +149,6 @@ def _in_model(frame: LocalFrame, view: RenderCamera) -> RenderCamera:
     origin = torch.from_numpy(frame.origin).to(viewmat)
     viewmat[:3, 3] = frame.scale * viewmat[:3, 3] - viewmat[:3, :3] @ origin
     return RenderCamera(viewmat.float(), view.K, view.width, view.height)
-
-
-def _seen_rows(rows: Tensor, view: RenderCamera, columns: Sequence[str]) -> Tensor:
-    scale = columns.index("scale_0")
-    reach = SIGMAS * rows[:, scale : scale + 3].amax(dim=1).exp()
-    return may_be_seen(rows[:, :3], reach, view)
 
 
 def parameters_of(rows: Tensor, columns: Sequence[str], frame: LocalFrame) -> Parameters:

@@ -176,11 +176,6 @@ class PatchRenderer:
     store: BlockCache
     backdrop: Backdrop | None = None
 
-    @property
-    def sh_degree(self) -> int:
-        """Return the degree of the spherical harmonics of the patch's splat."""
-        return self.store.blocks.header.sh_degree
-
     def seen_from(self, frame: LocalFrame, view: RenderCamera) -> tuple[Parameters, Parameters]:
         """Return the patch's own Gaussians that may be visible from a view, and these with those of the backdrop."""
         own = self.store.seen_from(frame, view)

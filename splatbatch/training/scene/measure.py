@@ -280,7 +280,7 @@ class SeamSides:
 
     def _shown(self, side: PatchRenderer, view: RenderCamera, frame: LocalFrame) -> SideView:
         own, every = side.seen_from(frame, view)
-        options = replace(self.options, sh_degree=side.sh_degree)
+        options = replace(self.options, sh_degree=side.store.blocks.header.sh_degree)
         depths, alphas = depth_of(every, view, options)
         is_common = (alphas > OPAQUE) & self.band.holds(places_of(depths, view), frame)
         num_common = int(self.band.holds(own["means"], frame).sum())
