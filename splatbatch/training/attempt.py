@@ -8,7 +8,7 @@ import os
 import platform
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from threading import Thread
@@ -16,11 +16,11 @@ from threading import Thread
 import torch
 from torch import Tensor
 
-from splatbatch.config import NO_OFFSET, Offset, Recipe, Training
+from splatbatch.config import Recipe, Training
 from splatbatch.errors import SceneError, TrainerError
 from splatbatch.files import MIB, aside, write_json
 from splatbatch.output.attempt_folder import AttemptFolder
-from splatbatch.output.records.metrics import EarlierSplat, TrainingSettings
+from splatbatch.output.records.metrics import TrainingSettings
 from splatbatch.scene.colmap.reconstruction import read_reconstruction
 from splatbatch.scene.frame import shifted
 from splatbatch.scene.memory_estimate import GPU_CONTEXT_MIB, PatchSize, estimate, extent_of
@@ -64,15 +64,11 @@ class PreparedAttempt:
     gaussians: Mapping[str, Tensor]
     """Gaussians at initialisation, from `init_from_points`, within the reach and the cap of the patch."""
     extent: PatchSize
-    offset: Offset = NO_OFFSET
-    """Offset that was subtracted from the coordinates of the model."""
-    resume: Path | None = None
-    """Checkpoint of an earlier attempt from which to resume, if its identity is the same; None: train from step 0."""
-    earlier: EarlierSplat = field(default_factory=EarlierSplat)
-    """The splat of this patch that is accepted before this attempt, measured again for comparison."""
-    identity: str = ""
+    settings: TrainingSettings
+    """Settings of the attempt: offset, checkpoint to resume from, and the splat that is accepted before."""
+    identity: str
     """Hash of everything the training depends on; a checkpoint with another hash is not used."""
-    compiling: KernelCompilation = field(default_factory=KernelCompilation)
+    compiling: KernelCompilation
     """Compilation of our CUDA kernels, which may still be running."""
 
 
@@ -145,13 +141,11 @@ def prepare(
         num_points=len(gaussians["means"]),
         num_behind=views.border.num_behind,
     )
-    resume = Path(settings.resume) if settings.resume else None
     settled = (replace(extent, num_points=len(whole.points)) if settings.is_backdrop else extent).settle(recipe)
     gaussians = _within_cap(gaussians, views.border.boundary_init, settled.training, progress)
     who = identity(settled, views, gaussians)  # hashes all pixels now, while no GPU is idle for it
     opening.join()
-    of_settings = (settings.offset, resume, settings.earlier)
-    return PreparedAttempt(settled, views, gaussians, extent, *of_settings, who, compiling)
+    return PreparedAttempt(settled, views, gaussians, extent, settings, who, compiling)
 
 
 def _begin_beside(recipe: Recipe, *, has_gpu: bool) -> tuple[KernelCompilation, Thread]:
@@ -206,7 +200,7 @@ def train_prepared(  # noqa: PLR0915 - it reads top to bottom
     Raises:
         SplatbatchError: no CUDA, or a fatal finding of the health rules.
     """
-    recipe = prepared.recipe
+    recipe, settings = prepared.recipe, prepared.settings
 
     progress.phase("init")
     device = open_device(recipe.training.device)  # takes a second, in which kernels may still be compiled
@@ -222,21 +216,21 @@ def train_prepared(  # noqa: PLR0915 - it reads top to bottom
 
     progress.phase("train")
     with StopRequest() as stop:
-        every = recipe.training.checkpoint_every
-        checkpoints = Checkpoints(folder.checkpoint, prepared.identity, every, prepared.resume, progress, stop)
+        every, resume = recipe.training.checkpoint_every, Path(settings.resume) if settings.resume else None
+        checkpoints = Checkpoints(folder.checkpoint, prepared.identity, every, resume, progress, stop)
         gaussians = train(gaussians, scene, recipe, evaluator, checkpoints)
     step, planned = evaluator.early.last_step, recipe.training.max_steps
 
     progress.phase("eval")
     scene.border.clamp_scales(gaussians)
     with aside(folder.splat) as written:
-        said = (*offset_comments(prepared.offset), *mode_comments(recipe.training.antialiased))
+        said = (*offset_comments(settings.offset), *mode_comments(recipe.training.antialiased))
         write_splat(written, export(gaussians, scene.frame), step, planned, said)
         gaussians = load_splat(read_splat(written), scene.frame, device)
         final = evaluator.measure_written(gaussians, step)
-        of_files = (scene.frame, recipe, device, prepared.offset, scene.border)
+        of_files = (scene.frame, recipe, device, settings.offset, scene.border)
         files = SplatFiles(evaluator.photos, *of_files, is_evened=scene.are_evened)
-        evaluator.measure_earlier(prepared.earlier, files.figures)
+        evaluator.measure_earlier(settings.earlier, files.figures)
         evaluator.measure_first(as_parameters(prepared.gaussians, device))
         made = {"resolution": dict(scene.loaded), "expected": vars(footprint), "made_with": versions(device)}
         if scene.coverage_masks is not None:
