@@ -107,18 +107,21 @@ class Checkpoints:
         """
         if self.resume_from is None:
             return 0
-        why, step = "", 0
         try:
             record = torch.load(self.resume_from, map_location="cpu", weights_only=True)
             if (record["format"], record["identity"]) != (FORMAT, self.identity):
-                why = "of other settings or photographs"
-            elif record["kind"] != changing.kind():
-                why = "of another device or other kernels"
+                self.progress.warn(
+                    f"{self.resume_from}: checkpoint of other settings or photographs; training starts anew"
+                )
+                return 0
+            if record["kind"] != changing.kind():
+                self.progress.warn(
+                    f"{self.resume_from}: checkpoint of another device or other kernels; training starts anew"
+                )
+                return 0
             step = int(record["step"])
         except Exception as error:  # noqa: BLE001 - torch raises what it likes over a file that is not whole
-            why = f"cannot be read ({error})"
-        if why:
-            self.progress.warn(f"{self.resume_from}: checkpoint {why}; training starts anew")
+            self.progress.warn(f"{self.resume_from}: checkpoint cannot be read ({error}); training starts anew")
             return 0
         changing.restore(record["run"])
         changing.evaluator.resumed_from = {"attempt": self.resume_from.parent.name, "step": step}
