@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import shutil
 import signal
-import time
 import uuid
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -27,7 +26,6 @@ from splatbatch.outcome import Lost
 from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.output.endings import TaskHistory
 from splatbatch.output.events import AttemptEnded, AttemptStarted, CancelRequested, Notice
-from splatbatch.output.folders import PatchFolder
 from splatbatch.output.ledger import Ledger
 from splatbatch.output.records.attempt import Claim, ExitFacts, JobSpec
 from splatbatch.output.records.record import TypedRecord
@@ -51,13 +49,10 @@ from splatbatch.transfer.exchange import (
     StoreWatch,
     TransferredAttempt,
     TransferResult,
-    is_following,
 )
 
 LOOK_S = 2.0
 """Pause between two listings of a store, seconds."""
-PICTURES_S = 30.0
-"""Most seconds to wait for pictures once all splats are home; the next run fetches later ones."""
 
 
 @dataclass(frozen=True)
@@ -69,8 +64,6 @@ class Arrival(TypedRecord):
     """Number that its worker gave the attempt."""
     total: int = 0
     """Number of attempts in the result."""
-    has_all: bool = False
-    """Whether the pictures of the attempt have come home, too."""
 
 
 @dataclass(frozen=True)
@@ -96,8 +89,8 @@ class HomeSide:
     """Bundles of this output folder in the store, by their hash."""
     whole: set[str] = field(default_factory=set)
     """Results whose attempts have all come home."""
-    awaited: dict[str, bool] = field(default_factory=dict)
-    """Results whose pictures have not come home yet; True: the result has come home since this object was made."""
+    arrived: set[tuple[str, int]] = field(default_factory=set)
+    """Attempts that had come home before this object was made: their result, and their number at their worker."""
 
     def __post_init__(self) -> None:
         output = self.batch.output
@@ -111,9 +104,9 @@ class HomeSide:
         self.waiting = {task.name: task for task in self.batch.tasks if isinstance(task, TrainTask)}
         self._read, self._packed, self._shown = set[str](), set[str](), ""
         arrivals = [one for path in output.path.glob("patches/*/*/brought.json") if (one := Arrival.read(path))]
-        counts = Counter(one.result for one in arrivals)
+        self.arrived |= {(one.result, one.number) for one in arrivals}
+        counts = Counter(result for result, _ in self.arrived)
         self.whole |= {one.result for one in arrivals if counts[one.result] >= one.total}
-        self.awaited |= {one.result: False for one in arrivals if not one.has_all}
 
     def follow(self, *, packs: bool, watch: bool = True) -> list[str]:
         """Pack tasks and adopt results until none is awaited; return the tasks that became up to date by them.
@@ -127,7 +120,7 @@ class HomeSide:
         Raises:
             StoreError: the store refuses access.
         """
-        done, end = list[str](), time.monotonic() + PICTURES_S
+        done = list[str]()
         try:
             while True:
                 seen = self.look()
@@ -138,8 +131,7 @@ class HomeSide:
                 if self.waiting or not packs:
                     self._show(seen)
                 is_under_way = self.waiting and (packs or any(seen.state(name).is_open for name in self.bundles))
-                end = time.monotonic() + PICTURES_S if is_under_way else end
-                if not watch or not (is_under_way or (self.awaited and time.monotonic() < end)):
+                if not (watch and is_under_way):
                     break
                 self._cancel()
                 courier.pause(LOOK_S, self.hooks)
@@ -208,8 +200,6 @@ class HomeSide:
             (bundle, outcome) for _, bundle, name, outcome in sorted(found) if self._adopt(name, self.bundles[bundle])
         ]
         self._close((bundle for bundle, outcome in came if outcome == "trained"), "trained")
-        late = [name for name in self.awaited if not self._adopt_pictures(name)]
-        self.awaited = {name: True for name in late if self.awaited[name]}
         return [(self.bundles[bundle].task, outcome) for bundle, outcome in came]
 
     def _take(self, seen: StoreListing) -> list[str]:
@@ -294,13 +284,13 @@ class HomeSide:
         task = next((one for one in self.batch.every if one.name == bundle.task), None)
         try:
             _see_sound(name, bundle, returned)
-            pieces = [one for one in returned.pieces if not is_following(one)]
-            for piece, fault in blobs.fetch_all(self.courier, self.batch.output.arriving, pieces, bundle.task).items():
+            found = blobs.fetch_all(self.courier, self.batch.output.arriving, returned.pieces, bundle.task)
+            for piece, fault in found.items():
                 raise StoreError(f"{piece.name} is {fault} in the store")
             if task is None:
                 raise StoreError(f"the batch no longer has a task {bundle.task}")
             for one in returned.attempts:
-                if one.number not in _arrived(task.home, name):
+                if (name, one.number) not in self.arrived:
                     ours = self._adopt_attempt(name, one, bundle, returned, task)
         except StoreError as error:  # the result is ignored, and its task trained again
             self.hooks.tell(f"{bundle.task}: a result in the store is refused: {name}: {error.message}")
@@ -325,41 +315,15 @@ class HomeSide:
         Raises:
             StoreError: the attempt was not trained from its bundle, or names files outside its folder.
         """
-        place, pieces = self.batch.output.arriving, [piece for piece in one.pieces if not is_following(piece)]
+        place = self.batch.output.arriving
         folder = AttemptFolder(place / f"{task.name}-{one.number}.{uuid.uuid4().hex}")
-        blobs.lay(pieces, place, folder.path, shutil.copyfile)
+        blobs.lay(one.pieces, place, folder.path, shutil.copyfile)
         job = _make_ours(folder, bundle, returned, task)
-        arrival = Arrival(name, one.number, len(returned.attempts), has_all=len(pieces) == len(one.pieces))
-        write_json(folder.brought, arrival.to_record())
+        write_json(folder.brought, Arrival(name, one.number, len(returned.attempts)).to_record())
         attempt = task.home.new_attempt()
         folder.path.rename(attempt.path)
-        if not arrival.has_all:
-            self.awaited[name] = True
         self.ledger.write(AttemptStarted(task.name, attempt.number, job.key, returned.worker, dict(job.changes)))
         return attempt.number
-
-    def _adopt_pictures(self, name: str) -> bool:
-        """Fetch the pictures and logs sent after the splats of a result; return whether all have come home."""
-        returned = exchange.result_at(self.courier, name)
-        arrived = _arrived(self.batch.output.patch(returned.task), name)
-        for one in (one for one in returned.attempts if one.number in arrived):
-            pieces = [piece for piece in one.pieces if is_following(piece)]
-            faults = blobs.fetch_all(self.courier, self.batch.output.arriving, pieces, name)
-            if "missing" in faults.values():
-                return False
-            (folder, arrival), sound = arrived[one.number], [piece for piece in pieces if piece not in faults]
-            try:
-                blobs.lay(sound, self.batch.output.arriving, folder.path, shutil.copyfile)
-            except StoreError as error:
-                self.hooks.tell(f"a picture or log of a result in the store is refused: {name}: {error.message}")
-            write_json(folder.brought, replace(arrival, has_all=True).to_record())
-        return True
-
-
-def _arrived(home: PatchFolder, result: str) -> dict[int, tuple[AttemptFolder, Arrival]]:
-    """Return the attempts at a task that came home with a result, by the number that their worker gave them."""
-    known = [(folder, Arrival.read(folder.brought)) for folder in home.attempts()]
-    return {one.number: (folder, one) for folder, one in known if one and one.result == result}
 
 
 def _see_sound(name: str, bundle: Bundle, returned: TransferResult) -> None:

@@ -46,7 +46,6 @@ from splatbatch.transfer.exchange import (
     TransferredAttempt,
     TransferResult,
     WorkerStatus,
-    is_following,
 )
 from splatbatch.transfer.schemes import absolute_url
 from splatbatch.transfer.store import Store
@@ -263,7 +262,7 @@ def _fetch_ahead(store: Store, name: str, folder: Path, only_builtin: bool) -> N
 
 
 def _send(store: Store, result: TransferResult, folder: Path, claim: str) -> None:
-    """Send the result of a bundle: first its splats, then the result file, then pictures.
+    """Send the result of a bundle: first the files of its attempts, then the result file.
 
     If another worker may try the task, the claim is released. Runs in the courier process.
 
@@ -274,14 +273,12 @@ def _send(store: Store, result: TransferResult, folder: Path, claim: str) -> Non
         claim: name of this worker's claim.
     """
     left = [one for one in _patch_in(folder, result.task).attempts() if one.start.exists()]  # without fetched ones
-    attempts = tuple(map(_packed, left))
-    pieces = [(one.path, piece) for one, told in zip(left, attempts, strict=True) for piece in told.pieces]
-    blobs.put(store, [(blobs.blob(one.sha256), where / one.name) for where, one in pieces if not is_following(one)])
-    result = replace(result, attempts=attempts)
+    result = replace(result, attempts=tuple(map(_packed, left)))
+    pieces = [(one.path, piece) for one, told in zip(left, result.attempts, strict=True) for piece in told.pieces]
+    blobs.put(store, [(blobs.blob(one.sha256), where / one.name) for where, one in pieces])
     courier.patiently(exchange.put_sealed, store, f"{RESULTS}/{result.bundle}.{result.outcome}.", result)
     if result.outcome not in exchange.FINAL:
         blobs.put(store, [(f"{CLAIMS}/{claim}{LEFT}", b"")])
-    blobs.put(store, [(blobs.blob(one.sha256), where / one.name) for where, one in pieces if is_following(one)])
 
 
 def _packed(folder: AttemptFolder) -> TransferredAttempt:

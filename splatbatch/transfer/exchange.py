@@ -26,8 +26,6 @@ from splatbatch.transfer.store import Store, read_whole
 BUNDLES, CLAIMS, CLOSED, RESULTS, WORKERS = "bundles", "claims", "closed", "results", "workers"
 _BUNDLE = re.compile(r"[0-9a-f]{32}")
 """Pattern of a bundle's name in bundles/; other files there are ignored."""
-FOLLOWING = ("renders", "tb", "inspection")
-"""Folders of an attempt that are sent after its splat; home fetches them once they are in the store."""
 HERE = frozenset({"cancel", ".ballast", "ahead.json", "result.json", "scene"})
 """Names in an attempt's folder that are never sent: home writes its own result.json, and has the photographs."""
 LEFT = ".left"
@@ -214,11 +212,6 @@ class StoreWatch:
             if one.is_open and name not in unfit and one.generation < MOST_HANDLINGS and self.is_dead(name, one)
         ]
         return sorted(free, key=lambda one: _digest(f"{me} {one}".encode()))
-
-
-def is_following(piece: FileRef) -> bool:
-    """Return whether a file of an attempt is sent after its splat; see `FOLLOWING`."""
-    return piece.name.partition("/")[0] in FOLLOWING
 
 
 def claim(store: Store, bundle: str, generation: int, sign: WorkerStatus) -> bool:

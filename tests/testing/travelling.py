@@ -19,7 +19,7 @@ from fake_batch import CONSTANTS, FakeBatch
 from turns import CLOCK
 
 from splatbatch import isolated
-from splatbatch.run import store_home, store_worker
+from splatbatch.run import store_worker
 from splatbatch.transfer import courier, exchange
 
 Step = Callable[[], object]
@@ -85,7 +85,7 @@ def taking_turns(*others: Step) -> Iterator[None]:
     """
     time_here = TimeHere([*others])
     with pytest.MonkeyPatch.context() as here:
-        for module in (store_worker, store_home, exchange, courier):
+        for module in (store_worker, exchange, courier):
             here.setattr(module, "time", time_here)
         here.setattr(isolated, "wait_for_any", rest)
         yield

@@ -17,12 +17,8 @@ from pydantic import TypeAdapter, ValidationError
 from splatbatch import __version__
 from splatbatch.errors import SplatbatchError, StoreError
 from splatbatch.files import fault_of_name
-from splatbatch.isolated import WaitHooks
-from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.output.records.publication import TiledPatch
 from splatbatch.publish.tiles.write import Tiles
-from splatbatch.run import store_home
-from splatbatch.run.store_home import Arrival, HomeSide
 from splatbatch.scene.colmap.types import Camera
 from splatbatch.scene.colors import normalised_copies
 from splatbatch.scene.imports.capture import PosedPhoto
@@ -31,8 +27,6 @@ from splatbatch.scene.partition.record import Name
 from splatbatch.transfer import blobs, bundle, exchange
 from splatbatch.transfer.blobs import FileRef
 from splatbatch.transfer.bundle import Bundle, why_left
-from splatbatch.transfer.courier import Courier
-from splatbatch.transfer.exchange import StoreListing, TransferredAttempt, TransferResult
 from splatbatch.transfer.folder import FolderStore
 
 CONTENT = b"from elsewhere"
@@ -76,10 +70,6 @@ def of_a_bundle(name: str, folder: Path, top: Path) -> object:
 
 def of_a_result(name: str, folder: Path, top: Path) -> object:
     return blobs.lay([piece(name)], top / "blobs", folder, shutil.copyfile)
-
-
-def of_what_comes_later(name: str, folder: Path, top: Path) -> object:
-    return adopt_later(top, folder, f"renders/{name}" if ".." in name else name)
 
 
 def of_a_piece(name: str, folder: Path, top: Path) -> object:
@@ -135,28 +125,9 @@ def _refuse(is_so: bool) -> None:
 
 
 PLACES: tuple[Lay, ...] = (
-    of_a_bundle, of_a_result, of_what_comes_later, of_a_piece, of_a_patch, of_a_model_in_a_bundle,
+    of_a_bundle, of_a_result, of_a_piece, of_a_patch, of_a_model_in_a_bundle,
     of_an_import, of_an_evened_copy, of_a_publication, of_a_patch_that_was_cut,
 )  # fmt: skip
-
-
-def adopt_later(top: Path, attempt: Path, *names: str) -> list[str]:
-    """Have home adopt the pictures of an attempt that is here; return what it says."""
-    result, said = f"{'0' * 32}.trained.{'1' * 32}", list[str]()
-    output, hooks = SimpleNamespace(arriving=top / "blobs", patch=str), WaitHooks(tell=said.append)
-    home = object.__new__(HomeSide)
-    home.batch, home.courier, home.hooks = cast("Any", SimpleNamespace(output=output)), Courier("", hooks), hooks
-    home.bundles, home.awaited = {}, {result: False}
-    told = TransferResult(attempts=(TransferredAttempt(1, tuple(map(piece, names))),))
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(exchange, "result_at", lambda *_: told)
-        patched.setattr(store_home.blobs, "fetch_all", lambda *_: {})
-        patched.setattr(store_home, "_arrived", lambda *_: {1: (AttemptFolder(attempt), Arrival(result, 1, total=1))})
-        patched.setattr(store_home, "write_json", lambda *_: None)
-        home.adopt(StoreListing())
-    assert home.awaited == {}
-    _refuse(not any(attempt.iterdir()))
-    return said
 
 
 @pytest.fixture
@@ -220,13 +191,6 @@ def test_nothing_is_laid_through_a_link(folder: Path, tmp_path: Path) -> None:
         with pytest.raises(StoreError, match="'images/kept' leads through a link"):
             lay("images/kept", folder, tmp_path)
     assert outside(folder, tmp_path) == before
-
-
-def test_what_comes_later_replaces_no_file_of_an_accepted_attempt(folder: Path, tmp_path: Path) -> None:
-    (folder / "splat.ply").write_bytes(b"accepted")
-    assert adopt_later(tmp_path, folder, "renders/a.png", "splat.ply", "tb/events") == []
-    assert (folder / "splat.ply").read_bytes() == b"accepted"
-    assert (folder / "renders/a.png").read_bytes() == CONTENT
 
 
 def test_only_the_hash_of_a_manifest_is_the_name_of_a_bundle(tmp_path: Path) -> None:
