@@ -124,7 +124,7 @@ class HomeSide:
         try:
             while True:
                 seen = self.look()
-                done += self._take(seen)  # adopt results from before this run first
+                done += self.adopt(seen)  # adopt results from before this run first
                 self._give_up(seen, packs=packs)
                 if packs and (packed := self.pack()):
                     self.ledger.write(Notice("workers_seen", f"{plural(len(packed), 'task')} packed for {self.url}"))
@@ -185,10 +185,10 @@ class HomeSide:
         """Return whether the store holds a splat of a bundle that has not come home yet."""
         return "trained" in {outcome for one, outcome in seen.state(name).results.items() if one not in self.whole}
 
-    def adopt(self, seen: StoreListing) -> list[tuple[str, str]]:
-        """Fetch new results and judge their attempts; return the tasks of these results, with the outcomes.
+    def adopt(self, seen: StoreListing) -> list[str]:
+        """Fetch new results and judge their attempts; return the tasks that are up to date by them.
 
-        Trained results come first. A bundle whose splat came home is closed.
+        Trained results come first. A bundle whose splat came home is closed; one that is damaged is uploaded again.
         """
         found = [
             (outcome != "trained", bundle, name, outcome)
@@ -200,16 +200,12 @@ class HomeSide:
             (bundle, outcome) for _, bundle, name, outcome in sorted(found) if self._adopt(name, self.bundles[bundle])
         ]
         self._close((bundle for bundle, outcome in came if outcome == "trained"), "trained")
-        return [(self.bundles[bundle].task, outcome) for bundle, outcome in came]
-
-    def _take(self, seen: StoreListing) -> list[str]:
-        """Adopt new results; return the tasks that are up to date by them, and upload damaged bundles again."""
-        came, standing = self.adopt(seen), self.batch.standing()
-        done = {name for name, _ in came if name in self.waiting and standing.is_up_to_date(name)}
+        outcomes, standing = [(self.bundles[bundle].task, outcome) for bundle, outcome in came], self.batch.standing()
+        done = {name for name, _ in outcomes if name in self.waiting and standing.is_up_to_date(name)}
         # the result may be a second one, of a task whose splat is home already
-        for name in done | {name for name, outcome in came if outcome in FINAL}:
+        for name in done | {name for name, outcome in outcomes if outcome in FINAL}:
             self.waiting.pop(name, None)
-        damaged = {name for name, outcome in came if outcome == "damaged"} & self.waiting.keys()
+        damaged = {name for name, outcome in outcomes if outcome == "damaged"} & self.waiting.keys()
         for task, bundle in self._put_bundles([self.waiting[name] for name in damaged], set()):
             num_files = plural(len(bundle.pieces), "file")
             self.hooks.tell(f"{task.name}: uploaded {num_files} of its bundle again (damaged in the store)")
