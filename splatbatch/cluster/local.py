@@ -48,15 +48,6 @@ def start(batch: Batch, submission: Submission, command: Sequence[str]) -> tuple
     return tuple(jobs)
 
 
-def find(submission: Submission) -> tuple[str, ...]:
-    """Return the jobs of a submission whose start was cut off, by its name in the environment of processes."""
-    marked, found = processes.with_marker(f"{submission.path.name}/", JOB), {}
-    for pid, name in marked.items():
-        if processes.parent(pid) not in marked:  # the worker itself, and nothing that it has started
-            found[int(name.rpartition("/")[2])] = _job_of(pid)
-    return tuple(found[index] for index in sorted(found))
-
-
 def query_job(job: str) -> WorkerJob:
     """Return the state of a worker; "unknown" if another machine started it."""
     host, boot, name = job.split(":", 2)

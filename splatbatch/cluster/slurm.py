@@ -51,7 +51,6 @@ SETUP = """\
 {{ {line}
 }} || {{ echo "splatbatch: node $SLURMD_NODENAME: a line of executor.setup failed:" {quoted} >&2; exit 5; }}"""
 SQUEUE = "ArrayJobID:|,ArrayTaskID:|,State:|,NodeList:|,Reason:|,exit_code:|"
-SACCT = "JobID,State,NodeList,ExitCode"
 HELD = "launch failed requeued held"
 """Reason by which Slurm holds a job that a node could not start; it waits until a user releases it."""
 _DURATION = re.compile(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)")
@@ -125,11 +124,9 @@ def find(submission: Submission) -> tuple[str, ...] | None:
 def query_jobs(known: Sequence[Submission], before: Mapping[str, WorkerJob]) -> Mapping[str, WorkerJob]:
     """Return the state of all jobs of some submissions, with one call of squeue.
 
-    Jobs that squeue has forgotten are looked up with sacct, if there is one; without it they count as ended.
-
     Args:
         known: the submissions.
-        before: states of the previous query; jobs that had ended then are not looked up again.
+        before: states of the previous query: how jobs have ended that squeue has forgotten, minutes after their end.
     """
     jobs = [job for one in known for job in one.record.handles]
     if not jobs:
@@ -137,12 +134,8 @@ def query_jobs(known: Sequence[Submission], before: Mapping[str, WorkerJob]) -> 
     answer = _squeue(known)
     if answer.returncode:
         return {job: WorkerJob(job, "unknown", why=answer.stderr) for job in jobs}
-    found = {job: before[job] for job in jobs if job in before and before[job].state == "ended"}
+    found = {job: one for job, one in before.items() if one.state == "ended"}
     found |= {one.job: one for one in of_squeue(answer.stdout)}
-    if forgotten := [job for job in jobs if job not in found]:  # squeue forgets a job minutes after its end
-        arrays = ",".join(sorted({job.partition("_")[0] for job in forgotten}))
-        answer = ask("sacct", "-X", "--noheader", "--parsable2", f"--format={SACCT}", f"--jobs={arrays}")
-        found = {one.job: one for one in of_sacct(answer.stdout)} | found
     return {job: found.get(job) or WorkerJob(job, "ended", how="no longer known to Slurm") for job in jobs}
 
 
@@ -222,13 +215,6 @@ def of_squeue(text: str) -> Iterator[WorkerJob]:
         yield job_of(f"{job}_{index}", state, where, reason, code)
 
 
-def of_sacct(text: str) -> Iterator[WorkerJob]:
-    """Yield each array element that sacct has listed in the format of `SACCT`."""
-    for job, state, where, status, *_ in _rows(text, 4):
-        code, _, signal = status.partition(":")
-        yield job_of(job, state.partition(" ")[0], where, "", int(code) if code.isdecimal() and signal == "0" else None)
-
-
 def _rows(text: str, num_fields: int) -> list[list[str]]:
     """Return the fields of each line with at least `num_fields` fields, separated by |."""
     rows = [[field.strip() for field in line.split("|")] for line in text.splitlines()]
@@ -236,7 +222,7 @@ def _rows(text: str, num_fields: int) -> list[list[str]]:
 
 
 def job_of(job: str, state: str, where: str, reason: str, code: int | None = None) -> WorkerJob:
-    """Return the state of a job from the fields of squeue or sacct; "unknown" for a state that is not listed here."""
+    """Return the state of a job from the fields of squeue; "unknown" for a state that is not listed here."""
     why = "" if reason in ("", "None", "(null)") else reason
     if why.replace("_", " ") == HELD:
         return WorkerJob(job, "ended", where=where, how=f"{NEVER_BEGAN} ({HELD})")

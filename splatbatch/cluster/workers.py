@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 
 from splatbatch.cluster import local, slurm
 from splatbatch.cluster.job import WorkerJob
-from splatbatch.errors import ExecutorError
 from splatbatch.output.layout import OutputFolder
 from splatbatch.output.submissions import Submission, new_submission, open_submissions
 from splatbatch.tasks.batch import Batch
@@ -37,7 +36,7 @@ class RequestedWorkers:
     def start(self, batch: Batch, command: Sequence[str], num_tasks: int) -> Submission:
         """Request workers that run a command, as many as the YAML says but at most one for each task.
 
-        The submission is recorded before the request, so that a start that is cut off can be found again.
+        The submission is recorded before the request, so that `settle` finds a start that was cut off or refused.
 
         Raises:
             ExecutorError: the engine refuses the workers.
@@ -46,26 +45,22 @@ class RequestedWorkers:
         settings = batch.config.executor
         num_workers = min(settings.workers, num_tasks)
         submission = new_submission(self._output, settings.engine, num_workers, batch.plan_hash)
-        try:
-            handles = (
-                slurm.start(batch, submission, command, num_tasks)
-                if settings.engine == "slurm"
-                else local.start(batch, submission, command)
-            )
-        except ExecutorError:
-            if submission.path.exists() and _find(submission) == ():  # else the engine may have started them
-                submission.mark(submission.ended)
-            raise
+        handles = (
+            slurm.start(batch, submission, command, num_tasks)
+            if settings.engine == "slurm"
+            else local.start(batch, submission, command)
+        )
         self.submissions.append(submission.write(handles))
         return self.submissions[-1]
 
     def settle(self) -> None:
-        """Find the workers of submissions whose start was cut off, and record them.
+        """Find the workers of submissions whose start was cut off or refused, and record them.
 
         Only the holder of the output lock may call it.
         """
         for number, one in enumerate(self.submissions):
-            if not one.record.handles and (found := _find(one)) is not None:
+            # workers of this machine, which have no script, show in the output folder alone
+            if not one.record.handles and (found := slurm.find(one) if one.script.exists() else ()) is not None:
                 self.submissions[number] = one.write(found)
                 if not found:
                     one.mark(one.ended)
@@ -84,8 +79,7 @@ class RequestedWorkers:
 
     def ended(self) -> list[tuple[Submission, WorkerJob]]:
         """Return the workers that have ended, each with its submission and its state."""
-        found = [(one, job) for one in self.submissions for job in one.record.handles]
-        return [(one, self.jobs[job]) for one, job in found if self.is_dead(job)]
+        return [(one, self.jobs[job]) for one in self.submissions for job in one.record.handles if self.is_dead(job)]
 
     def is_dead(self, handle: str) -> bool:
         """Return whether the engine reported at the latest `look` that a worker has ended."""
@@ -129,14 +123,6 @@ class RequestedWorkers:
     def _has_ended(self, submission: Submission) -> bool:
         handles = submission.record.handles
         return bool(handles) and all(self.is_dead(handle) for handle in handles)
-
-
-def _find(submission: Submission) -> tuple[str, ...] | None:
-    """Return the workers of a submission whose start was cut off; None if Slurm does not answer.
-
-    A submission without a batch script was not given to Slurm: its workers are processes of this machine.
-    """
-    return slurm.find(submission) if submission.script.exists() else local.find(submission)
 
 
 def _summary(jobs: Sequence[WorkerJob]) -> str:

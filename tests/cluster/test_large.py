@@ -24,7 +24,7 @@ pytestmark = pytest.mark.long
 NUM_TASKS, NUM_WORKERS = 1000, 12
 MOST_CALLS_PER_S = 1 / 5
 MOST_CPU_S = 10.0
-COMMANDS = ("sbatch", "squeue", "scancel", "sinfo", "sacct", "scontrol")
+COMMANDS = ("sbatch", "squeue", "scancel", "sinfo", "scontrol")
 COUNTED = """\
 #!/bin/sh
 echo {name} >> {log}

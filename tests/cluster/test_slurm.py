@@ -14,7 +14,7 @@ from process_family import left_of
 from sites import CONSTANTS, SlurmSite, at_work, wait_for, worker_pid
 
 from splatbatch.cluster.job import WorkerJob
-from splatbatch.cluster.slurm import job_of, limit_of, of_sacct, of_squeue, time_limit_s
+from splatbatch.cluster.slurm import job_of, limit_of, of_squeue, time_limit_s
 
 if TYPE_CHECKING:
     from fake_batch import FakeBatch
@@ -222,12 +222,9 @@ def test_every_state_is_told_in_one_of_four_ways(state: str, reason: str, expect
     assert job_of("7_0", state, "n1", reason) == expected
 
 
-def test_exit_codes_are_read_from_squeue_and_sacct() -> None:
+def test_exit_codes_are_read_from_squeue() -> None:
     listed = "10|2|FAILED|n1|NonZeroExitCode|19200|\n8|0|FAILED|n2|None|9|\ngarbage\n"
     assert [one.code for one in of_squeue(listed)] == [75, None]
-    recorded = "10_2|FAILED|n1|75:0\n10_3|CANCELLED by 0|n1|0:15\n10_4|RUNNING|n1|0:0\n"
-    expected = [ended("10_2", "FAILED", 75), ended("10_3", "CANCELLED"), WorkerJob("10_4", "running", where="n1")]
-    assert list(of_sacct(recorded)) == expected
 
 
 @pytest.mark.parametrize(
