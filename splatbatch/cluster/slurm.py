@@ -53,7 +53,6 @@ SETUP = """\
 SQUEUE = "ArrayJobID:|,ArrayTaskID:|,State:|,NodeList:|,Reason:|,exit_code:|"
 HELD = "launch failed requeued held"
 """Reason by which Slurm holds a job that a node could not start; it waits until a user releases it."""
-_DURATION = re.compile(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)")
 MOST_ELEMENTS = 1000
 """Most jobs of an array; Slurm's default of MaxArraySize is 1001."""
 TASK_S = 3600.0 * 1.5
@@ -250,21 +249,11 @@ def queue_limit_s(options: Sequence[str]) -> float | None:
     from argparse import ArgumentParser
 
     parser = ArgumentParser(add_help=False)
-    parser.add_argument("-p", "--partition", nargs="?")
-    partition = parser.parse_known_args(options)[0].partition
-    return limit_of(ask("sinfo", "--noheader", "--format=%P|%l").stdout, partition or "")
-
-
-def limit_of(partitions: str, wanted: str) -> float | None:
-    """Return the shortest time limit of some partitions, or of the default one, in seconds; None: no limit.
-
-    Args:
-        partitions: output of sinfo in the format "%P|%l".
-        wanted: names of partitions, separated by commas; empty: the default one.
-    """
+    parser.add_argument("-p", "--partition", nargs="?", default="", const="")
+    wanted = parser.parse_known_args(options)[0].partition
     limits = [
         time_limit_s(spelled)
-        for name, spelled in _rows(partitions, 2)
+        for name, spelled in _rows(ask("sinfo", "--noheader", "--format=%P|%l").stdout, 2)
         if (name.rstrip("*") in wanted.split(",") if wanted else name.endswith("*"))
     ]
     return min((one for one in limits if one is not None), default=None)
@@ -272,7 +261,7 @@ def limit_of(partitions: str, wanted: str) -> float | None:
 
 def time_limit_s(words: str) -> float | None:
     """Return a time limit in Slurm's notation (1-12:00:00) in seconds; None for "infinite" and "n/a"."""
-    if not (found := _DURATION.fullmatch(words.strip())):
+    if not (found := re.fullmatch(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)", words.strip())):
         return None
     days, hours, minutes, seconds = (int(one or 0) for one in found.groups())
     return float(((days * 24 + hours) * 60 + minutes) * 60 + seconds)

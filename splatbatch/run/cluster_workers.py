@@ -155,8 +155,11 @@ class ClusterTraining:
             ExecutorError: the workers trained nothing, and new ones would not either.
         """
         workers, ended = self.workers, self.workers.ended()
-        is_cancelled = any(one.cancelled.exists() for one in workers.submissions)
-        if is_cancelled or any(one.how.startswith("CANCELLED") for _, one in ended) or not self._left():
+        if (
+            any(one.cancelled.exists() for one in workers.submissions)
+            or any(one.how.startswith("CANCELLED") for _, one in ended)
+            or not self._left()
+        ):
             workers.stop(only_waiting=True)
             workers.close()
             return False
@@ -201,14 +204,13 @@ def _heard(tail: Tail, context: RunContext) -> Counter[str]:
     return Counter(event.outcome for event in events if isinstance(event, AttemptEnded))
 
 
-def _weight(ended: tuple[Submission, WorkerJob]) -> tuple[bool, bool, bool, bool]:
+def _weight(ended: tuple[Submission, WorkerJob]) -> tuple[bool, bool, bool]:
     """Return how telling the end of a worker is, to sort by: a refusal most, a clean end least.
 
     Among equal ends, the one with a known node tells more.
     """
-    _, one = ended
-    is_refusal = one.code in REFUSING or NEVER_BEGAN in one.how
-    return is_refusal, one.code not in (0, AGAIN), one.code == AGAIN, bool(one.where)
+    one = ended[1]
+    return one.code in REFUSING or NEVER_BEGAN in one.how, one.code not in (0, AGAIN), bool(one.where)
 
 
 def _why_ended(ended: Sequence[tuple[Submission, WorkerJob]]) -> tuple[str, str, bool]:

@@ -131,31 +131,28 @@ def status_of(url: str) -> StoreFacts:
     Raises:
         StoreError: the store refuses access.
     """
-    url = absolute_url(url, Path.cwd())
     with _courier(url) as ours:
         seen = exchange.listing(ours)
         bundles = exchange.bundles_at(ours, [*seen.bundles])
     watch, found = StoreWatch(), []
     for name, one in seen.bundles.items():
         bundle = bundles[name]
-        sign = seen.signs.get(one.worker)
-        step = sign.step if sign and sign.bundle == name else None
+        sign = seen.signs.get(one.worker, exchange.WorkerStatus())
         state = watch.state_of(name, one) if bundle.home else "altered"
-        worker = one.worker if state in ("at work", "silent") else ""
         found.append(
             BundleFacts(
                 bundle.task or name,
                 bundle.home,
                 state,
-                worker,
-                step,
+                one.worker if state in ("at work", "silent") else "",
+                sign.step if sign.bundle == name else None,
                 bundle.max_steps,
                 one.generation,
                 tuple(one.results.values()),
             )
         )
     workers = tuple(one for one in seen.signs.values() if not one.has_ended)
-    return StoreFacts(url, tuple(sorted(found, key=lambda one: (one.home, one.task))), workers)
+    return StoreFacts(ours.url, tuple(sorted(found, key=lambda one: (one.home, one.task))), workers)
 
 
 def cancel_in(url: str, names: Iterable[str]) -> list[str]:

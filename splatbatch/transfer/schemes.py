@@ -25,8 +25,10 @@ def scheme_of(url: str) -> str:
         return scheme
     parts = urlsplit(url)
     if parts.password is not None or (scheme == "s3" and parts.username):
-        hint = "Remove it. Credentials come from AWS_… variables, an ssh agent, or the keys in ~/.ssh."
-        raise ConfigError(f"{scheme}://{parts.hostname}: the URL of a store contains a password", hint)
+        raise ConfigError(
+            f"{scheme}://{parts.hostname}: the URL of a store contains a password",
+            "Remove it. Credentials come from AWS_… variables, an ssh agent, or the keys in ~/.ssh.",
+        )
     if not parts.hostname:
         raise ConfigError(
             f"{url}: the {'bucket' if scheme == 's3' else 'host'} is missing", f"Write {scheme}://name/path."

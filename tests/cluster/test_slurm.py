@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import signal
+import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,8 +14,9 @@ import pytest
 from process_family import left_of
 from sites import CONSTANTS, SlurmSite, at_work, wait_for, worker_pid
 
+from splatbatch.cluster import slurm
 from splatbatch.cluster.job import WorkerJob
-from splatbatch.cluster.slurm import job_of, limit_of, of_squeue, time_limit_s
+from splatbatch.cluster.slurm import job_of, of_squeue, queue_limit_s, time_limit_s
 
 if TYPE_CHECKING:
     from fake_batch import FakeBatch
@@ -235,10 +237,11 @@ def test_time_limits_are_read(words: str, seconds: float | None) -> None:
     assert time_limit_s(words) == seconds
 
 
-def test_the_limit_is_that_of_the_partition_that_is_used() -> None:
+def test_the_limit_is_that_of_the_partition_that_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     listed = "gpu*|1:00:00\nlong|2-00:00:00\nfree|infinite\n"
-    found = [limit_of(listed, wanted) for wanted in ("", "long", "long,gpu", "free", "unheard-of")]
-    assert found == [3600, 172_800, 3600, None, None]
+    monkeypatch.setattr(slurm, "ask", lambda *_: subprocess.CompletedProcess("sinfo", 0, listed, ""))
+    wanted = ([], ["-p"], ["-p", "long"], ["--partition=long,gpu"], ["-pfree"], ["--partition", "unheard-of"])
+    assert [queue_limit_s(options) for options in wanted] == [3600, 3600, 172_800, 3600, None, None]
 
 
 def test_cancel_ends_workers_by_files_alone_where_no_controller_answers(elsewhere: FakeBatch, site: SlurmSite) -> None:
