@@ -11,7 +11,7 @@ import signal
 import uuid
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path, PurePath
 from typing import Any
@@ -85,12 +85,6 @@ class HomeSide:
     ledger: Ledger
     hooks: WaitHooks
     is_retry: bool = False
-    bundles: dict[str, Bundle] = field(default_factory=dict)
-    """Bundles of this output folder in the store, by their hash."""
-    whole: set[str] = field(default_factory=set)
-    """Results whose attempts have all come home."""
-    arrived: set[tuple[str, int]] = field(default_factory=set)
-    """Attempts that had come home before this object was made: their result, and their number at their worker."""
 
     def __post_init__(self) -> None:
         output = self.batch.output
@@ -102,11 +96,15 @@ class HomeSide:
             StoreWatch(),
         )
         self.waiting = {task.name: task for task in self.batch.tasks if isinstance(task, TrainTask)}
+        self.bundles = dict[str, Bundle]()
+        """Bundles of this output folder in the store, by their hash."""
         self._read, self._packed, self._shown = set[str](), set[str](), ""
         arrivals = [one for path in output.path.glob("patches/*/*/brought.json") if (one := Arrival.read(path))]
-        self.arrived |= {(one.result, one.number) for one in arrivals}
+        self.arrived = {(one.result, one.number) for one in arrivals}
+        """Attempts that had come home before this object was made: their result, and their number at their worker."""
         counts = Counter(result for result, _ in self.arrived)
-        self.whole |= {one.result for one in arrivals if counts[one.result] >= one.total}
+        self.whole = {one.result for one in arrivals if counts[one.result] >= one.total}
+        """Results whose attempts have all come home."""
 
     def follow(self, *, packs: bool, watch: bool = True) -> list[str]:
         """Pack tasks and adopt results until none is awaited; return the tasks that became up to date by them.
@@ -166,24 +164,29 @@ class HomeSide:
         Raises:
             SplatbatchError: a file cannot be read, or the store refuses it.
         """
-        left = [task for name, task in self.waiting.items() if name not in self._packed]
-        ready = [task for task in left if not self.waiting.keys() & set(task.required)]
+        ready = [
+            task
+            for name, task in self.waiting.items()
+            if name not in self._packed and self.waiting.keys().isdisjoint(task.required)
+        ]
         if not ready:
             return {}
         seen, packed, there = self.look(), dict[str, bool](), set(self.courier.ask(blobs.names, blobs.BLOBS))
         for task, bundle in self._put_bundles(ready, there):
             ours = {name: one for name, one in self.bundles.items() if one.task == task.name}
-            live = [name for name in ours if seen.state(name).is_open or self._is_trained(name, seen)]
+            trained = {
+                name
+                for name in ours
+                for result, outcome in seen.state(name).results.items()
+                if outcome == "trained" and result not in self.whole
+            }
+            live = [name for name in ours if seen.state(name).is_open or name in trained]
             same = next((name for name in live if replace(ours[name], number=bundle.number) == bundle), "")
             name = same or self.courier.ask(exchange.put_sealed, f"{BUNDLES}/", bundle)
-            packed[task.name], self.bundles[name] = self._is_trained(name, seen), ours.get(name, bundle)
+            packed[task.name], self.bundles[name] = name in trained, ours.get(name, bundle)
             self._close((name for name in ours if name != same and seen.state(name).is_open), "packed anew")
         self._packed |= packed.keys()
         return packed
-
-    def _is_trained(self, name: str, seen: StoreListing) -> bool:
-        """Return whether the store holds a splat of a bundle that has not come home yet."""
-        return "trained" in {outcome for one, outcome in seen.state(name).results.items() if one not in self.whole}
 
     def adopt(self, seen: StoreListing) -> list[str]:
         """Fetch new results and judge their attempts; return the tasks that are up to date by them.
@@ -212,26 +215,28 @@ class HomeSide:
         return sorted(done)
 
     def _give_up(self, seen: StoreListing, *, packs: bool) -> None:
-        """Stop waiting for tasks that too many workers have started in vain, or that another command has closed."""
+        """Close tasks that too many workers have started in vain; wait no more for those that are closed."""
         for name, bundle in self.bundles.items():
             one = seen.state(name)
             if one.generation >= MOST_HANDLINGS and one.is_open and self.watch.is_dead(name, one):
                 why = f"given up: {one.generation} workers have started this task, and none has finished"
                 log_line(f"{bundle.task}: {why}")
                 self._close([name], why)
-                self.waiting.pop(bundle.task, None)
         states = [(bundle.task, seen.state(name)) for name, bundle in self.bundles.items()]
         closed = {name for name, _ in states} - {name for name, one in states if one.is_final or not one.is_closed}
         for name in closed & self.waiting.keys():
             if name in self._packed or not packs:
-                log_line(f"{name}: another `splatbatch` command closed this task in the store")
+                log_line(f"{name}: closed in the store; it is not waited for")
                 self.waiting.pop(name)
 
     def _show(self, seen: StoreListing) -> None:
         """Write into the ledger how many bundles are in which state, and the tasks in training, if that changed."""
         states = Counter(self.watch.state_of(name, seen.state(name)) for name in self.bundles)
-        at_work = [one for one in seen.signs.values() if one.bundle in self.bundles and not one.has_ended]
-        told = [f"{one.task} on {one.host}{f' at step {one.step}' if one.step else ''}" for one in at_work]
+        told = [
+            f"{one.task} on {one.host}{f' at step {one.step}' if one.step else ''}"
+            for one in seen.signs.values()
+            if one.bundle in self.bundles and not one.has_ended
+        ]
         counts = ", ".join(f"{number} {state}" for state, number in sorted(states.items()))
         words = f"{counts}{': ' if told else ''}{list_some(told, 4)}"
         if words != self._shown:
@@ -280,8 +285,7 @@ class HomeSide:
         task = next((one for one in self.batch.every if one.name == bundle.task), None)
         try:
             _see_sound(name, bundle, returned)
-            found = blobs.fetch_all(self.courier, self.batch.output.arriving, returned.pieces, bundle.task)
-            for piece, fault in found.items():
+            for piece, fault in blobs.fetch_all(self.courier, self.batch.output.arriving, returned.pieces).items():
                 raise StoreError(f"{piece.name} is {fault} in the store")
             if task is None:
                 raise StoreError(f"the batch no longer has a task {bundle.task}")
@@ -299,8 +303,9 @@ class HomeSide:
         match self.endings.last(task.name):
             case AttemptEnded(attempt=number, outcome="trained", accepted=False, choice=why) if number == ours:
                 why = why or "its settings or inputs have changed here since the task was packed"
-                words = f"the splat of worker {returned.worker} is kept as an attempt, not accepted: {why}"
-                self.hooks.tell(f"{task.name}: {words}")
+                self.hooks.tell(
+                    f"{task.name}: the splat of worker {returned.worker} is kept as an attempt, not accepted: {why}"
+                )
         return True
 
     def _adopt_attempt(
@@ -311,9 +316,8 @@ class HomeSide:
         Raises:
             StoreError: the attempt was not trained from its bundle, or names files outside its folder.
         """
-        place = self.batch.output.arriving
-        folder = AttemptFolder(place / f"{task.name}-{one.number}.{uuid.uuid4().hex}")
-        blobs.lay(one.pieces, place, folder.path, shutil.copyfile)
+        folder = AttemptFolder(self.batch.output.arriving / f"{task.name}-{one.number}.{uuid.uuid4().hex}")
+        blobs.lay(one.pieces, folder.path.parent, folder.path, shutil.copyfile)
         job = _make_ours(folder, bundle, returned, task)
         write_json(folder.brought, Arrival(name, one.number, len(returned.attempts)).to_record())
         attempt = task.home.new_attempt()
@@ -352,8 +356,11 @@ def _make_ours(folder: AttemptFolder, bundle: Bundle, returned: TransferResult, 
         raise StoreError(f"{folder.watch.name} names {outside[0]}, which lies outside of its attempt")
     job = folder.read_job() or JobSpec()
     then, asked = job.depends_on, bundle.depends_on
-    models = [key for key in asked.files if key.startswith("sparse/")]
-    is_other_model = any(then.files.get(key, (0, 0, ""))[2] != asked.files[key].sha256 for key in models)
+    is_other_model = any(
+        then.files.get(key, (0, 0, ""))[2] != fact.sha256
+        for key, fact in asked.files.items()
+        if key.startswith("sparse/")
+    )
     if is_other_model or then.recipe != asked.recipe or is_trained_otherwise(then, asked):
         raise StoreError("the splat was trained from other inputs than its bundle")
     job = replace(

@@ -36,9 +36,7 @@ from splatbatch.transfer.blobs import FileRef
 from splatbatch.transfer.bundle import Bundle, open_bundle, why_left
 from splatbatch.transfer.exchange import (
     BUNDLES,
-    CLAIMS,
     HERE,
-    LEFT,
     RESULTS,
     BundleState,
     StoreListing,
@@ -57,7 +55,7 @@ SEND_S = 100.0
 GOODBYE_S = 10.0
 """Most seconds to write the last status of the worker."""
 MARGIN_S = 20.0
-"""Seconds of the worker's time reserved for sending, in addition to the grace."""
+"""Seconds of the worker's time reserved for ending and sending what it trains."""
 MOST_UNFIT = 2
 """After this many bundles in a row that this machine cannot train, the worker ends."""
 NEVER = float("inf")
@@ -91,8 +89,8 @@ class StoreWorker:
         """Error with which the store refused a result; None: there is none."""
         self._not_before: dict[str, float] = {}
         """Until when a bundle is left to other workers, by time.monotonic(); `NEVER`: this machine cannot train it."""
-        self._took: dict[int, float] = {}
-        """Seconds of the latest training here, by its number of steps."""
+        self._took_s = 0.0
+        """Seconds of the latest training here: no bundle is begun in less time."""
 
     def work(self) -> int:
         """Train bundles and send their results; return the exit code.
@@ -115,14 +113,12 @@ class StoreWorker:
 
     def _train_all(self) -> int:
         """Train until no bundle is due, or the next one does not fit the time left; return the exit code."""
-        self._asks.ask(exchange.write_sign, self.sign)
-        if self._asks.ask(exchange.write_sign, self.sign, True):  # in spite of the file that is there
-            log_line("this store cannot lock tasks: some tasks may be trained twice, but none is accepted twice")
+        self._asks.ask(exchange.heartbeat, self.sign)
         idle_since, unfit = time.monotonic(), 0
         while True:
             seen = exchange.listing(self._asks)
             if claimed := self._claim(seen):
-                if self._stop() or not self._holds(claimed[0]):
+                if self._stop() or self._end - time.monotonic() < MARGIN_S + self._took_s:
                     return AGAIN  # the last status lets the claim go
                 error = self._train(*claimed, seen)
                 unfit = unfit + 1 if error else 0
@@ -149,10 +145,6 @@ class StoreWorker:
                 return bundle, name
         return None
 
-    def _holds(self, bundle: Bundle) -> bool:
-        """Return whether a training is expected to fit the time left; one of unknown length counts as fitting."""
-        return self._end - time.monotonic() > bundle.grace_s + MARGIN_S + self._took.get(bundle.max_steps, 0.0)
-
     def _train(self, bundle: Bundle, name: str, seen: StoreListing) -> SplatbatchError | None:
         """Fetch and train a claimed bundle, and begin to send its result.
 
@@ -164,7 +156,7 @@ class StoreWorker:
         result = TransferResult(name, bundle.task, self.sign.worker, __version__, "stopped")
         try:
             self._fetches.end()
-            for piece in blobs.fetch_all(self._asks, self._cache, bundle.pieces, bundle.task):
+            for piece in blobs.fetch_all(self._asks, self._cache, bundle.pieces):
                 result = replace(result, outcome="damaged", why=f"{piece.name} is damaged or missing in the store")
                 log_line(f"{bundle.task}: {result.why}; waiting until home uploads it again")
                 self._not_before[name] = time.monotonic() + 30.0
@@ -183,7 +175,7 @@ class StoreWorker:
                 case Failed(diagnosis=why):
                     outcome = "unfit" if cause_of(why.cause).may_do_elsewhere else "failed"
                     result = replace(result, outcome=outcome, why=one_line(f"{title(why.cause)}: {why.advice}"))
-            self._took[bundle.max_steps] = time.monotonic() - began
+            self._took_s = time.monotonic() - began
         except (ConfigError, TrainerError, ExecutorError, OutputError, StoreError) as found:
             error, result = found, replace(result, outcome="unfit", why=one_line(found.message))
         finally:
@@ -204,7 +196,7 @@ class StoreWorker:
             told = exchange.result_at(self._asks, name)
             for one in told.attempts:
                 wanted = [piece for piece in one.pieces if piece.name in ("checkpoint.pt", "settings.json")]
-                if len(wanted) == 2 and not blobs.fetch_all(self._asks, self._cache, wanted, bundle.task):
+                if len(wanted) == 2 and not blobs.fetch_all(self._asks, self._cache, wanted):
                     attempt = _patch_in(folder, bundle.task).attempt(one.number)
                     blobs.lay(wanted, self._cache, attempt.path)
                     attempt.cancel.touch()  # it has ended, on another machine
@@ -216,8 +208,7 @@ class StoreWorker:
         return self.interruption.reason() or ("the time of this worker is up" if is_up else "")
 
     def _stop_of_bundle(self) -> str:
-        is_closed = self._closed == self.sign.bundle != ""
-        return self._stop() or ("the task was closed in the store" if is_closed else "")
+        return self._stop() or ("the task was closed in the store" if self._closed == self.sign.bundle != "" else "")
 
     def _beat(self) -> None:
         """Write the heartbeat every `BEAT_S`, and advance all transfers; called many times a second.
@@ -264,7 +255,7 @@ def _fetch_ahead(store: Store, name: str, folder: Path, only_builtin: bool) -> N
 def _send(store: Store, result: TransferResult, folder: Path, claim: str) -> None:
     """Send the result of a bundle: first the files of its attempts, then the result file.
 
-    If another worker may try the task, the claim is released. Runs in the courier process.
+    The result file releases the claim. Runs in the courier process.
 
     Args:
         store: the store.
@@ -276,9 +267,7 @@ def _send(store: Store, result: TransferResult, folder: Path, claim: str) -> Non
     result = replace(result, attempts=tuple(map(_packed, left)))
     pieces = [(one.path, piece) for one, told in zip(left, result.attempts, strict=True) for piece in told.pieces]
     blobs.put(store, [(blobs.blob(one.sha256), where / one.name) for where, one in pieces])
-    courier.patiently(exchange.put_sealed, store, f"{RESULTS}/{result.bundle}.{result.outcome}.", result)
-    if result.outcome not in exchange.FINAL:
-        blobs.put(store, [(f"{CLAIMS}/{claim}{LEFT}", b"")])
+    courier.patiently(exchange.put_sealed, store, f"{RESULTS}/{claim}.{result.outcome}.", result)
 
 
 def _packed(folder: AttemptFolder) -> TransferredAttempt:
@@ -291,11 +280,12 @@ def _packed(folder: AttemptFolder) -> TransferredAttempt:
     if (watch := folder.read_watch()) and folder.result.exists():
         with contextlib.suppress(TooManyFiles):
             files |= {*find_files(folder.output, watch.globs(), MOST_FILES)}
-    pieces = []
-    for file in sorted(files):
-        name, stat = file.relative_to(folder.path).as_posix(), file.stat()
-        if name.partition("/")[0] not in HERE:
-            pieces.append(FileRef(name, sha256_of(file), stat.st_size, stat.st_mtime_ns))
+    named = {file.relative_to(folder.path).as_posix(): file for file in sorted(files)}
+    pieces = (
+        FileRef(name, sha256_of(file), file.stat().st_size, file.stat().st_mtime_ns)
+        for name, file in named.items()
+        if name.partition("/")[0] not in HERE
+    )
     return TransferredAttempt(folder.number, tuple(pieces))
 
 

@@ -28,10 +28,7 @@ AT_ONCE = 8
 TRIES = 3
 """Number of repeated fetches of a blob that does not match its SHA-256; then it counts as damaged in the store."""
 _SHA256 = re.compile(r"[0-9a-f]{64}")
-T = TypeVar("T")
 R = TypeVar("R")
-NewFile = tuple[str, Path | bytes]
-"""A file to put into a store: its name there, and its contents or the local file with them."""
 
 
 @dataclass(frozen=True)
@@ -61,51 +58,46 @@ def distinct(pieces: Iterable[FileRef]) -> list[FileRef]:
     return list({piece.sha256: piece for piece in pieces}.values())
 
 
-def at_once(call: Callable[[T], R], items: Sequence[T]) -> list[R]:
-    """Call a function for each item, `AT_ONCE` calls in parallel; return the results in the order of the items."""
+def at_once(call: Callable[..., R], *items: Iterable[object]) -> list[R]:
+    """Call a function with each item, or one of each of several, `AT_ONCE` calls in parallel; return all results."""
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        return list(pool.map(call, items))
+        return list(pool.map(call, *items))
 
 
-def put(store: Store, files: Sequence[NewFile]) -> None:
-    """Put files into a store in parallel, each name once; runs in the courier process.
+def put(store: Store, files: Sequence[tuple[str, Path | bytes]]) -> None:
+    """Put files into a store in parallel, by name there and contents or local file; runs in the courier process.
 
     If the connection is cut off, the upload of that file begins again until it succeeds.
     """
-
-    def put_one(file: NewFile) -> None:
-        patiently(store.write, *file)
-
-    at_once(put_one, [*dict(files).items()])
+    contents = dict(files)
+    at_once(partial(patiently, store.write), contents.keys(), contents.values())
 
 
-def fetch(store: Store, folder: Path, pieces: Sequence[FileRef]) -> list[tuple[int, str]]:
+def fetch(store: Store, folder: Path, pieces: Sequence[FileRef]) -> list[str]:
     """Fetch the blobs of files into a folder, named by their hashes; runs in the courier process.
 
     A whole blob in the folder is not fetched again; a cut-off download resumes where it ended. Returned is for each
-    file how many downloads did not match its SHA-256; and "damaged" or "missing", empty if it was fetched.
+    file "damaged" or "missing", empty if it was fetched.
     """
     folder.mkdir(parents=True, exist_ok=True)
     return at_once(partial(_fetch_one, store, folder), pieces)
 
 
-def fetch_all(courier: Courier, folder: Path, pieces: Sequence[FileRef], task: str) -> dict[FileRef, str]:
-    """Fetch the blobs of a task's files; return the faulty files, each with "damaged" or "missing" in the store."""
+def fetch_all(courier: Courier, folder: Path, pieces: Sequence[FileRef]) -> dict[FileRef, str]:
+    """Fetch the blobs of some files; return the faulty files, each with "damaged" or "missing" in the store."""
     wanted = distinct(pieces)
-    told = dict(zip(wanted, courier.ask(fetch, folder, wanted), strict=True))
-    for piece in (piece for piece, (num_refused, _) in told.items() if num_refused):
-        courier.tell(f"{task}: {piece.name} does not match its SHA-256; fetching it again")
-    return {piece: fault for piece, (_, fault) in told.items() if fault}
+    faults = courier.ask(fetch, folder, wanted)
+    return {piece: fault for piece, fault in zip(wanted, faults, strict=True) if fault}
 
 
-def _fetch_one(store: Store, folder: Path, piece: FileRef) -> tuple[int, str]:
+def _fetch_one(store: Store, folder: Path, piece: FileRef) -> str:
     sha256, num_bytes = piece.sha256, piece.num_bytes
     if not _SHA256.fullmatch(sha256):  # it could be a path
-        return 0, "missing"
+        return "missing"
     target, part = folder / sha256, folder / f".{sha256}.part"
     if target.exists() and sha256_of(target) == sha256:
-        return 0, ""
-    for number in range(TRIES + 1):
+        return ""
+    for _ in range(TRIES + 1):
         start = part.stat().st_size if part.exists() and part.stat().st_size < num_bytes else 0
         try:
             with part.open("ab" if start else "wb") as file:
@@ -113,12 +105,12 @@ def _fetch_one(store: Store, folder: Path, piece: FileRef) -> tuple[int, str]:
                     file.write(content)
         except FileNotFoundError:
             part.unlink(missing_ok=True)
-            return number, "missing"
+            return "missing"
         if sha256_of(part) == sha256:
             part.replace(target)
-            return number, ""
+            return ""
         part.unlink(missing_ok=True)
-    return TRIES + 1, "damaged"
+    return "damaged"
 
 
 def lay(pieces: Iterable[FileRef], place: Path, folder: Path, put: Callable[[Path, Path], object] = os.link) -> None:

@@ -31,7 +31,6 @@ from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.fingerprint import is_drawn_behind
 from splatbatch.tasks.input_files import InputFiles
 from splatbatch.tasks.task import Task, TaskSettings, TrainTask
-from splatbatch.text import seconds_of
 from splatbatch.transfer.blobs import FileRef
 
 _KINDS: dict[str, Callable[[str], Any]] = {"int": int, "float": float, "bool": lambda value: value == "True"}
@@ -78,11 +77,6 @@ class Bundle(TypedRecord):
         """Return the steps of its training; 0 if the manifest does not say."""
         steps = self.changes.get("training.max_steps", mapping(self.settings.get("training")).get("max_steps"))
         return steps if isinstance(steps, int) else 0
-
-    @property
-    def grace_s(self) -> float:
-        """Return `limits.grace_s`: how long an attempt may take to end, seconds; 10 if the manifest does not say."""
-        return seconds_of(str(mapping(self.settings.get("limits")).get("grace_s"))) or 10.0
 
 
 def bundle_of(home: str, is_retry: bool, task: Task) -> tuple[dict[str, Any], dict[str, str]]:
@@ -226,8 +220,10 @@ def _setup_of(bundle: Bundle, scene: Path, output: Path) -> TaskSettings:
         kinds = mapping(told.get("env"))
         for variable in kinds:
             if variable not in os.environ:
-                hint = "Values of trainers.*.env do not travel, as they may be passwords. Set them on the worker."
-                raise ConfigError(f"{bundle.task}: trainers.{name}.env: {variable} is not set here", hint)
+                raise ConfigError(
+                    f"{bundle.task}: trainers.{name}.env: {variable} is not set here",
+                    "Values of trainers.*.env do not travel, as they may be passwords. Set them on the worker.",
+                )
         told["env"] = {variable: _KINDS.get(kind, str)(os.environ[variable]) for variable, kind in kinds.items()}
     places = {"scene": {"patches": scene}, "output": {"folder": output, "previews_mib": 0}}
     try:

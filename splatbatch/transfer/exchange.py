@@ -28,8 +28,6 @@ _BUNDLE = re.compile(r"[0-9a-f]{32}")
 """Pattern of a bundle's name in bundles/; other files there are ignored."""
 HERE = frozenset({"cancel", ".ballast", "ahead.json", "result.json", "scene"})
 """Names in an attempt's folder that are never sent: home writes its own result.json, and has the photographs."""
-LEFT = ".left"
-"""Suffix of the file that a worker puts beside its claim when it lets the task go."""
 REFUSED = ".refused"
 """Suffix of the file that home puts beside a result that it refuses; such a result is ignored."""
 BEAT_S = 10.0
@@ -58,7 +56,6 @@ class WorkerStatus(TypedRecord):
     task: str = ""
     phase: str = ""
     step: int | None = None
-    max_steps: int = 0
 
 
 @dataclass(frozen=True)
@@ -72,7 +69,7 @@ class TransferredAttempt(TypedRecord):
 
 @dataclass(frozen=True)
 class TransferResult(TypedRecord):
-    """results/<bundle>.<outcome>.<hash>: the result of one worker's training of a bundle."""
+    """results/<bundle>.<claim>.<outcome>.<hash>: the result of one worker's training of a bundle, by its claim."""
 
     bundle: str = ""
     task: str = ""
@@ -101,7 +98,7 @@ class BundleState(TypedRecord):
     worker: str = ""
     """Name of the worker with the newest claim. This field and the next two are read only while the bundle is open."""
     is_free: bool = True
-    """Whether the bundle has no worker, or its worker has let it go or has ended."""
+    """Whether the bundle has no worker, or its worker has sent a result or has ended."""
     sequence: int = -1
     """Number of the worker's latest heartbeat; -1: none yet."""
 
@@ -143,14 +140,15 @@ def list_store(store: Store) -> dict[str, Any]:
     bundles, claims, closed, results, workers = at_once(store.names, (BUNDLES, CLAIMS, CLOSED, RESULTS, WORKERS))
     generations: dict[str, int] = {}
     for name in claims:
-        bundle, _dot, number = name.removesuffix(LEFT).partition(".")
+        bundle, _dot, number = name.partition(".")
         if number.isdecimal():
             generations[bundle] = max(generations.get(bundle, 0), int(number))
     brought: dict[str, dict[str, str]] = {}
     for name in sorted(results):
-        if name.count(".") == 2 and f"{name}{REFUSED}" not in results:
-            bundle, outcome, _hash = name.split(".")
+        if name.count(".") == 3 and f"{name}{REFUSED}" not in results:
+            bundle, _claim, outcome, _hash = name.split(".")
             brought.setdefault(bundle, {})[name] = outcome
+    ended = {name.rsplit(".", 2)[0] for name in results}
     shown = at_once(partial(_sign, store), [f"{WORKERS}/{name}" for name in sorted(workers)])
     signs = {one.worker: one for one in shown if one.worker}
 
@@ -160,7 +158,7 @@ def list_store(store: Store) -> dict[str, Any]:
             claim = f"{name}.{one.generation}"
             owner = _sign(store, f"{CLAIMS}/{claim}")
             sign = signs.get(owner.worker) or replace(owner, sequence=-1)
-            is_free = sign.has_ended or sign.token != owner.token or f"{claim}{LEFT}" in claims
+            is_free = sign.has_ended or sign.token != owner.token or claim in ended
             one = replace(one, worker=owner.worker, is_free=is_free, sequence=sign.sequence)
         return one
 
@@ -255,17 +253,12 @@ def bundles_at(courier: Courier, names: Sequence[str]) -> dict[str, Bundle]:
     return {name: Bundle.from_record(record) for name, record in zip(names, records, strict=True)}
 
 
-def write_sign(store: Store, sign: WorkerStatus, once: bool = False) -> bool:
-    """Write the status of a worker; return whether it was written, see `Store.write`. Runs in the courier process."""
-    return store.write(f"{WORKERS}/{sign.worker}", json.dumps(sign.to_record()).encode(), once=once)
-
-
 def heartbeat(store: Store, sign: WorkerStatus) -> str:
     """Write the status of a worker; return the hash of its bundle if that is closed, else "".
 
     Runs in the courier process.
     """
-    write_sign(store, sign)
+    store.write(f"{WORKERS}/{sign.worker}", json.dumps(sign.to_record()).encode())
     return sign.bundle if sign.bundle and sign.bundle in store.names(CLOSED) else ""
 
 

@@ -78,16 +78,9 @@ class SftpStore:
             async with client.open(aside, "wb") as file:
                 while piece := source.read(PIECE_BYTES):
                     await file.write(piece)
-        except asyncssh.SFTPError as error:
+        except asyncssh.SFTPError:
             with contextlib.suppress(asyncssh.SFTPError):
                 await client.remove(aside)
-            with contextlib.suppress(asyncssh.SFTPError):  # a bare refusal may mean that the disk there is full
-                room = await client.statvfs(self._root.as_posix())
-                if not room.bavail or not room.favail:
-                    raise StoreError(
-                        f"store ssh://{self._host}{self._root}: no space left",
-                        "Free space there, then run the command again.",
-                    ) from error
             raise
         if not once:
             await client.posix_rename(aside, place.as_posix())

@@ -140,9 +140,9 @@ def told(night: Night) -> dict[str, Any]:
     ended = Counter((patch, attempt) for patch, attempt, *_ in ends(batch))
     there = [(path.parent.name, int(path.name[-2:])) for path in batch.output.glob("patches/*/attempt-*")]
     accepted = [len(list(path.glob("*"))) for path in batch.output.glob("patches/*/accepted")]
-    results = [name for name in store.names("results") if name.count(".") == 2]
+    results = [name for name in store.names("results") if name.count(".") == 3]
     claims = sum(one["claims"] for one in bundles(str(night.site.kept)))
-    brought = {(name.split(".")[0], name.split(".")[2]) for name in results}
+    brought = {tuple(name.split(".")[:2]) for name in results}
     return {
         "trained": sum(state == "trained" for state in states(batch).values()),
         "accepted": sum(number > 0 for number in accepted),
