@@ -211,10 +211,9 @@ class CoverageView:
     def hides(self) -> NDArray[np.float32]:
         """Depth behind which everything is hidden, of each cell, [rows * columns]; infinite where no points tell."""
         found = np.full(self.shape[0] * self.shape[1], np.inf, dtype=np.float32)
-        if not len(self.points):
-            return found
-        cell, depths, steps = self._triangulated()
-        found[cell] = np.fmax(depths, steps)
+        if len(self.points):
+            cell, depths, steps = self._triangulated()
+            found[cell] = np.fmax(depths, steps)
         return found
 
     def depths(self, rim: int | None) -> Floats:
@@ -320,12 +319,6 @@ def _points_of(source: Reconstruction, model: Reconstruction | None = None) -> d
     reach = max((float(np.abs(ours[:3, 3]).max()) for ours, _ in pairs.values()), default=1.0)
     allowed = np.array([SAME_POSE] * 3 + [SAME_POSE * max(reach, SAME_POSE)])
     return {name: found[name] for name, (ours, other) in pairs.items() if (np.abs(ours - other) <= allowed).all()}
-
-
-def _in_front(points: Floats, camera: Camera) -> Floats:
-    """Return the points, in camera coordinates, inside its photograph; `MOST_POINTS` at most, evenly taken."""
-    kept = points[in_picture(camera, points)[0] & np.isfinite(points).all(axis=1)]
-    return kept[:: max(1, -(-len(kept) // MOST_POINTS))]
 
 
 def _filled(corners: Floats, shape: tuple[int, int]) -> tuple[Ints, Ints, Floats]:
