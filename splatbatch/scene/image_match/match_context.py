@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections import OrderedDict
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import lru_cache, partial
+from itertools import islice
 
 import numpy as np
 
@@ -39,23 +41,16 @@ class GreyPhotographs:
     """Cache of photographs decoded to grey and reduced in size; the `_KEPT` used last stay in memory."""
 
     def __init__(self, least_side: int = LEAST_SIDE) -> None:
-        self._least_side = least_side
-        self._kept: OrderedDict[str, Greys | None] = OrderedDict()
+        self._decoded = lru_cache(_KEPT)(partial(decode_grey, least_side=least_side))
 
     def of(self, path: str) -> Greys | None:
         """Return a picture, decoding it if it is not cached; None where it cannot be decoded."""
-        if path not in self._kept:
-            self._kept[path] = decode_grey(path, self._least_side)
-            if len(self._kept) > _KEPT:
-                self._kept.popitem(last=False)
-        self._kept.move_to_end(path)
-        return self._kept[path]
+        return self._decoded(path)
 
     def read(self, paths: Iterable[str]) -> None:
-        """Decode the pictures that are not cached yet, up to `_KEPT`, on all cores."""
-        new = [path for path in dict.fromkeys(paths) if path not in self._kept][:_KEPT]
+        """Decode the first `_KEPT` pictures on all cores, unless they are cached."""
         with ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="decoding") as pool:
-            self._kept.update(zip(new, pool.map(lambda path: decode_grey(path, self._least_side), new), strict=True))
+            deque(pool.map(self._decoded, islice(dict.fromkeys(paths), _KEPT)), maxlen=0)
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,6 +6,7 @@ import os
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
@@ -84,7 +85,7 @@ class FolderListings:
     """Cache of folder listings; each folder is read once."""
 
     def __init__(self) -> None:
-        self._names: dict[str, frozenset[str] | None] = {}
+        self.names = cache(_names_in)
         self._folded: dict[str, dict[str, str]] = {}
 
     def locate(self, root: Path, name: str) -> Location:
@@ -125,17 +126,6 @@ class FolderListings:
         place = self.locate(root, name)
         return place.similar if isinstance(place, MissingPhotograph) else ""
 
-    def names(self, folder: str) -> frozenset[str] | None:
-        """Return the names in a folder; an empty set if it does not exist, None if it may not be listed."""
-        if folder not in self._names:
-            try:
-                self._names[folder] = frozenset(os.listdir(folder))  # noqa: PTH208 - names alone are wanted
-            except (FileNotFoundError, NotADirectoryError):
-                self._names[folder] = frozenset()
-            except OSError:
-                self._names[folder] = None
-        return self._names[folder]
-
     def _misspelt(self, folder: str, name: str) -> str:
         actual = []
         for part in PurePosixPath(name).parts:
@@ -155,6 +145,16 @@ class FolderListings:
             return flat
         candidates = [flat.replace("/", mark) for mark in ("_", "-", "")] + [base]
         return next((each for each in candidates if each != name and each in there), "")
+
+
+def _names_in(folder: str) -> frozenset[str] | None:
+    """Return the names in a folder; an empty set if it does not exist, None if it may not be listed."""
+    try:
+        return frozenset(os.listdir(folder))  # noqa: PTH208 - names alone are wanted
+    except (FileNotFoundError, NotADirectoryError):
+        return frozenset()
+    except OSError:
+        return None
 
 
 def paths_of(folder: Path, names: Iterable[str]) -> dict[str, str]:
