@@ -77,8 +77,6 @@ def normalised_copies(pixels: NDArray[np.uint8], tone: ColorCorrection, camera: 
 def _falloff(shape: tuple[int, ...], tone: ColorCorrection, camera: Camera) -> NDArray[np.float32]:
     """Return falloff times shading at each pixel, [H, W, 1], or [H, W, 3] with a tinted shading grid."""
     height, width = shape
-    if not tone.vignetting and not any(tone.shading_gradient) and not tone.shading_grid:
-        return np.ones((height, width, 1), np.float32)
     center = middle(camera)
     x = (np.arange(width, dtype=np.float32) + 0.5) * (camera.width / width) - center[0]
     y = (np.arange(height, dtype=np.float32) + 0.5) * (camera.height / height) - center[1]

@@ -207,13 +207,12 @@ def _part(number: int, shot: TrackedPhoto, samples: Samples) -> tuple[Ints, Ints
 
 
 def _tone(found: Solution, number: int, camera: int) -> ColorCorrection:
-    right, down = (float(one) for one in found.tilts[number]) if len(found.tilts) else (0.0, 0.0)
+    right, down = map(float, found.tilts[number])
     tone = ColorCorrection(triple(np.exp(found.gains[number])), _coefficients(found.vignetting[camera]), (right, down))
-    if not (found.fields.any() and found.fields[number].any()):
+    if not found.fields[number].any():
         return tone
-    tint = found.tints[number] if len(found.tints) else np.ones(3)
-    own = tuple(round(float(one), FIELD_DIGITS) for one in found.fields[number])
-    return replace(tone, shading_grid=own, shading_color=triple(round(float(one), FIELD_DIGITS) for one in tint))
+    own, tint = ([round(float(one), FIELD_DIGITS) for one in row[number]] for row in (found.fields, found.tints))
+    return replace(tone, shading_grid=tuple(own), shading_color=triple(tint))
 
 
 def _coefficients(values: Floats) -> tuple[float, ...]:

@@ -86,15 +86,11 @@ def cauchy(size: Floats) -> Floats:
 
 def _rest(gains: Floats, offsets: Floats, feigned: Floats, exposures: Floats | None) -> tuple[Floats, Floats]:
     """Return the gains without offsets, exposures and light, and the light. Outlying photographs count less."""
-    response = np.zeros((len(gains), 0 if exposures is None else 1))
-    if exposures is not None:
-        response[:, 0] = exposures - exposures.mean()
-    design = np.hstack([offsets, response, feigned])
-    expected = np.zeros(design.shape[1])
-    precision = np.zeros(design.shape[1])
-    at = offsets.shape[1] + response.shape[1]
-    expected[offsets.shape[1] : at], precision[offsets.shape[1] : at] = RESPONSE, RESPONSE_SPREAD**-2
-    precision[at:] = SUN_SPREAD**-2
+    response = np.zeros((len(gains), 0)) if exposures is None else (exposures - exposures.mean())[:, None]
+    parts = (offsets, response, feigned)
+    design, nums = np.hstack(parts), [part.shape[1] for part in parts]
+    expected = np.repeat([0.0, RESPONSE, 0.0], nums)
+    precision = np.repeat([0.0, RESPONSE_SPREAD**-2, SUN_SPREAD**-2], nums)
     weights, variance = np.ones(len(gains)), float(gains.var())
     for _ in range(ROUNDS):
         prior = variance * precision
@@ -103,4 +99,4 @@ def _rest(gains: Floats, offsets: Floats, feigned: Floats, exposures: Floats | N
         rest = gains - design @ found
         weights = cauchy(np.abs(rest))
         variance = max(float(np.average(rest**2, weights=weights)), LEAST_SPREAD**2)
-    return rest, np.asarray(found[at:], np.float64)
+    return rest, np.asarray(found[nums[0] + nums[1] :], np.float64)

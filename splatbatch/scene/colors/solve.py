@@ -7,13 +7,14 @@ share the weights: an error in one (an occlusion, a highlight) is an error in al
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from splatbatch.scene.colmap.types import Floats, Ints
+from splatbatch.scene.colors.correction import NODES
 from splatbatch.scene.colors.shading_grid import LEAST_FALL as LEAST_FIELD_FALL
 from splatbatch.scene.colors.shading_grid import ShadingResidual, field_at_each, paying_fields, tint_of
 from splatbatch.scene.colors.shared_illumination import (
@@ -24,7 +25,6 @@ from splatbatch.scene.colors.shared_illumination import (
     find_sun_side,
 )
 
-NONE: Floats = np.zeros((0, 2))
 DENSE = 3000
 """Most photographs for which the system is solved as a dense matrix."""
 TINY = 1e-9  # of the mean of the diagonal: what fixes the gauge
@@ -71,9 +71,9 @@ class Solution:
     gains: Floats  # [num_photos, 3], logarithms at the principal point; mean 0
     vignetting: Floats  # [num_cameras, 2], 0 where it is not accepted
     weights: Floats  # [O]
-    tilts: Floats = field(default_factory=lambda: NONE)  # [num_photos, 2], of shared light; or `NONE`
-    fields: Floats = field(default_factory=lambda: NONE)  # [num_photos, NODES^2], 0 for most; or `NONE`
-    tints: Floats = field(default_factory=lambda: NONE)  # [num_photos, 3], of the fields; `NONE`: all 1
+    tilts: Floats  # [num_photos, 2], of shared light; 0 without
+    fields: Floats  # [num_photos, NODES^2], 0 for most
+    tints: Floats  # [num_photos, 3], of the fields; 1 for most
     drift: SharedIllumination | None = None
     """Drift of the gains over the scene; None: there is none."""
     before: float = 0.0
@@ -83,16 +83,12 @@ class Solution:
 
 def falloff_of(seen: ColorObservations, vignetting: Floats) -> Floats:
     """Return the logarithm of the vignetting at each observation, [O]."""
-    if not vignetting.any():
-        return np.zeros(len(seen.photo))
     one = vignetting[seen.camera[seen.photo]]
     return seen.radius * (one[:, 0] + seen.radius * one[:, 1])
 
 
 def shading_of(seen: ColorObservations, tilts: Floats) -> Floats:
     """Return the logarithm of the shading gradient (tilt) at each observation, [O]."""
-    if not tilts.any():
-        return np.zeros(len(seen.photo))
     return (seen.place * tilts[seen.photo]).sum(axis=1)
 
 
@@ -109,7 +105,7 @@ def own_light(seen: ColorObservations, found: Solution) -> Floats:
 def light_of(seen: ColorObservations, found: Solution) -> Floats:
     """Return the logarithm of tilts and shading grids at each observation: [O, 1], or [O, 3] with tints."""
     own = own_light(seen, found)[:, None]
-    tinted = own * found.tints[seen.photo] if len(found.tints) and seen.color.shape[1] > 1 else own
+    tinted = own * found.tints[seen.photo] if seen.color.shape[1] > 1 else own
     return shading_of(seen, found.tilts)[:, None] + tinted
 
 
@@ -254,15 +250,24 @@ def solve(seen: ColorObservations, group: Ints) -> Solution:
     """
     grey, num_cameras = replace(seen, color=seen.color.mean(axis=1, keepdims=True)), int(seen.camera.max()) + 1
     all_bend = DesignMatrix(grey, np.ones(num_cameras, bool))
-    unknown = Solution(np.zeros((len(seen.camera), 1)), np.zeros((num_cameras, 2)), np.ones(len(seen.photo)))
+    num = len(seen.camera)
+    unknown = Solution(
+        gains=np.zeros((num, 1)),
+        vignetting=np.zeros((num_cameras, 2)),
+        weights=np.ones(len(seen.photo)),
+        tilts=np.zeros((num, 2)),
+        fields=np.zeros((num, NODES * NODES)),
+        tints=np.ones((num, 3)),
+    )
     plain = _reweighted(grey, DesignMatrix(grey, np.zeros(num_cameras, bool)), unknown)
     bent = _reweighted(grey, all_bend, plain, ROUNDS // 2)
     bends = _pays(grey, plain, bent)
     design = all_bend if bends.all() else DesignMatrix(grey, bends)
     lit = _in_own_light(grey, _lit(grey, bent if bends.any() else plain, design, group), design)
-    found = _tinted(seen, _reweighted(seen, design, lit, LAST_ROUNDS))
-    found = _reweighted(seen, design, found, LAST_ROUNDS) if len(found.tints) else found
-    as_is = Solution(np.zeros_like(found.gains), np.zeros((num_cameras, 2)), found.weights)
+    found = _reweighted(seen, design, lit, LAST_ROUNDS)
+    if found.fields.any():
+        found = _reweighted(seen, design, _tinted(seen, found), LAST_ROUNDS)
+    as_is = replace(unknown, gains=np.zeros_like(found.gains))
     return replace(found, before=spread(residuals_of(seen, as_is, found.weights), found.weights))
 
 
@@ -294,7 +299,7 @@ def _in_own_light(grey: ColorObservations, found: Solution, design: DesignMatrix
         colors = point_colors(grey, found, found.weights, int(grey.point.max()) + 1)
         fields, falls = fields_given(grey, found, colors, which)
         if not fields.any():
-            return replace(found, fields=NONE)
+            return replace(found, fields=fields)
         which = falls > CANDIDATE_FALL
         found = _reweighted(grey, design, replace(found, fields=fields), 1)
     return found
@@ -302,9 +307,7 @@ def _in_own_light(grey: ColorObservations, found: Solution, design: DesignMatrix
 
 def _tinted(seen: ColorObservations, found: Solution) -> Solution:
     """Add the tints of the shading grids."""
-    if not found.fields.any():
-        return found
-    light, tints = own_light(seen, found), np.ones((len(seen.camera), seen.color.shape[1]))
+    light, tints = own_light(seen, found), found.tints.copy()
     rest = residuals_of(seen, found, found.weights) + light[:, None]
     for photo in np.flatnonzero(found.fields.any(axis=1)):
         rows = seen.photo == photo
@@ -361,8 +364,7 @@ def settle_later(
     flat = _with_gains(later, found, colors, is_later)
     fields, _ = fields_given(later, flat, colors, is_later)
     if fields.any():
-        before = found.fields if found.fields.any() else np.zeros_like(fields)
-        bent = replace(found, fields=np.where(is_later[:, None], fields, before))
+        bent = replace(found, fields=np.where(is_later[:, None], fields, found.fields))
         flat = _with_gains(later, bent, colors, is_later)
     return flat, is_in | is_later
 
