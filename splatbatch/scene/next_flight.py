@@ -236,8 +236,8 @@ def suggest(survey: CoverageSurvey, obstacles: Floats) -> FlightPlan:
         obstacles: places of points and Gaussians, [n, 3]; no camera is placed in or under them.
     """
     cells, distance = survey.weak(), survey.usual_distance()
-    candidates = _candidates(survey, cells, distance, np.vstack([obstacles, survey.places]))
-    if not cells or not candidates:
+    candidates = _candidates(survey, cells, distance, np.vstack([obstacles, survey.places])) if cells else []
+    if not candidates:
         return FlightPlan(cells, (), tuple(range(len(cells))), survey.up, distance)
     covers, left = _cover(candidates, survey, cells, distance)
     suggested = [replace(candidates[one], covers=tuple(helped)) for one, helped in covers.items()]
@@ -323,8 +323,6 @@ def _looking_at(target: Floats, offset: Floats, up: Floats) -> Floats:
 
 def _free(centers: Floats, targets: Floats, obstacles: Floats, up: Floats, distance: float) -> Mask:
     """Return which cameras are clear of obstacles, above the ground, and have a free line of sight to their target."""
-    if not len(centers):
-        return np.zeros(0, bool)
     far, _ = cKDTree(obstacles).query(centers)
     east, north, _ = axes_of(up)
     level = np.stack([east, north]).T
