@@ -67,20 +67,6 @@ def test_gains_have_no_mean_and_an_outlier_is_named(tmp_path: Path) -> None:
     assert found.outliers == {"03.png": pytest.approx(1.5, abs=0.01)}
 
 
-def held(scene: MadeScene, name: str) -> tuple[SceneCorrections, SceneCorrections]:
-    before = solve_tones([scene.patch()], held_out=[name])
-    shade(scene.photographs / name, 1.4)
-    return before, solve_tones([scene.patch()], held_out=[name])
-
-
-def test_a_held_out_photograph_has_a_gain_and_changes_that_of_no_other(tmp_path: Path) -> None:
-    before, after = held(coloured(tmp_path, EVEN | {"01.png": 0.8}), "04.png")
-    others = [name for name in NAMES if name != "04.png"]
-    assert [before.tones[name] for name in others] == [after.tones[name] for name in others]
-    ratio = after.tones["04.png"].gain[0] / before.tones["04.png"].gain[0]
-    assert ratio == pytest.approx(1.4, abs=0.01)
-
-
 def test_patches_that_share_photographs_are_solved_together(tmp_path: Path) -> None:
     gains = EVEN | {"00.png": 1.2, "07.png": 0.8}
     whole = coloured(tmp_path / "a", gains)

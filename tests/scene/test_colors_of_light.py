@@ -16,8 +16,6 @@ from splatbatch.scene.colmap.reconstruction import read_cameras
 from splatbatch.scene.colmap.types import Camera
 from splatbatch.scene.colors.correction import ColorCorrection
 from splatbatch.scene.colors.normalised_copies import normalised_copies
-from splatbatch.scene.colors.scene_corrections import solve_tones
-from splatbatch.scene.patches import Patch
 
 FIELDS = {"left/0003.jpg": sunny(), "right/0002.jpg": sunny((-0.4, 0.2), -0.4)}
 """The sun breaks in, and the shadow of a cloud."""
@@ -69,19 +67,6 @@ def test_on_caliterra_those_have_light_of_their_own_into_which_the_sun_broke() -
         for tone in found.values()
         if tone.shading_grid
     )
-
-
-@pytest.mark.all
-def test_a_held_out_photograph_has_its_light_from_its_tracks_and_changes_no_other(tmp_path: Path) -> None:
-    held, found = "left/0003.jpg", []
-    for fields in ({}, {held: FIELDS[held]}):
-        plant(QUARRY, tmp_path / "images", most=0.2, fields=fields)
-        patch = Patch("p0", QUARRY / "sparse/0", tmp_path / "images")
-        found.append(solve_tones([patch], held_out=[held]).tones)
-    assert not found[0][held].shading_grid
-    assert missed(found[1][held], ColorCorrection(shading_grid=FIELDS[held])) <= 0.45
-    for name in found[0].keys() - {held}:
-        assert found[1][name] == found[0][name]
 
 
 def test_an_evened_copy_has_its_light_taken_out() -> None:

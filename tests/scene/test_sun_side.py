@@ -17,7 +17,7 @@ from test_colors import tones
 
 from splatbatch.scene.colmap.reconstruction import read_reconstruction
 from splatbatch.scene.colors.observations import shots_of
-from splatbatch.scene.colors.scene_corrections import SceneCorrections, solve_tones
+from splatbatch.scene.colors.scene_corrections import SceneCorrections
 from splatbatch.scene.colors.solve import ColorObservations, Solution, solve
 from splatbatch.scene.patches import Patch
 from splatbatch.scene.photos.headers import Exposure, read_exposure
@@ -68,19 +68,6 @@ def test_the_suns_side_of_photographs_puts_no_ramp_over_the_scene(
     found = tones(QUARRY, tmp_path)
     assert ramp(found, tmp_path, axis) <= 0.02
     assert "the drift is left as photographed" in found.notes[0]
-
-
-@pytest.mark.all
-def test_a_held_out_photograph_has_the_light_of_all_and_changes_that_of_no_other(tmp_path: Path) -> None:
-    plant(QUARRY, tmp_path, most=0, tilts=in_the_sun((1, 0, 0)))
-    held, patch = "left/0003.jpg", Patch("p0", QUARRY / "sparse/0", tmp_path)
-    before = solve_tones([patch], held_out=[held]).tones
-    with Image.open(tmp_path / held) as file:
-        file.point(lambda value: value * 0.8).save(tmp_path / held, quality=97)
-    after = solve_tones([patch], held_out=[held]).tones
-    assert after[held].shading_gradient == pytest.approx(before["left/0004.jpg"].shading_gradient, abs=0.01)
-    assert after[held].gain[1] / before[held].gain[1] == pytest.approx(0.8, abs=0.01)
-    assert all(after[name] == tone for name, tone in before.items() if name != held)
 
 
 def solved(seen: ColorObservations) -> Solution:

@@ -6,7 +6,7 @@ Photographs without one are reported.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -29,7 +29,7 @@ from splatbatch.scene.colors.observations import (
     neighbours_median,
     shots_of,
 )
-from splatbatch.scene.colors.solve import ColorObservations, Solution, settle_later, solve
+from splatbatch.scene.colors.solve import ColorObservations, Solution, solve
 from splatbatch.scene.patches import Patch
 from splatbatch.scene.photos.headers import Exposure, read_exposure
 from splatbatch.text import plural
@@ -71,15 +71,12 @@ class SceneCorrections:
         return bool(self.tones) and self.before > LEAST_BEFORE and self.after <= (1 - PAYS) * self.before
 
 
-def solve_tones(
-    patches: Iterable[Patch], cache: Path | None = None, held_out: Collection[str] = ()
-) -> SceneCorrections:
+def solve_tones(patches: Iterable[Patch], cache: Path | None = None) -> SceneCorrections:
     """Return the colour corrections of the photographs of patches of one scene. Unreadable files do not raise.
 
     Args:
         patches: the source alone, or all patches together.
         cache: file that keeps samples between runs; None: no cache.
-        held_out: photographs that are corrected, but whose colours do not affect the points.
     """
     try:
         shots = shots_of(patches)
@@ -101,7 +98,7 @@ def solve_tones(
     if len(usable) < 2:
         return SceneCorrections(left_alone=alone, problem=": ".join(next(iter(unread.items()))))
     try:
-        return _solved(usable, colors, held_out, alone)
+        return _solved(usable, colors, alone)
     except (ArithmeticError, ValueError, MemoryError) as error:  # numpy's LinAlgError is a ValueError
         return SceneCorrections(left_alone=alone, problem=f"the system of equations cannot be solved ({error})")
 
@@ -117,15 +114,12 @@ def _why_none(shots: Mapping[str, TrackedPhoto]) -> str:
     return f"the tracks are too few: no two photographs have {LEAST} observations (the most: {most})"
 
 
-def _solved(
-    shots: list[TrackedPhoto], colors: Mapping[str, Samples], held_out: Collection[str], alone: dict[str, str]
-) -> SceneCorrections:
+def _solved(shots: list[TrackedPhoto], colors: Mapping[str, Samples], alone: dict[str, str]) -> SceneCorrections:
     with ThreadPoolExecutor(max(1, os.cpu_count() or 1)) as pool:
         exposures = list(pool.map(read_exposure, [shot.path for shot in shots]))
     lenses, lens_names = _lenses(shots, exposures)
     everything = _observations(shots, colors, lenses, np.array([one.logarithm for one in exposures]))
-    is_held = np.array([shot.name in held_out for shot in shots])
-    linked = link(everything.only(~is_held[everything.photo]))
+    linked = link(everything)
     is_in = linked.group >= 0
     if is_in.sum() < 2:
         most = int(np.bincount(everything.photo).max(initial=0))
@@ -137,8 +131,6 @@ def _solved(
         members = linked.group == group
         gains[members] -= gains[members].mean(axis=0)
     found = replace(found, gains=gains)
-    if is_held.any():
-        found, is_in = settle_later(everything, found, is_in, LEAST)
     names = [shot.name for shot in shots]
     alone |= _unusable(shots, everything, is_in)
     tones = {
@@ -154,7 +146,7 @@ def _solved(
         before=found.before,
         after=found.after,
         num_observations=len(linked.seen.photo),
-        outliers=_outliers(names, found.gains.mean(axis=1), linked, is_in & ~is_held),
+        outliers=_outliers(names, found.gains.mean(axis=1), linked, is_in),
         left_alone=alone,
         notes=(*_groups(linked), *_drift(found), *_own_light(names, tones)),
     )

@@ -114,18 +114,18 @@ def evened_of(seen: ColorObservations, found: Solution) -> Floats:
     return seen.color - found.gains[seen.photo] - falloff_of(seen, found.vignetting)[:, None] - light_of(seen, found)
 
 
-def point_colors(seen: ColorObservations, found: Solution, weights: Floats, num_points: int) -> Floats:
+def point_colors(seen: ColorObservations, found: Solution, weights: Floats) -> Floats:
     """Return the colours of the points, [num_points, 3] or [num_points, 1]; NaN where no photograph sees the point."""
-    total = np.bincount(seen.point, weights, num_points)
+    total = np.bincount(seen.point, weights)
     evened = evened_of(seen, found)
-    sums = np.stack([np.bincount(seen.point, weights * one, num_points) for one in evened.T], axis=1)
+    sums = np.stack([np.bincount(seen.point, weights * one) for one in evened.T], axis=1)
     with np.errstate(invalid="ignore"):
         return sums / total[:, None]
 
 
 def residuals_of(seen: ColorObservations, found: Solution, weights: Floats) -> Floats:
     """Return the difference of each corrected colour from that of its point, [O, 3], in logarithms."""
-    colors = point_colors(seen, found, weights, int(seen.point.max()) + 1)
+    colors = point_colors(seen, found, weights)
     return evened_of(seen, found) - colors[seen.point]
 
 
@@ -230,15 +230,6 @@ def _solved(matrix: Any, right: Floats) -> Floats:
     return splu(matrix + tiny * identity(size, format="csc")).solve(right)
 
 
-def fields_given(
-    seen: ColorObservations, found: Solution, colors: Floats, which: NDArray[np.bool_]
-) -> tuple[Floats, Floats]:
-    """Return shading grids [num_photos, NODES^2] for given point colours, and the residual share each explains."""
-    rest = rest_of(seen, found, colors) - shading_of(seen, found.tilts)
-    unexplained = ShadingResidual(seen.point, seen.place, rest, own_weights(seen, found, colors))
-    return paying_fields(seen.photo, unexplained, which)
-
-
 def solve(seen: ColorObservations, group: Ints) -> Solution:
     """Return the colour corrections of photographs that are linked within their group.
 
@@ -296,8 +287,10 @@ def _in_own_light(grey: ColorObservations, found: Solution, design: DesignMatrix
     """Add shading grids where they explain enough, and solve again with them, in turn."""
     which = np.ones(len(grey.camera), bool)
     for _ in range(ROUNDS):
-        colors = point_colors(grey, found, found.weights, int(grey.point.max()) + 1)
-        fields, falls = fields_given(grey, found, colors, which)
+        colors = point_colors(grey, found, found.weights)
+        rest = rest_of(grey, found, colors) - shading_of(grey, found.tilts)
+        unexplained = ShadingResidual(grey.point, grey.place, rest, own_weights(grey, found, colors))
+        fields, falls = paying_fields(grey.photo, unexplained, which)
         if not fields.any():
             return replace(found, fields=fields)
         which = falls > CANDIDATE_FALL
@@ -338,46 +331,3 @@ def _pays(seen: ColorObservations, plain: Solution, bent: Solution) -> NDArray[n
     )
     corner = farthest * (bent.vignetting[:, 0] + farthest * bent.vignetting[:, 1])
     return (sizes[1] < (1 - LEAST_FALL) * sizes[0]) & (np.abs(corner) > LEAST_FALLOFF)
-
-
-def settle_later(
-    every: ColorObservations, found: Solution, is_in: NDArray[np.bool_], least: int
-) -> tuple[Solution, NDArray[np.bool_]]:
-    """Return the solution completed by photographs that had no part in it, and which photographs are solved now.
-
-    Their gains and grids come from the points that the others have fixed, and change none of these.
-
-    Args:
-        every: all observations, with those of the photographs left out.
-        found: the solution of the others.
-        is_in: photographs that had a part in it, [num_photos].
-        least: fewest observations of fixed points from which a gain is computed.
-    """
-    known = every.only(is_in[every.photo])
-    num = int(every.point.max()) + 1
-    weights = np.ones(len(known.photo))
-    for _ in range(2):
-        colors = point_colors(known, found, weights, num)
-        weights = cauchy(np.sqrt(((evened_of(known, found) - colors[known.point]) ** 2).mean(axis=1)))
-    later = every.only(~is_in[every.photo] & ~np.isnan(colors[every.point, 0]))
-    is_later = np.bincount(later.photo, minlength=len(is_in)) >= least
-    flat = _with_gains(later, found, colors, is_later)
-    fields, _ = fields_given(later, flat, colors, is_later)
-    if fields.any():
-        bent = replace(found, fields=np.where(is_later[:, None], fields, found.fields))
-        flat = _with_gains(later, bent, colors, is_later)
-    return flat, is_in | is_later
-
-
-def _with_gains(later: ColorObservations, found: Solution, colors: Floats, which: NDArray[np.bool_]) -> Solution:
-    """Return the solution with the gains of the chosen photographs, for given colours of the points."""
-    gains = found.gains.copy()
-    rest = evened_of(later, replace(found, gains=np.zeros_like(gains))) - colors[later.point]
-    for photo in np.flatnonzero(which):
-        # observations far from the mean get less weight
-        values = rest[later.photo == photo]
-        mean: Floats = np.median(values, axis=0)
-        for _ in range(ROUNDS):
-            mean = np.average(values, axis=0, weights=cauchy(np.sqrt(((values - mean) ** 2).mean(axis=1))))
-        gains[photo] = mean
-    return replace(found, gains=gains)
