@@ -51,14 +51,14 @@ class IndexedModel:
         """Index of the point of each observation, [n]."""
         return np.repeat(np.arange(len(self.points), dtype=np.int32), np.diff(self.starts))
 
-    def seen_by(self, photos: Mask, least: int = 2) -> Mask:
-        """Return which points [P] at least `least` of the given photographs [I] see."""
+    def seen_by(self, photos: Mask) -> Mask:
+        """Return which points [P] at least two of the given photographs [I] see."""
         rows = [
             self.point_of_keypoint[self.first_keypoint[index] : self.first_keypoint[index + 1]]
             for index in np.flatnonzero(photos)
         ]
         points = np.concatenate([np.zeros(0, np.int32), *rows])
-        return np.bincount(points[points != NONE], minlength=len(self.points)) >= least
+        return np.bincount(points[points != NONE], minlength=len(self.points)) >= 2
 
     def of_points(self, points: Mask) -> tuple[Ints, Ints]:
         """Return the observations [m] of the given points [P], and the point of each, [m]."""
