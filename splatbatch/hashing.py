@@ -149,8 +149,7 @@ def _name(path: str) -> bytes:
 
 
 def _state(stat: os.stat_result) -> list[bytes]:
-    numbers = (stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino)
-    return [b"%d" % number for number in numbers]
+    return [b"%d" % one for one in (stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino)]
 
 
 class FileFacts:

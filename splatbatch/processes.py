@@ -111,8 +111,7 @@ MOST_NAMES = 4096
 
 def names_below(pid: int) -> list[str]:
     """Return the descendants of a process as `name_of` names them, at most `MOST_NAMES`, for the heartbeat."""
-    below = descendants_at_a_glance(pid)[:MOST_NAMES]
-    return [f"{one}:{ticks}" for one in below if (ticks := start_ticks(one))]
+    return [f"{one}:{ticks}" for one in descendants_at_a_glance(pid)[:MOST_NAMES] if (ticks := start_ticks(one))]
 
 
 def cpu_s(pid: int) -> float:

@@ -89,8 +89,7 @@ def _show_merged(made: MergeOutput) -> None:
         removed = f"{sum(part.removed.values()):,}" if made.cleaned else ""
         inside = 1 - part.num_outside / part.num_read if part.num_read else 0.0
         rows.append((part.patch, f"{part.num_gaussians:,}", f"{inside:.0%}", removed, part.attempt))
-    headings = ("patch", "Gaussians", "in the core", "cleaned away", "attempt")
-    print_table(headings, ("patch", "attempt"), rows)
+    print_table(("patch", "Gaussians", "in the core", "cleaned away", "attempt"), ("patch", "attempt"), rows)
     if behind := behind_in_words(made):
         print_line(behind)
     size = f"{plural(made.num_gaussians, 'Gaussian')}, {(made.bytes or 0) / MIB:,.1f} MiB"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import starmap
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Optional
 
@@ -57,8 +58,7 @@ def evaluate(
 def show_evaluation(found: SceneEvaluation) -> None:
     """Print the measurements on photographs and at seams as tables."""
     rows = {"all held-out": found.total, "across a seam": found.across, "all others": found.within, **found.patches}
-    measured = ((name, *_measurement_row(one)) for name, one in rows.items())
-    print_table(MEASUREMENT_COLUMNS, ("photographs",), measured)
+    print_table(MEASUREMENT_COLUMNS, ("photographs",), starmap(_measurement_row, rows.items()))
     if found.seams:
         print_table(SEAM_COLUMNS, ("seam", "note"), map(_seam_row, found.seams))
     for name, why in found.lacking.items():
@@ -67,9 +67,9 @@ def show_evaluation(found: SceneEvaluation) -> None:
         print_line(note, err=True)
 
 
-def _measurement_row(one: SceneMeasurement) -> tuple[str, ...]:
+def _measurement_row(name: str, one: SceneMeasurement) -> tuple[str, ...]:
     quality = (figure(one.psnr_covered), figure(one.psnr), figure(one.ssim, ".3f"), figure(one.lpips, ".3f"))
-    return (str(one.num_photos), *quality, figure(one.own_psnr), figure(one.gain_db, "+.2f"))
+    return (name, str(one.num_photos), *quality, figure(one.own_psnr), figure(one.gain_db, "+.2f"))
 
 
 def _seam_row(seam: SeamMeasurement) -> tuple[str, ...]:

@@ -401,8 +401,7 @@ def print_retried(ended: RunSummary, *, save: bool) -> None:
     from splatbatch.run.retry import kept_with_changes, save_kept
 
     batch = ended.batch
-    tried = [task for task in batch.tasks if task.name in ended.run.outcomes]
-    for task in tried[:MOST_TABLES]:
+    for task in [task for task in batch.tasks if task.name in ended.run.outcomes][:MOST_TABLES]:
         print_line(f"{task.name}:")
         print_attempts(attempts_at(task))
     if not save:

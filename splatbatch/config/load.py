@@ -166,9 +166,11 @@ def load(path: Path, text: str | None = None) -> Config:
         config = Config.model_validate(source.tree)
     except ValidationError as error:
         mistakes += [mistake(Config, detail, source) for detail in error.errors()[:MOST_MISTAKES]]
-    of_programs = check_programs(source.tree, config.trainers)
-    of_sweep = check_sweep(source.tree, config.trainers, config.unswept)
-    for kind in (of_programs, of_sweep, _rung_mistakes(config)):
+    for kind in (
+        check_programs(source.tree, config.trainers),
+        check_sweep(source.tree, config.trainers, config.unswept),
+        _rung_mistakes(config),
+    ):
         mistakes += islice(kind, MOST_MISTAKES)
     raise_all(mistakes or _mistakes_together(config), source)
     anchored = _anchored(config, path.resolve().parent)

@@ -35,8 +35,7 @@ class Scene(Section):
 
     @model_validator(mode="after")
     def _is_one_of_both(self) -> Scene:
-        others = {"images": self.images, "source": self.source}
-        given = [name for name, value in others.items() if value is not None]
+        given = [name for name in ("images", "source") if getattr(self, name) is not None]
         given += ["patches"] if self.patches.name != DEFAULT_PATCHES.name else []
         if self.scenes and given:
             raise ValueError(f"each scene of `scenes` has its own images: leave out {', '.join(given)}")

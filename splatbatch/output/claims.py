@@ -54,10 +54,8 @@ class Claims:
         if not create_once(self._mine.path, claim):
             # a listing may lag behind the name that is taken
             return self.owner(task, max(highest_claim(self._output, task), highest + 1))
-        # read only after the claim: the splat of this attempt may only become the next record
-        follows = self._output.patch(task).newest_accepted()
-        self._claims[task] = Claim(self._mine.record.worker, highest + 1, follows)
-        return self._claims[task]
+        self._claims[task] = Claim(self._mine.record.worker, highest + 1)
+        return self.renew(task)  # only after the claim: the splat of this attempt may only become the next record
 
     def is_elsewhere(self, task: str) -> bool:
         """Return whether another worker that is not dead has claimed a task and has not finished it."""
@@ -67,7 +65,7 @@ class Claims:
     def renew(self, task: str) -> Claim:
         """Return our claim of a task, set to follow the newest accepted record of now.
 
-        Called after the remains of a dead worker were adopted: they may have been accepted meanwhile.
+        Called again after the remains of a dead worker were adopted: they may have been accepted meanwhile.
         """
         self._claims[task] = replace(self._claims[task], follows=self._output.patch(task).newest_accepted())
         return self._claims[task]

@@ -267,10 +267,10 @@ def _patches(
     for event in history:
         if isinstance(event, OfAttempt):
             by_patch.setdefault(event.patch, []).append(event)
-    attempts: dict[str, tuple[ReportedAttempt, ...]] = {}
-    for one in statuses:
-        look = partial(attempts_of, output.patch(one.patch), by_patch.get(one.patch, []))
-        attempts[one.patch] = _walled(look, ())
+    attempts: dict[str, tuple[ReportedAttempt, ...]] = {
+        one.patch: _walled(partial(attempts_of, output.patch(one.patch), by_patch.get(one.patch, [])), ())
+        for one in statuses
+    }
     # without set-up and the first patch's compilation of kernels, which are no property of a patch
     odd = outliers(replace(one, seconds=_training_s(one, attempts[one.patch])) for one in statuses)
     return tuple(_patch(output, one, attempts[one.patch], odd[one.patch], since) for one in statuses)

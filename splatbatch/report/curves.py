@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
+from operator import itemgetter
 
 from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.output.records.attempt import GpuSample, ProgressLine
@@ -165,8 +166,7 @@ def thin(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
     kept: list[tuple[float, float]] = []
     for start in range(0, len(points), size):
         stretch = points[start : start + size]
-        extremes = {min(stretch, key=lambda point: point[1]), max(stretch, key=lambda point: point[1])}
-        kept += sorted(extremes)
+        kept += sorted({min(stretch, key=itemgetter(1)), max(stretch, key=itemgetter(1))})
     return [points[0], *kept[1:-1], points[-1]]
 
 

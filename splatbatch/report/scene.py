@@ -201,8 +201,7 @@ def overview(output: OutputFolder, patches: Sequence[Patch]) -> SceneMap | None:
         return None
     axes = _axes([image for found in images.values() for image in found])
     places = {name: np.stack([image.center() for image in found]) @ axes.T for name, found in images.items()}
-    whole = np.concatenate(list(places.values()))
-    least = LEAST_SIDE * float(max(np.ptp(whole, axis=0).max(), 1e-9))
+    least = LEAST_SIDE * float(max(np.ptp(np.concatenate([*places.values()]), axis=0).max(), 1e-9))
     cores = tuple(_box(name, found, least) for name, found in places.items())
     lacking = tuple(patch.name for patch in patches if patch.name not in images)
     held_out = {name: _held_out(output, name) for name in images}

@@ -75,8 +75,7 @@ def inspect_tasks(
             break
         rounds.tick()
         try:
-            orders = order(task) if task else order_scene(batch)
-            made[name] = inspection_task(batch, orders, _folder(batch, task))
+            made[name] = inspection_task(batch, order(task) if task else order_scene(batch), _folder(batch, task))
         except Exception as error:  # noqa: BLE001 - an internal fault with one splat must not stop the others
             failed[name] = _why(name, error)
     stale = {name: one for name, one in made.items() if not one.is_fresh()}

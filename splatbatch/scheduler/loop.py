@@ -270,8 +270,7 @@ class Loop(LoopState):
             self._begin(one, one.reading)
 
     def _take_slot(self, one: RunningAttempt, slot: Slot) -> None:
-        alone = self._retries.is_alone(one.task)
-        if wait := self.slots.take(one.key, slot, self._sharing.of(one.task), alone=alone):
+        if wait := self.slots.take(one.key, slot, self._sharing.of(one.task), alone=self._retries.is_alone(one.task)):
             waited_s, number = round(self.clock.now() - wait.since, 2), one.attempt.folder.number
             self.ledger.write(SlotNotReady(one.task.name, number, slot.name, waited_s, wait.reason))
         company = [self.attempts[key] for key in self.slots.gate_of(one.key).tenants]

@@ -71,8 +71,7 @@ class InputFiles:
             for name, key, place in (*photographs, *self._masks(names)):
                 fact = files[key] = facts.of(place)
                 digest.update(f"{name}\0{fact.num_bytes}\0".encode())
-            others = self._other_keys(names).values()
-            files |= {key: facts.of(self.place(key)) for keys in others for key in keys}
+            files |= {key: facts.of(self.place(key)) for keys in self._other_keys(names).values() for key in keys}
         return Fingerprint(inputs=digest.hexdigest()[:16], files=files)
 
     def known_now(self, then: Mapping[str, FileFact]) -> Files:

@@ -171,8 +171,7 @@ def command_of(output: OutputFolder) -> str:
     words = ["splatbatch", "reconstruct", plan.images, "--out", str(output.path.parent)]
     for name in ("features", "camera", "rig", "mapper", "pairs"):
         if asked[name] != usual[name]:
-            value = ",".join(asked[name]) if name == "rig" else str(asked[name])
-            words += [f"--{name}", value]
+            words += [f"--{name}", ",".join(asked[name]) if name == "rig" else str(asked[name])]
     return shlex.join(words)
 
 

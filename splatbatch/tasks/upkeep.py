@@ -37,8 +37,7 @@ def update_fingerprint(task: Task) -> None:
     inputs, then = task.input_files(), result.held_against.files
     now = inputs.now().files
     files = with_contents(now, then, inputs.compare(then, now))
-    num_gaussians = result.splat.num_gaussians or result.num_gaussians or 0
-    splat = results.splat_facts(folder.splat, num_gaussians)
+    splat = results.splat_facts(folder.splat, result.splat.num_gaussians or result.num_gaussians or 0)
     write_json(folder.result, result.with_files(files).with_fields(splat=splat).to_record())
     folder.damage.unlink(missing_ok=True)  # the splat was read, and is the accepted one
 

@@ -76,8 +76,7 @@ def left_of(task: Task, endings: TaskHistory) -> list[AttemptFolder]:
 
 def _stop(config: Config, task: str, device: str, ledger: Ledger, beat: Callable[[], None]) -> None:
     with contextlib.closing(LocalExecutor(config.executor, device)) as executor:
-        output = OutputFolder(config.output.folder)
-        stop_orphans(executor, output, ledger, config.limits.grace_s, beat, task=task)
+        stop_orphans(executor, OutputFolder(config.output.folder), ledger, config.limits.grace_s, beat, task=task)
 
 
 def _adopt_all(left: Sequence[tuple[Task, AttemptFolder]], ledger: Ledger, hooks: WaitHooks) -> dict[str, Diagnosis]:
@@ -121,18 +120,17 @@ def _collect(left: tuple[Task, Attempt, Exit]) -> Record:
         _ = tried.program
     except ConfigError:  # settings of another version, or invalid ones: their splat cannot be up to date
         then, tried = Fingerprint(), task
-    product = task.home
 
     def counts() -> bool:
         """Return whether the attempt's settings and inputs are those of now, and no later attempt is accepted.
 
         Otherwise an attempt whose end the ledger has lost could replace the splat of a later one.
         """
-        now, accepted = fingerprint(task.patch, task.recipe), product.read_result() or Result()
+        now, accepted = fingerprint(task.patch, task.recipe), task.home.read_result() or Result()
         is_same = then.recipe in task.yaml_settings.acceptable_hashes and then.inputs == now.inputs
         if not is_same or is_trained_otherwise(then, now):
             return False
-        later = (one.path.name for one in product.attempts() if one.number > attempt.folder.number)
+        later = (one.path.name for one in task.home.attempts() if one.number > attempt.folder.number)
         moved = task.input_files().compare(then.files, now.files)
         return moved == FileDifference() and accepted.attempt not in later
 

@@ -68,8 +68,7 @@ def history_of(events: Iterable[PastReport]) -> RetryHistory:
             case GaveUp() | AttemptEnded(outcome="trained" | "made"):
                 history = NEW
             case AttemptEnded(outcome="failed", adopted=False, diagnosis=diagnosis) if diagnosis is not None:
-                failure = Failure(diagnosis, history.rungs)
-                history = replace(history, failures=(*history.failures, failure))
+                history = replace(history, failures=(*history.failures, Failure(diagnosis, history.rungs)))
             case RetryScheduled(ladder=ladder, changes=changes) if ladder:
                 rungs = {**history.rungs, ladder: history.rungs.get(ladder, 0) + 1}
                 settings = {key: value for key, value in changes.items() if key != "slots"}

@@ -125,8 +125,7 @@ def merge(
         with recording_damage(parts.batch.output):
             merged, num_new = _write(wanted, files, parts.offset, advance), len(wanted)
         totals = sum((Counter(one.removed) for one in merged.parts), Counter[str]())
-        cleaned = CleaningRecord(dict(IN_WORDS), dict(totals)) if cleaning else None
-        merged = replace(merged, key=key, cleaned=cleaned)
+        merged = replace(merged, key=key, cleaned=CleaningRecord(dict(IN_WORDS), dict(totals)) if cleaning else None)
     merged = replace(
         merged,
         partition=sha256_of(parts.partition.path),
