@@ -397,18 +397,21 @@ def print_retried(ended: RunSummary, *, save: bool) -> None:
         ConfigError: the YAML cannot be written.
     """
     from splatbatch.cli.status import print_attempts
+    from splatbatch.config.yaml.edit import save_settings
     from splatbatch.run.explain import attempts_at
-    from splatbatch.run.retry import kept_with_changes, save_kept
+    from splatbatch.run.retry import kept_with_changes
 
     batch = ended.batch
     for task in [task for task in batch.tasks if task.name in ended.run.outcomes][:MOST_TABLES]:
         print_line(f"{task.name}:")
         print_attempts(attempts_at(task))
+    kept = kept_with_changes(ended)
     if not save:
-        return print_unsaved(batch, kept_with_changes(ended))
-    kept = ", ".join(save_kept(ended))
+        return print_unsaved(batch, kept)
+    for name in kept:
+        save_settings(batch.path, batch.changes, name)
     nothing = f"settings not saved in {batch.path}: no splat with these settings was kept"
-    print_line(f"settings saved in {batch.path} for {kept}" if kept else nothing)
+    print_line(f"settings saved in {batch.path} for {', '.join(kept)}" if kept else nothing)
 
 
 def print_unsaved(batch: Batch, kept: Sequence[str]) -> None:

@@ -11,9 +11,9 @@ from pydantic import BeforeValidator, Field, FieldSerializationInfo, field_seria
 from splatbatch.config.section import Count, FilePath, Fraction, Rate, Section, Steps, either
 from splatbatch.config.trainers.programs import OUR_TRAINER, Program
 
-AUTO_SCALE = {"default": 1.0, "mcmc": 1.0}
+AUTO_SCALE = 1.0
 AUTO_OPACITY = {"default": 0.1, "mcmc": 0.5}
-"""Values of `init_scale: auto` and `init_opacity: auto` by strategy.
+"""Values of `init_scale: auto`, and by strategy of `init_opacity: auto`.
 
 They are gsplat's presets, except for mcmc's scale of 0.1, which starts worse here.
 """
@@ -125,7 +125,7 @@ class Training(Section):
 
     def resolved(self) -> Training:
         """Return the settings with the values that the strategy decides in place of `auto`."""
-        scale = AUTO_SCALE[self.strategy] if self.init_scale == "auto" else self.init_scale
+        scale = AUTO_SCALE if self.init_scale == "auto" else self.init_scale
         opacity = AUTO_OPACITY[self.strategy] if self.init_opacity == "auto" else self.init_opacity
         growing = self.strategy == "default" if self.coarse_to_fine == "auto" else self.coarse_to_fine
         return self.model_copy(update={"init_scale": scale, "init_opacity": opacity, "coarse_to_fine": growing})

@@ -5,7 +5,6 @@ from __future__ import annotations
 import codecs
 import os
 from pathlib import Path
-from typing import NamedTuple
 
 from splatbatch.files import MIB, open_regular
 
@@ -13,21 +12,10 @@ HEAD_BYTES, TAIL_BYTES = MIB // 4, MIB * 3 // 4
 BOM = "\ufeff"
 
 
-class LogEnds(NamedTuple):
-    """Text of a log, without its middle if it is long.
-
-    `after` is the number of lines before the gap, `left_out` the number of lines in it.
-    """
-
-    text: str
-    after: int = 0
-    left_out: int = 0
-
-
-def read_ends(path: Path, head_bytes: int = HEAD_BYTES, tail_bytes: int = TAIL_BYTES) -> LogEnds:
+def read_ends(path: Path, head_bytes: int = HEAD_BYTES, tail_bytes: int = TAIL_BYTES) -> tuple[str, int, int]:
     """Return the first and last lines of a log, or all if it is short; empty if there is no log.
 
-    Undecodable bytes are replaced.
+    Also returned is the number of lines before the gap, and in it. Undecodable bytes are replaced.
     """
     try:
         with open_regular(path) as file:
@@ -37,7 +25,7 @@ def read_ends(path: Path, head_bytes: int = HEAD_BYTES, tail_bytes: int = TAIL_B
             # PowerShell's `>` writes UTF-16
             encoding = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}.get(head[:2], "utf-8")
             if between <= head_bytes:
-                return LogEnds((head + file.read()).decode(encoding, errors="replace").removeprefix(BOM))
+                return (head + file.read()).decode(encoding, errors="replace").removeprefix(BOM), 0, 0
             between -= between % 2  # to the middle of no character of UTF-16
             begin = head.decode(encoding, errors="replace").removeprefix(BOM)
             begin = begin[: begin.rfind("\n") + 1] or begin
@@ -45,7 +33,7 @@ def read_ends(path: Path, head_bytes: int = HEAD_BYTES, tail_bytes: int = TAIL_B
             lines = begin.count("\n") + sum(block.count(b"\n") for block in blocks)
             cut, _, whole = file.read().decode(encoding, errors="replace").partition("\n")
     except OSError:
-        return LogEnds("")
+        return "", 0, 0
     begin = begin.removesuffix("\n") + "\n"
     after = begin.count("\n")
-    return LogEnds(begin + (whole or cut), after, lines + bool(whole) - after)
+    return begin + (whole or cut), after, lines + bool(whole) - after

@@ -42,7 +42,6 @@ from splatbatch.report.quality import quality_of
 from splatbatch.report.scene import overview, scene_facts
 from splatbatch.report.todo import todo
 from splatbatch.report.workers import starts_of, workers_of
-from splatbatch.scene.patches import Patch
 from splatbatch.tasks.counts import counted_tasks
 from splatbatch.tasks.deadline import decision_in_words
 from splatbatch.tasks.freshness import FreshnessChecker
@@ -52,6 +51,7 @@ from splatbatch.tasks.shared_decisions.decisions import holds_out_frames
 from splatbatch.tasks.shared_decisions.frame import note
 from splatbatch.tasks.shared_decisions.holdout import frames_in_words
 from splatbatch.tasks.status import STATES, PatchStatus, noun_of, read_status, summary
+from splatbatch.tasks.task import patches_of
 from splatbatch.text import clock, moment
 
 SETUP = ("start", "load", "init")
@@ -192,13 +192,6 @@ def deadline_of(
     return ReportedDeadline(**vars(choice), words=tuple(words), ended_at=ended_at)
 
 
-def _patches_in_one_world(standing: FreshnessChecker) -> tuple[Patch, ...]:
-    """Return the patches, each once, if their models share coordinates; none if the YAML lists separate scenes."""
-    if standing.config.scene.scenes:
-        return ()
-    return tuple({task.patch.name: task.patch for task in standing.tasks.values()}.values())
-
-
 def build(
     output: OutputFolder,
     names: Sequence[str],
@@ -224,6 +217,7 @@ def build(
     scene = scene_facts(output, standing.config.scene.patches) if standing else None
     frame, places = Frame.read(output.frame), {TaskId.of_folder(one.patch).patch for one in statuses}
     tasks = [standing.tasks[name] for name in names if standing and name in standing.tasks]
+    is_mapped = standing is not None and not (scene or standing.config.scene.scenes)  # models that share coordinates
     report = Report(
         output=str(output.path),
         summary=summary(statuses),
@@ -236,7 +230,7 @@ def build(
         frame=ReportedFrame(frame.offset, frame.scenes, note(frame, places)) if frame else None,
         colors=colors_of(output),
         scene=scene,
-        map=overview(output, _patches_in_one_world(standing)) if standing and not scene else None,
+        map=overview(output, patches_of(standing.tasks.values())) if is_mapped and standing else None,
         reconstruction=reconstructed(output) if noun_of(statuses) == "stage" else None,
         deadline=deadline_of(output, history, standing),
         afterwards=output.read_afterwards(),

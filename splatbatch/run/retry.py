@@ -1,8 +1,7 @@
-"""Selecting and checking patches for `retry`, and saving settings into the YAML."""
+"""Selecting and checking patches for `retry`."""
 
 from __future__ import annotations
 
-from splatbatch.config.yaml.edit import save_settings
 from splatbatch.errors import ConfigError
 from splatbatch.outcome import Trained
 from splatbatch.output.records.result import Result
@@ -46,18 +45,6 @@ def check_savable(batch: Batch) -> None:
         raise ConfigError(
             f"retry --save: {variants[0]} is a variant of a sweep", "Write its settings into `sweep` in the YAML."
         )
-
-
-def save_kept(ended: RunSummary) -> list[str]:
-    """Write the settings of --set into the YAML, for each patch of `kept_with_changes`; return these patches.
-
-    Raises:
-        ConfigError: the YAML cannot be written.
-    """
-    kept = kept_with_changes(ended)
-    for name in kept:
-        save_settings(ended.batch.path, ended.batch.changes, name)
-    return kept
 
 
 def kept_with_changes(ended: RunSummary) -> list[str]:

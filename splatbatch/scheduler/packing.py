@@ -6,7 +6,6 @@ import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
 
 from splatbatch.config import Config
 from splatbatch.machine.protocol import Key
@@ -31,6 +30,11 @@ LOSS = 1.03
 FEWEST_LOOKS = 3
 MOST_LOOKS = 30
 """Number of the latest measurements that count; older ones had fewer Gaussians and faster steps."""
+WorkDone = tuple[float, float]
+"""Work that an attempt has done: the time of its last progress line, and the modelled seconds of its steps until then.
+
+Modelled seconds are compared, since steps of patches and stages differ.
+"""
 
 
 @dataclass
@@ -109,29 +113,20 @@ class GpuSharing:
         self.slots.set_seats(seats)
 
 
-class WorkDone(NamedTuple):
-    """Work that an attempt has done; measured in modelled seconds, since steps of patches and stages differ."""
-
-    at: float
-    """Time of its last progress line, in seconds since 1970."""
-    work_s: float
-    """Seconds that its steps so far take by the model of training time."""
-
-
 def _work_done(one: RunningAttempt) -> WorkDone | None:
     line, need = one.attempt.folder.last_progress(), one.task.memory_estimate
     if line.phase != judge.TRAINING or line.step is None or line.t is None or need is None:
         return None
-    return WorkDone(line.t, stepping_s(one.task.next_settings.recipe, need, H200, line.step))
+    return (line.t, stepping_s(one.task.next_settings.recipe, need, H200, line.step))
 
 
 def _measure_speed(keys: Sequence[Key], before: Mapping[Key, WorkDone], now: Mapping[Key, WorkDone]) -> GpuSpeed | None:
     """Return the total speed of the attempts on a GPU; None unless all have trained since the last measurement."""
     speed = 0.0
     for first, last in ((before.get(key), now.get(key)) for key in keys):
-        if first is None or last is None or last.at <= first.at:
+        if first is None or last is None or last[0] <= first[0]:
             return None
-        speed += (last.work_s - first.work_s) / (last.at - first.at)
+        speed += (last[1] - first[1]) / (last[0] - first[0])
     return GpuSpeed(len(keys), speed)
 
 

@@ -7,11 +7,11 @@ from typing import Any
 from splatbatch.config import Recipe
 from splatbatch.config.trainers.programs import names_in
 from splatbatch.output.records.deadline import StepBudget
+from splatbatch.scene.photos.folders import DIVISORS
 
 FEWEST_SHARE = 1 / 30
 """Smallest share of the steps under any budget: 1,000 of 30,000, with which a splat begins to show its scene."""
 FEWEST_STEPS = 100
-RESOLUTIONS = {"full": 1, "1/2": 2, "1/4": 4, "1/8": 8}
 
 
 def follows(recipe: Recipe) -> bool:
@@ -38,12 +38,12 @@ def steps_at(recipe: Recipe, budget: StepBudget) -> int:
 def resolution_at(recipe: Recipe, budget: StepBudget) -> str:
     """Return the resolution under a budget; `auto`, and that of an external program, is not changed."""
     now = recipe.training.resolution
-    if recipe.program is not None or now not in RESOLUTIONS:
+    if recipe.program is not None or now not in DIVISORS:
         return now
-    wanted = min(8, RESOLUTIONS[now] * budget.divisor)
-    return next(name for name, one in RESOLUTIONS.items() if one == wanted)
+    wanted = min(8, DIVISORS[now] * budget.divisor)
+    return next(name for name, one in DIVISORS.items() if one == wanted)
 
 
 def photograph_divisor(recipe: Recipe, budget: StepBudget) -> int:
     """Return the factor by which a budget reduces width and height of a recipe's photographs."""
-    return RESOLUTIONS.get(resolution_at(recipe, budget), 1) // RESOLUTIONS.get(recipe.training.resolution, 1) or 1
+    return DIVISORS.get(resolution_at(recipe, budget), 1) // DIVISORS.get(recipe.training.resolution, 1) or 1
