@@ -127,13 +127,15 @@ def print_plan(batch: Batch, *, as_json: bool = False) -> None:
         ExecutorError, TrainerError: `train` could not train the patches here, or would refuse; the plan is printed.
     """
     from splatbatch.run.plan import plan as run
+    from splatbatch.tasks.estimates import check_place
 
     found = run(batch)
     if as_json:
         print_json(found.facts())
     else:
         show_plan(found)
-    found.check_place()
+    if found.to_train:
+        check_place(found.batch.only(found.to_train), found.forecast)
 
 
 def show_plan(found: BatchPlan) -> None:

@@ -39,9 +39,11 @@ Depth = Literal["time", "content", "every byte"]
 CHANGED = "changed on disk"
 
 
-def manifest(attempt: Attempt, trained: Trained, facts: AttemptFacts) -> Result:
-    """Return the manifest of a splat that an attempt has trained, as result.json holds it."""
+def keep(attempt: Attempt, trained: Trained, facts: AttemptFacts) -> Result:
+    """Give the splat of an attempt its name in the attempt's folder and a manifest beside it; return the manifest."""
     splat, told, names = trained.splat, attempt.folder.read_settings(), attempt.job.depends_on.photographs
+    if splat.path != attempt.folder.splat:
+        link_whole(splat.path, attempt.folder.splat, within=attempt.folder.path)
     used = UsedPhotographs.of(names, frozenset(told.holdout), is_assumed=bool(told.argv))
     record = {
         **facts.to_record(),
@@ -62,16 +64,8 @@ def manifest(attempt: Attempt, trained: Trained, facts: AttemptFacts) -> Result:
         "host": attempt.folder.read_start().host,
         "worker": attempt.job.claim.worker,
     }
+    write_json(attempt.folder.result, record)
     return Result.from_record(record)
-
-
-def keep(attempt: Attempt, trained: Trained, facts: AttemptFacts) -> Result:
-    """Give the splat of an attempt its name in the attempt's folder and a manifest beside it; return the manifest."""
-    if trained.splat.path != attempt.folder.splat:
-        link_whole(trained.splat.path, attempt.folder.splat, within=attempt.folder.path)
-    result = manifest(attempt, trained, facts)
-    write_json(attempt.folder.result, result.to_record())
-    return result
 
 
 def accept(folder: PatchFolder, attempt: AttemptFolder, result: Result, follows: int | None = None) -> bool:

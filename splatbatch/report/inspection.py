@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from splatbatch.files import fault_of_name
 from splatbatch.output.records.quality import Certificate
 from splatbatch.report.facts import SplatQuality
-from splatbatch.report.maps import MOST_DOTS, Dot, Drawing
+from splatbatch.report.maps import MOST_DOTS, Dot, Drawing, Point
 from splatbatch.report.pictures import PictureBudget, data_url, read_picture
 from splatbatch.text import plural
 
@@ -70,14 +70,12 @@ def holdout_map(cameras: Figures, held_out: Figures) -> Drawing | None:
     places = {name: (one["x"], one["y"]) for name, one in {**cameras, **held_out}.items() if {"x", "y"} <= one.keys()}
     if len(places) < 2:
         return None
-    left, top = min(x for x, _ in places.values()), max(y for _, y in places.values())
-    right, bottom = max(x for x, _ in places.values()), min(y for _, y in places.values())
-    scale = SIZE_PX / (max(right - left, top - bottom) or 1.0)
+    points, size = _from_above([*places.values()], SIZE_PX)
     psnrs = [one["psnr"] for one in held_out.values() if "psnr" in one] or [0.0]
     low, span = min(psnrs), (max(psnrs) - min(psnrs)) or 1.0
     dots: list[Dot] = []
-    for name, (x, y) in list(places.items())[:MOST_DOTS]:
-        at, one = (MARGIN_PX + scale * (x - left), MARGIN_PX + scale * (top - y)), held_out.get(name, {})
+    for name, (x, y) in list(zip(places, points, strict=True))[:MOST_DOTS]:
+        at, one = (MARGIN_PX + x, MARGIN_PX + y), held_out.get(name, {})
         if "psnr" not in one:
             dots.append((*at, 2, name, OF_TRAINING))
             continue
@@ -85,7 +83,15 @@ def holdout_map(cameras: Figures, held_out: Figures) -> Drawing | None:
         look = {"fill": "#c33" if one.get("piece") else "#27c", "opacity": f"{opacity:.2f}"}
         dots.append((*at, 5, f"{name}: {one['psnr']:.2f} dB", look))
     words = f"{plural(len(places), 'photograph')} from above, {len(held_out)} of them held out"
-    return _drawing(dots, (scale * (right - left), scale * (top - bottom)), words)
+    return _drawing(dots, size, words)
+
+
+def _from_above(places: Sequence[Point], size_px: float) -> tuple[list[Point], Point]:
+    """Return places of a map in pixels, north up, and its width and height, of which the larger is `size_px`."""
+    (left, right), (bottom, top) = ((min(one), max(one)) for one in zip(*places, strict=True))
+    scale = size_px / (max(right - left, top - bottom) or 1.0)
+    points = [(scale * (x - left), scale * (top - y)) for x, y in places]
+    return points, (scale * (right - left), scale * (top - bottom))
 
 
 def _drawing(dots: list[Dot], size: tuple[float, float], words: str, axis: str = "") -> Drawing:
@@ -98,18 +104,16 @@ def cell_map(quality: SplatQuality) -> Drawing | None:
     cells = [cell for cell in quality.cells if {"x", "y", "photos", "weak"} <= cell.keys()]
     if not cells:
         return None
-    x, y = [cell["x"] for cell in cells], [cell["y"] for cell in cells]
-    scale = CELLS_PX / (max(max(x) - min(x), max(y) - min(y)) or 1.0)
+    points, _ = _from_above([(cell["x"], cell["y"]) for cell in cells], CELLS_PX)
     most = max(cell["photos"] for cell in cells) or 1.0
     dots: list[Dot] = [
         (
-            scale * (cell["x"] - min(x)),
-            scale * (max(y) - cell["y"]),
+            *at,
             CELL_PX,
             plural(int(cell["photos"]), "photograph"),
             {"fill": "#c33"} if cell["weak"] else {"fill": "currentColor", "opacity": f"{cell['photos'] / most:.2f}"},
         )
-        for cell in cells
+        for cell, at in zip(cells, points, strict=True)
     ]
     num_weak = sum(cell["weak"] > 0 for cell in cells)
     words = f"{plural(len(cells), 'cell')} from above; {num_weak} of them seen by fewer than three"

@@ -13,7 +13,7 @@ from splatbatch.scene.memory_estimate import MemoryEstimate
 from splatbatch.tasks.audits import audits_of, refusals, words_of
 from splatbatch.tasks.batch import Batch, PendingTasks
 from splatbatch.tasks.deadline import decision_in_words
-from splatbatch.tasks.estimates import Forecast, check_place, footprints_of, forecast
+from splatbatch.tasks.estimates import Forecast, footprints_of, forecast
 from splatbatch.tasks.patch_state import GivenUp, PatchState, RejectedByAudit, UpToDate, due
 from splatbatch.tasks.shared_decisions.decide import preview_decisions
 from splatbatch.tasks.shared_decisions.frame import spans_of
@@ -91,15 +91,6 @@ class BatchPlan:
         deadline = PlannedDeadline(**vars(choice), words=words) if choice else None
         seconds = self.forecast.seconds if self.to_train else None
         return PlanOutput(patches, seconds, self.forecast, self.batch.shared.frame, deadline)
-
-    def check_place(self) -> None:
-        """Check that `train` could train the planned patches on this machine.
-
-        Raises:
-            ExecutorError, TrainerError: it could not, or would refuse.
-        """
-        if self.to_train:
-            check_place(self.batch.only(self.to_train), self.forecast)
 
 
 def decision_on(state: PatchState) -> Decision:

@@ -44,7 +44,7 @@ class Speeds:
 
     def factor(self, task: Task) -> float | None:
         """Return the factor of the trainer of a task; None: it has no model, and was not measured."""
-        return self.factors.get(_trainer(task), 1.0 if task.name in self.estimates else None)
+        return self.factors.get(full_recipe(task).training.trainer, 1.0 if task.name in self.estimates else None)
 
     def seconds(self, task: Task, budget: StepBudget, made: float = 0.0) -> float:
         """Return the seconds an attempt takes, or still takes after `made` steps; 0 if unknown."""
@@ -70,7 +70,7 @@ class Speeds:
         for task, budget, seconds, steps in attempts:
             took_s, model_s = seconds - self._start_s(task), self.stepping_s(task, budget, steps)
             if took_s > 0 and model_s > 0:
-                found[_trainer(task)].append(took_s / model_s)
+                found[full_recipe(task).training.trainer].append(took_s / model_s)
         self.factors = {**self.factors, **{name: statistics.median(factors) for name, factors in found.items()}}
         return sum(map(len, found.values()))
 
@@ -89,10 +89,6 @@ def with_budget(task: Task, budget: StepBudget) -> Recipe:
     asked = task.next_settings.changes
     changes = {key.partition(".")[2]: value for key, value in changes_of(recipe, budget).items() if key not in asked}
     return recipe.with_training(changes)
-
-
-def _trainer(task: Task) -> str:
-    return full_recipe(task).training.trainer
 
 
 DB_PER_HALVING = 0.8

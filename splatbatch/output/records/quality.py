@@ -101,12 +101,9 @@ class Inspection(TypedRecord):
         """
         if not (rules := health_rules(warnings)):
             return self
-        meaning, advice = (
-            f"from the training's health rules: {', '.join(rules)}",
-            "Read them in the report; train it again.",
-        )
-        figure = QualityFigure("health", float(len(rules)), 0, "warnings", (), meaning, advice)
-        figures = (*self.figures, figure)
+        meaning = f"from the training's health rules: {', '.join(rules)}"
+        advice = "Read them in the report; train it again."
+        figures = (*self.figures, QualityFigure("health", float(len(rules)), 0, "warnings", (), meaning, advice))
         return replace(self, figures=figures, grade=grade(figures))
 
 

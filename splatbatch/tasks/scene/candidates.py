@@ -51,8 +51,7 @@ def partition_for(batch: Batch) -> Partition:
 
 def offset_of(batch: Batch, partition: Partition) -> Offset:
     """Return the offset of a batch: that of its shared decisions, else that of the partition."""
-    frame = batch.shared.frame
-    return frame.offset if frame else partition.offset
+    return (batch.shared.frame or partition).offset
 
 
 def check_scene(partition: Partition) -> None:
