@@ -253,16 +253,16 @@ def print_history(batch: Batch, task: Task, *, as_json: bool) -> None:
     """Print the whole history of a patch: attempts, evidence, changes, advice."""
     from splatbatch.failures.settings import in_words
     from splatbatch.monitor.history import tell_history
-    from splatbatch.run.explain import attempts_at, explain_task
-    from splatbatch.run.status import current_states
+    from splatbatch.run.explain import explain_task
 
+    found = explain_task(batch, task)
     if as_json:
-        return print_json(explain_task(batch, task))
-    if own := task.requested_settings.differences:
-        print_line(f"{task.name}: settings that differ from the batch: {in_words(own)}")
-    for line in tell_history(batch.output, current_states(batch)[0]):
+        return print_json(found)
+    if found.set_otherwise:
+        print_line(f"{task.name}: settings that differ from the batch: {in_words(found.set_otherwise)}")
+    for line in tell_history(batch.output, found.status):
         print_text(plain_text(line).replace("\n", " "))
-    print_attempts(attempts_at(task))
+    print_attempts(found.attempts)
 
 
 def show_diagnosis(found: Diagnosis) -> None:

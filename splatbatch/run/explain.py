@@ -58,8 +58,7 @@ class ExplainOutput:
 def explain_task(batch: Batch, task: Task) -> ExplainOutput:
     """Return the state of a task and all its attempts, as `explain --json` prints them; nothing is written."""
     (status,) = current_states(batch)
-    otherwise = task.requested_settings.differences
-    return ExplainOutput(task.name, status, title(status.cause), otherwise, attempts_at(task))
+    return ExplainOutput(task.name, status, title(status.cause), task.requested_settings.differences, attempts_at(task))
 
 
 def attempts_at(task: Task) -> tuple[ExplainedAttempt, ...]:
@@ -102,8 +101,7 @@ def diagnose_log_file(log: Path, exit_code: int | None, config: Path | None) -> 
         open_regular(log).close()
     except OSError as error:
         raise ConfigError(f"{log}: cannot be read ({error.strerror})", "Name the log file of a training.") from error
-    end = None if exit_code is None else Exited(exit_code)
-    return diagnose(Evidence(end, *read_ends(log), own=signatures))
+    return diagnose(Evidence(None if exit_code is None else Exited(exit_code), *read_ends(log), own=signatures))
 
 
 def attempt_of(batch: Batch, name: str, number: int) -> AttemptFolder:

@@ -40,9 +40,11 @@ def describe_workers(running: WorkerRecord | None, workers: Sequence[AtWork]) ->
     return [*known, *([in_short(workers) or "1 worker"] if workers else [])]
 
 
-def current_states(batch: Batch, standing: FreshnessChecker | None = None) -> tuple[PatchStatus, ...]:
-    """Return the state of every patch; unless a `train` runs, the audit marks refused patches."""
-    found = read_status(batch.output, batch.names, standing=standing or batch.standing())
+def current_states(
+    batch: Batch, standing: FreshnessChecker | None = None, in_full: int | None = None
+) -> tuple[PatchStatus, ...]:
+    """Return the state of every patch; unless a `train` runs, the audit marks refused patches. See `read_status`."""
+    found = read_status(batch.output, batch.names, in_full, standing or batch.standing())
     return found if holder(batch.output) else with_refusals(batch, found)
 
 
@@ -62,12 +64,9 @@ def standings(batch: Batch, *, verify: bool, in_full: int | None) -> tuple[Statu
         verify: whether every splat and photograph is read, not only its size and time.
         in_full: number of patches with warnings and other details; None: all.
     """
-    standing = batch.standing("every byte" if verify else "time")
-    statuses = read_status(batch.output, batch.names, in_full, standing)
-    crew = RequestedWorkers(batch.output)
+    statuses = current_states(batch, batch.standing("every byte" if verify else "time"), in_full)
+    running, crew = holder(batch.output), RequestedWorkers(batch.output)
     crew.look()
-    running = holder(batch.output)
-    statuses = statuses if running else with_refusals(batch, statuses)
     present = tuple(one for one in at_work(Watcher(batch.output)) if not crew.is_dead(one.job))
     workers, jobs = tuple(one for one in present if one.worker != LOCAL), tuple(crew.jobs.values())
     lines = [one.in_words() for one in present if one in workers or one.is_quiet]

@@ -77,9 +77,8 @@ class Batch:
         """
         patches = patches_of(self.every)
         homes = {home for one in patches for home in (one.images, one.masks, one.sparse) if home is not None}
-        there = folder.resolve()
         for home in sorted(one.resolve() for one in homes):
-            if there.is_relative_to(home):
+            if folder.resolve().is_relative_to(home):
                 message = f"{option} {place}: lies inside the inputs of the batch, {home}"
                 raise OutputError(message, "Name a folder outside of them.")
 

@@ -218,8 +218,7 @@ def _assess(standing: FreshnessChecker, name: str, last: AttemptEnded | PatchRej
         failed = _ended(name, last)
     match state:
         case UpToDate():
-            result = state.result or Result()
-            warnings = _since(result, last)
+            warnings = _since(state.result or Result(), last)
             warnings += (f"{UNCOMPARED}: run `splatbatch plan` to compare them",) if state.is_uncompared else ()
             return PatchStatus(name, "trained" if standing.tasks[name].noun == "patch" else "done", warnings=warnings)
         case RejectedByAudit():
