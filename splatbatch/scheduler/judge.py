@@ -53,11 +53,10 @@ def write_job(running: RunningAttempt, argv: tuple[str, ...], limits: Limits) ->
     A standby prepares, then waits for `write_go`.
     """
     attempt, slot, stands_by = running.attempt, running.slot, running.stage == "standby"
-    env = {**_visible_gpus(slot), **ENVIRONMENT}
     job = replace(
         attempt.job,
         argv=argv,
-        env=env | ({"SPLATBATCH_STANDBY": "1"} if stands_by else {}),
+        env={**_visible_gpus(slot), **ENVIRONMENT, **({"SPLATBATCH_STANDBY": "1"} if stands_by else {})},
         gpu=slot.gpu,
         slot=slot.name,
         standby=stands_by,

@@ -72,9 +72,8 @@ def start(loop: LoopState, task: Task, slot: Slot, *, stands_by: bool = False) -
             shutil.rmtree(folder.path, ignore_errors=True)
         raise
     again = f"s{loop.discarded[name]}" if loop.discarded[name] else ""
-    key = f"{loop.batch_name}.{name}.a{folder.number}{again}"
     job = JobSpec(
-        key=key,
+        key=f"{loop.batch_name}.{name}.a{folder.number}{again}",
         changes=dict(task.next_settings.all_changes),
         is_retry=loop.is_retry,
         claim=task.claim or Claim(follows=home.newest_accepted()),

@@ -172,8 +172,7 @@ class Program(Section):
         """Return the program with words added to its command, in place of {arguments} or else at the end."""
         words = tuple(word.replace("{", "{{").replace("}", "}}") for word in arguments)
         place = self.command.index(ARGUMENTS) if ARGUMENTS in self.command else len(self.command)
-        command = (*self.command[:place], *words, *self.command[place + 1 :])
-        return self.model_copy(update={"command": command})
+        return self.model_copy(update={"command": (*self.command[:place], *words, *self.command[place + 1 :])})
 
 
 def names_in(templates: Iterable[str]) -> set[str]:
