@@ -79,7 +79,7 @@ DOORS: Mapping[str, tuple[str, ...]] = {
         "splatbatch.scheduler.judge:remove_leftovers",
         "splatbatch.output.attempt_folder:AttemptFolder.read_progress",
         "splatbatch.output.results:keep",
-        "splatbatch.output.results:manifest",
+        "splatbatch.output.results:keep",
         "splatbatch.output.results:splat_facts",
         "splatbatch.output.results:accept",
         "splatbatch.output.results:put_in_place",
