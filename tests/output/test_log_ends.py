@@ -64,4 +64,4 @@ def test_a_log_that_powershell_wrote_is_read_as_any_other(tmp_path: Path, encodi
 def test_what_powershell_appends_to_a_log_of_others_is_read_too(tmp_path: Path) -> None:
     path = tmp_path / "train.log"
     path.write_bytes(b"Optimizing p3\n" + "RuntimeError: CUDA out of memory\n".encode("utf-16-le"))
-    assert diagnose_log(read_ends(path).text, 1).evidence == ("line 2: RuntimeError: CUDA out of memory",)
+    assert diagnose_log(read_ends(path)[0], 1).evidence == ("line 2: RuntimeError: CUDA out of memory",)
