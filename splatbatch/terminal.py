@@ -92,7 +92,7 @@ class DroppingWriter(io.RawIOBase):
         return False
 
     def take_lost(self) -> int:
-        """Return the number of lines dropped since the last call; 0 while there is no room for a message about them."""
+        """Return the number of dropped lines, and count anew; while there is no room for a message about them, 0."""
         if not self._lost or self.is_stuck():
             return 0
         lost, self._lost = self._lost, 0

@@ -70,12 +70,12 @@ REMEDIES = {
 
 
 def start(batch: Batch, submission: Submission, command: Sequence[str], num_tasks: int) -> tuple[str, ...]:
-    """Submit the workers of a submission as one job array; return their jobs.
+    """Submit the workers of a submission as one job array; return the ids of its jobs.
 
     If the time limit of a job is shorter than the expected work, the array has further jobs that follow the first ones.
 
     Raises:
-        ExecutorError: there is no sbatch, or it refuses, with its own message.
+        ExecutorError: there is no sbatch, it refuses, or `executor.worker_time` exceeds the limit of the queue.
         OutputError: the submission cannot be written.
     """
     settings, num_workers = batch.config.executor, submission.record.num_workers

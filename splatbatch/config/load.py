@@ -179,7 +179,10 @@ def load(path: Path, text: str | None = None) -> Config:
 
 
 def placed(path: Path, message: str) -> str:
-    """Return a message about settings, one a line as "scene.masks: …", with file and line number before each."""
+    """Return a message about settings, one a line as "scene.masks: …", with file and line number before each.
+
+    A line whose key does not stand in the file stays as it is.
+    """
     return "\n  ".join(map(YamlSource.read(path).placed, message.split("\n  ")))
 
 

@@ -112,7 +112,7 @@ CAUSES: Mapping[str, FailureCause] = {
         "an index on the GPU was out of range", ("splatbatch explain PATCH --log", "splatbatch doctor")
     ),
     "cuda_driver_mismatch": FailureCause(
-        "the NVIDIA driver does not fit", ("nvidia-smi", "splatbatch doctor"), lies_in="machine"
+        "the NVIDIA driver is missing, too old or half updated", ("nvidia-smi", "splatbatch doctor"), lies_in="machine"
     ),
     "cuda_illegal_access": FailureCause(
         "illegal GPU memory access", ({"training.kernels": "gsplat"}, "dmesg | grep -i xid"), suspects=NUMERICS

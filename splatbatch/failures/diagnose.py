@@ -160,7 +160,7 @@ def spoilt_splat(seen: Evidence) -> Diagnosis | None:
     advice += (
         "tried once more; if it repeats, check the disk."
         if is_of_disk
-        else f"check what it reads and writes.{TRY}{LOG}"
+        else f"check its input files and output path, and read its log.{TRY}{LOG}"
     )
     meaning = meaning_of_health(why) or Diagnosis("incomplete_artifact", "retry", advice)
     return replace(meaning, evidence=(f"splat: {why}", *seen.log.last_words()))

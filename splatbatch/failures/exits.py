@@ -39,7 +39,11 @@ SIGNALS: dict[int, Diagnosis] = {
     15: Diagnosis("interrupted", "retry", "The process was asked to end (SIGTERM): run again."),
     24: Diagnosis("time_limit", "degrade", "The CPU time limit was reached (SIGXCPU): raise it (ulimit -t)."),
     25: Diagnosis("disk_full", "fail", "The file size limit was reached (SIGXFSZ): raise it (ulimit -f)."),
-    31: Diagnosis("native_abort", "fail", "The sandbox forbade a system call (SIGSYS): see the container's profile."),
+    31: Diagnosis(
+        "native_abort",
+        "fail",
+        "A security filter blocked a system call (SIGSYS): allow it in the container's seccomp profile.",
+    ),
 }
 
 # Windows ends a process with an NTSTATUS code.

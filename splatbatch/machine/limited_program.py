@@ -84,7 +84,7 @@ class ProgramEnd:
 
     def why(self, bounds: CallBounds) -> str:
         """Return in one line why the program failed: limit, signal or exit code, and its last line of output."""
-        last = self.last_words or "it printed nothing"
+        last = self.last_words or "no output"
         match self.exceeded:
             case "time":
                 return f"was ended after {bounds.wall_s:g} s (last: {last})"

@@ -196,7 +196,7 @@ def lines_of(workers: Sequence[AtWork]) -> list[str]:
     """
     if len(workers) < 2 and not any(one.is_quiet for one in workers):
         return []
-    more = [f"… and {len(workers) - MOST_LINES} more workers"] if len(workers) > MOST_LINES else []
+    more = [f"… and {plural(len(workers) - MOST_LINES, 'more worker')}"] if len(workers) > MOST_LINES else []
     return [*(one.in_words() for one in workers[:MOST_LINES]), *more]
 
 

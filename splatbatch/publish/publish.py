@@ -68,7 +68,7 @@ class PublishRequest:
         kinds = parse_kinds(formats) if formats else tuple(dict.fromkeys(settings.formats))
         if not kinds:
             message = "--as: nothing to publish as"
-            raise ConfigError(message, f"Name some of {', '.join(KINDS)}; or set publish.formats.")
+            raise ConfigError(message, f"Name at least one of {', '.join(KINDS)}; or set publish.formats.")
         target = TargetFolder(to or settings.folder, forced)
         target.check(batch.output.path)
         batch.check_apart("--to" if to else "publish.folder", target.folder, target.folder)

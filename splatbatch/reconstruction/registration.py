@@ -59,7 +59,11 @@ def facts_of(
         known = [looks.get(one.name, {}).get("sharpness") for one in plan.photographs if one.camera == camera]
         return median([one for one in known if one is not None] or [0.0])
 
-    elsewhere = {name: f"another component, of {len(one)} photographs" for one in components[1:] for name in one}
+    elsewhere = {
+        name: f"belongs to another group, of {len(one)} photographs, that could not be joined"
+        for one in components[1:]
+        for name in one
+    }
     missing = {
         one.name: elsewhere.get(one.name)
         or left_out.get(one.name)
@@ -143,7 +147,13 @@ def nearest(component: Sequence[str], registered: set[str], matches: Matches) ->
 
 
 def advice(missing: Mapping[str, str], components: Sequence[Sequence[str]], error_px: float) -> list[str]:
-    """Return advice for people on separate components, unregistered photographs and a high reprojection error."""
+    """Return sentences that tell the user what to change; empty if nothing is wrong.
+
+    Args:
+        missing: reason of `why_missing`, by photograph.
+        components: names of photographs, those of the model first.
+        error_px: mean reprojection error.
+    """
     said = [
         f"{len(one)} photographs, {one[0]} to {one[-1]}, fit together, but not to the model: take photographs between"
         " them and the rest, each sharing two thirds with the next."

@@ -219,11 +219,14 @@ class ReportedRun:
     """One run of `train`, `retry` or a worker."""
 
     started_at: float | None
+    """Seconds since 1970."""
     ended_at: float | None
+    """The same; None: it runs, or was killed before it wrote its end."""
     slots: tuple[str, ...]
     changes: dict[str, Any]
     """Settings changed by `--set`."""
     worker: str
+    """Name of the worker; empty for `train` and `retry`."""
 
 
 @dataclass(frozen=True)

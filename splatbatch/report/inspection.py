@@ -100,7 +100,10 @@ def _drawing(dots: list[Dot], size: tuple[float, float], words: str, axis: str =
 
 
 def cell_map(quality: SplatQuality) -> Drawing | None:
-    """Return a map of the scene's cells from above: darker with more photographs, red for weak ones."""
+    """Return a map of the scene's cells from above; None if no cell has a place.
+
+    Cells that too few photographs see are red; the others are the darker, the more photographs see them.
+    """
     cells = [cell for cell in quality.cells if {"x", "y", "photos", "weak"} <= cell.keys()]
     if not cells:
         return None

@@ -46,7 +46,7 @@ class ExplainedAttempt(ReportedAttempt):
 
 @dataclass(frozen=True)
 class ExplainOutput:
-    """`explain PATCH --json`: the state of a patch, its own settings, and all its attempts."""
+    """`explain PATCH --json`: the state of a patch, the settings that differ from the batch's, and all its attempts."""
 
     patch: str
     status: PatchStatus

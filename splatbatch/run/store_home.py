@@ -150,7 +150,7 @@ class HomeSide:
         unread = [name for name in seen.bundles if name not in self.bundles.keys() | self._read]
         new = exchange.bundles_at(self.courier, unread)
         for name in (name for name, one in new.items() if not one.home):
-            self.hooks.tell(f"bundle {name} in the store is damaged or missing; ignored")
+            self.hooks.tell(f"bundle {name} in the store is damaged or missing: it is skipped")
         self._read |= new.keys()
         self.bundles |= {name: one for name, one in new.items() if one.home == self.name}
         return seen

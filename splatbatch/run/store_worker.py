@@ -95,6 +95,8 @@ class StoreWorker:
     def work(self) -> int:
         """Train bundles and send their results; return the exit code.
 
+        It is 0 if none is left, and that of an error if one failed here. It is `AGAIN` after a stop or in want of time.
+
         At the end, also after an error, it lets its claims go and removes its scratch folder.
 
         Raises:

@@ -50,8 +50,11 @@ class PackOutput:
 def pack(batch: Batch, url: str) -> PackOutput:
     """Put the tasks to train into a store, after the same decisions and audit as for a training here.
 
+    Returns which were packed, and why others were not.
+
     Raises:
         SplatbatchError: another run trains into the folder, a file cannot be read, or the store refuses access.
+        Interrupted: a signal ended it.
     """
     batch = batch.with_required()
     batch.output.create()

@@ -85,6 +85,7 @@ def write_down(attempt: Attempt, end: Exit, collected: Record, ledger: Ledger, *
     """Write the end of an attempt into the ledger, by the result of `collect`; return its outcome.
 
     Once the end of a trained attempt is on disk, the checkpoints of this and all earlier attempts are removed.
+    On a full disk the event is kept for later, and they stay. `adopted`: the attempt was started by an earlier run.
     """
     found = read_as(CollectResult, collected)
     outcome, said = found.outcome, found.said

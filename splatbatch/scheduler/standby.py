@@ -49,7 +49,7 @@ def next_task(loop: LoopState, now: float) -> tuple[RunningAttempt | None, Task 
 
 
 def top_up(loop: LoopState, now: float) -> None:
-    """Start standbys for due tasks, until each busy slot has one, or host memory is short; called in every round."""
+    """Start standbys for due tasks until each busy GPU slot has one, or host memory is short; called in every round."""
     busy = [slot for slot in loop.slots.taken() if (ON_GPUS if slot.gpu is not None else ON_CPUS)]
     meant = [one.slot.name for one in loop.ready()]
     lacking = [slot for slot in busy if slot.name not in meant]

@@ -115,7 +115,7 @@ def apply(cut: ExportOptions, gaussians: ply.Gaussians) -> ply.Gaussians:
     if cut.min_opacity > 0:
         kept = gaussians.opacities >= math.log(cut.min_opacity / (1 - cut.min_opacity))  # logits
     if not kept.any():
-        raise ValueError(f"no Gaussian has an opacity of {cut.min_opacity:g}")
+        raise ValueError(f"no Gaussian has an opacity of at least {cut.min_opacity:g}")
     num_rest = gaussians.shN.shape[1] if cut.sh_degree is None else ply.num_coefficients(cut.sh_degree)
     left = {name: rows[kept] for name, rows in vars(gaussians).items()}
     return ply.Gaussians(**left | {"shN": left["shN"][:, :num_rest]})

@@ -168,7 +168,10 @@ class LoggedSteps:
     """Whether part of the log went unread, so that the trainer may have come farther."""
 
     def then(self, step: int) -> LoggedSteps:
-        """Return the steps with one more; a step that is not higher is ignored, as from an evaluation."""
+        """Return the record after one more reported step; one that is not higher is ignored, as from an evaluation.
+
+        A higher one ends `is_lost`; its distance across the unread part does not count.
+        """
         if step < 0 or (self.highest is not None and step <= self.highest):
             return self
         return LoggedSteps(step, self.gap if self.is_lost else max(self.gap, step - (self.highest or 0)))

@@ -68,10 +68,10 @@ class Courier(CallQueue[Order]):
         self._left.append((call, arguments))
 
     def run(self, orders: Iterable[Order]) -> list[Any]:
-        """Make some calls, wait for them, and return their results in the same order.
+        """Make some calls, wait for them, and return their results in the same order; no other call may be open.
 
         Raises:
-            SplatbatchError: the store refuses a call; later calls are not made.
+            SplatbatchError: the store refuses a call, or it crashes its process again and again; no later call is made.
             StopRequested: a stop was requested during the wait.
         """
         self._left.extend(orders)

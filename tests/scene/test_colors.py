@@ -156,7 +156,7 @@ def cut(path: Path) -> None:
         (lambda path: shade(path, 2.6), "0 observations in tracks that are neither dark"),
         (Path.unlink, "missing"),
         (cut, "cannot be decoded"),
-        (lambda path: Image.new("RGB", (WIDTH, WIDTH), (90, 90, 90)).save(path), "another shape than its camera's"),
+        (lambda path: Image.new("RGB", (WIDTH, WIDTH), (90, 90, 90)).save(path), "not the aspect ratio of its camera"),
         (lambda path: path.write_bytes(b""), "cannot be decoded"),
     ],
     ids=["black", "burnt", "missing", "cut", "another shape", "empty"],

@@ -61,7 +61,7 @@ def test_a_splat_of_another_writer_gets_no_step(splat: Path, tmp_path: Path) -> 
 
 
 def test_what_would_be_empty_or_is_cut_leaves_no_file(splat: Path, tmp_path: Path) -> None:
-    with pytest.raises(OutputError, match=r"no Gaussian has an opacity of 0\.999"):
+    with pytest.raises(OutputError, match=r"no Gaussian has an opacity of at least 0\.999"):
         export_splat(splat, "p0", tmp_path / "a.ply", ExportOptions(min_opacity=0.999))
     splat.write_bytes(splat.read_bytes()[:-1])
     with pytest.raises(OutputError, match="cannot be exported"):

@@ -160,9 +160,9 @@ class Program(Section):
         yield ("metrics", "file"), self.metrics.file, True
 
     def reads(self) -> frozenset[str]:
-        """Return the full names of the settings that it reads: those in its templates, and those of measuring.
+        """Return the full names of the settings that it reads: those in its templates, and "training.trainer".
 
-        "arguments" is always among them, since words can be added to any command.
+        With `metrics.evaluate` those of measuring, too. "arguments" is always among them: commands take more words.
         """
         named = names_in(template for _, template, _ in self.templates())
         ours = OF_MEASURING if self.metrics.evaluate else ()

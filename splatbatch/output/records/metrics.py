@@ -28,11 +28,11 @@ class HasPsnr(Protocol):
 
     @property
     def psnr(self) -> float | None:
-        """PSNR on all pixels that count, in dB."""
+        """PSNR in dB on all pixels that count; None: not measured."""
 
     @property
     def psnr_covered(self) -> float | None:
-        """PSNR on covered pixels only, in dB."""
+        """PSNR in dB on covered pixels alone, those that training photographs see too; None: not measured."""
 
 
 def deciding(one: HasPsnr) -> float | None:

@@ -121,7 +121,7 @@ KINDS: dict[str, FindingKind] = {
     "several_models": FindingKind(
         "warning",
         "COLMAP could not join them; each is a scene of its own",
-        remedy="Merge them (colmap model_merger), or move those away that are not meant.",
+        remedy="Merge them (colmap model_merger), or move away those that are not to be trained.",
     ),
     "formats_differ": FindingKind(
         "warning",
@@ -169,7 +169,7 @@ KINDS: dict[str, FindingKind] = {
     "stray_points": FindingKind(
         "error",
         "Gaussians start at places that the photographs contradict",
-        remedy="Remove points with a large error (colmap point_filtering), or take points3D of the same model.",
+        remedy="Remove points with a large error (colmap point_filtering), or take the points3D of these images.",
     ),
     "flat_angles": FindingKind(
         "warning",

@@ -153,7 +153,9 @@ def _check_clashes(folder: Path, names: list[str], scribe: FindingWriter) -> Ite
     for stem in sorted(stem for stem, count in stems.items() if count > 1):
         alike = ", ".join(shown(name) for name in names if _stem(name) == stem)
         subject = f"{folder.name}/{shown(stem)}"
-        yield scribe.note("name_clash", subject, f"several files share this stem: {alike}", "Rename all but one.")
+        yield scribe.note(
+            "name_clash", subject, f"several files differ only in their extension: {alike}", "Rename all but one."
+        )
 
 
 def _check_shift(

@@ -109,7 +109,9 @@ def opened(path: Path, most_mib: int | None = None) -> Iterator[tuple[BinaryIO, 
                 raise ModelError(path, encoding, remedy)
             file.seek(0)
             if most_mib is not None and size > most_mib * MIB:
-                raise ModelError(path, f"{size // MIB:,} MiB, more than the {most_mib} MiB that are read")
+                raise ModelError(
+                    path, f"has {size // MIB:,} MiB; at most {most_mib} MiB are read", "Export less into it."
+                )
             if size == 0:
                 raise ModelError(path, "empty (0 bytes)")
             yield file, size

@@ -296,7 +296,7 @@ def sample(shot: TrackedPhoto) -> Samples:
     with opened_photograph(shot.path) as file:
         ratio = (file.size[0] / shot.camera.width, file.size[1] / shot.camera.height)
         if abs(ratio[0] / ratio[1] - 1) > STRETCH and max(abs(file.size[0] / ratio[1] - shot.camera.width), 0) > 1:
-            raise IncomparablePhotograph(f"{file.size[0]}x{file.size[1]} pixels, another shape than its camera's")
+            raise IncomparablePhotograph(f"{file.size[0]}x{file.size[1]} pixels: not the aspect ratio of its camera")
         share = LONG_SIDE_PX / max(file.size)
         if share < 1:
             file.draft("RGB", (int(file.size[0] * share), int(file.size[1] * share)))

@@ -67,7 +67,7 @@ class SceneCorrections:
 
     @property
     def is_even(self) -> bool:
-        """Whether the correction lowers the residual enough for `auto` to apply it."""
+        """Whether `training.colors: auto` applies it: the residual is above `LEAST_BEFORE`, and falls by `PAYS`."""
         return bool(self.tones) and self.before > LEAST_BEFORE and self.after <= (1 - PAYS) * self.before
 
 

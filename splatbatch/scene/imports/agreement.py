@@ -256,7 +256,10 @@ class PoseVerdict:
 def judge(
     shots: Sequence[PosedPhoto], matched: Sequence[PhotographMatch], points: Floats | None = None
 ) -> PoseVerdict | None:
-    """Return how well matches fit the poses and points [P, 3]; None where too few can be judged."""
+    """Return how well matches fit the poses; None where no pair of photographs can be judged.
+
+    With `points`, [P, 3], their depths are compared with those of the matches, too.
+    """
     # panoramas have no focal length: rays all round
     with_focal = {at for at, shot in enumerate(shots) if shot.camera.has_center}
     telling = [one for one in matched if len(one.here) >= LEAST_MATCHES and {one.first, one.second} <= with_focal]

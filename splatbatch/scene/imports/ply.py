@@ -97,7 +97,7 @@ def _ascii(path: Path, file: BinaryIO, count: int, names: Sequence[str]) -> NDAr
         try:
             rows.append(tuple(float(field) for field in fields[: len(names)]))
         except ValueError as error:
-            raise SceneError(f"{path}: point {number + 1} is no row of numbers", _REMEDY) from error
+            raise SceneError(f"{path}: point {number + 1} is not a row of numbers", _REMEDY) from error
         if len(fields) < len(names):
             raise SceneError(f"{path}: cut: ends inside point {number + 1} of {count:,}", _REMEDY)
     return np.array(rows, dtype=[(name, "f8") for name in names])

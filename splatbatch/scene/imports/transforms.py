@@ -70,7 +70,7 @@ _SAYS_NOTHING = {
     "orientation_override": "the frame of the model is not turned",
     "auto_scale_poses_override": "the frame of the model is not scaled",
     "center_method_override": "the frame of the model is not moved",
-    "aabb_scale": "it is the box of instant-ngp",
+    "aabb_scale": "it is the size of instant-ngp's box, which no trainer here needs",
     "scale": "it is how instant-ngp shows the scene; poses are as they are written",
     "offset": "it is how instant-ngp shows the scene; poses are as they are written",
     "from_na": "it is how instant-ngp shows the scene; poses are as they are written",
@@ -240,7 +240,9 @@ def _of_angle(numbers: Mapping[str, float], axis: str, side: int) -> float | Non
 def cloud_beside(
     document: TransformsFile, ids: Mapping[str, int | None], shots: Sequence[PosedPhoto], log: ImportLog
 ) -> tuple[PointCloud, tuple[PosedPhoto, ...]] | None:
-    """Return the points of the COLMAP model beside a file, and the shots with its keypoints; None where none fits.
+    """Return the points of the COLMAP model beside a file, and the shots with its keypoints.
+
+    The points lie in the world of the shots. None where no model fits or can be read; the log says why.
 
     Args:
         document: the transforms.json.
@@ -587,7 +589,7 @@ def _tell_keys(document: TransformsFile, log: ImportLog) -> None:
             log.leave_out(f"{key}: {why}")
     unknown = sorted(document.top.keys() - _KNOWN)
     if unknown:
-        log.leave_out(f"keys of {document.path.name} that are not known: {some(unknown, 8)}")
+        log.leave_out(f"unknown keys of {document.path.name}: {some(unknown, 8)}")
     of_frames = Counter[str]()
     for frame in document.top["frames"]:
         of_frames.update(sorted(frame.keys() - (_OF_FRAMES | _OF_LENSES)) if isinstance(frame, dict) else ())

@@ -34,7 +34,7 @@ def partition_for(batch: Batch) -> Partition:
     config = batch.config
     if config.variants:
         message = f"sweep: {len(config.variants)} variants, but a scene takes one splat per patch"
-        raise ConfigError(message, "Write a YAML without a sweep for it.")
+        raise ConfigError(message, "Use a YAML without a sweep.")
     if config.scene.scenes:
         hint = "Name the patches of one scene as scene.patches; `splatbatch publish --as ply` writes splats one by one."
         raise ConfigError("scene.scenes: these scenes are separate and cannot be merged", hint)

@@ -223,8 +223,8 @@ class Nvrtc:
         if architecture is None:
             least, most = (f"{one // 10}.{one % 10}" for one in (self.architectures[0], self.architectures[-1]))
             other = "an older" if capability < (self.architectures[0] // 10, self.architectures[0] % 10) else "a newer"
-            said = "NVRTC {}.{} compiles for {} to {}".format(*self.version, least, most)
-            raise CompileError(f"{said}, this GPU has {_spelled(capability)}: install {other} torch, see pytorch.org")
+            said = "torch's NVRTC {}.{} serves compute capability {} to {}".format(*self.version, least, most)
+            raise CompileError(f"{said}, this GPU is of {_spelled(capability)}: install {other} torch, see pytorch.org")
         return architecture
 
     def compile(self, program: str, architecture: int) -> bytes:

@@ -65,7 +65,7 @@ def load_lpips() -> Lpips | str:
     alexnet = Path(torch.hub.get_dir()) / "checkpoints" / ALEXNET_FILE
     package = importlib.util.find_spec("torchmetrics")
     if package is None or not package.submodule_search_locations:
-        return "lpips: not measured: the package torchmetrics is not installed: pip install splatbatch[lpips]"
+        return "lpips: not measured: the package torchmetrics is not installed: pip install 'splatbatch[lpips]'"
     if not alexnet.is_file():
         return f"lpips: not measured: weights not found at {alexnet}: put {ALEXNET_URL} there"
     try:

@@ -58,7 +58,7 @@ class StoppingWindows:
         if not is_covered:
             seen = list(holdout)
             if any(photo.covered_share is not None for photo in holdout):
-                note = "fewer than 2 held-out photographs are covered: all pixels tell when it ends"
+                note = "fewer than 2 held-out photographs show covered ground: all their pixels decide when it ends"
         if len(seen) < 2:
             return cls(note=f"{plural(len(seen), 'held-out photograph')}, and 2 are needed: it makes all its steps")
         every_other = sorted(seen, key=lambda photo: photo.name)[::2]

@@ -17,7 +17,8 @@ def evaluate(folder: AttemptFolder) -> None:
     """Evaluate the merged scene that an attempt's settings name, and write metrics.json and pictures.
 
     Raises:
-        SplatbatchError: a splat, a photograph or the partition cannot be read, or a rendering is not finite.
+        SplatbatchError: a splat, a photograph or the partition cannot be read, nothing is held out, no GPU can be
+            used, or a rendering is not finite.
     """
     settings = folder.read(folder.settings, EvaluationSettings) or EvaluationSettings()
     recipe = Recipe.model_validate(settings.recipe)
