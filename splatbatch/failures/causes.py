@@ -68,8 +68,8 @@ class FailureCause:
 
     @property
     def may_do_elsewhere(self) -> bool:
-        """Whether the task may succeed on another machine."""
-        return self.stops_batch or self.passes
+        """Whether the task may succeed on another machine: what passes by itself may, unless it lies in the patch."""
+        return self.stops_batch or (self.passes and self.lies_in != "patch")
 
 
 # Every cause that this program diagnoses, by its name; the names are part of docs, ledgers and signatures.toml.

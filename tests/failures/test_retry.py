@@ -32,6 +32,22 @@ def test_what_trying_again_cannot_help_is_given_up_at_once() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("cause", "may"),
+    [
+        ("cuda_oom", False),  # of a patch: other machines would run out of memory as well
+        ("cuda_busy_or_unavailable", True),
+        ("process_limit", True),
+        ("disk_full", True),
+        ("cuda_driver_mismatch", True),
+        ("dims_mismatch", False),
+        ("hang", False),
+    ],
+)
+def test_another_machine_gets_what_lies_in_this_one(cause: str, may: bool) -> None:
+    assert CAUSES[cause].may_do_elsewhere is may
+
+
 def test_memory_that_others_hold_is_waited_for_and_the_patch_keeps_its_settings() -> None:
     crowded_out = [failure("cuda_oom")] * 5
     assert decide_retry(crowded_out, Retry()) == RetryAfter(160.0)
