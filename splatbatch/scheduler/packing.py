@@ -126,7 +126,8 @@ def _measure_speed(keys: Sequence[Key], before: Mapping[Key, WorkDone], now: Map
     for first, last in ((before.get(key), now.get(key)) for key in keys):
         if first is None or last is None or last[0] <= first[0]:
             return None
-        speed += (last[1] - first[1]) / (last[0] - first[0])
+        (began, work_before_s), (ended, work_s) = first, last
+        speed += (work_s - work_before_s) / (ended - began)
     return GpuSpeed(len(keys), speed)
 
 
