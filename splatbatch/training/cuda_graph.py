@@ -83,10 +83,10 @@ class GraphedStep:
             self._forget()
         return has_changed
 
-    def begin_tail(self, means_decay: float) -> None:
-        """Stop refinement, and set the factor on the learning rate of the means per step, for the tail of a run."""
+    def begin_tail(self, means_decay: float, others_decay: float) -> None:
+        """Stop refinement, and set the factors per step on the learning rates, for the tail of a run."""
         self._step.strategy.end()
-        self._step.means_decay = means_decay
+        self._step.means_decay, self._step.others_decay = means_decay, others_decay
         self._forget()
 
     def _forget(self) -> None:

@@ -52,7 +52,7 @@ def train(  # noqa: PLR0915 - it reads top to bottom
     graphed = GraphedStep(Step(gaussians, optimizers, strategy, recipe, plan, capacity, views.border))
     if early.tail_from is not None:
         early.begin_tail(early.tail_from, start)
-        graphed.begin_tail(early.means_decay())
+        graphed.begin_tail(*early.tail_decays())
     chosen = islice(shuffled(views.training, training.seed), start, None)
     photos = prefetch(Pyramid(sizes).over(chosen, start), gaussians["means"].device)
 
@@ -72,9 +72,10 @@ def train(  # noqa: PLR0915 - it reads top to bottom
         # growth has ended: all degrees of the harmonics, full-size photographs, and no further Gaussians
         is_grown = step >= plan.sh_every * training.sh_degree and sizes.factor(step) == 1 and strategy.has_grown(step)
         step += 1
-        if is_grown and early.is_due(step) and early.check(step, gaussians, capacity.entries):
+        is_plateau = is_grown and early.is_due(step) and early.check(step, gaussians, capacity.entries)
+        if is_plateau or early.is_tail_due(step):
             early.begin_tail(step, step)
-            graphed.begin_tail(early.means_decay())
+            graphed.begin_tail(*early.tail_decays())
         evaluator.step_done(gaussians, step)
         checkpoints.step_done(step, state)
 

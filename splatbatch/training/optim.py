@@ -1,4 +1,4 @@
-"""Adam for every parameter, with the learning rates of 3DGS; that of the means decays to a hundredth."""
+"""Adam for every parameter, with the learning rates of 3DGS, each of which ends at a hundredth."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from splatbatch.training.cuda.step import Adam, GradNorms
 
 EPSILON = 1e-15  # 3DGS: gradients of far Gaussians are tiny, the usual 1e-8 would freeze them
-LAST_MEANS_RATE = 0.01
-"""Learning rate of the means at the last step, as a share of the first."""
+LAST_RATE = 0.01
+"""Learning rate of a parameter at the last step, as a share of the first (3DGS: of the means alone)."""
 
 
 class Optimizer(Protocol):
@@ -74,11 +74,15 @@ def _adam(parameter: Parameter, rate: float, training: Training) -> Optimizer:
     return Adam(parameter, rate, EPSILON, cuda.loaded())
 
 
-def decay(optimizers: Optimizers, factor: float) -> Tensor:
-    """Multiply the learning rate of the means by the factor of one step; return it, []."""
-    group = optimizers["means"].param_groups[0]
-    group["lr"] *= factor
-    return torch.as_tensor(group["lr"])
+def decay(optimizers: Optimizers, means: float, others: float) -> Tensor:
+    """Multiply the learning rates by their factors per step; return that of the means, [].
+
+    A factor of 1 costs nothing: a recorded step has no kernel for it.
+    """
+    for name, optimizer in optimizers.items():
+        if (factor := means if name == "means" else others) != 1:
+            optimizer.param_groups[0]["lr"] *= factor
+    return torch.as_tensor(optimizers["means"].param_groups[0]["lr"])
 
 
 def move(optimizers: Optimizers, radii: Tensor | None, pulls: Mapping[str, float]) -> GradNorms | None:

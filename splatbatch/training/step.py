@@ -16,7 +16,7 @@ from splatbatch.training import cuda
 from splatbatch.training.border import NONE, PatchBorder
 from splatbatch.training.gaussians import Parameters
 from splatbatch.training.loss import masked, photometric_loss
-from splatbatch.training.optim import LAST_MEANS_RATE, Optimizers, decay, move
+from splatbatch.training.optim import LAST_RATE, Optimizers, decay, move
 from splatbatch.training.photos.posed_image import PosedImage
 from splatbatch.training.rendering.rasterize import longest_lists, rasterize
 from splatbatch.training.rendering.view import RasterOptions, Rendering
@@ -61,6 +61,8 @@ class Step:
     border: PatchBorder = NONE
     means_decay: float | None = None
     """Decay per step of the learning rate of the means; None: that which reaches a hundredth at `plan.max_steps`."""
+    others_decay: float = 1.0
+    """Decay per step of the other learning rates, which fall in the tail alone."""
 
     def __call__(self, photo: PosedImage, sh_degree: int, *, is_watched: bool = False) -> StepResult:
         """Take one step on a photograph; with `is_watched`, the result has the gradient norms."""
@@ -94,8 +96,8 @@ class Step:
         Returns the gradient norms that our kernels have computed; None where torch's Adam is used.
         """
         squares = move(self.optimizers, rendering.info["radii"][0], self.strategy.regulariser_weights)
-        factor = LAST_MEANS_RATE ** (1 / self.plan.max_steps) if self.means_decay is None else self.means_decay
-        self.strategy.step_post_backward(rendering, decay(self.optimizers, factor))
+        factor = LAST_RATE ** (1 / self.plan.max_steps) if self.means_decay is None else self.means_decay
+        self.strategy.step_post_backward(rendering, decay(self.optimizers, factor, self.others_decay))
         return squares
 
     def refine(self, step: int) -> bool:

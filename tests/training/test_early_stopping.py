@@ -93,34 +93,41 @@ def test_mcmc_refines_no_more_in_its_tail(patch: Patch, monkeypatch: pytest.Monk
     assert refined[-1] + 1 == splat.metrics["early_stopping"]["tail_from"] < 100  # by its schedule it goes on to 100
 
 
-@pytest.mark.all(but="default")
+@pytest.mark.all(but="default-early")
+@pytest.mark.parametrize("evaluation", [{}, {"stop_after": 0}], ids=["early", "whole"])
 @pytest.mark.parametrize("strategy", ["default", "mcmc"])
-def test_in_the_tail_the_rate_of_the_means_falls_to_a_hundredth(
-    patch: Patch, monkeypatch: pytest.MonkeyPatch, strategy: str
+def test_in_the_tail_all_learning_rates_fall_to_a_hundredth(
+    patch: Patch, monkeypatch: pytest.MonkeyPatch, strategy: str, evaluation: dict[str, Any]
 ) -> None:
-    rates: list[float] = []
+    rates: list[dict[str, float]] = []
     of_step = Step.update
 
     def update(self: Step, rendering: Any) -> None:
-        rates.append(float(self.optimizers["means"].param_groups[0]["lr"]))
+        rates.append(rates_of(self))
         of_step(self, rendering)
-        rates.append(float(self.optimizers["means"].param_groups[0]["lr"]))
+        rates.append(rates_of(self))
 
     monkeypatch.setattr(Step, "update", update)
-    trained(patch, early(strategy))
-    assert rates[-1] == pytest.approx(0.01 * rates[0], rel=1e-3)
-    assert all(after < before for before, after in zip(rates[::2], rates[1::2], strict=True))
+    settings = early(strategy, evaluation)
+    _, splat = trained(patch, settings)
+    steps = list(zip(rates[::2], rates[1::2], strict=True))
+    tail = StoppingRule.of(settings).tail
+    assert len(steps) == splat.step
+    assert rates[-1] == pytest.approx({name: 0.01 * rate for name, rate in rates[0].items()}, rel=1e-3)
+    assert all(after["means"] < before["means"] for before, after in steps)
+    assert all(after | {"means": 0} == rates[0] | {"means": 0} for _, after in steps[:-tail])
+    assert all(after["opacities"] < before["opacities"] for before, after in steps[-tail:])
 
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU here")
 @pytest.mark.parametrize("strategy", ["default", "mcmc"])
 def test_recorded_steps_follow_the_tail(patch: Patch, monkeypatch: pytest.MonkeyPatch, strategy: str) -> None:
-    rates: list[tuple[float, Step]] = []  # the first of each run, and the step that has its last
+    rates: list[tuple[dict[str, float], Step]] = []  # the first of each run, and the step that has its last
     make = GraphedStep.__init__
 
     def keep(self: GraphedStep, step: Step) -> None:
-        rates.append((float(step.optimizers["means"].param_groups[0]["lr"]), step))
+        rates.append((rates_of(step), step))
         make(self, step)
 
     monkeypatch.setattr(GraphedStep, "__init__", keep)
@@ -130,8 +137,12 @@ def test_recorded_steps_follow_the_tail(patch: Patch, monkeypatch: pytest.Monkey
     )
     assert stopped.step == stopped.metrics["early_stopping"]["ended_at"]
     assert stopped.metrics["peak"]["training_mib"] <= whole.metrics["peak"]["training_mib"] + 1
-    last = [float(step.optimizers["means"].param_groups[0]["lr"]) for _, step in rates]
-    assert last == pytest.approx([0.01 * first for first, _ in rates], rel=1e-2)
+    for first, step in rates:
+        assert rates_of(step) == pytest.approx({name: 0.01 * rate for name, rate in first.items()}, rel=1e-2)
+
+
+def rates_of(step: Step) -> dict[str, float]:
+    return {name: float(one.param_groups[0]["lr"]) for name, one in step.optimizers.items()}
 
 
 def on_a_cleared_gpu(patch: Patch, settings: Recipe, name: str) -> Splat:

@@ -1,8 +1,9 @@
-"""Early stopping: when the PSNR of held-out photographs reaches a plateau, a run ends with a short tail of steps.
+"""The end of a run: a short tail of steps, which begins early where the PSNR of held-out photographs is at a plateau.
 
-In the tail the learning rate of the means falls to its last value. A check renders windows of a few held-out
-photographs and reads one tensor. It waits for the GPU once, takes forward passes of one and a half photographs at
-most, and no more memory than a step.
+In the tail all learning rates fall to a hundredth of their first values. Without that, a splat jitters by some tenths
+of a dB from step to step (docs/benchmarks.md). A check renders windows of a few held-out photographs and reads one
+tensor. It waits for the GPU once, takes forward passes of one and a half photographs at most, and no more memory than
+a step.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from torch import Tensor
 
 from splatbatch.config import Recipe
 from splatbatch.training.evaluation.windows import StoppingWindows, psnr_in
-from splatbatch.training.optim import LAST_MEANS_RATE
+from splatbatch.training.optim import LAST_RATE
 from splatbatch.training.photos.dataset import TrainingImages
 from splatbatch.training.progress import ProgressRecorder
 from splatbatch.training.rendering.view import RasterOptions
@@ -34,6 +35,7 @@ CHECKS_PER_RUN = 250
 A check takes as long as 1.1 steps (six photographs of caliterra-small on the CPU): 0.9 % of the time.
 """
 TAIL_SHARE = 1 / 25
+"""Share of the steps that are the tail. A tenth is no better, and costs its time (docs/benchmarks.md)."""
 EARLIEST_SHARE = 1 / 3
 """Share of the steps before which no tail begins.
 
@@ -124,7 +126,7 @@ class EarlyStopping:
         self.checks: list[tuple[int, float]] = []
         """Steps done and mean PSNR of the windows in dB, for each check."""
         self.tail_from: int | None = None
-        """Number of steps after which the tail begins; None: no plateau so far."""
+        """Number of steps after which the tail begins; None: it has not begun."""
         self._seen_from, self._closed_at = (0, 0.0), 0.0  # begin (step, time.monotonic()) and end of the tail here
 
     @property
@@ -132,15 +134,17 @@ class EarlyStopping:
         """Return after how many steps the run ends: `max_steps`, or the end of the tail once it has begun."""
         return self.rule.max_steps if self.tail_from is None else self.tail_from + self.rule.tail
 
-    def means_decay(self) -> float:
-        """Return the factor on the learning rate of the means per step from now on.
+    def tail_decays(self) -> tuple[float, float]:
+        """Return the factors per step of the tail on the learning rate of the means, and on the others.
 
-        The rate reaches a hundredth of its first value at the last step, whether or not the run has a tail.
+        All reach `LAST_RATE` of their first value at the last step. That of the means has fallen before.
         """
-        if self.tail_from is None:
-            return float(LAST_MEANS_RATE ** (1 / self.rule.max_steps))
-        steps_left = 1 - self.tail_from / self.rule.max_steps
-        return float(LAST_MEANS_RATE ** (steps_left / self.rule.tail))
+        share_left = 1 - (self.tail_from or 0) / self.rule.max_steps
+        return float(LAST_RATE ** (share_left / self.rule.tail)), float(LAST_RATE ** (1 / self.rule.tail))
+
+    def is_tail_due(self, done: int) -> bool:
+        """Return whether the tail begins after `done` steps without a plateau, so as to end with the last step."""
+        return self.tail_from is None and done == self.rule.max_steps - self.rule.tail
 
     def is_due(self, done: int) -> bool:
         """Return whether a check is due after `done` steps; the caller sees to it that growth has ended by then."""
@@ -168,7 +172,8 @@ class EarlyStopping:
             done: number of steps done; more than `tail_from` where a run is resumed in its tail.
         """
         self.tail_from, self._seen_from = tail_from, (done, time.monotonic())
-        self._progress.end_at(self.last_step)
+        if self.last_step < self.rule.max_steps:
+            self._progress.end_at(self.last_step)
 
     def close(self) -> None:
         """Stop the clock of the tail."""
@@ -191,7 +196,7 @@ class EarlyStopping:
         return {
             "max_steps": self.rule.max_steps,
             "tail_from": self.tail_from,
-            "ended_at": None if self.tail_from is None else self.last_step,
+            "ended_at": self.last_step if self.last_step < self.rule.max_steps else None,
             "saved_s": round(pace_s * (self.rule.max_steps - self.last_step), 1),
             "pixels": "covered" if self.chosen_by.is_covered else "all",
             "chosen_by": self.chosen_by.names,
