@@ -21,7 +21,7 @@ from splatbatch.files import append_line
 sys.path.append(str(ROOT / "scripts"))
 
 from levers_bench.batches import next_batch
-from levers_bench.pairs import Mean, Pair, mean_of, read, table, without
+from levers_bench.pairs import Mean, Pair, combined, mean_of, read, table, without
 
 UNDER = ("training.max_steps=20",)
 
@@ -55,6 +55,25 @@ def test_an_interval_has_what_it_promises() -> None:
     random = np.random.default_rng(2)
     found = [mean_of(random.normal(0.15, 0.4, 8)) for _ in range(2000)]
     assert 0.935 < np.mean([abs(one.mean - 0.15) < one.half for one in found]) < 0.965
+
+
+def test_ten_seeds_of_seven_patches_tell_a_seventh_of_a_decibel_and_say_none_of_nothing() -> None:
+    spreads = {0.11: 20, 0.2: 50, 0.8: 10}  # dB between the differences of pairs, and pairs: quarry, caliterra, flight
+    random = np.random.default_rng(3)
+
+    def found(gain: float) -> Mean:
+        return combined(mean_of(random.normal(gain, spread, num)) for spread, num in spreads.items())
+
+    planted, nothing = [found(-0.15) for _ in range(1000)], [found(0.0) for _ in range(1000)]
+    assert 0.935 < np.mean([abs(one.mean) < one.half for one in nothing]) < 0.97
+    assert np.mean([one.verdict() == "worse" for one in planted]) > 0.99
+    assert np.mean([one.verdict() == "none" for one in nothing]) > 0.95
+
+
+def test_scenes_with_fewer_than_two_pairs_do_not_count() -> None:
+    known = mean_of([0.1, 0.3])
+    assert combined([mean_of([5.0]), known, mean_of([])]) == known
+    assert combined([]).verdict() == "undecided"
 
 
 @pytest.mark.parametrize(

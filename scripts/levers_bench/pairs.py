@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from scipy.stats import t as student
 
 from splatbatch.files import read_lines
@@ -91,18 +92,37 @@ def mean_of(values: Iterable[float | None]) -> Mean:
     return Mean(len(known), statistics.fmean(known), float(student.ppf(0.975, len(known) - 1)) * error)
 
 
+def combined(means: Iterable[Mean]) -> Mean:
+    """Return the mean over scenes, weighted by their precisions, with its interval (Meier 1953, Biometrics 9).
+
+    So a scene whose seeds differ much, as a flight of little overlap, does not hide what the others show. Scenes with
+    fewer than two pairs are left out.
+    """
+    known = [one for one in means if 0 < one.half < math.inf]
+    if len(known) < 2:
+        return known[0] if known else Mean(0, 0.0, math.inf)
+    weights = np.array([(student.ppf(0.975, one.num - 1) / one.half) ** 2 for one in known])
+    shares, freedom = weights / weights.sum(), np.array([one.num - 1 for one in known])
+    error = math.sqrt((1 + 4 * (shares * (1 - shares) / freedom).sum()) / weights.sum())
+    half = student.ppf(0.975, 1 / (shares**2 / freedom).sum()) * error
+    return Mean(sum(one.num for one in known), float(shares @ [one.mean for one in known]), float(half))
+
+
 def table(pairs: Sequence[Pair]) -> list[str]:
-    """Return a line for each scene and change, and for each change over all pairs; then pairs without a figure."""
-    groups: dict[tuple[str, str], list[Pair]] = {}
-    everywhere = pairs if len({pair.scene for pair in pairs}) > 1 else []
-    for scene, pair in [*((pair.scene, pair) for pair in pairs), *(("every scene", pair) for pair in everywhere)]:
-        groups.setdefault((scene, pair.change), []).append(pair)
+    """Return a line for each scene and change, and for each change over all scenes; then pairs without a figure."""
     lines = [f"| {' | '.join(HEADINGS)} |", f"|{'---|' * len(HEADINGS)}"]
-    for names, found in groups.items():
-        covered, every = (mean_of(pair.gain(figure) for pair in found) for figure in ("psnr_covered", "psnr"))
-        slower = mean_of(pair.slower() for pair in found)
-        cells = (*names, every.num, covered, covered.verdict(), every, every.verdict(), slower.num, slower)
-        lines.append(f"| {' | '.join(map(str, cells))} |")
+    scenes = list(dict.fromkeys(pair.scene for pair in pairs))
+    for change in dict.fromkeys(pair.change for pair in pairs):
+        rows = {}
+        for scene in scenes:
+            found = [pair for pair in pairs if (pair.scene, pair.change) == (scene, change)]
+            rows[scene] = [mean_of(pair.gain(figure) for pair in found) for figure in ("psnr_covered", "psnr")]
+            rows[scene].append(mean_of(pair.slower() for pair in found))
+        if len(scenes) > 1:
+            rows["every scene"] = [combined(means) for means in zip(*rows.values(), strict=True)]
+        for scene, (covered, every, slower) in rows.items():
+            cells = (scene, change, every.num, covered, covered.verdict(), every, every.verdict(), slower.num, slower)
+            lines.append(f"| {' | '.join(map(str, cells))} |")
     return lines + [str(pair) for pair in pairs if pair.gain("psnr") is None]
 
 
