@@ -1,1 +1,1 @@
-"""WHAT to do: a batch, its tasks, what each depends on, its state, and how long it will take."""
+"""What a batch makes: its tasks, what each depends on, its state, and how long it will take."""

@@ -22,13 +22,13 @@ MOST_AUDITED = 64
 
 @dataclass(frozen=True)
 class TaskGroup:
-    """Tasks that are audited by the rules of one trainer."""
+    """Tasks that are audited by the same rules: camera models and photograph sizes that their trainers accept."""
 
     rules: TrainerRules
     tasks: tuple[Task, ...]
 
     def each(self) -> tuple[TaskGroup, ...]:
-        """Return a group for each patch, under the same rules."""
+        """Return a group for each patch, under the same rules, in the order in which the patches first occur."""
         by_patch: dict[str, list[Task]] = {}
         for task in self.tasks:
             by_patch.setdefault(task.patch.name, []).append(task)
@@ -36,7 +36,7 @@ class TaskGroup:
 
 
 def groups_of(batch: Batch) -> tuple[TaskGroup, ...]:
-    """Group the tasks of a batch by the rules of their trainers; the lists of held-out photographs are checked first.
+    """Return the tasks of a batch, grouped by the rules of their trainers, after checking the hold-out lists.
 
     Raises:
         SceneError: a list of held-out photographs cannot be read, or a block is requested from a list without one.
@@ -51,12 +51,17 @@ def groups_of(batch: Batch) -> tuple[TaskGroup, ...]:
 
 
 def audit_for_all(batch: Batch, *, deep: bool = False, advance: Advance = unheard) -> Audit:
-    """Audit the patches of a batch, each once, by the rules of all its trainers together.
+    """Audit the patches of a batch, each once, by the rules of all its trainers together; for `verify-dims`.
+
+    A fault in a file of the scene becomes a finding, not an error.
 
     Args:
         batch: the batch.
         deep: check every photograph, and decode all that a training would.
         advance: called with the progress.
+
+    Raises:
+        SceneError: a list of held-out photographs cannot be read, or a block is requested from a list without one.
     """
     from splatbatch.scene.audit.audit import decoded_too
     from splatbatch.trainers import rules_of
@@ -68,12 +73,26 @@ def audit_for_all(batch: Batch, *, deep: bool = False, advance: Advance = unhear
 
 
 def audits_of(batch: Batch) -> tuple[tuple[Audit, tuple[Task, ...]], ...]:
-    """Audit the tasks of a batch by the rules of their own trainers; return each audit with its tasks."""
+    """Audit the tasks of a batch by the rules of their own trainers; return each audit with its tasks.
+
+    Raises:
+        SceneError: a list of held-out photographs cannot be read, or a block is requested from a list without one.
+    """
     return tuple((audit_of(batch, group), group.tasks) for group in groups_of(batch))
 
 
 def audit_of(batch: Batch, group: TaskGroup, *, deep: bool = False, advance: Advance = unheard) -> Audit:
-    """Audit one group of tasks; patches too far away for the offset of the batch are findings, too."""
+    """Audit one group of tasks; a fault in a file of the scene becomes a finding, not an error.
+
+    A patch too far away for the offset of the batch is a finding, too. Figures of photographs are cached in the output
+    folder, if that exists.
+
+    Args:
+        batch: the batch.
+        group: tasks to audit, with the rules.
+        deep: check every photograph; False: a sample of each patch.
+        advance: called with the progress.
+    """
     from splatbatch.scene.audit.audit import AuditExtent, audit_patches
     from splatbatch.scene.audit.findings import FindingWriter
     from splatbatch.tasks.shared_decisions.frame import REMEDY, far_apart, spans_of
@@ -96,12 +115,17 @@ def _check_holdout(batch: Batch) -> None:
 
 
 def refusals(audits: Iterable[tuple[Audit, Iterable[Task]]]) -> dict[str, str]:
-    """Return the tasks that their audit rejects, by name, each with its first reason."""
+    """Return the tasks that their audit rejects, by name, each with its first error in words; empty: none."""
     return _first_words((audit.errors(), tasks) for audit, tasks in audits)
 
 
 def words_of(audits: Iterable[tuple[Audit, Iterable[Task]]], kind: str) -> dict[str, str]:
-    """Return the tasks whose patches have a finding of this kind, by name, each with the first finding in words."""
+    """Return the tasks whose patches have a finding of this kind, by name, each with the first finding in words.
+
+    Args:
+        audits: audits, each with its tasks.
+        kind: kind of finding, as "far_apart".
+    """
     return _first_words(([one for one in audit.findings if one.kind == kind], tasks) for audit, tasks in audits)
 
 
@@ -114,9 +138,10 @@ def _first_words(found: Iterable[tuple[Sequence[AuditFinding], Iterable[Task]]])
 
 
 def with_refusals(batch: Batch, statuses: Sequence[PatchStatus]) -> tuple[PatchStatus, ...]:
-    """Return the statuses with patches that an audit rejects now, as `plan` shows them, whatever the ledger says.
+    """Return the statuses, those of rejected patches replaced by "refused", as `plan` shows them.
 
-    Patches that are up to date or run are not audited. With more than `MOST_AUDITED` due patches none is.
+    Patches that are up to date or run are not audited. With more than `MOST_AUDITED` due patches, none is. If the audit
+    itself raises an error, the statuses are returned unchanged, since `plan` reports the error.
     """
     names = [one.patch for one in statuses if not one.is_made and one.state not in ("running", "refused")]
     if not 0 < len(names) <= MOST_AUDITED:

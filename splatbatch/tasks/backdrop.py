@@ -1,7 +1,8 @@
 """Adds borders and the backdrop to the patches of a cut scene.
 
 The backdrop is a task of its own: the whole scene, trained first with few Gaussians, and drawn behind every patch.
-Patches wait for it; if it fails they train without it. Photographs added after the split do not change it.
+Patches wait for the backdrop; if its training fails, they train without it. Photographs added after the split do not
+change it.
 """
 
 from __future__ import annotations
@@ -24,14 +25,20 @@ if TYPE_CHECKING:
 SHARE_OF_CAP = 3
 """Divisor from the cap of Gaussians of a patch to that of the backdrop, which every patch holds in memory."""
 SHARE_OF_STEPS, FEWEST_STEPS = 4, 2_000
-"""Divisor from the steps of a patch to those of the backdrop, and its fewest steps, if a patch has as many."""
+"""Divisor from the steps of a patch to those of the backdrop, and the fewest steps of the backdrop.
+
+A patch with fewer than `FEWEST_STEPS` gives the backdrop as many steps as it has itself.
+"""
 
 
 def as_cut(config: Config, patches: tuple[Patch, ...], output: OutputFolder) -> tuple[Config, tuple[Patch, ...]]:
-    """Return config and patches for training; those of a cut scene get their borders and the backdrop.
+    """Return config and patches for training; those of a cut scene get their borders, and the backdrop as first patch.
+
+    Patches that the partition does not list stay as they are. Without a partition, and for a list of scenes, config and
+    patches are returned unchanged.
 
     Raises:
-        SceneError: the partition is broken, or a patch has the name of the backdrop.
+        SceneError: the partition is broken, a split was interrupted, or a patch has the name of the backdrop.
     """
     for patch in patches:  # its results, or those of a scene of a list, would lie under that name
         if patch.name == BACKDROP:

@@ -36,18 +36,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Batch:
-    """A batch: its config, the tasks selected for a command, and the shared decisions."""
+    """A batch: its config, the tasks selected for a command, and the shared decisions; immutable."""
 
     config: Config
     tasks: tuple[Task, ...]
     changes: Mapping[str, Any] = field(default_factory=dict)
-    """Settings changed by --set, for every task of this run."""
+    """Settings changed by --set, for every task of this run, by full name; empty: none."""
     path: Path = Path()
-    """Path of the YAML."""
+    """Path of the YAML, as the user gave it; "-" for standard input."""
     every: tuple[Task, ...] = ()
     """All tasks of the config; `tasks` are those selected for the command."""
     shared: SharedDecisions = field(default_factory=SharedDecisions)
-    """Shared decisions, which are applied to the tasks already."""
+    """Shared decisions, such as the offset; `tasks` and `every` have them applied already."""
 
     def whole(self) -> Batch:
         """Return the batch with all its tasks selected and without --set, for report, metrics and status."""
@@ -55,7 +55,7 @@ class Batch:
 
     @property
     def file(self) -> Path:
-        """Absolute path of the YAML, which other processes can read.
+        """Absolute path of the YAML, for other processes, which read the file again.
 
         Raises:
             ConfigError: the YAML came from standard input.
@@ -69,11 +69,11 @@ class Batch:
 
         Args:
             option: option of the command line, for the message.
-            place: its value, for the message.
-            folder: folder to be written.
+            place: value of the option, for the message.
+            folder: folder to be written; it need not exist.
 
         Raises:
-            OutputError: the folder is inside of them.
+            OutputError: the folder is inside of one of them, or is one of them.
         """
         patches = patches_of(self.every)
         homes = {home for one in patches for home in (one.images, one.masks, one.sparse) if home is not None}
@@ -84,7 +84,7 @@ class Batch:
 
     @property
     def plan_hash(self) -> str:
-        """Hash of version, recipes, deadline and inputs, which must be the same for all workers of the batch."""
+        """Hash of version, recipes, deadline and inputs; workers with different hashes must not share the batch."""
         by = [f"by {self.config.deadline}"] if self.config.deadline else []
         recipes = sorted({task.yaml_settings.without_deadline.recipe_hash for task in self.every})
         own = (task.inputs for task in self.every if task.inputs)
@@ -92,21 +92,25 @@ class Batch:
 
     @property
     def names(self) -> list[str]:
-        """Names of the selected tasks."""
+        """Names of the selected tasks, in their order."""
         return [task.name for task in self.tasks]
 
     @property
     def noun(self) -> TaskUnit:
-        """Unit in which the tasks are counted; all are of one kind."""
+        """Unit in which the tasks are counted; all are of one kind. Without tasks it is "patch"."""
         return next((task.noun for task in self.tasks), "patch")
 
     @property
     def output(self) -> OutputFolder:
-        """Output folder of the batch."""
+        """Output folder of the batch; it may not exist yet."""
         return OutputFolder(self.config.output.folder)
 
     def recipes(self) -> dict[str, Recipe]:
-        """Return the recipe of each selected task, by the YAML and --set, by the task's name."""
+        """Return the recipe of each selected task, by the YAML and --set, by the task's name.
+
+        Raises:
+            ConfigError: a recipe is invalid. `open_batch` has checked all of them already.
+        """
         return {task.name: task.requested_settings.recipe for task in self.tasks}
 
     def with_shared(self, shared: SharedDecisions) -> Batch:
@@ -117,39 +121,54 @@ class Batch:
         return replace(self, tasks=now.apply(self.tasks), every=now.apply(self.every), shared=now)
 
     def standing(self, depth: Depth = "time") -> FreshnessChecker:
-        """Return a new freshness checker for the selected tasks."""
+        """Return a new freshness checker for the selected tasks; files are only read when it is asked for a state.
+
+        Args:
+            depth: how thoroughly files are compared: "time": by size and time; "content": also by content where these
+                have changed; "every byte": splats are read in full.
+        """
         from splatbatch.tasks.freshness import FreshnessChecker
 
         return FreshnessChecker(self.config, self.path, self.tasks, self.shared, depth=depth)
 
     def states(self, rejections: Mapping[str, str]) -> dict[str, PatchState]:
-        """Return the state of each selected task; files whose size or time has changed are read."""
+        """Return the state of each selected task, by name; files whose size or time has changed are read.
+
+        Args:
+            rejections: reasons why the audit rejects tasks, by name; tasks without a reason are not rejected.
+        """
         standing = self.standing("content")
         return {name: standing.state(name, rejections.get(name, "")) for name in self.names}
 
     def with_required(self) -> Batch:
-        """Return the batch with what its tasks need first, where that is not made, or stale."""
+        """Return the batch with the tasks whose products the selected ones need, placed first, if these are due.
+
+        Up-to-date products are not made again: their tasks are not added.
+        """
         needed = {name for task in self.tasks for name in task.required}.difference(self.names)
         lacking = replace(self, tasks=tuple(task for task in self.every if task.name in needed))
         first = lacking.only(due(lacking.states({}))).tasks if lacking.tasks else ()
         return replace(self, tasks=(*first, *self.tasks)) if first else self
 
     def with_dependents(self, names: Iterable[str]) -> Batch:
-        """Return the batch with the named tasks, and those that are made from their products, directly or not."""
+        """Return the batch with only the named tasks, and those that are made from their products, directly or not.
+
+        Only selected tasks are considered; unknown names are ignored.
+        """
         wanted = set(names)
         while more := {task.name for task in self.tasks if wanted.intersection(task.required)} - wanted:
             wanted |= more
         return self.only(wanted)
 
     def only(self, names: Iterable[str]) -> Batch:
-        """Return the batch with only the named tasks selected."""
+        """Return the batch with only the named tasks selected; names that are not selected already are ignored."""
         wanted = set(names)
         return replace(self, tasks=tuple(task for task in self.tasks if task.name in wanted))
 
 
 @dataclass(frozen=True)
 class PendingTasks:
-    """The tasks to train, as far as known while shared decisions are made; input of `decide`."""
+    """The tasks to train, as far as known while shared decisions are made; input of each such decision."""
 
     tasks: tuple[Task, ...]
     spans: Callable[[], Mapping[str, ModelExtent]]
@@ -161,7 +180,10 @@ class PendingTasks:
 
 
 class FolderNamed(ConfigError):
-    """Error: a folder was named instead of a patch; `own` is the path at which its YAML is, or would be."""
+    """Error: a folder was named instead of a patch; `own` is the path at which its YAML is, or would be.
+
+    `folder` is the named folder. If `own` exists, the hint names it; else the hint says how to write a YAML.
+    """
 
     def __init__(self, folder: Path, own: Path, hint: str) -> None:
         what = "a folder, not the name of a patch" if own.is_file() else f"a folder without {own.name}"
@@ -172,8 +194,12 @@ class FolderNamed(ConfigError):
 def named_batch(path: Path | str | None, names: Names) -> tuple[Path | None, tuple[str, ...]]:
     """Return the YAML and the patches that a user names; the YAML is None for the default one.
 
-    If the first name is a folder, its YAML or its output folder, it names the batch. A patch of that name in the
-    default batch takes precedence.
+    If the first name is a folder, its YAML or its output folder, this name stands for the batch and is no patch. A
+    patch of that name in the default batch takes precedence.
+
+    Args:
+        path: YAML of `--config`; None or empty: none is given. With a path, no name stands for the batch.
+        names: names of patches, perhaps with a folder first.
 
     Raises:
         FolderNamed: a folder without a YAML is named.
@@ -202,18 +228,18 @@ def open_batch(
     changes: Mapping[str, object] | None = None,
     conditions: Names = (),
 ) -> Batch:
-    """Load the config, find its tasks, and check all settings of the selected ones.
+    """Return the batch of a YAML, with its tasks found and all settings of the selected ones checked.
 
     Args:
-        path: path of the YAML, or of its folder; None: the default one.
-        names: names of the selected patches, with or without a variant of the sweep; none: all; a text: one.
-            The first may name the batch instead, see `named_batch`.
-        changes: settings changed by --set.
-        conditions: conditions for the selected patches, as "variant=base".
+        path: path of the YAML, or of its folder; None: the default one, see `config.find_config`.
+        names: names of the selected patches, with or without a variant of the sweep; none: all; a text: one. The first
+            may name the batch instead, see `named_batch`.
+        changes: settings changed by --set, by full name; None: none.
+        conditions: conditions for the selected patches, as "variant=base"; none: all patches.
 
     Raises:
         ConfigError: the YAML, a patch name, a change or a condition is wrong.
-        SceneError: there are no patches.
+        SceneError: there are no patches, or the partition is broken.
         FolderNamed: a folder without a YAML is named.
     """
     chosen, patches = named_batch(path, names)
@@ -233,10 +259,19 @@ def _opened(path: Path | None, names: Sequence[str], changes: Mapping[str, objec
 def batch_of(
     config: Config, file: Path, names: Sequence[str], changes: Mapping[str, object], conditions: Sequence[str]
 ) -> Batch:
-    """Return the batch of a loaded config; `file` is the path of its YAML, which need not exist yet.
+    """Return the batch of a loaded config.
+
+    Args:
+        config: the config.
+        file: path of its YAML, which need not exist yet.
+        names: names of the selected patches; empty: all.
+        changes: settings changed by --set, by full name; empty: none.
+        conditions: conditions for the selected patches, as "variant=base"; empty: all patches.
 
     Raises:
-        SplatbatchError: as `open_batch` does.
+        ConfigError: a patch name, a change or a condition is wrong, or a file of failure signatures is.
+        SceneError: there are no patches, or the partition is broken.
+        FolderNamed: a folder without a YAML is named.
     """
     try:
         patches, output = find_patches(config.scene), OutputFolder(config.output.folder)

@@ -13,7 +13,7 @@ from splatbatch.text import plural
 
 
 class CountWords(NamedTuple):
-    """Words for tasks of one kind: noun with its plural ending, verb, and past participle."""
+    """Words for tasks of one kind: noun, its plural ending, verb, and past participle."""
 
     one: str
     plural: str
@@ -26,15 +26,17 @@ WORDS: Mapping[str, CountWords] = {
     "stage": CountWords("stage", "s", "make", "done"),
     "splat": CountWords("splat", "s", "train", "trained"),
 }
-"""Words by noun; "splat" is used for patches that a sweep trains under several settings."""
+"""Words by noun; "splat" is used in a sweep, where several splats are trained of each patch."""
 
 
 def count_patches(done: Mapping[str, bool], what: str) -> str:
     """Return the number of finished tasks in words: "3 of 4 patches", or "4 of 4 patches and the backdrop".
 
+    The backdrop is named only once it is finished, and counted only if there is no other task.
+
     Args:
         done: for each task, by name, whether it is finished.
-        what: noun in the plural.
+        what: noun in the plural; empty: only the numbers.
     """
     every = counted_tasks(done)
     counts = f"{sum(done[name] for name in every)} of {len(every)} {what}".rstrip()
@@ -42,14 +44,14 @@ def count_patches(done: Mapping[str, bool], what: str) -> str:
 
 
 def words_for(names: Iterable[str], noun: TaskUnit = "patch") -> CountWords:
-    """Return the words for tasks with these names: those of "splat" in a sweep, else those of the noun."""
+    """Return the words for tasks with these names: those of "splat" if one is of a sweep, else those of the noun."""
     return WORDS["splat" if any(TaskId.of_folder(name).variant for name in names) else noun]
 
 
 def how_many(names: Collection[str], noun: TaskUnit = "patch") -> str:
     """Return the number of tasks in words: "4 patches and the backdrop", or in a sweep "2 patches x 3 settings".
 
-    Other tasks give "3 stages", a part of a sweep "5 splats".
+    A sweep of which only some combinations are named gives "5 splats"; stages of a reconstruction give "3 stages".
     """
     every, words = counted_tasks(names), words_for(names, noun)
     told, ids = plural(len(every), words.one, words.plural), [TaskId.of_folder(name) for name in every]
@@ -60,7 +62,10 @@ def how_many(names: Collection[str], noun: TaskUnit = "patch") -> str:
 
 
 def behind_in_words(merged: Merge) -> str:
-    """Return a note if no Gaussian of the backdrop is in a merged scene; empty if some are, or there is no backdrop."""
+    """Return a note if every Gaussian of the backdrop was left out of a merged scene; else empty.
+
+    Empty also without a backdrop, or if nothing was read of it.
+    """
     behind = next((part for part in merged.parts if part.patch == BACKDROP and part.num_read), None)
     if behind is None or behind.num_outside < behind.num_read:
         return ""
@@ -71,5 +76,5 @@ def behind_in_words(merged: Merge) -> str:
 
 
 def counted_tasks(names: Collection[str]) -> list[str]:
-    """Return the names that are counted: all except the backdrop, unless it is the only one."""
+    """Return the names that are counted, in their order: all except the backdrop, unless it is the only one."""
     return [name for name in names if name != BACKDROP] or list(names)

@@ -34,20 +34,27 @@ from splatbatch.text import clock, moment, plural
 
 @dataclass
 class Speeds:
-    """Estimates how long attempts take, and learns from finished ones."""
+    """Estimates how long attempts take, in seconds, and learns from finished attempts."""
 
     model: TrainingSpeed
+    """Modelled speed of the device, CPU or H200."""
     estimates: Mapping[str, MemoryEstimate]
-    """Memory estimates by task, without a deadline; tasks of external trainers have none."""
+    """Memory estimates by task name, made without a deadline; tasks of external trainers have none."""
     factors: Mapping[str, float] = field(default_factory=dict)
-    """Measured ratio of real to modelled time, by trainer."""
+    """Measured ratio of real to modelled time, by trainer; trainers not measured yet are missing."""
 
     def factor(self, task: Task) -> float | None:
-        """Return the factor of the trainer of a task; None: it has no model, and was not measured."""
+        """Return the ratio of real to modelled time for the trainer of a task; 1.0 if not measured yet.
+
+        None: no time is known, since the trainer is external and not measured yet.
+        """
         return self.factors.get(full_recipe(task).training.trainer, 1.0 if task.name in self.estimates else None)
 
     def seconds(self, task: Task, budget: StepBudget, made: float = 0.0) -> float:
-        """Return the seconds an attempt takes, or still takes after `made` steps; 0 if unknown."""
+        """Return the seconds an attempt takes under a budget, or still takes after `made` steps; 0 if unknown.
+
+        The start of the process is included only if `made` is 0.
+        """
         factor = self.factor(task)
         if factor is None:
             return 0.0
@@ -57,7 +64,15 @@ class Speeds:
         return self._start_s(task) + factor * stepping_s
 
     def stepping_s(self, task: Task, budget: StepBudget, until: float | None = None) -> float:
-        """Return the modelled seconds of the steps of an attempt, or of the first `until` ones, without the factor."""
+        """Return the modelled seconds of the steps of an attempt, before the measured factor is applied.
+
+        A task without a memory estimate counts one second per step.
+
+        Args:
+            task: task of the attempt.
+            budget: its step budget.
+            until: only so many first steps; None: all steps of the budget.
+        """
         recipe, need = with_budget(task, budget), self.estimates.get(task.name)
         if need is None:
             return float(recipe.training.max_steps if until is None else until)
@@ -65,7 +80,13 @@ class Speeds:
         return memory_estimate.stepping_s(recipe, need, self.model, until)
 
     def learn(self, attempts: Iterable[tuple[Task, StepBudget, float, float]]) -> int:
-        """Measure the factors by attempts, each with budget, seconds and steps; return how many were usable."""
+        """Measure the factor of each trainer, the median over its attempts; return how many attempts were usable.
+
+        Attempts no longer than the start of a process, or without steps, are not. Factors of other trainers stay.
+
+        Args:
+            attempts: finished attempts: task, budget, seconds with the start, and steps.
+        """
         found = defaultdict[str, list[float]](list)
         for task, budget, seconds, steps in attempts:
             took_s, model_s = seconds - self._start_s(task), self.stepping_s(task, budget, steps)
@@ -79,12 +100,12 @@ class Speeds:
 
 
 def full_recipe(task: Task) -> Recipe:
-    """Return the recipe of a task without a deadline."""
+    """Return the recipe of a task's next attempt as it would be without a deadline."""
     return task.next_settings.without_deadline.recipe
 
 
 def with_budget(task: Task, budget: StepBudget) -> Recipe:
-    """Return the recipe of a task under a budget; settings changed by --set or rungs stay."""
+    """Return the recipe of a task under a budget; settings changed by --set or by rungs stay as they are."""
     recipe = full_recipe(task)
     asked = task.next_settings.changes
     changes = {key.partition(".")[2]: value for key, value in changes_of(recipe, budget).items() if key not in asked}
@@ -92,13 +113,15 @@ def with_budget(task: Task, budget: StepBudget) -> Recipe:
 
 
 DB_PER_HALVING = 0.8
+"""Estimated loss for each halving of the steps, in dB of hold-out PSNR; the module docstring names the sources."""
 DB_PER_SMALLER = 1.2
-"""Estimated loss for each halving of width and height, in dB."""
+"""Estimated loss for each halving of width and height, in dB of hold-out PSNR; the module docstring has the runs."""
 DIVISORS = (1, 2, 4)
+"""Divisors of width and height of photographs that a budget may choose."""
 LEAST_PX = 160 * 120
-"""Fewest pixels of a photograph that still shows enough."""
+"""Fewest pixels of a reduced photograph (160 x 120) that a budget may choose."""
 ALL_SHARES = 1_000_000
-"""Number of steps of the search: the share of steps is found to a millionth."""
+"""Number of possible shares in the search: the share of steps is found to a millionth."""
 
 
 @dataclass(frozen=True)
@@ -109,10 +132,14 @@ class RemainingWork:
     speeds: Speeds
     num_slots: int
     busy: Sequence[float] = ()
-    """Seconds until each busy slot is free."""
+    """Seconds until each busy slot is free; slots not listed are free already."""
 
     def choose(self, left_s: float) -> StepBudget:
-        """Return the budget with the smallest loss that ends in time; if none does, the one that ends first."""
+        """Return the budget with the smallest loss that ends in time; if none does, the budget that ends first.
+
+        Args:
+            left_s: time for all tasks, in seconds from now.
+        """
         if self.ends_at(FULL) <= left_s:
             return FULL
         budgets = [self._most_steps(divisor, left_s) for divisor in DIVISORS if self._may_shrink(divisor)]
@@ -120,7 +147,7 @@ class RemainingWork:
         return min(in_time, key=lost_db) if in_time else min(budgets, key=self.ends_at)
 
     def ends_at(self, budget: StepBudget) -> float:
-        """Return when the last task ends, in seconds from now; tasks whose products are needed run first."""
+        """Return when the last task ends, in seconds from now; tasks whose products other tasks need run first."""
         names, busy = {name for task in self.tasks for name in task.required}, self.busy
         needed = [self.speeds.seconds(task, budget) for task in self.tasks if task.name in names]
         others = [self.speeds.seconds(task, budget) for task in self.tasks if task.name not in names]
@@ -149,22 +176,30 @@ class RemainingWork:
 
 
 def lost_db(budget: StepBudget) -> float:
-    """Return the estimated loss under a budget, in dB of hold-out PSNR."""
+    """Return the estimated loss under a budget, in dB of hold-out PSNR; 0 without any reduction."""
     return DB_PER_HALVING * math.log2(1 / budget.steps) + DB_PER_SMALLER * math.log2(budget.divisor)
 
 
 AIM = 0.97
-"""Share of the time that is planned for training; the rest is for the report and for retries."""
+"""Share of the time until the deadline that is planned for training; the rest is for the report and for retries."""
 FIRST_AIM = 0.78
-"""The same share while no speed is measured: the first attempts may be slower than modelled, and are not cut short."""
+"""Share of the time planned for training while no speed is measured, instead of `AIM`.
+
+The first attempts may be slower than modelled, and are not cut short.
+"""
 WORTH_IT_DB = 0.1
-"""Gain for which splats of an earlier deadline are trained again, in dB."""
+"""Least gain for which splats of an earlier deadline are trained again, in dB of hold-out PSNR."""
 
 
 def choice_for(batch: Batch, todo: PendingTasks, now: float) -> DeadlineDecision | None:
     """Return a new decision for the deadline of a batch; None without a deadline, or if the earlier decision holds.
 
-    It is decided again if the deadline or the settings in the YAML have changed, or if new patches are due.
+    A new decision is made if the deadline or the settings in the YAML have changed, or if new patches are due.
+
+    Args:
+        batch: the batch, with the decisions made so far.
+        todo: tasks to train.
+        now: time in seconds since 1970.
 
     Raises:
         ConfigError: the deadline is past.
@@ -187,7 +222,10 @@ def choice_for(batch: Batch, todo: PendingTasks, now: float) -> DeadlineDecision
 
 
 def speeds_of(batch: Batch) -> tuple[Speeds, int]:
-    """Return the speeds of attempts on this machine, and the number of trained patches by which they were measured."""
+    """Return the speeds of attempts on this machine, and the number of trained patches by which they were measured.
+
+    0 patches: the speeds are those of the model alone.
+    """
     bare = batch.with_shared(replace(batch.shared, deadline=None))
     on_cpu = is_on_cpu(batch.config.executor, batch.config.training.device)
     model = memory_estimate.CPU if on_cpu else memory_estimate.H200
@@ -242,14 +280,17 @@ def _chosen(
 
 
 SIZES = {1: "full size", 2: "half size", 4: "a quarter of their size", 8: "an eighth of their size"}
+"""Sizes of reduced photographs in words, by divisor of width and height."""
 
 
 def decision_in_words(choice: DeadlineDecision, tasks: Sequence[Task]) -> tuple[str, ...]:
-    """Return lines on a decision for a deadline; if it cannot be met, the first line says so.
+    """Return lines for the user on a decision for a deadline; if the deadline cannot be met, the first line says so.
+
+    Adjustments during the run follow, a line each.
 
     Args:
         choice: the decision.
-        tasks: tasks of the batch, whose settings are named.
+        tasks: tasks of the batch; their steps and resolution are named.
     """
     end, lines = f"deadline {time_in_words(choice.asked, choice.ends_at or 0.0)}", []
     if not choice.is_met:
@@ -271,13 +312,21 @@ def decision_in_words(choice: DeadlineDecision, tasks: Sequence[Task]) -> tuple[
 
 
 def correction_in_words(tasks: Sequence[Task], correction: Adjustment) -> str:
-    """Return a line on an adjustment: the reason, and how attempts are trained from now on."""
+    """Return a line on an adjustment: the reason, and how attempts are trained from then on.
+
+    Args:
+        tasks: tasks of the batch; their steps and resolution are named.
+        correction: the adjustment.
+    """
     what = "as without a deadline" if correction.pace == FULL else f"with {describe_reductions(tasks, correction.pace)}"
     return f"deadline: {correction.why}; attempts that start from now on are trained {what}"
 
 
 def describe_reductions(tasks: Sequence[Task], pace: StepBudget) -> str:
-    """Return a budget in words: "4,000 of 30,000 steps (13 %), photographs at half size, which costs about …"."""
+    """Return a budget in words: "4,000 of 30,000 steps (13 %), photographs at half size, which costs about …".
+
+    Of patches with different step counts, at most three counts are named.
+    """
     recipes = [task.requested_settings.without_deadline.recipe for task in tasks]
     steps = sorted({(steps_at(one, pace), one.training.max_steps) for one in recipes})
     counts = " and ".join(f"{now:,} of {full:,}" for now, full in steps[:3])

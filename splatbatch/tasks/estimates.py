@@ -36,11 +36,15 @@ from splatbatch.tasks.task import Task, patches_of
 from splatbatch.text import clock, plural
 
 MOST_RESULTS = 200
-"""Largest number of results read for the throughput, which more would not improve."""
+"""Largest number of results read to estimate the speed; more of them would not improve the estimate."""
 
 
 def seconds_per_step(finished: Iterable[tuple[float, int]]) -> float | None:
-    """Return the median seconds per step of finished trainings, with start and evaluation; None without any."""
+    """Return the median seconds per step of finished trainings, with start and evaluation; None without any.
+
+    Args:
+        finished: seconds and steps of each training; those without seconds or steps are skipped.
+    """
     paces = [seconds / steps for seconds, steps in finished if steps > 0 and seconds > 0]
     return statistics.median(paces) if paces else None
 
@@ -49,9 +53,9 @@ def makespan_s(seconds: Iterable[float], num_slots: int, busy: Sequence[float] =
     """Return when the last patch ends, in seconds from now, if each free slot takes the longest remaining patch.
 
     Args:
-        seconds: duration of each patch.
-        num_slots: number of slots.
-        busy: seconds until each busy slot is free; all other slots are free now.
+        seconds: duration of each patch, in seconds.
+        num_slots: number of slots; fewer than 1 counts as 1.
+        busy: seconds until each busy slot is free; all other slots are free already.
     """
     ends = [*busy, *[0.0] * (max(1, num_slots) - len(busy))]
     heapq.heapify(ends)
@@ -61,7 +65,7 @@ def makespan_s(seconds: Iterable[float], num_slots: int, busy: Sequence[float] =
 
 
 def measured(patches: Iterable[Patch]) -> dict[Path, PatchSize]:
-    """Return the size of each patch by its model's folder; models that cannot be read are left to the audit."""
+    """Return the size of each patch, by its model's folder; patches whose model cannot be read are left out."""
     found = {}
     for patch in patches:
         with contextlib.suppress(SceneError):
@@ -79,7 +83,10 @@ def footprints_of(
     Args:
         config: config of the batch.
         tasks: tasks of the batch.
-        extents: sizes of the patches by their models' folders; None: they are read here.
+        extents: sizes of the patches, by their models' folders; None: the models are read here.
+
+    Raises:
+        ExecutorError: CUDA_VISIBLE_DEVICES names only GPUs that do not exist.
     """
     card_mib = smallest_mib(config)
     is_cpu = config.training.device == "auto" and not cards(config)
@@ -109,14 +116,17 @@ def _num_behind(tasks: Sequence[Task], extents: Mapping[Path, PatchSize]) -> int
 
 
 def tight(found: Mapping[str, MemoryEstimate], config: Config) -> dict[str, str]:
-    """Return the patches that may not fit into the smallest GPU of the batch, by name, with the reason for each."""
+    """Return the patches that may not fit into the smallest GPU of the batch, by name, with the reason for each.
+
+    Empty if all fit, without a GPU, or if its memory is unknown.
+    """
     card_mib = smallest_mib(config)
     reasons = {name: why_tight(footprint, card_mib) for name, footprint in found.items()} if card_mib else {}
     return {name: reason for name, reason in reasons.items() if reason}
 
 
 def record(found: Mapping[str, MemoryEstimate], config: Config, ledger: Ledger) -> None:
-    """Write a notice for each memory estimate, and for each patch that may not fit."""
+    """Write a notice into the ledger for each memory estimate, and for each patch that may not fit into the GPU."""
     reasons = tight(found, config)
     for name, footprint in found.items():
         ledger.write(Notice("expected", patch=name, facts=vars(footprint)))
@@ -125,7 +135,11 @@ def record(found: Mapping[str, MemoryEstimate], config: Config, ledger: Ledger) 
 
 
 def cards(config: Config) -> tuple[gpu.Gpu, ...]:
-    """Return the GPUs that the batch may use."""
+    """Return the GPUs that the batch may use; empty with `device: cpu`, or if none is found.
+
+    Raises:
+        ExecutorError: CUDA_VISIBLE_DEVICES names only GPUs that do not exist.
+    """
     wanted = config.executor.gpus
     if config.training.device == "cpu":
         return ()
@@ -133,33 +147,34 @@ def cards(config: Config) -> tuple[gpu.Gpu, ...]:
 
 
 def num_slots(config: Config, needs: Iterable[MemoryEstimate]) -> int:
-    """Return how many patches with these memory estimates will train at once, on all GPUs or on the CPU."""
+    """Return how many patches with these memory estimates will train at once, on all GPUs, else on the CPU."""
     return len(cards(config)) * seats_per_gpu(config, needs) or config.executor.cpu_slots
 
 
 MOST_AT_ONCE = 4
 """Most patches on a GPU with `patches_per_gpu: auto`.
 
-On an H200 four of caliterra's take 0.67 (`default`) to 0.77 (`mcmc`, a million Gaussians) of the time of one after the
-other, two 0.83.
+On an H200 four patches of the scene caliterra take 0.67 (`default`) to 0.77 (`mcmc`, a million Gaussians) of the time
+of four in turn; two take 0.83.
 """
 PACKED_SHARE = 0.75
-"""Ratio of the time of patches that share a GPU to that of one after the other, until it was measured."""
+"""Ratio of the time of patches that share a GPU to that of the same patches in turn, until the ratio is measured."""
 PLANNED_SHARE = 0.6
-"""Share of the free memory, of GPU and host, that patches which share a GPU may need by their estimates."""
+"""Share of the free memory, of GPU and host, that patches on one GPU may need together by their estimates."""
 CORES_EACH = 2
-"""Cores of the host per training on a GPU: one starts the steps, one decodes and evaluates."""
+"""Cores of the host per training on a GPU: one starts the steps, the other decodes and evaluates."""
 
 
 def seats_per_gpu(config: Config, needs: Iterable[MemoryEstimate], free_mib: float = 0.0) -> int:
-    """Return how many patches should share each GPU at the start of a batch.
+    """Return how many patches should share each GPU at the start of a batch, at least 1.
 
-    One, if the GPU must rest between patches (`cooldown.floor_s`), or if no estimate is known.
+    With `patches_per_gpu: auto` it is 1 if the GPU must rest between patches (`cooldown.floor_s`), or if no estimate is
+    known.
 
     Args:
         config: config of the batch.
         needs: known memory estimates of its patches.
-        free_mib: free memory of the GPU before the batch; 0: unknown, and all of the smallest GPU is assumed.
+        free_mib: free memory of the GPU before the batch, in MiB; 0: unknown, and all of the smallest GPU is assumed.
     """
     if (wanted := config.executor.patches_per_gpu) != "auto":
         return wanted
@@ -172,13 +187,13 @@ def seats_per_gpu(config: Config, needs: Iterable[MemoryEstimate], free_mib: flo
 
 
 def packed_slowdown(config: Config, at_once: int) -> float:
-    """Return the expected factor by which each patch takes longer, since so many at once share the GPUs."""
+    """Return the factor by which each patch takes longer while `at_once` share the GPUs; 1.0 without a GPU."""
     num_gpus = len(cards(config))
     return max(1.0, PACKED_SHARE * at_once / num_gpus) if num_gpus else 1.0
 
 
 def smallest_mib(config: Config) -> int | None:
-    """Return the memory of the smallest GPU of a batch in MiB; None without a GPU, or if NVML does not tell."""
+    """Return the memory of the smallest GPU of a batch in MiB; None without a GPU, or if NVML does not report it."""
     return min((card.total_mib for card in cards(config) if card.total_mib), default=None)
 
 
@@ -188,23 +203,35 @@ UNASKED_S = 3600.0
 
 @dataclass(frozen=True)
 class Forecast:
-    """Expected duration of some patches, with the basis of the estimate."""
+    """Expected duration of some patches, with the basis of the estimate, for `plan` and the begin of `train`."""
 
     seconds: float | None
     """Expected seconds; None: unknown."""
     basis: str
+    """Words on how the duration was estimated, or why it is unknown."""
     patches: str
     """Patches in words, as "14 patches of 30,000 steps"."""
 
     def in_words(self) -> str:
-        """Return the forecast as a line for the user."""
+        """Return the forecast as a line for the user; it says so if the duration is unknown."""
         if self.seconds is None:
             return f"no estimate yet: {self.patches}, {self.basis}"
         return f"expected to take about {clock(self.seconds)}: {self.patches}, {self.basis}"
 
 
 def forecast(batch: Batch, names: Sequence[str], footprints: Mapping[str, MemoryEstimate]) -> Forecast:
-    """Return how long the named tasks of a batch will take: by trained patches, else by the model of training time."""
+    """Return how long the named tasks of a batch will take: by trained patches, else by the model of training time.
+
+    Tasks that state their own expected duration, such as stages of a reconstruction, are added up.
+
+    Args:
+        batch: the batch.
+        names: names of the tasks.
+        footprints: memory estimates by task name; tasks without one count with the mean time of the others.
+
+    Raises:
+        ExecutorError: CUDA_VISIBLE_DEVICES names only GPUs that do not exist.
+    """
     own = [task.expected for task in batch.only(names).tasks if task.expected]
     if own and len(own) == len(names):
         most = max(host_mib for _, host_mib in own)
@@ -243,9 +270,11 @@ def forecast(batch: Batch, names: Sequence[str], footprints: Mapping[str, Memory
 def check_place(batch: Batch, expected: Forecast) -> None:
     """Check that the batch does not train on the CPU for more than an hour without `training.device: cpu`.
 
+    A forecast without a duration passes.
+
     Raises:
         ExecutorError: a requested GPU is missing, or cannot be used.
-        TrainerError: it would train on the CPU for long, which was not requested.
+        TrainerError: the batch would train on the CPU for longer, which was not requested.
     """
     executor, device = batch.config.executor, batch.config.training.device
     if chosen_cards(executor, device) or executor.gpus == () or expected.seconds is None:
@@ -272,7 +301,15 @@ def _spell(recipes: Mapping[str, Recipe]) -> str:
 
 
 def past_trainings(batch: Batch, *, on_cpu: bool) -> Iterator[tuple[Task, Result]]:
-    """Yield the trained tasks of a batch with their manifests, of the same kind of device, with known duration."""
+    """Yield the trained tasks of a batch, each with its manifest (result.json), of the same kind of device.
+
+    Only the first `MOST_RESULTS` tasks are read. Those without a manifest, known duration or steps are left out.
+
+    Args:
+        batch: the batch.
+        on_cpu: whether trainings on the CPU are wanted, or those on a GPU; trainings of an unknown device count for
+            both.
+    """
     for task in batch.every[:MOST_RESULTS]:
         result = batch.output.patch(task.name).read_result() or Result()
         made_on = result.metrics.made_with.get("on")

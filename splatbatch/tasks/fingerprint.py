@@ -1,4 +1,7 @@
-"""Computes the fingerprint of a patch under a recipe: hashes of settings, inputs, border and backdrop."""
+"""Computes the fingerprint of a patch under a recipe: hashes of settings, inputs, border and backdrop.
+
+A fingerprint is recorded with each accepted splat; a splat whose fingerprint differs from the present one is stale.
+"""
 
 from __future__ import annotations
 
@@ -17,15 +20,16 @@ from splatbatch.scene.patches import Patch
 from splatbatch.tasks.input_files import InputFiles
 
 PLACES = (("evaluation", "holdout_list"), ("program", "working_folder"))
-"""Settings that are paths; only their last part is compared, so that a copy elsewhere changes nothing."""
+"""Settings that are paths, as section and key; only their last part is compared, so a copied folder changes nothing."""
 
 
 def changed_settings(
     then: Mapping[str, object], now: Mapping[str, object], defaults: Mapping[str, object]
 ) -> tuple[str, ...]:
-    """Return the differences between two trees of settings, as "training.max_steps 7000 -> 1000".
+    """Return the differences between two trees of settings, sorted, as "training.max_steps 7000 -> 1000"; empty: none.
 
-    A setting that is missing in one of them counts as its default, so that another version alone changes nothing.
+    A setting that is missing in one tree counts as its default, so that another version alone changes nothing. Settings
+    that only `then` has are left out.
     """
     before, after, standard = leaves(then), leaves(now), leaves(defaults)
     pairs = {key: (before.get(key, standard.get(key)), after.get(key, standard.get(key))) for key in before | after}
@@ -40,7 +44,7 @@ def changed_settings(
 
 
 def leaves(tree: object, above: str = "") -> dict[str, Any]:
-    """Return the values of a tree of settings by their full names, as "training.max_steps"."""
+    """Return the values of a tree of settings by full name, as "training.max_steps"; an empty mapping is a value."""
     if not isinstance(tree, Mapping) or (above and not tree):
         return {above: tree}
     return {
@@ -57,17 +61,26 @@ NEWER = (
     ("evaluation", "holdout", "every"),
     ("refinement", "prune_loss_db", Refinement().prune_loss_db),
 )
-"""Settings unknown to earlier versions; at their defaults they are left out of the hash, so that results stay fresh."""
+"""Settings unknown to earlier versions: section, key and default.
+
+At their defaults they are left out of the hash, so that splats of earlier versions stay up to date.
+"""
 
 LEAST_GAIN_BEFORE = 0.02
-"""Default of `evaluation.least_gain_db` up to 0.2.0, hashed where no training ends early, since it has no effect."""
+"""Default of `evaluation.least_gain_db` up to 0.2.0, in dB.
+
+Where no training ends early, the setting has no effect, and this value is hashed instead of the present default.
+"""
 
 GONE_FROM_TRAINING = {"exposure": False, "packed": False}
-"""Settings of earlier versions only; their defaults stay in the hash, so that results stay fresh."""
+"""Settings of earlier versions only; their defaults are hashed, so that splats of then stay up to date."""
 
 
 def fingerprint(patch: Patch, recipe: Recipe) -> Fingerprint:
-    """Return the fingerprint of a patch under a recipe, by its files now; the model is read and hashed."""
+    """Return the fingerprint of a patch under a recipe, by its files now; the model is read and hashed.
+
+    Files that are missing are recorded as missing, and a broken model is left to the audit.
+    """
     known = InputFiles(patch, recipe).now()
     return replace(
         known,
@@ -82,26 +95,32 @@ def fingerprint(patch: Patch, recipe: Recipe) -> Fingerprint:
 
 
 def border_hash(patch: Patch, recipe: Recipe) -> str:
-    """Return the hash of a patch's boxes; empty if it has none, or its trainer does not use them."""
+    """Return the hash of the boxes (core and border) of a patch of a cut scene.
+
+    Empty if the patch has none, or if its trainer does not use them.
+    """
     if patch.border is None or recipe.program is not None or not recipe.training.keeps_to_core:
         return ""
     return hash_of(patch.border.to_record())
 
 
 def backdrop_hash(patch: Patch, recipe: Recipe) -> str:
-    """Return the hash of the accepted backdrop, if it is drawn behind the patch; else empty."""
+    """Return the SHA-256 of the accepted backdrop, if it is drawn behind the patch.
+
+    Empty if no backdrop is drawn, or if it is not trained yet.
+    """
     if patch.behind is None or not is_drawn_behind(patch, recipe):
         return ""
     return PatchFolder(patch.behind).accepted_splat()[1]
 
 
 def is_drawn_behind(patch: Patch, recipe: Recipe) -> bool:
-    """Return whether the backdrop, once it is trained, is drawn behind a patch."""
+    """Return whether the backdrop, once it is trained, is drawn behind a patch under this recipe."""
     return patch.behind is not None and recipe.program is None and recipe.training.draws_behind
 
 
 def recipe_hash(recipe: Recipe) -> str:
-    """Return the hash of all settings of a recipe that decide the result; `Fingerprint.recipe` holds it."""
+    """Return the hash of all settings of a recipe that decide the result, as `Fingerprint.recipe` records it."""
     unset = recipe.training.model_copy(update={"coarse_to_fine": "auto"})
     # where it is not set, it is hashed as the false of earlier versions; a false that changes something is not
     is_against = recipe.training.coarse_to_fine is False and unset.resolved().coarse_to_fine
@@ -109,7 +128,10 @@ def recipe_hash(recipe: Recipe) -> str:
 
 
 def earlier_hashes(recipe: Recipe) -> tuple[str, ...]:
-    """Return the hashes that earlier versions gave a recipe: with whole paths, or coarse_to_fine off by default."""
+    """Return the hashes that earlier versions gave a recipe: with whole paths, or coarse_to_fine off by default.
+
+    A splat recorded with one of them is up to date.
+    """
     is_coarse = recipe.training.coarse_to_fine is True
     return tuple(_hash(recipe, is_coarse, has_paths=has_paths) for has_paths in (False, True))
 
@@ -132,7 +154,7 @@ def _hash(recipe: Recipe, coarse_to_fine: bool | str, *, has_paths: bool = False
 
 
 def settings_of(recipe: Recipe) -> dict[str, Any]:
-    """Return all settings that decide the result, for the record; of environment variables only the names."""
+    """Return all settings that decide the result, by section; of environment variables only the names."""
     tree = recipe.decisive()
     if "program" in tree:
         tree["program"] = tree["program"] | {"env": sorted(tree["program"].get("env") or {})}

@@ -1,7 +1,7 @@
 """Decides whether the accepted splat of each patch is up to date, for status, plan, train, report and metrics.
 
-It compares the settings, inputs and files recorded with the splat with those of now. It never writes.
-Products that are no splats are judged by `tasks.product`.
+The settings, inputs and files recorded with the splat are compared with the present ones. Nothing is written. Products
+that are no splats are judged by `tasks.product`.
 """
 
 from __future__ import annotations
@@ -37,39 +37,40 @@ from splatbatch.tasks.task import Task, TrainTask
 from splatbatch.text import list_some
 
 LOOK_S = 0.05
-"""Seconds between two looks at the files of the shared decisions, since each of thousands of patches asks."""
+"""Seconds between two looks at the files of the shared decisions, since each of thousands of patches asks for them."""
 CORE = "patch/"
-"""Begin of the key of patch.json; a changed core makes a patch stale, whatever its model holds."""
+"""Begin of the key of patch.json, which holds the core; a changed core always makes a patch stale."""
 
 
 class Observation(NamedTuple):
-    """Differences between the input files of a patch and those of its accepted splat, its rejection and giving up.
+    """Differences between the input files of a patch and those of its accepted splat, its rejection and its giving up.
 
-    Taken in a reader process, since files of the scene may hang. Valid for the splat and the events that it names.
+    A reader process makes the observation, since files of the scene may hang. It is valid for the attempt and the
+    events that its first three fields name.
     """
 
     attempt: str = ""
-    """Attempt whose accepted splat was compared; empty: there is none."""
+    """Attempt whose accepted splat was compared, as "attempt-01"; empty: there is none."""
     given_up_at: float | None = None
-    """Time of the event by which the patch was given up; None: it was not."""
+    """Time of the event by which the patch was given up, in seconds since 1970; None: the patch was not given up."""
     rejected_at: float | None = None
-    """Time of the event by which the audit rejected the patch; None: it did not."""
+    """Time of the event by which the audit rejected the patch, in seconds since 1970; None: it was not rejected."""
     inputs: str = ""
-    """Words on the files that have changed since that splat was trained; empty: none has."""
+    """Words on the files that have changed since the compared splat was trained; empty: none has."""
     is_uncompared: bool = False
-    """Whether files have another time and their contents were not compared."""
+    """Whether files have another time than recorded, and their contents were not compared."""
     is_outdated: bool = False
-    """Whether any file has another size or time than recorded."""
+    """Whether any input file has another size or time than recorded."""
     given_up: str = ""
-    """Reason why it was given up, if that still holds; else empty."""
+    """Reason why the patch was given up, if that still holds; else empty."""
     rejected: str = ""
-    """Reason why the audit rejected it, if its files have not changed since; else empty."""
+    """Reason why the audit rejected the patch, if its files have not changed since; else empty."""
 
 
 class FreshnessChecker:
     """Tells the state of each task of a batch, as often as asked: up to date, stale, damaged, missing, given up.
 
-    Input files are looked at once, until `forget`; files of the output folder again whenever they change.
+    Each input file is looked at once, until `forget` is called; files of the output folder again whenever they change.
     """
 
     def __init__(
@@ -88,7 +89,8 @@ class FreshnessChecker:
             file: path of its YAML.
             tasks: tasks to judge.
             shared: shared decisions of the batch.
-            depth: how thoroughly to compare: size and time, content where these have changed, or every byte of splats.
+            depth: how thoroughly to compare: "time": size and time; "content": contents, too, where these have changed;
+                "every byte": splats are read in full.
         """
         self.output = OutputFolder(config.output.folder)
         self.config, self.config_file = config, file
@@ -97,7 +99,7 @@ class FreshnessChecker:
         self._shared = shared
         self._depth = depth
         self.endings = TaskHistory(self.output)
-        """Latest events of the patches in the ledgers."""
+        """Latest event of each patch in the ledgers, such as its end or its rejection."""
         self._stamps = Stamps()
         self._facts = FileFacts(self._stamps, reads=depth != "time")
 
@@ -106,7 +108,7 @@ class FreshnessChecker:
         self._look_again()
 
     def observe(self, name: str) -> Observation:
-        """Compare the input files of a patch with those of its accepted splat.
+        """Return the differences between the input files of a patch and those of its accepted splat.
 
         Call it in a reader process, since reading the files may hang.
         """
@@ -115,12 +117,16 @@ class FreshnessChecker:
         )
 
     def close_scene(self, found: Mapping[str, Observation]) -> None:
-        """Read no more input files: use these observations, made by reader processes, until `forget` is called."""
+        """Read no more input files: use these observations, made by reader processes, until `forget` is called.
+
+        Args:
+            found: observations by task name; tasks without one count as unchanged.
+        """
         self._observations, self._is_scene_closed = dict(found), True
         self._look_again()
 
     def forget(self) -> None:
-        """Drop all observations and known files, so that every file is looked at again."""
+        """Drop all observations, known files and shared decisions, so that every file is looked at again."""
         self._facts = FileFacts(self._stamps, reads=self._depth != "time")
         self._observations, self._is_scene_closed = {}, False
         self._share_anew()
@@ -142,7 +148,15 @@ class FreshnessChecker:
         """Hash of the accepted backdrop, with the stamps of the files that it was read from."""
 
     def state(self, name: str, rejection: str = "") -> PatchState:
-        """Return the state of a task; `assess` says how product, rejection and giving up are weighed."""
+        """Return the state of a task; `assess` says how product, rejection and giving up are weighed.
+
+        Args:
+            name: name of the task.
+            rejection: reason why the audit rejects it; empty: it is not rejected.
+
+        Raises:
+            SceneError: the shared decisions have changed, and partition.json is broken.
+        """
         if (now := time.monotonic()) >= self._next_look:
             self._next_look = now + LOOK_S
             if stamps_of(self.config, self.output) != self._shared.stamps:
@@ -154,18 +168,21 @@ class FreshnessChecker:
         return assess(product, rejection, found.given_up if event.t == found.given_up_at else event.reason)
 
     def rejection(self, name: str) -> str:
-        """Return why the latest audit rejected a patch; empty if it did not, or the files have changed since."""
+        """Return why the latest audit rejected a patch; empty if it did not, or if files have changed since."""
         if not isinstance(event := self.endings.last(name), PatchRejected):
             return ""
         found = self._observed(name, self._product(name).result)
         return found.rejected if event.t == found.rejected_at else event.reason
 
     def is_due(self, name: str) -> bool:
-        """Return whether `train` would make a task; see `patch_state.is_due`."""
+        """Return whether `train` would make a task: the product is missing, stale or damaged.
+
+        The task is not given up.
+        """
         return is_due(self.state(name))
 
     def is_up_to_date(self, name: str) -> bool:
-        """Return whether the product of a task is up to date."""
+        """Return whether the product of a task is up to date, also if file contents were not compared."""
         return isinstance(self.state(name), UpToDate)
 
     def _product(self, name: str) -> PatchState:

@@ -1,7 +1,7 @@
 """Given-up patches: not tried again until their settings, inputs, program or machine change.
 
-A failure by the machine (driver, disk, a dependency) gives a patch up for one run only. The next `train` tries it
-again, since nothing shows when the machine is repaired.
+A failure by the machine (driver, disk, a dependency) gives a patch up for one run only. The next `train` tries that
+patch again, since no file shows that the machine was repaired.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from splatbatch.tasks.input_files import state_of
 from splatbatch.tasks.task import TaskSettings
 
 OF_MACHINE = frozenset(name for name, cause in CAUSES.items() if cause.lies_in not in {"patch", "settings"})
-"""Causes outside the patch and its settings, for which a patch is given up for one run only."""
+"""Names of causes outside the patch and its settings, for which a patch is given up for one run only."""
 
 
 def key_of(setup: TaskSettings, files: Mapping[str, FileFact]) -> Record:
-    """Return settings, inputs, trainer and machine as a record: while it is the same, a given-up patch stays so.
+    """Return settings, inputs, trainer and machine as a record; a patch stays given up while its record is the same.
 
     Args:
-        setup: settings under which the patch was trained.
-        files: its input files.
+        setup: settings under which the patch was trained; a deadline does not count.
+        files: input files of the patch, by key; only their sizes and times count.
     """
 
     return {
@@ -39,7 +39,10 @@ def key_of(setup: TaskSettings, files: Mapping[str, FileFact]) -> Record:
 
 
 def machine() -> str:
-    """Return version, driver and GPUs of this machine: "splatbatch 0.2.0, driver 580.1, NVIDIA H200 143771 MiB"."""
+    """Return version, driver and GPUs of this machine: "splatbatch 0.2.0, driver 580.1, NVIDIA H200 143771 MiB".
+
+    Without a GPU it is "splatbatch 0.2.0, no GPU".
+    """
     from splatbatch.machine import gpu  # which loads NVML: most commands find nothing given up
 
     cards = sorted({f"{card.name} {card.total_mib} MiB" for card in gpu.gpus()})

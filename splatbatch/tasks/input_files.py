@@ -1,7 +1,7 @@
 """The input files of a patch: their paths, their sizes, times and hashes, and which of them have changed.
 
 Most checks read only size and time. Where these differ, the content decides, so that a copied folder is not trained
-again.
+again. A file has a key, which names its kind and its path in the folder of that kind: "images/0001.jpg".
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ COPIES = tuple(divisor for divisor in DIVISORS.values() if divisor > 1)
 
 @dataclass(frozen=True, eq=False)
 class InputFiles:
-    """The input files of a patch under a recipe, by their keys in fingerprints."""
+    """The input files of a patch under a recipe, by their keys in fingerprints, as "sparse/images.bin"."""
 
     patch: Patch
     recipe: Recipe
@@ -39,7 +39,10 @@ class InputFiles:
     """Folder of each kind of files that was asked for."""
 
     def place(self, key: str) -> str:
-        """Return the path of the file of a key; the folder of each kind is looked up once."""
+        """Return the path of the file of a key; whether it exists is not checked.
+
+        The folder of each kind is looked up once.
+        """
         kind, _, rest = key.partition("/")
         if kind not in self._folders:
             self._folders[kind] = self._folder(kind)
@@ -48,7 +51,8 @@ class InputFiles:
     def now(self) -> Fingerprint:
         """Return the files as they are now, and their hash, in an otherwise blank fingerprint; the model is read.
 
-        The hash is of the model by content, the choice of hold-out, and photographs and masks by name and size.
+        The hash is of the model by content, the choice of hold-out, and photographs and masks by name and size. A
+        missing file is recorded as missing. Of a broken model the photographs are left out, since the audit reports it.
         """
         from splatbatch.scene.colmap.reconstruction import read_images
         from splatbatch.scene.holdout import choose_holdout  # which loads numpy: `status` does without
@@ -75,7 +79,11 @@ class InputFiles:
         return Fingerprint(inputs=digest.hexdigest()[:16], files=files)
 
     def known_now(self, then: Mapping[str, FileFact]) -> Files:
-        """Return the recorded files as they are now, and new ones beside them; the model is not read."""
+        """Return the recorded files as they are now, and new ones beside them; the model is not read.
+
+        Args:
+            then: recorded files by key; missing ones stay in the result, recorded as missing.
+        """
         names = sorted(photographs_of(then))
         keys = [key for key in then if not key.startswith("masks/")]
         keys += [f"{MODEL}{name}" for name in MODEL_FILE_NAMES]
@@ -84,7 +92,11 @@ class InputFiles:
         return found | {key: self.facts.of(mask) for _, key, mask in self._masks(names)}
 
     def list_moved(self, files: Mapping[str, FileFact]) -> tuple[str, ...]:
-        """Return the files whose size or time differs from the record, and new or missing ones; no content is read."""
+        """Return the keys of files whose size or time differs from the record, and of new or missing ones.
+
+        A kind of inputs that the record lacks is named without a path, as "masks". No content is read. Empty: no
+        difference.
+        """
         found = [key for key, fact in files.items() if self.facts.of(self.place(key))[:2] != fact[:2]]
         model = {f"{MODEL}{name}" for name in {*names_in(self.place(MODEL))}.intersection(MODEL_FILE_NAMES)}
         new = [key for key in sorted(model - files.keys()) if self.facts.of(self.place(key)).num_bytes >= 0]
@@ -92,7 +104,14 @@ class InputFiles:
         return (*found, *new, *(kind for kind in self._other_keys(()) if kind not in kinds))
 
     def compare(self, then: Mapping[str, FileFact], now: Mapping[str, FileFact]) -> FileDifference:
-        """Compare model, photographs and masks by content; changes of lists and folders show in the hash of `now`."""
+        """Compare model, photographs and masks by content, where size or time differ.
+
+        Changes of lists and folders are left out; they show in the hash that `now` returns.
+
+        Args:
+            then: recorded files by key.
+            now: present files by key.
+        """
         before, after = ({key: fact for key, fact in files.items() if is_content(key)} for files in (then, now))
         return difference(before, after, self.place, self.facts)
 
@@ -147,6 +166,10 @@ class InputFiles:
 
 
 def state_of(files: Mapping[str, FileFact]) -> str:
-    """Return a hash of size and time of every file, in 16 hexadecimal digits; events record it as `inputs`."""
+    """Return a hash of size and time of every file, in 16 hexadecimal digits; events record it as `inputs`.
+
+    Args:
+        files: files by key, in any order.
+    """
     text = "\0".join(f"{key} {fact.num_bytes} {fact.mtime_ns}" for key, fact in sorted(files.items()))
     return short_hash(text)

@@ -1,4 +1,4 @@
-"""Settings and tasks for the inspection of splats: of a patch, by its manifest, or of the merged scene."""
+"""Settings and tasks for inspecting splats: of a patch, by its manifest (result.json), or of the merged scene."""
 
 from __future__ import annotations
 
@@ -31,22 +31,27 @@ from splatbatch.trainers.builtin import settings_for
 SCENE = "scene"
 """Name of the merged scene in a list of patches."""
 MOST_PHOTOS = 400
-"""Most photographs of a scene that an inspection decodes."""
+"""Most photographs of the merged scene that an inspection decodes."""
 ROOM_MIB, HOST_MIB = 512, 4000
-"""Memory of the GPU for renderings and torch, and of the host for torch, the model and small photographs."""
+"""Memory of an inspection in MiB: on the GPU for renderings and torch; on the host for torch, model and photographs."""
 GAUSSIAN_BYTES, PIXEL_BYTES = 1000, 100
-"""GPU bytes per Gaussian, for four copies of its values; and per pixel of a photograph, for sixteen of each channel."""
+"""GPU memory in bytes: per Gaussian, for four copies of its values; per pixel, for sixteen copies of each channel."""
 VERSION = 7
-"""Version of the figures; raise it when one is computed differently, so that splats are inspected again."""
+"""Version of the figures; raise it when a figure is computed differently, so that splats are inspected again."""
 
 
 def open_named(config: Path | None, names: Sequence[str]) -> tuple[Batch, bool]:
     """Return a batch with the named patches, and whether the merged scene is named, too.
 
-    If a patch has the name "scene", this patch is meant.
+    If a patch has the name "scene", this patch is meant. If only the scene is named, no task of the batch is selected.
+
+    Args:
+        config: path of the YAML; None: the default one.
+        names: names of patches, and "scene" for the merged scene; empty: all patches.
 
     Raises:
-        ConfigError: there is no such patch.
+        ConfigError: there is no such patch, or the YAML is wrong.
+        SceneError: there are no patches, or the partition is broken.
     """
     wanted = [name for name in names if name != SCENE]
     batch = open_batch(config, wanted)
@@ -61,7 +66,7 @@ def order(task: Task) -> InspectionSettings:
     """Return the settings for inspecting the accepted splat of a patch.
 
     Raises:
-        SceneError: there is no accepted splat, or the model cannot be read.
+        SceneError: there is no accepted splat, the splat is damaged, or the model cannot be read.
     """
     result = task.home.read_result()
     why = "not trained yet" if result is None else why_not_the_splat(task.home, result, "content")
@@ -116,7 +121,7 @@ def order_scene(batch: Batch) -> InspectionSettings:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class InspectTask(MeasureTask):
-    """A task that inspects a splat."""
+    """A task that inspects a splat; its product is the record of the inspection, beside the splat."""
 
     orders: InspectionSettings
     module = "splatbatch.training.inspection"
@@ -124,13 +129,26 @@ class InspectTask(MeasureTask):
     stands_by = True
 
     def product(self) -> PatchState:
-        """Return the state of the present inspection: up to date if it is complete and has the inputs ordered."""
+        """Return the state of the present inspection: up to date if it is complete and has the inputs ordered.
+
+        An inspection without a grade counts as missing.
+        """
         found = Inspection.read(self.record)
         return compare_product(self.inputs, found.inputs if found and found.grade else None)
 
 
 def inspection_task(batch: Batch, orders: InspectionSettings, folder: SplatFolder) -> Task:
-    """Return the task that inspects a splat, with a memory estimate for rendering it beside a full-size photograph."""
+    """Return the task that inspects a splat, with a memory estimate for rendering it beside a full-size photograph.
+
+    Args:
+        batch: the batch.
+        orders: settings of the inspection.
+        folder: folder of the splat, where attempts and record lie.
+
+    Raises:
+        ValueError: the splat has no valid header.
+        SceneError: the cameras cannot be read.
+    """
     num = read_header(Path(orders.splat)).num_gaussians
     largest = max((one.width * one.height for one in read_cameras(Path(orders.sparse)).values()), default=0)
     gpu_mib = GPU_CONTEXT_MIB + ROOM_MIB + (num * GAUSSIAN_BYTES + largest * PIXEL_BYTES) // MIB

@@ -8,11 +8,15 @@ from dataclasses import dataclass
 from splatbatch.output.records.result import Result
 
 UNCOMPARED = "file times changed, contents not compared"
+"""Note on a product that counts as up to date by size, although times differ."""
 
 
 @dataclass(frozen=True)
 class PatchState:
-    """Base of the states below, with the reason, and the manifest of the present splat, if there is one."""
+    """Base of the states below, with the reason, and the manifest (result.json) of the present splat.
+
+    `result` is None if there is no splat, or if the product is no splat.
+    """
 
     reason: str
     result: Result | None = None
@@ -26,7 +30,10 @@ class UpToDate(PatchState):
     is_uncompared: bool = False
     """Whether files have other times than recorded and their contents were not compared."""
     is_outdated: bool = False
-    """Whether sizes or times in the manifest differ from the files, or are missing there; `upkeep` then updates it."""
+    """Whether sizes or times in the manifest differ from the files, or are missing there.
+
+    `upkeep` then updates them.
+    """
 
 
 @dataclass(frozen=True)
@@ -43,35 +50,35 @@ class Stale(PatchState):
 
 @dataclass(frozen=True)
 class Damaged(PatchState):
-    """State: files of the product have changed or are missing."""
+    """State: files of the product have changed on disk since it was made, or are missing."""
 
     parts: str = ""
-    """Names of these files."""
+    """Names of the changed or missing files."""
 
 
 @dataclass(frozen=True)
 class RejectedByAudit(PatchState):
-    """State: the audit found errors in the inputs of a task without an up-to-date product."""
+    """State: the audit found errors in the inputs of a task without an up-to-date product; the task is not due."""
 
 
 @dataclass(frozen=True)
 class GivenUp(PatchState):
     """State: a task without an up-to-date product has failed for good.
 
-    It is not tried again until its settings, inputs, program or machine change.
+    The task is not tried again until its settings, inputs, program or machine change.
     """
 
     why_due: str = ""
-    """Reason why its product is not up to date."""
+    """Reason why the product is not up to date, as "not trained yet"."""
 
 
 def assess(product: PatchState, rejection: str = "", given_up: str = "") -> PatchState:
     """Return the state of a task; an up-to-date product counts first, then a rejection, then giving up.
 
     Args:
-        product: state of its product.
-        rejection: reason why the audit rejects it; empty if it does not.
-        given_up: reason why an earlier run gave it up, if that still holds; else empty.
+        product: state of the task's product.
+        rejection: reason why the audit rejects the task; empty: it is not rejected.
+        given_up: reason why an earlier run gave the task up, if that still holds; else empty.
     """
     if isinstance(product, UpToDate):
         return product
@@ -100,8 +107,9 @@ def is_due(state: PatchState, *, force: bool = False, insist: bool = False) -> b
 
 
 STATES = {one.__name__: one for one in (UpToDate, Missing, Stale, Damaged, RejectedByAudit, GivenUp)}
+"""Classes of the states, by their names."""
 
 
 def due(states: Mapping[str, PatchState]) -> tuple[str, ...]:
-    """Return the names of the due tasks."""
+    """Return the names of the due tasks, in the order of `states`; a given-up task is not due."""
     return tuple(name for name, state in states.items() if is_due(state))

@@ -1,7 +1,7 @@
 """The state of a product that is no accepted splat: up to date, stale, damaged or missing, by a hash of its inputs.
 
-Used for stages of a reconstruction, inspections, evaluations and published files. Accepted splats of patches are judged
-by `tasks.freshness` instead.
+Such products are stages of a reconstruction, inspections, evaluations and published files. Accepted splats of patches
+are judged by `tasks.freshness` instead.
 """
 
 from __future__ import annotations
@@ -24,10 +24,11 @@ def compare_product(
     """Return the state of a product; its files are read only if its key has not changed.
 
     Args:
-        key: key of the product if it were made now; see `key_of`.
+        key: key that the product would have if it were made now; see `key_of`.
         recorded: key in its record; None: there is no record, and the product is missing.
-        place: file or folder of the product; None: it is only its record.
-        parts: SHA-256 of each file in the place, when it was made; with a place but no parts it is missing.
+        place: file or folder of the product; None: the product is only its record.
+        parts: SHA-256 of each file in the place, when it was made, by path there; with a place but no parts, the
+            product is missing. A file that cannot be read counts as changed.
         facts: known hashes of files; None: the files are read.
     """
     if recorded is None or (place and not parts):
@@ -40,7 +41,11 @@ def compare_product(
 
 
 def damaged_state(part: str) -> Damaged:
-    """Return the state `Damaged` for a product of which this part has changed on disk."""
+    """Return the state `Damaged` for a product of which this part has changed on disk.
+
+    Args:
+        part: names of the changed files, for the message.
+    """
     return Damaged(f"{part}: damaged on disk", parts=part)
 
 
@@ -48,14 +53,21 @@ def key_of(version: int | str, *inputs: object) -> str:
     """Return the key of a product: a hash of the version of its program and of all its inputs.
 
     Args:
-        version: version of the program; with a higher one the product is made again.
-        inputs: all values that decide its content, as JSON can hold them.
+        version: version of the program; with another version the product is made again.
+        inputs: all values that decide the content of the product, as JSON can hold them.
     """
     return hash_of([version, *inputs])
 
 
 def hashes_in(place: Path, facts: FileFacts | None = None) -> dict[str, str]:
-    """Return the SHA-256 of a file, by its name, or of all files in a folder, by their paths there."""
+    """Return the SHA-256 of a file, by its name, or of all files in a folder, by their paths relative to it.
+
+    The result is empty if the place does not exist. A file that cannot be read has an empty hash.
+
+    Args:
+        place: file or folder.
+        facts: known hashes of files; None: hashes in the user's cache count while size and time are the same.
+    """
     facts = facts or FileFacts()
     if place.is_file():
         return {place.name: facts.sha256(str(place))}

@@ -1,4 +1,4 @@
-"""The stages of a reconstruction as tasks; the product of each lies in the folder of its task."""
+"""The stages of a reconstruction as tasks; the product of each stage lies in the folder of its task."""
 
 from __future__ import annotations
 
@@ -36,22 +36,25 @@ from splatbatch.tasks.task import Task, untrained
 STAMPS = Stamps()
 """Shared cache of file hashes: the state of products is asked every second, but each file is hashed only once."""
 FEWER: tuple[Rung, ...] = ({"features": "x0.5"}, {"features": "x0.5"})
+"""Rungs after an attempt ran out of memory: half, then a quarter of the features per photograph."""
 ONE_THREAD: tuple[Rung, ...] = ({"threads": 1},)
+"""Rung after an attempt ran out of host memory: a single thread."""
 LADDERS: Mapping[str, dict[str, tuple[Rung, ...]]] = {
     "features": {"host_memory": FEWER, "gpu_memory": FEWER, "segfault": tuple({"leave_out": one} for one in (1, 2, 3))},
     "matching": {"host_memory": ONE_THREAD},
     "mapping": {"host_memory": ONE_THREAD, "numerics": ({"relaxed": 1}, {"relaxed": 2})},
     "model": {"host_memory": ONE_THREAD},
 }
+"""Ladders of each stage, by cause of failure; stages and causes that are missing have none."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ReconstructTask(Task):
-    """A task that makes one stage of a reconstruction."""
+    """A task that makes one stage of a reconstruction; its product is a folder, with a record beside it."""
 
     orders: StageSettings
     required_keys: Mapping[str, str]
-    """Keys of the products that it reads, by the names of their stages."""
+    """Keys of the products that the stage reads, by the names of their stages; empty for the first stage."""
     takes: Literal["gpu", "any", "cpu"] = "cpu"
     """Kind of slot: "gpu" for finding and matching features, if pycolmap has CUDA."""
     module = "splatbatch.reconstruction"
@@ -60,7 +63,10 @@ class ReconstructTask(Task):
     limits: ClassVar = {"wall_s": 1e9}
 
     def product(self) -> PatchState:
-        """Return the state of the stage's product, by its record and its files."""
+        """Return the state of the stage's product, by its record and its files.
+
+        The last stage is damaged also if files are missing from the model that it exported.
+        """
         products = self.output.path / "patches"
         made, place = StageMetrics.read(record_of(products, self.name)), product_of(products, self.name)
         if made is None:
@@ -72,14 +78,15 @@ class ReconstructTask(Task):
 
     @property
     def required(self) -> tuple[str, ...]:
-        """Names of the stages that must be made first."""
+        """Names of the stages that must be made first; empty: none."""
         return tuple(self.required_keys)
 
     def command(self, patch: Patch, folder: AttemptFolder) -> tuple[str, ...]:
-        """Write settings.json and return the command of the process.
+        """Write settings.json of an attempt, and return the command of its process.
 
         Raises:
-            NotMadeError: a required stage has not been made.
+            NotMadeError: a required stage has not been made, or from other inputs.
+            OSError: settings.json cannot be written.
         """
         products = folder.path.parent.parent
         for name, key in self.required_keys.items():
@@ -89,7 +96,13 @@ class ReconstructTask(Task):
         return super().command(patch, folder)
 
     def keep(self, folder: AttemptFolder) -> None:
-        """Move the product to its place, write its record, and remove unfinished products of earlier attempts."""
+        """Move the product to its place, replacing an older one, and write its record last.
+
+        Unfinished products of earlier attempts are removed. Nothing happens if the attempt has no record or no product.
+
+        Raises:
+            OSError: the product cannot be moved, or its record cannot be written.
+        """
         made, products = StageMetrics.read(folder.metrics), folder.path.parent.parent
         if made is None or not (folder.path / "product").is_dir():
             return
@@ -103,29 +116,43 @@ class ReconstructTask(Task):
 
     @property
     def ladders(self) -> Mapping[str, tuple[Rung, ...]]:
-        """Ladders of this stage, by cause."""
+        """Ladders of this stage, by cause of failure; empty: no other settings are tried."""
         return LADDERS.get(self.orders.what, {})
 
     def settings(self) -> Mapping[str, Any]:
-        """Return the settings that rungs may change."""
+        """Return the settings that rungs may change, by name.
+
+        `features` is the number per photograph, 0 in stages that find none. `leave_out` and `relaxed` are 0 at first.
+        """
         return {"features": 0, "leave_out": 0, "relaxed": 0, "threads": self.orders.threads} | self.orders.changes
 
     def changed(self, changes: Mapping[str, object]) -> Self:
-        """Return the task with settings changed by a rung, as fewer features or threads."""
+        """Return the task with settings changed by a rung, as fewer features or threads; earlier changes stay."""
         every = {**self.orders.changes, **changes}
         threads = int(every.get("threads", self.orders.threads))
         return replace(self, orders=replace(self.orders, changes=every, threads=threads))
 
 
 def has_cuda() -> bool:
-    """Return whether a wheel of pycolmap with CUDA is installed; importing it would take over SIGTERM."""
+    """Return whether a wheel of pycolmap with CUDA is installed.
+
+    Pycolmap is not imported, since it takes over SIGTERM.
+    """
     return any((one.metadata["Name"] or "").lower().startswith("pycolmap-cuda") for one in distributions())
 
 
 def reconstruction_tasks(
     config: Config, plan: ReconstructionPlan, out: Path, threads: int, *, on_gpu: bool
 ) -> tuple[Task, ...]:
-    """Return the tasks of all stages of a reconstruction, in their order."""
+    """Return the tasks of all stages of a reconstruction, in their order.
+
+    Args:
+        config: config of the batch.
+        plan: stages, photographs and options of the reconstruction; its file is not written here.
+        out: folder to which the model is exported.
+        threads: number of threads of each stage.
+        on_gpu: whether finding and matching features take a GPU.
+    """
     output, found = OutputFolder(config.output.folder), []
     every = stages(plan)
     keys = {one.name: one.key for one in every}
@@ -157,12 +184,12 @@ def reconstruction_tasks(
 
 
 def plan_file(output: OutputFolder, plan: ReconstructionPlan) -> Path:
-    """Return the path of a plan, which contains its key, so that two plans never share a file."""
+    """Return the path of a plan, which contains the plan's key, so that two plans never share a file."""
     return output.path / "plans" / f"{plan.key[:32]}.json"
 
 
 def command_of(output: OutputFolder) -> str:
-    """Return the command that continues the latest plan; empty if there is no plan."""
+    """Return the command that continues the latest plan; empty if there is no plan, or if it cannot be read."""
     plans = sorted((output.path / "plans").glob("*.json"), key=lambda one: one.stat().st_mtime_ns)
     plan = ReconstructionPlan.read(plans[-1]) if plans else None
     if plan is None:
@@ -176,5 +203,5 @@ def command_of(output: OutputFolder) -> str:
 
 
 def facts_of(output: OutputFolder) -> ReconstructionRecord | None:
-    """Return the record of the model that was made last; None if none was."""
+    """Return the record of the model that was made last; None if no model was made, or if the record cannot be read."""
     return ReconstructionRecord.read(product_of(output.path / "patches", "model") / OURS)

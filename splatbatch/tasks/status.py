@@ -1,4 +1,4 @@
-"""The status of every patch for display, read from its files: on any machine, with or without an active run."""
+"""The status of every patch for display, read from the output folder: on any machine, with or without an active run."""
 
 from __future__ import annotations
 
@@ -32,10 +32,13 @@ if TYPE_CHECKING:
 
 State = Literal["trained", "done", "running", "failed", "stopped", "refused", "stale", "waiting"]
 STATES: tuple[State, ...] = get_args(State)
+"""States in the order in which summaries name them."""
 MADE: tuple[State, ...] = ("trained", "done")
 """States of a task whose product is up to date: the splat of a patch, or the product of a stage."""
 MOST_INTERESTING: tuple[State, ...] = ("running", "failed", "refused", "stopped", "stale", "waiting", *MADE)
+"""States, the most interesting first: if there is no room for all patches, those of the last states are left out."""
 WITH_SPLAT = ("trained", "stale")
+"""States of a patch with an accepted splat, whose figures are shown."""
 LINES_LOOKED_AT = 10
 """Number of latest progress lines by which the present speed of a training is measured."""
 LOST = "Its supervisor was killed, or the machine went down: `splatbatch train` continues it."
@@ -44,7 +47,10 @@ INSIST = f" (It is {UNTIL}; `splatbatch retry {{patch}}` trains it anyway.)"
 
 @dataclass(frozen=True, slots=True)
 class PatchStatus:
-    """Status of one patch, with the figures of its splat or of its running attempt."""
+    """Status of one patch, with the figures of its splat or of its running attempt.
+
+    A figure is None, or 0 for a step, where it is not measured or does not apply; a text is empty.
+    """
 
     patch: str
     state: State
@@ -52,22 +58,25 @@ class PatchStatus:
     phase: str = ""
     step: int = 0
     max_steps: int = 0
-    """Step after which the training ends, as far as is known now."""
+    """Last step of the training, as far as it is known now; 0: unknown."""
     planned_steps: int | None = None
-    """Number of steps planned at first, while a training ends early."""
+    """Number of steps planned at first, while a training ends early; None: it does not end early."""
     ended_early: tuple[str, ...] = ()
-    """Sentences on an early end: its step, the time saved, and how far it flatters the hold-out figures."""
+    """Sentences on an early end: its step, the time saved, and how far the hold-out figures are too good.
+
+    Empty: none.
+    """
     loss: float | None = None
     psnr_covered: float | None = None
-    """PSNR on covered pixels of held-out photographs, in dB: the figure that decides."""
+    """PSNR on covered pixels of held-out photographs, in dB: the figure that decides; None: not measured."""
     covered_share: float | None = None
-    """Share of covered pixels in the held-out photographs."""
+    """Share of covered pixels in the held-out photographs, 0 to 1; None: not measured."""
     covered_set: str = ""
-    """Hash of the covered pixels; figures with different hashes must not be compared."""
+    """Hash of the covered pixels; figures with different hashes must not be compared. Empty: unknown."""
     psnr: float | None = None
-    """PSNR on all pixels of the original held-out photographs, in dB."""
+    """PSNR on all pixels of the original held-out photographs, in dB; None: not measured."""
     psnr_even: float | None = None
-    """PSNR on all pixels of the colour-corrected photographs, in dB."""
+    """PSNR on all pixels of the colour-corrected held-out photographs, in dB; None: not measured, or no correction."""
     ssim: float | None = None
     initial_psnr: float | None = None
     training_psnr: float | None = None
@@ -83,27 +92,30 @@ class PatchStatus:
     steps_per_s: float | None = None
     eta_s: float | None = None
     given_up: bool = False
-    """Whether it failed for good: `train` does not try it again until settings, inputs, program or machine change."""
+    """Whether the patch failed for good.
+
+    `train` tries it again only if settings, inputs, program or machine have changed.
+    """
     gpu_used_mib: int | None = None
     gpu_temperature_c: int | None = None
     node: str = ""
     worker: str = ""
-    """Worker that trains it, or trained it; `node` is the host of that worker."""
+    """Worker that trains the patch, or trained it; `node` is the host of that worker. Empty: unknown."""
     noun: TaskUnit = "patch"
     """Unit of the task: a patch, or a stage of a reconstruction."""
 
     @property
     def is_made(self) -> bool:
-        """Whether its product is up to date."""
+        """Whether the product of the task is up to date."""
         return self.state in MADE
 
     @property
     def why(self) -> str:
-        """State and cause in words: "failed: GPU memory ran out (cuda_oom)"."""
+        """State and cause in words: "failed: GPU memory ran out (cuda_oom)"; the state alone without a cause."""
         return f"{self.state}: {title(self.cause)}" if self.cause else self.state
 
     def in_words(self) -> str:
-        """Return state, cause and advice in words."""
+        """Return state, cause and advice in words; cause and advice are left out where there are none."""
         return f"{self.why}. {self.advice}" if self.advice else self.why
 
 
@@ -113,14 +125,19 @@ def read_status(
     in_full: int | None = None,
     standing: FreshnessChecker | None = None,
 ) -> tuple[PatchStatus, ...]:
-    """Return the status of patches in natural order.
+    """Return the status of patches in natural order (p2 before p10).
+
+    A patch whose files cannot be read counts as failed.
 
     Args:
         output: the output folder.
         names: names of the patches of the batch, begun or not; without `standing` all folders found are added.
         in_full: number of patches, the most interesting ones, of which all figures are read; None: all.
-        standing: freshness checker of the batch. Without it, as where the scene is elsewhere, any existing product
-            counts as up to date.
+        standing: freshness checker of the batch. None, as where the scene is elsewhere: any existing product counts as
+            up to date.
+
+    Raises:
+        LaterFormatError: a later version of splatbatch wrote the output folder.
     """
     endings, folders = standing.endings if standing else TaskHistory(output), _folders(output)
     patches = sorted(dict.fromkeys([*names, *(() if standing else folders)]), key=natural_key)
@@ -157,7 +174,7 @@ def _folders(output: OutputFolder) -> set[str]:
 
 
 def most_interesting(statuses: Sequence[PatchStatus], room: int) -> Sequence[PatchStatus]:
-    """Return at most `room` patches, the running ones first, still in their order."""
+    """Return at most `room` patches, chosen by state: running ones first, made ones last; their order is kept."""
     if len(statuses) <= room:
         return statuses
     order = {state: place for place, state in enumerate(MOST_INTERESTING)}
@@ -166,7 +183,10 @@ def most_interesting(statuses: Sequence[PatchStatus], room: int) -> Sequence[Pat
 
 
 def summary(statuses: Sequence[PatchStatus]) -> str:
-    """Return the result of a batch in one line: "7 of 8 patches trained; failed: p5"."""
+    """Return the result of a batch in one line: "7 of 8 patches trained; failed: p5".
+
+    States without patches are left out.
+    """
     line = done_in_words(statuses)
     for state in STATES[len(MADE) :]:
         names = [status.patch for status in statuses if status.state == state]
@@ -175,7 +195,12 @@ def summary(statuses: Sequence[PatchStatus]) -> str:
 
 
 def done_in_words(statuses: Sequence[PatchStatus], what: str | None = None) -> str:
-    """Return the number of up-to-date products in words: "3 of 4 patches trained", or "7 of 7 stages done"."""
+    """Return the number of up-to-date products in words: "3 of 4 patches trained", or "7 of 7 stages done".
+
+    Args:
+        statuses: statuses of all tasks.
+        what: noun in the plural; None: the noun of the tasks.
+    """
     done = {one.patch: one.is_made for one in statuses}
     words = words_for(done, noun_of(statuses))
     what = f"{words.one}{words.plural}" if what is None else what
@@ -183,7 +208,7 @@ def done_in_words(statuses: Sequence[PatchStatus], what: str | None = None) -> s
 
 
 def noun_of(statuses: Sequence[PatchStatus]) -> TaskUnit:
-    """Return the unit in which the tasks of a batch are counted."""
+    """Return the unit in which the tasks of a batch are counted; "patch" without tasks."""
     return next((one.noun for one in statuses), "patch")
 
 
@@ -330,7 +355,10 @@ def _ended(name: str, event: AttemptEnded) -> PatchStatus:
 
 
 def steps_per_s(lines: Sequence[ProgressLine]) -> float | None:
-    """Return the steps per second over the latest progress lines with a loss; None while there are too few."""
+    """Return the steps per second over the latest progress lines with a loss.
+
+    None with fewer than two such lines, or if no time passed between them.
+    """
     latest = [line for line in lines if line.loss is not None][-LINES_LOOKED_AT:]
     known = [(line.t, line.step) for line in latest if line.t is not None and line.step is not None]
     if len(known) < 2 or known[-1][0] <= known[0][0]:
@@ -339,5 +367,13 @@ def steps_per_s(lines: Sequence[ProgressLine]) -> float | None:
 
 
 def eta_s(step: int, max_steps: int, throughput: float | None) -> float | None:
-    """Return the seconds until the last step; None while the throughput is unknown."""
+    """Return the seconds until the last step.
+
+    None while the throughput is unknown or 0, before the first step, and beyond the last step.
+
+    Args:
+        step: latest step.
+        max_steps: last step.
+        throughput: steps per second; None: unknown.
+    """
     return number((max_steps - step) / throughput) if throughput and 0 < step <= max_steps else None

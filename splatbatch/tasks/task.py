@@ -39,28 +39,39 @@ if TYPE_CHECKING:
     from splatbatch.trainers import Trainer
 
 KINDS = ("variant", "patch")
+"""Kinds of conditions of `--only`."""
 
 
 @dataclass(frozen=True, eq=False)
 class TaskSettings:
-    """Settings of a task at one level (YAML, --set, after retries); recipe and trainer are made on first use."""
+    """Settings of a task at one level (YAML, --set, after retries); recipe and trainer are made on first use.
+
+    `patch` is empty for a task that trains nothing; `variant` is None without a sweep.
+    """
 
     config: Config
     patch: str
     variant: Variant | None = None
     changes: Mapping[str, Any] = field(default_factory=dict)
-    """Changed settings at this level, by --set and by rungs of ladders."""
+    """Changed settings at this level, by full name, from --set and from rungs of ladders; empty: none."""
     budgets: tuple[StepBudget, ...] = ()
     """Step budgets for a deadline: first the present one, then those whose splats are also up to date; empty: none."""
 
     @cached_property
     def recipe(self) -> Recipe:
-        """Recipe of these settings, validated on first use; raises ConfigError if they are invalid."""
+        """Recipe of these settings, validated on first use.
+
+        Raises:
+            ConfigError: the settings are invalid.
+        """
         return self.config.recipe(self.patch, self.all_changes, self.variant)
 
     @cached_property
     def all_changes(self) -> Mapping[str, Any]:
-        """All changed settings, with those of the step budget; changes by --set and rungs take precedence."""
+        """All changed settings by full name, with those of the step budget.
+
+        Changes by --set and rungs take precedence.
+        """
         return (
             {**changes_of(self.without_deadline.recipe, self.budgets[0]), **self.changes}
             if self.budgets
@@ -79,23 +90,24 @@ class TaskSettings:
 
     @cached_property
     def acceptable_hashes(self) -> frozenset[str]:
-        """Hashes of all recipes whose splats are up to date under these settings; with a deadline, of every budget.
+        """Hashes of all recipes whose splats are up to date under these settings.
 
-        Splats with more steps or Gaussians than `auto` might choose count too, see `Recipe.acceptable`.
+        With a deadline these are the recipes of every budget, and the one without a budget. Splats with more steps or
+        Gaussians than `auto` might choose count too, see `Recipe.acceptable`.
         """
         every = {self, self.without_deadline, *(replace(self, budgets=(one,)) for one in self.budgets[1:])}
         return frozenset(recipe_hash(recipe) for one in every for recipe in one.recipe.acceptable())
 
     @cached_property
     def trainer(self) -> Trainer:
-        """Trainer of the recipe, loaded on first use, since `status` needs none."""
+        """Trainer of the recipe; its module is loaded on first use, since `status` needs no trainer."""
         from splatbatch.trainers import open_trainer
 
         return open_trainer(self.recipe)
 
     @cached_property
     def differences(self) -> tuple[SettingDifference, ...]:
-        """Settings in which this patch differs from one without settings of its own in the YAML."""
+        """Settings in which this patch differs from one without settings of its own in the YAML; empty: none."""
         sections = {name: getattr(self.config, name).model_dump() for name in RECIPE_SECTIONS}
         program = self.config.trainers.get(self.recipe.training.trainer)
         sections["setting"] = program.settings if program else {}
@@ -105,16 +117,16 @@ class TaskSettings:
         return differences(own, batch, Recipe().as_given())
 
     def changed(self, changes: Mapping[str, object]) -> TaskSettings:
-        """Return these settings with further changes."""
+        """Return these settings with further changes, which replace earlier changes of the same setting."""
         return replace(self, changes={**self.changes, **changes}) if changes else self
 
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """One product to make, with everything that plan, loop, retry and acceptance need; immutable.
+    """One product to make, with everything that plan, run, retry and acceptance need; immutable.
 
-    The methods of this class are for a small product made by a module of ours: it needs no other task, and no rung
-    changes it. The module reads settings.json of the attempt, and writes metrics.json. Subclasses differ.
+    The methods of this class are for a small product made by a module of splatbatch: it needs no other task, and no
+    rung changes it. The module reads settings.json of the attempt, and writes metrics.json. Subclasses differ.
     """
 
     id: TaskId
@@ -127,32 +139,41 @@ class Task:
     next_settings: TaskSettings
     """Settings of the next attempt: the requested ones, changed by the rungs taken after failures."""
     memory_estimate: MemoryEstimate | None = None
-    """Memory the task is expected to need; None: the model cannot be read, or an external trainer trains it."""
+    """Memory that the task is expected to need.
+
+    None: the model cannot be read, or an external trainer trains the task.
+    """
     claim: Claim | None = None
-    """Our claim on the task; None: it is not claimed yet, or no claims are made."""
+    """Claim of this worker on the task; None: the task is not claimed yet, or no claims are made."""
     orders: InspectionSettings | EvaluationSettings | StageSettings | None = None
     """Content of settings.json; None: the trainer writes it."""
     attempts: PatchFolder | None = None
     """Folder of its attempts; None: the folder of the task."""
     takes: Literal["gpu", "any", "cpu"] = "gpu"
-    """Kind of slot: "gpu": as the batch has them; "cpu": never a GPU; "any": an idle GPU, else cores.
+    """Kind of slot: "gpu": a GPU if the batch has any, else cores; "cpu": never a GPU; "any": an idle GPU, else cores.
 
     Only "gpu" waits until a slot is free and cool.
     """
     expected: tuple[float, float] | None = None
-    """Expected seconds, and peak memory of the host in MiB; None: they follow from the recipe."""
+    """Expected seconds, and peak memory of the host in MiB; None: both follow from the recipe."""
     module: ClassVar[str] = ""
-    """Python module that makes the product; it is run with the folder of the attempt as its argument."""
+    """Python module that makes the product; it is run with the folder of the attempt as its argument.
+
+    Empty: a trainer makes the product.
+    """
     limits: ClassVar[Mapping[str, float]] = {}
-    """Limits that replace those of the YAML for this class."""
+    """Limits that replace those of the YAML for this class, by the name of the setting; empty: none."""
     noun: ClassVar[TaskUnit] = "patch"
     """Unit in which tasks of this class are counted."""
     tries: ClassVar[int] = 1
-    """Most attempts at the task."""
+    """Most attempts at the task, where the YAML's retry settings do not apply."""
     waits: ClassVar[bool] = False
-    """Whether a retry after a transient failure waits first; False: it is tried again at once."""
+    """Whether a retry after a failure that passes by itself waits first; False: the task is tried again at once."""
     stands_by: ClassVar[bool] = False
-    """Whether its process may start as a standby: until go.json it prepares without touching a GPU."""
+    """Whether the process may start as a standby, before a slot is free.
+
+    A standby imports its modules without touching a GPU, and begins once go.json lies in the folder of its attempt.
+    """
 
     @property
     def name(self) -> str:
@@ -161,22 +182,25 @@ class Task:
 
     @property
     def output(self) -> OutputFolder:
-        """Output folder of the batch."""
+        """Output folder of the batch; it may not exist yet."""
         return OutputFolder(self.yaml_settings.config.output.folder)
 
     @property
     def home(self) -> PatchFolder:
-        """Folder of its attempts."""
+        """Folder of the task's attempts, and of its accepted splat."""
         return self.attempts or self.output.patch(self.name)
 
     @property
     def inputs(self) -> str:
-        """Key of the product, see `product.key_of`, which must be equal on all workers; empty: it has no key."""
+        """Key of the product, see `product.key_of`, which must be equal on all workers.
+
+        Empty: the product has no key.
+        """
         return self.orders.inputs if self.orders else ""
 
     @property
     def ladders(self) -> Mapping[str, tuple[Rung, ...]]:
-        """Ladders of setting changes, by cause, for failures that an unchanged attempt would repeat."""
+        """Ladders of changed settings, by cause, for failures that an unchanged attempt would repeat; empty: none."""
         return {}
 
     @property
@@ -186,40 +210,62 @@ class Task:
 
     @property
     def required(self) -> tuple[str, ...]:
-        """Names of the tasks whose products it needs; it waits while these are being made."""
+        """Names of the tasks whose products this task needs; it waits while these are being made. Empty: none."""
         return ()
 
     def command(self, patch: Patch, folder: AttemptFolder) -> tuple[str, ...]:
-        """Write settings.json of an attempt, and return the command of its process."""
+        """Write settings.json of an attempt, and return the command of its process.
+
+        Without `orders` nothing is written.
+
+        Args:
+            patch: patch to train; a subclass may read it.
+            folder: folder of the attempt.
+
+        Raises:
+            OSError: settings.json cannot be written.
+        """
         if self.orders:
             write_json(folder.settings, self.orders.to_record())
         return (sys.executable, "-m", self.module, str(folder.path))
 
     def collect(self, folder: AttemptFolder) -> Splat | Made | Rejected:
-        """Return the product of an ended attempt: its metrics.json, if the inputs named there are those ordered."""
+        """Return the product of an ended attempt: its metrics.json, if the inputs named there are those ordered.
+
+        `Rejected` without a reason: metrics.json is missing, unreadable or of other inputs.
+        """
         found = MeasurementRecord.read(folder.metrics)
         return Made(folder.metrics) if found and found.inputs == self.inputs else Rejected("")
 
     def product(self) -> PatchState | None:
         """Return the state of the present product; None for a splat, which `freshness.FreshnessChecker` judges.
 
-        `Missing` here: then the task always runs, and its program skips the parts that are up to date.
+        This class returns `Missing`: the task then always runs, and its program skips the parts that are up to date.
         """
         return Missing()
 
     def is_fresh(self) -> bool:
-        """Return whether the product is up to date; not for splats, which `freshness.FreshnessChecker` judges."""
+        """Return whether the product is up to date; False for splats, which `freshness.FreshnessChecker` judges."""
         return isinstance(self.product(), UpToDate)
 
     def keep(self, folder: AttemptFolder) -> None:
-        """Move the product of an attempt to its place; called for every product except splats, which are accepted."""
+        """Move the product of an attempt to its place; here nothing is done.
+
+        Splats are accepted instead, never moved by this.
+        """
 
     def depends_on(self) -> Fingerprint:
-        """Return the fingerprint of settings and inputs; a reader process computes it just before an attempt starts."""
+        """Return the fingerprint of settings and inputs, here a blank one.
+
+        A reader process asks just before an attempt starts.
+        """
         return Fingerprint()
 
     def why_unfit(self) -> str:
-        """Audit the inputs again, since they have changed; return the first error, empty if there is none."""
+        """Audit the inputs again, since they have changed; return the first error.
+
+        Empty: no error, or nothing to audit.
+        """
         return ""
 
     def retry(self) -> Retry:
@@ -227,7 +273,7 @@ class Task:
         return Retry(max_attempts=self.tries).model_copy(update={"ladders": self.ladders})
 
     def settings(self) -> Mapping[str, Any]:
-        """Return the settings that the task reads, by the names used in rungs."""
+        """Return the settings that the task reads, by the names used in rungs; empty: rungs change none."""
         return {}
 
     def changed(self, changes: Mapping[str, object]) -> Self:
@@ -236,7 +282,11 @@ class Task:
 
     @property
     def recipe(self) -> Recipe:
-        """Recipe by the YAML, without --set and rungs."""
+        """Recipe by the YAML, without --set and rungs.
+
+        Raises:
+            ConfigError: the settings of the YAML are invalid.
+        """
         return self.yaml_settings.recipe
 
     def input_files(self, facts: FileFacts | None = None) -> InputFiles:
@@ -249,7 +299,7 @@ class Task:
 
     @property
     def length(self) -> float:
-        """Relative length of the task, for sorting: images x pixels x steps; 0 if unknown."""
+        """Relative length of the task, to begin with the longest: MiB of photographs x steps; 0 if unknown."""
         return (
             self.requested_settings.recipe.training.max_steps * self.memory_estimate.photos_mib
             if self.memory_estimate
@@ -269,7 +319,7 @@ class TrainTask(Task):
 
     @property
     def required(self) -> tuple[str, ...]:
-        """The task of the backdrop, if it is drawn behind the patch."""
+        """Name of the backdrop's task, if the backdrop is drawn behind the patch; else empty."""
         behind = self.patch.behind
         return (behind.name,) if behind and is_drawn_behind(self.patch, self.recipe) else ()
 
@@ -277,11 +327,14 @@ class TrainTask(Task):
         """Return None: `freshness.FreshnessChecker` judges splats."""
 
     def depends_on(self) -> Fingerprint:
-        """Return the fingerprint of the YAML's settings, of the settings really in force, and of the inputs."""
+        """Return the fingerprint of the YAML's settings, of the settings really in force, and of the inputs.
+
+        Files are read.
+        """
         return replace(fingerprint(self.patch, self.recipe), effective=self.next_settings.recipe_hash)
 
     def why_unfit(self) -> str:
-        """Audit this patch alone, again; return the first error, empty if there is none."""
+        """Audit this patch alone again; return the first error in words, empty if there is none."""
         from splatbatch.scene.audit.audit import AuditExtent, audit_patches
         from splatbatch.trainers import rules_of
 
@@ -295,7 +348,10 @@ class TrainTask(Task):
         return self.next_settings.config.retry_of(self.next_settings.recipe)
 
     def settings(self) -> Mapping[str, Any]:
-        """Return the settings of the recipe and the changes, as far as the trainer reads them."""
+        """Return the settings of the recipe and the changes, by full name, as far as the trainer reads them.
+
+        `training.cap_max` is a number even where the recipe has "auto", since rungs multiply it.
+        """
         recipe = self.next_settings.recipe
         settings = {**self.next_settings.changes, **recipe.settings()}
         if settings["training.cap_max"] == "auto":  # a rung takes a factor of it
@@ -304,12 +360,15 @@ class TrainTask(Task):
         return {key: value for key, value in settings.items() if key in recipe.reads()}
 
     def changed(self, changes: Mapping[str, object]) -> Self:
-        """Return the task with changed settings for its next attempt; its recipe then raises ConfigError if invalid."""
+        """Return the task with changed settings for its next attempt.
+
+        If they are invalid, its recipe raises ConfigError.
+        """
         return replace(self, next_settings=self.next_settings.changed(changes))
 
 
 def untrained(config: Config) -> tuple[TaskSettings, TaskSettings, TaskSettings]:
-    """Return the three settings (YAML, requested, next) for a task that trains nothing."""
+    """Return the three settings (YAML, requested, next) for a task that trains nothing; all are the same."""
     settings = TaskSettings(config, "")
     return settings, settings, settings
 
@@ -333,7 +392,12 @@ def tasks_of(config: Config, patches: Iterable[Patch]) -> tuple[Task, ...]:
 
 
 def apply_overrides(changes: Mapping[str, object], tasks: Sequence[Task]) -> tuple[Task, ...]:
-    """Return the tasks with the changes by --set in their requested and next settings."""
+    """Return the tasks with the changes by --set in their requested and next settings; the settings of the YAML stay.
+
+    Args:
+        changes: changed settings by full name; empty: none.
+        tasks: the tasks.
+    """
     setups = {setup: setup.changed(changes) for setup in {task.yaml_settings for task in tasks}}
     return tuple(
         replace(task, requested_settings=setups[task.yaml_settings], next_settings=setups[task.yaml_settings])
@@ -342,7 +406,14 @@ def apply_overrides(changes: Mapping[str, object], tasks: Sequence[Task]) -> tup
 
 
 def with_step_budget(tasks: Sequence[Task], budgets: tuple[StepBudget, ...]) -> tuple[Task, ...]:
-    """Return the tasks under the step budgets of a deadline; patches with the same settings still share theirs."""
+    """Return the tasks under the step budgets of a deadline.
+
+    Tasks with the same settings still share one `TaskSettings`.
+
+    Args:
+        tasks: the tasks.
+        budgets: present budget first, then those whose splats are also up to date; empty: no deadline.
+    """
     every = {setup for task in tasks for setup in (task.yaml_settings, task.requested_settings, task.next_settings)}
     now = {setup: setup if setup.budgets == budgets else replace(setup, budgets=budgets) for setup in every}
     return tuple(
@@ -357,21 +428,21 @@ def with_step_budget(tasks: Sequence[Task], budgets: tuple[StepBudget, ...]) -> 
 
 
 def patches_of(tasks: Iterable[Task]) -> tuple[Patch, ...]:
-    """Return the patches that tasks train, each once."""
+    """Return the patches that tasks train, each once, in the order of the tasks; other tasks are skipped."""
     return tuple({task.patch.name: task.patch for task in tasks if isinstance(task, TrainTask)}.values())
 
 
 def of_patches(tasks: Iterable[Task]) -> tuple[Task, ...]:
-    """Return the tasks that train a patch of the scene: all except the backdrop."""
+    """Return the tasks of patches of the scene, in their order: all except that of the backdrop."""
     return tuple(task for task in tasks if not task.patch.is_whole)
 
 
 Names = str | Iterable[str]
-"""Type of names in the Python API: several, or a text for a single one."""
+"""Names in the Python API: several, or a text for a single name."""
 
 
 def as_names(names: Names) -> tuple[str, ...]:
-    """Return names as a tuple; a text is one name.
+    """Return names as a tuple; a text is a single name.
 
     Raises:
         ConfigError: a name is no text.
@@ -387,7 +458,9 @@ def as_names(names: Names) -> tuple[str, ...]:
 
 
 def select(tasks: Sequence[Task], names: Sequence[str]) -> tuple[Task, ...]:
-    """Return the tasks named on the command line, by task or by patch; all tasks if there are no names.
+    """Return the tasks named on the command line, in the order of `tasks`; all tasks if there are no names.
+
+    A name is that of a task ("p0@base"), or of a patch, which selects all its variants.
 
     Raises:
         ConfigError: a name is unknown.
@@ -403,7 +476,8 @@ def select(tasks: Sequence[Task], names: Sequence[str]) -> tuple[Task, ...]:
 def only(tasks: Sequence[Task], conditions: Sequence[str]) -> tuple[Task, ...]:
     """Return the tasks that fulfil conditions such as "variant=base", "variant=*default*" or "patch=p0".
 
-    Of several conditions of one kind, one must be fulfilled.
+    Of several conditions on the variant, or on the patch, one must be fulfilled. Without conditions all tasks are
+    returned.
 
     Raises:
         ConfigError: a condition is malformed, or no task fulfils it.
@@ -430,7 +504,11 @@ def only(tasks: Sequence[Task], conditions: Sequence[str]) -> tuple[Task, ...]:
 
 
 def single_task(tasks: Sequence[Task], name: str) -> Task:
-    """Return the only task of a selection, for commands that take one.
+    """Return the only task of a selection, for commands that take a single patch.
+
+    Args:
+        tasks: selected tasks, at least one.
+        name: name of the patch, for the message.
 
     Raises:
         ConfigError: the named patch has several variants.

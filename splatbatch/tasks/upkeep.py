@@ -1,4 +1,4 @@
-"""Repairs accepted results: restores lost products, and adds missing hashes of input files to manifests.
+"""Repairs accepted results: restores lost products, and adds missing hashes of input files to manifests (result.json).
 
 Photographs and masks are hashed while patches train. With these hashes a copied folder does not make a splat stale.
 """
@@ -21,9 +21,9 @@ from splatbatch.tasks.task import Task
 
 
 def restore(task: Task) -> tuple[str, str]:
-    """Restore an accepted product that is missing or damaged; see `results.restore`.
+    """Restore an accepted product that is missing or damaged, from the folders of its attempts; see `results.restore`.
 
-    Return the attempt that it was restored from and, if that is another one, the attempt accepted before. Both are
+    Return the attempt from which the product was restored, and the attempt accepted before if that is another. Both are
     empty if nothing was restored.
     """
     before, found = (task.home.read_result() or Result()).attempt, results.restore(task.home)
@@ -31,7 +31,13 @@ def restore(task: Task) -> tuple[str, str]:
 
 
 def update_fingerprint(task: Task) -> None:
-    """Update sizes, times and hashes of files in the manifest of an up-to-date splat, as after a copy of its folder."""
+    """Update sizes, times and hashes of files in the manifest of an up-to-date splat, as after a copy of its folder.
+
+    The manifest is replaced, and a note of damage (damage.json) is removed: the splat was found to be the accepted one.
+
+    Raises:
+        OSError: the manifest cannot be written.
+    """
     folder = task.home
     result = folder.read_result() or Result()
     inputs, then = task.input_files(), result.held_against.files
@@ -43,7 +49,7 @@ def update_fingerprint(task: Task) -> None:
 
 
 class ContentHasher:
-    """Adds missing hashes of photographs and masks to result.json; a reader process reads them during training."""
+    """Adds missing hashes of photographs and masks to manifests; a reader process reads the files during training."""
 
     def __init__(self, batch: Batch) -> None:
         self._tasks = {task.name: task for task in batch.tasks}
@@ -51,16 +57,25 @@ class ContentHasher:
         self._reading: CallQueue[Task] | None = None
 
     def tell(self, event: Event) -> None:
-        """Take an event of the ledger: the files of a patch that was trained are queued."""
+        """Take an event of the ledger: the files of a patch that was trained are queued; other events are ignored."""
         if isinstance(event, AttemptEnded) and event.outcome == "trained":
             self.want(event.patch)
 
     def want(self, name: str) -> None:
-        """Queue the files of a patch."""
+        """Queue the files of a patch for hashing.
+
+        Raises:
+            KeyError: the batch has no such task.
+        """
         self._waiting.append(self._tasks[name])
 
     def tick(self) -> None:
-        """Write the hashes computed so far, and start a reader process if patches wait; called very often."""
+        """Write the hashes computed so far, and start a reader process if patches are queued.
+
+        Called many times a second.
+
+        A manifest that cannot be written is left to the next run.
+        """
         if self._reading is None and self._waiting:
             self._reading = self._next()
         if self._reading is not None:
@@ -69,7 +84,10 @@ class ContentHasher:
             self._reading = None if self._reading.is_over else self._reading
 
     def finish(self, hooks: WaitHooks) -> None:
-        """Hash the files of all queued patches; those that do not answer are left to the next run.
+        """Hash the files of all queued patches; patches whose files do not answer are left to the next run.
+
+        Args:
+            hooks: functions called while waiting, which may request a stop.
 
         Raises:
             StopRequested: a stop was requested.

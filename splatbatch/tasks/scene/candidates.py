@@ -21,7 +21,7 @@ from splatbatch.tasks.task import Task, of_patches
 from splatbatch.text import plural
 
 FEW = 3
-"""Most names in a message."""
+"""Most names of patches or photographs in a message; others are counted."""
 
 
 def partition_for(batch: Batch) -> Partition:
@@ -57,8 +57,10 @@ def offset_of(batch: Batch, partition: Partition) -> Offset:
 def check_scene(partition: Partition) -> None:
     """Check that the scene has no photographs that its partition does not list.
 
+    A partition that lists no training photographs passes, as earlier versions wrote it.
+
     Raises:
-        SceneError: it has some; no patch was trained on them, and whether they are held out is not decided.
+        SceneError: the scene has unlisted photographs, on which no patch was trained; or its model cannot be read.
     """
     from splatbatch.scene.colmap.reconstruction import read_images
 
@@ -72,7 +74,10 @@ def check_scene(partition: Partition) -> None:
 
 @dataclass(frozen=True)
 class MergeCandidate:
-    """A patch of a partition, or the backdrop, with the reason if it cannot be merged."""
+    """A patch of a partition, or the backdrop, with the reason if it cannot be merged.
+
+    `task` is None if the batch has no such patch; `result` is None if the patch has no splat.
+    """
 
     name: str
     core: Core | None
@@ -80,17 +85,18 @@ class MergeCandidate:
     task: Task | None = None
     result: Result | None = None
     lacking: str = ""
-    """Reason why it cannot be merged; empty if it can."""
+    """Reason why the candidate cannot be merged; empty if it can."""
     warnings: tuple[str, ...] = ()
-    """Warnings of its training, and of attempts since."""
+    """Warnings of the candidate's training, and of later attempts; empty: none."""
     photographs: UsedPhotographs | None = None
-    """Photographs that its splat was trained on, and held-out ones; None: it has no up-to-date splat."""
+    """Photographs that the splat was trained on, and held-out ones; None: there is no up-to-date splat."""
 
 
 def merge_candidates(batch: Batch, partition: Partition) -> tuple[tuple[MergeCandidate, ...], tuple[str, ...]]:
     """Return all patches of a partition, in its order, then the backdrop; and warnings on the scene as a whole.
 
-    Patches count as up to date by the same rules as in `plan` and `status`.
+    Patches count as up to date by the same rules as in `plan` and `status`. Patches with a contradicting hold-out
+    cannot be merged.
     """
     standing = batch.whole().standing("content")
     statuses = {one.patch: one for one in read_status(batch.output, standing.tasks, None, standing)}

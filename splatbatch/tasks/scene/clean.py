@@ -33,9 +33,14 @@ class CleaningRules:
         """Hash of all inputs of the cleaning except the Gaussians; it is part of the key of a merge."""
 
     def removed(self, name: str, rows: FloatArray) -> Mapping[str, Mask]:
-        """Return by rule which rows of a patch, or of the backdrop, are removed.
+        """Return which Gaussians of a patch, or of the backdrop, cleaning removes: by rule, a mask of bool [N].
 
-        The rules of the latest patch are kept, so that blocks of rows of one patch should follow each other.
+        The rules of the latest patch are kept in memory, so that blocks of rows of the same patch should follow each
+        other.
+
+        Args:
+            name: name of the patch; for the backdrop only the rule for faint Gaussians holds.
+            rows: Gaussians as float32 rows of a splat file, [N, number of properties].
 
         Raises:
             SceneError: a model cannot be read.

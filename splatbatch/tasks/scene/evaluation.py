@@ -1,4 +1,4 @@
-"""Settings and tasks for measuring a merged scene: splat, hold-out, and the patches' own figures."""
+"""Settings and tasks for measuring a splat of the whole scene: on its hold-out, beside the patches' own figures."""
 
 from __future__ import annotations
 
@@ -36,12 +36,13 @@ from splatbatch.tasks.task import Task, patches_of, untrained
 from splatbatch.text import spell_place
 
 VERSION = 4
-"""Version of the figures; raise it when one is computed differently, so that scenes are measured again."""
+"""Version of the figures; raise it when a figure is computed differently, so that scenes are measured again."""
 HELD_SHARE = "held_share"
+"""Name of the setting that rungs change: the share of memory for Gaussians that wait to be drawn."""
 LESS_MEMORY: tuple[Rung, ...] = ({HELD_SHARE: "x0.25"}, {HELD_SHARE: "x0.25"})
-"""Rungs after an attempt that ran out of memory: less memory for Gaussians that wait to be drawn."""
+"""Rungs after an attempt that ran out of memory: a quarter, then a sixteenth of the memory for waiting Gaussians."""
 PLACES = ("splat", "partition", "sparse", "source", "images", "masks", "splats", "backdrop")
-"""Settings that are paths; they are left out of the key, in which the contents of these files count."""
+"""Settings that are paths; the key leaves them out, and counts the contents of these files instead."""
 LEAST_INSIDE = 0.01
 """Smallest share of a splat's Gaussians that must lie within the partition for it to be a splat of that scene."""
 
@@ -49,10 +50,15 @@ LEAST_INSIDE = 0.01
 def order(batch: Batch, splat: Path) -> EvaluationSettings:
     """Return the settings for measuring a splat of the scene.
 
+    Args:
+        batch: the batch whose patches were cut from the scene.
+        splat: path of the splat, absolute or relative to the working folder.
+
     Raises:
         SceneError: the partition, the splat or a photograph is missing, or they do not fit together; photographs, or
             their masks, lie in several folders.
         ConfigError: the batch is a sweep or a list of scenes, and makes no single scene.
+        OutputError: the merged splat was damaged.
     """
     partition = partition_for(batch)
     offset = offset_of(batch, partition)
@@ -96,8 +102,10 @@ def order(batch: Batch, splat: Path) -> EvaluationSettings:
 def check_place(splat: Path, partition: Partition, offset: Offset) -> None:
     """Check that a splat is whole, has the offset of the batch, and lies within the scene of the partition.
 
+    A splat without an offset passes, since other programs write none.
+
     Raises:
-        SceneError: it is not whole, has another offset, or lies elsewhere.
+        SceneError: the splat is not whole, has another offset, or lies elsewhere.
     """
     found = check_splat(splat)
     if isinstance(found, Rejected):
@@ -142,22 +150,28 @@ class MeasureTask(Task):
 
     orders: InspectionSettings | EvaluationSettings
     record: Path
-    """Path of the record, such as evaluation.json."""
+    """Path of the record, such as evaluation.json beside the splat; the file may be absent."""
 
     def product(self) -> PatchState:
-        """Return the state of the present record: up to date if its inputs are those ordered."""
+        """Return the state of the record: up to date if its inputs are those ordered, missing if it cannot be read."""
         found = MeasurementRecord.read(self.record)
         return compare_product(self.inputs, found.inputs if found else None)
 
     def keep(self, folder: AttemptFolder) -> None:
-        """Copy metrics.json of the attempt to the record beside the splat."""
+        """Copy metrics.json of the attempt to the record beside the splat, replacing it.
+
+        Nothing happens if it cannot be read.
+
+        Raises:
+            OSError: the record cannot be written.
+        """
         if found := MeasurementRecord.read(folder.metrics):
             write_json(self.record, found.to_record())
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class EvaluateTask(MeasureTask):
-    """A task that measures a splat of the whole scene."""
+    """A task that measures a splat of the whole scene; its product is the evaluation."""
 
     orders: EvaluationSettings
     module = "splatbatch.training.scene"
@@ -165,20 +179,20 @@ class EvaluateTask(MeasureTask):
 
     @property
     def ladders(self) -> Mapping[str, tuple[Rung, ...]]:
-        """Ladders for attempts that ran out of memory: a smaller share for Gaussians."""
+        """Ladders for attempts that ran out of memory: less memory for Gaussians that wait to be drawn."""
         return {"gpu_memory": LESS_MEMORY, "host_memory": LESS_MEMORY}
 
     def settings(self) -> Mapping[str, Any]:
-        """Return the setting that rungs change: the share of memory for Gaussians."""
+        """Return the setting that rungs change: the share of memory for Gaussians that wait to be drawn, 0 to 1."""
         return {HELD_SHARE: self.orders.held_share}
 
     def changed(self, changes: Mapping[str, Any]) -> Self:
-        """Return the task with another share of memory for Gaussians."""
+        """Return the task with another share of memory for waiting Gaussians; other changes are ignored."""
         return replace(self, orders=replace(self.orders, held_share=changes.get(HELD_SHARE, self.orders.held_share)))
 
 
 def evaluation_task(batch: Batch, orders: EvaluationSettings) -> Task:
-    """Return the task that measures a splat of the scene."""
+    """Return the task that measures a splat of the scene; its record lies beside the splat."""
     scene, subject = batch.output.scene, Patch(orders.patch, Path(orders.sparse), Path(orders.images))
     return EvaluateTask(
         TaskId("scene/evaluation"),

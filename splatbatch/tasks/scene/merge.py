@@ -34,25 +34,28 @@ from splatbatch.terminal import Advance, unheard
 from splatbatch.text import list_some
 
 MOST_REASONS = 20
-"""Most reasons in a message."""
+"""Most patches that cannot be merged in a message, each with its reason; others are counted."""
 
 
 @dataclass(frozen=True)
 class SceneParts:
-    """The parts of a scene to merge, and those that are missing."""
+    """The patches of a scene that can be merged, with the backdrop, and those that cannot."""
 
     batch: Batch
     partition: Partition
     usable: tuple[MergeCandidate, ...]
     """Parts to merge, in the order of the partition, with the backdrop last."""
     lacking: tuple[MergeCandidate, ...]
-    """Parts that cannot be merged, each with the reason."""
+    """Parts that cannot be merged, each with the reason; empty: none."""
     warnings: tuple[str, ...]
     offset: Offset
     """Offset of all usable parts; a splat with another offset is stale."""
 
     def with_cameras(self) -> tuple[Patch, ...]:
-        """Return all patches, merged or not, except missing ones whose model cannot be read; cleaning needs them."""
+        """Return all patches, merged or not, whose cameras cleaning needs.
+
+        Missing ones with an unreadable model are left out.
+        """
         lacking, found = {one.name for one in self.lacking}, []
         for patch in patches_of(self.batch.every):
             with suppress(SceneError):
@@ -62,7 +65,10 @@ class SceneParts:
         return tuple(found)
 
     def holes(self) -> tuple[Hole, ...]:
-        """Return a hole for each missing part, with the box of its core; unbounded sides are None."""
+        """Return a hole for each missing part, with the box of its core; unbounded sides are None.
+
+        A part without a core has a hole with empty corners.
+        """
         return tuple(
             Hole(one.name, one.lacking, *((open_sides(box.lower), open_sides(box.upper)) if box else ((), ())))
             for one in self.lacking
@@ -72,6 +78,10 @@ class SceneParts:
 
 def gather(batch: Batch, *, allow_missing: bool) -> SceneParts:
     """Return the parts from which the scene of a batch can be merged.
+
+    Args:
+        batch: the batch.
+        allow_missing: merge even if patches are missing, which leaves holes.
 
     Raises:
         ConfigError: the batch is a sweep or a list of scenes, and makes no single scene.
@@ -94,7 +104,7 @@ def check_whole(files: MergedFiles) -> Merge | None:
     """Return the record of a merged splat after checking its content; None without a record.
 
     Raises:
-        OutputError: the splat was damaged since.
+        OutputError: the splat has been damaged since the merge, or is missing.
     """
     merged = files.read()
     if merged is not None and (damage := files.damage(merged)):
@@ -107,11 +117,18 @@ def merge(
 ) -> tuple[MergeOutput, str]:
     """Merge parts into a splat and its record, unless the same splat exists already, undamaged.
 
-    The old splat stays until the new one is whole; then merge.json is written. Also returned is the damage of an old
-    splat, in words. `advance` is called with the number of Gaussians read, and of all.
+    The old splat stays until the new one is whole; then merge.json is written. Return the record, and the damage of the
+    old splat in words (empty: none).
+
+    Args:
+        parts: parts to merge.
+        files: places of the splat and its record.
+        cleaning: rules by which Gaussians are removed; None: all are kept.
+        advance: called with the number of Gaussians read, and of all.
 
     Raises:
         OutputError: a splat is not the accepted one, is invalid, or the scene cannot be written.
+        SceneError: a model that cleaning needs cannot be read.
     """
     for left in abandoned_files(files.splat):  # by merges that were killed: each as large as a scene
         left.unlink(missing_ok=True)

@@ -1,4 +1,7 @@
-"""Decides the colour correction of a batch: tones of all photographs, solved once and kept while inputs stay."""
+"""Decides the colour correction of a batch: the tone of each photograph, solved once and kept while inputs stay.
+
+A tone is the gain of each colour channel and the light across a photograph.
+"""
 
 from __future__ import annotations
 
@@ -25,15 +28,21 @@ if TYPE_CHECKING:
 
 ToneKind = TypeVar("ToneKind")
 VERSION = 2
-"""Raise it when recorded tones cannot be applied any more: batches then solve theirs again. Tones that are only solved
-better serve the next batch: a version makes no splat stale."""
+"""Version of recorded tones; raise it when these cannot be applied any more, so that batches solve theirs again.
+
+Tones that are only solved better serve the next batch: a version makes no splat stale.
+"""
 MOST_NAMED = 3
+"""Most photographs named in the lines for the user; others are counted."""
 
 
 def decide_colors(batch: Batch, todo: PendingTasks) -> SharedDecisions:
-    """Solve the tones of the photographs if a recipe uses them, and report those solved now.
+    """Return the decisions with the tones of the photographs, if a recipe uses them; report those solved in this call.
 
     With `colors: auto`, a batch with splats trained without correction stays without it.
+
+    Raises:
+        SceneError: a model cannot be read.
     """
     wanting = [task for task in todo.tasks if wants_tones(task.requested_settings.recipe)]
     if not wanting:
@@ -59,10 +68,15 @@ def _has_uncorrected_splats(batch: Batch, tasks: Sequence[Task]) -> bool:
 
 
 def solve(batch: Batch, todo: Iterable[Task], kept: Colors | None) -> tuple[Colors, Mapping[str, SceneColors]]:
-    """Return the tones of a batch, and of these the ones solved now, by scene; "" is the scene of all patches together.
+    """Return the tones of a batch, and those solved in this call, by scene; "" is the scene of all patches together.
 
     In a list of scenes only those of the tasks are solved. Kept tones are reused while models, photographs and masks
     have the same size and time.
+
+    Args:
+        batch: the batch.
+        todo: tasks whose recipes use tones.
+        kept: tones solved before; None: none.
     """
     known = kept or Colors()
     groups = {"": patches_of(batch.every)}
@@ -99,9 +113,10 @@ def _names(solved: SceneColors) -> set[str]:
 
 
 def in_gauge_of(kept: Mapping[str, ColorCorrection], found: SceneColors) -> SceneColors:
-    """Return new tones scaled to agree with the kept ones, if at least half of those photographs still exist.
+    """Return new tones scaled to agree with the kept ones, by the median ratio of gains in each channel.
 
-    Added photographs change the mean over all; with this scaling they leave trained splats up to date.
+    Added photographs change the mean over all; with this scaling they leave trained splats up to date. If fewer than
+    half of the kept photographs still exist, or none, the new tones are returned unchanged.
     """
     common = [name for name in kept if name in found.tones]
     if not common or 2 * len(common) < len(kept):
@@ -116,10 +131,11 @@ def in_gauge_of(kept: Mapping[str, ColorCorrection], found: SceneColors) -> Scen
 
 
 def keep_earlier_tones(kept: SceneColors, found: SceneColors) -> SceneColors:
-    """Return the tones of a cut scene: photographs known before keep theirs, added ones get the new ones.
+    """Return the tones of a cut scene: photographs known before keep theirs, added photographs get the new ones.
 
-    So added photographs leave trained splats up to date. A photograph whose size has changed counts as added. If the
-    kept tones were solved in another mode, all are new.
+    So added photographs leave trained splats up to date. A photograph whose size in bytes has changed counts as added.
+    If the kept tones were solved in another mode, all are new. If the new solution failed, the kept tones stay, with a
+    note.
     """
     if not kept.inputs or kept.asked not in ("", found.asked):
         return found
@@ -184,7 +200,10 @@ def to_record(found: SceneCorrections) -> SceneColors:
 
 
 def in_words(solved: SceneColors) -> list[str]:
-    """Return lines on a solution for the user: figures first, then vignetting, outliers and uncorrected photographs."""
+    """Return lines on a solution for the user: figures first, then vignetting, outliers and uncorrected photographs.
+
+    A failed solution gives a single line with the reason.
+    """
     if solved.problem:
         return [f"photographs are not corrected: {solved.problem}"]
     spread = [[tone.gain[channel] for tone in solved.tones.values()] for channel in range(3)]

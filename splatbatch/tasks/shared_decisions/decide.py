@@ -14,19 +14,23 @@ from splatbatch.tasks.shared_decisions.frame import choose_frame, note
 from splatbatch.tasks.shared_decisions.holdout import frames_in_words
 
 Step = Callable[[Batch, PendingTasks], SharedDecisions]
-"""Function that returns the decisions of a batch with one more of them made."""
+"""Function that returns the decisions of a batch with one more decision made."""
 
 
 def decide_frame(batch: Batch, todo: PendingTasks) -> SharedDecisions:
-    """Decide the offset that is subtracted from the coordinates of all models; see `choose_frame`."""
+    """Return the decisions with the offset that is subtracted from the coordinates of all models; see `choose_frame`.
+
+    Raises:
+        SceneError: patches are too far apart to share an offset.
+    """
     return replace(batch.shared, frame=choose_frame(batch, todo))
 
 
 def decide_holdout(batch: Batch, todo: PendingTasks) -> SharedDecisions:
     """Decide whether whole frames or single photographs are held out, and report how many photographs that is.
 
-    Frames, unless the first splat of the batch was trained otherwise. The photographs themselves are chosen for each
-    patch by `scene.holdout.choose_holdout`.
+    Frames are held out, unless the first splat of the batch was trained otherwise. The photographs themselves are
+    chosen for each patch by `scene.holdout.choose_holdout`.
     """
     for line in frames_in_words(todo.tasks):
         todo.say(line)
@@ -34,7 +38,9 @@ def decide_holdout(batch: Batch, todo: PendingTasks) -> SharedDecisions:
 
 
 def decide_deadline(batch: Batch, todo: PendingTasks) -> SharedDecisions:
-    """Decide the step budget for the deadline in the YAML, if there is one.
+    """Return the decisions with the step budget for the deadline in the YAML.
+
+    Unchanged if there is none, or if it holds.
 
     Raises:
         ConfigError: the deadline is past.
@@ -49,13 +55,17 @@ STEPS: Mapping[str, Step] = {
     "the colours of the photographs": decide_colors,
     "what the deadline leaves time for": decide_deadline,
 }
-"""Steps in their order, by the name of their decision in messages."""
+"""Functions that make the decisions, in their order, by the name of their decision in messages."""
 
 
 def preview_decisions(batch: Batch, todo: PendingTasks) -> Batch:
     """Return a batch under the decisions that `train` would make, for `plan`; nothing is written.
 
     The colours are left out, since solving them takes long.
+
+    Raises:
+        SceneError: patches are too far apart to share an offset.
+        ConfigError: the deadline is past.
     """
     for step in (decide_frame, decide_holdout, decide_deadline):
         batch = batch.with_shared(step(batch, todo))
@@ -63,11 +73,11 @@ def preview_decisions(batch: Batch, todo: PendingTasks) -> Batch:
 
 
 def decisions_in_words(batch: Batch, todo: Sequence[str]) -> list[str]:
-    """Return lines about the shared decisions of a batch, for the user.
+    """Return lines about the shared decisions of a batch, for the user; empty if there is nothing to report.
 
     Args:
         batch: the batch.
-        todo: names of the tasks to train; without any, the deadline is left out.
+        todo: names of the tasks to train; empty: the deadline is left out.
     """
     told = note(batch.shared.frame, (task.patch.name for task in batch.tasks))
     lines = [told] if told else []

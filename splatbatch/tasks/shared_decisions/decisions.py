@@ -1,6 +1,6 @@
 """The shared decisions of a batch: made once before training, kept in the output folder, and applied to all tasks.
 
-Imports no numpy, since `status` reads them, too.
+This module imports no numpy, so that `status`, which reads the decisions, starts quickly.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from splatbatch.text import spell_place
 MOST_MOVED = 0.01
 """Largest change of a gain, or of the falloff in a corner, that does not make a splat stale; a share."""
 ASKS_FOR_COLORS = "training.colors"
+"""Name of the setting that turns the colour correction on or off."""
 
 
 @dataclass(frozen=True)
@@ -38,19 +39,24 @@ class SharedDecisions:
     """
 
     frame: Frame | None = None
-    """Offset that is subtracted from the coordinates of every model."""
+    """Offset that is subtracted from the coordinates of every model; None: not decided yet."""
     by_frames: bool | None = None
-    """Whether whole frames are held out instead of single photographs; the first splat of the batch decides."""
+    """Whether whole frames are held out instead of single photographs; the first splat of the batch decides.
+
+    None: not yet.
+    """
     colors: Colors | None = None
-    """Colour correction of each photograph."""
+    """Colour correction of each photograph; None: not solved."""
     deadline: DeadlineDecision | None = None
-    """Step budget for the deadline."""
+    """Step budget for the deadline; None: no deadline, or not chosen yet."""
     stamps: tuple[Stamp, ...] = ()
-    """Stamps of the files of these decisions: while they stay the same, the decisions hold."""
+    """Sizes and times of the files of these decisions: while they stay the same, the decisions hold."""
 
     @classmethod
     def known(cls, config: Config, output: OutputFolder) -> SharedDecisions:
         """Return the decisions made so far, by the YAML, the partition, and the files of the output folder.
+
+        A step budget for another deadline than the YAML's is left out.
 
         Raises:
             SceneError: a split was interrupted, or its partition.json is broken.
@@ -60,21 +66,27 @@ class SharedDecisions:
         return cls(_known_frame(config, output), holds_out_frames(output), Colors.read(output.colors), deadline, stamps)
 
     def is_other(self, than: SharedDecisions) -> bool:
-        """Return whether any decision differs from those of another set."""
+        """Return whether any decision differs from those of another set; stamps are not compared."""
         return self._decided() != than._decided()
 
     def _decided(self) -> tuple[object, ...]:
         return self.frame or Frame(), self.by_frames, self.colors or Colors(), self.deadline or DeadlineDecision()
 
     def write(self, output: OutputFolder) -> None:
-        """Write frame.json, colors.json and deadline.json where they differ, for all workers and later runs."""
+        """Write frame.json, colors.json and deadline.json where they differ, for all workers and later runs.
+
+        Each file is written whole. A decision that is None writes no file, and removes none.
+
+        Raises:
+            OSError: a file cannot be written.
+        """
         files = {output.frame: self.frame, output.colors: self.colors, output.deadline: self.deadline}
         for file, decided in files.items():
             if decided and decided != type(decided).read(file):
                 write_json(file, decided.to_record())
 
     def apply(self, tasks: Sequence[Task]) -> tuple[Task, ...]:
-        """Return the tasks with offset, hold-out, tones and step budget of these decisions."""
+        """Return the tasks with offset, hold-out, tones and step budget of these decisions; undecided values stay."""
         return tuple(map(self._shared_by, with_step_budget(tasks, self.deadline.budgets if self.deadline else ())))
 
     def _shared_by(self, task: Task) -> Task:
@@ -105,13 +117,19 @@ class SharedDecisions:
 
 
 def stamps_of(config: Config, output: OutputFolder) -> tuple[Stamp, ...]:
-    """Return the stamps of the files whose change may change a decision."""
+    """Return the sizes and times of the files whose change may change a decision.
+
+    Files that are absent have stamps, too.
+    """
     files = (output.frame, config.scene.patches / PARTITION, output.colors, output.deadline)
     return tuple(stamp_of(str(file)) for file in files)
 
 
 def is_trained_otherwise(then: Fingerprint, now: Fingerprint) -> bool:
-    """Return whether two trainings had other offsets or surroundings, or another colour correction of a photograph."""
+    """Return whether two trainings differ in offset, border, backdrop, or the colour correction of a photograph.
+
+    Corrections that differ by no more than `MOST_MOVED` count as the same.
+    """
     return (then.offset, then.surroundings) != (now.offset, now.surroundings) or bool(
         describe_tone_changes(then.tones, now.tones, now.tones.keys() | then.tones.keys())
     )
@@ -151,7 +169,13 @@ def tones_of(colors: Colors | None, patch: str, recipe: Recipe) -> Mapping[str, 
 def describe_tone_changes(
     then: Mapping[str, Sequence[float]], now: Mapping[str, Sequence[float]], names: Iterable[str]
 ) -> str:
-    """Return which photographs' colour corrections changed by more than `MOST_MOVED`, as text; else empty."""
+    """Return in words which photographs' colour corrections changed by more than `MOST_MOVED`; empty: none.
+
+    Args:
+        then: tones of a splat, as recorded, by image name; a missing tone counts as no correction.
+        now: present tones, likewise.
+        names: names of the photographs to compare.
+    """
     moved = {name: by for name in names if (by := _tone_change(then.get(name, ()), now.get(name, ()))) > MOST_MOVED}
     if not moved:
         return ""

@@ -1,4 +1,7 @@
-"""Chooses the offset of a batch: that of the YAML, else the one used before, else one that its patches need."""
+"""Chooses the offset of a batch: that of the YAML, else the offset used before, else one that its patches need.
+
+A frame is the record of that offset; a list of scenes has one for each scene.
+"""
 
 from __future__ import annotations
 
@@ -21,13 +24,14 @@ if TYPE_CHECKING:
 
 
 REMEDY = "Bring all models into one coordinate system, or train these by a YAML with an output.folder of its own."
+"""Hint for errors and findings on patches too far apart."""
 
 
 def choose_frame(batch: Batch, todo: PendingTasks) -> Frame:
     """Return the frame for training the patches whose extents `todo.spans` returns.
 
-    The present frame is kept while it loses no detail, so that added patches change nothing. Otherwise one is chosen
-    for all patches of the batch together, or for each scene of a list.
+    The present frame is kept while it loses no detail, so that added patches change nothing. Otherwise an offset is
+    chosen for all patches of the batch together, or for each scene of a list.
 
     Raises:
         SceneError: patches are too far apart to share an offset.
@@ -53,8 +57,12 @@ def choose_frame(batch: Batch, todo: PendingTasks) -> Frame:
 def far_apart(batch: Batch, spans: Mapping[str, ModelExtent]) -> dict[str, str]:
     """Return the patches too far away for the offset of the batch, each with its distance in words; for the audit.
 
-    Their float32 coordinates would have steps above a millimetre. Empty with `scene.offset: none`, and for a list of
-    scenes.
+    Their float32 coordinates would have steps above a millimetre. Empty with `scene.offset: none`, for a list of
+    scenes, and if no patch is too far away.
+
+    Args:
+        batch: the batch.
+        spans: extents of models by patch name; models of other patches of the batch are read here.
     """
     scene, known = batch.config.scene, batch.shared.frame
     kept = known.offset if known else NO_OFFSET
@@ -127,7 +135,7 @@ def note(frame: Frame | None, names: Iterable[str] = ()) -> str:
     """Return a note on the offset to add to the coordinates of splats; empty if there is none.
 
     Args:
-        frame: frame of the batch.
+        frame: frame of the batch; None: not decided.
         names: patches whose own offsets are named, in a list of scenes.
     """
     if frame is None:

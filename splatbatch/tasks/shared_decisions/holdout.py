@@ -1,9 +1,8 @@
 """Tells which photographs were held out of a splat, by its record, and of a whole scene, for evaluation and merge.
 
-A photograph that any patch was trained on is not held out of the scene. The choice itself is made by
-`scene.holdout.choose_holdout` alone, from the recipe and the partition, or the model of source or patch. It is stored
-in no file of the batch. Whether frames or single photographs are held out, `decide.decide_holdout` decides for all
-patches.
+A photograph that any patch was trained on is not held out of the scene. `scene.holdout.choose_holdout` alone chooses
+photographs, from the recipe and the partition, or the model of source or patch. No file of the batch stores its choice.
+Whether frames or single photographs are held out, `decide.decide_holdout` decides for all patches.
 """
 
 from __future__ import annotations
@@ -27,12 +26,16 @@ from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.task import Task, TrainTask
 
 DIFFERS = "its hold-out differs"
+"""Begin of the reason why a patch with a contradicting hold-out cannot be merged."""
 FEW = 3
-"""Most names in a message."""
+"""Most names in a message; others are counted."""
 
 
 def frames_in_words(tasks: Iterable[Task]) -> tuple[str, ...]:
-    """Return lines with the number of held-out photographs and frames, for scenes whose photographs form frames."""
+    """Return lines with the number of held-out photographs and frames, for at most `FEW` scenes.
+
+    Empty for scenes whose photographs were taken one by one, or whose model cannot be read.
+    """
     from splatbatch.scene.holdout import scene_in_words
 
     evaluations = {
@@ -67,7 +70,8 @@ def photographs_of(task: Task, result: Result) -> UsedPhotographs:
 def recipe_of(task: Task, result: Result) -> Recipe:
     """Return the recipe that a splat was trained by: its recorded settings, and for all others those of now.
 
-    If this version cannot read the recorded settings, the settings of now with the recorded changes are returned.
+    If this version cannot read the recorded settings, the settings of now with the recorded changes are returned; if
+    these do not fit either, the settings of now.
     """
     recorded, tree = result.trained_from.settings, task.recipe.model_dump()
     if task.recipe.program is None and "training" in recorded and "program" not in recorded:
@@ -100,8 +104,8 @@ def _in_model(task: Task) -> tuple[str, ...]:
 def held_out(batch: Batch, splat: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the photographs held out of a splat of the scene, sorted, and notes on that hold-out.
 
-    They are read from the splat's merge record, else from the manifests of all patches. If no patch is trained yet they
-    follow from the settings.
+    The names are read from the splat's merge record, else from the manifests (result.json) of all patches. If no patch
+    is trained yet, the names follow from the settings. Notes are empty if nothing is odd.
 
     Raises:
         SceneError: no photograph is held out, or a model cannot be read.
@@ -124,7 +128,10 @@ def held_out(batch: Batch, splat: Path) -> tuple[tuple[str, ...], tuple[str, ...
 
 
 def recorded_holdout(output: OutputFolder, patches: Iterable[str]) -> tuple[str, ...]:
-    """Return the photographs held out of a scene, by its merge record, else by the manifests of its patches."""
+    """Return the names of photographs held out of a scene, by its merge record, else by the manifests of its patches.
+
+    Empty if neither records any.
+    """
     merged = output.scene.merged.read()
     if merged is not None and merged.held_out is not None:
         return merged.held_out
@@ -133,7 +140,7 @@ def recorded_holdout(output: OutputFolder, patches: Iterable[str]) -> tuple[str,
 
 
 def never_trained_on(parts: Iterable[UsedPhotographs]) -> tuple[str, ...]:
-    """Return the photographs that some parts hold out and no part was trained on, sorted."""
+    """Return the names of photographs that some parts hold out and no part was trained on, sorted; empty: none."""
     known = [*parts]
     held_out = {name for one in known for name in one.held_out}
     return tuple(sorted(held_out.difference(*(one.trained for one in known))))
@@ -142,8 +149,8 @@ def never_trained_on(parts: Iterable[UsedPhotographs]) -> tuple[str, ...]:
 def conflicting_holdout(parts: Mapping[str, UsedPhotographs]) -> dict[str, str]:
     """Return the patches whose hold-out contradicts that of other patches, each with the reason; they cannot be merged.
 
-    A contradiction is a photograph held out in one patch and trained on in another. Of the two sides the smaller one is
-    returned; if they are equal, the patches trained on the photograph.
+    A contradiction is a photograph held out in one patch and trained on in another. Of the two sides, the side with
+    fewer patches is returned; if both have as many, the patches trained on the photograph.
     """
     trainers, holders = (
         Counter(name for one in parts.values() for name in getattr(one, side)) for side in ("trained", "held_out")
@@ -162,7 +169,11 @@ def conflicting_holdout(parts: Mapping[str, UsedPhotographs]) -> dict[str, str]:
 
 
 def describe_holdout_change(parts: Iterable[tuple[Task, UsedPhotographs]]) -> str:
-    """Return a note if the hold-out by the settings of now differs from the recorded one, which counts; else empty."""
+    """Return a note if the hold-out by the settings of now differs from the recorded one, which counts; else empty.
+
+    Args:
+        parts: tasks, each with the photographs of its splat; a task whose model cannot be read is skipped.
+    """
     trained, no_longer = set[str](), set[str]()
     for task, one in parts:
         with contextlib.suppress(SceneError):  # a model that cannot be read today chooses nothing
