@@ -1,1 +1,1 @@
-"""WHEN a task is trained: the loop of one worker, from the queue to the accepted splat."""
+"""When a task is trained: the loop of one worker, from the queue to the accepted splat."""

@@ -26,18 +26,22 @@ from splatbatch.scheduler.retry_handling import RetryHandling
 from splatbatch.scheduler.running_attempt import ask_to_end
 
 LOOK_S = 0.3
+"""Seconds between two looks for requests to cancel."""
 
 
 def ask(output: OutputFolder, run: WorkerRecord, patches: Sequence[str]) -> Path:
-    """Request a run or a worker to end, or to drop some patches; return the file of the request.
+    """Request a run or a worker to end, or to drop some patches; return the file of the request, written whole.
 
     The addressed process removes the file once it has obeyed. No other process obeys it: a request that is left over
-    stops no later run.
+    stops no later run. A process on this machine also gets a SIGTERM if the whole run is to end.
 
     Args:
         output: folder that the run trains into.
         run: the `train` that holds the folder, or a worker.
         patches: patches to drop; empty: the whole run ends.
+
+    Raises:
+        OSError: the request cannot be written.
     """
     request = output.new_cancel("" if run.worker == LOCAL else run.worker)
     by = f"{_user()} on {socket.gethostname()}"
@@ -61,9 +65,13 @@ class Cancellations:
     _asked: set[Key] = field(default_factory=set)
 
     def look(self) -> None:
-        """Drop patches that were cancelled, taken over by another worker, or rejected by the audit; in every round.
+        """Drop patches that were cancelled, taken over by another worker, or rejected by the audit.
 
-        Waiting patches are not started. Running attempts are stopped, except those of rejected patches.
+        Waiting patches are not started. Running attempts are stopped, except those of rejected patches. The loop calls
+        this several times a second.
+
+        Raises:
+            OutputError: the ledger cannot be written.
         """
         loop, hooks, requests = self.loop, self.loop.hooks, list[Path]()
         if time.monotonic() >= self._next_look:
@@ -90,7 +98,7 @@ class Cancellations:
     def take_requests(self) -> list[Path]:
         """Read new requests, and record them in the ledger; also called before a stop. Return the files to remove.
 
-        A request for the whole run sends this process a SIGTERM.
+        A request for the whole run sends this process a SIGTERM. Requests to an earlier run are only returned.
         """
         requests = (self.loop.hooks.requests or self.loop.output.cancels)()
         for asked in map(self.loop.output.read_cancel, requests):

@@ -22,49 +22,63 @@ from splatbatch.text import clock
 Written = TypeVar("Written")
 
 LOOK_S = 1.0
+"""Seconds between two looks at the free space."""
 DISK_FULL = "disk_full"
+"""Cause of attempts that failed since the disk was full."""
 PAUSE_S = PASSES_WITHIN_S
-"""How long a batch waits for free space before waiting tasks are given up."""
+"""Seconds that a batch waits for free space before waiting tasks are given up: an hour."""
 PROBE_BYTES = 1 << 20
+"""Bytes of a trial write: 1 MiB."""
 
 
 @dataclass
 class DiskGuard:
-    """Gate of the batch that shuts while space is short; each change is written to the ledger once."""
+    """Stops new attempts while space is short on the disk of the output folder, or in shared memory.
+
+    Each change is written to the ledger once. All times are seconds by the clock of the loop.
+    """
 
     folder: Path
     limits: Limits
     ledger: Ledger
     reason: str = ""
-    """Reason why the gate is shut; empty: it is open."""
+    """Reason why no attempt may start; empty: attempts may start."""
     _failed_write: str = ""
     _look_at: float = float("-inf")
     _shut_at: float = 0.0
 
     def is_open(self, now: float) -> bool:
-        """Return whether an attempt may start; free space is read at most once a second."""
+        """Return whether an attempt may start; free space is read at most once a second.
+
+        With `limits.free_disk_mib` 0, only failed writes count.
+        """
         if now >= self._look_at:
             self._look_at = now + LOOK_S
             self._note(now, self._what_is_short())
         return not self.reason
 
     def takes_writes(self, now: float) -> bool:
-        """Return whether a write that failed may be repeated: a trial write has succeeded since."""
+        """Return whether a write that failed may be repeated: a trial write has succeeded since, or none has failed."""
         self.is_open(now)
         return not self._failed_write
 
     def shut(self, now: float, failed_write: str) -> None:
-        """Shut the gate after a failed write, which is the only sign of a quota; it opens after a trial write."""
+        """Stop new attempts after a failed write, which is the only sign of a quota, until a trial write succeeds.
+
+        Args:
+            now: time by the clock of the loop, in seconds.
+            failed_write: message of the error, for the ledger.
+        """
         self._failed_write = failed_write
         self._look_at = now + LOOK_S
         self._note(now, self._failed_write)
 
     def given_up(self, now: float) -> bool:
-        """Return whether the gate has been shut for more than an hour, so that waiting tasks are given up."""
+        """Return whether space has been short for more than an hour, so that waiting tasks are given up."""
         return bool(self.reason) and now - self._shut_at > PAUSE_S
 
     def diagnosis(self) -> Diagnosis:
-        """Return the diagnosis for patches that are given up since space is short."""
+        """Return the diagnosis (`disk_full`) for patches that are given up since space is short."""
         advice = "Free space on the disk of `output.folder`, then run the command again."
         return Diagnosis(DISK_FULL, "fail", advice, (self.reason,), "start")
 
@@ -88,7 +102,10 @@ class DiskGuard:
 
 
 def takes_writes(folder: Path) -> bool:
-    """Return whether a trial write of 1 MiB succeeds, which also tests a quota."""
+    """Return whether a trial write of 1 MiB into a folder succeeds, which also tests a quota.
+
+    No file is left behind.
+    """
     probe = folder / ".room"
     try:
         write_whole(probe, lambda file: file.write(bytes(PROBE_BYTES)))
@@ -99,12 +116,14 @@ def takes_writes(folder: Path) -> bool:
 
 
 def when_there_is_room(write: Callable[[], Written], folder: Path, hooks: WaitHooks) -> Written:
-    """Call a function that writes; on a full disk call it again once there is room, for an hour at most.
+    """Call a function that writes, and return its result; on a full disk call it again once there is room.
+
+    After an hour without room the error is raised.
 
     Args:
         write: function to call, which may safely be repeated at any point.
         folder: folder on the disk that may be full.
-        hooks: called while waiting.
+        hooks: functions called while waiting, which may request a stop.
 
     Raises:
         StopRequested: a stop was requested meanwhile.

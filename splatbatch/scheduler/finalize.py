@@ -29,24 +29,29 @@ from splatbatch.tasks.task import Task, TrainTask
 
 @dataclass(frozen=True)
 class CollectResult:
-    """Result of `collect`, passed from the reader process to the loop."""
+    """Result of `collect`, passed as JSON from the reader process to the loop."""
 
     outcome: Outcome
     said: dict[str, Any]
-    """Further fields of the event `AttemptEnded`."""
+    """Further fields of the event `AttemptEnded`, by name, as "accepted" and "seconds"."""
 
 
 def collect(attempt: Attempt, end: Exit, task: Task, counts: Callable[[], bool] = lambda: True) -> Record:
     """Judge an ended attempt, and accept its splat if it should replace the accepted one; return a `CollectResult`.
 
-    Runs in a reader process; the result is JSON. If the process is killed before the ledger has the end, the next run
-    collects the attempt again.
+    This runs in a reader process; the result is JSON. If the process is killed before the ledger has the end, the next
+    run collects the attempt again.
 
     Args:
         attempt: the ended attempt.
         end: how its process ended.
         task: task of the attempt.
-        counts: returns False if the splat was trained from other settings or inputs than those of the batch now.
+        counts: returns False if the splat was trained from other settings or inputs than those of the batch now; then
+            it is kept but not accepted.
+
+    Raises:
+        OSError: a file cannot be written, as on a full disk.
+        SplatbatchError: the site's own failure signatures are invalid, or the splat cannot be accepted.
     """
     folder = attempt.folder
     own_signatures = site_signatures(task.next_settings.config.failures)
@@ -84,8 +89,18 @@ def _failures_before(attempt: Attempt) -> Iterator[EarlierFailure]:
 def write_down(attempt: Attempt, end: Exit, collected: Record, ledger: Ledger, *, adopted: bool = False) -> Outcome:
     """Write the end of an attempt into the ledger, by the result of `collect`; return its outcome.
 
-    Once the end of a trained attempt is on disk, the checkpoints of this and all earlier attempts are removed.
-    On a full disk the event is kept for later, and they stay. `adopted`: the attempt was started by an earlier run.
+    Once the end of a trained attempt is on disk, the checkpoints of this and all earlier attempts are removed. On a
+    full disk the event is kept in memory for later, and the checkpoints stay.
+
+    Args:
+        attempt: the ended attempt.
+        end: how its process ended.
+        collected: result of `collect`.
+        ledger: ledger of this run.
+        adopted: the attempt was started by an earlier run.
+
+    Raises:
+        OutputError: the ledger cannot be written.
     """
     found = read_as(CollectResult, collected)
     outcome, said = found.outcome, found.said

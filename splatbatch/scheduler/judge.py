@@ -38,10 +38,12 @@ from splatbatch.tasks.task import Task
 from splatbatch.trainers import Trainer
 
 FULL_MIB = 2
+"""Free space in MiB below which a disk counts as having run full during an attempt."""
 STANDING_BY, TRAINING = "standby", "train"
 PREPARING = ("", "start", "load", STANDING_BY)
-"""Phases of a standby before go.json; empty: it has written no progress."""
+"""Phases of a standby before go.json; empty: no progress is written yet."""
 NO_RECORD = "the process exited normally but left no valid record"
+"""Message on an attempt that ended well but made no product."""
 # with the last one torch finds GPUs by NVML instead of CUDA: CUDA reads only once which GPUs are visible, and an
 # unusable GPU then is an error, not a reason to train on the CPU
 ENVIRONMENT = {"LC_ALL": "C.UTF-8", "PYTHONUNBUFFERED": "1", "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
@@ -50,7 +52,16 @@ ENVIRONMENT = {"LC_ALL": "C.UTF-8", "PYTHONUNBUFFERED": "1", "PYTORCH_NVML_BASED
 def write_job(running: RunningAttempt, argv: tuple[str, ...], limits: Limits) -> None:
     """Write job.json: orders for the supervisor, and facts by which a later run adopts the attempt.
 
-    A standby prepares, then waits for `write_go`.
+    The file is readable by its owner only, since it holds the environment. A standby prepares, then waits for
+    `write_go`.
+
+    Args:
+        running: the attempt, whose process is not started yet.
+        argv: command of the training.
+        limits: limits of time, in seconds.
+
+    Raises:
+        OSError: the file cannot be written.
     """
     attempt, slot, stands_by = running.attempt, running.slot, running.stage == "standby"
     job = replace(
@@ -66,12 +77,23 @@ def write_job(running: RunningAttempt, argv: tuple[str, ...], limits: Limits) ->
 
 
 def write_go(file: Path, slot: Slot) -> None:
-    """Order a standby to begin on this slot (`file` is go.json), or to open its CUDA context there (ahead.json)."""
+    """Order a standby to begin on this slot, or only to open its CUDA context there.
+
+    Args:
+        file: path of go.json, to begin; of ahead.json, to open the context.
+        slot: slot on which the standby begins.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
     write_json(file, Go(slot.gpu, slot.name, _visible_gpus(slot), round(time.time(), 3)).to_record(), PRIVATE)
 
 
 def died_on_standby(folder: AttemptFolder) -> bool:
-    """Return whether an ended attempt died while it stood by, even if go.json was written: then it does not count."""
+    """Return whether an ended attempt died while it stood by, even if go.json was written.
+
+    Such an attempt does not count.
+    """
     told = folder.read_exit()
     return told is not None and told.stood_by and folder.last_progress().phase in PREPARING
 
@@ -90,15 +112,15 @@ def judge(
 ) -> Outcome:
     """Return the outcome of an ended attempt.
 
-    An attempt with a valid product counts as trained or made, even if its process failed afterwards. Only without one
-    is it diagnosed, or counted as stopped if it was cancelled.
+    An attempt with a valid product counts as trained or made, even if its process failed afterwards. Only without a
+    product is the failure diagnosed, or the attempt counted as stopped if it was cancelled.
 
     Args:
         folder: folder of the attempt.
-        program: program whose product is looked for.
+        program: trainer, or task, whose product is looked for.
         end: how the process ended.
         background: returns facts for the diagnosis; called only if the attempt has failed.
-        own: signatures of failures from the site's own file.
+        own: signatures of failures from the site's own file; empty: none.
     """
     product = program.collect(folder)
     health = tuple(line.warning for line in folder.read_progress() if line.warning)
@@ -123,7 +145,10 @@ def judge(
 
 
 def remove_leftovers(folder: AttemptFolder) -> None:
-    """Remove files that an ended attempt no longer needs: ballast, copied photographs, and half-written files."""
+    """Remove files that an ended attempt no longer needs: reserved space, copied photographs, and half-written files.
+
+    Files that are absent already, or photographs that cannot be removed, raise nothing.
+    """
     folder.ballast.unlink(missing_ok=True)
     copies = folder.staging / "images"
     if copies.is_dir() and not copies.is_symlink():  # colour-corrected copies, as large as the photographs
@@ -132,7 +157,12 @@ def remove_leftovers(folder: AttemptFolder) -> None:
 
 
 def facts(folder: AttemptFolder) -> AttemptFacts:
-    """Return duration, last step and phase, and peak memory of an ended attempt, for the ledger and the manifest."""
+    """Return duration (s), last step and phase, and peak GPU memory (MiB) of an ended attempt.
+
+    These facts are recorded in the ledger and the manifest.
+
+    A fact that its files do not record is None.
+    """
     last, told = folder.last_progress(), folder.read_exit() or ExitFacts()
     return AttemptFacts(
         seconds=told.seconds,
@@ -144,7 +174,7 @@ def facts(folder: AttemptFolder) -> AttemptFacts:
 
 
 def most(figures: Iterable[float | None]) -> float | None:
-    """Return the largest of some figures; None if there is none."""
+    """Return the largest of some figures, ignoring None; None if there is no figure."""
     return max((figure for figure in figures if figure is not None), default=None)
 
 

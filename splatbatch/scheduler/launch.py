@@ -1,4 +1,4 @@
-"""Starts an attempt at a task: make its folder, have a reader process prepare it, then start its supervisor."""
+"""Starts an attempt at a task: makes its folder, has a reader process prepare it, then starts its supervisor."""
 
 from __future__ import annotations
 
@@ -23,18 +23,24 @@ from splatbatch.tasks.input_files import state_of
 from splatbatch.tasks.task import Task, with_step_budget
 
 BALLAST_BYTES = 1 << 16
+"""Size of a file that reserves space, so that the end of the attempt can be recorded on a full disk."""
 
 
 def prepare(limits: Limits, audited: str, running: RunningAttempt) -> Record:
     """Write all files that the supervisor and the trainer of an attempt read; return its fingerprint as JSON.
 
-    Runs in a reader process. If the files of the patch have changed since their audit, they are audited again; if they
-    then are unfit, the reason is returned instead.
+    This runs in a reader process. If the files of the patch have changed since their audit, they are audited again. If
+    they then have errors, the result holds "refused" with the first error, and "inputs" with the hash of their state.
 
     Args:
         limits: limits of the attempt.
         audited: hash of the state of the files when they were audited; empty: they were not audited.
         running: the attempt, not begun.
+
+    Raises:
+        NotMadeError: a product that the task needs has not been made.
+        SceneError: a model or photographs cannot be read.
+        OSError: a file cannot be written.
     """
     task, attempt = running.task, running.attempt
     depends_on = task.depends_on()
@@ -47,13 +53,15 @@ def prepare(limits: Limits, audited: str, running: RunningAttempt) -> Record:
 
 
 def start(loop: LoopState, task: Task, slot: Slot, *, stands_by: bool = False) -> RunningAttempt:
-    """Make the folder of an attempt, and have a reader process prepare it; `begin` later starts its own process.
+    """Make the folder of an attempt, and have a reader process prepare it.
+
+    `begin` later starts the attempt's own process.
 
     Args:
         loop: loop that runs the attempt.
         task: task of the attempt.
-        slot: slot on which it begins once it is prepared; for a standby, the slot that it is meant for.
-        stands_by: whether it waits for go.json once it is prepared.
+        slot: slot on which the attempt begins once it is prepared; for a standby, the slot that it is meant for.
+        stands_by: whether the attempt waits for go.json once it is prepared.
 
     Raises:
         SplatbatchError, OSError: the folder cannot be made, or a folder is in the place of splat.ply or result.json.
@@ -88,7 +96,7 @@ def start(loop: LoopState, task: Task, slot: Slot, *, stands_by: bool = False) -
 
 
 def begin(loop: LoopState, running: RunningAttempt, reading: Reading) -> Stopped | PatchRejected | Exception | None:
-    """Start the process of an attempt if its reader process has prepared it; called in every round until then.
+    """Start the process of an attempt once its reader process has prepared it; the loop calls this until then.
 
     Returns:
         The reason why the attempt will not begin: cancelled, rejected by the audit, or an error. None: it has begun, or
@@ -114,12 +122,19 @@ def begin(loop: LoopState, running: RunningAttempt, reading: Reading) -> Stopped
 
 
 def discard(loop: LoopState, running: RunningAttempt) -> None:
-    """Remove the folder of an attempt that does not count, as of a standby that died; its number is used again."""
+    """Remove the folder of an attempt that does not count, as of a standby that died; its number is used again.
+
+    Files that cannot be removed raise nothing.
+    """
     loop.discarded[running.task.name] += 1
     shutil.rmtree(running.attempt.folder.path, ignore_errors=True)
 
 
 def tell(loop: LoopState, running: RunningAttempt) -> None:
-    """Record in the ledger that an attempt begins on its slot."""
+    """Record in the ledger that an attempt begins on its slot.
+
+    Raises:
+        OutputError: the ledger cannot be written.
+    """
     task, number, changes = running.task, running.attempt.folder.number, dict(running.attempt.job.changes)
     loop.ledger.write(AttemptStarted(task.name, number, running.key, running.slot.name, changes))

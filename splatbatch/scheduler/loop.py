@@ -26,17 +26,18 @@ from splatbatch.scheduler.running_attempt import Collection, Reading, RunningAtt
 from splatbatch.tasks.task import Task
 
 POLL_S = 0.05
+"""Seconds between two rounds of the loop, if no attempt has ended and no reader process answers."""
 PATIENCE_S = 20.0
-"""Seconds after the grace within which a stopped attempt must have written its exit.json."""
+"""Seconds after `limits.grace_s` within which a stopped attempt must have written its exit.json."""
 COLLECTING_S = 2.0
-"""Seconds in addition to the grace within which ended attempts are still collected after a request to stop."""
+"""Seconds in addition to `limits.grace_s` within which ended attempts are still collected after a request to stop."""
 KEEPS_SLOT_S = 1.0
-"""Longest time an ended attempt keeps its slot while it is collected; a splat of gigabytes takes a minute."""
+"""Longest time in seconds that an ended attempt keeps its slot while it is collected; a large splat takes a minute."""
 
 
 @dataclass
 class Loop(LoopState):
-    """The loop of a batch, which runs until every task is trained, given up or stopped."""
+    """The loop of a batch, which runs until every task is trained, given up or stopped; call `run` once."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -47,9 +48,12 @@ class Loop(LoopState):
         self._cancellations = Cancellations(self, self._retries)
 
     def run(self) -> Mapping[str, Outcome]:
-        """Train the tasks; return the last outcome of each task that was tried.
+        """Train the tasks; return the last outcome of each task that was tried, by name.
 
-        On an unexpected error all processes are ended before it is raised.
+        On an unexpected error all processes are ended before it is raised. A failed attempt raises nothing.
+
+        Raises:
+            OutputError: the ledger cannot be written.
         """
         try:
             while self.queue or self.attempts:

@@ -1,4 +1,4 @@
-"""State of the loop of a batch: waiting tasks, open attempts, and slots."""
+"""State of the loop of a batch: waiting tasks, attempts whose outcome is not recorded yet, and slots."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class LoopState:
     clock: Clock = field(default_factory=Clock)
     is_retry: bool = False
     attempts: dict[Key, RunningAttempt] = field(default_factory=dict)
-    """Open attempts: they have begun or stand by, and their outcome is not recorded yet."""
+    """Open attempts by key: they have begun or stand by, and their outcome is not recorded yet."""
     in_their_turn: set[TaskId] = field(default_factory=set)
-    """Tasks whose standby has died: they get no other standby, and start when their turn comes."""
+    """Tasks whose standby has died: these tasks get no other standby, and start when their turn comes."""
     discarded: Counter[str] = field(default_factory=Counter)
     """Number of discarded attempts by task: their attempt number is used again, so a suffix keeps keys unique."""
 
@@ -44,7 +44,7 @@ class LoopState:
         self.queue = Queue(self.tasks, self.attempts, self.hooks, self.slots)
 
     def add(self, one: RunningAttempt) -> None:
-        """Add an attempt to the open ones."""
+        """Add an attempt to the open attempts."""
         self.attempts[one.key] = one
 
     def running(self) -> list[RunningAttempt]:
@@ -52,5 +52,5 @@ class LoopState:
         return [one for one in self.attempts.values() if one.stage == "running"]
 
     def ready(self) -> list[RunningAttempt]:
-        """Return the attempts that stand by, in the order of their turns."""
+        """Return the attempts that stand by, in the order of their turns; some may still be being prepared."""
         return [one for one in self.attempts.values() if one.stage == "standby"]

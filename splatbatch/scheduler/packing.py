@@ -1,4 +1,7 @@
-"""Decides how many patches share a GPU, by their measured speed and memory."""
+"""Decides how many patches share a GPU, by their measured speed and memory.
+
+A seat is room for one attempt that trains on a GPU; a GPU with three seats trains three patches at once.
+"""
 
 from __future__ import annotations
 
@@ -21,19 +24,21 @@ from splatbatch.tasks.estimates import seats_per_gpu
 from splatbatch.tasks.task import Task
 
 LOOK_S = 2.0
+"""Seconds between two measurements of the speed."""
 SLACK = 1.15
 """Factor from the peak of torch's allocator to the memory it holds; samples may also miss the peak."""
 LEAST_SHARE = 0.25
 """Smallest share of an estimate to which measurements may reduce it."""
 LOSS = 1.03
-"""Factor by which one patch fewer must be faster in total before one fewer trains; measurements scatter as much."""
+"""Factor by which one patch fewer must be faster in total before a seat is taken away; measurements scatter as much."""
 FEWEST_LOOKS = 3
+"""Fewest measurements of a number of seats before their median counts."""
 MOST_LOOKS = 30
-"""Number of the latest measurements that count; older ones had fewer Gaussians and faster steps."""
+"""Number of the latest measurements that count; before them, patches had fewer Gaussians and faster steps."""
 WorkDone = tuple[float, float]
-"""Work that an attempt has done: the time of its last progress line, and the modelled seconds of its steps until then.
+"""Work of an attempt: time of its last progress line (s since 1970), and modelled seconds of its steps until then.
 
-Modelled seconds are compared, since steps of patches and stages differ.
+Modelled seconds are compared, since steps of different patches and stages take different times.
 """
 
 
@@ -63,7 +68,12 @@ class GpuSharing:
         self._set(self._most)
 
     def look(self, now: float, running: Iterable[RunningAttempt]) -> None:
-        """Measure the speed on full GPUs every 2 s, and set the seats by it; called in every round."""
+        """Measure the speed on full GPUs every 2 s, and set the number of seats by it.
+
+        Called in every round of the loop.
+
+        Nothing happens if the number is given by the YAML, if one patch at a time fits, or if no task waits.
+        """
         if self._most == 1 or self.config.executor.patches_per_gpu != "auto" or now < self._look_at or not self.queue:
             return
         self._look_at = now + LOOK_S
@@ -74,12 +84,15 @@ class GpuSharing:
         self._set(choose_seats(self.slots.seats, self._looks, self._most, is_tight=self.slots.is_tight()))
 
     def ran_out_of_memory(self, at_once: int) -> None:
-        """Limit the seats to one fewer than `at_once`, for the rest of the batch: so many did not fit together."""
+        """Limit the seats to one fewer than `at_once` for the rest of the batch: so many did not fit into the GPU."""
         self._most = max(1, min(self._most, at_once - 1))
         self._set(min(self.slots.seats, self._most))
 
     def note(self, running: RunningAttempt) -> None:
-        """Learn the real memory of an attempt that was trained, for the estimates of later ones."""
+        """Learn from a trained attempt what share of its estimated GPU memory it really took, for later attempts.
+
+        Attempts without an estimate, or without measured memory, are ignored.
+        """
         footprint = running.task.memory_estimate
         if footprint is None or not footprint.gpu_mib:
             return
@@ -89,7 +102,10 @@ class GpuSharing:
             self._shares.append(measured / footprint.gpu_mib)
 
     def of(self, task: Task) -> MemoryEstimate | None:
-        """Return what an attempt at this task will take at most; None if unknown."""
+        """Return the memory estimate of an attempt at this task, its GPU memory corrected by measurements.
+
+        None if unknown.
+        """
         if task.memory_estimate is None or not self._shares:
             return task.memory_estimate
         return replace(
@@ -97,10 +113,10 @@ class GpuSharing:
         )
 
     def holds(self, running: RunningAttempt) -> float | None:
-        """Return the GPU memory that an attempt may hold at its end, in MiB, with the part that torch reserves unused.
+        """Return the GPU memory that an attempt may hold at its end, in MiB; None if unknown.
 
-        The reserved part may be half as large as the used one, or larger. If it were counted as memory of a foreign
-        program, the next attempt could not start until this one has ended.
+        The part that torch reserves unused is included; it may be half as large as the used part, or larger. If it were
+        counted as memory of a foreign program, the next attempt could not start until this attempt has ended.
         """
         lines, expected = running.attempt.folder.read_progress(), self.of(running.task)
         peak, reserved = judge.most(line.peak_mib for line in lines), judge.most(line.reserved_mib for line in lines)
@@ -141,13 +157,13 @@ class GpuSpeed:
 
 
 def choose_seats(now: int, looks: Sequence[GpuSpeed], most: int, *, is_tight: bool = False) -> int:
-    """Return how many patches should train at once on each GPU from now on.
+    """Return how many patches should train at once on each GPU; at most one more or fewer than now.
 
-    As many as allowed, unless fewer were measured to be faster in total.
+    As many train as allowed, unless fewer were measured to be faster in total.
 
     Args:
         now: present number.
-        looks: measurements so far.
+        looks: measurements so far, the oldest first.
         most: upper limit, which holds whatever was measured.
         is_tight: memory is short, so that one fewer than now must train.
     """

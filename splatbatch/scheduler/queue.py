@@ -14,7 +14,7 @@ from splatbatch.tasks.task import Task
 
 
 class Queue:
-    """Waiting tasks in their order: that of the batch or, with several slots, the longest first.
+    """Tasks that wait for a slot, in the order of the batch or, with several slots, the longest first.
 
     So no long task starts last, while all other slots are idle.
     """
@@ -22,12 +22,12 @@ class Queue:
     def __init__(
         self, tasks: Sequence[Task], attempts: Mapping[Key, RunningAttempt], hooks: RunHooks, slots: Slots
     ) -> None:
-        """Sort the tasks.
+        """Sort the tasks; none is claimed yet.
 
         Args:
             tasks: tasks to train.
-            attempts: open attempts of the loop, whose outcome is not recorded yet.
-            hooks: claims tasks, and knows which ones other workers have.
+            attempts: open attempts of the loop, by key, whose outcome is not recorded yet.
+            hooks: claims tasks, and knows which tasks other workers have.
             slots: slots that the tasks wait for.
         """
         ordered = sorted(tasks, key=lambda task: -task.length) if len(slots.names) > 1 else tasks
@@ -43,13 +43,14 @@ class Queue:
         return iter(self._tasks.values())
 
     def starts_beside(self, task: Task) -> bool:
-        """Return whether a task needs no GPU, so that it can start on free cores."""
+        """Return whether a task needs no GPU and this machine has slots of CPU cores beside its GPUs."""
         return task.takes != "gpu" and self._has_cores
 
     def due(self, now: float, *, beside: bool = False) -> Iterator[Task]:
         """Claim and yield tasks that may start now, in order; a task waits for tasks whose products it needs.
 
-        A task of another worker is skipped for a while; one that another worker has finished leaves the queue.
+        A task of another worker is skipped for some seconds; a task that another worker has finished leaves the queue.
+        Yielded tasks stay in the queue until `take` is called.
 
         Args:
             now: time by the clock of the loop, in seconds.
@@ -76,21 +77,30 @@ class Queue:
         return task_id in self._tasks or any(one.task.id == task_id for one in self._attempts.values())
 
     def take(self, task: Task) -> None:
-        """Remove a task that starts."""
+        """Remove a task that starts.
+
+        Raises:
+            KeyError: the task does not wait.
+        """
         del self._tasks[task.id]
 
     def put_back(self, task: Task) -> None:
-        """Put a task back as the first, since its turn had come."""
+        """Put a task back as the first, since its turn had come; it may start at once."""
         self._tasks[task.id] = task
         self._tasks.move_to_end(task.id, last=False)
 
     def put_last(self, task: Task, not_before: float) -> None:
-        """Put a task that is tried again at the end; it may not start before this time of the loop's clock."""
+        """Put a task that is tried again at the end of the queue.
+
+        Args:
+            task: task with the settings of its next attempt.
+            not_before: earliest start by the clock of the loop, in seconds.
+        """
         self._not_before[task.id] = not_before
         self._tasks[task.id] = task
 
     def clear(self) -> list[Task]:
-        """Empty the queue; return its tasks."""
+        """Empty the queue; return the tasks that waited, in their order."""
         tasks = list(self)
         self._tasks.clear()
         return tasks

@@ -1,6 +1,6 @@
 """Applies decisions on failed tasks to the loop: queue, slots and ledger.
 
-Whether a task is tried again, with which change and after how long, is decided by `failures.retry` from its history.
+`failures.retry` decides from the history of a task whether it is tried again, with which change and after how long.
 Decided here is which failures do not count, since another task or the GPU caused them; and whether the batch stops.
 """
 
@@ -25,6 +25,7 @@ from splatbatch.tasks import given_up
 from splatbatch.tasks.task import Task, TrainTask
 
 GPU_FAULT = "gpu_hardware_fault"
+"""Cause of a failure for which a GPU is taken out of service."""
 OF_COMPANY = frozenset(
     {
         "cuda_oom",
@@ -35,9 +36,15 @@ OF_COMPANY = frozenset(
         "cuda_illegal_access",
     }
 )
-"""Causes that another attempt on the same GPU may have; under MPS a fault of one attempt ends all on that GPU."""
+"""Causes that another attempt on the same GPU may bring about.
+
+Under MPS (NVIDIA's service for sharing a GPU) a fault of one attempt ends all attempts on that GPU.
+"""
 OF_ENGINE = frozenset({"cuda_busy_or_unavailable", "cuda_init_unknown", "cuda_invalid_device"})
-"""Causes that arise if an MPS daemon runs but accepts no client, as in some containers."""
+"""Causes that arise if the daemon of MPS accepts no client, as in some containers.
+
+MPS is NVIDIA's service for sharing a GPU.
+"""
 
 
 @dataclass
@@ -46,6 +53,7 @@ class RetryHandling:
 
     loop: LoopState
     outcomes: dict[str, Outcome] = field(default_factory=dict)
+    """Last outcome of each task that was tried, by name."""
     why_stopped: str = ""
     """Reason why no further attempt starts in this batch; empty while attempts may start."""
     _histories: dict[TaskId, retry.RetryHistory] = field(default_factory=dict)
@@ -67,7 +75,10 @@ class RetryHandling:
         self._noted += tasks
 
     def release_finished(self) -> None:
-        """Close our claims on finished tasks, which neither wait nor have an open attempt; called in every round."""
+        """Close the claims of this worker on finished tasks, which neither wait nor have an open attempt.
+
+        The loop calls this in every round.
+        """
         for task in self._noted:
             if not self.loop.queue.is_open(task.id):
                 self.loop.hooks.close(task.name)
@@ -80,8 +91,14 @@ class RetryHandling:
     def failed(self, running: RunningAttempt, diagnosis: Diagnosis, now: float) -> None:
         """Put a task back whose attempt has failed, or count the failure, which may give the task up.
 
-        A failure that the task did not cause does not count. A GPU fault (once) takes the slot out of service. An MPS
-        error turns sharing off. After a failure beside another attempt the task gets a GPU to itself.
+        A failure that the task did not cause does not count. A GPU fault takes the slot out of service, if another slot
+        is left; a second fault of the same task counts. An MPS error turns GPU sharing off. After a failure beside
+        another attempt the task gets a GPU to itself.
+
+        Args:
+            running: the failed attempt.
+            diagnosis: its diagnosis.
+            now: time by the clock of the loop, in seconds.
         """
         loop, task, slot, cause = self.loop, running.task, running.slot, diagnosis.cause
         past, evidence, is_excused = self._history(task), "; ".join(diagnosis.evidence), True
@@ -107,6 +124,12 @@ class RetryHandling:
         """Record the failure of a task that could not be started or collected, and put it back if a retry may help.
 
         An attempt that could not be collected is not trained again: the next run collects it once more.
+
+        Args:
+            task: the task.
+            diagnosis: diagnosis of the error.
+            now: time by the clock of the loop, in seconds.
+            traceback: traceback of the error, for the ledger; empty: none.
         """
         self._not_started(task, diagnosis, traceback)
         if diagnosis.action == "retry" and diagnosis.phase != COLLECT:
@@ -116,7 +139,7 @@ class RetryHandling:
             self.why_stopped = self.why_stopped or self._why_stop()
 
     def give_up_waiting(self, tasks: Iterable[Task], diagnosis: Diagnosis) -> None:
-        """Give up tasks that waited too long for a slot or for free space; the diagnosis says which."""
+        """Give up tasks that waited too long for a slot or for free space; the diagnosis says for which."""
         for task in tasks:
             self._not_started(task, diagnosis)
             self.loop.ledger.write(GaveUp(task.name, "; ".join(diagnosis.evidence)))

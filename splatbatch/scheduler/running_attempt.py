@@ -24,11 +24,11 @@ class Clock:
     """The clock of the loop; tests replace it."""
 
     def now(self) -> float:
-        """Return seconds that never go back."""
+        """Return the time in seconds since an arbitrary begin; it never goes back."""
         return time.monotonic()
 
     def sleep(self, seconds: float, readings: Sequence[CallQueue[Any]] = ()) -> None:
-        """Wait for this time, or until one of the reader processes has an answer."""
+        """Wait for this time in seconds, or until a reader process has an answer."""
         wait_for_any(seconds, readings)
 
 
@@ -38,9 +38,9 @@ class Collection:
 
     end: Exit
     since: float
-    """Time of its end by the clock of the loop, in seconds."""
+    """Time of the process's end by the clock of the loop, in seconds."""
     has_slot: bool = True
-    """Whether it still keeps its slot."""
+    """Whether the attempt still keeps its slot."""
 
 
 Reading = CallQueue[Any]
@@ -48,8 +48,9 @@ Reading = CallQueue[Any]
 Stage = Literal["standby", "ending", "withdrawn", "running"] | Collection
 """Stage of an open attempt.
 
-standby: it has no slot, is prepared, then waits for go.json. ending: a standby was asked to end, and its task waits for
-that. withdrawn: as ending, but its task is in the queue again, or gone. running: it has a slot, is prepared and runs.
+standby: the attempt has no slot, is prepared, then waits for go.json. ending: a standby was asked to end, and its task
+waits for that. withdrawn: as ending, but its task is in the queue again, or gone. running: the attempt has a slot, is
+prepared and runs. Collection: its process has ended.
 """
 
 
@@ -60,21 +61,24 @@ class RunningAttempt:
     task: Task
     attempt: Attempt
     slot: Slot
-    """Slot on which it runs or, for a standby, is meant to run."""
+    """Slot on which the attempt runs or, for a standby, is meant to run."""
     stage: Stage
     handle: Handle = ""
-    """Handle of its process; empty: the process was not started."""
+    """Handle of the attempt's process, as `LocalExecutor.submit` returns it; empty: the process was not started."""
     reading: Reading | None = None
-    """Calls to the reader process that prepares or collects it.
+    """Calls to the reader process that prepares or collects the attempt.
 
     None while the attempt runs or stands by, and while the disk is too full to collect it.
     """
     context: Slot | None = None
-    """Slot on which a standby has opened its CUDA context: it can begin on no other slot."""
+    """Slot on which a standby has opened its CUDA context, and on which alone it can begin.
+
+    None: no context is open.
+    """
     num_company: int = 0
-    """Largest number of other attempts that were on its GPU at the same time."""
+    """Largest number of other attempts that were on the same GPU at the same time."""
     said_s: float = 0.0
-    """Seconds that its reader process had waited for a file when this was last reported."""
+    """Seconds that the reader process had waited for a file when the wait was last reported; 0: no wait."""
 
     @property
     def key(self) -> Key:
@@ -82,11 +86,11 @@ class RunningAttempt:
         return self.attempt.job.key
 
     def note_inputs(self, depends_on: Fingerprint) -> None:
-        """Set the fingerprint of its inputs, once a reader process has computed it."""
+        """Set the fingerprint of the attempt's inputs, once a reader process has computed it."""
         self.attempt = replace(self.attempt, job=replace(self.attempt.job, depends_on=depends_on))
 
     def read_by(self, reading: Reading | None) -> None:
-        """Set the calls to the reader process that prepares or collects it; None: it has finished."""
+        """Set the calls to the reader process that prepares or collects the attempt; None: the process has finished."""
         self.reading = reading
 
     def open_context(self, slot: Slot) -> None:
@@ -98,17 +102,26 @@ class RunningAttempt:
         self.slot, self.context, self.stage = slot, None, "running"
 
     def dismiss(self, *, task_waits: bool) -> None:
-        """Note that a standby was asked to end, and whether its task waits for that."""
+        """Note that a standby was asked to end.
+
+        Args:
+            task_waits: whether its task goes back to the queue only once the standby has ended.
+        """
         self.stage = "ending" if task_waits else "withdrawn"
 
     def end(self, end: Exit, now: float) -> Collection:
-        """Note the end of the process; return the stage in which a reader process collects the attempt."""
+        """Note the end of the process; return the stage in which a reader process collects the attempt.
+
+        Args:
+            end: how the process ended.
+            now: time by the clock of the loop, in seconds.
+        """
         self.stage = Collection(end, now)
         return self.stage
 
     @property
     def has_begun(self) -> bool:
-        """Whether its turn has come: it runs, or has ended and is collected; False for every standby."""
+        """Whether the attempt's turn has come: it runs, or has ended and is collected; False for every standby."""
         return self.stage == "running" or isinstance(self.stage, Collection)
 
     def is_finalizing(self) -> bool:
@@ -118,10 +131,10 @@ class RunningAttempt:
     def how_it_ended(self, gone: str) -> Exit | None:
         """Return how the process ended, or None while it may still run.
 
-        Once it has ended each record of its folder is read only once more.
+        Once the process has ended, each record of its folder is read only once more.
 
         Args:
-            gone: reason why its supervisor does not run; empty: it runs.
+            gone: reason why the supervisor of the attempt does not run; empty: the supervisor runs.
         """
         if not gone and not self.attempt.folder.has_exited():
             return None
@@ -135,7 +148,13 @@ class RunningAttempt:
 
 
 def ask_to_end(executor: LocalExecutor, attempts: Sequence[RunningAttempt], reason: str = "") -> None:
-    """Request attempts to end, by their cancel files and by a signal; their exit.json will name the reason given."""
+    """Request attempts to end, by their cancel files and by a signal; this does not wait for their ends.
+
+    Args:
+        executor: executor that started their processes.
+        attempts: attempts to end.
+        reason: reason that their exit.json will name; empty: none.
+    """
     for one in attempts:
         with contextlib.suppress(OSError):  # on a full disk the signal below is enough
             one.attempt.folder.cancel.write_text(reason, encoding="utf-8")

@@ -35,12 +35,19 @@ from splatbatch.trainers.availability import check_usable
 
 
 def run(batch: Batch, ledger: Ledger, hooks: RunHooks, *, is_retry: bool = False) -> Mapping[str, Outcome]:
-    """Train the patches of a batch; return the last outcome of each task that was tried.
+    """Train the patches of a batch; return the last outcome of each task that was tried, by name.
 
-    The output folder must be held, or the tasks be claimed through `hooks`.
+    The output folder must be held, or the tasks be claimed through `hooks`. Failed attempts raise nothing.
+
+    Args:
+        batch: the batch.
+        ledger: ledger of this run.
+        hooks: functions that the loop calls in every round.
+        is_retry: whether the user asked for this by `retry`; a new splat then may replace an up-to-date splat.
 
     Raises:
         TrainerError, ExecutorError: nothing can be trained on this machine.
+        OutputError: the ledger or the output folder cannot be written.
     """
     recipes = batch.only(task.name for task in batch.tasks if isinstance(task, TrainTask)).recipes()
     check_usable(recipes.values())

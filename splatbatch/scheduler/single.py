@@ -24,20 +24,20 @@ from splatbatch.tasks.task import Task
 from splatbatch.text import one_line
 
 SAYS = "splatbatch: "
-"""Begin of the log line in which a process of ours gives the reason of its end."""
+"""Begin of the log line in which a process of splatbatch gives the reason of its end."""
 KNOWN = {
     kind.exit_code: kind
     for kind in (SplatbatchError, ConfigError, SceneError, TrainerError, ExecutorError, OutputError)
 }
-"""Class of the error for each exit code of such a process."""
+"""Class of the error for each exit code of a process of splatbatch."""
 MOST_AT_ONCE, CORES_EACH = 4, 4
-"""Most tasks at once on a GPU, and the number of cores of the host that each keeps busy."""
+"""Most tasks at once on a GPU, and the number of cores of the host that each task keeps busy."""
 UNWRITTEN = Ledger(None)
-"""Ledger without a file, for tasks that a user starts by a command."""
+"""Ledger without a file, for tasks that a user starts by a command such as `inspect`."""
 
 
 def make(config: Config, task: Task, hooks: RunHooks, verb: str, ledger: Ledger = UNWRITTEN) -> AttemptFolder:
-    """Make the product of a task, which is no splat; return the attempt that made it.
+    """Make the product of a task, which is no splat; return the folder of the attempt that made it.
 
     The limit on free disk space is not applied: the product is small, or its program checks the space.
 
@@ -45,11 +45,11 @@ def make(config: Config, task: Task, hooks: RunHooks, verb: str, ledger: Ledger 
         config: config of the batch.
         task: task to run.
         hooks: hooks for the loop.
-        verb: begin of the message of an error; empty: none is needed.
-        ledger: ledger for the events of its attempts.
+        verb: begin of the message of an error; empty: the message begins with the reason.
+        ledger: ledger for the events of the attempts.
 
     Raises:
-        SplatbatchError: the product could not be made; the message has the reason and the path of the log.
+        SplatbatchError: the product could not be made; the message has the reason, the hint the path of the log.
         ExecutorError: there is no slot for the task on this machine.
     """
     found = make_all(config, [task], hooks, {task.name: verb}, ledger)[task.name]
@@ -61,19 +61,21 @@ def make(config: Config, task: Task, hooks: RunHooks, verb: str, ledger: Ledger 
 def make_all(
     config: Config, tasks: Sequence[Task], hooks: RunHooks, verbs: Mapping[str, str], ledger: Ledger = UNWRITTEN
 ) -> Mapping[str, AttemptFolder | SplatbatchError]:
-    """Make the products of several tasks of one kind, as `make` does for one; a failure is returned, not raised.
+    """Make the products of several tasks of one kind, as `make` does for a single task.
+
+    A failure is returned, not raised.
 
     Several run on a GPU at once if their memory is known and fits, since each leaves the GPU idle most of the time.
 
     Args:
         config: config of the batch.
-        tasks: tasks to run, each with a folder of its own.
+        tasks: tasks to run, each with a folder of its own; empty: nothing happens.
         hooks: hooks for the loop.
         verbs: begin of the message of an error, by task.
         ledger: ledger for the events of the attempts.
 
     Returns:
-        For each task, by name, the attempt that made its product, or the error why it could not be made.
+        For each task, by name, the folder of the attempt that made its product, or the error why it could not be made.
 
     Raises:
         ExecutorError: there is no slot for the tasks on this machine.

@@ -1,6 +1,7 @@
 """Standbys: processes that prepare the next patches while the GPUs are still busy.
 
-There is at most one per busy slot, if host memory allows. A standby that dies does not count as a failed attempt.
+There is at most one per busy slot, if host memory allows. A standby that dies does not count as a failed attempt. A
+standby begins once go.json is written into the folder of its attempt.
 """
 
 from __future__ import annotations
@@ -28,14 +29,21 @@ def first(loop: LoopState, free: Container[str] | None = None) -> RunningAttempt
 
     Args:
         loop: state of the loop.
-        free: names of the slots on which it must be able to begin; None: any slot.
+        free: names of the slots on which the standby must be able to begin; None: any slot.
     """
     ready = loop.ready()
     return next((one for one in ready if free is None or one.context is None or one.context.name in free), None)
 
 
 def next_task(loop: LoopState, now: float) -> tuple[RunningAttempt | None, Task | None]:
-    """Return the standby whose turn is next, or None, and the task that is next; both None if none should start now."""
+    """Return the standby whose turn is next, and its task; without a standby None, and the next task of the queue.
+
+    Both are None if no task should start now: none is due, or the next standby is nearly prepared.
+
+    Args:
+        loop: state of the loop.
+        now: time by the clock of the loop, in seconds.
+    """
     free = loop.slots.with_seat()
     standby = first(loop, free)
     if standby and standby.reading is not None:
@@ -49,7 +57,14 @@ def next_task(loop: LoopState, now: float) -> tuple[RunningAttempt | None, Task 
 
 
 def top_up(loop: LoopState, now: float) -> None:
-    """Start standbys for due tasks until each busy GPU slot has one, or host memory is short; called in every round."""
+    """Start standbys for due tasks until each busy GPU slot has a standby, or host memory is short.
+
+    The loop calls this in every round. A standby that cannot be started raises nothing: its task starts in its turn.
+
+    Args:
+        loop: state of the loop.
+        now: time by the clock of the loop, in seconds.
+    """
     busy = [slot for slot in loop.slots.taken() if (ON_GPUS if slot.gpu is not None else ON_CPUS)]
     meant = [one.slot.name for one in loop.ready()]
     lacking = [slot for slot in busy if slot.name not in meant]
@@ -68,9 +83,10 @@ def top_up(loop: LoopState, now: float) -> None:
 
 
 def open_contexts(loop: LoopState) -> None:
-    """Let prepared standbys open their CUDA context on a busy GPU, if its free memory allows; called in every round.
+    """Let prepared standbys open their CUDA context on a busy GPU, if its free memory allows.
 
-    Only while the other attempt is in its training phase: it has then passed the gate, and its memory is known.
+    The loop calls this in every round. A context is only opened while the other attempt is in its training phase, so
+    that its memory is known. If a file cannot be written, the standby opens its context when it begins.
     """
     for one in loop.ready():
         folder, slot = one.attempt.folder, one.slot
@@ -96,12 +112,12 @@ def discard_contexts(loop: LoopState, slots: Collection[str]) -> None:
 
 
 def dismiss(loop: LoopState, standby: RunningAttempt, *, task_waits: bool) -> None:
-    """End a standby that cannot, or must not, begin.
+    """End a standby that cannot, or must not, begin; this does not wait for its end.
 
     Args:
         loop: state of the loop.
         standby: the standby to end.
-        task_waits: whether its task goes back to the queue once it has ended.
+        task_waits: whether its task goes back to the queue once the standby has ended.
     """
     loop.executor.cancel(handles_of([standby]))
     standby.dismiss(task_waits=task_waits)
@@ -117,7 +133,10 @@ def retire(loop: LoopState) -> None:
 
 
 def withdraw(loop: LoopState, names: Collection[str]) -> list[Task]:
-    """Remove the named tasks from the queue and return them; if the next standby is for one, all standbys end first."""
+    """Remove the named tasks from the queue and return them; names of tasks that do not wait are ignored.
+
+    If the next standby is for a named task, all standbys end first.
+    """
     if not names:
         return []
     if (following := first(loop)) and following.task.name in names:

@@ -25,19 +25,19 @@ from splatbatch.text import clock
 NEWEST = 50
 """Number of attempts, those that began last, by which the speed is measured."""
 ENOUGH = 0.5
-"""Share of its steps after which an attempt is measured; first steps have few Gaussians and small photographs."""
+"""Share of an attempt's steps after which its speed counts; first steps have few Gaussians and small photographs."""
 SPARE = 0.05
-"""Share of the time that may be left over without an adjustment."""
+"""Share of the time until the deadline that may be left over without an adjustment."""
 FEW = 0.3
 """Share of the patches that must still be open for more steps; fewer would make the patches uneven."""
 MOST_MORE = 1.5
 """Largest ratio of the steps of a patch to the fewest steps of any."""
 AIM = 0.01
-"""Share of the time that an adjustment keeps as a reserve."""
+"""Share of the time until the deadline that an adjustment keeps as a reserve."""
 
 
 class DeadlineBudget:
-    """Adjusts the step budget of a batch, so that it ends before its deadline."""
+    """Adjusts the step budget of a batch during its run, so that the batch ends before its deadline."""
 
     def __init__(self, batch: Batch, choice: DeadlineDecision, ledger: Ledger, end: float) -> None:
         """Start from the budget that was chosen before the first patch.
@@ -59,7 +59,16 @@ class DeadlineBudget:
         """Choose another budget for attempts not begun, if the measured speed requires it; return whether it changed.
 
         The new budget is written to deadline.json and the ledger. Standbys were prepared under the earlier budget, so
-        the caller must end them.
+        the caller must end them. Without a measured speed nothing changes.
+
+        Args:
+            now: time by the clock of the loop, in seconds.
+            waiting: tasks not begun.
+            running: attempts that have a slot.
+            num_slots: number of attempts that may run at once.
+
+        Raises:
+            OSError: deadline.json cannot be written.
         """
         if not self._speeds.learn(self._measured()):
             return False

@@ -1,4 +1,4 @@
-"""Adopts the attempts that a dead run or worker has left: judges them, and accepts their splats."""
+"""Adopts the attempts of a dead run or worker, which have no recorded end: judges them, and accepts their splats."""
 
 from __future__ import annotations
 
@@ -36,12 +36,18 @@ from splatbatch.tasks.task import Task
 def adopt(batch: Batch, ledger: Ledger, hooks: WaitHooks = ENDLESS) -> dict[str, Diagnosis]:
     """Judge all attempts of a batch without a recorded end, and accept their splats; called when a run begins.
 
-    Attempts that still run are stopped first; those that never started are barred from starting late. Returned are the
-    failures by task of attempts that could not be collected; these tasks must not be trained again for that.
+    Attempts that still run are stopped first; those that never started are barred from starting late. Return by task
+    the failures of attempts that could not be collected; these tasks must not be trained again for that. Empty: none.
+
+    Args:
+        batch: the batch.
+        ledger: ledger of this run.
+        hooks: functions called while waiting, which may request a stop.
 
     Raises:
         ExecutorError: an attempt may still run, and the engine that could tell cannot be asked here.
         StopRequested: a stop was requested.
+        OSError: the disk is full.
     """
     for task in batch.tasks:  # also those without open attempts: their manifests are rewritten at times
         sweep(task.home.path)
@@ -53,10 +59,20 @@ def adopt(batch: Batch, ledger: Ledger, hooks: WaitHooks = ENDLESS) -> dict[str,
 
 
 def adopt_task(task: Task, ledger: Ledger, endings: TaskHistory, beat: Callable[[], None]) -> None:
-    """Judge the open attempts at a task that we have just claimed from a dead worker.
+    """Judge the open attempts at a task that this worker has just claimed from a dead worker.
 
     Attempts that run on this machine are ended first. On another machine they are requested to end by their cancel
-    files; if they still make a splat, it cannot replace a later accepted record.
+    files; if they still make a splat, it cannot replace a later accepted record. Attempts that cannot be collected are
+    recorded as failed.
+
+    Args:
+        task: the task.
+        ledger: ledger of this worker.
+        endings: latest events of all tasks, from the ledgers.
+        beat: writes the heartbeat of this worker; called while waiting.
+
+    Raises:
+        OSError: the disk is full.
     """
     sweep(task.home.path, spares_living=True)
     left = left_of(task, endings)
@@ -69,7 +85,7 @@ def adopt_task(task: Task, ledger: Ledger, endings: TaskHistory, beat: Callable[
 
 
 def left_of(task: Task, endings: TaskHistory) -> list[AttemptFolder]:
-    """Return the attempts at a task that may have begun and have no recorded end."""
+    """Return the attempts at a task that may have begun and have no recorded end, in the order of their numbers."""
     open_ones = (one for one in task.home.attempts() if not endings.is_judged(task.name, one.number))
     return [one for one in open_ones if one.start.exists() or not one.cancel.exists()]
 

@@ -28,14 +28,20 @@ LOST_S = 2.0
 
 
 class TaskProgress(NamedTuple):
-    """Progress of a task, taken before it was decided to train it; when it is claimed, a change shows other work."""
+    """Progress of a task, taken before it was decided to train the task.
+
+    If the progress has changed when the task is claimed, another worker has worked on it.
+    """
 
     done: int = 0
-    """Highest finished generation of the task."""
+    """Highest generation of the task that is finished: each claim of the task has the next number.
+
+    0: none is finished.
+    """
     accepted: int = 0
-    """Number of its newest accepted record."""
+    """Number of the task's newest accepted record; 0: none."""
     manifest: Stamp | None = None
-    """Stamp of its result.json."""
+    """Size and time of the task's result.json; None: not looked at."""
 
     @classmethod
     def of(cls, output: OutputFolder, name: str) -> TaskProgress:
@@ -46,22 +52,28 @@ class TaskProgress(NamedTuple):
 
 @dataclass(kw_only=True)
 class TaskClaimer(RunHooks):
-    """Hooks for the loop of one of several workers: claims each task when its turn comes, in one round of the batch."""
+    """Hooks for the loop of one of several workers: claims each task when its turn comes.
+
+    An object serves one pass over the batch; tasks that are due afterwards get another pass.
+    """
 
     claims: Claims
     ledger: Ledger
     before: Mapping[str, TaskProgress]
     """Progress of each task, and of the backdrop, before the tasks to train were decided."""
     standing: FreshnessChecker
-    """Freshness checker by which the tasks were decided; it checks a task again if another worker trained it since."""
+    """Freshness checker by which the tasks were decided.
+
+    It judges a task again if another worker has trained it since.
+    """
     others: OtherWorkers
-    """Reports to the user which worker a task waits for."""
+    """Reports to the user for which worker a task waits."""
     time_left: TimeLeft | None = None
     """Remaining time of this worker; None: no limit."""
     is_over: bool = False
     """Whether the remaining time was too short for a task, so that the worker ends."""
     trained_elsewhere: list[str] = field(default_factory=list)
-    """Tasks that other workers have trained since."""
+    """Names of tasks that other workers have trained since the tasks were decided."""
     _next_look: float = 0.0
     _elsewhere: dict[str, tuple[float, bool]] = field(default_factory=dict)
     """Time and answer of the last check whether another worker has a task, by task."""
@@ -69,7 +81,10 @@ class TaskClaimer(RunHooks):
     """Tasks for which the remaining time is too short; tasks that need their products are not begun either."""
 
     def claim(self, task: Task) -> Task | float | None:
-        """Claim a task whose turn it is; see `RunHooks.claim`."""
+        """Claim a task whose turn it is; see `RunHooks.claim` for the result.
+
+        If no claim can be written, as on a full disk, the task is granted without a claim.
+        """
         name = task.name
         if task.claim is not None:
             return task
@@ -100,7 +115,11 @@ class TaskClaimer(RunHooks):
         return answer
 
     def outdated(self, fresh: Iterable[str]) -> tuple[str, ...]:
-        """Return tasks that were up to date, or trained elsewhere, and are stale now as a product they need is new."""
+        """Return the tasks, up to date before, that are stale since a product they need was made anew.
+
+        Args:
+            fresh: names of tasks that were up to date at the start; tasks trained by other workers are added.
+        """
         tasks = [self.standing.tasks[name] for name in (*fresh, *self.trained_elsewhere)]
         needs = {task.name: task.required for task in tasks}
         now = {name: TaskProgress.of(self.standing.output, name) for name in set().union(*needs.values())}
@@ -109,11 +128,15 @@ class TaskClaimer(RunHooks):
         return tuple(name for name in touched if self.standing.is_due(name))
 
     def close(self, name: str) -> None:
-        """Close our claim on a finished task."""
+        """Close the claim of this worker on a finished task."""
         self.claims.close(name)
 
     def lost(self) -> Mapping[str, str]:
-        """Return the tasks that other workers took over since the last call, as we seemed dead to them."""
+        """Return the tasks that other workers took over since the last call, each with that worker in words.
+
+        A worker takes tasks over if this worker seems dead. Claims are read every 2 s at most; between, the result is
+        empty.
+        """
         if time.monotonic() < self._next_look:
             return {}
         self._next_look = time.monotonic() + LOST_S
@@ -139,11 +162,17 @@ class TaskClaimer(RunHooks):
 
 
 def progress_of(batch: Batch) -> Mapping[str, TaskProgress]:
-    """Return the progress of each task of a batch, and of the backdrop."""
+    """Return the progress of each task of a batch, and of the backdrop, by name."""
     return {name: TaskProgress.of(batch.output, name) for name in (*batch.names, BACKDROP)}
 
 
 def left_over(batch: Batch, before: Mapping[str, TaskProgress], standing: FreshnessChecker) -> list[str]:
-    """Return the due tasks that no worker has finished since `before`, with any outcome; they need another round."""
+    """Return the due tasks that no worker has finished since `before`, with any outcome; they need another pass.
+
+    Args:
+        batch: the batch.
+        before: progress of the tasks before the last pass, by name.
+        standing: freshness checker of the batch.
+    """
     due = (name for name in batch.names if standing.is_due(name))
     return [name for name in due if done_with(batch.output, name) <= before.get(name, TaskProgress()).done]

@@ -19,11 +19,13 @@ from splatbatch.scheduler.work.other_workers import PREPARATION, OtherWorkers
 from splatbatch.tasks.batch import Batch
 
 LOOK_S, AGAIN_S = 0.2, 0.5
+"""Seconds between two tries to take the claim on the preparation; `AGAIN_S`: the same for a lock of `in_turn`."""
 PATIENCE_S = 5.0
 """Seconds for which the preparation by another worker is waited for without a message."""
 TURN_S = 1800.0
 """Longest time, in seconds, to wait for another process that merges or publishes into the same place."""
 T = TypeVar("T")
+"""Type of the result of a function called in turn."""
 
 
 @contextmanager
@@ -31,6 +33,10 @@ def lock_output(batch: Batch, say: Callable[[str], None]) -> Iterator[Claims]:
     """Hold the output folder of a batch as `train` while the block runs; yield the claims of this worker.
 
     `work` processes that start later may join; with `lock_output_alone` they wait.
+
+    Args:
+        batch: the batch; its output folder is made if it is absent.
+        say: prints a message for the user.
 
     Raises:
         OutputError: another run holds the folder, or workers train into it.
@@ -45,7 +51,8 @@ def lock_output(batch: Batch, say: Callable[[str], None]) -> Iterator[Claims]:
 def lock_output_alone(batch: Batch, say: Callable[[str], None]) -> Iterator[Callable[[], None]]:
     """Hold an output folder so that no worker trains into it either: workers that start wait until the block ends.
 
-    Yields the function that writes heartbeats, which must be called every few seconds.
+    Yield the function that writes heartbeats, by which other workers see that this process lives; call it every few
+    seconds.
 
     Raises:
         OutputError: another run holds the folder, or workers train into it.
@@ -56,9 +63,9 @@ def lock_output_alone(batch: Batch, say: Callable[[str], None]) -> Iterator[Call
 
 @contextmanager
 def pause_workers(output: OutputFolder, claims: Claims, say: Callable[[str], None]) -> Iterator[Callable[[], None]]:
-    """Let no worker train into a folder that we already hold: workers that start wait until the block ends.
+    """Let no worker train into a folder that this process already holds: workers that start wait until the block ends.
 
-    Yields the function that writes heartbeats.
+    Yield the function that writes heartbeats. If the claim cannot be written, workers are not made to wait.
 
     Raises:
         OutputError: a worker trains into the folder.
@@ -76,10 +83,12 @@ def pause_workers(output: OutputFolder, claims: Claims, say: Callable[[str], Non
 def preparation(claims: Claims, others: OtherWorkers, meanwhile: Callable[[], None]) -> Iterator[None]:
     """Hold the claim `PREPARING` while the block runs, so that only one worker at a time makes the shared decisions.
 
+    The claim is waited for without a limit of time.
+
     Args:
         claims: claims of this worker.
-        others: reports which worker is waited for.
-        meanwhile: called while waiting.
+        others: reports for which worker this one waits.
+        meanwhile: called while waiting; an error that it raises ends the wait.
 
     Raises:
         OSError: no claim can be made.
@@ -96,13 +105,16 @@ def preparation(claims: Claims, others: OtherWorkers, meanwhile: Callable[[], No
 
 
 def in_turn(call: Callable[[], T], stop: Callable[[], str] = str) -> T:
-    """Call a function that takes a lock; while another process has it, call it again, for half an hour at most.
+    """Call a function that takes a lock, and return its result; while another process has the lock, call it again.
 
-    Needed for follow-ups, since several workers, and the `train` that follows them, each publish.
+    Needed after training, since several workers, and the `train` that follows them, each publish.
 
     Args:
         call: function to call; raises BusyError if the lock is taken.
         stop: returns the reason to stop, or "".
+
+    Raises:
+        BusyError: the lock is still taken after half an hour, or when a stop is requested.
     """
     give_up_at = time.monotonic() + TURN_S
     while True:

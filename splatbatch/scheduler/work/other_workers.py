@@ -1,6 +1,6 @@
-"""Checks for other workers of a batch, and reports which one is waited for.
+"""Checks for other workers of a batch, and reports for which worker this one waits.
 
-`train` may have none beside it, `work` none under another YAML or version.
+`train` may have no worker beside it, `work` none under another YAML or version.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ from splatbatch.output.records.run import WorkerRecord
 from splatbatch.output.workers import LOCAL, Watcher, title
 
 LOOK_S = 0.5
+"""Seconds between two looks at the records of other workers."""
 PREPARATION = "the preparation of the batch"
+"""Words for the wait for another worker that makes the shared decisions."""
 SAY_EVERY_S = 30.0
 """Seconds between two messages about the same wait."""
 
@@ -33,8 +35,10 @@ class OtherWorkers:
     def report(self, owner: WorkerRecord, task: str, *, though_well: bool = False) -> None:
         """Report that a task waits for another worker, if that worker is silent; at once, then every 30 s.
 
+        A worker is silent if its heartbeat, written every few seconds, does not change.
+
         Args:
-            owner: the other worker, as `Claims.take` returns it.
+            owner: the other worker, as `Claims.take` returns it; without a name, its claim cannot be read.
             task: name of the task, or of the preparation, for the message.
             though_well: report also a worker that is not silent, since nothing else goes on meanwhile.
         """
@@ -53,7 +57,7 @@ class OtherWorkers:
         A worker on another host is watched until its file changes, or has not changed for 180 s.
 
         Args:
-            beat: writes our heartbeat; called while waiting.
+            beat: writes the heartbeat of this worker; called while waiting.
 
         Raises:
             OutputError: a worker trains into the folder.
@@ -70,10 +74,10 @@ class OtherWorkers:
 
         Args:
             mine: record of this worker.
-            beat: writes our heartbeat; called while waiting.
+            beat: writes the heartbeat of this worker; called while waiting.
 
         Raises:
-            ExecutorError: another run does.
+            ExecutorError: another run trains into the folder under another YAML or version.
         """
         if living := self._await(mine.worker, mine.terms, beat):
             raise ExecutorError(

@@ -1,4 +1,4 @@
-"""The history of tasks on other workers, from their ledgers: their failures and retries count here, too."""
+"""The history of tasks on other workers, from their ledgers: their failures and retries count for this worker, too."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from splatbatch.output.ledger import Tail
 from splatbatch.output.workers import Watcher
 
 PastReport = AttemptEnded | RetryScheduled | GaveUp
+"""Events of other workers from which a retry history follows."""
 OF_ALL_MACHINES = frozenset({"disk_full", "output_unwritable", "bad_config"})
 """Causes that all workers share; any other cause stops the batch only on the host where it occurred."""
 
@@ -29,11 +30,17 @@ class OtherWorkersHistory:
         self._hosts: dict[str, str] = {}
 
     def history(self, name: str) -> RetryHistory:
-        """Return the retry history of a task on other workers, since it was last trained or given up."""
+        """Return the retry history of a task on other workers, since it was last trained or given up.
+
+        `NEW` without failures.
+        """
         return history_of(event for _, event in self._reports().get(name, ()))
 
     def failures(self) -> Mapping[TaskId, tuple[Failure, ...]]:
-        """Return the failures of all tasks that concern this machine: on workers of this host, or of a shared cause."""
+        """Return by task the failures that concern this machine; tasks without any have none.
+
+        These occurred on workers of this host, or have a cause that all workers share.
+        """
         told = {
             name: [event for path, event in found if self._concerns_us(path, event)]
             for name, found in self._reports().items()
@@ -61,7 +68,7 @@ class OtherWorkersHistory:
 
 
 def history_of(events: Iterable[PastReport]) -> RetryHistory:
-    """Return the retry history that follows from the events of a task, which must be in order."""
+    """Return the retry history that follows from the events of a task, the oldest first; `NEW` without failures."""
     history = NEW
     for event in events:
         match event:

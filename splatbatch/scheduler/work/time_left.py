@@ -1,4 +1,4 @@
-"""The remaining time of a worker, by --for or by its Slurm job, and whether another task fits into it."""
+"""The remaining time of a worker, by --for or by its Slurm job, and whether another task fits into that time."""
 
 from __future__ import annotations
 
@@ -14,23 +14,29 @@ from splatbatch.tasks.task import Task
 ENDS_AT = "SLURM_JOB_END_TIME"
 """Environment variable with the end of the job in seconds since 1970, by the clock of this host."""
 MARGIN_S = 20.0
-"""Seconds in addition to grace_s that are kept for writing records before the engine ends the worker."""
+"""Seconds in addition to `limits.grace_s` that are kept for writing records before the engine ends the worker."""
 ASKED_EVERY_S = 60.0
+"""Seconds after which the duration of a task is estimated again."""
 
 
 @dataclass
 class TimeLeft:
-    """The end of a worker's time; `TaskClaimer` asks it before each claim, the run whether to stop."""
+    """The end of a worker's time; `TaskClaimer` asks before each claim whether a task fits, the run whether to stop."""
 
     batch: Batch
     end: float = math.inf
-    """End by time.monotonic(); infinite: no limit."""
+    """End by `time.monotonic()`, in seconds; infinite: no limit."""
     _known: dict[int, tuple[float, float]] = field(default_factory=dict)
     """Expected seconds of a task, and the time of that forecast, by number of steps."""
 
     @classmethod
     def of(cls, batch: Batch, for_s: float | None) -> TimeLeft:
-        """Return the remaining time by --for or by the Slurm job, whichever ends earlier."""
+        """Return the remaining time by --for or by the Slurm job, whichever ends earlier.
+
+        Args:
+            batch: the batch, by which durations are estimated.
+            for_s: seconds of --for, from now; None: not given.
+        """
         told = os.environ.get(ENDS_AT, "")
         of_engine = float(told) - time.time() if told.isdecimal() else None
         known = (one for one in (for_s, of_engine) if one is not None)
@@ -41,7 +47,10 @@ class TimeLeft:
         return self._left_s() <= 0
 
     def holds(self, task: Task) -> bool:
-        """Return whether a task that starts now is expected to end in time; True if its duration is unknown."""
+        """Return whether a task that starts now is expected to end in time; True without a limit.
+
+        A task of unknown duration fits as long as any time is left.
+        """
         if self.end == math.inf:
             return True
         steps, now = task.requested_settings.recipe.training.max_steps, time.monotonic()
