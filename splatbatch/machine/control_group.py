@@ -1,4 +1,4 @@
-"""A control group (cgroup v2) for the processes of an attempt, where one may be made: no process in it can escape."""
+"""A control group (cgroup v2) for the processes of an attempt, if this user may make one: no process can escape."""
 
 from __future__ import annotations
 
@@ -11,12 +11,16 @@ from splatbatch import processes
 from splatbatch.output.records.attempt import Start
 
 PREFIX = "splatbatch-"
+"""Begin of the name of every group that splatbatch makes."""
 _ROUNDS = 100
 _ROUND_S = 0.005
 
 
 def make(ticks: int) -> Path | None:
-    """Make an empty group below that of this process; None without cgroup v2, cgroup.kill, or the right to write.
+    """Make an empty group below that of this process; return its absolute path.
+
+    None without cgroup v2, without cgroup.kill (Linux before 5.14), or without the right to write. Empty groups of dead
+    supervisors are removed first.
 
     Args:
         ticks: start of this process in clock ticks since boot; with its pid it makes the group's name unique.
@@ -35,14 +39,17 @@ def make(ticks: int) -> Path | None:
 
 
 def enter(group: Path | None) -> None:
-    """Move this process and its future children into a group; called between fork and exec, so errors are ignored."""
+    """Move this process and its future children into a group; None: do nothing.
+
+    It is called between fork and exec, so errors are ignored.
+    """
     if group is not None:
         with suppress(OSError):
             (group / "cgroup.procs").write_text("0")
 
 
 def members(group: Path | None) -> list[int]:
-    """Return the pids in a group; none if `group` is None or is gone."""
+    """Return the pids in a group; empty if `group` is None, is gone or holds no process."""
     if group is None:
         return []
     with suppress(OSError, ValueError):  # 0 is one that has no number here, and would stand for all of us
@@ -51,7 +58,10 @@ def members(group: Path | None) -> list[int]:
 
 
 def end(group: Path | None) -> None:
-    """Kill all processes in a group, also those forked meanwhile, and remove the group."""
+    """Kill all processes in a group, also those forked meanwhile, and remove the group; None: do nothing.
+
+    Processes that hang in the kernel are waited for only half a second; then the group stays. No error is raised.
+    """
     if group is None:
         return None
     for _ in range(_ROUNDS):
@@ -67,7 +77,10 @@ def end(group: Path | None) -> None:
 
 
 def of_supervisor(start: Start) -> Path | None:
-    """Return the group recorded in start.json; None if its name does not fit, so that no other group is killed."""
+    """Return the group recorded in start.json; None if the group is gone, or was not made by this supervisor.
+
+    So no other group is killed by mistake.
+    """
     group = Path(start.group or "")
     return group if group.name == f"{PREFIX}{start.pid}-{start.ticks}" and group.is_dir() else None
 

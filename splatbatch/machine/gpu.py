@@ -1,7 +1,7 @@
 """The GPUs of this machine by NVML: names, memory, temperature, processes. The only module that imports pynvml.
 
 NVML needs no CUDA context, so the parent may ask at any time. Any figure may be missing: inside MIG instances and WSL2,
-single calls answer "not supported".
+some calls answer "not supported". Such errors are never raised.
 """
 
 from __future__ import annotations
@@ -23,18 +23,23 @@ if TYPE_CHECKING:  # every supervisor would wait for all of the config
     from splatbatch.config import Cooldown
 
 FREE_MIB = 64
-"""GPU memory in use beyond the value before the batch that still counts as free.
+"""GPU memory in MiB, in use beyond the value before the batch, that still counts as free.
 
-An H200 had given 20 GB back 0.1 ms after the end of a process. Drivers and displays vary by some MiB; a CUDA context
-of another program takes 400 MiB and more.
+An H200 had given 20 GB back 0.1 ms after the end of a process. Drivers and displays vary by some MiB; a CUDA context of
+another program takes 400 MiB and more.
 """
 DEVICE_FILES = Path("/dev")
+"""Folder of the device files; the driver makes a file nvidia0, nvidia1, … for each GPU."""
 DRIVER_FILES = Path("/proc/driver/nvidia")
+"""Folder that exists while the NVIDIA driver is loaded."""
 
 
 @dataclass(frozen=True)
 class Gpu:
-    """A GPU of this machine, identified by its UUID, since CUDA_VISIBLE_DEVICES reorders indices."""
+    """A GPU of this machine, identified by its UUID, since CUDA_VISIBLE_DEVICES reorders indices.
+
+    `index` is that of nvidia-smi; `total_mib` is its memory in MiB, 0 if NVML does not say.
+    """
 
     index: int
     uuid: str
@@ -46,20 +51,20 @@ class Gpu:
 
 @dataclass(frozen=True)
 class GpuAvailability:
-    """Whether this machine has NVIDIA GPUs, and why they cannot be used if NVML fails."""
+    """The NVIDIA GPUs of this machine, and why they cannot be used if NVML fails."""
 
     cards: tuple[Gpu, ...] = ()
     traces: tuple[str, ...] = ()
-    """Files that the driver makes for a GPU; they stay when the driver breaks."""
+    """Files that the driver makes for a GPU; they stay when the driver breaks. Empty if NVML lists GPUs."""
     error: str = ""
-    """The error of NVML; empty if it answered."""
+    """Error of NVML; empty if NVML answered."""
 
     def is_here(self) -> bool:
         """Return whether this machine has a GPU, usable or not."""
         return bool(self.cards or self.traces)
 
     def why_unusable(self) -> str:
-        """Return why the GPUs of this machine cannot be used; empty if they can, or there are none."""
+        """Return why the GPUs of this machine cannot be used; empty if they can be used, or if there are none."""
         if self.cards or not self.traces:
             return ""
         said = f"NVML says: {self.error}" if self.error else "NVML lists none"
@@ -67,7 +72,10 @@ class GpuAvailability:
 
 
 def gpus() -> tuple[Gpu, ...]:
-    """Return the GPUs of this machine in the order of nvidia-smi; none without a working driver."""
+    """Return the GPUs of this machine in the order of nvidia-smi; empty without a working driver.
+
+    NVML is asked once per process.
+    """
     return _query()[0]
 
 
@@ -94,7 +102,12 @@ def _traces() -> tuple[str, ...]:
 
 
 def sample(uuid: str) -> GpuSample:
-    """Return memory, load, temperature and processes of a GPU now; figures that NVML does not give are None."""
+    """Return memory (MiB), load (percent), temperature (°C) and pids of a GPU now.
+
+    Figures that NVML does not give are None.
+
+    For an unknown UUID every figure is None.
+    """
     gpus()
     handle = _optional(nvml.nvmlDeviceGetHandleByUUID, uuid)
     if handle is None:
@@ -113,7 +126,10 @@ def sample(uuid: str) -> GpuSample:
 
 
 def serves_many(uuid: str) -> bool:
-    """Return whether several processes may use a GPU: NVML reports the default compute mode, not an exclusive one."""
+    """Return whether several processes may use a GPU: NVML reports the default compute mode.
+
+    False for an exclusive mode, and if NVML does not say.
+    """
     gpus()
     handle = _optional(nvml.nvmlDeviceGetHandleByUUID, uuid)
     mode = _optional(nvml.nvmlDeviceGetComputeMode, handle) if handle is not None else None
@@ -129,12 +145,15 @@ def bus(uuid: str) -> str:
 
 
 def driver_version() -> str:
-    """Return the version of the NVIDIA driver; empty without one."""
+    """Return the version of the NVIDIA driver, as "580.1"; empty without a GPU or driver."""
     return str(_optional(nvml.nvmlSystemGetDriverVersion) or "") if gpus() else ""
 
 
 def cuda_version() -> tuple[int, int] | None:
-    """Return the latest CUDA version that the driver supports, (13, 0) for 13.0; None if NVML does not say."""
+    """Return the latest CUDA version that the driver supports, (13, 0) for 13.0.
+
+    None without a GPU, or if NVML does not say.
+    """
     number = _optional(nvml.nvmlSystemGetCudaDriverVersion_v2) if gpus() else None
     return (number // 1000, number % 1000 // 10) if number else None
 
@@ -144,12 +163,15 @@ def why_not_ready(
 ) -> str:
     """Return why a GPU is not ready for the next attempt: memory in use, or too hot; empty if it is ready.
 
+    A figure that NVML does not give never makes a GPU unready.
+
     Args:
-        now: a sample of the GPU now.
-        before: a sample of the same GPU before the batch used it.
-        cooldown: the temperature below which it must be.
-        ours_mib: memory that attempts of this batch may hold there.
-        wanted_mib: memory that suffices for the next attempt, even if other processes hold more than before.
+        now: sample of the GPU now.
+        before: sample of the same GPU before the batch used it.
+        cooldown: temperature below which the GPU must be, in °C; None in it: any.
+        ours_mib: memory that attempts of this batch may hold there, in MiB.
+        wanted_mib: free memory in MiB that suffices for the next attempt, even if other processes hold more than
+            before.
     """
     if now.used_mib is not None and before.used_mib is not None:
         more_mib, free_mib = now.used_mib - before.used_mib, (now.total_mib or 0) - now.used_mib

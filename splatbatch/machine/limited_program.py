@@ -1,4 +1,4 @@
-"""External programs run within limits of time and memory; all their child processes end with them."""
+"""External programs that run within limits of time and memory; all their child processes end with them."""
 
 from __future__ import annotations
 
@@ -27,12 +27,16 @@ from splatbatch.processes import (
 )
 
 POLL_S = 0.05
+"""Seconds between two checks of a program's limits."""
 MOST_SAID = 4096
 """Most bytes of a program's output that are kept: its end."""
 KILLED_WITHIN_S = 0.2
-"""Time that a killed program is waited for."""
+"""Seconds that a killed program is waited for."""
 SHELL = ("/bin/sh", "-c", 'exec "$0" "$@"')
-"""Command that starts a hook, so that a program on a stalled mount holds up the shell and not the batch."""
+"""Command that starts a hook.
+
+A program on a stalled mount then holds up the shell, not the batch.
+"""
 NEVER_BEGAN = (126, 127)
 """Exit codes of a shell that cannot start a command."""
 HOOK_MARK = "hook"
@@ -41,29 +45,32 @@ HOOK_MARK = "hook"
 
 @dataclass(frozen=True)
 class CallBounds:
-    """Limits of a program: time, and memory together with all its descendants."""
+    """Limits of a program: `wall_s` seconds from its start, and memory together with all its descendants."""
 
     wall_s: float = 1800.0
     memory_mib: int = 8192
-    """Memory of the program and all its descendants together."""
+    """Most resident memory of the program and all its descendants together, in MiB."""
 
 
 USUAL = CallBounds()
-"""Usual limits. For 10 million Gaussians, 3D Tiles take 880 MiB and 183 s; SOG's clustering on a CPU takes hours."""
+"""Limits of programs that make files of a splat, unless others are given.
+
+For 10 million Gaussians, 3D Tiles take 880 MiB and 183 s; SOG's clustering on a CPU takes hours.
+"""
 
 
 @dataclass(frozen=True)
 class ProgramEnd:
-    """How a program ended."""
+    """How a program ended, after `seconds` since its start."""
 
     code: int
-    """The exit code; negative: minus the number of the signal that ended it."""
+    """Exit code; negative: minus the number of the signal that ended the program."""
     said: str
-    """The last part of its output, as far as it was kept."""
+    """Last `MOST_SAID` bytes of the kept output, as text; empty if nothing was printed or kept."""
     peak_mib: int = 0
-    """Most memory seen, looked at twenty times a second."""
+    """Most resident memory seen, in MiB, looked at about twenty times a second; 0: never looked at."""
     exceeded: Literal["", "time", "memory"] = ""
-    """The limit at which the program was killed; empty: it ended within its limits."""
+    """Limit at which the program was killed; empty: it ended within its limits."""
     seconds: float = 0.0
 
     @property
@@ -73,12 +80,12 @@ class ProgramEnd:
 
     @property
     def last_words(self) -> str:
-        """The last line of the output; empty if the program printed nothing."""
+        """Last line of the output that is not blank; empty if the program printed nothing."""
         return next((line.strip() for line in reversed(self.said.splitlines()) if line.strip()), "")
 
     @property
     def in_words(self) -> str:
-        """The exit code or signal, and the last line of the output, for a message."""
+        """Exit code or signal, and the last line of the output, for a message."""
         ended = f"ended by signal {-self.code}" if self.code < 0 else f"exit code {self.code}"
         return f"{ended}: {self.last_words}" if self.last_words else ended
 
@@ -96,9 +103,9 @@ class ProgramEnd:
 
 
 class LimitedProgram:
-    """A running external program in a session of its own; `poll` ends it when it exceeds a limit.
+    """A running external program in a session of its own; `poll` ends the program when it exceeds a limit.
 
-    It dies with this process, and all its descendants end with it.
+    The program dies with this process, and all its descendants end with it.
     """
 
     def __init__(  # noqa: PLR0913 - what a program is given
@@ -115,11 +122,11 @@ class LimitedProgram:
 
         Args:
             command: the program and its arguments.
-            bounds: the limits at which it is ended.
-            message: the bytes on its stdin.
+            bounds: limits at which the program is ended.
+            message: bytes on its stdin; empty: none.
             folder: its working folder; None: that of this process.
-            environment: variables added to those of this process.
-            kept: which of its output is kept; "all" is stdout and stderr.
+            environment: variables added to those of this process; None: none.
+            kept: which output is kept for `ProgramEnd.said`; "all" is stdout and stderr.
 
         Raises:
             OSError: the program cannot be started.
@@ -142,7 +149,12 @@ class LimitedProgram:
             )
 
     def poll(self) -> ProgramEnd | None:
-        """Return how the program ended, or None while it runs within its limits; end it if it exceeds one."""
+        """Return how the program ended, or None while it runs within its limits.
+
+        A program beyond a limit is ended first.
+
+        Call it often: memory and time are only checked here.
+        """
         exceeded: Literal["", "time", "memory"] = ""
         seconds = time.monotonic() - self._began
         if self._process.poll() is None:
@@ -170,7 +182,10 @@ class LimitedProgram:
             raise
 
     def end(self) -> None:
-        """Kill the program and all its descendants; one that hangs in the kernel is not waited for."""
+        """Kill the program and all its descendants; nothing happens if it has ended.
+
+        A hang in the kernel is not waited for.
+        """
         below = descendants(self._process.pid) if self._process.poll() is None else []
         send_group(signal.SIGKILL, self._process.pid)
         send(signal.SIGKILL, below)
@@ -179,7 +194,12 @@ class LimitedProgram:
 
 
 def run_bounded(command: Sequence[str], bounds: CallBounds, *, folder: Path | None = None) -> ProgramEnd:
-    """Run a program to its end, or until it exceeds a limit; see `LimitedProgram`.
+    """Run a program to its end, or until it exceeds a limit, and return how it ended; see `LimitedProgram`.
+
+    Args:
+        command: the program and its arguments.
+        bounds: limits at which the program is ended.
+        folder: its working folder; None: that of this process.
 
     Raises:
         OSError: the program cannot be started.
@@ -188,15 +208,18 @@ def run_bounded(command: Sequence[str], bounds: CallBounds, *, folder: Path | No
 
 
 class Hook(LimitedProgram):
-    """A command of the user that gets one message on its stdin, and runs beside a batch that never waits for it."""
+    """A command of the user that gets one message on its stdin, and runs beside a batch that never waits for it.
+
+    Its memory is not limited.
+    """
 
     def __init__(self, argv: Sequence[str], message: bytes, timeout_s: float, *, is_heard: bool = False) -> None:
         """Start the command; its output is dropped by default, since it may repeat a password.
 
         Args:
             argv: the command.
-            message: the bytes on its stdin.
-            timeout_s: time after which it is ended.
+            message: bytes on its stdin.
+            timeout_s: seconds after which the command is ended.
             is_heard: keep its stdout, whose last line says why it failed; for programs of splatbatch alone.
 
         Raises:
@@ -220,6 +243,6 @@ class Hook(LimitedProgram):
 
 
 def memory_mib(pid: int) -> int:
-    """Return the resident memory of a process and all its descendants together, in MiB."""
+    """Return the resident memory of a process and all its descendants together, in MiB; 0 if the process is gone."""
     resident = (kernel_file(f"/proc/{one}/statm").split()[1:2] for one in (pid, *descendants_at_a_glance(pid)))
     return sum(int(pages) for found in resident for pages in found) * os.sysconf("SC_PAGE_SIZE") // MIB

@@ -1,4 +1,4 @@
-"""The executor of this machine: one supervisor process per attempt, one slot per GPU or a few on the CPU.
+"""The executor of this machine: one supervisor process per attempt; one slot per GPU, or a few on the CPU.
 
 A supervisor that shows no sign of life is woken by SIGCONT, and killed if that does not help.
 """
@@ -30,23 +30,33 @@ from splatbatch.output.records.attempt import JobSpec
 from splatbatch.output.results import batch_name
 
 SILENCE_S = 60.0
-"""Time without a sign of life after which a supervisor counts as frozen.
+"""Seconds without a sign of life after which a supervisor counts as frozen.
 
 A supervisor runs its loop twenty times a second and writes a heartbeat every second.
 """
 DEVICE_SILENCE_S = 600.0
-"""The same for a supervisor that waits for a disk or a share, so that a file server may restart."""
+"""Seconds without a sign of life after which a supervisor that waits for a disk or a share counts as frozen.
+
+It is longer than `SILENCE_S`, so that a file server may restart.
+"""
 WAKING_S = 5.0
-"""Time that a woken supervisor has to show a sign of life before it is killed."""
+"""Seconds that a woken supervisor has to show a sign of life before it is killed."""
 MOST_WAKINGS = 3
-"""Times that a supervisor is woken; then it is killed, since its own limits do not run while it is stopped."""
+"""Most times that a supervisor is woken; then it is killed, since its own limits do not run while it is stopped."""
 PATIENCE_S = 10.0
-"""Time beyond the grace until an orphan that was asked to end is killed, and the time it then has to die."""
+"""Seconds beyond the grace until an orphan that was asked to end is killed, and seconds that it then has to die.
+
+An orphan is an attempt that runs on although the run that started it is gone.
+"""
 ROUND_S = 0.1
+"""Seconds between two looks at orphans that were asked to end."""
 LOOK_S = 1.0
-"""Interval at which a supervisor is looked at."""
+"""Seconds between two looks at a supervisor."""
 LONGEST_STEP_S = 3 * LOOK_S
-"""Most silence counted between two looks; if more time passed, this process itself stood still (a laptop asleep)."""
+"""Most seconds of silence counted between two looks.
+
+If more passed, this process itself stood still (a laptop asleep).
+"""
 
 
 @dataclass
@@ -61,18 +71,30 @@ class SupervisorWatchdog:
     ticks: int = 0
     """Start of the supervisor in clock ticks since boot; with its pid it names the process."""
     limit_s: float = 0.0
-    """Longest silence; 0: `SILENCE_S` or `DEVICE_SILENCE_S`. It is shorter once the supervisor was asked to stop."""
+    """Longest silence in seconds; 0: `SILENCE_S` or `DEVICE_SILENCE_S`.
+
+    Shorter once the supervisor was asked to stop.
+    """
     silent_s: float = 0.0
-    """Time without a sign of life."""
+    """Seconds without a sign of life."""
     woken_s: float = -1.0
-    """Value of `silent_s` when the supervisor was woken; negative: it was not."""
+    """Value of `silent_s` when the supervisor was woken, in seconds.
+
+    Negative: it was not woken since its last sign of life.
+    """
     wakings: int = 0
-    """Number of times that it was woken."""
+    """Number of times that the supervisor was woken."""
     _signs: object = None
     _looked_at: float = 0.0
 
     def look(self, now: float) -> Literal["", "wake", "end"]:
-        """Return what to do with the supervisor: nothing, "wake" or "end"; call it often, it looks every `LOOK_S`."""
+        """Return what to do with the supervisor: "" for nothing, "wake" or "end".
+
+        Call it often; it looks every `LOOK_S`. The caller sends the signals.
+
+        Args:
+            now: time by a clock that never goes back, in seconds.
+        """
         passed_s = now - self._looked_at
         if passed_s < LOOK_S:
             return ""
@@ -90,7 +112,10 @@ class SupervisorWatchdog:
         return "end" if 0 <= self.woken_s < self.silent_s - WAKING_S else ""
 
     def reap(self) -> None:
-        """Wake, or else kill, a supervisor that has written exit.json but still exists, such as a stopped one."""
+        """Wake, or else kill, a supervisor that has written exit.json but still exists, such as a stopped process.
+
+        This takes up to `WAKING_S` seconds. Without exit.json nothing happens.
+        """
         if self.folder.exit.exists() and self.process.poll() is None:
             self.process.send_signal(signal.SIGCONT)
             try:
@@ -108,13 +133,16 @@ def _turns(pid: int) -> str:
 class LocalExecutor:
     """Starts and ends supervisors on this machine; a supervisor stops its attempt when this process dies.
 
-    The scheduler uses no other way to the machine, so that tests and benchmarks can simulate one.
+    The scheduler reaches the machine only through this class, so that tests and benchmarks can simulate a machine.
     """
 
     def __init__(self, config: ExecutorConfig, device: str, *, shares_gpus: bool = False) -> None:
-        """Make the slots: one per GPU that the config names for a device (`auto`, `cuda`, `cpu`), else of the CPU.
+        """Make the slots: one per GPU that the config names for a device, else slots of the CPU.
 
-        With `shares_gpus`, attempts share a GPU by CUDA MPS if it is installed.
+        Args:
+            config: section `executor` of the YAML.
+            device: `training.device`: "auto", "cuda" or "cpu".
+            shares_gpus: whether attempts share a GPU by CUDA MPS, if it is installed.
 
         Raises:
             ExecutorError: the config names a GPU that is missing, or a GPU of this machine cannot be used.
@@ -124,9 +152,9 @@ class LocalExecutor:
         slots = slots or tuple(Slot(f"cpu{index}") for index in range(config.cpu_slots))
         self._mps = Mps.start() if cards and shares_gpus else None
         self.slots = tuple(replace(slot, environment=self._mps.environment) for slot in slots) if self._mps else slots
-        """The slots: one for each GPU, else those of the CPU."""
+        """Slots of this machine: one for each GPU, else those of the CPU."""
         self.shared_mib = SERVER_MIB if self._mps else 0.0
-        """GPU memory that CUDA MPS may take for all attempts on a GPU together."""
+        """GPU memory in MiB that CUDA MPS may take for all attempts on a GPU together; 0 without MPS."""
         self._starts = Supervisors()
         self._supervisors: dict[Key, SupervisorWatchdog] = {}
         self._unended: dict[Key, AttemptFolder] = {}
@@ -136,7 +164,11 @@ class LocalExecutor:
     def submit(self, key: Key, folder: AttemptFolder) -> Handle:
         """Start the supervisor of an attempt, which reads job.json in its folder; a second call for a key starts none.
 
-        Call it from the main thread: the supervisor dies with the thread that started it.
+        Call it from the main thread: the supervisor dies with the thread that started it. Return the supervisor's
+        handle.
+
+        Raises:
+            OSError: no process can be started.
         """
         if key not in self._supervisors:
             process = self._starts.start(folder)
@@ -144,7 +176,10 @@ class LocalExecutor:
         return _handle(self._supervisors[key].process.pid)
 
     def poll(self, handles: Mapping[Key, Handle]) -> Mapping[Key, str]:
-        """Return for each supervisor why it does not run; empty while it runs. A frozen one is woken, or killed."""
+        """Return for each supervisor why it does not run; empty while it runs. A frozen supervisor is woken, or killed.
+
+        Processes of an attempt whose supervisor died without writing exit.json are killed.
+        """
         return {key: self._why_gone(key, handle) for key, handle in handles.items()}
 
     def cancel(self, handles: Mapping[Key, Handle]) -> None:
@@ -163,14 +198,17 @@ class LocalExecutor:
                 supervisor.limit_s = WAKING_S
 
     def kill(self, handles: Mapping[Key, Handle]) -> None:
-        """Kill supervisors and all processes of their attempts."""
+        """Kill supervisors and all processes of their attempts; processes that are gone already are ignored."""
         for key, handle in handles.items():
             if pid := _living(handle):
                 processes.send(signal.SIGKILL, processes.with_descendants([pid]))
             self._end_leftovers(key)
 
     def close(self) -> None:
-        """End the fork server, CUDA MPS, and supervisors that have written exit.json but still exist."""
+        """End the fork server, CUDA MPS, and supervisors that have written exit.json but still exist.
+
+        Call it once, at the end.
+        """
         for supervisor in self._supervisors.values():
             supervisor.reap()
         self._starts.close()
@@ -178,7 +216,7 @@ class LocalExecutor:
             self._mps.stop()
 
     def find(self, batch: str, unended: Sequence[AttemptFolder] = ()) -> Mapping[Key, Handle]:
-        """Return the attempts of a batch that still run on this machine: supervisors, and orphans of dead ones.
+        """Return the attempts of a batch that still run on this machine: supervisors, and orphans of dead supervisors.
 
         Args:
             batch: the batch, or batch.task, with which the keys of the attempts begin.
@@ -235,11 +273,11 @@ def stop_orphans(  # noqa: PLR0913 - whose, by what, and what happens meanwhile
 
     Args:
         executor: finds the attempts, asks them to end, and kills those that do not.
-        output: the output folder of the attempts.
+        output: output folder of the attempts.
         ledger: records which attempts were stopped.
-        grace_s: time that an attempt may take to end.
-        beat: called in every round of waiting.
-        task: the task of the attempts; empty: all tasks of the batch, which then no other run may train.
+        grace_s: seconds that an attempt may take to end.
+        beat: called in every round of waiting, ten times a second.
+        task: task of the attempts; empty: all tasks of the batch, which then no other run may train.
 
     Raises:
         SplatbatchError: an attempt does not end, even by SIGKILL.

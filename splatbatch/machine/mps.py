@@ -18,23 +18,30 @@ from pathlib import Path
 from splatbatch import processes
 
 DAEMON = "nvidia-cuda-mps-control"
+"""Name of the program that is the MPS daemon."""
 SERVER_MIB = 512.0
-"""GPU memory that the MPS server of a GPU may take (estimated, not measured)."""
+"""GPU memory in MiB that the MPS server of a GPU may take (estimated, not measured)."""
 READY_S = 5.0
+"""Seconds that the daemon may take to be ready."""
 QUIT_S = 5.0
+"""Seconds that the daemon may take to end by SIGTERM."""
 PREFIX = "splatbatch-mps-"
+"""Begin of the daemon's folder in the temporary folder, and of the marker of its processes."""
 
 
 @dataclass(frozen=True)
 class Mps:
-    """A running MPS daemon. Its pipes lie in a private folder, so that it serves no other program."""
+    """A running MPS daemon. Its pipes lie in a private temporary folder, so that it serves no other program."""
 
     process: subprocess.Popen[bytes]
     folder: Path
 
     @staticmethod
     def start() -> Mps | None:
-        """Start the daemon; None if MPS is not installed, or the daemon is not ready within `READY_S`."""
+        """Start the daemon; None if MPS is not installed, or the daemon is not ready within `READY_S`.
+
+        Daemons that dead batches have left are ended first.
+        """
         program = shutil.which(DAEMON)
         if program is None:
             return None
@@ -62,7 +69,7 @@ class Mps:
 
     @property
     def environment(self) -> tuple[tuple[str, str], ...]:
-        """The environment variables that make a CUDA program use this daemon."""
+        """Environment variables that make a CUDA program use this daemon, as names and values."""
         return tuple(_environment(self.folder).items())
 
     def stop(self) -> None:

@@ -1,4 +1,4 @@
-"""Find and end the processes of an attempt whose supervisor was killed.
+"""Finds and ends the processes of an attempt whose supervisor was killed.
 
 They are found by their control group, and by the pids and starts in the supervisor's last heartbeat. So a process that
 empties its environment and opens its own session is found, too. Without a control group, and with the `train` process
@@ -16,7 +16,10 @@ from splatbatch.output.records.attempt import Start
 
 
 def has_died(attempt: AttemptFolder) -> bool:
-    """Return whether an attempt's supervisor ran on this machine and has ended; False if that is unknown."""
+    """Return whether an attempt's supervisor ran on this machine and has ended; False if that is unknown.
+
+    False, too, on another machine or in another container.
+    """
     start = attempt.read_start()
     if start.ticks is None or start.host != socket.gethostname() or start.space not in ("", processes.pid_space()):
         return False
@@ -24,7 +27,10 @@ def has_died(attempt: AttemptFolder) -> bool:
 
 
 def find(folder: AttemptFolder) -> list[int]:
-    """Return the pids of an attempt's running processes, from its start.json and heartbeat.json."""
+    """Return the pids of an attempt's running processes, from its start.json and heartbeat.json, sorted.
+
+    Empty if none runs, or if the files name another boot or container.
+    """
     start = folder.read_start()
     if not _may_be_ours(start):
         return []
@@ -33,7 +39,10 @@ def find(folder: AttemptFolder) -> list[int]:
 
 
 def end(folder: AttemptFolder) -> None:
-    """Kill the processes of an attempt without a supervisor and all their descendants, and remove its control group."""
+    """Kill the processes of an attempt without a supervisor and all their descendants, and remove its control group.
+
+    Nothing happens to processes of another boot or container.
+    """
     processes.end_all(lambda: processes.with_descendants(find(folder)))
     start = folder.read_start()
     control_group.end(control_group.of_supervisor(start) if _may_be_ours(start) else None)

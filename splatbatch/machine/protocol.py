@@ -8,9 +8,9 @@ from splatbatch.outcome import Exit, Lost
 from splatbatch.output.records.attempt import ExitFacts
 
 Key = str
-"""The name of an attempt, <batch>.<patch>.a<n>; it is never used for another attempt."""
+"""Name of an attempt, <batch>.<patch>.a<n>; it is never used for another attempt."""
 Handle = str
-"""The name of a supervisor process, by which a later run recognises it, too."""
+"""Name of a supervisor process, by which a later run recognises the process, too; empty: not started."""
 
 
 @dataclass(frozen=True)
@@ -21,19 +21,21 @@ class Slot:
     gpu: str | None = None
     """UUID of the GPU; None trains on the CPU."""
     environment: tuple[tuple[str, str], ...] = ()
-    """Environment variables for attempts on this slot, by which they use CUDA MPS."""
+    """Environment variables for attempts on this slot, by which they use CUDA MPS; empty: no MPS."""
 
 
 GONE = "its supervisor is gone"
-"""The reason why a supervisor does not run if nothing more is known."""
+"""Reason why a supervisor does not run if nothing more is known."""
 
 
 def verdict(told: ExitFacts | None, gone: str) -> Exit | None:
-    """Return the exit of an attempt: as its supervisor recorded it, else Lost if that is gone; None while it may run.
+    """Return the exit of an attempt: as its supervisor recorded it, else `Lost` if the supervisor is gone.
+
+    None while the attempt may still run.
 
     Args:
-        told: the content of exit.json; None: not written yet.
-        gone: the reason why the supervisor does not run; empty: it runs.
+        told: content of exit.json; None: not written yet.
+        gone: reason why the supervisor does not run; empty: it runs.
     """
     if told is not None:
         return told.end

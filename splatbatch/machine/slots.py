@@ -1,6 +1,7 @@
-"""The GPU slots of this machine: the scheduler asks for one, and gets it or a reason to wait.
+"""The slots of this machine, GPUs or shares of the CPU: the scheduler asks for one, and gets it or a reason to wait.
 
-Each slot has a gate and seats. The gate opens once NVML shows that the GPU is free and cool, not after a fixed sleep.
+Each slot has a gate and seats. The gate opens once NVML shows that the GPU is free and cool, not after a fixed sleep. A
+seat is room for one attempt that trains.
 """
 
 from __future__ import annotations
@@ -28,13 +29,13 @@ from splatbatch.scene.memory_estimate import MemoryEstimate
 CORES = "cpu"
 """Name of the slot for tasks that take no GPU, on a machine whose other slots are GPUs."""
 CONTEXT_MIB = 1024.0
-"""Most GPU memory of a process that has opened its CUDA context and computed something small."""
+"""Most GPU memory, in MiB, of a process that has opened its CUDA context and computed something small."""
 MARGIN_MIB = 1024
-"""GPU memory that must stay free where attempts, or others, share a GPU, beyond the sum of their footprints."""
+"""GPU memory in MiB that must stay free where attempts, or others, share a GPU, beyond the sum of their footprints."""
 UNKNOWN_HOST_MIB = 4000
-"""Host memory that must be free for a standby whose needs are unknown."""
+"""Host memory in MiB that must be free for a standby whose needs are unknown."""
 HOST_RESERVE_MIB = 2000
-"""Host memory that must stay free beside a standby for all other programs."""
+"""Host memory in MiB that must stay free beside a standby for all other programs."""
 _GROUPS = (  # limit and use: cgroup v2, then v1
     (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")),
     (Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"), Path("/sys/fs/cgroup/memory/memory.usage_in_bytes")),
@@ -43,14 +44,15 @@ BROKEN = (
     "`splatbatch doctor` says more. Fix the driver, or start the container with its GPUs; or write"
     " training.device: cpu to train on the CPU all the same."
 )
+"""Hint for GPUs that cannot be used."""
 
 
 @dataclass
 class Occupant:
-    """An attempt that runs on a slot."""
+    """An attempt that runs on a slot, as the gate of the slot counts it."""
 
     footprint_mib: float | None
-    """Most GPU memory that the attempt takes; None: unknown."""
+    """Most GPU memory that the attempt takes, in MiB; None: unknown."""
     alone: bool
     """Whether no other attempt may run beside it."""
     training: bool = True
@@ -59,7 +61,10 @@ class Occupant:
 
 @dataclass(frozen=True)
 class ClosedGate:
-    """A gate that has stayed shut although its slot is empty and an attempt is due: since when, and the last reason."""
+    """A gate that has stayed shut although its slot is empty and an attempt is due.
+
+    `since` is the begin by the clock of the loop, in seconds; `reason` is the last reason.
+    """
 
     since: float
     reason: str
@@ -70,7 +75,7 @@ class SlotGate:
 
     Ready means that `cooldown.floor_s` has passed and the GPU is cool enough. NVML must show no more memory in use than
     before the batch, or enough that is free for the attempt. Beside a running attempt, another starts only if both
-    footprints are known and fit.
+    footprints (most GPU memory, in MiB) are known and fit. Times are seconds by the clock of the loop.
     """
 
     def __init__(self, slot: Slot, cooldown: Cooldown, shared_mib: float = 0.0) -> None:
@@ -79,7 +84,7 @@ class SlotGate:
         Args:
             slot: the slot behind the gate.
             cooldown: when a GPU counts as ready, and the longest wait for it.
-            shared_mib: GPU memory that CUDA MPS takes for all attempts together.
+            shared_mib: GPU memory in MiB that CUDA MPS takes for all attempts together; 0 without MPS.
         """
         self.slot = slot
         self._shared_mib = shared_mib
@@ -91,34 +96,48 @@ class SlotGate:
         self._cooldown = cooldown
         self._before = self._sample()
         self.tenants: dict[Key, Occupant] = {}
-        """The attempts that run here, by key."""
+        """Attempts that run on the slot, by key."""
         self._released_at = float("-inf")
         self._waiting_since: float | None = None
         self.shut: ClosedGate | None = None
-        """Set while an attempt is due and the slot is empty but shut; None otherwise."""
+        """Wait for the gate, while an attempt is due and the slot is empty but the gate shut; None otherwise."""
 
     @property
     def free_mib(self) -> float:
-        """GPU memory that was free before the batch; 0 if unknown."""
+        """GPU memory that was free before the batch, in MiB; 0 if unknown."""
         return (self._before.total_mib or 0.0) - (self._before.used_mib or 0.0)
 
     def take(self, key: Key, footprint_mib: float | None = None, *, alone: bool = False) -> ClosedGate | None:
-        """Note that an attempt runs here now; return the wait at the shut gate that ends with it, if there was one."""
+        """Note that an attempt runs here; return the wait at the shut gate that ends with it, None without a wait.
+
+        Args:
+            key: key of the attempt.
+            footprint_mib: most GPU memory of the attempt, in MiB; None: unknown.
+            alone: whether no other attempt may run beside it.
+        """
         self.tenants[key] = Occupant(footprint_mib, alone)
         waited, self.shut, self._waiting_since = self.shut, None, None
         return waited
 
     def finalizes(self, key: Key, footprint_mib: float | None) -> None:
-        """Note that an attempt has made its last step and gives up its seat; `footprint_mib` is the most it has taken.
+        """Note that an attempt has made its last step and gives up its seat.
 
         On the CPU, and with a `cooldown.floor_s`, it keeps its seat until its end.
+
+        Args:
+            key: key of the attempt.
+            footprint_mib: most GPU memory that the attempt has taken, in MiB; None: unknown.
         """
         if self.slot.gpu and not self._cooldown.floor_s:
             self.tenants[key].training = False
             self.tenants[key].footprint_mib = footprint_mib
 
     def release(self, key: Key, now: float) -> None:
-        """Note that an attempt has ended; `cooldown.floor_s` counts from `now`."""
+        """Note that an attempt has ended; `cooldown.floor_s` counts from `now`.
+
+        Raises:
+            KeyError: no such attempt runs here.
+        """
         del self.tenants[key]
         self._released_at = now
 
@@ -127,13 +146,22 @@ class SlotGate:
         return len(self.tenants)
 
     def has_seat(self, *, alone: bool = False) -> bool:
-        """Return whether a seat is free for another attempt; the GPU itself is not looked at."""
+        """Return whether a seat is free for another attempt; the GPU itself is not looked at.
+
+        Args:
+            alone: whether that attempt must have the slot to itself.
+        """
         if any(tenant.alone for tenant in self.tenants.values()) or (alone and self.tenants):
             return False
         return sum(tenant.training for tenant in self.tenants.values()) < self.seats
 
     def is_open(self, now: float, footprint_mib: float | None = None) -> bool:
-        """Return whether the GPU is ready for an attempt of this footprint; if not, set `reason` and count the wait."""
+        """Return whether the GPU is ready for an attempt of this footprint; if not, set `reason` and count the wait.
+
+        Args:
+            now: time by the clock of the loop, in seconds.
+            footprint_mib: most GPU memory of the attempt, in MiB; None: unknown.
+        """
         self.reason = self.why_shut(now, footprint_mib)
         if not self.reason:
             self._waiting_since = None  # what was due may have failed at the door: the next wait is another one
@@ -144,7 +172,12 @@ class SlotGate:
         return not self.reason
 
     def why_shut(self, now: float, footprint_mib: float | None = None) -> str:
-        """Return why the GPU is not ready for an attempt of this footprint; empty if it is. Nothing is counted."""
+        """Return why the GPU is not ready for an attempt of this footprint; empty if it is. No wait is counted.
+
+        Args:
+            now: time by the clock of the loop, in seconds.
+            footprint_mib: most GPU memory of the attempt, in MiB; None: unknown.
+        """
         return "cooling down" if self._cools_down(now) else self._why_not(self._sample(), footprint_mib)
 
     def _cools_down(self, now: float) -> bool:
@@ -172,7 +205,7 @@ class SlotGate:
         return self._shared_mib + self.contexts * CONTEXT_MIB
 
     def has_room_for_context(self) -> bool:
-        """Return whether the next attempt may open its CUDA context beside the one that trains here.
+        """Return whether the next attempt may open its CUDA context beside the attempt that trains here.
 
         It may not with a `cooldown.floor_s`, on a GPU in exclusive mode, or where several attempts share the GPU. The
         footprint of the running attempt must be known and leave enough memory.
@@ -194,14 +227,20 @@ class SlotGate:
         return self.slot.gpu is not None and gpu.serves_many(self.slot.gpu)
 
     def is_tight(self) -> bool:
-        """Return whether several attempts leave less than half of `MARGIN_MIB` of the GPU free."""
+        """Return whether several attempts leave less than half of `MARGIN_MIB` of the GPU free.
+
+        False if NVML does not say.
+        """
         sample = self._sample() if len(self.tenants) > 1 else GpuSample()
         if sample.used_mib is None or sample.total_mib is None:
             return False
         return sample.total_mib - sample.used_mib < MARGIN_MIB / 2
 
     def given_up(self, now: float) -> bool:
-        """Return whether the gate of the empty slot has stayed shut for longer than `cooldown.longest_s`."""
+        """Return whether the gate of the empty slot has stayed shut for longer than `cooldown.longest_s`.
+
+        A wait during `cooldown.floor_s` does not count.
+        """
         return self._waiting_since is not None and now - self._waiting_since > self._cooldown.longest_s
 
     def diagnosis(self) -> Diagnosis:
@@ -211,16 +250,17 @@ class SlotGate:
 
 
 class Slots:
-    """The slots of this machine that are in service, each with its gate.
+    """The slots of this machine that are in service, each with its gate; see `SlotGate`.
 
-    Attempts on a slot that was given up run on, but none is started there again.
+    A slot is given up if its GPU is broken, or does not become free in time. Attempts on such a slot run on, but none
+    is started there again.
     """
 
     def __init__(self, slots: Sequence[Slot], cooldown: Cooldown, shared_mib: float = 0.0) -> None:
         self._gates = {slot.name: SlotGate(slot, cooldown, shared_mib) for slot in slots}
         self._given_up: list[SlotGate] = []
         self.has_cores = all(slot.gpu for slot in slots)
-        """Whether tasks without GPU have a slot of their own, one task at a time; if not, they take any slot."""
+        """Whether tasks without GPU have a slot of their own, one task at a time; if not, these tasks take any slot."""
         self._beside = {CORES: SlotGate(Slot(CORES), cooldown)} if self.has_cores else {}
 
     @property
@@ -233,11 +273,17 @@ class Slots:
         return frozenset(name for name, gate in self._gates.items() if gate.has_seat(alone=alone))
 
     def has_room_for_context(self, slot: Slot) -> bool:
-        """Return whether a standby may open a CUDA context beside the one attempt that trains on a slot."""
+        """Return whether a standby may open a CUDA context beside the attempt that trains on a slot.
+
+        False for unknown slots.
+        """
         return slot.name in self._gates and self._gates[slot.name].has_room_for_context()
 
     def note_contexts(self, contexts: Mapping[str, int]) -> None:
-        """Set the number of standby processes that hold a CUDA context, by name of slot."""
+        """Set the number of standby processes that hold a CUDA context, by name of slot.
+
+        0 for slots without a number.
+        """
         for name, gate in self._gates.items():
             gate.contexts = contexts.get(name, 0)
 
@@ -247,8 +293,8 @@ class Slots:
         """Return a slot on which an attempt may start now, the emptiest first; None: there is none.
 
         Args:
-            footprint: the most memory that the attempt takes; None: unknown.
-            now: the time by the clock of the loop, s.
+            footprint: memory estimate of the attempt; None: unknown.
+            now: time by the clock of the loop, in seconds.
             alone: whether the attempt must have its GPU to itself.
             on: the only slot that may be offered; None: any.
         """
@@ -259,7 +305,10 @@ class Slots:
         return None
 
     def offer_cores(self, now: float, *, or_gpu: bool) -> Slot | None:
-        """Return a slot for a task without GPU: with `or_gpu` an empty ready slot first, else the CPU's; None: none."""
+        """Return a slot for a task without GPU: with `or_gpu` an empty ready GPU first, else the slot of CPU cores.
+
+        None: both are taken, or this machine has no slot of cores beside its GPUs.
+        """
         if or_gpu:
             for gate in self._gates.values():
                 if not gate.tenants and not gate.why_shut(now):
@@ -267,34 +316,48 @@ class Slots:
         return next((gate.slot for gate in self._beside.values() if gate.has_seat()), None)
 
     def take(self, key: Key, slot: Slot, footprint: MemoryEstimate | None, *, alone: bool = False) -> ClosedGate | None:
-        """Note that an attempt runs on a slot; return the wait at its shut gate that ends with it, if there was one."""
+        """Note that an attempt runs on a slot; return the wait at its shut gate that ends with it, None without a wait.
+
+        Args:
+            key: key of the attempt.
+            slot: slot that was offered.
+            footprint: memory estimate of the attempt; None: unknown.
+            alone: whether no other attempt may run beside it.
+        """
         gates = self._gates | self._beside
         return gates[slot.name].take(key, footprint.gpu_mib if footprint else None, alone=alone)
 
     def release(self, key: Key, now: float) -> None:
-        """Note that an attempt has ended, on whichever slot it ran."""
+        """Note that an attempt has ended, on whichever slot it ran; `cooldown.floor_s` counts from `now`."""
         self.gate_of(key).release(key, now)
 
     def taken(self) -> list[Slot]:
-        """Return the slots in service on which an attempt runs; the CPU's slot beside GPUs is left out."""
+        """Return the slots in service on which an attempt runs; the slot of CPU cores beside GPUs is left out."""
         return [gate.slot for gate in self._gates.values() if gate.tenants]
 
     def give_up_overdue(self, now: float) -> Mapping[str, str]:
-        """Take slots out of service whose gate stayed shut too long (see `SlotGate.given_up`); return why, by name."""
+        """Take slots out of service whose gate stayed shut too long (see `SlotGate.given_up`).
+
+        Return by name why each was taken out; empty: none was.
+        """
         overdue = {name: gate.reason for name, gate in self._gates.items() if gate.given_up(now)}
         self.give_up(overdue)
         return overdue
 
     def give_up(self, names: Iterable[str]) -> None:
-        """Take slots out of service; unknown names are passed over."""
+        """Take slots out of service; unknown names are ignored."""
         self._given_up += [self._gates.pop(name) for name in names if name in self._gates]
 
     def keep(self, most: int) -> None:
-        """Take all slots but the first `most` out of service."""
+        """Take all slots except the first `most` out of service."""
         self.give_up([*self._gates][most:])
 
     def diagnosis(self) -> Diagnosis:
-        """Return the diagnosis for the tasks that remain when no slot is left."""
+        """Return the diagnosis for the tasks that remain when no slot is left: that of the slot given up last.
+
+        Raises:
+            IndexError: no slot was given up.
+        """
         return self._given_up[-1].diagnosis()
 
     def share_nothing(self) -> None:
@@ -304,7 +367,7 @@ class Slots:
 
     @property
     def seats(self) -> int:
-        """Number of attempts that may train on a GPU at once."""
+        """Number of attempts that may train on a GPU at once; 1 without slots."""
         return next((gate.seats for gate in self._gates.values()), 1)
 
     def set_seats(self, seats: int) -> None:
@@ -317,7 +380,7 @@ class Slots:
         return min((gate.free_mib for gate in self._gates.values()), default=0.0)
 
     def full_gpus(self) -> list[tuple[Key, ...]]:
-        """Return, for each GPU with as many attempts as seats, the keys of its attempts."""
+        """Return, for each GPU with as many attempts as seats, the keys of its attempts; empty: no GPU is full."""
         gates = [gate for gate in self._gates.values() if gate.slot.gpu and len(gate.tenants) == self.seats]
         return [tuple(gate.tenants) for gate in gates]
 
@@ -326,13 +389,21 @@ class Slots:
         return any(gate.is_tight() for gate in self._gates.values())
 
     def gate_of(self, key: Key) -> SlotGate:
-        """Return the gate of the slot on which an attempt runs."""
+        """Return the gate of the slot on which an attempt runs, in service or not.
+
+        Raises:
+            StopIteration: no such attempt runs.
+        """
         gates = (*self._gates.values(), *self._beside.values(), *self._given_up)
         return next(gate for gate in gates if key in gate.tenants)
 
 
 def has_memory_for_standby(footprint: MemoryEstimate | None) -> bool:
-    """Return whether the host has memory for a standby of this footprint; None: its needs are unknown."""
+    """Return whether the host has enough free memory for a standby.
+
+    Args:
+        footprint: memory estimate of its task; None: unknown, and `UNKNOWN_HOST_MIB` must be free.
+    """
     return available_mib() >= (footprint.host_mib if footprint else UNKNOWN_HOST_MIB) + HOST_RESERVE_MIB
 
 
@@ -354,6 +425,13 @@ def is_on_cpu(config: ExecutorConfig, device: str) -> bool:
     """Return whether a batch trains on the CPU: the config says so, or leaves it open and no GPU is here and visible.
 
     A GPU that cannot be used counts as present, so that a broken driver is an error, not a slow run on the CPU.
+
+    Args:
+        config: section `executor` of the YAML.
+        device: `training.device`: "auto", "cuda" or "cpu".
+
+    Raises:
+        ExecutorError: CUDA_VISIBLE_DEVICES names only GPUs that do not exist.
     """
     if device == "cpu" or config.gpus == ():
         return True
@@ -363,7 +441,11 @@ def is_on_cpu(config: ExecutorConfig, device: str) -> bool:
 
 
 def chosen_cards(config: ExecutorConfig, device: str) -> tuple[gpu.Gpu, ...]:
-    """Return the GPUs that a batch trains on; none: it trains on the CPU.
+    """Return the GPUs that a batch trains on; empty: it trains on the CPU.
+
+    Args:
+        config: section `executor` of the YAML.
+        device: `training.device`: "auto", "cuda" or "cpu".
 
     Raises:
         ExecutorError: the config or CUDA_VISIBLE_DEVICES names a GPU that is missing, or a GPU cannot be used.
@@ -385,9 +467,9 @@ def chosen_cards(config: ExecutorConfig, device: str) -> tuple[gpu.Gpu, ...]:
 
 
 def visible_cards() -> tuple[gpu.Gpu, ...]:
-    """Return the GPUs of this machine that CUDA_VISIBLE_DEVICES leaves, in its order; where it is not set, all.
+    """Return the GPUs of this machine that CUDA_VISIBLE_DEVICES leaves, in its order; all if the variable is not set.
 
-    It holds indices or UUIDs. As in CUDA, -1 hides every GPU, and names after a missing GPU do not count.
+    The variable holds indices or UUIDs. As in CUDA, -1 hides every GPU, and names after a missing GPU do not count.
 
     Raises:
         ExecutorError: none of the named GPUs exists on this machine.

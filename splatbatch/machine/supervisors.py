@@ -16,23 +16,35 @@ from splatbatch import processes
 from splatbatch.output.attempt_folder import AttemptFolder
 
 SUPERVISOR = "splatbatch.supervisor"
+"""Module that runs as a supervisor."""
 FORK_SERVER = "splatbatch.supervisor.fork_server"
+"""Module that runs as the fork server."""
 ROOM = 4096
-"""Longest path in bytes (limits.h, PATH_MAX); the command line of the fork server has room for one."""
+"""Longest path in bytes (limits.h, PATH_MAX).
+
+The command line of the fork server has room for a path of this length.
+"""
 ANSWER_S = 30.0
-"""Time that the fork server may take to answer, its imports included."""
+"""Seconds that the fork server may take to answer, its imports included."""
 LOOK_S = 0.005
+"""Seconds between two looks at a process that is waited for."""
 
 
 @dataclass
 class ForkedChild:
-    """A child process that the fork server forked and this process adopted; has the methods of Popen that are used."""
+    """A child process that the fork server forked and this process adopted.
+
+    It has the methods of Popen that are used.
+    """
 
     pid: int
     _ended: int | None = None
 
     def poll(self) -> int | None:
-        """Return the exit code as `subprocess` gives it; None while the process runs."""
+        """Return the exit code as `subprocess` gives it, negative for a signal; None while the process runs.
+
+        If another part of this process has waited for it already, the exit code counts as that of SIGKILL.
+        """
         if self._ended is None:
             try:
                 pid, status = os.waitpid(self.pid, os.WNOHANG)
@@ -43,7 +55,14 @@ class ForkedChild:
         return self._ended
 
     def wait(self, timeout: float) -> int:
-        """Wait up to `timeout` seconds and return the exit code; else raise `subprocess.TimeoutExpired`."""
+        """Wait for the end of the process, and return its exit code as `poll` does.
+
+        Args:
+            timeout: longest wait, in seconds.
+
+        Raises:
+            subprocess.TimeoutExpired: the process still runs then.
+        """
         give_up_at = time.monotonic() + timeout
         while (ended := self.poll()) is None:
             if time.monotonic() > give_up_at:
@@ -52,19 +71,19 @@ class ForkedChild:
         return ended
 
     def send_signal(self, sig: int) -> None:
-        """Send a signal to the process, if it still runs."""
+        """Send a signal to the process; nothing happens if it has ended."""
         if self.poll() is None:
             processes.send(sig, [self.pid])
 
 
 Child = subprocess.Popen[bytes] | ForkedChild
-"""A child process that this process waits for."""
+"""A child process of this process: a program, or a process forked by the fork server."""
 
 
 class Supervisors:
     """Starts supervisors: by one fork server while it answers, after that as programs.
 
-    Supervisors live on when the fork server dies.
+    Supervisors live on when the fork server dies. Outside Linux no fork server is used.
     """
 
     def __init__(self) -> None:
@@ -72,7 +91,13 @@ class Supervisors:
         self._is_given_up = sys.platform != "linux"
 
     def start(self, folder: AttemptFolder) -> Child:
-        """Start the supervisor of an attempt. Call it from the main thread: the supervisor dies with that thread."""
+        """Start the supervisor of an attempt, and return its process without waiting for it.
+
+        Call it from the main thread: the supervisor dies with that thread.
+
+        Raises:
+            OSError: no process can be started.
+        """
         if forked := self._forked(folder):
             return forked
         return _start(SUPERVISOR, str(folder.path), stdin=subprocess.DEVNULL, dies_by=signal.SIGTERM)
@@ -132,7 +157,13 @@ _AHEAD: list[_Server] = []
 
 
 def start_ahead(*programs: str) -> None:
-    """Start the fork server early, so that it imports these programs while this process does other work."""
+    """Start the fork server early, so that it imports these programs while this process does other work.
+
+    If it cannot be started, or this is not Linux, nothing happens.
+
+    Args:
+        programs: modules with a `__main__` to import.
+    """
     if sys.platform == "linux" and not _AHEAD:
         with suppress(OSError):
             _AHEAD.append(_Server.start(*programs))

@@ -1,6 +1,6 @@
 """`python -m splatbatch.supervisor.apprise_urls`: send a message from stdin to Apprise URLs; exit 0 if all accept it.
 
-It is a process of its own, so that URLs stay out of command lines and a silent server delays no batch.
+The program is a process of its own, so that URLs stay out of command lines and a silent server delays no batch.
 """
 
 from __future__ import annotations
@@ -10,7 +10,14 @@ import sys
 
 
 def main() -> int:
-    """Read {"urls": [...], "title": "...", "body": "..."} from stdin and send the message; return the exit code."""
+    """Read {"urls": [...], "title": "...", "body": "..."} from stdin and send the message; return the exit code.
+
+    0: all URLs are valid and all services have accepted the message; else 1.
+
+    Raises:
+        ValueError: stdin holds no JSON.
+        KeyError: a key is missing.
+    """
     import apprise
 
     message = json.load(sys.stdin)

@@ -1,4 +1,4 @@
-"""Run short programs of splatbatch side by side, within a time limit, and read one JSON object from each."""
+"""Runs short programs of splatbatch side by side, within a time limit, and reads one JSON object from each."""
 
 from __future__ import annotations
 
@@ -12,8 +12,15 @@ from splatbatch.machine.limited_program import CallBounds, LimitedProgram
 def ask(modules: Sequence[Sequence[str]], timeout_s: float, environment: Mapping[str, str]) -> list[Record | str]:
     """Run `python -m` modules with their arguments at once; return the last JSON object that each has printed.
 
-    For a module that printed none, the reason stands in its place. After `timeout_s` a module is killed with its
-    descendants.
+    For a module that printed none, the reason in words stands in its place.
+
+    Args:
+        modules: name and arguments of each module; the result has the same order.
+        timeout_s: seconds after which a module is killed with its descendants.
+        environment: variables added to those of this process.
+
+    Raises:
+        OSError: a process cannot be started.
     """
     bounds = CallBounds(timeout_s, sys.maxsize)
     started = [LimitedProgram([sys.executable, "-m", *module], bounds, environment=environment) for module in modules]

@@ -1,4 +1,4 @@
-"""Watching of external trainers by the supervisor: progress read from their log, and the notice that they are done."""
+"""Watching of external trainers by the supervisor: progress from their log, and the notice that they have finished."""
 
 from __future__ import annotations
 
@@ -22,24 +22,35 @@ if TYPE_CHECKING:
     from splatbatch.output.attempt_folder import AttemptFolder
 
 INTERVAL_S = 1.0
+"""Seconds between two looks at a trainer's output."""
 SHARE_OF_RUN = 1 / 200
-"""Least time between two records of a step, as a share of the time so far; a long run has about a thousand."""
+"""Least time between two records of a step, as a share of the time so far; a long run has about a thousand records."""
 MOST_BYTES = 1 << 15
 """Most bytes read of a second's output: its end."""
 LINE_CHARS = 1000
+"""Most characters read of a line."""
 WHOLE = ("step", "num_gaussians")
+"""Figures that are whole numbers."""
 NOT_FINITE = re.compile(r"[+-]?(nan|inf|infinity)", re.IGNORECASE)
+"""Text of a loss that is no finite number."""
 OF_EVERY_STEP = {"step", "loss", "num_gaussians"}
+"""Figures that a trainer prints at every step; they alone are recorded only now and then."""
 _LINE_ENDS = re.compile(r"[\r\n]+")
 _COLOURS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 PROOF_SHARE = 1 / 100
 """Largest distance of the last reported step from `max_steps`, as a share, that proves a full run after a bad end."""
 BUDGET_S = 0.5
+"""Most seconds that regular expressions may take on one piece of output, or on the names in a folder."""
 MOST_DIGITS = 18
+"""Most digits of a step in a file name."""
 LOOKS = 10  # in the time that a program may go on for
+"""Looks at the files of a trainer within `finished_after_s`."""
 LONGEST_LOOK_S = 5.0
+"""Most seconds between two such looks."""
 HEADER_BYTES = 1 << 14
+"""Bytes at the begin of a PLY in which its header is looked for."""
 OF_SPLATS = b" f_dc_0"
+"""Property in the header of a PLY by which it is known as a splat."""
 TALKATIVE = 10
 """Factor on the wait for a finished program that still prints lines, since it may still be evaluating."""
 
@@ -47,7 +58,9 @@ TALKATIVE = 10
 class LogProgress:
     """Reads steps, losses and figures from a trainer's output by its regular expressions, into progress.jsonl.
 
-    `hear` takes the output as it comes; `look`, called once a second, parses it and writes records.
+    `hear` takes the output as it comes; `look`, called once a second, parses it and writes records. Times are seconds
+    by a clock that never goes back. Regular expressions that take too long are given up, with a warning in
+    progress.jsonl.
     """
 
     def __init__(self, path: Path, watch: WatchSettings, now: float) -> None:
@@ -66,11 +79,15 @@ class LogProgress:
         self._written_at = float("-inf")
 
     def enter(self, phase: str) -> None:
-        """Write a record that a phase begins."""
+        """Write a record that a phase begins.
+
+        Raises:
+            OSError: progress.jsonl cannot be written.
+        """
         self._write(phase=phase)
 
     def hear(self, data: bytes) -> None:
-        """Take output; of much output only the end is kept, from its first whole line on."""
+        """Take output; of more than `MOST_BYTES` only the end is kept, from its first whole line on."""
         self._heard += data
         if len(self._heard) > MOST_BYTES:
             kept = self._heard[-MOST_BYTES:]
@@ -79,14 +96,24 @@ class LogProgress:
                 self.steps = self.steps.without_knowing_more()
 
     def look(self, now: float) -> None:
-        """Parse the whole lines taken since the last call, and write new figures; steps alone only now and then."""
+        """Parse the whole lines taken since the last call, and write new figures.
+
+        Steps alone are written only now and then.
+
+        Raises:
+            OSError: progress.jsonl cannot be written.
+        """
         self._now = now
         self._read(max(self._heard.rfind(b"\n"), self._heard.rfind(b"\r")) + 1)
         if not self._news.keys() <= OF_EVERY_STEP or now - self._written_at >= SHARE_OF_RUN * (now - self._started):
             self._tell()
 
     def close(self, now: float) -> None:
-        """Parse the rest of the output, also a last line without an end, and write the last step."""
+        """Parse the rest of the output, also a last line without an end, and write the last step.
+
+        Raises:
+            OSError: progress.jsonl cannot be written.
+        """
         self._now = now
         self._read(len(self._heard))
         self._tell(is_last=self.steps != self._steps_told)
@@ -158,19 +185,19 @@ def _number(text: str | None, *, whole: bool) -> int | float | None:
 
 @dataclass(frozen=True)
 class LoggedSteps:
-    """The steps that a trainer has reported in its log so far; shows whether it came to its end."""
+    """The steps that a trainer has reported in its log so far; shows whether the trainer came to its end."""
 
     highest: int | None = None
-    """The highest step reported; None: no step was reported."""
+    """Highest step reported; None: no step was reported."""
     gap: int = 0
-    """The largest distance between a reported step and the next higher one, counted from step 0."""
+    """Largest distance between a reported step and the next higher step, counted from step 0."""
     is_lost: bool = False
     """Whether part of the log went unread, so that the trainer may have come farther."""
 
     def then(self, step: int) -> LoggedSteps:
-        """Return the record after one more reported step; one that is not higher is ignored, as from an evaluation.
+        """Return the record after one more reported step; a step that is not higher is ignored, as from an evaluation.
 
-        A higher one ends `is_lost`; its distance across the unread part does not count.
+        A higher step ends `is_lost`; its distance across the unread part does not count.
         """
         if step < 0 or (self.highest is not None and step <= self.highest):
             return self
@@ -183,41 +210,48 @@ class LoggedSteps:
     def falls_short_of(self, max_steps: int) -> bool:
         """Return whether the trainer has not come to its end: at its usual distance it would report a later step.
 
-        A trainer that reports every tenth step, from 0 on, ends a run of 100 with 90; one that reports each, with 99.
+        A trainer that reports every tenth step, from 0 on, ends a run of 100 with 90; a trainer that reports each, with
+        99. False if no step was reported, or part of the log went unread.
         """
         if self.highest is None or self.is_lost:
             return False
         return self.highest + max(self.gap, 1) < max_steps
 
     def reaches(self, max_steps: int) -> bool:
-        """Return whether the last step, or nearly (see PROOF_SHARE), was reported: the proof needed after a bad end."""
+        """Return whether the last step, or nearly (see `PROOF_SHARE`), was reported: proof of a full run after a bad end.
+
+        False if no step was reported.
+        """
         if self.highest is None:
             return False
         missing = max_steps - self.highest
         return 0 <= missing <= max(1, min(self.gap, int(PROOF_SHARE * max_steps)))
 
     def to_record(self) -> Record:
-        """Return the fields for progress.jsonl; none while no step was reported."""
+        """Return the fields for progress.jsonl; empty while no step was reported."""
         steps = {} if self.highest is None else {"highest_step": self.highest, "step_gap": self.gap}
         return steps | ({"steps_unheard": True} if self.is_lost else {})
 
     @staticmethod
     def of(line: ProgressLine) -> LoggedSteps:
-        """Return the steps in a line of progress.jsonl; an invalid number counts as not reported."""
+        """Return the steps in a line of progress.jsonl; an invalid or missing number counts as not reported."""
         if line.highest_step is None or line.highest_step < 0:
             return LoggedSteps(is_lost=line.steps_unheard)
         return LoggedSteps(line.highest_step, max(line.step_gap or 0, 0), line.steps_unheard)
 
 
 class TooSlow(Exception):
-    """A regular expression took longer on a text than `BUDGET_S`."""
+    """Error: a regular expression took longer on a text than `BUDGET_S`."""
 
 
 @contextmanager
 def time_limit() -> Iterator[None]:
-    """Raise `TooSlow` in a block that takes longer than `BUDGET_S`, also during a search of the re module.
+    """Limit a `with` block to `BUDGET_S` seconds, also during a search of the re module.
 
-    It uses SIGALRM, so it works in the main thread only; the parent and the supervisor have no other thread.
+    SIGALRM is used, so this works in the main thread only; the parent and the supervisor have no other thread.
+
+    Raises:
+        TooSlow: the block takes longer.
     """
 
     def ring(_number: int, _frame: object) -> None:
@@ -235,7 +269,8 @@ def time_limit() -> Iterator[None]:
 def next_job(folder: AttemptFolder, job: Job, end: Exit) -> Job | None:
     """Return the job that follows an ended one; None if its files are not complete or no job follows.
 
-    The second command of the trainer follows the first; the measuring of the splat follows the last one.
+    The second command of the trainer follows the first; the measuring of the splat follows the last command. No job
+    follows an attempt that was cancelled or did not start.
     """
     watch = job.watch
     artifacts = Artifacts.of(folder, watch.finish) if watch else None
@@ -253,7 +288,13 @@ def next_job(folder: AttemptFolder, job: Job, end: Exit) -> Job | None:
 def watches_of(
     folder: AttemptFolder, watch: WatchSettings | None, now: float
 ) -> tuple[LogProgress | None, FinishWatch | None]:
-    """Return the reader of an external trainer's log, and the watch for its end if `finished_after_s` asks for it."""
+    """Return the reader of an external trainer's log, and the watch for its end if `finished_after_s` asks for it.
+
+    Args:
+        folder: folder of the attempt.
+        watch: watch settings; None: a trainer of splatbatch, for which both results are None.
+        now: time by a clock that never goes back, in seconds.
+    """
     if watch is None:
         return None, None
     progress, finish = LogProgress(folder.progress, watch, now), watch.finish
@@ -265,7 +306,7 @@ def watches_of(
 
 @dataclass(frozen=True)
 class SplatCandidate:
-    """A file that may be the splat, and its step; None if neither its name nor the name behind a link tells it."""
+    """A file that may be the splat, and its step; None if neither its name nor the name behind a link has a step."""
 
     path: Path
     step: int | None
@@ -273,7 +314,10 @@ class SplatCandidate:
 
 @dataclass(frozen=True)
 class Artifacts:
-    """The files that a trainer must leave in a folder by its end; files of an earlier step do not count."""
+    """The files that a trainer must leave in a folder by its end; files of an earlier step do not count.
+
+    A glob is a pattern of file names below that folder.
+    """
 
     folder: Path
     finish: Finish
@@ -285,14 +329,14 @@ class Artifacts:
 
     @property
     def last_step(self) -> int:
-        """The step by which the trainer names its final product."""
+        """Step by which the trainer names its final product."""
         return self.finish.last_step or 0
 
     def newest(self) -> SplatCandidate | None:
         """Return the product of the highest step; of equal steps the newest file. None: there is no product.
 
         A file without a step in its name counts as from the last step. A PLY that is no splat (many programs write
-        sparse points beside it) comes last. Of two names of one file, the one with the step comes first.
+        sparse points beside it) comes last. Of two names of one file, the name with the step comes first.
 
         Raises:
             TooSlow: the regular expression of the step takes too long.
@@ -305,7 +349,9 @@ class Artifacts:
         return max(self._products(self.finish.products), key=key, default=None)
 
     def real_file(self, product: SplatCandidate) -> Path:
-        """Return the file behind a product that is a link, if it lies in the folder; else the product's own path.
+        """Return the file behind a product that is a link, if that file lies in the folder.
+
+        Else the product's own path.
 
         A file outside the folder does not belong to the attempt; it is copied when the product is accepted.
         """
@@ -313,7 +359,7 @@ class Artifacts:
         return self.folder / real.relative_to(home) if real.is_relative_to(home) else product.path
 
     def all_there(self) -> tuple[Path, ...]:
-        """Return the product and all other files from the last step; nothing until each glob has a file with content.
+        """Return the product and all other files from the last step; empty until each glob has a file with content.
 
         Raises:
             TooSlow: the regular expression of the step takes too long.
@@ -328,11 +374,16 @@ class Artifacts:
         return (*([product.path] if product else ()), *(path for paths in others for path in paths))
 
     def is_last(self, product: SplatCandidate) -> bool:
-        """Return whether a product is from the last step; one without a step in its name counts as such."""
+        """Return whether a product is from the last step; a product without a step in its name counts as such."""
         return self._rank(product) >= self.last_step
 
     def name_last_step(self) -> bool:
-        """Return whether the name of the product, or of another demanded file, holds the last step."""
+        """Return whether the name of the product, or of another demanded file, holds the last step.
+
+        Raises:
+            TooSlow: the regular expression of the step takes too long.
+            TooManyFiles: the folder holds more than `MOST_FILES`.
+        """
         product = self.newest()
         named = (*self._not_empty(self.finish.files), *([product] if product else []))
         return any((one.step or 0) >= self.last_step for one in named)
@@ -367,11 +418,11 @@ class Artifacts:
 
 @dataclass
 class FinishWatch:
-    """Notices that a trainer has written all its files but does not exit, as one whose viewer waits for visitors."""
+    """Notices that a trainer has written all its files but does not exit, as if its viewer waits for visitors."""
 
     artifacts: Artifacts
     after_s: float
-    """Time without output and change after which the trainer counts as finished."""
+    """Seconds without output and change after which the trainer counts as finished."""
     is_named: bool = False
     """Whether the last step stands in the name of one of the files."""
     is_given_up: bool = False
@@ -383,14 +434,14 @@ class FinishWatch:
 
     @property
     def interval_s(self) -> float:
-        """Time between two calls of `look`."""
+        """Seconds between two calls of `look`."""
         return min(self.after_s / LOOKS, LONGEST_LOOK_S)
 
     def look(self, now: float, said: int) -> None:
         """Note whether the files or the output have changed.
 
         Args:
-            now: the time by a clock that does not jump.
+            now: time by a clock that never goes back, in seconds.
             said: number of bytes that the process has printed so far.
         """
         if self.is_given_up:
@@ -409,7 +460,7 @@ class FinishWatch:
         self.is_named = bool(traces) and self.artifacts.name_last_step()
 
     def is_over(self, now: float) -> bool:
-        """Return whether all files are complete, and for `after_s` nothing changed and nothing was printed.
+        """Return whether all files are complete, and for `after_s` seconds nothing changed and nothing was printed.
 
         If lines are still printed, the files must be unchanged for `TALKATIVE` times as long.
         """

@@ -2,8 +2,8 @@
 
 It has imported all modules that supervisors need, and the named programs. Its parent sends paths of attempt folders
 through stdin, a socket, one at a time; each supervisor answers with its pid. A supervisor is then as if started as a
-program: a child of that parent, in its own session, without descriptors of the server, with its own command line. It
-outlives the server.
+program: a child of that parent, in its own session, without descriptors of the server, with its own command line. A
+supervisor outlives the server.
 """
 
 from __future__ import annotations
@@ -22,15 +22,26 @@ from splatbatch.supervisor import preload
 from splatbatch.supervisor.watch import supervise
 
 SUPERVISOR = "splatbatch.supervisor"
+"""Module named in the command line of a forked supervisor."""
 CHANNEL = 0
+"""Descriptor of the socket to the parent: stdin."""
 MOST_BYTES = 1 << 13
 """Longest message in bytes; a path has at most 4096."""
 NONE_MADE = b"0"
-"""The answer if no supervisor was forked."""
+"""Answer if no supervisor was forked."""
 
 
 def serve(parent: int) -> None:
-    """Fork a supervisor for each path from the channel, until the parent closes it."""
+    """Fork a supervisor for each path from the channel, until the parent closes it.
+
+    If no process can be forked, the answer is `NONE_MADE`.
+
+    Args:
+        parent: pid of the parent, which adopts the supervisors.
+
+    Raises:
+        OSError: the channel fails.
+    """
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # where it is ignored, no parent can wait for a child
     gc.freeze()  # what is never looked at again stays shared with those that are forked; to collect it takes 0.1 s
     while message := os.read(CHANNEL, MOST_BYTES):

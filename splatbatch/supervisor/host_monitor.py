@@ -22,7 +22,9 @@ from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.output.records.attempt import ExitFacts, GpuSample
 
 KMSG = "/dev/kmsg"
+"""File of the kernel log."""
 MOST_LINES = 20
+"""Most lines of the kernel log that are kept of an attempt."""
 RECORD_BYTES = 8192  # the kernel's own limit of a record
 # "NVRM: Xid (PCI:0000:3b:00): 79, ..." and "NVRM: GPU 0000:3b:00.0: RmInitAdapter failed": the GPU is named by its bus
 _DRIVER = re.compile(r"\bNVRM\b|\bXid\b")
@@ -36,7 +38,10 @@ _COUNTERS = (  # cgroup v2, then v1
 
 
 class HostMonitor:
-    """Watches the OOM killer, the kernel log, the disk and shared memory, from the start of an attempt to its end."""
+    """Watches the OOM killer, the kernel log, the disk and shared memory, from the start of an attempt to its end.
+
+    The GPU is sampled by its `gpu`; what cannot be read is left out of the record of the end.
+    """
 
     def __init__(self, folder: AttemptFolder, gpu_uuid: str | None) -> None:
         self._folder = folder
@@ -46,7 +51,11 @@ class HostMonitor:
         self._watch(gpu_uuid)
 
     def begin(self, gpu_uuid: str | None) -> None:
-        """Watch this GPU from now on: a standby's turn has come, perhaps on another GPU than planned."""
+        """Watch this GPU, and count the seconds anew: a standby begins, perhaps on another GPU than planned.
+
+        Args:
+            gpu_uuid: UUID of the GPU; None: the CPU.
+        """
         self._kernel.close()
         self._watch(gpu_uuid)
 
@@ -56,7 +65,10 @@ class HostMonitor:
         self._kernel = KernelLog(gpu.bus(gpu_uuid) if gpu_uuid else "")
 
     def look(self, _: float = 0.0) -> None:
-        """Read the kernel log and the free space; called every two seconds, and once after the end of the process."""
+        """Read the kernel log and the free space; called every two seconds, and once after the end of the process.
+
+        The argument, the time, is not used.
+        """
         self._pids.update(processes.descendants_at_a_glance(os.getpid()))
         self._kernel.look(self._pids)
         for path in (self._folder.path, SHARED_MEMORY):
@@ -65,7 +77,12 @@ class HostMonitor:
                 self._least[path] = min(free, self._least.get(path, free))
 
     def facts(self, end: Exit, *, stood_by: bool) -> ExitFacts:
-        """Return the record of the end with all that was seen; of free space the least, since it may be free again."""
+        """Return the record of the end with all that was seen; of free space the least, since it may be free again.
+
+        Args:
+            end: how the process ended.
+            stood_by: whether the process was still a standby.
+        """
         return ExitFacts(
             end,
             seconds=round(time.monotonic() - self.since, 3),
@@ -84,7 +101,7 @@ class GpuWatch:
 
     In a container NVML may report pids of the host, which mean nothing there. Then a process that has appeared since
     the first sample, and whose pid does not exist in the container, is taken for the attempt's. If several appear at
-    once, or it was there before the watch began, its memory is unknown.
+    once, or the process was there before the watch began, its memory is unknown.
     """
 
     def __init__(self, folder: AttemptFolder, uuid: str | None) -> None:
@@ -94,10 +111,16 @@ class GpuWatch:
         self._came: frozenset[int] | None = frozenset() if folder.ahead.exists() else None
         self._busiest: int | None = None
         self.own_peak_mib: int | None = None
-        """Most GPU memory of the attempt's processes in one sample; None: unknown, or there is no GPU."""
+        """Most GPU memory of the attempt's processes in one sample, in MiB; None: unknown, or there is no GPU."""
 
     def look(self, _: float = 0.0) -> None:
-        """Append a sample to gpu.jsonl; the first must be taken before the process uses the GPU."""
+        """Append a sample to gpu.jsonl; the first must be taken before the process uses the GPU.
+
+        The argument, the time, is not used.
+
+        Raises:
+            OSError: gpu.jsonl cannot be written.
+        """
         if self._uuid is None:
             return
         sample = gpu.sample(self._uuid)
@@ -119,21 +142,30 @@ class GpuWatch:
         return self._came or frozenset()
 
     def busiest_percent(self) -> int | None:
-        """Return the highest utilisation since the last call, in percent; None: NVML does not say."""
+        """Return the highest utilisation since the last call, in percent.
+
+        None: NVML does not say, or there is no GPU.
+        """
         busiest = self._busiest
         self._busiest = None if busiest is None else 0
         return busiest
 
 
 def held_mib(sample: GpuSample, pids: frozenset[int]) -> int | None:
-    """Return the GPU memory of processes in a sample, in MiB; None: NVML does not say, or none is on the GPU."""
+    """Return the GPU memory of processes in a sample, in MiB.
+
+    None: NVML does not say, or none of them is on the GPU.
+    """
     each = zip(sample.processes, sample.process_mib, strict=True)
     held = [mib for pid, mib in each if pid in pids and mib is not None]
     return sum(held) if held else None
 
 
 class KernelLog:
-    """Collects new lines of the kernel log about one GPU and a set of processes, at most `MOST_LINES`."""
+    """Collects new lines of the kernel log about one GPU and a set of processes, at most `MOST_LINES`.
+
+    Without the right to read the log there are no lines, and no error.
+    """
 
     def __init__(self, gpu_bus: str, path: str = KMSG) -> None:
         self.lines: list[str] = []
@@ -144,7 +176,7 @@ class KernelLog:
             os.lseek(self._descriptor, 0, os.SEEK_END)
 
     def look(self, pids: Container[int]) -> None:
-        """Read the lines since the last call; `pids` are the processes of the attempt."""
+        """Add the lines written since the last call; `pids` are the processes of the attempt."""
         while self._descriptor >= 0 and len(self.lines) < MOST_LINES:
             try:
                 record = os.read(self._descriptor, RECORD_BYTES)
@@ -157,19 +189,28 @@ class KernelLog:
                 self.lines.append(line)
 
     def close(self) -> None:
-        """Close the kernel's log."""
+        """Close the kernel log; the lines stay, and further looks add none."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
 
 
 def message_of(record: bytes) -> str:
-    """Return the text of a kernel record "6,1234,567890,-;text", without the key=value lines below it."""
+    """Return the text of a kernel record "6,1234,567890,-;text", without the key=value lines below it.
+
+    Empty if malformed.
+    """
     return record.decode("utf-8", errors="replace").partition(";")[2].partition("\n")[0]
 
 
 def concerns(line: str, gpu_bus: str, pids: Container[int]) -> bool:
-    """Return whether a kernel line is about this GPU, the driver as a whole, or the OOM kill of one of `pids`."""
+    """Return whether a kernel line is about this GPU, the driver as a whole, or the OOM kill of one of `pids`.
+
+    Args:
+        line: text of the kernel log.
+        gpu_bus: PCI address of the GPU, as "0000:3b:00"; empty: unknown, and no line that names a GPU counts.
+        pids: processes of the attempt.
+    """
     if victim := _VICTIM.search(line):
         return int(victim[1] or victim[2]) in pids
     if not _DRIVER.search(line):
@@ -179,7 +220,7 @@ def concerns(line: str, gpu_bus: str, pids: Container[int]) -> bool:
 
 
 def oom_kills() -> int:
-    """Return the number of OOM kills in the control groups of this process; 0 where they count none."""
+    """Return the number of OOM kills in the control groups of this process; 0 where the kernel counts none."""
     lines = processes.kernel_file("/proc/self/cgroup").splitlines()
     names = [line.split(":", 2)[2].lstrip("/") for line in lines if line.startswith("0::")]
     own = [Path("/sys/fs/cgroup") / name / "memory.events" for name in names if name]

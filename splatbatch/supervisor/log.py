@@ -13,10 +13,13 @@ from urllib.parse import quote, quote_plus, urlsplit
 from splatbatch.output.records.attempt import WatchSettings
 
 HEAD_BYTES = 1 << 20
+"""Bytes at the begin of a log that are kept when it is cut: 1 MiB."""
 TAIL_BYTES = 4 << 20
+"""Bytes at the end of a log that are kept when it is cut: 4 MiB."""
 LARGEST_BYTES = 16 << 20
+"""Size of a log at which its middle is cut out: 16 MiB."""
 SHORTEST = 8
-"""Shortest value, in characters, that is masked; a shorter one may be a common word in logs."""
+"""Shortest value, in characters, that is masked; a shorter value may be a common word in logs."""
 _NUMBERS = re.compile(r"[-+.,:;\d\s]+")
 _RULES = re.compile(r"-+[A-Z \d]+-+")
 """The first or last line of a key in PEM format, which is no secret."""
@@ -25,7 +28,7 @@ _RULES = re.compile(r"-+[A-Z \d]+-+")
 class BoundedLog:
     """A log file of at most `LARGEST_BYTES`: when it grows larger, its middle is cut out in place.
 
-    The first HEAD_BYTES and the last TAIL_BYTES stay, with a note about the bytes left out between them.
+    The first `HEAD_BYTES` and the last `TAIL_BYTES` stay, with a note about the bytes left out between them.
     """
 
     def __init__(self, path: Path) -> None:
@@ -35,10 +38,13 @@ class BoundedLog:
         self._left_out = 0
         self._note_bytes = 0
         self.said = 0
-        """Number of bytes written so far, with those that were cut out."""
+        """Number of bytes of output so far, with those that were cut out or lost."""
 
     def write(self, data: bytes) -> None:
-        """Append output of the process; on a full disk it is lost without an error, and the training goes on."""
+        """Append output of the process.
+
+        On a full disk the output is lost without an error, and the training goes on.
+        """
         self.said += len(data)
         with suppress(OSError):
             self._size += os.pwrite(self._descriptor, data, self._size)
@@ -46,7 +52,7 @@ class BoundedLog:
                 self._cut()
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the file; it stays on disk."""
         os.close(self._descriptor)
 
     def _cut(self) -> None:
@@ -62,8 +68,8 @@ class BoundedLog:
 class Secrets:
     """Replaces secret values of the environment by `[NAME]` in a program's output, as it comes in pieces.
 
-    The end of a piece that may be the beginning of a secret is kept back until the next piece. Values that `shown`
-    names, short ones, numbers and paths are not masked.
+    The end of a piece that may be the beginning of a secret is kept back until the next piece. Values that `shown` of
+    the watch settings names, short values, numbers and paths are not masked. Without watch settings nothing is masked.
     """
 
     def __init__(self, watch: WatchSettings | None) -> None:
@@ -94,7 +100,10 @@ class Secrets:
         return shown + data[place:cut]
 
     def rest(self) -> bytes:
-        """Return what was kept back, at the end of the output; `SHORTEST` bytes or more of a secret are masked."""
+        """Return the bytes that were kept back, at the end of the output.
+
+        `SHORTEST` bytes or more of a secret are masked.
+        """
         kept, self._kept = self._kept, b""
         if self._pattern is None:
             return kept
@@ -103,7 +112,7 @@ class Secrets:
         return kept
 
     def mask_text(self, text: str) -> str:
-        """Return a whole text with its secrets masked."""
+        """Return a whole text with its secrets masked; pieces of output go through `mask` instead."""
         if self._pattern is None:
             return text
         return self._pattern.sub(lambda found: self._names[found[0]], _encoded(text)).decode(errors="replace")
@@ -121,8 +130,8 @@ def shown_anyway(env: Mapping[str, str], filled: Mapping[str, str], shown: Itera
     """Return the names of environment variables that need no mask: their values are shown elsewhere, or are short.
 
     Args:
-        env: the values as in the YAML, without placeholders.
-        filled: the values with placeholders filled in.
+        env: values as in the YAML, without placeholders, by name.
+        filled: values with placeholders filled in, by name.
         shown: texts that are shown anyway: settings, words of the command, names.
     """
     known = {str(one) for one in shown}

@@ -1,7 +1,7 @@
 """Preloaded processes: children that have imported a trainer already and start it within milliseconds.
 
-A supervisor forks one first of all, before it holds any state; the child waits until it is told what to run. It then
-behaves like a process started by name. It is a child of the supervisor, in its own session, and dies with it.
+A supervisor forks such a child first of all, before it holds any state; the child waits until it is told what to run.
+It then behaves like a process started by name. It is a child of the supervisor, in its own session, and dies with it.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from splatbatch.machine import control_group
 from splatbatch.machine.supervisors import ForkedChild
 
 MOST_BYTES = 1 << 20
-"""Longest message to a preloaded process: its command and its environment."""
+"""Longest message to a preloaded process, in bytes: its command and its environment."""
 BEGUN_S = 10.0
-"""Time that a preloaded process may take to confirm that it runs the command."""
+"""Seconds that a preloaded process may take to confirm that it runs the command."""
 ADDED: dict[str, str] = {}
 """Environment variables that the programs set while they were imported."""
 
 
 def load(programs: Sequence[str]) -> None:
-    """Import programs (`NAME.__main__`); one that fails is started by name later, and reports its error then.
+    """Import programs (`NAME.__main__`); a program that fails is started by name later, and reports its error then.
 
     Variables that a program adds to the environment are kept in `ADDED`, for its own processes alone.
     """
@@ -57,10 +57,16 @@ class PreloadedProcess(ForkedChild):
         self.channel = channel
 
     def begin(self, argv: Sequence[str], env: dict[str, str], cwd: Path, output: int, group: Path | None) -> bool:
-        """Let the child run a command, with stdout and stderr into `output`.
+        """Let the child run a command; return whether it runs, like a process started by name.
 
-        Returns True once the child is like a process started by name. Returns False if the program is not loaded, the
-        folder is missing, or the child is gone.
+        False: the program is not loaded, the folder is missing, or the child is gone; then start the program by name.
+
+        Args:
+            argv: command line, as ["python", "-m", "NAME", ...].
+            env: all environment variables of the command.
+            cwd: working folder.
+            output: descriptor for stdout and stderr.
+            group: control group of the process; None: none.
         """
         if not _is_loaded(argv) or not cwd.is_dir():
             return False
@@ -72,14 +78,18 @@ class PreloadedProcess(ForkedChild):
         return False
 
     def dismiss(self) -> None:
-        """Kill the child and wait for its end, since it is not needed."""
+        """Kill the child and wait for its end, since no command is left for it."""
         self.send_signal(signal.SIGKILL)
         self.wait(math.inf)
         self.channel.close()
 
 
 def spare() -> PreloadedProcess | None:
-    """Fork a preloaded process; None if no program was loaded."""
+    """Fork a preloaded process, which waits for `PreloadedProcess.begin`; None if no program was loaded.
+
+    Raises:
+        OSError: no process can be forked.
+    """
     if not any(_is_loaded((sys.executable, "-m", name.removesuffix(".__main__"))) for name in list(sys.modules)):
         return None
     ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -138,9 +148,12 @@ def _become(argv: list[str], env: dict[str, str], output: int) -> None:
 
 
 def entitle(words: Sequence[str], first_field: int = 45) -> bool:
-    """Change the command line of this process in /proc or, with field 47, its environment; False: there is no room.
+    """Change the command line of this process in /proc; return False if there is no room for it.
 
-    Fields of `processes.stat_of`: arg_start and arg_end (45, 46), env_start and env_end (47, 48), see proc(5).
+    Args:
+        words: words of the command line or, for the environment, "NAME=VALUE".
+        first_field: 45: the command line; 47: the environment. These are fields of `processes.stat_of`: arg_start and
+            arg_end (45, 46), env_start and env_end (47, 48), see proc(5).
     """
     title = b"\0".join(map(os.fsencode, words)) + b"\0"
     fields = processes.stat_of(os.getpid())

@@ -1,6 +1,7 @@
 """The main loop of a supervisor: run one attempt in its own session, watch it, end it at a limit, record its exit.
 
-Writes start.json, heartbeat.json, gpu.jsonl, train.log and, last of all, exit.json. Needs no torch and no engine.
+It writes start.json, heartbeat.json, gpu.jsonl, train.log and, last of all, exit.json into the folder of the attempt.
+It needs no torch and no engine.
 """
 
 from __future__ import annotations
@@ -40,14 +41,21 @@ PIPE_BYTES = 1 << 20  # pipe(7): what any user may ask for
 UNKILLABLE_S = 60.0  # what outlives its SIGKILL for so long hangs in a driver: its end is told without it
 TELL_S = 3600.0  # how long a full disk may keep the end from being written down: as long as a batch waits for room
 IDLE_SHARE = 0.01
-"""CPU time per second up to which a process counts as idle, as a viewer that only wakes up now and then."""
+"""CPU seconds per second up to which a process counts as idle, as a viewer that only wakes up now and then."""
 
 
 def supervise(folder: AttemptFolder, spare: PreloadedProcess | None = None) -> int:
-    """Run the job in `folder` to its end; return 0 if it exited with 0, 75 if another supervisor took it, else 1.
+    """Run the job in `folder` to its end, and write exit.json; return the exit code of the supervisor.
 
-    75 is also returned without job.json. The preloaded process `spare` runs the job if it has loaded its program;
-    else it is dismissed, and the program is started by name.
+    0: the job exited with 0; 75: another supervisor runs this attempt, or there is no readable job.json; 1: otherwise.
+
+    Args:
+        folder: folder of the attempt.
+        spare: preloaded process, which runs the job if it has loaded its program, and else is dismissed. None: the
+            program is started by name.
+
+    Raises:
+        OSError: exit.json cannot be written for an hour, or the folder is gone.
     """
     job = read_job(folder)
     stop = StopCause()
@@ -291,9 +299,9 @@ class _Watch:
 
 
 class StopCause:
-    """Remembers the first signal that asked this supervisor to stop; `by` is its name, or empty.
+    """Remembers the first signal that asked this supervisor to stop; `by` is its name, empty while none came.
 
-    Installs handlers for SIGTERM, SIGINT, SIGHUP and SIGUSR1.
+    An object installs handlers for SIGTERM, SIGINT, SIGHUP and SIGUSR1.
     """
 
     def __init__(self) -> None:
@@ -314,7 +322,7 @@ class PeriodicCall:
     due: float = 0.0
 
     def tick(self, now: float) -> None:
-        """Call the function if its interval has passed."""
+        """Call the function if its interval has passed; `now` is in seconds by a clock that never goes back."""
         if now >= self.due:
             self.due = now + self.interval_s
             # a full disk or an unreachable share must not end a good training
@@ -326,7 +334,8 @@ class PeriodicCall:
 class Watchdog:
     """Measures since when an attempt has made no progress, for the stall limit.
 
-    Progress is new output, a change of progress.jsonl, or use of the GPU (without one: of the CPU).
+    Progress is new output, a change of progress.jsonl, or use of the GPU (without one: of the CPU). `moved_at` is the
+    time of the last progress, in seconds by a clock that never goes back.
     """
 
     progress: Path
@@ -340,10 +349,10 @@ class Watchdog:
         """Note whether there was progress since the last call.
 
         Args:
-            now: the time by a clock that does not jump.
+            now: time by a clock that never goes back, in seconds.
             log_bytes: number of bytes that the process has printed so far.
-            gpu_percent: the highest utilisation of its GPU since the last call; None: unknown or no GPU, so that
-                the CPU time of the process and its descendants counts.
+            gpu_percent: highest utilisation of its GPU since the last call, in percent; None: unknown or no GPU, so
+                that the CPU time of the process and its descendants counts.
         """
         traces = (log_bytes, *file_fact(self.progress)[:2])
         if traces != self._traces or self._works(gpu_percent, now - self._looked_at):
