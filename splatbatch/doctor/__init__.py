@@ -1,1 +1,4 @@
-"""Checks whether this machine can train: gathers facts, then judges them by pure functions, each with a remedy."""
+"""Checks whether this machine can train: gathers facts, then judges them by pure functions.
+
+Each finding has a remedy.
+"""

@@ -17,9 +17,10 @@ from splatbatch.scene.memory_estimate import MemoryEstimate
 Version = tuple[int, int]
 """Major and minor version, of CUDA or of a compute capability."""
 OF_TRAINER, OF_MACHINE = TrainerError.exit_code, ExecutorError.exit_code
+"""Exit codes of `doctor`: 4 if the trainer has a problem, 5 if the machine has one."""
 FLOAT = 4  # bytes
 BESIDES_MIB = 20
-"""MiB that a patch takes besides splat and checkpoint: pictures, log, progress (estimated, not measured)."""
+"""Disk space in MiB of a patch besides splat and checkpoint: pictures, log, progress (estimated, not measured)."""
 EXTRAS = {
     "web": ("gsply", "splats that open in 3D in report.html"),
     "notify": ("apprise", "notify.urls"),
@@ -36,6 +37,7 @@ MINOR_COMPATIBLE = 11
 INSTALL = (
     "pip install -c constraints.txt . (in the clone), with the wheel of torch that pytorch.org names for the driver."
 )
+"""Remedy for a missing or unsuitable torch."""
 
 
 @dataclass(frozen=True)
@@ -44,20 +46,24 @@ class TorchBuild:
 
     version: str
     cuda: Version | None
-    """CUDA version it is built for; None if it is built without CUDA."""
+    """CUDA version that torch is built for; None if it is built without CUDA."""
 
 
 @dataclass(frozen=True)
 class Machine:
-    """Facts about this machine that are gathered in milliseconds, without importing torch."""
+    """Facts about this machine that are gathered in milliseconds, without importing torch.
+
+    `driver` is the version of the NVIDIA driver, empty without one; `torch` is None if torch is not installed or cannot
+    be read.
+    """
 
     presence: GpuAvailability = field(default_factory=GpuAvailability)
     driver: str = ""
     driver_cuda: Version | None = None
-    """Latest CUDA version that the driver supports; None if unknown."""
+    """Latest CUDA version that the driver supports; None: unknown, or no driver."""
     torch: TorchBuild | None = None
     shm_mib: tuple[int, int] | None = None
-    """Total and free MiB of /dev/shm; None if there is none."""
+    """Total and free MiB of /dev/shm; None: this machine has no /dev/shm."""
     open_files: int = 1 << 16
     """Hard limit of open files per process."""
     versions: Mapping[str, str] = field(default_factory=dict)
@@ -69,17 +75,17 @@ class TorchProbe:
     """Result of trying the GPUs in a separate process with torch, which may hang or crash with the driver."""
 
     error: str = ""
-    """Why the process gave no answer, or why torch has no CUDA; empty if all is well."""
+    """Reason why the process gave no answer, or why torch has no CUDA; empty: all is well."""
     architectures: tuple[str, ...] = ()
-    """Architectures that torch was built for, such as "sm_90" or "compute_90"."""
+    """GPU architectures that torch was built for, such as "sm_90" or "compute_90"; empty: unknown."""
     launch_error: str = ""
-    """Error of launching a tiny kernel of torch; empty if it ran."""
+    """Error of launching a tiny kernel of torch; empty: the kernel ran."""
     lacking: tuple[str, ...] = ()
-    """Builtin kernels that are not compiled yet for a GPU of this machine."""
+    """Names of builtin kernels that are not compiled yet for a GPU of this machine; empty: all are."""
     kernels_error: str = ""
-    """Why the builtin kernels do not work, or cannot be compiled; empty if they work."""
+    """Reason why the builtin kernels do not work, or cannot be compiled; empty: they work."""
     has_gsplat: bool = False
-    """Whether gsplat's CUDA extension is built."""
+    """Whether the CUDA extension of gsplat is built."""
 
 
 @dataclass(frozen=True)
@@ -90,24 +96,24 @@ class MachineNeeds:
     """The output folder."""
     can_write: bool = True
     free_mib: int | None = None
-    """Free space for the output folder; None if unknown."""
+    """Free space for the output folder, in MiB; None: unknown."""
     need_mib: int = 0
-    """Estimated size of what the batch will write."""
+    """Estimated size of all files that the batch will write, in MiB; 0: unknown."""
     wanted_mib: int = 0
-    """Free space below which no patch is started: `limits.free_disk_mib`."""
+    """Free space in MiB below which no patch is started: `limits.free_disk_mib`; 0: no limit."""
     lacking: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """What is missing for each trainer, as messages."""
+    """Messages on everything that is missing for a trainer, by trainer; empty for a trainer that is complete."""
     trains_itself: bool = True
-    """Whether some patch is trained by the builtin trainer."""
+    """Whether at least one patch is trained by the builtin trainer."""
     on_cpu: bool = False
     """Whether the YAML asks for the CPU although the machine has a GPU."""
     extras: frozenset[str] = frozenset()
-    """Optional extras that the YAML needs."""
+    """Names of the optional extras that the YAML needs, as in `EXTRAS`."""
 
 
 @dataclass(frozen=True)
 class CheckResult:
-    """Result of one check, a line of `doctor`: its state, a message, and what to do about it."""
+    """Result of one check, a line of `doctor`: its state, a message, and what to do about it (empty if nothing)."""
 
     check: str
     state: Literal["ok", "warning", "problem"]
@@ -118,23 +124,30 @@ class CheckResult:
 
 
 def ok(check: str, message: str) -> CheckResult:
-    """Return a finding that needs no action."""
+    """Return a result that needs no action."""
     return CheckResult(check, "ok", message)
 
 
 def warning(check: str, message: str, remedy: str) -> CheckResult:
-    """Return a finding that does not prevent training."""
+    """Return a result that does not prevent training; `remedy` says what to do."""
     return CheckResult(check, "warning", message, remedy)
 
 
 def problem(check: str, message: str, remedy: str, exit_code: int) -> CheckResult:
-    """Return a finding that prevents training."""
+    """Return a result that prevents training.
+
+    Args:
+        check: name of the check.
+        message: what is wrong.
+        remedy: what to do about it.
+        exit_code: 4 if the trainer cannot run here, 5 if the machine is the cause.
+    """
     return CheckResult(check, "problem", message, remedy, exit_code)
 
 
 @dataclass(frozen=True)
 class DoctorOutput:
-    """Result of `doctor --json`: the findings of all checks, and the exit code that follows from them."""
+    """Result of `doctor --json`: the results of all checks, and the exit code that follows from them."""
 
     findings: tuple[CheckResult, ...]
     told: ClassVar = ("exit_code",)
@@ -146,14 +159,14 @@ class DoctorOutput:
 
 
 def of_job(job: MachineNeeds) -> Iterator[CheckResult]:
-    """Yield the checks of a batch: output folder, disk, trainers."""
+    """Yield the results of the checks of a batch: output folder, disk, trainers."""
     yield output_folder(job)
     yield disk(job)
     yield from trainers(job.lacking)
 
 
 def output_folder(job: MachineNeeds) -> CheckResult:
-    """Check that the output folder can be written."""
+    """Return whether the output folder can be written: "ok", or a problem of the machine."""
     if job.can_write:
         return ok("output folder", f"{job.folder} can be written")
     return problem(
@@ -165,7 +178,11 @@ def output_folder(job: MachineNeeds) -> CheckResult:
 
 
 def disk(job: MachineNeeds) -> CheckResult:
-    """Check the free space; below `limits.free_disk_mib` no patch starts, and too little for the batch is a warning."""
+    """Return whether the free space suffices.
+
+    Below `limits.free_disk_mib` no patch starts: a problem. Too little for the whole batch is a warning. If the free
+    space is unknown, the result is "ok".
+    """
     if job.free_mib is None:
         return ok("disk", f"the free space of {job.folder} is unknown")
     room, remedy = f"{job.free_mib:,} MiB free for {job.folder}", "Free space, or choose another output.folder."
@@ -179,7 +196,11 @@ def disk(job: MachineNeeds) -> CheckResult:
 
 
 def trainers(lacking: Mapping[str, tuple[str, ...]]) -> Iterator[CheckResult]:
-    """Yield for each trainer whether all that it needs is installed."""
+    """Yield for each trainer whether all that it needs is installed.
+
+    Args:
+        lacking: messages on everything that is missing, by trainer; empty messages: nothing is missing.
+    """
     for name, missing in lacking.items():
         remedy = f"Fix trainers.{name} in the YAML, or install it; see `splatbatch doctor --trainers`."
         check = f"trainer {name}"
@@ -187,7 +208,13 @@ def trainers(lacking: Mapping[str, tuple[str, ...]]) -> Iterator[CheckResult]:
 
 
 def extras(versions: Mapping[str, str], wanted: frozenset[str], *, has_viewer: bool) -> Iterator[CheckResult]:
-    """Yield which optional extras are installed; a missing one that the YAML needs is a warning."""
+    """Yield which optional extras are installed; a missing extra that the YAML needs is a warning.
+
+    Args:
+        versions: versions of installed packages, by name.
+        wanted: names of the extras that the YAML needs.
+        has_viewer: whether the 3D viewer of the report is installed.
+    """
     for extra, (package, purpose) in EXTRAS.items():
         remedy = f"pip install 'splatbatch[{extra}]'"
         if package in versions:
@@ -201,7 +228,12 @@ def extras(versions: Mapping[str, str], wanted: frozenset[str], *, has_viewer: b
 
 
 def disk_mib(recipes: Mapping[str, Recipe], footprints: Mapping[str, MemoryEstimate]) -> int:
-    """Return an upper estimate in MiB of what training these patches writes, for the check of free space."""
+    """Return an upper estimate in MiB of the files that training these patches writes, for the check of free space.
+
+    Args:
+        recipes: recipe of each patch, by name.
+        footprints: memory estimates by patch; patches without an estimate are not counted.
+    """
     total = 0
     for name, footprint in footprints.items():
         training = recipes[name].training
@@ -212,10 +244,10 @@ def disk_mib(recipes: Mapping[str, Recipe], footprints: Mapping[str, MemoryEstim
 
 
 def of_machine(machine: Machine, *, on_cpu: bool = False, trains_itself: bool = True) -> Iterator[CheckResult]:
-    """Yield the checks of a machine.
+    """Yield the results of the checks of a machine.
 
     Args:
-        machine: facts about it.
+        machine: facts about the machine.
         on_cpu: whether the YAML asks for the CPU; driver, GPUs and torch are then not checked.
         trains_itself: whether the builtin trainer is used; torch is not checked otherwise.
     """
@@ -234,7 +266,7 @@ def of_machine(machine: Machine, *, on_cpu: bool = False, trains_itself: bool = 
 
 
 def driver(machine: Machine) -> CheckResult:
-    """Check that NVML answers, and report the driver; a machine without a GPU is no problem."""
+    """Return whether NVML answers, with the version of the driver; a machine without a GPU is no problem."""
     if why := machine.presence.why_unusable():
         remedy = "Reboot after a driver update; check dmesg and nvidia-smi; start containers with --gpus all."
         return problem("driver", why, remedy, OF_MACHINE)
@@ -247,7 +279,10 @@ def driver(machine: Machine) -> CheckResult:
 
 
 def torch_build(machine: Machine) -> CheckResult:
-    """Check that the installed torch is built for CUDA, and for a version that the driver supports."""
+    """Return whether the installed torch is built for CUDA, and for a version that the driver supports.
+
+    Without a GPU any torch is "ok". A missing torch is a problem.
+    """
     build, here = machine.torch, machine.presence
     if build is None:
         return problem("torch", "the Python package torch is not installed", INSTALL, OF_TRAINER)
@@ -266,7 +301,13 @@ def torch_build(machine: Machine) -> CheckResult:
 
 
 def shared_memory(shm_mib: tuple[int, int] | None) -> CheckResult:
-    """Check the free space in /dev/shm: no patch starts while it is below SHARED_MEMORY_MIB and half of the total."""
+    """Return whether /dev/shm has enough free space.
+
+    No patch starts while less than `SHARED_MEMORY_MIB`, and less than half of its size, is free: a problem.
+
+    Args:
+        shm_mib: total and free MiB; None: this machine has no /dev/shm, which is "ok".
+    """
     if shm_mib is None:
         return ok("shared memory", "no /dev/shm here")
     total, free = shm_mib
@@ -282,7 +323,7 @@ def shared_memory(shm_mib: tuple[int, int] | None) -> CheckResult:
 
 
 def open_files(most: int) -> CheckResult:
-    """Check the hard limit of open files per process; attempts raise their own limit to it."""
+    """Return whether the hard limit of open files per process suffices; attempts raise their own limit up to it."""
     if most < FEWEST_FILES:
         remedy = f"Raise the hard limit: ulimit -Hn {FEWEST_FILES * 16}, /etc/security/limits.conf, LimitNOFILE=."
         return warning("open files", f"a process may open {most} files at most", remedy)
@@ -290,7 +331,7 @@ def open_files(most: int) -> CheckResult:
 
 
 def spell(version: Version) -> str:
-    """Return a version as text, such as "9.0"."""
+    """Return a version as text, such as "9.0" for (9, 0)."""
     return f"{version[0]}.{version[1]}"
 
 
@@ -306,12 +347,12 @@ def parse_build(text: str) -> TorchBuild:
 
 
 def of_kernels(machine: Machine, probe: TorchProbe, *, wants_gsplat: bool = False) -> Iterator[CheckResult]:
-    """Yield the checks of kernels on a machine with a GPU.
+    """Yield the results of the checks of kernels on a machine with a GPU.
 
     Args:
-        machine: the GPUs and torch.
-        probe: what a process with torch found out.
-        wants_gsplat: whether some patch is trained with `training.kernels: gsplat`.
+        machine: facts about the GPUs and torch.
+        probe: result of the process that tried the GPUs.
+        wants_gsplat: whether a patch is trained with `training.kernels: gsplat`.
     """
     capabilities = tuple(dict.fromkeys(card.capability for card in machine.presence.cards if card.capability))
     yield torch_kernels(probe, capabilities)
@@ -322,7 +363,14 @@ def of_kernels(machine: Machine, probe: TorchProbe, *, wants_gsplat: bool = Fals
 
 
 def torch_kernels(probe: TorchProbe, capabilities: Iterable[Version]) -> CheckResult:
-    """Check that torch has kernels for the GPUs of this machine: it would fail with "no kernel image" otherwise."""
+    """Return whether torch has kernels for the GPUs of this machine, and runs one.
+
+    Without kernels for a GPU, a training would fail with "no kernel image".
+
+    Args:
+        probe: result of the process that tried the GPUs.
+        capabilities: compute capability of each GPU; empty: unknown, and only the result of the process counts.
+    """
     if probe.error:
         remedy = (
             "Fix what the message names; check nvidia-smi, dmesg, and that no process holds the GPU in exclusive mode."
@@ -343,8 +391,12 @@ def torch_kernels(probe: TorchProbe, capabilities: Iterable[Version]) -> CheckRe
 def can_run(capability: Version, architectures: Iterable[str]) -> bool:
     """Return whether code for one of these architectures runs on a GPU (CUDA C++ Programming Guide, compatibility).
 
-    Binary code (sm) runs on the same major version with an equal or later minor one. With the suffix a it runs on
+    Binary code (sm) runs on the same major version with an equal or later minor version. With the suffix a it runs on
     exactly that capability. PTX (compute) is compiled at load time for every later capability.
+
+    Args:
+        capability: compute capability of the GPU, as (9, 0).
+        architectures: names such as "sm_90" or "compute_90"; others are ignored.
     """
     for kind, major, minor, suffix in re.findall(r"\b(sm|compute)_(\d+)(\d)([af]?)\b", " ".join(architectures)):
         built = (int(major), int(minor))
@@ -355,7 +407,10 @@ def can_run(capability: Version, architectures: Iterable[str]) -> bool:
 
 
 def own_kernels(probe: TorchProbe) -> CheckResult:
-    """Check that the builtin kernels work, or will once they are compiled; gsplat's kernels can replace them."""
+    """Return whether the builtin kernels work, or will once they are compiled.
+
+    If they do not work, this is a warning where gsplat's kernels can replace them, else a problem.
+    """
     if probe.lacking or not probe.kernels_error:
         at_first_use = "are compiled at first use, in seconds; `splatbatch doctor --warm` does it now"
         return ok("kernels", f"our kernels {at_first_use if probe.lacking else 'are compiled and work'}")
@@ -366,7 +421,7 @@ def own_kernels(probe: TorchProbe) -> CheckResult:
 
 
 def gsplat(probe: TorchProbe) -> CheckResult:
-    """Check that gsplat's kernels are built; no training builds them."""
+    """Return whether gsplat's kernels are built; no training builds them, so that a missing build is a problem."""
     if probe.has_gsplat:
         return ok("gsplat", "its kernels are built")
     remedy = "Build them in some minutes with `splatbatch doctor --warm`, or install gsplat's own wheel."

@@ -28,19 +28,24 @@ from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.estimates import check_place, footprints_of, forecast
 
 PROBE, WARM = "splatbatch.training.probe", "splatbatch.training.cuda.warm"
+"""Modules of the processes that try the GPUs, and that build kernels."""
 PROBE_S = 120.0
+"""Time limit in seconds of the process that tries the GPUs."""
 WARM_S = 1800.0
-"""Time limit of a build: gsplat's takes some minutes on a few cores, the builtin kernels' some seconds."""
+"""Time limit of a build in seconds: gsplat's takes some minutes on a few cores, the builtin kernels' some seconds."""
 REMEDIES = {
     "kernels": "Run `splatbatch doctor` without --warm to see what is missing.",
     "gsplat": "It needs ninja, a C++ compiler and the CUDA toolkit of torch's version. A build that never ends waits"
     " for a file `lock` below {folder}, which a killed build left: remove it.",
 }
-"""What to do about a build that failed."""
+"""Remedy for a build that failed, by name of the kernels."""
 
 
 def probe(machine: Machine) -> TorchProbe:
-    """Start a process with torch that tries the GPUs, and return what it found out; it may take PROBE_S seconds."""
+    """Start a process with torch that tries the GPUs, and return its result; this may take `PROBE_S` seconds.
+
+    A process that gives no answer is a result with an error, no exception.
+    """
     (answer,) = ask([[PROBE]], PROBE_S, _visible(machine))
     if isinstance(answer, str):
         return TorchProbe(error=f"torch does not start: {answer}")
@@ -48,7 +53,12 @@ def probe(machine: Machine) -> TorchProbe:
 
 
 def warm(machine: Machine, wanted: Sequence[str]) -> Iterator[CheckResult]:
-    """Build the kernels named in `wanted`, "kernels" (builtin) or "gsplat", in parallel; yield how each build ended."""
+    """Build kernels in parallel, each in a process; yield how each build ended, as "ok" or a problem.
+
+    Args:
+        machine: facts about the GPUs.
+        wanted: names of kernels to build: "kernels" (builtin) or "gsplat".
+    """
     answers = ask([[WARM, name] for name in wanted], WARM_S, _visible(machine))
     for name, answer in zip(wanted, answers, strict=True):
         record = {"error": answer} if isinstance(answer, str) else answer
@@ -64,12 +74,15 @@ def _visible(machine: Machine) -> dict[str, str]:
 
 
 def examine(batch: Batch | None, *, build: bool, has_viewer: bool) -> Iterator[CheckResult]:
-    """Yield the findings about this machine, and about training a batch on it.
+    """Yield the results of all checks of this machine, and of training a batch on it.
 
     Args:
-        batch: the batch; None checks the machine alone.
+        batch: the batch; None: only the machine is checked.
         build: whether missing kernels are built.
         has_viewer: whether the 3D viewer of the pages is installed.
+
+    Raises:
+        ExecutorError: CUDA_VISIBLE_DEVICES names only GPUs that do not exist.
     """
     machine = replace(inventory.machine(), versions=inventory.versions())
     expected = footprints_of(batch.config, batch.tasks) if batch else {}

@@ -23,10 +23,11 @@ from splatbatch.scene.memory_estimate import MemoryEstimate
 from splatbatch.trainers.availability import missing
 
 PACKAGES = ("torch", "gsplat", "pycolmap", "numpy")
+"""Python packages whose versions are shown."""
 
 
 def machine() -> checks.Machine:
-    """Return the facts about this machine, without versions of packages."""
+    """Return the facts about this machine; `versions` is left empty, since reading them takes longer."""
     return checks.Machine(
         presence=gpu.presence(),
         driver=gpu.driver_version(),
@@ -38,7 +39,10 @@ def machine() -> checks.Machine:
 
 
 def versions() -> Mapping[str, str]:
-    """Return the versions of splatbatch, Python, the main packages and the optional ones that are installed."""
+    """Return the versions of splatbatch, Python, the main packages and the optional ones, by name.
+
+    Packages that are not installed are left out.
+    """
     found = {"splatbatch": __version__, "Python": platform.python_version()}
     for name in (*PACKAGES, *(package for package, _ in checks.EXTRAS.values())):
         try:
@@ -49,7 +53,7 @@ def versions() -> Mapping[str, str]:
 
 
 def torch_build() -> checks.TorchBuild | None:
-    """Return the installed torch without importing it; None if there is none or its version cannot be read."""
+    """Return the installed torch without importing it; None if torch is missing or its version cannot be read."""
     spec = importlib.util.find_spec("torch")
     if spec is None or spec.origin is None:
         return None
@@ -60,12 +64,16 @@ def torch_build() -> checks.TorchBuild | None:
 
 
 def job(config: Config, recipes: Mapping[str, Recipe], footprints: Mapping[str, MemoryEstimate]) -> checks.MachineNeeds:
-    """Return what a batch needs of this machine.
+    """Return the needs of a batch, and whether this machine meets them; no file is written.
 
     Args:
         config: the YAML.
-        recipes: recipe of each patch.
-        footprints: expected memory and number of Gaussians of each patch.
+        recipes: recipe of each patch, by name.
+        footprints: expected memory and number of Gaussians of each patch, by name; patches without one are left out of
+            the estimate of disk space.
+
+    Raises:
+        ExecutorError: CUDA_VISIBLE_DEVICES names only GPUs that do not exist.
     """
     programs = {recipe.training.trainer: recipe.program for recipe in recipes.values()}
     wanted = {

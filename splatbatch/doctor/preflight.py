@@ -12,13 +12,18 @@ from splatbatch.machine.slots import is_on_cpu
 from splatbatch.scene.memory_estimate import MemoryEstimate
 
 WAITED_FOR = ("disk", "shared memory")
-"""Checks whose problems do not stop the batch: it waits for free space instead."""
+"""Names of checks whose problems do not stop the batch: it waits for free space instead."""
 
 
 def preflight(
     config: Config, recipes: Mapping[str, Recipe], footprints: Mapping[str, MemoryEstimate]
 ) -> list[CheckResult]:
-    """Return the warnings about this machine and batch.
+    """Return the warnings about this machine and batch; empty: there are none.
+
+    Args:
+        config: the YAML.
+        recipes: recipe of each patch, by name.
+        footprints: memory estimates by patch; patches without an estimate are left out.
 
     Raises:
         TrainerError, ExecutorError: a check found a problem that prevents training here.

@@ -1,1 +1,1 @@
-"""While a batch runs: console, table, history, Prometheus, notifications."""
+"""Reports on a running batch: console, table, history, Prometheus, MLflow, notifications."""

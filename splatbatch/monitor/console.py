@@ -30,7 +30,7 @@ HEARTBEAT_S = 60.0
 REDRAW_S = 1.0
 """Seconds between two updates of the live table."""
 LONGEST_LINE = 600
-"""Characters after which a line is cut."""
+"""Most characters of a line; a longer line is cut."""
 _REMARKABLE = (
     events.Notice,
     events.RetryScheduled,
@@ -42,7 +42,7 @@ _REMARKABLE = (
 
 
 class ConsoleListener:
-    """Shows people the progress of a batch while its `with` block runs.
+    """Shows people the progress of a batch on stderr while its `with` block runs.
 
     On a terminal a table follows the files of all patches, and important events scroll by above it. Elsewhere (cron,
     nohup, CI) each event is a line, and progress is printed once a minute.
@@ -76,7 +76,7 @@ class ConsoleListener:
             self.say(line)
 
     def say(self, line: str) -> None:
-        """Show a line with the time in front of it."""
+        """Show a line with the local time in front of it; without a table also the date."""
         if self._live:
             self._live.console.print(Text(f"{time.strftime('%H:%M:%S')} {line}"))
         else:
@@ -103,7 +103,7 @@ class ConsoleListener:
 
 
 def heartbeats(statuses: Sequence[PatchStatus]) -> Iterator[str]:
-    """Yield a line of progress for each running training, then one for the batch; nothing if no training runs."""
+    """Yield a line of progress for each running training, then a line for the batch; nothing if no training runs."""
     running = [status for status in statuses if status.state == "running"]
     has_nodes = len({status.node for status in running}) > 1
     yield from (heartbeat(status, has_nodes=has_nodes) for status in running)
@@ -115,7 +115,11 @@ def heartbeats(statuses: Sequence[PatchStatus]) -> Iterator[str]:
 def heartbeat(status: PatchStatus, *, has_nodes: bool = False) -> str:
     """Return the progress of a training: "p3: train 1200/30000 (4%), 31.2 steps/s, loss 0.0831, 0:12:30 to go, GPU …".
 
-    `has_nodes` adds the name of its host.
+    Figures that are unknown are left out.
+
+    Args:
+        status: status of the patch.
+        has_nodes: whether the name of its host is added.
     """
     share = f" ({100 * status.step // status.max_steps}%)" if status.max_steps else ""
     gpu = f"{status.gpu_used_mib:,} MiB" if status.gpu_used_mib is not None else ""
@@ -133,7 +137,7 @@ def heartbeat(status: PatchStatus, *, has_nodes: bool = False) -> str:
 
 
 def in_words(event: Event) -> str:
-    """Return an event as one line of at most LONGEST_LINE characters; empty for events that are not shown."""
+    """Return an event as one line of at most `LONGEST_LINE` characters; empty for events that are not shown."""
     words = _WORDS.get(type(event))
     return _short(words(event)) if words else ""
 

@@ -23,11 +23,22 @@ from splatbatch.tasks.status import PatchStatus
 from splatbatch.text import assignments, moment
 
 OfPatch = AttemptStarted | SlotNotReady | AttemptEnded | RetryScheduled | GaveUp | Accepted | Restored | PatchRejected
+"""Events of a patch that its history tells."""
 OF_PATCHES: tuple[type[OfPatch], ...] = get_args(OfPatch)
 
 
 def tell_history(output: OutputFolder, status: PatchStatus) -> Iterator[str]:
-    """Yield the history of a patch as lines, from the ledger and the files; the last line is its state now."""
+    """Yield the history of a patch as lines, from the ledger and the files; the last line is its present state.
+
+    A patch without events gives a line that says so, and its state.
+
+    Args:
+        output: the output folder.
+        status: present status of the patch.
+
+    Raises:
+        OutputError: a ledger cannot be read.
+    """
     history = [event for event in events(output, *OF_PATCHES) if event.patch == status.patch]
     if not history:
         yield f"{status.patch}: nothing has happened yet"

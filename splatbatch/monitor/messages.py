@@ -10,13 +10,13 @@ import typer
 from splatbatch.text import clock, moment, one_line
 
 EVERY_S = 10.0
-"""Least seconds between two lines of progress about the same thing."""
+"""Least seconds between two lines of progress about the same operation."""
 PATIENCE_S = 5.0
 """Seconds that an operation must take before its progress is printed."""
 
 
 def print_err(words: str) -> None:
-    """Print a text on stderr as one line."""
+    """Print a text on stderr as one line; line breaks become blanks."""
     typer.echo(one_line(words), err=True)
 
 
@@ -26,18 +26,21 @@ def log_line(words: str) -> None:
 
 
 class PipeWriter:
-    """Prints messages and progress as plain lines, for commands without a live table."""
+    """Prints messages and progress as plain lines, for commands without a live table.
+
+    `say` prints a line; by default on stderr.
+    """
 
     def __init__(self, say: Callable[[str], None] = print_err) -> None:
         self._what, self._began, self._said = "", 0.0, 0.0
         self.say = say
 
     def advance(self, what: str, done: int, total: int, unit: str = "Gaussians") -> None:
-        """Print progress and the time left; not in the first PATIENCE_S of `what`, and at most every EVERY_S.
+        """Print progress and the time left; not in the first `PATIENCE_S` of an operation, and at most every `EVERY_S`.
 
         Args:
-            what: what makes progress; another value starts anew.
-            done: units done so far.
+            what: words for the operation; another value starts anew.
+            done: units done so far; 0: the time left is unknown.
             total: units in all.
             unit: plural name of a unit.
         """

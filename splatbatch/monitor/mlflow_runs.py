@@ -1,8 +1,8 @@
-"""MLflow: a sink, and the process `python -m splatbatch.monitor.mlflow_runs` that it starts to record attempts.
+"""Records attempts in MLflow: a receiver of events, and the process that it starts to write.
 
-The process reads its order as JSON from stdin. A batch is a parent run, each attempt a run below it. Runs that exist
-already, by their tags, are not written again, so that the next process completes what a killed one left out.
-The batch never waits for such a process.
+The process, `python -m splatbatch.monitor.mlflow_runs`, reads its order as JSON from stdin. A batch is a parent run,
+each attempt a run below it. Runs that exist already, by their tags, are not written again, so that the next process
+completes the runs that a killed process left out. The batch never waits for such a process.
 """
 
 from __future__ import annotations
@@ -32,22 +32,27 @@ from splatbatch.output.records.metrics import Metrics
 from splatbatch.text import one_line
 
 PROGRAM = (sys.executable, "-m", "splatbatch.monitor.mlflow_runs")
+"""Command of the process that writes."""
 FILES, DATABASE = "file:", "sqlite:///"
 IN_A_FILE = f"{DATABASE}mlflow.db"
+"""Store that is suggested where a folder is not supported."""
 TIMEOUT_S = 120.0
-"""Time limit of one process; the next one writes what is left. At the end of a batch the limit is 30 s."""
+"""Time limit of one process in seconds; the next process writes the rest. At the end of a batch the limit is 30 s."""
 PAUSES_S = (60.0, 600.0)
-"""First and longest pause after a store has failed; the pause doubles each time."""
+"""First and longest pause in seconds after a store has failed; the pause doubles each time."""
 
 BATCH, ATTEMPT, PARENT, NAME = "splatbatch.batch", "splatbatch.attempt", "mlflow.parentRunId", "mlflow.runName"
 CURVES = (
     "loss", "grad_norm", "num_gaussians", "peak_mib", "psnr", "ssim", "lpips", "training_psnr", "psnr_even",
     "psnr_covered",
 )  # fmt: skip
+"""Figures of progress that are written step by step."""
 FINAL = ("psnr_covered", "psnr", "ssim_covered", "ssim", "lpips", "training_psnr", "covered_share")
+"""Figures of the finished splat that are written once."""
 MOST_CHARS = 500
 """Most characters of a parameter's value, and of an error message."""
 MOST_LOG_BYTES = 8 * MIB
+"""Size of the largest file of an attempt that is stored: 8 MiB."""
 PATIENCE = {
     "MLFLOW_ENABLE_ASYNC_LOGGING": "false",
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",  # MLflow's default retries for four minutes before it reports an error
@@ -55,12 +60,21 @@ PATIENCE = {
 }
 """Environment variables of MLflow that are set unless the user has set them."""
 SECRETS = ("MLFLOW_TRACKING_PASSWORD", "MLFLOW_TRACKING_TOKEN")
+"""Environment variables whose values are masked in messages."""
 IN_A_URL = re.compile(r"//[^/@\s]+@")
 STATES = {"trained": "FINISHED", "made": "FINISHED", "failed": "FAILED", "stopped": "KILLED"}
+"""State of an MLflow run by the outcome of the attempt."""
 
 
 def absolute_uri(store: str, base: Path) -> str:
-    """Return the URI of a tracking store, with a relative file or folder resolved from the YAML's folder."""
+    """Return the URI of a tracking store, with a relative file or folder resolved from the YAML's folder.
+
+    The URI of a server is returned unchanged.
+
+    Args:
+        store: `tracking.mlflow` of the YAML.
+        base: folder of the YAML.
+    """
     if store.startswith(DATABASE):
         return f"{DATABASE}{base / store.removeprefix(DATABASE)}"
     place = store.removeprefix(FILES)
@@ -68,7 +82,11 @@ def absolute_uri(store: str, base: Path) -> str:
 
 
 def remedy(store: str) -> str:
-    """Return advice on what to check when a store fails."""
+    """Return advice on what to check when a store fails, as the end of a message.
+
+    Args:
+        store: URI of the store.
+    """
     if store.startswith(FILES):
         return f"newer versions of MLflow keep no store in a folder; write tracking.mlflow: {IN_A_FILE}"
     if store.startswith(DATABASE):
@@ -77,7 +95,7 @@ def remedy(store: str) -> str:
 
 
 class MlflowSink(Sink):
-    """Starts the recording process whenever attempts have ended since the last one, one process at a time."""
+    """Starts the recording process whenever attempts have ended since the last process began, one process at a time."""
 
     name = "tracking.mlflow"
 
@@ -87,13 +105,13 @@ class MlflowSink(Sink):
         """Prepare without starting a process.
 
         Args:
-            settings: the YAML's section `tracking`.
+            settings: section `tracking` of the YAML.
             output: the output folder.
             base: folder of the YAML.
-            settings_of: returns the settings of each task, by their full names.
+            settings_of: returns the settings of each task, by full name, by task.
 
         Raises:
-            TrainerError: MLflow, or a package that it needs for a database, is not installed.
+            TrainerError: MLflow, or a package that MLflow needs for a database, is not installed.
         """
         needed = ("mlflow", *(("sqlalchemy", "alembic") if settings.mlflow.startswith("sqlite:") else ()))
         if missing := [name for name in needed if find_spec(name) is None]:
@@ -108,11 +126,14 @@ class MlflowSink(Sink):
         self._failure, self._pause_s, self._not_before = "", PAUSES_S[0], 0.0
 
     def tell(self, event: Event) -> None:
-        """Note that an attempt has ended."""
+        """Note that an attempt has ended; other events are ignored."""
         self._is_due |= isinstance(event, AttemptEnded)
 
     def tick(self) -> Iterator[str]:
-        """Check the running process; start one if attempts have ended, or writing failed and the pause is over."""
+        """Check the running process; start one if attempts have ended, or if writing failed and the pause is over.
+
+        Yield a message if a process failed for another reason than the one before.
+        """
         if self._hook and (verdict := self._hook.verdict()) is not None:
             self._hook = None
             yield from self._ended(one_line(verdict))
@@ -120,7 +141,10 @@ class MlflowSink(Sink):
             yield from self._start()
 
     def close(self, end: BatchOutcome) -> None:
-        """Request a last process that writes everything missing and the end of the batch; `tick` starts it."""
+        """Request a last process that writes everything missing and the end of the batch.
+
+        `tick` starts this process.
+        """
         self._is_due = self._has_ended = True
 
     def is_done(self) -> bool:
@@ -128,7 +152,7 @@ class MlflowSink(Sink):
         return self._hook is None and not self._is_due
 
     def give_up(self) -> Iterator[str]:
-        """End the process and yield a message; the next `train` writes what is missing."""
+        """End the process and yield a message; the next `train` writes the missing runs."""
         if self._hook:
             self._hook.end()
         earlier = f" (before: {self._failure})" if self._failure else ""
@@ -166,7 +190,10 @@ class MlflowSink(Sink):
 
 
 def main() -> int:
-    """Read the order from stdin and carry it out; return the exit code. An error is printed as one line on stdout."""
+    """Read the order from stdin and carry it out; return the exit code, 0 or 1.
+
+    An error is printed as one line on stdout, without passwords, and raises nothing.
+    """
     out = os.dup(1)
     os.dup2(2, 1)  # output of MLflow must not mix with our answer
     for variable, value in PATIENCE.items():
@@ -180,7 +207,7 @@ def main() -> int:
 
 
 def without_passwords(words: str) -> str:
-    """Return an error message as one line of at most MOST_CHARS, with passwords of URLs and environment masked."""
+    """Return an error message as one line of at most `MOST_CHARS`, with passwords of URLs and environment masked."""
     words = IN_A_URL.sub("//***@", " ".join(words.split()))
     for variable in SECRETS:
         if value := os.environ.get(variable):
@@ -190,6 +217,9 @@ def without_passwords(words: str) -> str:
 
 def write(order: Mapping[str, Any]) -> None:
     """Write the attempts that are not in the store yet; after the batch's end also the report and the final state.
+
+    Args:
+        order: order of the batch: store, experiment, output folder, settings, and whether the batch has ended.
 
     Raises:
         Exception: any error of MLflow or of the store.

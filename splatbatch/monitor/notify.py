@@ -34,17 +34,19 @@ from splatbatch.tasks.freshness import FreshnessChecker
 from splatbatch.tasks.status import MADE, PatchStatus, read_status
 
 SCHEMA = 1
+"""Version of the JSON message; it changes if a key changes its meaning."""
 TIMEOUT_S = 30.0
-"""Time limit of a command or delivery; a mail server that greylists answers within some seconds."""
+"""Time limit of a command or delivery in seconds; a mail server that greylists answers within some seconds."""
 PATIENCE_S = 5.0
-"""Longest time that the last message waits for an earlier one that is still being delivered."""
+"""Longest time in seconds that the last message waits for an earlier message that is still being delivered."""
 SHOWN = ("patch", "state", "cause", "advice", "psnr_covered", "psnr", "num_gaussians", "seconds")
+"""Fields of the status of a patch that the message holds."""
 
 
 class Notifier(Sink):
     """Sends messages by `notify.command` and `notify.urls`, one message at a time.
 
-    Patches that fail during a delivery are named together in the next message.
+    Patches that fail during a delivery are named together in the next message. Without either setting nothing is sent.
     """
 
     name = "notify"
@@ -67,7 +69,7 @@ class Notifier(Sink):
         self._last_at = 0.0
 
     def tell(self, event: Event) -> None:
-        """Note a patch that has failed for good or was rejected."""
+        """Note a patch that has failed for good or was rejected; other events are ignored."""
         match event:
             case GaveUp(patch=patch) | PatchRejected(patch=patch):
                 self._failed[patch] = None
@@ -78,7 +80,7 @@ class Notifier(Sink):
                 pass
 
     def tick(self) -> Iterator[str]:
-        """Start deliveries that are due and check running ones; yield why a delivery failed."""
+        """Start deliveries that are due and check running deliveries; yield why a delivery failed."""
         verdicts = [(way, hook, hook.verdict()) for way, hook in self._running]
         self._running = [(way, hook) for way, hook, verdict in verdicts if verdict is None]
         yield from (f"{way}: {verdict}" for way, _, verdict in verdicts if verdict)
@@ -94,17 +96,20 @@ class Notifier(Sink):
                 yield from self._start(self._message("patches_failed", f"failed: {names}", failed, BatchOutcome("")))
 
     def close(self, end: BatchOutcome) -> None:
-        """Prepare the last message; `tick` sends it, after at most PATIENCE_S even if an earlier delivery hangs."""
+        """Prepare the last message.
+
+        `tick` sends it, after at most `PATIENCE_S` seconds even if an earlier delivery hangs.
+        """
         self._failed.clear()  # the last message names these patches, too
         self._last = self._message("batch_ended", end.summary, self._statuses(), end) if self._ways() else None
         self._last_at = time.monotonic() + PATIENCE_S
 
     def is_done(self) -> bool:
-        """Return whether every message is delivered or has failed."""
+        """Return whether every message is delivered or has failed; True if there are none."""
         return self._last is None and not self._running
 
     def give_up(self) -> Iterator[str]:
-        """End all running deliveries; yield which were not delivered in time."""
+        """End all running deliveries; yield a message for each way by which a message was not delivered in time."""
         ways = dict.fromkeys([way for way, _ in self._running] or self._ways())
         for _, hook in self._running:
             hook.end()

@@ -22,7 +22,7 @@ EVERY_S = 5.0
 ESCAPED = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 """Characters that are escaped in the value of a label."""
 MOST_OF_TIME = 0.01
-"""Largest share of a core that writing may take; with many patches the file is written less often."""
+"""Largest share of a core's time that writing may take; with many patches the file is written less often."""
 PER_PATCH = (
     ("step", "step", "Training steps done."),
     ("max_steps", "max_steps", "Training steps to do."),
@@ -39,15 +39,22 @@ PER_PATCH = (
 
 
 class MetricsFile(Sink):
-    """Rewrites metrics.prom every few seconds, atomically; an error of the disk is ignored.
+    """Rewrites metrics.prom every few seconds, whole or not at all; an error of the disk is ignored.
 
-    Of several workers one writes: a worker that finds the file changed since its last look does not write.
+    Of several workers only one writes: a worker that finds the file changed since its last look does not write.
     """
 
     def __init__(
         self, output: OutputFolder, names: Sequence[str], standing: FreshnessChecker | None = None, worker: str = ""
     ) -> None:
-        """Prepare without writing; `worker` is this worker's name, which `close` does not count as running."""
+        """Prepare without writing.
+
+        Args:
+            output: the output folder, where the file lies.
+            names: names of the patches of the batch.
+            standing: freshness checker of the batch; None: any existing splat counts as up to date.
+            worker: name of this worker, which `close` does not count as running; empty: it has none.
+        """
         self._output, self._names, self._standing, self._worker = output, names, standing, worker
         self._watcher = Watcher(output)
         self._next = 0.0
@@ -69,7 +76,10 @@ class MetricsFile(Sink):
         self._next = time.monotonic() + max(EVERY_S, (time.thread_time() - began_s) / MOST_OF_TIME)
 
     def close(self, end: BatchOutcome | None = None) -> None:
-        """Write the file for the last time; `splatbatch_running` stays 1 only if other workers are alive."""
+        """Write the file for the last time; `splatbatch_running` stays 1 only if other workers are alive.
+
+        The argument is not used.
+        """
         others = at_work(self._watcher, self._worker)
         self._write(others, is_running=any(not one.is_frozen for one in others))
 
@@ -84,7 +94,14 @@ class MetricsFile(Sink):
 
 
 def to_prometheus(statuses: Sequence[PatchStatus], workers: Sequence[AtWork], now: float, *, is_running: bool) -> str:
-    """Return the metrics in Prometheus's text format, version 0.0.4."""
+    """Return the metrics in Prometheus's text format, version 0.0.4; metrics without a value are left out.
+
+    Args:
+        statuses: statuses of all patches.
+        workers: workers that have not ended.
+        now: time in seconds since 1970.
+        is_running: whether a batch runs in the output folder.
+    """
     hosts, nodes = Counter(one.host for one in workers), {one.node for one in statuses if one.node}
     placed = [one for one in statuses if one.node] if len(nodes) > 1 else []
     eta = batch_eta_s(statuses)

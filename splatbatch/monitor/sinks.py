@@ -1,6 +1,7 @@
 """The interface for reporting a running batch elsewhere: Prometheus, MLflow, notifications.
 
-TensorBoard's event files are written by the training process itself, which has the figures of every step.
+A sink is a receiver of events that passes them on. TensorBoard's event files are written by the training process
+itself, which has the figures of every step.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from splatbatch.output.events import Event
 from splatbatch.output.records.run import FollowUpResult
 
 BUDGET_S = 30.0
-"""Longest time that all sinks together may delay the end of a batch."""
+"""Longest time in seconds that all sinks together may delay the end of a batch."""
 LOOK_S = 0.05
 """Seconds between two ticks while sinks finish."""
 
@@ -25,24 +26,27 @@ class BatchOutcome:
     summary: str
     """The outcome in one line."""
     stopped: str = ""
-    """Why the batch was stopped, such as "SIGTERM"; empty if it was not."""
+    """Reason why the batch was stopped, such as "SIGTERM"; empty: it was not."""
     afterwards: tuple[FollowUpResult, ...] = ()
-    """Results of the follow-ups, such as publishing."""
+    """Results of the follow-ups, such as publishing; empty: there were none."""
 
 
 class Sink:
     """Interface of a receiver that reports a batch elsewhere, and a base that does nothing.
 
-    Its methods must not block: the training loop calls them.
+    Its methods must not block: the training loop calls them. An exception removes the sink from the batch.
     """
 
     name = ""
 
     def tell(self, event: Event) -> None:
-        """Take an event of the ledger."""
+        """Take an event of the ledger; here nothing is done."""
 
     def tick(self) -> Iterable[str] | None:
-        """Write what is due, and return error messages. Called many times a second."""
+        """Write what is due, and return error messages for the user; None: there are none.
+
+        Called many times a second.
+        """
 
     def close(self, end: BatchOutcome) -> None:
         """Take the end of the batch; ticks follow until `is_done`, or until the time for it is up."""
@@ -52,18 +56,18 @@ class Sink:
         return True
 
     def give_up(self) -> Iterable[str] | None:
-        """End what is still writing, and return messages about what was not written."""
+        """End unfinished writing, and return messages about what was not written; None: there are none."""
 
 
 class Sinks:
-    """All sinks of a batch; an exception in one removes that sink and affects no other."""
+    """All sinks of a batch; an exception in one removes that sink, with a message, and affects no other."""
 
     def __init__(self, sinks: Sequence[Sink]) -> None:
         self._sinks = list(sinks)
         self._unsaid: list[str] = []
 
     def tell(self, event: Event) -> None:
-        """Pass an event to all sinks."""
+        """Pass an event to all sinks; error messages are kept for the next `tick`."""
         self._unsaid += self._each(lambda sink: sink.tell(event))
 
     def tick(self) -> Iterator[str]:

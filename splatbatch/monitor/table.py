@@ -25,16 +25,20 @@ LEFT = ("running", "waiting", "stale", "stopped")
 WIDE = 120
 """Width of a terminal, in characters, from which all columns are shown."""
 BAR_WIDTH = 10
+"""Width of the progress bar, in characters."""
 MOST_ROWS, ROWS_OF_MORE = 200, 50
-"""Up to MOST_ROWS patches are all shown; of more only ROWS_OF_MORE. Drawing a row takes over a millisecond."""
+"""Up to `MOST_ROWS` patches are all shown; of more only `ROWS_OF_MORE`. Drawing a row takes over a millisecond."""
 LONGEST = {"patch": 16, "state": 12}
-"""Widths of columns on a narrow terminal, so that long names leave room for others; a state may use the rest."""
+"""Widths of columns on a narrow terminal, in characters, so that long names leave room for others.
+
+The column of the state may use the rest of the width.
+"""
 COLOURS = {
     "trained": "green", "done": "green", "running": "cyan", "failed": "red", "refused": "red",
     "stopped": "yellow", "stale": "yellow",
 }  # fmt: skip
 FOLDED, MOST_ALIKE = ("refused", "stale", "waiting"), 5
-"""More than MOST_ALIKE equal patches in one of these states become a single line below the table."""
+"""States in which more than `MOST_ALIKE` equal patches become a single line below the table."""
 FIRST = ("failed", "refused", "running")
 """States at the top of the table, in this order."""
 LEAST_ROWS = 4
@@ -50,7 +54,7 @@ class Column:
     heading: str
     cell: Callable[[PatchStatus], RenderableType]
     narrow: bool = False
-    """Whether the column is shown on terminals narrower than WIDE, too."""
+    """Whether the column is also shown on terminals narrower than `WIDE`."""
     is_text: bool = False
     """Whether the column is aligned to the left, and shown even if it is empty."""
     worth: int = 0
@@ -58,9 +62,14 @@ class Column:
 
 
 def status_view(statuses: Sequence[PatchStatus], width: int, room: int = 1 << 30) -> Group:
-    """Return the patches as a table for a terminal of this width, with lines below it.
+    """Return the patches as a table for a terminal, with lines below it.
 
     Patches beyond `room` rows, and many equal ones, are summed up in these lines.
+
+    Args:
+        statuses: statuses of all patches.
+        width: width of the terminal, in characters.
+        room: most rows; at least `LEAST_ROWS` are shown.
     """
     lots: dict[tuple[str, ...], list[str]] = {}
     for one in statuses:
@@ -82,7 +91,12 @@ def _alike(status: PatchStatus) -> tuple[str, ...]:
 
 
 def status_table(statuses: Sequence[PatchStatus], width: int = 200) -> Table:
-    """Return a table with a row for each patch, for a terminal of this width: failed, refused, running, others."""
+    """Return a table with a row for each patch: first failed, then refused, running, and all others in their order.
+
+    Args:
+        statuses: statuses of all patches.
+        width: width of the terminal, in characters; columns that do not fit are left out.
+    """
     table = Table(box=None, pad_edge=False)
     is_narrow, has_nodes = width < WIDE, len({one.node for one in statuses if one.node}) > 1
     columns = [column for column in COLUMNS if column.narrow or not is_narrow]
@@ -102,12 +116,22 @@ def status_table(statuses: Sequence[PatchStatus], width: int = 200) -> Table:
 
 
 def shorten(name: str) -> str:
-    """Return a name shortened in its middle for a narrow terminal: names of a sweep's variants differ at their ends."""
+    """Return a name shortened in its middle for a narrow terminal; short names are returned unchanged.
+
+    Names of a sweep's variants differ at their ends.
+    """
     return name if len(name) <= LONGEST["patch"] else f"{name[: LONGEST['patch'] - 7]}…{name[-6:]}"
 
 
 def live_view(statuses: Sequence[PatchStatus], width: int, height: int, workers: Sequence[AtWork] = ()) -> Group:
-    """Return the table, with lines about workers and the batch below it, for a terminal of this width and height."""
+    """Return the table, with lines about workers and the batch below it.
+
+    Args:
+        statuses: statuses of all patches.
+        width: width of the terminal, in characters.
+        height: height of the terminal, in lines.
+        workers: workers that have not ended; empty: no line about workers is added.
+    """
     lines = [one_line(line) for line in lines_of(workers)]
     summary = "; ".join(filter(None, (batch_line(statuses), in_short(workers))))
     below = (Text(line, no_wrap=True, overflow="ellipsis") for line in lines)
@@ -121,7 +145,10 @@ def num_shown(num: int) -> int:
 
 
 def batch_line(statuses: Sequence[PatchStatus]) -> str:
-    """Return the progress of the batch: "3 of 9 trained, 2 running, 1 failed; about 2:10:00 to go"."""
+    """Return the progress of the batch: "3 of 9 trained, 2 running, 1 failed; about 2:10:00 to go".
+
+    The time to go is left out if it is unknown.
+    """
     states = [status.state for status in statuses]
     told = ("running", "failed", "stopped", "refused", "stale")
     parts = [done_in_words(statuses, ""), *(f"{states.count(one)} {one}" for one in told if one in states)]
@@ -154,11 +181,12 @@ def _share(status: PatchStatus) -> str:
 
 
 def figure(value: float | None, form: str) -> str:
-    """Return a figure in the format `form`; empty if it is unknown."""
+    """Return a figure in the format `form`; empty if the figure is unknown (None)."""
     return "" if value is None else format(value, form)
 
 
 STATE = Column("state", _state, narrow=True, is_text=True, worth=8)
+"""Column of the state; it may use the width that other columns leave."""
 COLUMNS = (
     Column("patch", lambda status: _text(status.patch), narrow=True, is_text=True, worth=9),
     STATE,
@@ -176,6 +204,7 @@ COLUMNS = (
     Column("to go", lambda status: clock(status.eta_s), narrow=True, worth=6),
     Column("attempt", lambda status: _text(status.attempt), is_text=True),
 )
+"""Columns from left to right."""
 
 
 NODE = Column("node", lambda status: _text(status.node), is_text=True)
@@ -183,9 +212,10 @@ NODE = Column("node", lambda status: _text(status.node), is_text=True)
 
 
 def batch_eta_s(statuses: Sequence[PatchStatus]) -> float | None:
-    """Return the estimated seconds until every patch is trained; None if nothing runs or a running patch's is unknown.
+    """Return the estimated seconds until every patch is trained.
 
-    Assumes that as many patches keep running as now, and that a waiting one takes the median time of trained ones.
+    None if nothing runs, or if the time of a running patch is unknown. It is assumed that as many patches keep running
+    as now, and that a waiting patch takes the median time of trained patches.
     """
     running = [status for status in statuses if status.state == "running"]
     left = [status.eta_s for status in running if status.eta_s is not None]
@@ -203,9 +233,14 @@ def num_left(statuses: Sequence[PatchStatus]) -> int:
 
 
 def drop_columns(table: Table, worths: Sequence[int], width: int) -> Table:
-    """Remove columns from a table until it fits a terminal of this width; return the table.
+    """Remove columns from a table until it fits a terminal of this width, in characters; return the table.
 
-    The column of the lowest worth goes first, among equals the last one; one column always stays.
+    The column of the lowest worth goes first, among equals the last; one column always stays.
+
+    Args:
+        table: table, which is changed.
+        worths: importance of each column.
+        width: width of the terminal, in characters.
     """
     columns = [
         (worth, -place, _width(column)) for place, (worth, column) in enumerate(zip(worths, table.columns, strict=True))

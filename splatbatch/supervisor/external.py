@@ -218,7 +218,9 @@ class LoggedSteps:
         return self.highest + max(self.gap, 1) < max_steps
 
     def reaches(self, max_steps: int) -> bool:
-        """Return whether the last step, or nearly (see `PROOF_SHARE`), was reported: proof of a full run after a bad end.
+        """Return whether the last step, or nearly (see `PROOF_SHARE`), was reported, as proof of a full run.
+
+        The proof is needed after a bad end.
 
         False if no step was reported.
         """
