@@ -82,7 +82,7 @@ def examine(batch: Batch | None, *, build: bool, has_viewer: bool) -> Iterator[C
         has_viewer: whether the 3D viewer of the pages is installed.
 
     Raises:
-        ExecutorError: CUDA_VISIBLE_DEVICES names only GPUs that do not exist.
+        ExecutorError: CUDA_VISIBLE_DEVICES names only GPUs that do not exist, so that the batch cannot be judged.
     """
     machine = replace(inventory.machine(), versions=inventory.versions())
     expected = footprints_of(batch.config, batch.tasks) if batch else {}

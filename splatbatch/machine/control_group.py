@@ -41,7 +41,7 @@ def make(ticks: int) -> Path | None:
 def enter(group: Path | None) -> None:
     """Move this process and its future children into a group; None: do nothing.
 
-    It is called between fork and exec, so errors are ignored.
+    Errors are ignored, since the function is called between fork and exec.
     """
     if group is not None:
         with suppress(OSError):

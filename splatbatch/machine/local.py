@@ -37,7 +37,7 @@ A supervisor runs its loop twenty times a second and writes a heartbeat every se
 DEVICE_SILENCE_S = 600.0
 """Seconds without a sign of life after which a supervisor that waits for a disk or a share counts as frozen.
 
-It is longer than `SILENCE_S`, so that a file server may restart.
+The limit is longer than `SILENCE_S`, so that a file server may restart.
 """
 WAKING_S = 5.0
 """Seconds that a woken supervisor has to show a sign of life before it is killed."""
@@ -88,9 +88,9 @@ class SupervisorWatchdog:
     _looked_at: float = 0.0
 
     def look(self, now: float) -> Literal["", "wake", "end"]:
-        """Return what to do with the supervisor: "" for nothing, "wake" or "end".
+        """Return what to do with the supervisor: "" for nothing, "wake" or "end"; the caller sends the signals.
 
-        Call it often; it looks every `LOOK_S`. The caller sends the signals.
+        Call this often; the supervisor is looked at every `LOOK_S` seconds.
 
         Args:
             now: time by a clock that never goes back, in seconds.

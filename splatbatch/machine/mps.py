@@ -73,7 +73,7 @@ class Mps:
         return tuple(_environment(self.folder).items())
 
     def stop(self) -> None:
-        """End the daemon and its servers by SIGTERM, and by SIGKILL after `QUIT_S`; remove its folder."""
+        """End the daemon and its servers by SIGTERM, and by SIGKILL after `QUIT_S` seconds; remove its folder."""
         processes.send_group(signal.SIGTERM, self.process.pid)
         try:
             self.process.wait(QUIT_S)

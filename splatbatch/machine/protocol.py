@@ -19,7 +19,7 @@ class Slot:
 
     name: str
     gpu: str | None = None
-    """UUID of the GPU; None trains on the CPU."""
+    """UUID of the GPU; None: the slot is a share of the CPU."""
     environment: tuple[tuple[str, str], ...] = ()
     """Environment variables for attempts on this slot, by which they use CUDA MPS; empty: no MPS."""
 

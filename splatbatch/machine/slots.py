@@ -1,7 +1,7 @@
-"""The slots of this machine, GPUs or shares of the CPU: the scheduler asks for one, and gets it or a reason to wait.
+"""The slots of this machine, GPUs or shares of the CPU: the scheduler asks for a slot, and gets it or a reason to wait.
 
 Each slot has a gate and seats. The gate opens once NVML shows that the GPU is free and cool, not after a fixed sleep. A
-seat is room for one attempt that trains.
+seat is room for one attempt that trains. A standby is an attempt that is prepared while all slots are busy.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ CONTEXT_MIB = 1024.0
 MARGIN_MIB = 1024
 """GPU memory in MiB that must stay free where attempts, or others, share a GPU, beyond the sum of their footprints."""
 UNKNOWN_HOST_MIB = 4000
-"""Host memory in MiB that must be free for a standby whose needs are unknown."""
+"""Host memory in MiB that must be free to prepare the next attempt ahead (a standby), if its needs are unknown."""
 HOST_RESERVE_MIB = 2000
-"""Host memory in MiB that must stay free beside a standby for all other programs."""
+"""Host memory in MiB that must stay free for all other programs, beside an attempt prepared ahead (a standby)."""
 _GROUPS = (  # limit and use: cgroup v2, then v1
     (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")),
     (Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"), Path("/sys/fs/cgroup/memory/memory.usage_in_bytes")),
@@ -49,7 +49,7 @@ BROKEN = (
 
 @dataclass
 class Occupant:
-    """An attempt that runs on a slot, as the gate of the slot counts it."""
+    """An attempt that runs on a slot, as the slot's gate counts attempts."""
 
     footprint_mib: float | None
     """Most GPU memory that the attempt takes, in MiB; None: unknown."""
@@ -92,7 +92,7 @@ class SlotGate:
         self.seats = 1
         """Number of attempts that may train here at once."""
         self.contexts = 0
-        """Number of standby processes that hold a CUDA context here."""
+        """Number of attempts prepared ahead (standbys) that hold a CUDA context here."""
         self._cooldown = cooldown
         self._before = self._sample()
         self.tenants: dict[Key, Occupant] = {}
@@ -122,7 +122,7 @@ class SlotGate:
     def finalizes(self, key: Key, footprint_mib: float | None) -> None:
         """Note that an attempt has made its last step and gives up its seat.
 
-        On the CPU, and with a `cooldown.floor_s`, it keeps its seat until its end.
+        On the CPU, and with a `cooldown.floor_s`, the attempt keeps its seat until its end.
 
         Args:
             key: key of the attempt.
@@ -207,7 +207,7 @@ class SlotGate:
     def has_room_for_context(self) -> bool:
         """Return whether the next attempt may open its CUDA context beside the attempt that trains here.
 
-        It may not with a `cooldown.floor_s`, on a GPU in exclusive mode, or where several attempts share the GPU. The
+        False with a `cooldown.floor_s`, on a GPU in exclusive mode, or where several attempts share the GPU. The
         footprint of the running attempt must be known and leave enough memory.
         """
         if self._cooldown.floor_s or self.seats != 1 or self._shared_mib or not self._serves_many:
@@ -269,7 +269,11 @@ class Slots:
         return frozenset(self._gates)
 
     def with_seat(self, *, alone: bool = False) -> frozenset[str]:
-        """Return the names of the slots with a free seat for another attempt; the GPUs are not looked at."""
+        """Return the names of the slots with room for another attempt that trains (a seat); the GPUs are not looked at.
+
+        Args:
+            alone: whether that attempt must have the slot to itself.
+        """
         return frozenset(name for name, gate in self._gates.items() if gate.has_seat(alone=alone))
 
     def has_room_for_context(self, slot: Slot) -> bool:
@@ -371,7 +375,7 @@ class Slots:
         return next((gate.seats for gate in self._gates.values()), 1)
 
     def set_seats(self, seats: int) -> None:
-        """Let `seats` attempts train on each GPU at once; a slot of the CPU keeps one seat."""
+        """Let `seats` attempts train on each GPU at once; a slot of the CPU keeps one attempt at a time."""
         for gate in self._gates.values():
             gate.seats = seats if gate.slot.gpu else 1
 
@@ -408,7 +412,10 @@ def has_memory_for_standby(footprint: MemoryEstimate | None) -> bool:
 
 
 def available_mib() -> int:
-    """Return the host memory in MiB that the machine, or this process's control group, has left; huge if unknown."""
+    """Return the host memory in MiB that the machine, or this process's control group, has left.
+
+    Unknown: `sys.maxsize`.
+    """
     fields = dict(line.split(":") for line in kernel_file("/proc/meminfo").splitlines())
     free_mib = int(fields["MemAvailable"].split()[0]) // 1024 if "MemAvailable" in fields else sys.maxsize
     return min(free_mib, *(_of_group(limit, used) for limit, used in _GROUPS))

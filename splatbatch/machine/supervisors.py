@@ -34,7 +34,7 @@ LOOK_S = 0.005
 class ForkedChild:
     """A child process that the fork server forked and this process adopted.
 
-    It has the methods of Popen that are used.
+    The class has the methods of Popen that are used.
     """
 
     pid: int

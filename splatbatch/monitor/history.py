@@ -30,14 +30,11 @@ OF_PATCHES: tuple[type[OfPatch], ...] = get_args(OfPatch)
 def tell_history(output: OutputFolder, status: PatchStatus) -> Iterator[str]:
     """Yield the history of a patch as lines, from the ledger and the files; the last line is its present state.
 
-    A patch without events gives a line that says so, and its state.
+    A patch without events gives a line that says so, and its state. Ledgers that cannot be read count as empty.
 
     Args:
         output: the output folder.
         status: present status of the patch.
-
-    Raises:
-        OutputError: a ledger cannot be read.
     """
     history = [event for event in events(output, *OF_PATCHES) if event.patch == status.patch]
     if not history:

@@ -56,6 +56,12 @@ class Notifier(Sink):
     ) -> None:
         """Prepare without sending.
 
+        Args:
+            settings: section `notify` of the YAML.
+            output: the output folder.
+            names: names of the patches of the batch; messages name no others.
+            standing: freshness checker of the batch; None: any existing splat counts as up to date.
+
         Raises:
             TrainerError: `notify.urls` has URLs, but Apprise is not installed.
         """

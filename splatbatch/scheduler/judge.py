@@ -1,4 +1,7 @@
-"""Writes the orders of an attempt (job.json, go.json), and judges its outcome from its files once it has ended."""
+"""Writes the orders of an attempt (job.json, go.json), and judges its outcome from its files once it has ended.
+
+A standby is an attempt that is prepared while all slots are busy, and begins once go.json lies in its folder.
+"""
 
 from __future__ import annotations
 
@@ -159,9 +162,7 @@ def remove_leftovers(folder: AttemptFolder) -> None:
 def facts(folder: AttemptFolder) -> AttemptFacts:
     """Return duration (s), last step and phase, and peak GPU memory (MiB) of an ended attempt.
 
-    These facts are recorded in the ledger and the manifest.
-
-    A fact that its files do not record is None.
+    Ledger and manifest (result.json) record these facts. A fact that the files of the attempt do not hold is None.
     """
     last, told = folder.last_progress(), folder.read_exit() or ExitFacts()
     return AttemptFacts(

@@ -29,8 +29,9 @@ BALLAST_BYTES = 1 << 16
 def prepare(limits: Limits, audited: str, running: RunningAttempt) -> Record:
     """Write all files that the supervisor and the trainer of an attempt read; return its fingerprint as JSON.
 
-    This runs in a reader process. If the files of the patch have changed since their audit, they are audited again. If
-    they then have errors, the result holds "refused" with the first error, and "inputs" with the hash of their state.
+    The fingerprint holds hashes of settings and inputs. This runs in a reader process. If the files of the patch have
+    changed since their audit, they are audited again. If they then have errors, the result holds "refused" with the
+    first error, and "inputs" with the hash of their state.
 
     Args:
         limits: limits of the attempt.

@@ -1,4 +1,7 @@
-"""State of the loop of a batch: waiting tasks, attempts whose outcome is not recorded yet, and slots."""
+"""State of the loop of a batch: waiting tasks, attempts whose outcome is not recorded yet, and slots.
+
+A standby is an attempt that is prepared while all slots are busy.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,10 @@ from splatbatch.tasks.task import Task
 
 @dataclass
 class LoopState:
-    """State of a batch while this process trains it; `launch`, `standby`, `cancel` and `retry_handling` change it."""
+    """State of a batch while this process trains it; `launch`, `standby`, `cancel` and `retry_handling` change it.
+
+    `slots` and `queue` are made from the config, the executor and the tasks.
+    """
 
     config: Config
     executor: LocalExecutor

@@ -70,7 +70,7 @@ class GpuSharing:
     def look(self, now: float, running: Iterable[RunningAttempt]) -> None:
         """Measure the speed on full GPUs every 2 s, and set the number of seats by it.
 
-        Called in every round of the loop.
+        The loop calls this in every round.
 
         Nothing happens if the number is given by the YAML, if one patch at a time fits, or if no task waits.
         """
@@ -149,7 +149,7 @@ def _measure_speed(keys: Sequence[Key], before: Mapping[Key, WorkDone], now: Map
 
 @dataclass(frozen=True)
 class GpuSpeed:
-    """Measured speed of a GPU while a constant number of patches trained on it."""
+    """Measured speed of a GPU while `at_once` patches trained on it."""
 
     at_once: int
     speed: float

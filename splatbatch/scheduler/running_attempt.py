@@ -1,4 +1,7 @@
-"""An open attempt of the loop, from the making of its folder until its outcome is recorded; and the loop's clock."""
+"""An open attempt of the loop, from the making of its folder until its outcome is recorded; and the loop's clock.
+
+A standby is an attempt that is prepared while all slots are busy, and begins once go.json lies in its folder.
+"""
 
 from __future__ import annotations
 
@@ -86,7 +89,7 @@ class RunningAttempt:
         return self.attempt.job.key
 
     def note_inputs(self, depends_on: Fingerprint) -> None:
-        """Set the fingerprint of the attempt's inputs, once a reader process has computed it."""
+        """Set the fingerprint of the attempt's inputs (their hashes), once a reader process has computed it."""
         self.attempt = replace(self.attempt, job=replace(self.attempt.job, depends_on=depends_on))
 
     def read_by(self, reading: Reading | None) -> None:
@@ -94,7 +97,10 @@ class RunningAttempt:
         self.reading = reading
 
     def open_context(self, slot: Slot) -> None:
-        """Note the slot on which a standby opens its CUDA context, which binds it to this slot."""
+        """Note the slot on which a standby opens its CUDA context.
+
+        From then on the standby can begin on this slot only.
+        """
         self.context = slot
 
     def go(self, slot: Slot) -> None:

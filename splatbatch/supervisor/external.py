@@ -326,7 +326,7 @@ class Artifacts:
 
     @staticmethod
     def of(folder: AttemptFolder, finish: Finish) -> Artifacts | None:
-        """Return the files that `finish` demands of an attempt; None if it names no last step."""
+        """Return the files that `finish` demands of an attempt; None if `finish` names no last step."""
         return None if finish.last_step is None else Artifacts(folder.output, finish)
 
     @property

@@ -1,9 +1,9 @@
 """The fork server, `python -m splatbatch.supervisor.fork_server <blanks> PROGRAM…`: forks supervisors in milliseconds.
 
-It has imported all modules that supervisors need, and the named programs. Its parent sends paths of attempt folders
-through stdin, a socket, one at a time; each supervisor answers with its pid. A supervisor is then as if started as a
-program: a child of that parent, in its own session, without descriptors of the server, with its own command line. A
-supervisor outlives the server.
+The server has imported all modules that supervisors need, and the named programs. Its parent sends paths of attempt
+folders through stdin, a socket, one at a time; each supervisor answers with its pid. A supervisor is then as if started
+as a program: a child of that parent, in its own session, without descriptors of the server, with its own command line.
+A supervisor outlives the server.
 """
 
 from __future__ import annotations

@@ -51,10 +51,10 @@ class HostMonitor:
         self._watch(gpu_uuid)
 
     def begin(self, gpu_uuid: str | None) -> None:
-        """Watch this GPU, and count the seconds anew: a standby begins, perhaps on another GPU than planned.
+        """Watch this GPU, and count the seconds anew: a standby, prepared while slots were busy, begins.
 
         Args:
-            gpu_uuid: UUID of the GPU; None: the CPU.
+            gpu_uuid: UUID of the GPU, perhaps another than planned; None: the CPU.
         """
         self._kernel.close()
         self._watch(gpu_uuid)

@@ -14,7 +14,10 @@ GPU_PLACE = "{gpu}"
 
 @dataclass
 class Job:
-    """The command that a supervisor runs, with its limits; `begin` changes it when a standby's turn comes."""
+    """The command that a supervisor runs, with its limits; `begin` changes the job when a standby's turn comes.
+
+    A standby is an attempt that is prepared while all slots are busy.
+    """
 
     spec: JobSpec
     watch: WatchSettings | None = None
@@ -30,7 +33,7 @@ class Job:
     def begin(self, go: Go) -> None:
         """Note that a standby's turn has come, on the GPU of `go`, which may be another than planned.
 
-        No GPU in it: the CPU.
+        None there: the CPU.
         """
         self.spec = replace(self.spec, gpu=go.gpu, standby=False)
 

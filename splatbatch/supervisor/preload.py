@@ -1,7 +1,7 @@
 """Preloaded processes: children that have imported a trainer already and start it within milliseconds.
 
-A supervisor forks such a child first of all, before it holds any state; the child waits until it is told what to run.
-It then behaves like a process started by name. It is a child of the supervisor, in its own session, and dies with it.
+A supervisor forks such a child first of all, before the supervisor holds any state; the child waits for a command. The
+child then behaves like a process started by name. It is in its own session, and dies with the supervisor.
 """
 
 from __future__ import annotations

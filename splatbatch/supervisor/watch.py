@@ -1,7 +1,7 @@
 """The main loop of a supervisor: run one attempt in its own session, watch it, end it at a limit, record its exit.
 
-It writes start.json, heartbeat.json, gpu.jsonl, train.log and, last of all, exit.json into the folder of the attempt.
-It needs no torch and no engine.
+The supervisor writes start.json, heartbeat.json, gpu.jsonl, train.log and, last of all, exit.json into the folder of
+the attempt. No torch and no engine is needed.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def supervise(folder: AttemptFolder, spare: PreloadedProcess | None = None) -> i
             program is started by name.
 
     Raises:
-        OSError: exit.json cannot be written for an hour, or the folder is gone.
+        OSError: the folder is gone or cannot be written; on a full disk only after an hour, or when asked to stop.
     """
     job = read_job(folder)
     stop = StopCause()

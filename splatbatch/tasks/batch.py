@@ -43,7 +43,7 @@ class Batch:
     changes: Mapping[str, Any] = field(default_factory=dict)
     """Settings changed by --set, for every task of this run, by full name; empty: none."""
     path: Path = Path()
-    """Path of the YAML, as the user gave it; "-" for standard input."""
+    """Path of the YAML, relative paths from the working folder; "-" for standard input."""
     every: tuple[Task, ...] = ()
     """All tasks of the config; `tasks` are those selected for the command."""
     shared: SharedDecisions = field(default_factory=SharedDecisions)
@@ -73,7 +73,7 @@ class Batch:
             folder: folder to be written; it need not exist.
 
         Raises:
-            OutputError: the folder is inside of one of them, or is one of them.
+            OutputError: the folder is such a folder of inputs, or lies inside of it.
         """
         patches = patches_of(self.every)
         homes = {home for one in patches for home in (one.images, one.masks, one.sparse) if home is not None}
@@ -109,19 +109,24 @@ class Batch:
         """Return the recipe of each selected task, by the YAML and --set, by the task's name.
 
         Raises:
-            ConfigError: a recipe is invalid. `open_batch` has checked all of them already.
+            ConfigError: a recipe is invalid; not for a batch from `open_batch`, which has checked all recipes.
         """
         return {task.name: task.requested_settings.recipe for task in self.tasks}
 
     def with_shared(self, shared: SharedDecisions) -> Batch:
-        """Return the batch under other shared decisions, which hold until one of their files changes."""
+        """Return the batch under other shared decisions, which hold until a file of the decisions changes.
+
+        Tasks stay the same objects if no decision differs.
+        """
         now = replace(shared, stamps=stamps_of(self.config, self.output))
         if not now.is_other(self.shared):
             return replace(self, shared=now)
         return replace(self, tasks=now.apply(self.tasks), every=now.apply(self.every), shared=now)
 
     def standing(self, depth: Depth = "time") -> FreshnessChecker:
-        """Return a new freshness checker for the selected tasks; files are only read when it is asked for a state.
+        """Return a new freshness checker for the selected tasks.
+
+        No file is read before the checker is asked for a state.
 
         Args:
             depth: how thoroughly files are compared: "time": by size and time; "content": also by content where these
@@ -151,7 +156,7 @@ class Batch:
         return replace(self, tasks=(*first, *self.tasks)) if first else self
 
     def with_dependents(self, names: Iterable[str]) -> Batch:
-        """Return the batch with only the named tasks, and those that are made from their products, directly or not.
+        """Return the batch with the named tasks and the tasks that are made from their products, directly or not.
 
         Only selected tasks are considered; unknown names are ignored.
         """
@@ -172,11 +177,17 @@ class PendingTasks:
 
     tasks: tuple[Task, ...]
     spans: Callable[[], Mapping[str, ModelExtent]]
-    """Returns the extents of the models of all patches that can be trained, by name."""
+    """Returns the extents of the models of all patches that can be trained, by name.
+
+    Models are read when it is called.
+    """
     names_in: Callable[[Batch], Sequence[str]] = lambda batch: [task.name for task in batch.tasks]
-    """Returns the tasks that would be due under other shared decisions; the batch passed differs in these only."""
+    """Returns the names of the tasks that would be due under the shared decisions of the given batch.
+
+    That batch differs from the present batch in its decisions only. By default all its tasks are due.
+    """
     say: Callable[[str], None] = lambda words: None
-    """Prints a message for the user."""
+    """Prints a message for the user; by default nothing is printed."""
 
 
 class FolderNamed(ConfigError):

@@ -36,7 +36,7 @@ from splatbatch.tasks.task import Task, patches_of
 from splatbatch.text import clock, plural
 
 MOST_RESULTS = 200
-"""Largest number of results read to estimate the speed; more of them would not improve the estimate."""
+"""Largest number of results read to estimate the speed; more results would not improve the estimate."""
 
 
 def seconds_per_step(finished: Iterable[tuple[float, int]]) -> float | None:
@@ -213,7 +213,7 @@ class Forecast:
     """Patches in words, as "14 patches of 30,000 steps"."""
 
     def in_words(self) -> str:
-        """Return the forecast as a line for the user; it says so if the duration is unknown."""
+        """Return the forecast as a line for the user; an unknown duration is named as such."""
         if self.seconds is None:
             return f"no estimate yet: {self.patches}, {self.basis}"
         return f"expected to take about {clock(self.seconds)}: {self.patches}, {self.basis}"
@@ -289,7 +289,7 @@ def check_place(batch: Batch, expected: Forecast) -> None:
 
 
 def num_cores() -> int:
-    """Return how many cores this process may use."""
+    """Return how many CPU cores this process may use; at least 1."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -303,7 +303,7 @@ def _spell(recipes: Mapping[str, Recipe]) -> str:
 def past_trainings(batch: Batch, *, on_cpu: bool) -> Iterator[tuple[Task, Result]]:
     """Yield the trained tasks of a batch, each with its manifest (result.json), of the same kind of device.
 
-    Only the first `MOST_RESULTS` tasks are read. Those without a manifest, known duration or steps are left out.
+    Only the first `MOST_RESULTS` tasks are read. Tasks without a manifest, known duration or steps are left out.
 
     Args:
         batch: the batch.

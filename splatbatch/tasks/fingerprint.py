@@ -63,7 +63,7 @@ NEWER = (
 )
 """Settings unknown to earlier versions: section, key and default.
 
-At their defaults they are left out of the hash, so that splats of earlier versions stay up to date.
+A setting at its default is left out of the hash, so that splats of earlier versions stay up to date.
 """
 
 LEAST_GAIN_BEFORE = 0.02
@@ -105,9 +105,9 @@ def border_hash(patch: Patch, recipe: Recipe) -> str:
 
 
 def backdrop_hash(patch: Patch, recipe: Recipe) -> str:
-    """Return the SHA-256 of the accepted backdrop, if it is drawn behind the patch.
+    """Return the SHA-256 of the accepted backdrop, if a backdrop is drawn behind the patch.
 
-    Empty if no backdrop is drawn, or if it is not trained yet.
+    Empty if none is drawn, or if the backdrop is not trained yet.
     """
     if patch.behind is None or not is_drawn_behind(patch, recipe):
         return ""
@@ -130,7 +130,7 @@ def recipe_hash(recipe: Recipe) -> str:
 def earlier_hashes(recipe: Recipe) -> tuple[str, ...]:
     """Return the hashes that earlier versions gave a recipe: with whole paths, or coarse_to_fine off by default.
 
-    A splat recorded with one of them is up to date.
+    A splat recorded with such a hash is up to date.
     """
     is_coarse = recipe.training.coarse_to_fine is True
     return tuple(_hash(recipe, is_coarse, has_paths=has_paths) for has_paths in (False, True))

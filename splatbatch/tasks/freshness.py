@@ -45,8 +45,8 @@ CORE = "patch/"
 class Observation(NamedTuple):
     """Differences between the input files of a patch and those of its accepted splat, its rejection and its giving up.
 
-    A reader process makes the observation, since files of the scene may hang. It is valid for the attempt and the
-    events that its first three fields name.
+    A reader process makes the observation, since files of the scene may hang. An observation is valid for the attempt
+    and the events that its first three fields name.
     """
 
     attempt: str = ""

@@ -40,9 +40,9 @@ def steps_at(recipe: Recipe, budget: StepBudget) -> int:
 
 
 def resolution_at(recipe: Recipe, budget: StepBudget) -> str:
-    """Return the resolution under a budget, such as "1/2"; `auto`, and that of an external program, is not changed.
+    """Return the resolution under a budget, such as "1/2", at least "1/8".
 
-    It is at least 1/8.
+    `auto`, and the resolution of an external program, is not changed.
     """
     now = recipe.training.resolution
     if recipe.program is not None or now not in DIVISORS:

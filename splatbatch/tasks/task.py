@@ -80,20 +80,20 @@ class TaskSettings:
 
     @cached_property
     def without_deadline(self) -> TaskSettings:
-        """The same settings without a step budget."""
+        """The same settings without a step budget; these settings themselves if they have none."""
         return replace(self, budgets=()) if self.budgets else self
 
     @cached_property
     def recipe_hash(self) -> str:
-        """Hash of the recipe, as fingerprints record it."""
+        """Hash of the recipe, as fingerprints (hashes of settings and inputs, recorded with each splat) hold it."""
         return recipe_hash(self.recipe)
 
     @cached_property
     def acceptable_hashes(self) -> frozenset[str]:
         """Hashes of all recipes whose splats are up to date under these settings.
 
-        With a deadline these are the recipes of every budget, and the one without a budget. Splats with more steps or
-        Gaussians than `auto` might choose count too, see `Recipe.acceptable`.
+        With a deadline these are the recipes of every budget, and the recipe without a budget. Splats with more steps
+        or Gaussians than `auto` might choose count too, see `Recipe.acceptable`.
         """
         every = {self, self.without_deadline, *(replace(self, budgets=(one,)) for one in self.budgets[1:])}
         return frozenset(recipe_hash(recipe) for one in every for recipe in one.recipe.acceptable())
@@ -107,7 +107,7 @@ class TaskSettings:
 
     @cached_property
     def differences(self) -> tuple[SettingDifference, ...]:
-        """Settings in which this patch differs from one without settings of its own in the YAML; empty: none."""
+        """Settings in which this patch differs from a patch without settings of its own in the YAML; empty: none."""
         sections = {name: getattr(self.config, name).model_dump() for name in RECIPE_SECTIONS}
         program = self.config.trainers.get(self.recipe.training.trainer)
         sections["setting"] = program.settings if program else {}
@@ -125,19 +125,20 @@ class TaskSettings:
 class Task:
     """One product to make, with everything that plan, run, retry and acceptance need; immutable.
 
-    The methods of this class are for a small product made by a module of splatbatch: it needs no other task, and no
-    rung changes it. The module reads settings.json of the attempt, and writes metrics.json. Subclasses differ.
+    The methods of this class are for a small product made by a module of splatbatch, which needs no other task. Rungs
+    do not change such a task. The module reads settings.json of the attempt, and writes metrics.json. Subclasses
+    differ.
     """
 
     id: TaskId
     patch: Patch
-    """Patch to train; a placeholder for tasks that train none."""
+    """Patch to train; for a task that trains nothing, a stand-in that gives names and paths."""
     yaml_settings: TaskSettings
     """Settings by the YAML, by which results are judged to be up to date."""
     requested_settings: TaskSettings
     """Settings by the YAML and --set."""
     next_settings: TaskSettings
-    """Settings of the next attempt: the requested ones, changed by the rungs taken after failures."""
+    """Settings of the next attempt: the requested settings, changed by the rungs taken after failures."""
     memory_estimate: MemoryEstimate | None = None
     """Memory that the task is expected to need.
 
@@ -148,7 +149,7 @@ class Task:
     orders: InspectionSettings | EvaluationSettings | StageSettings | None = None
     """Content of settings.json; None: the trainer writes it."""
     attempts: PatchFolder | None = None
-    """Folder of its attempts; None: the folder of the task."""
+    """Folder of the task's attempts; None: the folder of the task."""
     takes: Literal["gpu", "any", "cpu"] = "gpu"
     """Kind of slot: "gpu": a GPU if the batch has any, else cores; "cpu": never a GPU; "any": an idle GPU, else cores.
 
@@ -255,7 +256,7 @@ class Task:
         """
 
     def depends_on(self) -> Fingerprint:
-        """Return the fingerprint of settings and inputs, here a blank one.
+        """Return the fingerprint (hashes) of settings and inputs, here a blank one.
 
         A reader process asks just before an attempt starts.
         """
@@ -269,7 +270,7 @@ class Task:
         return ""
 
     def retry(self) -> Retry:
-        """Return the retry settings: how many attempts, and the ladders."""
+        """Return the retry settings: how many attempts, and the ladders; other retry settings have their defaults."""
         return Retry(max_attempts=self.tries).model_copy(update={"ladders": self.ladders})
 
     def settings(self) -> Mapping[str, Any]:
@@ -277,7 +278,13 @@ class Task:
         return {}
 
     def changed(self, changes: Mapping[str, object]) -> Self:
-        """Return the task with changed settings for its next attempt; rungs call it."""
+        """Return the task with changed settings for its next attempt, as a rung of a ladder asks.
+
+        Here the task unchanged.
+
+        Args:
+            changes: changed settings, by the names that `settings` returns.
+        """
         return self
 
     @property
@@ -327,9 +334,9 @@ class TrainTask(Task):
         """Return None: `freshness.FreshnessChecker` judges splats."""
 
     def depends_on(self) -> Fingerprint:
-        """Return the fingerprint of the YAML's settings, of the settings really in force, and of the inputs.
+        """Return the fingerprint: hashes of the YAML's settings, of the settings really in force, and of the inputs.
 
-        Files are read.
+        All input files are looked at, and the model is read. It is recorded with the splat.
         """
         return replace(fingerprint(self.patch, self.recipe), effective=self.next_settings.recipe_hash)
 

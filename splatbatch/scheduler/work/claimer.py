@@ -24,7 +24,7 @@ from splatbatch.tasks.task import Task
 LOOK_S = 2.0
 """Seconds between two looks at a task that another worker has."""
 LOST_S = 2.0
-"""Seconds between two checks whether another worker took over a task of ours."""
+"""Seconds between two checks whether another worker took over a task of this worker."""
 
 
 class TaskProgress(NamedTuple):
@@ -45,7 +45,10 @@ class TaskProgress(NamedTuple):
 
     @classmethod
     def of(cls, output: OutputFolder, name: str) -> TaskProgress:
-        """Return the progress of a task now."""
+        """Return the progress of a task now, by the files of the output folder.
+
+        A task not begun has 0, 0 and a blank stamp.
+        """
         folder = output.patch(name)
         return cls(done_with(output, name), folder.newest_accepted(), stamp_of(str(folder.result)))
 
@@ -64,7 +67,7 @@ class TaskClaimer(RunHooks):
     standing: FreshnessChecker
     """Freshness checker by which the tasks were decided.
 
-    It judges a task again if another worker has trained it since.
+    A task that another worker has trained since is judged by it again.
     """
     others: OtherWorkers
     """Reports to the user for which worker a task waits."""

@@ -22,7 +22,10 @@ OF_ALL_MACHINES = frozenset({"disk_full", "output_unwritable", "bad_config"})
 
 
 class OtherWorkersHistory:
-    """Follows the ledgers of all other workers; `RetryHandling` asks it for decisions on retries."""
+    """Follows the ledgers of all other workers.
+
+    `RetryHandling` asks for the past of a task before it decides on a retry.
+    """
 
     def __init__(self, output: OutputFolder, own: Path) -> None:
         self._output, self._tail = output, Tail(output, AttemptEnded, RetryScheduled, GaveUp, but=own)
@@ -37,9 +40,9 @@ class OtherWorkersHistory:
         return history_of(event for _, event in self._reports().get(name, ()))
 
     def failures(self) -> Mapping[TaskId, tuple[Failure, ...]]:
-        """Return by task the failures that concern this machine; tasks without any have none.
+        """Return by task the failures that concern this machine; a task without such failures has an empty tuple.
 
-        These occurred on workers of this host, or have a cause that all workers share.
+        Such a failure occurred on a worker of this host, or has a cause that all workers share.
         """
         told = {
             name: [event for path, event in found if self._concerns_us(path, event)]

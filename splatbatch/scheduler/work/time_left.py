@@ -43,7 +43,10 @@ class TimeLeft:
         return cls(batch, time.monotonic() + min(known, default=math.inf))
 
     def is_up(self) -> bool:
-        """Return whether running attempts must be ended now, so that their ends are recorded in time."""
+        """Return whether running attempts must be ended now, so that their ends are recorded in time.
+
+        That is `limits.grace_s` and `MARGIN_S` seconds before the end.
+        """
         return self._left_s() <= 0
 
     def holds(self, task: Task) -> bool:

@@ -23,7 +23,15 @@ class CleaningRules:
     """Tells which Gaussians cleaning removes from each patch of a scene; it holds one model at a time in memory."""
 
     def __init__(self, partition: Partition, patches: Sequence[Patch], offset: Offset) -> None:
-        """Take all patches of a batch, also those not merged, since the cameras of all count."""
+        """Take all patches of a batch, also those not merged, since the cameras of all count.
+
+        The model files of all patches are hashed here; the models are read by `removed`.
+
+        Args:
+            partition: partition of the scene.
+            patches: all patches; the backdrop among them is ignored.
+            offset: offset of the splats.
+        """
         self._partition, self._offset = partition, offset
         self._patches = {patch.name: patch for patch in patches if not patch.is_whole}
         self._last: tuple[str, Removed] | None = None

@@ -146,7 +146,7 @@ def _splats(batch: Batch, partition: Partition, offset: Offset) -> tuple[Evaluat
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class MeasureTask(Task):
-    """Base of tasks that measure a splat by settings.json; the product is a record beside the splat."""
+    """Base of tasks that measure a splat as settings.json orders; the product is a record beside the splat."""
 
     orders: InspectionSettings | EvaluationSettings
     record: Path
@@ -158,9 +158,9 @@ class MeasureTask(Task):
         return compare_product(self.inputs, found.inputs if found else None)
 
     def keep(self, folder: AttemptFolder) -> None:
-        """Copy metrics.json of the attempt to the record beside the splat, replacing it.
+        """Copy metrics.json of the attempt to the record beside the splat, replacing the record.
 
-        Nothing happens if it cannot be read.
+        Nothing happens if metrics.json cannot be read.
 
         Raises:
             OSError: the record cannot be written.

@@ -39,7 +39,10 @@ MOST_REASONS = 20
 
 @dataclass(frozen=True)
 class SceneParts:
-    """The patches of a scene that can be merged, with the backdrop, and those that cannot."""
+    """The patches of a scene that can be merged, with the backdrop, and the patches that cannot.
+
+    `warnings` are about the scene as a whole; empty: none.
+    """
 
     batch: Batch
     partition: Partition
@@ -54,7 +57,7 @@ class SceneParts:
     def with_cameras(self) -> tuple[Patch, ...]:
         """Return all patches, merged or not, whose cameras cleaning needs.
 
-        Missing ones with an unreadable model are left out.
+        A patch that is missing and whose model cannot be read is left out.
         """
         lacking, found = {one.name for one in self.lacking}, []
         for patch in patches_of(self.batch.every):

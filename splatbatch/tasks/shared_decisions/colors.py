@@ -185,7 +185,7 @@ def _inputs(patches: Iterable[Patch], names: Collection[str]) -> str:
 
 
 def to_record(found: SceneCorrections) -> SceneColors:
-    """Return a solution as colors.json holds it, with residuals in percent."""
+    """Return a solution as colors.json holds it; residuals are in percent, None without tones."""
     return SceneColors(
         tones=dict(found.tones),
         vignetting={str(camera): list(one) for camera, one in found.vignetting.items()},

@@ -1,4 +1,4 @@
-"""Makes the shared decisions of a batch, before training, in this order: frame, hold-out, colours, step budget."""
+"""Makes the shared decisions of a batch, before training, in this order: offset, hold-out, colours, step budget."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def decide_holdout(batch: Batch, todo: PendingTasks) -> SharedDecisions:
 def decide_deadline(batch: Batch, todo: PendingTasks) -> SharedDecisions:
     """Return the decisions with the step budget for the deadline in the YAML.
 
-    Unchanged if there is none, or if it holds.
+    They are unchanged without a deadline, or if the earlier choice still holds.
 
     Raises:
         ConfigError: the deadline is past.

@@ -86,7 +86,10 @@ class SharedDecisions:
                 write_json(file, decided.to_record())
 
     def apply(self, tasks: Sequence[Task]) -> tuple[Task, ...]:
-        """Return the tasks with offset, hold-out, tones and step budget of these decisions; undecided values stay."""
+        """Return the tasks with offset, hold-out, colour correction and step budget of these decisions.
+
+        Undecided values stay.
+        """
         return tuple(map(self._shared_by, with_step_budget(tasks, self.deadline.budgets if self.deadline else ())))
 
     def _shared_by(self, task: Task) -> Task:
@@ -172,7 +175,7 @@ def describe_tone_changes(
     """Return in words which photographs' colour corrections changed by more than `MOST_MOVED`; empty: none.
 
     Args:
-        then: tones of a splat, as recorded, by image name; a missing tone counts as no correction.
+        then: tones (gains and light) of a splat, as recorded, by image name; a missing tone counts as no correction.
         now: present tones, likewise.
         names: names of the photographs to compare.
     """
