@@ -81,7 +81,7 @@ class TorchProbe:
     launch_error: str = ""
     """Error of launching a tiny kernel of torch; empty: the kernel ran."""
     lacking: tuple[str, ...] = ()
-    """Names of builtin kernels that are not compiled yet for a GPU of this machine; empty: all are."""
+    """Names of builtin kernels that are not compiled yet for a GPU of this machine; empty: none is lacking."""
     kernels_error: str = ""
     """Reason why the builtin kernels do not work, or cannot be compiled; empty: they work."""
     has_gsplat: bool = False
@@ -108,7 +108,7 @@ class MachineNeeds:
     on_cpu: bool = False
     """Whether the YAML asks for the CPU although the machine has a GPU."""
     extras: frozenset[str] = frozenset()
-    """Names of the optional extras that the YAML needs, as in `EXTRAS`."""
+    """Names of the optional extras that the YAML needs, as in `EXTRAS`; empty: none."""
 
 
 @dataclass(frozen=True)
@@ -166,7 +166,7 @@ def of_job(job: MachineNeeds) -> Iterator[CheckResult]:
 
 
 def output_folder(job: MachineNeeds) -> CheckResult:
-    """Return whether the output folder can be written: "ok", or a problem of the machine."""
+    """Return the result of the check that the output folder can be written: "ok", or a problem of the machine."""
     if job.can_write:
         return ok("output folder", f"{job.folder} can be written")
     return problem(
@@ -178,7 +178,7 @@ def output_folder(job: MachineNeeds) -> CheckResult:
 
 
 def disk(job: MachineNeeds) -> CheckResult:
-    """Return whether the free space suffices.
+    """Return the result of the check of free disk space.
 
     Below `limits.free_disk_mib` no patch starts: a problem. Too little for the whole batch is a warning. If the free
     space is unknown, the result is "ok".
@@ -196,7 +196,7 @@ def disk(job: MachineNeeds) -> CheckResult:
 
 
 def trainers(lacking: Mapping[str, tuple[str, ...]]) -> Iterator[CheckResult]:
-    """Yield for each trainer whether all that it needs is installed.
+    """Yield a result for each trainer: a problem if something that it needs is missing, else "ok".
 
     Args:
         lacking: messages on everything that is missing, by trainer; empty messages: nothing is missing.
@@ -208,7 +208,9 @@ def trainers(lacking: Mapping[str, tuple[str, ...]]) -> Iterator[CheckResult]:
 
 
 def extras(versions: Mapping[str, str], wanted: frozenset[str], *, has_viewer: bool) -> Iterator[CheckResult]:
-    """Yield which optional extras are installed; a missing extra that the YAML needs is a warning.
+    """Yield a result for each optional extra and for the 3D viewer: a warning for a missing extra that the YAML needs.
+
+    All other results are "ok".
 
     Args:
         versions: versions of installed packages, by name.
@@ -266,7 +268,10 @@ def of_machine(machine: Machine, *, on_cpu: bool = False, trains_itself: bool = 
 
 
 def driver(machine: Machine) -> CheckResult:
-    """Return whether NVML answers, with the version of the driver; a machine without a GPU is no problem."""
+    """Return the result of the check that NVML answers, with the version of the driver.
+
+    A machine without a GPU is "ok"; a GPU that cannot be used is a problem.
+    """
     if why := machine.presence.why_unusable():
         remedy = "Reboot after a driver update; check dmesg and nvidia-smi; start containers with --gpus all."
         return problem("driver", why, remedy, OF_MACHINE)
@@ -279,7 +284,7 @@ def driver(machine: Machine) -> CheckResult:
 
 
 def torch_build(machine: Machine) -> CheckResult:
-    """Return whether the installed torch is built for CUDA, and for a version that the driver supports.
+    """Return the result of the check that torch is built for CUDA, and for a version that the driver supports.
 
     Without a GPU any torch is "ok". A missing torch is a problem.
     """
@@ -301,9 +306,10 @@ def torch_build(machine: Machine) -> CheckResult:
 
 
 def shared_memory(shm_mib: tuple[int, int] | None) -> CheckResult:
-    """Return whether /dev/shm has enough free space.
+    """Return the result of the check of free space in /dev/shm.
 
-    No patch starts while less than `SHARED_MEMORY_MIB`, and less than half of its size, is free: a problem.
+    No patch starts while less than `SHARED_MEMORY_MIB`, and less than half of its size, is free: a problem. A size of
+    at most `SHARED_MEMORY_MIB` is a warning.
 
     Args:
         shm_mib: total and free MiB; None: this machine has no /dev/shm, which is "ok".
@@ -323,7 +329,13 @@ def shared_memory(shm_mib: tuple[int, int] | None) -> CheckResult:
 
 
 def open_files(most: int) -> CheckResult:
-    """Return whether the hard limit of open files per process suffices; attempts raise their own limit up to it."""
+    """Return the result of the check of the hard limit of open files; fewer than `FEWEST_FILES` are a warning.
+
+    Attempts raise their own limit up to the hard limit.
+
+    Args:
+        most: hard limit of open files per process.
+    """
     if most < FEWEST_FILES:
         remedy = f"Raise the hard limit: ulimit -Hn {FEWEST_FILES * 16}, /etc/security/limits.conf, LimitNOFILE=."
         return warning("open files", f"a process may open {most} files at most", remedy)
@@ -363,7 +375,7 @@ def of_kernels(machine: Machine, probe: TorchProbe, *, wants_gsplat: bool = Fals
 
 
 def torch_kernels(probe: TorchProbe, capabilities: Iterable[Version]) -> CheckResult:
-    """Return whether torch has kernels for the GPUs of this machine, and runs one.
+    """Return the result of the check that torch has kernels for the GPUs of this machine, and runs one.
 
     Without kernels for a GPU, a training would fail with "no kernel image".
 
@@ -407,7 +419,7 @@ def can_run(capability: Version, architectures: Iterable[str]) -> bool:
 
 
 def own_kernels(probe: TorchProbe) -> CheckResult:
-    """Return whether the builtin kernels work, or will once they are compiled.
+    """Return the result of the check that the builtin kernels work, or will once they are compiled.
 
     If they do not work, this is a warning where gsplat's kernels can replace them, else a problem.
     """
@@ -421,7 +433,10 @@ def own_kernels(probe: TorchProbe) -> CheckResult:
 
 
 def gsplat(probe: TorchProbe) -> CheckResult:
-    """Return whether gsplat's kernels are built; no training builds them, so that a missing build is a problem."""
+    """Return the result of the check that gsplat's kernels are built.
+
+    No training builds them, so a missing build is a problem.
+    """
     if probe.has_gsplat:
         return ok("gsplat", "its kernels are built")
     remedy = "Build them in some minutes with `splatbatch doctor --warm`, or install gsplat's own wheel."

@@ -90,7 +90,11 @@ class ProgramEnd:
         return f"{ended}: {self.last_words}" if self.last_words else ended
 
     def why(self, bounds: CallBounds) -> str:
-        """Return in one line why the program failed: limit, signal or exit code, and its last line of output."""
+        """Return in one line why the program failed: limit, signal or exit code, and its last line of output.
+
+        Args:
+            bounds: limits that the program had, for the message.
+        """
         last = self.last_words or "no output"
         match self.exceeded:
             case "time":

@@ -69,21 +69,21 @@ class SupervisorWatchdog:
     process: Child
     folder: AttemptFolder
     ticks: int = 0
-    """Start of the supervisor in clock ticks since boot; with its pid it names the process."""
+    """Start of the supervisor in clock ticks since boot; with its pid it names the process. 0: unknown."""
     limit_s: float = 0.0
     """Longest silence in seconds; 0: `SILENCE_S` or `DEVICE_SILENCE_S`.
 
     Shorter once the supervisor was asked to stop.
     """
     silent_s: float = 0.0
-    """Seconds without a sign of life."""
+    """Seconds without a sign of life, as counted so far; 0 after each sign."""
     woken_s: float = -1.0
     """Value of `silent_s` when the supervisor was woken, in seconds.
 
     Negative: it was not woken since its last sign of life.
     """
     wakings: int = 0
-    """Number of times that the supervisor was woken."""
+    """Number of times that the supervisor was woken; 0: never."""
     _signs: object = None
     _looked_at: float = 0.0
 

@@ -69,7 +69,7 @@ STATES = {"trained": "FINISHED", "made": "FINISHED", "failed": "FAILED", "stoppe
 def absolute_uri(store: str, base: Path) -> str:
     """Return the URI of a tracking store, with a relative file or folder resolved from the YAML's folder.
 
-    The URI of a server is returned unchanged.
+    The URI of a server, or of an absolute place, is returned unchanged.
 
     Args:
         store: `tracking.mlflow` of the YAML.
@@ -141,9 +141,9 @@ class MlflowSink(Sink):
             yield from self._start()
 
     def close(self, end: BatchOutcome) -> None:
-        """Request a last process that writes everything missing and the end of the batch.
+        """Request a last process, which writes everything missing and the end of the batch; `tick` starts it.
 
-        `tick` starts this process.
+        The argument is not used.
         """
         self._is_due = self._has_ended = True
 
@@ -152,7 +152,7 @@ class MlflowSink(Sink):
         return self._hook is None and not self._is_due
 
     def give_up(self) -> Iterator[str]:
-        """End the process and yield a message; the next `train` writes the missing runs."""
+        """End a running process and yield a message; the next `train` writes the missing runs."""
         if self._hook:
             self._hook.end()
         earlier = f" (before: {self._failure})" if self._failure else ""

@@ -58,7 +58,7 @@ class Column:
     is_text: bool = False
     """Whether the column is aligned to the left, and shown even if it is empty."""
     worth: int = 0
-    """Importance: if the width is too small, columns with the lowest value are dropped first."""
+    """Importance: if the width is too small, columns with the lowest value are dropped first; 0 is the lowest."""
 
 
 def status_view(statuses: Sequence[PatchStatus], width: int, room: int = 1 << 30) -> Group:

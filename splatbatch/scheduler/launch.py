@@ -23,7 +23,7 @@ from splatbatch.tasks.input_files import state_of
 from splatbatch.tasks.task import Task, with_step_budget
 
 BALLAST_BYTES = 1 << 16
-"""Size of a file that reserves space, so that the end of the attempt can be recorded on a full disk."""
+"""Bytes of a file that reserves space, so that the end of the attempt can be recorded on a full disk."""
 
 
 def prepare(limits: Limits, audited: str, running: RunningAttempt) -> Record:

@@ -79,7 +79,7 @@ class RunningAttempt:
     None: no context is open.
     """
     num_company: int = 0
-    """Largest number of other attempts that were on the same GPU at the same time."""
+    """Largest number of other attempts that were on the same GPU at the same time; 0: the attempt was alone."""
     said_s: float = 0.0
     """Seconds that the reader process had waited for a file when the wait was last reported; 0: no wait."""
 

@@ -56,7 +56,7 @@ TALKATIVE = 10
 
 
 class LogProgress:
-    """Reads steps, losses and figures from a trainer's output by its regular expressions, into progress.jsonl.
+    """Reads steps, losses and figures from a trainer's output by regular expressions of the YAML, into progress.jsonl.
 
     `hear` takes the output as it comes; `look`, called once a second, parses it and writes records. Times are seconds
     by a clock that never goes back. Regular expressions that take too long are given up, with a warning in

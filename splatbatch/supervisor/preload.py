@@ -62,7 +62,7 @@ class PreloadedProcess(ForkedChild):
         False: the program is not loaded, the folder is missing, or the child is gone; then start the program by name.
 
         Args:
-            argv: command line, as ["python", "-m", "NAME", ...].
+            argv: command line: `sys.executable`, "-m", the name of the program, its arguments.
             env: all environment variables of the command.
             cwd: working folder.
             output: descriptor for stdout and stderr.

@@ -44,7 +44,14 @@ def changed_settings(
 
 
 def leaves(tree: object, above: str = "") -> dict[str, Any]:
-    """Return the values of a tree of settings by full name, as "training.max_steps"; an empty mapping is a value."""
+    """Return the values of a tree of settings by full name, as "training.max_steps".
+
+    An empty section is a value of its own.
+
+    Args:
+        tree: nested mappings, or a single value.
+        above: name of the section that holds the tree; empty: the tree is the outermost.
+    """
     if not isinstance(tree, Mapping) or (above and not tree):
         return {above: tree}
     return {

@@ -104,9 +104,10 @@ class InputFiles:
         return (*found, *new, *(kind for kind in self._other_keys(()) if kind not in kinds))
 
     def compare(self, then: Mapping[str, FileFact], now: Mapping[str, FileFact]) -> FileDifference:
-        """Compare model, photographs and masks by content, where size or time differ.
+        """Return the differences of model, photographs and masks, by content where size or time differ.
 
-        Changes of lists and folders are left out; they show in the hash that `now` returns.
+        Files that may not be read are listed as such. Changes of lists and folders are left out; they show in the hash
+        that `now` returns.
 
         Args:
             then: recorded files by key.
@@ -169,7 +170,7 @@ def state_of(files: Mapping[str, FileFact]) -> str:
     """Return a hash of size and time of every file, in 16 hexadecimal digits; events record it as `inputs`.
 
     Args:
-        files: files by key, in any order.
+        files: files by key, in any order; a missing file counts with a size of its own.
     """
     text = "\0".join(f"{key} {fact.num_bytes} {fact.mtime_ns}" for key, fact in sorted(files.items()))
     return short_hash(text)

@@ -53,7 +53,7 @@ class Damaged(PatchState):
     """State: files of the product have changed on disk since it was made, or are missing."""
 
     parts: str = ""
-    """Names of the changed or missing files."""
+    """Names of the changed or missing files; empty: unknown."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class GivenUp(PatchState):
     """
 
     why_due: str = ""
-    """Reason why the product is not up to date, as "not trained yet"."""
+    """Reason why the product is not up to date, as "not trained yet"; empty: unknown."""
 
 
 def assess(product: PatchState, rejection: str = "", given_up: str = "") -> PatchState:

@@ -49,7 +49,10 @@ def update_fingerprint(task: Task) -> None:
 
 
 class ContentHasher:
-    """Adds missing hashes of photographs and masks to manifests; a reader process reads the files during training."""
+    """Adds missing hashes of photographs and masks to manifests (result.json) while patches train.
+
+    A reader process reads the files, since reading may hang.
+    """
 
     def __init__(self, batch: Batch) -> None:
         self._tasks = {task.name: task for task in batch.tasks}
@@ -74,7 +77,7 @@ class ContentHasher:
 
         Called many times a second.
 
-        A manifest that cannot be written is left to the next run.
+        A manifest (result.json) that cannot be written is left to the next run.
         """
         if self._reading is None and self._waiting:
             self._reading = self._next()

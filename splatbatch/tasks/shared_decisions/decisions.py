@@ -50,7 +50,10 @@ class SharedDecisions:
     deadline: DeadlineDecision | None = None
     """Step budget for the deadline; None: no deadline, or not chosen yet."""
     stamps: tuple[Stamp, ...] = ()
-    """Sizes and times of the files of these decisions: while they stay the same, the decisions hold."""
+    """Sizes and times of the files of these decisions: while they stay the same, the decisions hold.
+
+    Empty: not read.
+    """
 
     @classmethod
     def known(cls, config: Config, output: OutputFolder) -> SharedDecisions:
