@@ -35,7 +35,7 @@ FEWEST_FILES = 4096
 MINOR_COMPATIBLE = 11
 """CUDA major version from which a driver runs all minor versions of its own major version (CUDA Compatibility)."""
 INSTALL = (
-    "pip install -c constraints.txt . (in the clone), with the wheel of torch that pytorch.org names for the driver."
+    "pip install -c constraints.txt . (in splatbatch's clone), with the torch that pytorch.org names for the driver."
 )
 """Remedy for a missing or unsuitable torch."""
 
@@ -188,7 +188,7 @@ def disk(job: MachineNeeds) -> CheckResult:
     room, remedy = f"{job.free_mib:,} MiB free for {job.folder}", "Free space, or choose another output.folder."
     wanted, written = f"{job.wanted_mib:,} MiB", f"the batch will write about {job.need_mib:,} MiB"
     if job.free_mib < job.wanted_mib:
-        said = f"{room}, {wanted} required (limits.free_disk_mib): no patch starts before"
+        said = f"{room}, {wanted} required (limits.free_disk_mib): no patch starts with less"
         return problem("disk", said, remedy, OF_MACHINE)
     if job.free_mib < job.need_mib + job.wanted_mib:
         return warning("disk", f"{room}; {written} and pauses below {wanted}", remedy)
@@ -202,7 +202,7 @@ def trainers(lacking: Mapping[str, tuple[str, ...]]) -> Iterator[CheckResult]:
         lacking: messages on everything that is missing, by trainer; empty messages: nothing is missing.
     """
     for name, missing in lacking.items():
-        remedy = f"Fix trainers.{name} in the YAML, or install it; see `splatbatch doctor --trainers`."
+        remedy = f"Fix trainers.{name} in the YAML, or install the trainer; see `splatbatch doctor --trainers`."
         check = f"trainer {name}"
         yield problem(check, "; ".join(missing), remedy, OF_TRAINER) if missing else ok(check, "found")
 
@@ -319,11 +319,11 @@ def shared_memory(shm_mib: tuple[int, int] | None) -> CheckResult:
     total, free = shm_mib
     if free < min(SHARED_MEMORY_MIB, total // 2):
         remedy = (
-            "Free some: no patch starts before. Remove what dead programs left in /dev/shm, or use docker --shm-size."
+            "No patch starts with less. Remove files of dead programs in /dev/shm, or start docker with --shm-size."
         )
         return problem("shared memory", f"{free} MiB of {total} free in /dev/shm", remedy, OF_MACHINE)
     if total <= SHARED_MEMORY_MIB:
-        remedy = "Enough for the builtin trainer; others with loader workers need docker --shm-size=8g."
+        remedy = "Enough for the builtin trainer; others may need more: start docker with --shm-size=8g."
         return warning("shared memory", f"only {total} MiB of /dev/shm, {free} free", remedy)
     return ok("shared memory", f"{free:,} of {total:,} MiB free in /dev/shm")
 
@@ -337,7 +337,7 @@ def open_files(most: int) -> CheckResult:
         most: hard limit of open files per process.
     """
     if most < FEWEST_FILES:
-        remedy = f"Raise the hard limit: ulimit -Hn {FEWEST_FILES * 16}, /etc/security/limits.conf, LimitNOFILE=."
+        remedy = f"Raise it: ulimit -Hn {FEWEST_FILES * 16}, /etc/security/limits.conf, or systemd's LimitNOFILE=."
         return warning("open files", f"a process may open {most} files at most", remedy)
     return ok("open files", f"up to {most:,} per process")
 
@@ -424,9 +424,9 @@ def own_kernels(probe: TorchProbe) -> CheckResult:
     If they do not work, this is a warning where gsplat's kernels can replace them, else a problem.
     """
     if probe.lacking or not probe.kernels_error:
-        at_first_use = "are compiled at first use, in seconds; `splatbatch doctor --warm` does it now"
-        return ok("kernels", f"our kernels {at_first_use if probe.lacking else 'are compiled and work'}")
-    said = f"our kernels do not work here: {probe.kernels_error}"
+        at_first_use = "are compiled at first use, in seconds; `splatbatch doctor --warm` compiles them now"
+        return ok("kernels", f"splatbatch's GPU kernels {at_first_use if probe.lacking else 'are compiled and work'}")
+    said = f"splatbatch's GPU kernels do not work here: {probe.kernels_error}"
     if probe.has_gsplat:
         return warning("kernels", said, "gsplat's kernels are used instead; a step takes almost twice as long.")
     return problem("kernels", said, f"Fix what the message names; or {INSTALL}", OF_TRAINER)
@@ -438,6 +438,6 @@ def gsplat(probe: TorchProbe) -> CheckResult:
     No training builds them, so a missing build is a problem.
     """
     if probe.has_gsplat:
-        return ok("gsplat", "its kernels are built")
+        return ok("gsplat", "the GPU kernels of gsplat are built")
     remedy = "Build them in some minutes with `splatbatch doctor --warm`, or install gsplat's own wheel."
-    return problem("gsplat", "its kernels are not built, and no training builds them", remedy, OF_TRAINER)
+    return problem("gsplat", "the GPU kernels of gsplat are not built, and no training builds them", remedy, OF_TRAINER)

@@ -35,8 +35,8 @@ WARM_S = 1800.0
 """Time limit of a build in seconds: gsplat's takes some minutes on a few cores, the builtin kernels' some seconds."""
 REMEDIES = {
     "kernels": "Run `splatbatch doctor` without --warm to see what is missing.",
-    "gsplat": "It needs ninja, a C++ compiler and the CUDA toolkit of torch's version. A build that never ends waits"
-    " for a file `lock` below {folder}, which a killed build left: remove it.",
+    "gsplat": "The build needs ninja, a C++ compiler and the CUDA toolkit of torch's version. If it never ends, remove"
+    " the file `lock` below {folder}, which a killed build has left.",
 }
 """Remedy for a build that failed, by name of the kernels."""
 

@@ -67,7 +67,7 @@ class GpuAvailability:
         """Return why the GPUs of this machine cannot be used; empty if they can be used, or if there are none."""
         if self.cards or not self.traces:
             return ""
-        said = f"NVML says: {self.error}" if self.error else "NVML lists none"
+        said = f"NVML says: {self.error}" if self.error else "the driver (NVML) lists no GPU"
         return f"an NVIDIA GPU is here ({', '.join(self.traces)}), but cannot be used: {said}"
 
 
@@ -177,10 +177,10 @@ def why_not_ready(
         more_mib, free_mib = now.used_mib - before.used_mib, (now.total_mib or 0) - now.used_mib
         if more_mib > FREE_MIB + ours_mib and free_mib < wanted_mib:
             squatters = ", ".join(str(pid) for pid in now.processes if pid not in before.processes)
-            held_by = f" held by process {squatters}" if squatters else ""
-            return f"{more_mib} MiB more in use than before the batch{held_by}"
+            held_by = f", held by process {squatters}" if squatters else ""
+            return f"{more_mib} MiB more GPU memory in use than before the batch{held_by}"
     if cooldown.below_c is not None and now.temperature_c is not None and now.temperature_c >= cooldown.below_c:
-        return f"{now.temperature_c} °C, wanted below {cooldown.below_c:g} °C"
+        return f"the GPU has {now.temperature_c} °C, wanted below {cooldown.below_c:g} °C"
     return ""
 
 

@@ -240,7 +240,7 @@ class Hook(LimitedProgram):
         if end is None or end.is_well:
             return None if end is None else ""
         if end.exceeded:
-            return f"ended after {self._bounds.wall_s:g} s"
+            return f"took too long, and was ended after {self._bounds.wall_s:g} s"
         if end.code in NEVER_BEGAN:
             return f"cannot be started (exit code {end.code})"
         return end.in_words

@@ -246,7 +246,7 @@ class LocalExecutor:
                 return ""
             if not supervisor.folder.exit.exists():
                 self._end_leftovers(key)
-            return f"supervisor ended with {code}"
+            return f"the process that watched the attempt (supervisor) ended with exit code {code}"
         return "" if _living(handle) else GONE
 
     def _end_leftovers(self, key: Key) -> None:
@@ -307,7 +307,7 @@ def stop_orphans(  # noqa: PLR0913 - whose, by what, and what happens meanwhile
     if running:
         raise SplatbatchError(
             f"attempts of an earlier run do not end, not even by SIGKILL: {', '.join(sorted(running))}",
-            "They wait for a device: a disk, a share or a GPU driver. When it answers, or after a restart, run again.",
+            "They wait for a disk, a share or a GPU driver. Run again when that device answers, or after a restart.",
         )
 
 

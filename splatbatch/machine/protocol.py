@@ -24,7 +24,7 @@ class Slot:
     """Environment variables for attempts on this slot, by which they use CUDA MPS; empty: no MPS."""
 
 
-GONE = "its supervisor is gone"
+GONE = "the process that watched the attempt (supervisor) is gone"
 """Reason why a supervisor does not run if nothing more is known."""
 
 

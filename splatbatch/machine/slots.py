@@ -199,7 +199,7 @@ class SlotGate:
             return reason
         taken = max(sample.used_mib, (self._before.used_mib or 0) + ours)
         lack = taken + known[0] + MARGIN_MIB - sample.total_mib
-        return f"{lack:.0f} MiB too little for another attempt beside those that run" if lack > 0 else ""
+        return f"{lack:.0f} MiB of GPU memory too little for another attempt beside those here" if lack > 0 else ""
 
     def _ours_mib(self) -> float:
         return self._shared_mib + self.contexts * CONTEXT_MIB
@@ -245,7 +245,7 @@ class SlotGate:
 
     def diagnosis(self) -> Diagnosis:
         """Return the diagnosis for tasks that waited for this slot, with the last reason of its gate."""
-        advice = "No GPU became free: end what holds it (nvidia-smi shows it), or raise cooldown.longest_s."
+        advice = "No GPU became free: end the program that holds it (see nvidia-smi), or raise cooldown.longest_s."
         return Diagnosis("cuda_busy_or_unavailable", "retry", advice, (f"{self.slot.name}: {self.reason}",))
 
 
@@ -468,7 +468,7 @@ def chosen_cards(config: ExecutorConfig, device: str) -> tuple[gpu.Gpu, ...]:
         hidden = "CUDA_VISIBLE_DEVICES hides every GPU" if here.cards else "NVML sees no GPU here"
         raise ExecutorError(
             f"training.device: cuda: {hidden}",
-            "Check nvidia-smi and the driver, or set training.device to auto or cpu.",
+            "Check CUDA_VISIBLE_DEVICES, nvidia-smi and the driver, or set training.device to auto or cpu.",
         )
     return cards
 
@@ -491,7 +491,7 @@ def visible_cards() -> tuple[gpu.Gpu, ...]:
         have = ", ".join(f"{card.index} ({card.uuid})" for card in cards)
         raise ExecutorError(
             f"CUDA_VISIBLE_DEVICES: {told}: names no GPU that is here; NVML sees {have}",
-            "Unset it, name one of these, or set executor.gpus; parts of a GPU (MIG) are not used.",
+            "Unset the variable, name one of these GPUs, or set executor.gpus; parts of a GPU (MIG) are not used.",
         )
     return tuple(dict.fromkeys(known))
 

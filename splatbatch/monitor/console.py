@@ -126,7 +126,7 @@ def heartbeat(status: PatchStatus, *, has_nodes: bool = False) -> str:
     gpu += f" {status.gpu_temperature_c} °C" if status.gpu_temperature_c is not None else ""
     parts = (
         f"{status.patch}: {status.phase} {status.step}/{status.max_steps}{share}",
-        f"ends early, planned: {status.planned_steps} steps" if status.planned_steps else "",
+        f"ends early ({status.planned_steps} steps were planned)" if status.planned_steps else "",
         f"{status.steps_per_s:.1f} steps/s" if status.steps_per_s else "",
         f"loss {status.loss:.4f}" if status.loss is not None else "",
         f"{clock(status.eta_s)} to go" if status.eta_s is not None else "",
@@ -170,15 +170,15 @@ _WORDS: Mapping[type[Event], Callable[[Any], str]] = {
         f"{event.patch}: attempt {event.attempt} started on {event.slot}{with_changes(event)}"
     ),
     events.AttemptEnded: _attempt_ended,
-    events.RetryScheduled: lambda event: f"{event.patch}: again in {event.wait_s or 0:.0f} s{with_changes(event)}",
+    events.RetryScheduled: lambda event: f"{event.patch}: retry in {event.wait_s or 0:.0f} s{with_changes(event)}",
     events.GaveUp: lambda event: f"{event.patch}: {event.in_words()}",
-    events.PatchRejected: lambda event: f"{event.patch}: refused: {event.reason}",
+    events.PatchRejected: lambda event: f"{event.patch}: refused by the audit: {event.reason}",
     events.Packing: lambda event: f"{plural(event.patches_per_gpu, 'patch', 'es')} per GPU from now on",
     events.OrphansStopped: lambda event: f"stopping {plural(len(event.keys), 'attempt')} of an earlier run",
-    events.Resumed: lambda event: f"there is room again after {event.waited_s or 0:.0f} s: going on",
+    events.Resumed: lambda event: f"there is free space again after {event.waited_s or 0:.0f} s: the batch goes on",
     events.Restored: lambda event: f"{event.patch}: {event.in_words()}",
     events.FileNotAnswering: lambda event: (
-        f"{event.patch}: waits for {event.path or 'its files'} for {event.seconds or 0:.0f} s"
+        f"{event.patch}: {event.path or 'its files'} cannot be read, waiting for {event.seconds or 0:.0f} s"
     ),
     events.CancelRequested: lambda event: f"cancelled by {event.by}: {', '.join(event.patches) or 'the whole batch'}",
 }

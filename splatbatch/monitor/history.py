@@ -58,11 +58,11 @@ def _in_words(event: OfPatch, output: OutputFolder) -> Iterator[str]:
         case AttemptStarted():
             yield f"{at}  attempt {event.attempt or 0} on {event.slot}{with_changes(event)}"
         case SlotNotReady():
-            yield f"  its slot was not ready for {event.waited_s or 0:.1f} s before: {event.reason}"
+            yield f"  before, its GPU or CPU slot was not ready for {event.waited_s or 0:.1f} s: {event.reason}"
         case AttemptEnded():
             yield from _end(event, output)
         case RetryScheduled():
-            yield f"  then: again after {event.wait_s or 0:.0f} s{with_changes(event)}{_witnesses(event)}"
+            yield f"  then: retry after {event.wait_s or 0:.0f} s{with_changes(event)}{_witnesses(event)}"
         case GaveUp():
             yield f"  then: {event.in_words()}{_witnesses(event)}"
         case Accepted() | Restored():

@@ -90,8 +90,8 @@ def remedy(store: str) -> str:
     if store.startswith(FILES):
         return f"newer versions of MLflow keep no store in a folder; write tracking.mlflow: {IN_A_FILE}"
     if store.startswith(DATABASE):
-        return f"is {store.removeprefix(DATABASE)} on a disk that can be written?"
-    return "is its server up, and MLFLOW_TRACKING_URI right?"
+        return f"check that {store.removeprefix(DATABASE)} can be written"
+    return "check that the MLflow server runs, and that MLFLOW_TRACKING_URI is right"
 
 
 class MlflowSink(Sink):
@@ -155,8 +155,8 @@ class MlflowSink(Sink):
         """End a running process and yield a message; the next `train` writes the missing runs."""
         if self._hook:
             self._hook.end()
-        earlier = f" (before: {self._failure})" if self._failure else ""
-        yield f"{self.name}: not all was written in time{earlier}; the next `train` writes it; {remedy(self._store)}"
+        earlier = f" (earlier error: {self._failure})" if self._failure else ""
+        yield f"{self.name}: not all written in time{earlier}; the next `train` writes the rest; {remedy(self._store)}"
 
     def _start(self) -> Iterator[str]:
         self._is_due = False

@@ -120,7 +120,7 @@ class Notifier(Sink):
         for _, hook in self._running:
             hook.end()
         self._running, self._last = [], None
-        yield from (f"{way}: not delivered in time: no answer" for way in ways)
+        yield from (f"{way}: the message was not delivered in time: no answer" for way in ways)
 
     def _statuses(self) -> tuple[PatchStatus, ...]:
         if not self._ways():

@@ -29,9 +29,9 @@ PER_PATCH = (
     ("loss", "loss", "Loss of the latest recorded step."),
     ("psnr_covered", "psnr_covered_db", "PSNR on the pixels of held-out photographs that training photographs see."),
     ("psnr", "psnr_db", "PSNR on held-out photographs."),
-    ("num_gaussians", "gaussians", "Gaussians."),
-    ("seconds", "seconds", "Time of the latest attempt."),
-    ("eta_s", "eta_seconds", "Time to the last step, at this throughput."),
+    ("num_gaussians", "gaussians", "Number of Gaussians."),
+    ("seconds", "seconds", "Duration of the latest attempt."),
+    ("eta_s", "eta_seconds", "Time to the last step, at the present speed."),
     ("gpu_used_mib", "gpu_used_mib", "Memory used on the GPU of the attempt that runs."),
     ("gpu_temperature_c", "gpu_temperature_celsius", "Temperature of the GPU of the attempt that runs."),
 )

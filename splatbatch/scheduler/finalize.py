@@ -135,7 +135,7 @@ def _keep_and_choose(
     takes_new = choice.product is new
     if takes_new:
         if not results.accept(folder, attempt.folder, new, follows):
-            return {"accepted": False, "choice": "another splat was accepted meanwhile"}
+            return {"accepted": False, "choice": "not accepted, since another splat was accepted meanwhile"}
         results.forget_superseded(folder, new.attempt, accepted.attempt if accepted else "")
     elif choice.product:
         results.pin_to_inputs(folder, choice.product, attempt.job.depends_on, follows)

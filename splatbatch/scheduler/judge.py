@@ -45,7 +45,7 @@ FULL_MIB = 2
 STANDING_BY, TRAINING = "standby", "train"
 PREPARING = ("", "start", "load", STANDING_BY)
 """Phases of a standby before go.json; empty: no progress is written yet."""
-NO_RECORD = "the process exited normally but left no valid record"
+NO_RECORD = "the process ended without an error, but left no valid record of its result (metrics.json)"
 """Message on an attempt that ended well but made no product."""
 # with the last one torch finds GPUs by NVML instead of CUDA: CUDA reads only once which GPUs are visible, and an
 # unusable GPU then is an error, not a reason to train on the CPU
@@ -133,7 +133,7 @@ def judge(
         case Splat() as splat, Exited(code=0):
             return Trained(splat, (*splat.warnings, *health))
         case Splat() as splat, TimedOut(limit="finished", limit_s=limit_s):
-            warning = f"the program did not end by itself; ended {limit_s:g} s after its splat was complete"
+            warning = f"the program did not end by itself; it was ended {limit_s:g} s after its splat was complete"
             return Trained(splat, (warning, *splat.warnings, *health))
         case Splat() as splat, _:
             warning = f"the process failed after its splat was complete: {in_words(end)}"

@@ -173,7 +173,7 @@ class Loop(LoopState):
             standby.discard_contexts(self, [one.slot.name])
         if isinstance(outcome, Failed):
             if (cause := outcome.diagnosis.cause) == DISK_FULL:
-                self._disk.shut(self.clock.now(), f"the disk is full ({task.name})")
+                self._disk.shut(self.clock.now(), f"the disk is full, as the attempt at {task.name} shows")
             if cause == "cuda_oom" and one.num_company:
                 self._sharing.ran_out_of_memory(1 + one.num_company)
             self._retries.failed(one, outcome.diagnosis, self.clock.now())

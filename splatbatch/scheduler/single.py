@@ -134,7 +134,7 @@ def _failure(begins: str, attempts: list[AttemptFolder], why: Diagnosis) -> Spla
     if not attempts:
         reason = one_line("; ".join(why.evidence) or why.advice)
         return ExecutorError(
-            f"no slot became free: {reason}", "Check the GPU with `nvidia-smi`; see `cooldown.longest_s`."
+            f"no GPU or CPU slot became free: {reason}", "Check the GPU with `nvidia-smi`, or raise cooldown.longest_s."
         )
     folder = attempts[-1]
     place, told = f"See the log of its process: {folder.log}", folder.read_exit()

@@ -135,7 +135,7 @@ class LogProgress:
         except TooSlow:
             self._patterns = {}
             self.steps = self.steps.without_knowing_more()
-            self._write(warning="progress: a regular expression took too long and was given up")
+            self._write(warning="progress: a regular expression in the YAML took too long, and is not used any more")
         for one in curve[:-1]:  # when each was said is not known: they would make a pace of no time
             self._write(t=None, seconds=None, **one)
         if curve:

@@ -61,7 +61,7 @@ class Batch:
             ConfigError: the YAML came from standard input.
         """
         if self.path == configuration.STDIN:
-            raise ConfigError("this command needs the YAML as a file, not on standard input", "Name it: --config FILE.")
+            raise ConfigError("this command needs the YAML as a file, not on stdin", "Name the file: --config FILE.")
         return self.path.resolve()
 
     def check_apart(self, option: str, place: Path, folder: Path) -> None:
@@ -79,8 +79,8 @@ class Batch:
         homes = {home for one in patches for home in (one.images, one.masks, one.sparse) if home is not None}
         for home in sorted(one.resolve() for one in homes):
             if folder.resolve().is_relative_to(home):
-                message = f"{option} {place}: lies inside the inputs of the batch, {home}"
-                raise OutputError(message, "Name a folder outside of them.")
+                message = f"{option} {place}: lies inside {home}, which holds inputs of the batch"
+                raise OutputError(message, "Name a folder outside of the photographs, masks and models.")
 
     @property
     def plan_hash(self) -> str:
@@ -197,7 +197,7 @@ class FolderNamed(ConfigError):
     """
 
     def __init__(self, folder: Path, own: Path, hint: str) -> None:
-        what = "a folder, not the name of a patch" if own.is_file() else f"a folder without {own.name}"
+        what = "is a folder, not the name of a patch" if own.is_file() else f"this folder has no {own.name}"
         super().__init__(f"{folder}: {what}", hint)
         self.folder, self.own = folder, own
 
@@ -263,7 +263,7 @@ def _opened(path: Path | None, names: Sequence[str], changes: Mapping[str, objec
     except ConfigError as error:
         if path or not names:
             raise
-        raise ConfigError(f"{error.message}; {names[0]}: there is no folder of that name", error.hint) from error
+        raise ConfigError(f"{error.message}; {names[0]}: there is no such folder either", error.hint) from error
     return batch_of(configuration.load(file), file, names, changes, conditions)
 
 
@@ -306,9 +306,9 @@ def batch_of(
         recipe = task.requested_settings.recipe
         if unread := sorted(batch.changes.keys() - recipe.reads()):
             name = recipe.training.trainer
-            message = f"--set {unread[0]}: the command of {name}, which trains {task.name}, does not read it"
+            message = f"--set {unread[0]}: the command of {name}, which trains {task.name}, does not read this setting"
             hint = (
-                f"It reads: {', '.join(sorted(recipe.reads()))}. For another, put {{setting.NAME}} into"
+                f"It reads: {', '.join(sorted(recipe.reads()))}. To pass another setting, put {{setting.NAME}} into"
                 f" trainers.{name}.command."
             )
             raise ConfigError(message, hint)

@@ -263,7 +263,7 @@ def _chosen(
     unknown = sorted({full_recipe(task).training.trainer for task in work.tasks if speeds.factor(task) is None})
     expected_s, basis = work.ends_at(pace), "estimated from a model of training time; corrected after the first patch"
     if unknown:
-        basis = f"the speed is not known yet of {', '.join(unknown)}"
+        basis = f"the speed of {', '.join(unknown)} is not known yet"
     elif num_done:
         basis = f"based on {plural(num_done, 'trained patch', 'es')}"
     return replace(
@@ -307,7 +307,7 @@ def decision_in_words(choice: DeadlineDecision, tasks: Sequence[Task]) -> tuple[
         expected = f"; expected to take about {clock(choice.expected_s)}{instead}, {choice.basis}"
     lines.append(f"{end}: {kept}{expected}")
     if choice.untouched:
-        lines.append(f"{end}: steps of {', '.join(choice.untouched)} are not changed: no {{steps}} in the command")
+        lines.append(f"{end}: the steps of {', '.join(choice.untouched)} are not changed: its command has no {{steps}}")
     return (*lines, *(correction_in_words(tasks, one) for one in choice.corrections))
 
 
@@ -333,4 +333,4 @@ def describe_reductions(tasks: Sequence[Task], pace: StepBudget) -> str:
     parts = [f"{counts} steps" + (f" ({pace.steps:.0%})" if pace.steps < 1 else "")]
     if pace.divisor > 1:
         parts.append(f"photographs at {SIZES.get(pace.divisor, SIZES[8])}")
-    return f"{', '.join(parts)}, which costs about {lost_db(pace):.1f} dB of hold-out PSNR (a rough estimate)"
+    return f"{', '.join(parts)}, which costs about {lost_db(pace):.1f} dB of PSNR on held-out photographs (estimated)"

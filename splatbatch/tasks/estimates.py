@@ -235,7 +235,7 @@ def forecast(batch: Batch, names: Sequence[str], footprints: Mapping[str, Memory
     own = [task.expected for task in batch.only(names).tasks if task.expected]
     if own and len(own) == len(names):
         most = max(host_mib for _, host_mib in own)
-        basis = f"each needs at most {most:,.0f} MiB, based on benchmarks on one server core"
+        basis = f"each needs at most {most:,.0f} MiB of memory, based on benchmarks on one server core"
         return Forecast(sum(seconds for seconds, _ in own), basis, how_many(batch.names, "stage"))
     on_cpu = is_on_cpu(batch.config.executor, batch.config.training.device)
     recipes = {task.name: task.requested_settings.recipe for task in batch.only(names).tasks}
@@ -261,7 +261,7 @@ def forecast(batch: Batch, names: Sequence[str], footprints: Mapping[str, Memory
     basis = "estimated from the speed of an H200; other GPUs differ"
     if on_cpu:
         here = f"{at_once} at a time on this machine's {plural(num_cores(), 'core')}"
-        basis = f"on the CPU, based on the measured speed of its rasteriser, {here}"
+        basis = f"on the CPU, based on benchmarks on CPUs, {here}"
     elif (used := cards(batch.config)) and all("H200" in card.name for card in used):
         basis = "based on the speed of an H200"
     return Forecast(packed_slowdown(batch.config, at_once) * makespan_s(seconds, at_once), basis, spelled)
@@ -282,7 +282,7 @@ def check_place(batch: Batch, expected: Forecast) -> None:
     if expected.seconds <= UNASKED_S or all(one.training.device == "cpu" for one in batch.recipes().values()):
         return
     raise TrainerError(
-        f"no NVIDIA GPU was found, and on the CPU this is {expected.in_words()}",
+        f"no NVIDIA GPU was found, and on the CPU training is {expected.in_words()}",
         "Use a machine with a GPU (`splatbatch doctor` lists what was found), or set training.device: cpu to train on"
         " the CPU for that long. Fewer training.max_steps, a lower cap_max and a smaller resolution take less time.",
     )

@@ -279,7 +279,7 @@ class FreshnessChecker:
         if now.inputs == held.inputs:
             return "", False, True
         lists = [key for key in elsewhere if key in then and not is_content(key.rstrip("/"))]
-        return f"model, core or hold-out have changed{f': {list_some(lists)}' if lists else ''}", False, True
+        return f"model, patch borders or hold-out have changed{f': {list_some(lists)}' if lists else ''}", False, True
 
     def _behind(self, task: Task) -> str:
         """Return the hash of the accepted backdrop, if it is drawn behind this task; else empty."""

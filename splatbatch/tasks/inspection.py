@@ -71,7 +71,7 @@ def order(task: Task) -> InspectionSettings:
     result = task.home.read_result()
     why = "not trained yet" if result is None else why_not_the_splat(task.home, result, "content")
     if why or result is None:
-        raise SceneError(f"{task.name}: {why}: there is no splat to inspect", "Train it: `splatbatch train`.")
+        raise SceneError(f"{task.name}: {why}: there is no splat to inspect", "Train the patch: `splatbatch train`.")
     recipe, photographs = recipe_of(task, result), photographs_of(task, result)
     patch = replace(task.patch, offset=result.trained_from.offset)
     orders = replace(settings_for(recipe, patch, task.name), holdout=photographs.held_out)

@@ -41,8 +41,8 @@ WITH_SPLAT = ("trained", "stale")
 """States of a patch with an accepted splat, whose figures are shown."""
 LINES_LOOKED_AT = 10
 """Number of latest progress lines by which the present speed of a training is measured."""
-LOST = "Its supervisor was killed, or the machine went down: `splatbatch train` continues it."
-INSIST = f" (It is {UNTIL}; `splatbatch retry {{patch}}` trains it anyway.)"
+LOST = "The process that watched it was killed, or the machine went down: `splatbatch train` continues the training."
+INSIST = f" (The patch is {UNTIL}; `splatbatch retry {{patch}}` trains it anyway.)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,7 +273,7 @@ def _since(result: Result, last: AttemptEnded | PatchRejected | None) -> tuple[s
 
 
 def _of_an_earlier_splat(result: Result | None, reason: str) -> tuple[str, ...]:
-    return (f"the splat of {result.attempt} is kept, though stale: {reason}",) if result else ()
+    return (f"the splat of {result.attempt} is kept, though it is stale: {reason}",) if result else ()
 
 
 def _running(name: str, attempt: AttemptFolder) -> PatchStatus:

@@ -459,7 +459,7 @@ def as_names(names: Names) -> tuple[str, ...]:
     found = tuple(names) if isinstance(names, Iterable) else (names,)
     if wrong := [one for one in found if not isinstance(one, str)]:
         raise ConfigError(
-            f"names of patches: {wrong[0]!r} should be a string or a list of strings", 'As "p0", or ["p0", "p1"].'
+            f"names of patches: {wrong[0]!r} should be a string or a list of strings", 'Write "p0", or ["p0", "p1"].'
         )
     return found
 
@@ -501,12 +501,12 @@ def only(tasks: Sequence[Task], conditions: Sequence[str]) -> tuple[Task, ...]:
         known = dict.fromkeys(getattr(task.id, kind) for task in tasks)
         if not any(fnmatchcase(name, pattern) for name in known):
             there = list_names([name for name in known if name]) or "none, since the YAML has no sweep"
-            raise ConfigError(f"--only {kind}={pattern}: there is none", f"Known: {there}.")
+            raise ConfigError(f"--only {kind}={pattern}: there is no such {kind}", f"Known: {there}.")
         wanted[kind].append(pattern)
     for kind, patterns in wanted.items():
         tasks = [task for task in tasks if any(fnmatchcase(getattr(task.id, kind), one) for one in patterns)]
     if not tasks:
-        raise ConfigError(f"--only {', '.join(conditions)}: no patch matches all conditions")
+        raise ConfigError(f"--only {', '.join(conditions)}: no patch matches all conditions; leave one out")
     return tuple(tasks)
 
 

@@ -87,7 +87,7 @@ def test_a_folder_stands_for_the_configuration_in_it(reef: MadeScene) -> None:
 def test_train_of_a_folder_that_is_not_there_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     ended = invoke("train", "reff")
-    assert ended.code == 2 and "reff: there is no folder of that name" in ended.err and "splatbatch init" in ended.err
+    assert ended.code == 2 and "reff: there is no such folder either" in ended.err and "splatbatch init" in ended.err
 
 
 def test_train_of_a_folder_without_a_scene_says_what_lies_there(reef: MadeScene) -> None:

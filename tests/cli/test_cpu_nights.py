@@ -110,7 +110,7 @@ def test_figures_of_a_gpu_say_nothing_of_the_cpu(batch: FakeBatch) -> None:
     result = batch.result("p0")
     result["metrics"] = {"made_with": {"on": "NVIDIA H200"}}
     (batch.output / "patches/p0/result.json").write_text(json.dumps(result))
-    assert "based on the measured speed of its rasteriser" in invoke("plan", batch=batch).out
+    assert "based on benchmarks on CPUs" in invoke("plan", batch=batch).out
 
 
 @pytest.mark.parametrize(("traces", "device"), [((), "auto"), (("dev/nvidia0",), "cuda"), (("proc",), "cuda")])

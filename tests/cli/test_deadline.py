@@ -53,7 +53,7 @@ def test_plan_says_what_would_be_given_up_and_writes_nothing(batch: FakeBatch) -
     said = timed(batch, "10m").run("plan").stdout
     assert "every patch is trained with" in said
     assert "of 200,000 steps" in said
-    assert "dB of hold-out PSNR" in said
+    assert "dB of PSNR on held-out photographs" in said
     assert not (batch.output / "deadline.json").exists()
 
 
@@ -157,7 +157,7 @@ def test_a_program_that_is_told_no_steps_is_named(batch: FakeBatch) -> None:
     timed(batch, "10m", "p0", trainers={"other": program})
     batch.change(training={"trainer": "other"})
     said = batch.run("plan").stdout
-    assert "steps of other are not changed: no {steps} in the command" in said
+    assert "the steps of other are not changed: its command has no {steps}" in said
 
 
 def test_workers_keep_to_one_choice(batch: FakeBatch) -> None:

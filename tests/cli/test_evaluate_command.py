@@ -163,7 +163,7 @@ def hide_photographs(quarry: Partition) -> None:
         (lambda quarry: output_of(quarry).scene.splat.unlink(), 3, ("scene/splat.ply: missing", "splatbatch merge")),
         (spoil_nan, 3, ("not finite: 1 of",)),
         (truncate, 3, ("cut: ",)),
-        (offset_splat, 3, ("its offset differs", "(500, 0, 0)", "(0, 0, 0)")),
+        (offset_splat, 3, ("its coordinates have the offset", "(500, 0, 0)", "(0, 0, 0)")),
         (move_splat, 3, ("another frame", "0 % of its Gaussians")),
         (hide_photographs, 3, ("1 of 4 held-out photographs are missing", "left/0009.jpg")),
     ],
@@ -194,7 +194,7 @@ def test_a_photograph_that_cannot_be_decoded_is_named_with_the_log(quarry: Parti
     [
         ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", ("segfault", "attempt-02")),
         ("raise RuntimeError('CUDA out of memory. Tried to allocate 2.00 GiB')", ("cuda_oom", "attempt-03")),
-        ("print('done')", ("left no valid record", "attempt-01")),
+        ("print('done')", ("left no valid record of its result", "attempt-01")),
     ],
 )
 def test_a_process_that_fails_is_diagnosed_with_the_place_of_its_log(

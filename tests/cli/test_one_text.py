@@ -46,7 +46,7 @@ def test_every_command_names_the_cause_in_plain_words_with_its_code(failed: Fake
     advice = told_of(failed)["advice"]
     assert f"p0: failed: {WHY}. {advice}" in words_of(failed, "status")
     assert f"failed: {WHY} in phase" in words_of(failed, "explain", "p0")
-    assert advice.partition(" (It is given up")[0] in words_of(failed, "explain", "p0")
+    assert advice.partition(" (The patch is given up")[0] in words_of(failed, "explain", "p0")
     assert f"now: failed: {WHY}" in words_of(failed, "explain", "p0")
     report = words_of(failed, "report")
     assert f"p0: {WHY}: {advice.partition(' Try: ')[0]}" in report and f"**{WHY}**" in report

@@ -50,7 +50,7 @@ def test_nothing_is_written_among_photographs_and_models(cut: FakeBatch, place: 
     assert ended.code == 6, ended.out + ended.err
     said = " ".join(ended.err.split())
     assert f"{option} {cut.folder / place}" in said
-    assert "lies inside the inputs of the batch" in said and "hint: Name a folder outside of them" in said
+    assert "which holds inputs of the batch" in said and "hint: Name a folder outside of the photographs" in said
     assert sorted(cut.folder.glob("**/*")) == before
 
 

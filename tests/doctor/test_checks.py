@@ -60,7 +60,7 @@ def test_the_worst_problem_is_the_exit_code() -> None:
         (WELL, ("ok", 0), "NVIDIA driver 580.95, CUDA 13.0; NVML answers"),
         (Machine(), ("ok", 0), "no NVIDIA GPU here: trains on the CPU"),
         (BROKEN, ("problem", 5), "/dev/nvidia0), but cannot be used: NVML says: Driver/library version mismatch"),
-        (replace(BROKEN, presence=GpuAvailability((), ("/dev/nvidia0",))), ("problem", 5), "NVML lists none"),
+        (replace(BROKEN, presence=GpuAvailability((), ("/dev/nvidia0",))), ("problem", 5), "(NVML) lists no GPU"),
     ],
 )
 def test_a_driver_is_judged_by_what_nvml_says(facts: Machine, state: tuple[str, int], words: str) -> None:

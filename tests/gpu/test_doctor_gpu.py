@@ -41,5 +41,5 @@ def test_a_machine_that_trains_has_no_problem(found: Findings) -> None:
 
 def test_after_warm_nothing_is_left_to_build(found: Findings) -> None:
     assert {name: one["state"] for name, one in found.items() if name.startswith("build ")} == {"build kernels": "ok"}
-    assert found["kernels"]["message"] == "our kernels are compiled and work"
+    assert found["kernels"]["message"] == "splatbatch's GPU kernels are compiled and work"
     assert "gsplat" not in found

@@ -43,11 +43,11 @@ def test_a_sample_is_written_with_all_its_figures() -> None:
     [
         (BEFORE, Cooldown(), ""),
         (GpuSample(used_mib=564), Cooldown(), ""),
-        (GpuSample(used_mib=565), Cooldown(), "65 MiB more in use than before the batch"),
+        (GpuSample(used_mib=565), Cooldown(), "65 MiB more GPU memory in use than before the batch"),
         (GpuSample(used_mib=900, processes=(7, 8, 9)), Cooldown(), "held by process 8, 9"),
         (GpuSample(temperature_c=70), Cooldown(), ""),
         (GpuSample(temperature_c=69), Cooldown(below_c=70), ""),
-        (GpuSample(temperature_c=70), Cooldown(below_c=70), "70 °C, wanted below 70 °C"),
+        (GpuSample(temperature_c=70), Cooldown(below_c=70), "the GPU has 70 °C, wanted below 70 °C"),
         (GpuSample(), Cooldown(below_c=10), ""),
     ],
 )
@@ -91,7 +91,7 @@ def test_a_slot_is_given_up_when_its_gpu_is_held_for_too_long(monkeypatch: pytes
     gate = SlotGate(Slot("gpu0", "GPU-a"), Cooldown(longest_s=60))
     monkeypatch.setattr(gpu, "sample", lambda _: GpuSample(used_mib=900, processes=(9,)))
     assert [gate.is_open(now) or gate.given_up(now) for now in (0, 60, 61)] == [False, False, True]
-    assert "400 MiB more in use than before the batch held by process 9" in gate.reason
+    assert "400 MiB more GPU memory in use than before the batch, held by process 9" in gate.reason
 
 
 @pytest.mark.parametrize(

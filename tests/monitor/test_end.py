@@ -91,7 +91,7 @@ def test_after_sigterm_those_who_are_told_have_what_is_left_of_the_grace(hanging
     parent.send_signal(signal.SIGTERM)
     began = time.monotonic()
     _, said = parent.communicate(timeout=60)
-    assert parent.returncode == 143 and "notify.command: not delivered in time" in said
+    assert parent.returncode == 143 and "notify.command: the message was not delivered in time" in said
     assert time.monotonic() - began < 15
 
 
@@ -147,7 +147,7 @@ def test_a_command_that_was_stopped_holds_nobody_up() -> None:
     while (verdict := hook.verdict()) is None:
         assert time.monotonic() - began < 60
         time.sleep(0.01)
-    assert verdict == "ended after 0.2 s"
+    assert verdict == "took too long, and was ended after 0.2 s"
 
 
 def test_a_night_that_ends_with_an_error_is_told_of(batch: FakeBatch, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -289,7 +289,7 @@ def test_a_beat_never_waits(batch: FakeBatch, monkeypatch: pytest.MonkeyPatch) -
     for _ in range(20):
         assert list(sink.tick()) == []
     assert time.monotonic() - began < 2
-    assert any("not all was written in time" in line for line in Sinks([sink]).finish(BatchOutcome(""), lambda: 0.0))
+    assert any("not all written in time" in line for line in Sinks([sink]).finish(BatchOutcome(""), lambda: 0.0))
 
 
 class Failing:

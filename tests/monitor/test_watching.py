@@ -111,7 +111,7 @@ def test_a_heartbeat_says_how_far_for_how_long_and_how_the_gpu_is() -> None:
     said = heartbeat(replace(RUNNING, patch="p0", phase="train", step=1200, max_steps=3000, loss=0.0831, node="n7"))
     assert said == "p0: train 1200/3000 (40%), 101.5 steps/s, loss 0.0831, 0:00:18 to go, GPU 9,123 MiB 71 °C"
     tail = heartbeat(replace(RUNNING, patch="p0", phase="train", step=170, max_steps=180, planned_steps=300))
-    assert tail.startswith("p0: train 170/180 (94%), ends early, planned: 300 steps")
+    assert tail.startswith("p0: train 170/180 (94%), ends early (300 steps were planned)")
     assert heartbeat(PatchStatus("p1", "running", phase="load", node="n7"), has_nodes=True) == "p1: load 0/0, on n7"
 
 

@@ -28,7 +28,7 @@ IN_TEXT: tuple[tuple[str, Replacement], ...] = (
     # when: dates and times of the day, as 2026-11-26 07:30:46 or 2026-11-26T07:30:46+0000
     (r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d)?([+-]\d{4})?", "<time>"),
     # how long: 0:00:13, in 12 s, after 3 s; before it the wait of a retry, of which the tens count
-    (r"(?<=again in )\d+(?= s\b)|(?<=again after )\d+(?= s\b)", _tens),
+    (r"(?<=retry in )\d+(?= s\b)|(?<=retry after )\d+(?= s\b)", _tens),
     (r"\b\d+:\d\d:\d\d\b", "<span>"),
     (r"(?<= in )\d+ s\b|(?<= after )\d+ s\b|(?<=, )\d+ s$", "<span>"),
     (r"^(splatbatch_\w+_seconds(?:{.*})?) \S+$", r"\1 <s>"),  # of metrics.prom

@@ -21,8 +21,8 @@ MASK = Mask(NIGHT, Path("/home/me/checkout"), workers=(f"{HOST}-7-0a1b2c",))
         (f"report: {NIGHT}/output/report.html", "report: <night>/output/report.html"),
         (f"process 41 on {HOST} since 2026-11-26 07:30:46", "process <pid> on <host> since <time>"),
         (f"worker {HOST}-7-0a1b2c, worker {HOST}-8-0a1b2c", "worker <worker 1>, worker <worker>"),
-        ("p1: again in 11 s with setting.cap=500", "p1: again in <10 or so> s with setting.cap=500"),
-        ("p1: again in 64 s", "p1: again in <60 or so> s"),
+        ("p1: retry in 11 s with setting.cap=500", "p1: retry in <10 or so> s with setting.cap=500"),
+        ("p1: retry in 64 s", "p1: retry in <60 or so> s"),
         ("p0  20/20  21.50  0.3 s  da20c6f8814ea14c", "p0  20/20  21.50  0.3 s  da20c6f8814ea14c"),
     ],
 )  # fmt: skip
@@ -52,7 +52,7 @@ def test_what_is_really_trained_loses_its_figures_and_hashes_but_no_settings_or_
 
 
 def test_lines_of_progress_are_left_out_and_no_others() -> None:
-    kept = "<time> p0: attempt 1 started on cpu0\n<time> p1: again in <10 or so> s\n"
+    kept = "<time> p0: attempt 1 started on cpu0\n<time> p1: retry in <10 or so> s\n"
     told = "<time> p1: train 1/20 (5%), loss 1.0000\n<time> 1 patch left: 1 of 2 trained, 1 running\n"
     assert without_progress(kept + told + "evaluate: 0 of 5 steps (seams)\n") == kept
 

@@ -111,7 +111,7 @@ def test_so_is_one_with_pictures_of_all_nine_and_the_viewer(tmp_path: Path) -> N
         "p3: img7.jpg: &lt;i&gt;dark&lt;/i&gt;",
         "max_steps: 30000",
         "p5 ✕ GPU memory ran out",
-        "waited 3.5 s at the gate: 900 MiB more in use than before",
+        "waited 3.5 s at the gate: 900 MiB more GPU memory in use than before",
         'class="wait"',
         "p5 ↻2 ✓",
     ],

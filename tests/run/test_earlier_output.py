@@ -93,7 +93,7 @@ def test_no_patch_of_the_earlier_version_is_to_be_tried_again(reef: Reef) -> Non
 def test_explain_knows_the_attempt_that_failed_in_the_earlier_version(reef: Reef) -> None:
     said = reef.run("explain", "p1").out
     assert "failed: host memory ran out (host_oom) in phase train" in said
-    assert "then: again after 31 s with training.workers=4" in said
+    assert "then: retry after 31 s with training.workers=4" in said
     rows = [line.split()[:2] for line in said.splitlines()[-2:]]
     assert rows == [["1", "failed:"], ["2", "trained"]]
 

@@ -197,7 +197,7 @@ def test_photographs_exchanged_after_the_audit_are_audited_again(batch: FakeBatc
     night = batch.beside("train").until(lambda: batch.ledger.exists() and batch.events("attempt_started"))
     write_photos(batch.folder / "images", ["img0.png"], size=(16, 16))
     ended = night.ended()
-    assert ended.returncode == 1 and "p1: refused: " in ended.stderr
+    assert ended.returncode == 1 and "p1: refused by the audit: " in ended.stderr
     assert [one["patch"] for one in batch.events("attempt_started")] == ["p0"]
 
 

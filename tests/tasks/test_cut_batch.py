@@ -70,7 +70,7 @@ def test_a_core_that_has_moved_is_another_patch(cut_batch: FakeBatch):
     record.write_text(json.dumps(said))
     now = states(cut_batch)
     assert [name for name, state in now.items() if state != "trained"] == ["p1"]
-    assert "p1: train: model, core or hold-out have changed: patch/patch.json" in cut_batch.run("plan").stdout
+    assert "p1: train: model, patch borders or hold-out have changed: patch/patch.json" in cut_batch.run("plan").stdout
 
 
 @pytest.mark.all

@@ -64,7 +64,7 @@ def test_a_result_of_another_offset_is_stale(batch: FakeBatch) -> None:
     invoke("train", batch=batch.make("p0"))
     (batch.output / "frame.json").write_text(json.dumps(MOVED.to_record()))
     (told,) = json.loads(invoke("status", "--json", batch=batch).out)["patches"]
-    assert (told["state"], "the offset has changed" in told["cause"]) == ("stale", True)
+    assert (told["state"], "the offset of the coordinates has changed" in told["cause"]) == ("stale", True)
 
 
 def test_a_patch_may_hold_out_its_own_and_its_record_counts_from_then_on(batch: FakeBatch) -> None:

@@ -90,8 +90,8 @@ def test_a_combination_is_trained_again_by_its_name(batch: FakeBatch) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["train", "--only", "variant=three"], ["--only variant=three: there is none", "Known: one, two."]),
-        (["train", "--only", "patch=p7"], ["--only patch=p7: there is none", "Known: p0, p1."]),
+        (["train", "--only", "variant=three"], ["--only variant=three: there is no such variant", "Known: one, two."]),
+        (["train", "--only", "patch=p7"], ["--only patch=p7: there is no such patch", "Known: p0, p1."]),
         (["train", "--only", "two"], ["--only two: not of the form variant=NAME or patch=NAME"]),
         (["train", "p0@twoo"], ["p0@twoo: no such patch", "Did you mean p0@two?"]),
         (["explain", "p0", "--log"], ["p0: has 2 variants", "Name one of p0@one, p0@two."]),

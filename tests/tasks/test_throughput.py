@@ -30,9 +30,7 @@ def test_slots_that_are_free_take_the_longest_that_is_left(seconds: list[float],
 
 def test_plan_tells_how_long_it_will_take_by_what_is_trained_once_something_is(batch: FakeBatch) -> None:
     batch.make("p0", "p1", "p2")
-    assert (
-        "3 patches of 20 steps, on the CPU, based on the measured speed of its rasteriser" in batch.run("plan").stdout
-    )
+    assert "3 patches of 20 steps, on the CPU, based on benchmarks on CPUs" in batch.run("plan").stdout
     batch.run("train", "p0")
     planned = json.loads(batch.run("plan", "--json").stdout)
     assert planned["forecast_s"] == pytest.approx(2 * batch.result("p0")["seconds"])

@@ -62,7 +62,7 @@ class MadeOutput:
         folder = self.output.patch(patch).new_attempt()
         changes = facts.pop("changes", {})
         if folder.number > 1:
-            waited = {"waited_s": 3.5, "reason": "900 MiB more in use than before"}
+            waited = {"waited_s": 3.5, "reason": "900 MiB more GPU memory in use than before"}
             self.tell(start, "gate", patch=patch, attempt=folder.number, slot=slot, **waited)
         self.tell(start, "attempt_started", patch=patch, attempt=folder.number, slot=slot, changes=changes)
         end = {"outcome": "trained", "seconds": seconds, "gpu_peak_mib": 9123, "num_gaussians": 1, **facts}

@@ -65,7 +65,7 @@ class OtherWorkers:
         if living := self._await(LOCAL, "", beat):
             raise OutputError(
                 f"{self.watcher.output.path}: {_spell(living, 'train')} into this folder",
-                "Wait for it, end it with `splatbatch cancel`, or join it with `splatbatch work`."
+                "Wait for its end, end it with `splatbatch cancel`, or join it with `splatbatch work`."
                 " See `splatbatch status`.",
             )
 

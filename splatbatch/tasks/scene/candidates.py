@@ -67,9 +67,9 @@ def check_scene(partition: Partition) -> None:
     known = partition.test | partition.contiguous | partition.train
     names = {image.name for image in read_images(partition.source)}
     if partition.train and (new := sorted(names - known)):
-        said = f"{plural(len(new), 'photograph')} new ({list_names(new, FEW)})"
+        said = f"{plural(len(new), 'new photograph')} ({list_names(new, FEW)})"
         hint = f"{AGAIN} Patches that do not change are not trained again."
-        raise SceneError(f"{partition.path}: its scene has changed, {partition.source}: {said}", hint)
+        raise SceneError(f"{partition.path}: since the split, the scene {partition.source} has changed: {said}", hint)
 
 
 @dataclass(frozen=True)

@@ -72,12 +72,12 @@ def order(batch: Batch, splat: Path) -> EvaluationSettings:
     if len(places) > 1:
         names = list_names(sorted(str(images) for images, _ in places), 3)
         message = f"scene.images: each patch has photographs of its own ({names})"
-        raise SceneError(message, "Name the folder that has them all.")
+        raise SceneError(message, "Set scene.images to one folder that holds all photographs.")
     folder, folders = stored_photographs(patches[0].images)[0], FolderListings()
     missing = [name for name in holdout if not isinstance(folders.locate(folder, name), FoundPhotograph)]
     if missing:
         lacking = f"{len(missing)} of {len(holdout)} held-out photographs are missing: {list_names(missing, 3)}"
-        raise SceneError(f"{folder}: {lacking}", "Put them back, or name their folder as scene.images.")
+        raise SceneError(f"{folder}: {lacking}", "Put these photographs back, or set scene.images to their folder.")
     found, hashes = _splats(batch, partition, offset)
     settings = replace(
         found,
@@ -113,15 +113,15 @@ def check_place(splat: Path, partition: Partition, offset: Offset) -> None:
         raise SceneError(f"{splat}: {found.reason}", hint)
     there = read_header(splat).offset
     if there not in (NO_OFFSET, offset):  # other programs write no offset, whatever frame they were given
-        message = f"{splat}: its offset differs: {spell_place(there)}, of the patches {spell_place(offset)}"
-        raise SceneError(message, "Name a splat with the offset of the patches.")
+        message = f"{splat}: its coordinates have the offset {spell_place(there)}, the patches {spell_place(offset)}"
+        raise SceneError(message, "Name a splat whose header has the same offset as the patches.")
     low = np.min([core.bounds.lower for core in partition.cores], axis=0)
     high = np.max([core.bounds.upper for core in partition.cores], axis=0)
     places = partition.in_axes(sample_rows(splat).astype(np.float64), offset)
     inside = ((places >= low) & (places <= high)).all(axis=1).mean()
     if inside < LEAST_INSIDE:
         said = f"only {100 * inside:.2g} % of its Gaussians lie inside the scene of {partition.path}"
-        raise SceneError(f"{splat}: lies in another frame: {said}", "Name a splat of this scene, in its coordinates.")
+        raise SceneError(f"{splat}: lies elsewhere: {said}", "Name a splat of this scene, in its coordinates.")
 
 
 def _splats(batch: Batch, partition: Partition, offset: Offset) -> tuple[EvaluationSettings, Mapping[str, str]]:
@@ -134,7 +134,7 @@ def _splats(batch: Batch, partition: Partition, offset: Offset) -> tuple[Evaluat
         why = "not trained yet" if result is None else why_not_the_splat(folder, result, "time")
         splat = folder.splat_of(result) if result else folder.splat
         if not why and read_header(splat).offset not in (NO_OFFSET, offset):
-            why = "its splat has another offset"
+            why = "its splat has another offset than the scene"
         if why or result is None:
             found.lacking[core.name] = why
             continue

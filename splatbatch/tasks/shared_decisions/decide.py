@@ -50,10 +50,10 @@ def decide_deadline(batch: Batch, todo: PendingTasks) -> SharedDecisions:
 
 
 STEPS: Mapping[str, Step] = {
-    "the frame of the batch": decide_frame,
-    "the hold-out of the batch": decide_holdout,
+    "the offset of the coordinates": decide_frame,
+    "the number of held-out photographs": decide_holdout,
     "the colours of the photographs": decide_colors,
-    "what the deadline leaves time for": decide_deadline,
+    "the number of steps for the deadline": decide_deadline,
 }
 """Functions that make the decisions, in their order, by the name of their decision in messages."""
 

@@ -110,7 +110,7 @@ class SharedDecisions:
         then = held.offset
         now = self.frame.of(task.patch.name) if self.frame else then
         if now != then:
-            return f"the offset has changed: {spell_place(then)} -> {spell_place(now)}"
+            return f"the offset of the coordinates has changed: {spell_place(then)} -> {spell_place(now)}"
         if ASKS_FOR_COLORS in result.changes or (self.colors is None and wants_tones(task.recipe)):
             return ""  # its colours were set by --set, or no tones were solved
         tones = tones_of(self.colors, task.patch.name, task.recipe)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from splatbatch.scene.frame import ModelExtent
 
 
-REMEDY = "Bring all models into one coordinate system, or train these by a YAML with an output.folder of its own."
+REMEDY = "Bring all models into one coordinate system, or train these patches by a YAML with another output.folder."
 """Hint for errors and findings on patches too far apart."""
 
 

@@ -121,7 +121,7 @@ def held_out(batch: Batch, splat: Path) -> tuple[tuple[str, ...], tuple[str, ...
         names = never_trained_on([one for _, one in parts] or [*today])
     if not names:
         message = "evaluation.holdout_every: no photograph is held out by all patches, so nothing can be measured"
-        raise SceneError(message, "Hold some out, as holdout_every: 8, and train again.")
+        raise SceneError(message, "Hold photographs out, for example with holdout_every: 8, and train again.")
     own = [(task, one) for task, one in parts if not task.patch.is_whole]
     notes = (describe_holdout_change(own), assumptions({task.name: one for task, one in own}))
     return names, tuple(filter(None, notes))
@@ -193,4 +193,4 @@ def describe_holdout_change(parts: Iterable[tuple[Task, UsedPhotographs]]) -> st
 def assumptions(parts: Mapping[str, UsedPhotographs]) -> str:
     """Return a note that names patches whose external trainer may have trained on held-out photographs; else empty."""
     who = list_names([name for name, one in parts.items() if one.is_assumed])
-    return f"hold-out of {who} not certain: an external program may have been trained on it" if who else ""
+    return f"the hold-out of {who} is not certain: an external trainer may have used it for training" if who else ""
