@@ -63,7 +63,7 @@ def test_a_folder_goes_before_a_usual_configuration_that_is_broken(wrong: Path, 
 def test_a_folder_without_a_yaml_gets_the_same_advice_everywhere(wrong: Path, command: str) -> None:
     Path("quarry/splat_config.yml").unlink()
     ended = invoke(*command.split(), "quarry", *REST.get(command, "").split())
-    assert (ended.code, "quarry: a folder" in ended.err, "hint: " in ended.err) == (2, True, True), ended.err
+    assert (ended.code, "quarry: this folder has no" in ended.err, "hint: " in ended.err) == (2, True, True), ended.err
 
 
 @pytest.fixture

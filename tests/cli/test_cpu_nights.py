@@ -55,7 +55,7 @@ def test_both_ways_to_ask_for_the_cpu_are_understood(batch: FakeBatch, consent: 
 def test_a_short_run_goes_to_the_cpu_by_itself_and_says_so(batch: FakeBatch) -> None:
     ended = invoke("train", batch=batch.make("p0", "p1", training={"device": "auto"}))
     assert ended.code == 0, ended.err
-    assert "expected to take about 0:00:08: 2 patches of 20 steps, on the CPU, based on the measured speed" in ended.err
+    assert "expected to take about 0:00:08: 2 patches of 20 steps, on the CPU, based on benchmarks" in ended.err
 
 
 @pytest.mark.parametrize("device", ["auto", "cuda"])

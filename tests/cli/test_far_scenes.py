@@ -116,7 +116,7 @@ def test_without_the_audit_the_offset_is_the_same(far: FakeBatch) -> None:
 
 def test_an_offset_of_the_yaml_counts_and_makes_results_stale(trained: FakeBatch) -> None:
     trained.change(scene={"images": "images", "offset": [500000, 4500000, 0]})
-    assert f"offset has changed: {WORDS} -> (500000, 4500000, 0)" in invoke("plan", batch=trained).out
+    assert f"the coordinates has changed: {WORDS} -> (500000, 4500000, 0)" in invoke("plan", batch=trained).out
     assert invoke("train", batch=trained).code == 0
     assert trained.result("p1")["offset"] == frame(trained)["offset"] == [500000, 4500000, 0]
 
@@ -216,7 +216,7 @@ def test_patches_too_far_apart_for_one_offset_are_refused(apart: FakeBatch) -> N
     said = invoke("verify-dims", "--json", batch=apart)
     [found] = [one for one in json.loads(said.out)["findings"] if one["kind"] == "far_apart"]
     assert (said.code, found["patch"]) == (3, "p1")
-    assert "lies 4,527,693 units from p0" in found["message"] and "output.folder of its own" in found["remedy"]
+    assert "lies 4,527,693 units from p0" in found["message"] and "another output.folder" in found["remedy"]
 
 
 @pytest.mark.all

@@ -327,8 +327,8 @@ def test_a_patch_that_the_partition_does_not_know_is_named(batch: FakeBatch) -> 
 def test_a_scene_that_has_changed_since_it_was_cut_is_named(batch: FakeBatch) -> None:
     write_model(batch.folder / "sparse/0", [*NAMES[1:], "new.png"])
     said = refused(batch)
-    assert "has changed: 1 new photograph" in said
-    assert "1 photograph new (new.png)" in said
+    assert "since the split, the scene" in said
+    assert "1 new photograph (new.png)" in said
 
 
 # places
