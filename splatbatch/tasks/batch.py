@@ -61,7 +61,7 @@ class Batch:
             ConfigError: the YAML came from standard input.
         """
         if self.path == configuration.STDIN:
-            raise ConfigError("this command needs the YAML as a file, not on stdin", "Name the file: --config FILE.")
+            raise ConfigError("this command needs a YAML file, not standard input", "Name the file: --config FILE.")
         return self.path.resolve()
 
     def check_apart(self, option: str, place: Path, folder: Path) -> None:
