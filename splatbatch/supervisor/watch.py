@@ -146,7 +146,7 @@ def _start(
     if spare:
         spare.dismiss()
     if not argv:
-        return NotStarted(f"{folder.job}: names no command")
+        return NotStarted(f"{folder.job}: names no command to start")
 
     def before_exec() -> None:
         control_group.enter(job.group)
@@ -251,7 +251,7 @@ class _Watch:
 
     def _reason_to_end(self, now: float) -> Exit | None:
         if self.stop.by or self.folder.cancel.exists():
-            why = self.stop.by or "cancel file"
+            why = self.stop.by or "cancel file in the folder of the attempt"
             with suppress(OSError):
                 why = self.folder.cancel.read_text(encoding="utf-8", errors="replace") or why
             return Cancelled(why)

@@ -117,7 +117,7 @@ def test_at_the_wall_limit_it_is_asked_then_forced_to_end(attempt: Attempts, cod
 def test_a_cancel_file_ends_it(attempt: Attempts, code: str) -> None:
     attempt.after(5, attempt.folder.cancel.touch)
     assert attempt.program(code).run() == 1
-    assert attempt.end.items() >= {"kind": "cancelled", "by": "cancel file"}.items()
+    assert attempt.end.items() >= {"kind": "cancelled", "by": "cancel file in the folder of the attempt"}.items()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1])

@@ -72,7 +72,7 @@ def test_a_program_that_says_nothing_of_its_steps_and_ends_well_is_believed_with
 def test_what_is_cancelled_leaves_no_product_of_no_known_step(run: Run) -> None:
     attempt = run(settings={"do": "snapshot quietly hang"}, artifact=STEPLESS | {"finished_after_s": 0})
     attempt.after(0.2, attempt.folder.cancel.touch)
-    assert attempt.outcome() == Stopped("cancel file")
+    assert attempt.outcome() == Stopped("cancel file in the folder of the attempt")
 
 
 @pytest.mark.parametrize("how", each(3, ["exit", "SIGSEGV", "hang"]))

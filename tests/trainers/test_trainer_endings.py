@@ -99,4 +99,4 @@ def test_how_far_it_is_can_be_read(begin: Begin) -> None:
 def test_what_is_cancelled_is_stopped_and_no_failure(begin: Begin) -> None:
     attempt = begin("hang")
     attempt.after(0.2, attempt.folder.cancel.touch)
-    assert attempt.outcome() == Stopped("cancel file")
+    assert attempt.outcome() == Stopped("cancel file in the folder of the attempt")
