@@ -39,7 +39,8 @@ def groups_of(batch: Batch) -> tuple[TaskGroup, ...]:
     """Return the tasks of a batch, grouped by the rules of their trainers, after checking the hold-out lists.
 
     Raises:
-        SceneError: a list of held-out photographs cannot be read, or a block is requested from a list without one.
+        SceneError: a list of held-out photographs cannot be read, or a block (photographs side by side) is requested
+            from a list without one.
     """
     from splatbatch.trainers import rules_of
 
@@ -61,7 +62,8 @@ def audit_for_all(batch: Batch, *, deep: bool = False, advance: Advance = unhear
         advance: called with the progress.
 
     Raises:
-        SceneError: a list of held-out photographs cannot be read, or a block is requested from a list without one.
+        SceneError: a list of held-out photographs cannot be read, or a block (photographs side by side) is requested
+            from a list without one.
     """
     from splatbatch.scene.audit.audit import decoded_too
     from splatbatch.trainers import rules_of
@@ -76,7 +78,8 @@ def audits_of(batch: Batch) -> tuple[tuple[Audit, tuple[Task, ...]], ...]:
     """Audit the tasks of a batch by the rules of their own trainers; return each audit with its tasks.
 
     Raises:
-        SceneError: a list of held-out photographs cannot be read, or a block is requested from a list without one.
+        SceneError: a list of held-out photographs cannot be read, or a block (photographs side by side) is requested
+            from a list without one.
     """
     return tuple((audit_of(batch, group), group.tasks) for group in groups_of(batch))
 

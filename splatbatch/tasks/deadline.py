@@ -37,7 +37,7 @@ class Speeds:
     """Estimates how long attempts take, in seconds, and learns from finished attempts."""
 
     model: TrainingSpeed
-    """Modelled speed of the device, CPU or H200."""
+    """Modelled speed of the device: the CPU, or an H200 for any GPU."""
     estimates: Mapping[str, MemoryEstimate]
     """Memory estimates by task name, made without a deadline; tasks of external trainers have none."""
     factors: Mapping[str, float] = field(default_factory=dict)
@@ -100,12 +100,20 @@ class Speeds:
 
 
 def full_recipe(task: Task) -> Recipe:
-    """Return the recipe of a task's next attempt as it would be without a deadline."""
+    """Return the recipe of a task's next attempt as it would be without a deadline.
+
+    Raises:
+        ConfigError: the settings are invalid; not for tasks of a batch from `open_batch`, which has checked them.
+    """
     return task.next_settings.without_deadline.recipe
 
 
 def with_budget(task: Task, budget: StepBudget) -> Recipe:
-    """Return the recipe of a task under a budget; settings changed by --set or by rungs stay as they are."""
+    """Return the recipe of a task under a budget; settings changed by --set or by rungs stay as they are.
+
+    Raises:
+        ConfigError: the settings are invalid; not for tasks of a batch from `open_batch`, which has checked them.
+    """
     recipe = full_recipe(task)
     asked = task.next_settings.changes
     changes = {key.partition(".")[2]: value for key, value in changes_of(recipe, budget).items() if key not in asked}
