@@ -78,7 +78,7 @@ class DeadlineBudget:
         chosen = self._better(work, left_s)
         if chosen == self.choice.budgets[0]:
             return False
-        why = f"training is faster or slower than expected: {clock(max(0.0, left_s))} left"
+        why = f"the measured speed of training is not the expected one: {clock(max(0.0, left_s))} left"
         if work.ends_at(chosen) > left_s:
             why += ", too little even for the fewest steps that make sense"
         correction = Adjustment(round(time.time(), 3), chosen, why)

@@ -28,7 +28,7 @@ REMEDY = "Bring all models into one coordinate system, or train these patches by
 
 
 def choose_frame(batch: Batch, todo: PendingTasks) -> Frame:
-    """Return the frame (offset, or an offset for each scene) for training the patches whose extents `todo.spans` returns.
+    """Return the frame (an offset, or one for each scene) for training the patches whose extents `todo.spans` returns.
 
     The present frame is kept while it loses no detail, so that added patches change nothing. Otherwise an offset is
     chosen for all patches of the batch together, or for each scene of a list.
