@@ -1,4 +1,4 @@
-"""Splat files: written, read, checked, merged, cleaned and exported."""
+"""Splat files (3DGS PLY): reading, writing, checking, merging, cleaning and exporting them; no torch is imported."""
 
 from splatbatch.splats.check import check_splat
 from splatbatch.splats.ply import (

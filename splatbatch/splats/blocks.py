@@ -1,8 +1,8 @@
 """A splat file divided into blocks of space, so that a view can be rendered without the whole file in memory.
 
-The file is read twice, a few thousand Gaussians at a time: a sample of it to place the cuts, all of it to assign each
-Gaussian to a block. Two bytes for each Gaussian are kept. The file is read, not mapped: a mapped file that is truncated
-in the meantime ends the process.
+The file is read twice, some thousand Gaussians at a time: first a sample to place the cuts, then every row to assign
+each Gaussian to a block. Two bytes for each Gaussian are kept in memory. The file is not mapped into memory, since
+reading a mapped file that another process truncates ends this process.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from splatbatch.files import open_regular
 from splatbatch.splats.ply import FloatArray, SplatHeader, degree_of, names_at, read_header
 
 ROWS_AT_ONCE = 1 << 15
-"""Number of rows that are read at once, of 8 MB at most: no reader needs more memory for a larger splat."""
+"""Number of rows (Gaussians) that are read at once, 8 MB at most, so that a larger splat needs no more memory."""
 SAMPLED = (256, 256)
-"""Number of stretches of the file in the sample, and of rows in each."""
+"""Size of a sample of a splat file: the number of stretches (runs of consecutive rows), and of rows in each."""
 MOST_PER_BLOCK = 1 << 19
-"""Number of Gaussians that a block has at most, approximately."""
+"""Approximate largest number of Gaussians in a block; the cuts are placed by a sample, so a block may have more."""
 SIGMAS = 3.5
-"""Extent of a Gaussian in standard deviations, rounded up: beyond it, the alpha of an opaque one is below 1/255."""
+"""Extent of a Gaussian in standard deviations, rounded up: farther out, the alpha of an opaque one is below 1/255."""
 MEANS = slice(0, 3)
 Ids = npt.NDArray[np.int64]
 _PLACED = ("x", "y", "z", "scale_0", "scale_1", "scale_2")
@@ -32,13 +32,19 @@ _PLACED = ("x", "y", "z", "scale_0", "scale_1", "scale_2")
 
 @dataclass(frozen=True)
 class BlockTree:
-    """Binary tree of cuts through space, stored as a heap: the halves of node i are nodes 2i + 1 and 2i + 2."""
+    """Binary tree of axis-aligned cuts that divides space into 2^depth leaves, one block each.
+
+    Stored as a heap: the halves of node i are nodes 2i + 1 and 2i + 2. A tree of depth 0 has no cut and one leaf.
+    """
 
     axis: Ids  # [2^depth - 1], axis of each cut
     at: FloatArray  # [2^depth - 1], coordinate of each cut along its axis
 
     def leaf_of(self, means: FloatArray) -> Ids:
-        """Return the index of the leaf in which each mean [N, 3] lies, [N]."""
+        """Return the index, from 0, of the leaf in which each mean [N, 3] lies, [N].
+
+        A mean on a cut is in the upper half.
+        """
         node, rows = np.zeros(len(means), dtype=np.int64), np.arange(len(means))
         while len(self.axis) and len(node) and node[0] < len(self.axis):  # all leaves lie equally deep
             node = 2 * node + 1 + (means[rows, self.axis[node]] >= self.at[node])
@@ -47,9 +53,13 @@ class BlockTree:
 
 @dataclass(frozen=True)
 class Blocks:
-    """Index of a splat file: the block of each row, and the bounds of each block with the extent of its Gaussians."""
+    """Index of a splat file: the block of each row, and the bounds of each block with the extent of its Gaussians.
+
+    `len()` is the number of blocks. The last block holds the large Gaussians, wherever they lie; blocks may be empty.
+    """
 
     path: Path
+    """Path of the splat file, whose rows are read again by `rows`."""
     header: SplatHeader
     columns: tuple[str, ...]
     """Names of the properties of a row as `rows` returns it."""
@@ -64,11 +74,16 @@ class Blocks:
         return len(self.counts)
 
     def rows(self, wanted: Sequence[int]) -> dict[int, FloatArray]:
-        """Return the rows of some blocks, each [n, columns], in the order of the file, which is read once.
+        """Return the rows of some blocks, by the block's index, each [n, columns] in the order of the file.
+
+        The part of the file from the first to the last of these rows is read once.
+
+        Args:
+            wanted: indices of blocks, at least one.
 
         Raises:
-            ValueError: the file has become shorter.
-            OSError: it cannot be read.
+            ValueError: the file has become shorter than its header says, or `wanted` is empty.
+            OSError: the file cannot be read.
         """
         found = {one: np.empty((int(self.counts[one]), len(self.columns)), dtype=np.float32) for one in wanted}
         filled = dict.fromkeys(wanted, 0)
@@ -83,11 +98,13 @@ class Blocks:
 
 
 def index_blocks(path: Path, most: int = MOST_PER_BLOCK) -> Blocks:
-    """Divide a splat file into blocks of about `most` Gaussians at most; large Gaussians are in a block of their own.
+    """Divide a splat file into blocks of about `most` Gaussians at most; return the index, without the Gaussians.
+
+    Gaussians that reach farther than half the median width of a block are large; all of them are in the last block.
 
     Raises:
-        ValueError: it is no splat, or cut.
-        OSError: it cannot be read.
+        ValueError: the file is no splat, or is truncated.
+        OSError: the file cannot be read.
     """
     header = read_header(path)
     columns = names_at(degree_of(header))
@@ -117,13 +134,17 @@ def index_blocks(path: Path, most: int = MOST_PER_BLOCK) -> Blocks:
 def read_rows(
     path: Path, header: SplatHeader, columns: Sequence[str] = (), between: tuple[int, int] | None = None
 ) -> Iterator[tuple[int, FloatArray]]:
-    """Yield the rows of a splat file, a few thousand at a time: the index of the first one, and [n, columns].
+    """Yield the rows of a splat file in pieces of at most `ROWS_AT_ONCE`: the index of the first row, and [n, columns].
 
-    Without `columns` rows have all properties; `between` limits them to a range of indices.
+    Args:
+        path: the file.
+        header: its header, from `read_header`.
+        columns: names of the properties to return, in that order; empty: all, in the order of the file.
+        between: first index and index after the last of the rows to return; None: all rows.
 
     Raises:
-        ValueError: a property is missing, or the file ends before its last row.
-        OSError: it cannot be read.
+        ValueError: a property of `columns` is missing, or the file ends before the last row that is wanted.
+        OSError: the file cannot be read.
     """
     if missing := [name for name in columns if name not in header.properties]:
         raise ValueError(f"no property {missing[0]}")
@@ -141,7 +162,10 @@ def read_rows(
 
 
 def reach_of(scales: FloatArray) -> FloatArray:
-    """Return the radius around their means in which Gaussians of scales [N, 3], logarithms, are visible, [N]."""
+    """Return the radius around its mean within which each Gaussian is visible, [N]: `SIGMAS` of its largest scale.
+
+    `scales` are logarithms, [N, 3]; the radius is a length in the unit of the splat.
+    """
     return np.float32(SIGMAS) * np.exp(scales.max(axis=1))
 
 
@@ -151,17 +175,19 @@ def sample_rows(
     between: tuple[int, int] | None = None,
     stretches: tuple[int, int] = SAMPLED,
 ) -> FloatArray:
-    """Return properties of a sample of the Gaussians of a splat file, [n, columns], spread over the file.
+    """Return properties of a sample of the Gaussians of a splat file, [n, columns], evenly spread over the file.
+
+    A file with fewer Gaussians than the sample is returned whole; stretches may then overlap and rows occur twice.
 
     Args:
         path: the file.
         columns: names of the properties.
-        between: range of indices that the sample is limited to; None: the whole file.
-        stretches: number of stretches of the file in the sample, and of rows in each.
+        between: first index and index after the last of the rows to sample from; None: the whole file.
+        stretches: number of runs of consecutive rows in the sample, and number of rows in each.
 
     Raises:
-        ValueError: it is no splat, or cut.
-        OSError: it cannot be read.
+        ValueError: the file is no splat, is truncated, or lacks a property of `columns`.
+        OSError: the file cannot be read.
     """
     header, (number, num_rows) = read_header(path), stretches
     first, last = between or (0, header.num_gaussians)
@@ -172,7 +198,12 @@ def sample_rows(
 
 
 def cut_in_halves(sample: FloatArray, depth: int) -> BlockTree:
-    """Return a tree of cuts at the medians of a sample [n, 3 or more], each across the longest side of its part."""
+    """Return a tree of 2^depth - 1 cuts at the medians of sampled means, each across the longest side of its part.
+
+    Args:
+        sample: [n, 3 or more], with x, y, z first; n may be 0, then all cuts are at x = 0.
+        depth: number of cuts between the whole and a leaf; 0: no cut.
+    """
     axis, at = np.zeros(2**depth - 1, dtype=np.int64), np.zeros(2**depth - 1, dtype=np.float32)
     parts = [sample[:, MEANS]]
     for node in range(2**depth - 1):

@@ -1,4 +1,4 @@
-"""Check of a splat file: whether it is complete, not empty, finite, and from the last step; without exit codes."""
+"""Check of a splat file: whether the file is complete, not empty, finite, and from the last training step."""
 
 from __future__ import annotations
 
@@ -28,17 +28,18 @@ LARGEST_LOG_SCALE = float(np.log(np.finfo(np.float32).max))
 
 @dataclass(frozen=True)
 class Flaws:
-    """Numbers of Gaussians of a splat file that cannot be rendered, by reason."""
+    """Numbers of Gaussians of a splat file that cannot be rendered, by reason; a Gaussian may count for several."""
 
     not_finite: int = 0
-    """Gaussians with a rendered parameter that is NaN or infinite, or whose exp(scale) is."""
+    """Gaussians with a rendered parameter that is NaN or infinite, or with a scale above `LARGEST_LOG_SCALE`."""
     unturned: int = 0
-    """Gaussians with the rotation 0, 0, 0, 0: rows that were never written.
+    """Gaussians with the rotation 0, 0, 0, 0, which mark rows that were never written.
 
-    Programs that give a file its size before its content leave such rows. Trained rotations have any length but 0.
+    A program that gives a file its size before its content leaves such rows if it is killed. Trained rotations have any
+    length but 0.
     """
     out_of_reach: int = 0
-    """Gaussians with a finite coordinate beyond `LARGEST_COORDINATE`."""
+    """Gaussians with a finite coordinate whose absolute value exceeds `splats.ply.LARGEST_COORDINATE` (1e18)."""
 
     def __add__(self, more: Flaws) -> Flaws:
         """Return the sums of both counts."""
@@ -47,11 +48,13 @@ class Flaws:
 
 
 def check_splat(path: Path, last_step: int | None = None) -> Splat | Rejected:
-    """Check a splat file; return the splat, or why it is rejected, also if it is missing or cannot be read.
+    """Check a splat file; return the splat, or a `Rejected` with the reason as text.
+
+    Raises nothing: a file that is missing, cannot be read or is no PLY is rejected. The whole file is read.
 
     Args:
         path: a 3DGS PLY.
-        last_step: the planned last step that its header must name, also after early stopping; None: any.
+        last_step: number of planned steps that the header must name, also after early stopping; None: not checked.
     """
     try:
         size = path.stat().st_size
@@ -89,7 +92,13 @@ def _why_rejected(size: int, header: SplatHeader, last_step: int | None) -> str:
 
 
 def flaws_of(rows: npt.NDArray[np.float32], header: SplatHeader) -> Flaws:
-    """Count the Gaussians that cannot be rendered among rows, [N, properties]."""
+    """Count the Gaussians that cannot be rendered among rows, [N, properties], of a splat with this header.
+
+    Properties that are not rendered, as normals, may have any value.
+
+    Raises:
+        ValueError: the header lacks a property of position, scale or rotation.
+    """
     means, scales, quats = (rows[:, [header.properties.index(name) for name in of]] for of in (MEANS, SCALES, QUATS))
     finite, huge, turned = np.isfinite(rows), scales > LARGEST_LOG_SCALE, quats != 0
     if not finite.all():  # properties that are not rendered, as normals, may have any value

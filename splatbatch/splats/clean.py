@@ -1,4 +1,7 @@
-"""The rules of `merge --clean`, each with its limit and reason; a Gaussian is removed by the first that applies."""
+"""The rules of `merge --clean`, each with its limit and reason; a Gaussian counts for the first rule that applies.
+
+In the order of the rules: faint, oversized, unseen, astray (see `IN_WORDS`).
+"""
 
 from __future__ import annotations
 
@@ -17,35 +20,41 @@ from splatbatch.scene.frame import shifted_image
 from splatbatch.splats.ply import FloatArray, names_at
 
 BITS = 20
-"""Bits of a voxel's index along each axis; for points beyond a million voxels the k-d tree is used."""
+"""Bits of a voxel's index along each axis: about a million voxels; positions farther out are tested by a k-d tree."""
 MOST_NEIGHBOURS = 512
-"""Largest number of neighbouring points that are tested together against the cameras."""
+"""Largest number of neighbouring positions that are tested together against the cameras."""
 PAIRS_AT_ONCE = 1 << 14
-"""Number of pairs of a point and a camera tested at once: 128 KB per coordinate, which a cache holds."""
+"""Number of pairs of a position and a camera tested at once: 128 KB per coordinate, which fits a CPU cache."""
 WIDER = 0.1
-"""Share of a picture's width and height by which it is enlarged on each side, for large Gaussians and distortion."""
+"""Share of a photograph's width and height by which its field of view is enlarged on each side.
+
+The margin is for large Gaussians and for lens distortion, which is ignored.
+"""
 STRAIGHT = frozenset({"SIMPLE_PINHOLE", "PINHOLE", "SIMPLE_RADIAL", "RADIAL", "OPENCV", "FULL_OPENCV"})
-"""Camera models whose field of view is about that of a pinhole; others count as seeing everything in front of them."""
+"""COLMAP camera models whose field of view is about that of a pinhole.
+
+A camera of any other model (as fisheye) counts as seeing everything in front of the camera.
+"""
 ALL_BEFORE = 1e6
-"""Field of view of such other cameras as x / z: a thousandth of a degree less than a half space."""
+"""Field of view, as x / z, of a camera model not in `STRAIGHT`: less than a half space by a thousandth of a degree."""
 Rows = NDArray[np.intp]
 FAINTEST = 0.005
-"""Opacity below which a Gaussian is removed, as training prunes (Kerbl 2023); below 1/255 rasterisers skip it."""
+"""Opacity, 0 to 1, below which a Gaussian is removed, as training prunes (Kerbl 2023); below 1/255 none is drawn."""
 LARGEST = 0.1
-"""Largest standard deviation, as a share of the distance to the farthest camera.
+"""Largest standard deviation of a Gaussian, as a share of its distance to the farthest camera of its patch.
 
-Kerbl 2023 prunes at a tenth of the cameras' extent. This distance grows for far Gaussians, so that a far sky may have
-large ones.
+Kerbl 2023 prunes at a tenth of the cameras' extent. The distance used here grows for far Gaussians, so that a far sky
+may have large Gaussians.
 """
 OPAQUE = 0.1
-"""Least opacity at which a Gaussian is tested for being a floater."""
+"""Least opacity, 0 to 1, at which a Gaussian is tested for being a floater: the rules `unseen` and `astray`."""
 FEWEST = 3
-"""Least number of cameras that must see an opaque Gaussian: one or two do not determine its depth."""
+"""Least number of cameras that must see a Gaussian of at least the opacity `OPAQUE`; fewer do not fix its depth."""
 ASTRAY = 0.5
-"""Distance from all sparse points, as a share of their median depth in the patch's photographs, that marks a floater.
+"""Distance from the nearest sparse point beyond which a Gaussian is a floater.
 
-A Gaussian that is farther from every point, and yet between points and cameras, explains only single photographs and is
-close to their cameras.
+It is a share of the median depth of the sparse points in the patch's photographs. Such a Gaussian, if it also lies
+between points and cameras, explains only single photographs and is close to their cameras.
 """
 IN_WORDS: Mapping[str, str] = {
     "faint": f"opacity below {FAINTEST:g}",
@@ -55,7 +64,7 @@ IN_WORDS: Mapping[str, str] = {
     " their median distance from all points of tracks",
 }
 MOST_POINTS = 2000
-"""Largest number of points from which the median depth is measured."""
+"""Approximate largest number of sparse points from which the median depth is measured, evenly taken from all."""
 _NAMES = names_at(0)
 _TAILS = (0.5, 99.5)
 """Percentiles of the points that bound the scene: a lone mismatched point would stretch any box."""
@@ -64,11 +73,14 @@ _TAILS = (0.5, 99.5)
 class PointProximity:
     """Test whether positions have a sparse point within a distance, by voxels where possible, else by a k-d tree.
 
-    The result is exact: voxels only shortcut the test for positions that share a voxel with a point.
+    The result is exact: voxels only save the k-d tree for positions that share a voxel with a point.
     """
 
     def __init__(self, points: Floats, within: float) -> None:
-        """Take points [P, 3] in the frame of the splats, and the distance `within` in units of that frame."""
+        """Take sparse points [P, 3] in the frame of the splats, and the distance `within` in units of that frame.
+
+        P may be 0: then every position is far.
+        """
         self._points, self._within = points, within
         self._side = within / np.sqrt(3)  # two points in one voxel are no farther apart than `within`
         self._low = points.min(axis=0) if len(points) else np.zeros(3)
@@ -77,7 +89,7 @@ class PointProximity:
         self._tree: Any = None
 
     def are_far(self, places: Floats) -> Mask:
-        """Return which positions [N, 3] have no point within the distance, [N]."""
+        """Return a mask [N] of the positions [N, 3] that have no sparse point within the distance."""
         keys, known = self._voxels(places)
         at = np.searchsorted(self._voxels_known, keys)
         at[at == len(self._voxels_known)] = 0
@@ -105,7 +117,10 @@ class PointProximity:
 
 @dataclass(frozen=True)
 class CleaningViews:
-    """Cameras in the frame of the splats, with their fields of view, to count how many of them see a Gaussian."""
+    """C cameras in the frame of the splats, with their fields of view, to count how many see a Gaussian.
+
+    `len()` is the number of cameras; a set may be empty.
+    """
 
     turns: Floats  # [C, 3, 3], world to camera
     shifts: Floats  # [C, 3]
@@ -113,7 +128,7 @@ class CleaningViews:
 
     @staticmethod
     def of_all(parts: Sequence[CleaningViews]) -> CleaningViews:
-        """Return the cameras of several sets as one set."""
+        """Return the cameras of several sets, at least one, as one set in their order."""
         arrays = ([getattr(part, name) for part in parts] for name in ("turns", "shifts", "reaches"))
         return CleaningViews(*(np.concatenate(one) for one in arrays))
 
@@ -122,14 +137,14 @@ class CleaningViews:
 
     @cached_property
     def centers(self) -> Floats:
-        """Return the positions of the cameras, [C, 3]."""
+        """Return the positions of the cameras in the frame of the splats, [C, 3]."""
         return -np.einsum("cba,cb->ca", self.turns, self.shifts)
 
     def seen_by_fewer(self, places: Floats, least: int) -> Mask:
-        """Return which positions [N, 3] are in the field of view of fewer than `least` cameras, [N].
+        """Return a mask [N] of the positions [N, 3] that are in the field of view of fewer than `least` cameras.
 
-        Positions are tested in groups of neighbours, against the nearest cameras first, until enough see them.
-        Occlusion is not considered.
+        A camera whose view of a position is blocked by something else counts as seeing the position. Neighbouring
+        positions are tested together, against the nearest cameras first.
         """
         fewer = np.ones(len(places), dtype=bool)
         for group in _neighbours(places, np.arange(len(places))):
@@ -167,7 +182,10 @@ class CleaningViews:
         return seen, z
 
     def median_depth(self, places: Floats) -> float:
-        """Return the median depth of positions [N, 3] in the cameras that see them; infinity if no camera does."""
+        """Return the median depth of positions [N, 3] over all pairs of a position and a camera that sees it.
+
+        In units of the splats' frame; infinity if no camera sees any position.
+        """
         depths = []
         for start in range(0, len(self), step := max(1, PAIRS_AT_ONCE // max(1, len(places)))):
             seen, depth = self._looked(np.arange(start, min(start + step, len(self))), places)
@@ -177,7 +195,18 @@ class CleaningViews:
 
 
 def views_of(images: Iterable[Image], cameras: Mapping[int, Camera], offset: Offset) -> CleaningViews:
-    """Return the cameras of images, less an offset; those without a finite pose or focal length are left out."""
+    """Return the cameras of images with `offset` subtracted from their positions, in the order of the images.
+
+    Images without a finite pose or a positive, finite focal length are left out.
+
+    Args:
+        images: of a COLMAP model.
+        cameras: of the same model, by camera id.
+        offset: what to subtract from the model's coordinates, in its unit.
+
+    Raises:
+        KeyError: `cameras` lacks the camera of an image.
+    """
     turns, shifts, reaches = [], [], []
     for image in images:
         reach, turn = _reach(cameras[image.camera_id]), image.rotation()
@@ -219,15 +248,24 @@ def _neighbours(places: Floats, chosen: NDArray[np.intp]) -> Iterator[NDArray[np
 
 
 def faint(rows: FloatArray) -> Mapping[str, Mask]:
-    """Return which rows are near-transparent: the only rule for a backdrop, whose sky may be large and far."""
+    """Return a mask [N] of the rows with an opacity below `FAINTEST`, under the name of the rule.
+
+    It is the only rule for a backdrop, whose sky may be large and far. Columns of a row are ordered as by `names_at`.
+    """
     return {"faint": opacities(rows) < FAINTEST}
 
 
 class PatchRules:
-    """The cleaning rules for the Gaussians of one patch, with its cameras and points."""
+    """The cleaning rules for the Gaussians of one patch, with its cameras and sparse points."""
 
     def __init__(self, everyone: CleaningViews, own: CleaningViews, points: Floats) -> None:
-        """Take the cameras of all patches, those of this patch, and its points [P, 3], in the frame of the splats."""
+        """Take cameras and points in the frame of the splats.
+
+        Args:
+            everyone: cameras of all patches.
+            own: cameras of this patch, at least one.
+            points: sparse points of this patch, [P, 3]; without any, no Gaussian is removed as astray.
+        """
         self._everyone, self._own = everyone, own
         centers = own.centers
         self._middle = centers.mean(axis=0)
@@ -239,7 +277,10 @@ class PatchRules:
         self._tracks = PointProximity(points, ASTRAY * own.median_depth(some)) if len(points) else None
 
     def removed(self, rows: FloatArray) -> Mapping[str, Mask]:
-        """Return, by rule, which rows [N, properties in our order] to remove; no row is removed by two rules."""
+        """Return a mask [N] of the rows to remove for each rule, by its name; no row is in two masks.
+
+        `rows` are [N, properties], with the properties in the order of `names_at`.
+        """
         means, opaque = rows[:, :3].astype(np.float64), opacities(rows)
         found = {"faint": opaque < FAINTEST}
         start = rows.shape[1] - len(_NAMES) + _NAMES.index("scale_0")  # harmonics stand before
@@ -257,7 +298,7 @@ class PatchRules:
 
 
 def opacities(rows: FloatArray) -> Floats:
-    """Return the opacities, 0 to 1, of rows with properties in our order."""
+    """Return the opacities, 0 to 1, [N], of rows [N, properties] with the properties in the order of `names_at`."""
     logits = rows[:, rows.shape[1] - len(_NAMES) + _NAMES.index("opacity")].astype(np.float64)
     return 1 / (1 + np.exp(-np.clip(logits, -30, 30)))
 

@@ -1,4 +1,4 @@
-"""Export of a splat: copied whole, or reduced in spherical harmonics and Gaussians, and checked after it is written."""
+"""Export of a splat: an unchanged copy, or one with fewer spherical harmonics or Gaussians; checked after writing."""
 
 from __future__ import annotations
 
@@ -22,19 +22,22 @@ from splatbatch.splats.check import check_splat
 from splatbatch.text import spell_place
 
 EXPORTED = "splatbatch export of"
-"""First words of the comment in the header of a reduced export, by which it may be overwritten later."""
+"""First words of the comment in the header of an export that is no unchanged copy.
+
+A later export may overwrite a file with that comment without `--force`.
+"""
 
 
 @dataclass(frozen=True)
 class ExportOptions:
-    """Options of an export: what is left out, and in which frame the coordinates are."""
+    """Options of an export: what is left out, and in which frame the coordinates are; by default nothing changes."""
 
     sh_degree: int | None = None
-    """Highest degree of the spherical harmonics that is kept; None: all."""
+    """Highest degree of the spherical harmonics that is kept, 0 to 3; 0: colour alone; None: all degrees."""
     min_opacity: float = 0.0
-    """Gaussians below this opacity are left out; from 0 to less than 1."""
+    """Gaussians below this opacity are left out; from 0 (none is left out) to less than 1."""
     in_source_frame: bool = False
-    """Whether the offset is added again, so that coordinates are those of the source model."""
+    """Whether the offset of the splat's header is added again, so that coordinates are those of the COLMAP model."""
 
 
 WHOLE = ExportOptions()
@@ -42,7 +45,7 @@ WHOLE = ExportOptions()
 
 
 class ChangedOnDisk(OutputError):
-    """Raised if the splat file of a patch is no longer the one that was accepted."""
+    """Raised if the splat file of a patch is not the file that was accepted; `name` is the patch."""
 
     def __init__(self, name: str, why: str) -> None:
         super().__init__(f"{name}: changed on disk ({why})", f"Train it again: splatbatch train {name}.")
@@ -50,11 +53,19 @@ class ChangedOnDisk(OutputError):
 
 
 def export_splat(splat: Path, name: str, target: Path, cut: ExportOptions = WHOLE) -> Splat:
-    """Write the splat of a patch, checked before, to a file, whole or not at all; return it as checked in that file.
+    """Write the splat of a patch to a file, whole or not at all; return the splat of that file, which is then checked.
+
+    Missing parent folders are made, and an earlier file is replaced. A file that does not pass the check is left there.
+
+    Args:
+        splat: path of the accepted splat.
+        name: name of the patch, for the header and messages.
+        target: path of the file to write.
+        cut: what to leave out; `WHOLE`: the bytes are copied.
 
     Raises:
-        OutputError: the splat cannot be read or written; no Gaussian would be left; or the written file does not pass
-            the check.
+        OutputError: the splat cannot be read or written; no Gaussian would be left; float32 is too coarse for the
+            source frame; or the written file does not pass the check.
     """
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -72,12 +83,14 @@ def export_splat(splat: Path, name: str, target: Path, cut: ExportOptions = WHOL
 
 
 def cut_to(target: Path, name: str, gaussians: ply.Gaussians, header: ply.SplatHeader, cut: ExportOptions) -> None:
-    """Write a splat, reduced by export options, to a file whose header names the patch.
+    """Write Gaussians, reduced by export options, to a splat file, whole or not at all; its header names the patch.
+
+    `header` is that of the original file, whose offset, steps and antialiasing go into the new one.
 
     Raises:
-        ValueError: no Gaussian is left.
+        ValueError: no Gaussian is left, or a parameter is not finite.
         OutputError: float32 would not tell neighbouring Gaussians apart in the frame of the source.
-        OSError: it cannot be written.
+        OSError: the file cannot be written.
     """
     left, offset = apply(cut, gaussians), header.offset
     if cut.in_source_frame:
@@ -87,10 +100,12 @@ def cut_to(target: Path, name: str, gaussians: ply.Gaussians, header: ply.SplatH
 
 
 def in_source_frame(name: str, gaussians: ply.Gaussians, offset: Offset) -> ply.Gaussians:
-    """Return Gaussians with the offset added again, in float64, before they are rounded once.
+    """Return Gaussians with the offset added to their means in float64, and rounded to float32 once.
+
+    `name` is the patch, for the message.
 
     Raises:
-        OutputError: float32 would not tell neighbouring Gaussians apart there.
+        OutputError: float32 would not tell neighbouring Gaussians apart at such coordinates; never for a zero offset.
     """
     means = gaussians.means.astype(np.float64) + np.array(offset)
     span = span_between(means, means[:0])
@@ -106,7 +121,9 @@ def in_source_frame(name: str, gaussians: ply.Gaussians, offset: Offset) -> ply.
 
 
 def apply(cut: ExportOptions, gaussians: ply.Gaussians) -> ply.Gaussians:
-    """Return the Gaussians with at least the wanted opacity, with harmonics up to the wanted degree.
+    """Return the Gaussians with at least `cut.min_opacity`, in their order, with harmonics up to `cut.sh_degree`.
+
+    The offset is not added; see `in_source_frame`.
 
     Raises:
         ValueError: no Gaussian is left.
@@ -122,10 +139,12 @@ def apply(cut: ExportOptions, gaussians: ply.Gaussians) -> ply.Gaussians:
 
 
 def check_outside(what: str, folder: Path, output: Path) -> None:
-    """Check that a folder to write into is not in the output folder of a batch; `what` names it in the message.
+    """Check that a folder to write into is neither the output folder of a batch nor inside.
+
+    `what` names the folder in the message. Links are followed.
 
     Raises:
-        OutputError: it is.
+        OutputError: the folder lies in the output folder.
     """
     if folder.resolve().is_relative_to(output.resolve()):
         message = f"{what}: lies in the output folder, among what the batch has written"
@@ -133,10 +152,17 @@ def check_outside(what: str, folder: Path, output: Path) -> None:
 
 
 def check_place(target: Path, product: Path, output: Path, *, is_forced: bool) -> None:
-    """Check that a product may be written to a file.
+    """Check that `publish` may write a product to the path `target`; nothing is written.
+
+    Args:
+        target: path to write to.
+        product: the file that is published.
+        output: output folder of the batch.
+        is_forced: whether any other existing file may be overwritten (`--force`).
 
     Raises:
-        OutputError: it lies in the output folder, is the product itself, or exists and was not written by `publish`.
+        OutputError: `target` lies in the output folder, is the product itself or, without `is_forced`, is a link or a
+            file that `publish` has not written.
     """
     check_outside(str(target), target.parent, output)
     if target.exists() and target.samefile(product):

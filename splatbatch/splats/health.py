@@ -1,8 +1,8 @@
-"""Health rules of a training: figures of its steps in, findings out, each with its rule and the numbers that show it.
+"""Health rules of a training: from figures of its steps to findings, each with its rule and the numbers that show it.
 
-Pure functions, the same for every trainer. A fatal finding ends a run of the built-in trainer (`ProgressRecorder`);
-others become warnings of a splat that is accepted all the same. All findings on an external program become warnings,
-since it has ended by then.
+Pure functions, the same for every trainer. A fatal finding ends a run of the built-in trainer. Any other becomes a
+warning, and the splat is accepted all the same. All findings on an external program become warnings, since the program
+has ended when its figures are judged.
 """
 
 from __future__ import annotations
@@ -18,57 +18,71 @@ from splatbatch.config import Recipe
 from splatbatch.config.schedule import MOST_PRUNED, Schedule
 
 ZERO_GRADIENT_RECORDS = 3
-"""Number of consecutive records with gradients of exactly 0 that are fatal."""
+"""Number of consecutive recorded steps with gradients of exactly 0 that are a fatal finding."""
 REFINEMENTS_TO_JUDGE = 5
-"""Number of refinements after which a strategy must have added Gaussians."""
+"""Number of refinements (densifying and pruning) by which a strategy must have added Gaussians, else a warning."""
 COLLAPSED_SHARE = 0.02
-"""Share of the initial number of Gaussians: fewer are a fatal finding, at any step."""
+"""Share of the initial number of Gaussians; if fewer are left at any step, the finding is fatal."""
 SHRUNK_SHARE = 0.25
-"""Share of the initial number of Gaussians: fewer at the end of a run give a warning, unless pruning explains them."""
+"""Share of the initial number of Gaussians; if fewer are left at the end of a run, a warning is given.
+
+Where the recipe prunes by importance, the limit is lowered by the share that this pruning may remove.
+"""
 FEWEST_LOSSES = 20
-"""Least number of records from which the loss is judged."""
+"""Least number of recorded steps from which the loss is judged."""
 LOSS_WINDOW = 5
-"""Number of records at the start and at the end whose median losses are compared."""
+"""Number of recorded steps at the start, and at the end, whose median losses are compared."""
 FALLEN_SHARE = 0.98
-"""Share of the first loss above which the last one has not fallen: 2 % less, as medians of 5 records."""
+"""Share of the first loss; the loss has not fallen if the last is above it, that is, fell by less than 2 %."""
 WIDEST_GAP_DB = 10.0
-"""Gap of the PSNR of training views over held-out ones that is overfitting; sound runs show a few dB."""
+"""PSNR of training views less that of held-out ones, in dB, from which a warning is given; sound runs show a few dB."""
 
 
 @dataclass(frozen=True)
 class StepFigures:
-    """Figures of one step that are judged."""
+    """Figures of one recorded training step, as the health rules judge them."""
 
     step: int
     """Number of steps done, this one included."""
     loss: float
     num_gaussians: int
     photo_gradient: float | None = None
-    """Norm of the gradients that only photographs cause, without scales and opacities, which regularisers affect.
+    """Norm of the gradients of all parameters but scales and opacities, whose gradients also regularisers cause.
 
-    None: not known, as of an external program.
+    None: not known, as for an external program.
     """
     gradient: float | None = None
-    """Norm of all gradients; None: not known, as of an external program."""
+    """Norm of the gradients of all parameters; None: not known, as for an external program."""
 
 
 @dataclass(frozen=True)
 class Expectations:
-    """Expectations of a run by its recipe, against which the rules judge; of an external program only its length."""
+    """Expectations of a run by its recipe, against which the rules judge.
+
+    For an external program only `max_steps` is set; the rules of the strategies then find nothing.
+    """
 
     max_steps: int
     strategy: str = ""
-    """Densification strategy; empty for an external program."""
+    """Densification strategy, `default` or `mcmc`; empty for an external program."""
     cap_max: int = 0
+    """Largest number of Gaussians; 0 for an external program."""
     refine_start: int = 0
+    """Step after which refinements begin."""
     refine_stop: int = 0
+    """Step before which refinements end; 0: there are none."""
     refine_every: int = 1
+    """Steps between two refinements."""
     kept_share: float = 1.0
-    """Least share of the Gaussians that pruning by importance leaves."""
+    """Least share of the Gaussians that pruning by importance leaves; 1: nothing is pruned by importance."""
 
     @classmethod
     def of(cls, recipe: Recipe, plan: Schedule) -> Expectations:
-        """Return the expectations of a recipe with its schedule."""
+        """Return the expectations of the built-in trainer from a recipe and its schedule.
+
+        Raises:
+            ValueError: `cap_max` of the recipe is a multiple of the sparse points, not a number.
+        """
         training = recipe.training
         return cls(
             max_steps=plan.max_steps,
@@ -81,7 +95,10 @@ class Expectations:
         )
 
     def refinements(self, history: Sequence[StepFigures]) -> int:
-        """Return the number of refinements from the first record to the latest; a resumed run has later records."""
+        """Return the number of refinements between the first and the last of `history`, which must not be empty.
+
+        The first record of a resumed run is not that of step 1.
+        """
         return self._refinements(history[-1].step) - self._refinements(history[0].step)
 
     def _refinements(self, steps: int) -> int:
@@ -92,18 +109,29 @@ class Expectations:
 
 @dataclass(frozen=True)
 class HealthFinding:
-    """Something wrong with a training: the rule, the numbers that show it, and whether the run must end."""
+    """Something wrong with a training: the rule, the numbers that show it, and whether the run must end.
+
+    `str()` is one line, "rule: numbers".
+    """
 
     rule: str
+    """Name of the rule, as `nan_loss`."""
     shown_by: str
+    """Numbers that show the finding, as a phrase for the log."""
     is_fatal: bool = False
+    """Whether the finding ends a run of the built-in trainer; else the finding is a warning."""
 
     def __str__(self) -> str:
         return f"{self.rule}: {self.shown_by}"
 
 
 def judge(history: Sequence[StepFigures], expected: Expectations) -> tuple[HealthFinding, ...]:
-    """Return the findings on a run by its figures so far, the latest last; fatal findings first."""
+    """Return the findings on a run, fatal findings first; empty if all is well or `history` is empty.
+
+    Args:
+        history: figures of the recorded steps so far, the latest last.
+        expected: what the recipe lets expect of the run.
+    """
     if not history:
         return ()
     findings = [finding for rule in RULES for finding in rule(history, expected)]
@@ -111,7 +139,10 @@ def judge(history: Sequence[StepFigures], expected: Expectations) -> tuple[Healt
 
 
 def judge_evaluation(training_psnr: float | None, holdout_psnr: float | None) -> HealthFinding | None:
-    """Return a finding if the PSNR of training views is far above that of held-out ones, in dB; None: not measured."""
+    """Return a finding, never fatal, if the PSNR of training views is far above that of held-out ones, else None.
+
+    The limit is `WIDEST_GAP_DB`. Figures are in dB; None means not measured, and gives no finding.
+    """
     if training_psnr is None or holdout_psnr is None or training_psnr - holdout_psnr < WIDEST_GAP_DB:
         return None
     numbers = f"PSNR {training_psnr:.1f} dB on training views, {holdout_psnr:.1f} dB on held-out ones"
@@ -181,4 +212,7 @@ RULES: tuple[Callable[[Sequence[StepFigures], Expectations], Iterator[HealthFind
     _no_growth,
     _loss_not_falling,
 )
-"""All rules; of several fatal findings the first is reported: without Gaussians there are no gradients either."""
+"""All rules, in the order of their findings; the first fatal finding ends the run and is its cause.
+
+Collapse is judged first, since without Gaussians the gradients are zero as well.
+"""

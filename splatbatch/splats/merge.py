@@ -1,6 +1,6 @@
-"""Merge of splats into one file: part by part in the given order, written aside, then renamed.
+"""Merge of splats into one file, part by part in the given order.
 
-The same parts give the same bytes.
+The file is written under a temporary name and renamed when it is whole. The same parts give the same bytes.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from splatbatch.text import list_some, plural, spell_place
 
 AGAIN = "Train it again: splatbatch train {name}."
 MERGED = "splatbatch merge of"
-"""First words of the comment in the header of a merged splat, by which it may be overwritten later."""
+"""First words of the comment in the header of a merged splat; a later merge may overwrite a file with that comment."""
 MOST_DIGITS = 20
-"""Digits reserved in the header for the number of Gaussians, which is only known at the end."""
+"""Digits reserved in the header for the number of Gaussians, which is only known when all parts are written."""
 SUFFIX = ".ply"
 
 
 @dataclass(frozen=True)
 class MergeSource:
-    """The accepted splat of a patch, to be merged with others or viewed beside them, with its hash."""
+    """The accepted splat of a patch, to be merged with others or viewed beside others, with its hash."""
 
     path: Path
     name: str
@@ -47,10 +47,12 @@ class MergeSource:
 
 
 def header_of(source: MergeSource, offset: Offset) -> ply.SplatHeader:
-    """Read the header of a splat that is to be merged in the frame of an offset.
+    """Read the header of a splat that is to be merged with others, all of which have the given offset.
+
+    A header that names no offset is accepted, since external programs write none.
 
     Raises:
-        OutputError: the file is no splat, is truncated, or has another offset.
+        OutputError: the file is missing, cannot be read, is no splat, is truncated, or names another offset.
     """
     try:
         header, size = ply.read_header(source.path), source.path.stat().st_size
@@ -66,11 +68,14 @@ def header_of(source: MergeSource, offset: Offset) -> ply.SplatHeader:
 
 
 def read_accepted(source: MergeSource, header: ply.SplatHeader) -> Iterator[ply.FloatArray]:
-    """Yield all rows [n, properties] of a splat, in pieces.
+    """Yield all rows of a splat in pieces [n, properties], in the order of the file, and check the splat meanwhile.
+
+    Errors may be raised only after the last piece; the caller must then discard the pieces.
 
     Raises:
-        OutputError: it is not the splat that was accepted, is truncated, or cannot be rendered; rows already taken must
-            be discarded.
+        OutputError: the file is truncated, is not the file that was accepted (`ChangedOnDisk`), or has Gaussians that
+            cannot be rendered.
+        OSError: the file cannot be read.
     """
     flaws = Flaws()
     with open_regular(source.path) as file:
@@ -94,9 +99,13 @@ def _unusable(source: MergeSource, why: str) -> OutputError:
 
 
 def at_degree(rows: ply.FloatArray, header: ply.SplatHeader, degree: int) -> ply.FloatArray:
-    """Return rows of a splat file in our order of properties, with harmonics up to a degree of at least the file's own.
+    """Return rows of a splat file, [N, properties], with the properties of `names_at(degree)` in that order.
 
-    Harmonics that it lacks are zeros; other properties, as normals, are left out. Rows in that order are not copied.
+    Harmonics that the file lacks are zeros; other properties, as normals, are left out. Rows that have these properties
+    already are returned without a copy.
+
+    Raises:
+        ValueError: `degree` is less than that of the file, or the header is not that of a splat.
     """
     if header.properties == ply.names_at(degree):
         return rows
@@ -106,16 +115,22 @@ def at_degree(rows: ply.FloatArray, header: ply.SplatHeader, degree: int) -> ply
 
 
 Region = Callable[[ply.FloatArray], Mask]
-"""Part of space, as a function that returns which means [N, 3], in the frame of the splats, lie in it."""
+"""Part of space, as a function: from means [N, 3] in the frame of the splats to a mask [N] of those in the region."""
 
 
 def inside(partition: Partition, offset: Offset, box: Box) -> Region:
-    """Return a box of the partition as a region; it is half-open, so that adjacent boxes share no point."""
+    """Return a box of a cut scene as a region: half-open, so that adjacent boxes share no point.
+
+    `offset` is that of the splats, which the region adds to their means.
+    """
     return lambda means: box.holds(partition.in_axes(means.astype(np.float64), offset))
 
 
 def out_of_bounds(partition: Partition, offset: Offset, boxes: Sequence[Box]) -> Region:
-    """Return the region outside of all boxes of a list."""
+    """Return the region outside of all boxes of a list; all of space if the list is empty.
+
+    `offset` is that of the splats, which the region adds to their means.
+    """
 
     def holds(means: ply.FloatArray) -> Mask:
         places = partition.in_axes(means.astype(np.float64), offset)
@@ -126,23 +141,30 @@ def out_of_bounds(partition: Partition, offset: Offset, boxes: Sequence[Box]) ->
 
 @dataclass(frozen=True)
 class WrittenPart:
-    """Record of one part of a merged splat: which rows it has there, and how many were read and removed."""
+    """Record of one part of a merged splat: its rows in the merged file, and how many were read and removed.
+
+    Gaussians that were read, and neither merged nor removed by cleaning, lay outside the region of the part.
+    """
 
     name: str
+    """Name of the patch whose splat the part is."""
     start: int
-    """Index of its first Gaussian in the merged splat."""
+    """Index of the part's first Gaussian in the merged splat."""
     num_gaussians: int
-    """Number of its Gaussians in the merged splat."""
+    """Number of the part's Gaussians in the merged splat."""
     num_read: int
-    """Number of Gaussians of its own splat."""
+    """Number of Gaussians of the patch's own splat."""
     removed: Mapping[str, int] = field(default_factory=dict)
-    """Number of Gaussians removed by cleaning, by rule; the remaining ones lie outside its region."""
+    """Number of Gaussians removed by cleaning, by the name of the rule; empty: the part was not cleaned."""
     sha256: str = ""
-    """SHA-256 of its rows in the merged splat; empty: not known."""
+    """SHA-256 of the part's rows in the merged splat, in hexadecimal digits; empty: not known."""
 
 
 def damaged_parts(path: Path, parts: Iterable[WrittenPart]) -> tuple[str, ...]:
-    """Return the names of the parts whose rows in a merged splat cannot be read or have another hash than recorded."""
+    """Return the names of the parts whose rows in a merged splat cannot be read or have another hash than recorded.
+
+    In the order of `parts`; a part without a recorded hash counts as undamaged. Raises nothing for a missing file.
+    """
     return tuple(one.name for one in parts if one.sha256 and not _is_whole(path, one))
 
 
@@ -157,7 +179,10 @@ def _is_whole(path: Path, part: WrittenPart) -> bool:
 
 
 Removed = Callable[[ply.FloatArray], Mapping[str, Mask]]
-"""Function that returns, by rule, which rows [N, properties in our order] cleaning removes; none by two rules."""
+"""Function of rows [N, properties], ordered as by `names_at`: a mask [N] of the rows to remove, by rule of cleaning.
+
+No row is in the masks of two rules.
+"""
 
 
 @dataclass(frozen=True)
@@ -166,40 +191,43 @@ class MergePart:
 
     source: MergeSource
     region: Region
+    """Part of space from which the Gaussians of this splat are merged; others are left out."""
     key: str
-    """Hash of everything that decides which of its rows are merged; a later merge compares it to find changes."""
+    """Hash of everything that decides which rows of the splat are merged; a later merge finds changes by this hash."""
     removed: Removed | None = None
+    """Rules of cleaning; None: the part is not cleaned."""
     may_be_empty: bool = False
-    """Whether the merge accepts that no Gaussian of it lies in its region."""
+    """Whether the merge accepts that no Gaussian of the splat lies in its region; else that is an error."""
 
 
 @dataclass(frozen=True)
 class MergedSplat:
-    """Result of a merge: its parts in the order of the file, and the degree of its harmonics."""
+    """Result of a merge: the parts in the order of the file, and the degree of the merged splat's harmonics."""
 
     parts: tuple[WrittenPart, ...]
     sh_degree: int
 
     @property
     def num_gaussians(self) -> int:
-        """Return the number of Gaussians of all parts."""
+        """Return the number of Gaussians of the merged splat."""
         return sum(part.num_gaussians for part in self.parts)
 
 
 def merge_splats(target: Path, parts: Sequence[MergePart], offset: Offset, advance: Advance = unheard) -> MergedSplat:
-    """Write the Gaussians of all parts that lie in their regions to one splat file.
+    """Write the Gaussians of all parts that lie in their regions to one splat file, whole or not at all.
 
-    On an error an earlier file stays unchanged. Rows are read in pieces, so a splat need not fit in memory.
+    Missing parent folders are made. On an error an earlier file stays unchanged. Rows are read in pieces, so a splat
+    need not fit in memory. The harmonics have the highest degree of any part.
 
     Args:
         target: path of the merged splat.
-        parts: in their order in the file.
-        offset: of the frame of all parts.
-        advance: is called with the number of Gaussians read and their total.
+        parts: the splats, at least one, in the order in which to write them.
+        offset: offset that all parts have, for the header; zero: none is written.
+        advance: is called with the number of Gaussians read so far and the total.
 
     Raises:
-        OutputError: a splat cannot be read, is truncated or cannot be rendered, has another offset, or has nothing in
-            its region; some are antialiased and others not; or the file cannot be written.
+        OutputError: a splat cannot be read, is truncated, has changed or cannot be rendered; has another offset; or has
+            nothing in its region; some are antialiased and others not; or the file cannot be written.
     """
     headers = [header_of(part.source, offset) for part in parts]
     degree, mode = max(map(ply.degree_of, headers)), common_mode([part.source.name for part in parts], headers)
@@ -226,7 +254,9 @@ def merge_splats(target: Path, parts: Sequence[MergePart], offset: Offset, advan
 
 
 def common_mode(names: Sequence[str], headers: Sequence[ply.SplatHeader]) -> bool | None:
-    """Return whether all splats are antialiased; None if no header says so. Headers that do not say are ignored.
+    """Return whether all splats were trained with antialiasing; None if no header says whether.
+
+    Headers that do not say are ignored. `names` are the patches, in the order of `headers`, for the message.
 
     Raises:
         OutputError: some splats are antialiased, and others are not.
@@ -288,11 +318,11 @@ def _header(num_gaussians: int, degree: int, offset: Offset, num_parts: int, mod
 
 
 def check_place(target: Path, output: Path) -> None:
-    """Check that a merged splat may be written to the path of `--out`.
+    """Check that a merged splat may be written to `target`, the path of `--out`; nothing is written.
 
     Raises:
-        ConfigError: it is not the name of a PLY file.
-        OutputError: it lies in the output folder, or exists and was not written by `merge`.
+        ConfigError: `target` does not end in .ply, or is a folder.
+        OutputError: `target` lies in the output folder, is a link, or exists and was not written by `merge`.
     """
     if target.suffix.lower() != SUFFIX or target.is_dir():
         raise ConfigError(f"--out {target}: not the name of a PLY file", "Name a file, as scene.ply.")

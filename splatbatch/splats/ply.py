@@ -2,7 +2,8 @@
 
     x y z, f_dc_0..2, f_rest_0..3K-1 (channel by channel), opacity (logit), scale_0..2 (log), rot_0..3 (w x y z)
 
-`nx ny nz`, which the first implementation also writes, are left out as gsplat does: readers go by name.
+The normals `nx ny nz`, which the first implementation of 3DGS also writes, are left out, as gsplat does: readers find
+properties by name. On reading, properties may be in any order, and further float properties are ignored.
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ from splatbatch.scene.rotations import from_quats
 FloatArray = npt.NDArray[np.float32]
 MOST_HEADER_BYTES = 65536
 HIGHEST_DEGREE = 3
-"""Highest degree of the spherical harmonics that our rasterisers and other programs support."""
+"""Highest degree of the spherical harmonics that the rasterisers of this program and of others support."""
 CHANNELS = 3
 LARGEST_COORDINATE = 1e18
-"""Largest coordinate of a Gaussian: beyond it a squared distance is infinite in float32."""
+"""Largest absolute coordinate of a Gaussian; of larger ones a squared distance would be infinite in float32."""
 _OFFSET = re.compile(r"^comment splatbatch offset (\S+) (\S+) (\S+)$", re.MULTILINE)
 _MODE = re.compile(r"^comment (?:splatrendermode: (default|mip)|antialiased ([01]))\s*$", re.MULTILINE | re.IGNORECASE)
 _STEP = re.compile(r"^comment splatbatch step (\d+)(?: of (\d+), stopped early)?$", re.MULTILINE)
@@ -37,10 +38,11 @@ _STEP = re.compile(r"^comment splatbatch step (\d+)(?: of (\d+), stopped early)?
 
 @dataclass(frozen=True)
 class Gaussians:
-    """The parameters of N Gaussians as they are optimised and stored.
+    """The parameters of N Gaussians before activation, as a splat file stores them, in host memory.
 
-    Shapes: means [N, 3] in world units; scales [N, 3], logarithms; quats [N, 4], w x y z, any length;
-    opacities [N], logits; sh0 [N, 3]; shN [N, K, 3] with K = (degree + 1)^2 - 1.
+    Shapes: means [N, 3] in the units of the COLMAP model; scales [N, 3], logarithms of standard deviations;
+    quats [N, 4], w x y z, any length but 0; opacities [N], logits; sh0 [N, 3]; shN [N, K, 3] with
+    K = (degree + 1)^2 - 1. `len()` is N.
     """
 
     means: FloatArray
@@ -56,34 +58,39 @@ class Gaussians:
 
 @dataclass(frozen=True)
 class SplatHeader:
-    """Contents of the header of a splat file, with the comments of this program."""
+    """Contents of the header of a splat file, with the values that this program writes as comments."""
 
     num_gaussians: int
     properties: tuple[str, ...]
+    """Names of the properties of a Gaussian, in the order of the file."""
     header_bytes: int
+    """Size of the header in bytes, at which the rows begin."""
     step: int | None
-    """Number of training steps; None where the header does not say."""
+    """Number of training steps done; None where the header does not say."""
     planned: int | None = None
-    """Planned number of steps; more than `step` after early stopping."""
+    """Planned number of steps: `step`, or more after early stopping; None where the header does not say."""
     offset: tuple[float, float, float] = (0.0, 0.0, 0.0)
-    """Offset subtracted from COLMAP's coordinates: add it to x, y and z to get these."""
+    """Offset that was subtracted from COLMAP's coordinates; zero where the header names none."""
     antialiased: bool | None = None
-    """Whether it was trained with antialiasing (Mip-Splatting, Yu 2024); None where the header does not say."""
+    """Whether the splat was trained with antialiasing (Mip-Splatting, Yu 2024); None where the header does not say."""
 
     @property
     def file_bytes(self) -> int:
-        """Return the size of the whole file in bytes: header and 4 bytes per property and Gaussian."""
+        """Return the size in bytes that the whole file must have: header, and 4 bytes per property and Gaussian."""
         return self.header_bytes + 4 * len(self.properties) * self.num_gaussians
 
     @property
     def sh_degree(self) -> int:
-        """Return the degree of the harmonics, from the number of f_rest properties: 3 ((degree + 1)^2 - 1)."""
+        """Return the degree of the harmonics, by the number of f_rest properties, which is 3 ((degree + 1)^2 - 1).
+
+        The number is rounded down where it fits no degree; `degree_of` checks that.
+        """
         rest = sum(name.startswith("f_rest_") for name in self.properties)
         return math.isqrt(rest // 3 + 1) - 1
 
 
 def property_names(num_rest: int) -> tuple[str, ...]:
-    """Return the names of a splat's properties in our order, with `num_rest` properties f_rest."""
+    """Return the names of a splat's properties in the order in which they are written, with `num_rest` of f_rest."""
     return (
         *("x", "y", "z"),
         *(f"f_dc_{i}" for i in range(3)),
@@ -95,17 +102,17 @@ def property_names(num_rest: int) -> tuple[str, ...]:
 
 
 def num_coefficients(degree: int) -> int:
-    """Return the number of spherical harmonics per channel above degree 0, up to a degree."""
+    """Return the number of spherical harmonics per colour channel above degree 0, up to a degree; 0 for degree 0."""
     return (degree + 1) ** 2 - 1
 
 
 def names_at(degree: int) -> tuple[str, ...]:
-    """Return the names of a splat's properties in our order, with harmonics up to a degree."""
+    """Return the names of a splat's properties in the order of writing, with harmonics up to a degree."""
     return property_names(CHANNELS * num_coefficients(degree))
 
 
 def degree_of(header: SplatHeader) -> int:
-    """Return the degree of a splat's harmonics, after a check of its properties.
+    """Return the degree of a splat's harmonics, 0 to `HIGHEST_DEGREE`, after a check of its properties.
 
     Raises:
         ValueError: a required property is missing, or a property occurs twice; the number of harmonics fits no degree;
@@ -129,12 +136,18 @@ def degree_of(header: SplatHeader) -> int:
 def write_splat(
     path: Path, gaussians: Gaussians, step: int | None, planned: int | None = None, comments: Sequence[str] = ()
 ) -> None:
-    """Write a splat, whole or not at all, with the number of its steps and, after early stopping, the planned number.
+    """Write a splat file, whole or not at all; an earlier file is replaced, and on an error stays unchanged.
 
-    `comments` are further lines of the header; characters beyond ASCII are escaped.
+    Args:
+        path: the file to write.
+        gaussians: in the coordinates of the model less its offset.
+        step: number of training steps done, for the header; None: the header does not say.
+        planned: planned number of steps, written only if larger than `step`; None: as `step`.
+        comments: further comments of the header; characters beyond ASCII are escaped.
 
     Raises:
         ValueError: a parameter is not finite.
+        OSError: the file cannot be written.
     """
     table = table_of(gaussians)
     if not np.isfinite(table).all():
@@ -151,10 +164,17 @@ def write_splat(
 
 
 def write_pieces(path: Path, num_gaussians: int, sh_degree: int, pieces: Iterable[Gaussians]) -> None:
-    """Write a splat from pieces, whole or not at all, for splats larger than memory; values are not checked.
+    """Write a splat file from pieces, whole or not at all, for a splat larger than memory; values are not checked.
+
+    Args:
+        path: the file to write; an earlier one is replaced, and on an error stays unchanged.
+        num_gaussians: number of Gaussians of all pieces.
+        sh_degree: degree of the harmonics of every piece.
+        pieces: in the order in which to write them.
 
     Raises:
         ValueError: the pieces have another number of Gaussians, or another degree, than given.
+        OSError: the file cannot be written.
     """
     names = names_at(sh_degree)
 
@@ -174,14 +194,20 @@ def write_pieces(path: Path, num_gaussians: int, sh_degree: int, pieces: Iterabl
 
 
 def table_of(gaussians: Gaussians) -> FloatArray:
-    """Return Gaussians as the rows of a splat file, float32 [N, properties in our order]."""
+    """Return Gaussians as the rows of a splat file, float32 [N, properties], in the order of `names_at`."""
     shn = gaussians.shN.transpose(0, 2, 1).reshape(len(gaussians), 3 * gaussians.shN.shape[1])  # channel by channel
     columns = (gaussians.means, gaussians.sh0, shn, gaussians.opacities[:, None], gaussians.scales, gaussians.quats)
     return np.concatenate(columns, axis=1).astype("<f4")
 
 
 def encode_header(num_gaussians: int, properties: Sequence[str], comments: Sequence[str] = ()) -> bytes:
-    """Return the header of a splat file in bytes; characters of comments beyond ASCII are escaped."""
+    """Return the header of a splat file in bytes, up to and with the line end_header.
+
+    Args:
+        num_gaussians: number of rows that follow.
+        properties: names of the properties, all float32.
+        comments: one line each; characters beyond ASCII are escaped.
+    """
     lines = [
         "ply",
         "format binary_little_endian 1.0",
@@ -194,20 +220,20 @@ def encode_header(num_gaussians: int, properties: Sequence[str], comments: Seque
 
 
 def offset_comments(offset: Sequence[float]) -> tuple[str, ...]:
-    """Return the comment for the header that names the offset; empty for a zero offset."""
+    """Return the comment for the header that names the offset, as a tuple of one line; empty for a zero offset."""
     return (f"splatbatch offset {' '.join(f'{value!r}' for value in offset)}",) if any(offset) else ()
 
 
 def mode_comments(antialiased: bool | None) -> tuple[str, ...]:
-    """Return the comment for the header that names the antialiasing, as Brush writes and splat-transform reads it.
+    """Return the header's comment on whether a splat was trained with antialiasing, as a tuple of one line.
 
-    Empty if `antialiased` is None.
+    The comment has the form that Brush writes and splat-transform reads. Empty if `antialiased` is None: not known.
     """
     return () if antialiased is None else (f"SplatRenderMode: {'mip' if antialiased else 'default'}",)
 
 
 def has_comment(path: Path, words: str) -> bool:
-    """Return whether a comment in the header of a file begins with these words; False if it cannot be read."""
+    """Return whether a comment in the header of a file begins with these words; False if the file cannot be read."""
     with suppress(OSError), open_regular(path) as file:
         header = file.read(MOST_HEADER_BYTES).partition(b"end_header\n")[0]
         return f"\ncomment {words} ".encode() in header
@@ -215,10 +241,12 @@ def has_comment(path: Path, words: str) -> bool:
 
 
 def read_header(path: Path) -> SplatHeader:
-    """Read the header of a splat file.
+    """Read the header of a splat file; the names of the properties are not checked (see `degree_of`).
 
     Raises:
-        ValueError: it is no binary little-endian PLY of float properties.
+        ValueError: the file is no binary little-endian PLY whose only element is vertices with float properties, or its
+            header is longer than 64 KiB.
+        OSError: the file cannot be read.
     """
     with open_regular(path) as file:
         start = file.read(MOST_HEADER_BYTES)
@@ -261,10 +289,11 @@ def _count(element: list[str]) -> int:
 
 
 def read_table(path: Path, header: SplatHeader) -> FloatArray:
-    """Map the rows of a splat file, [N, properties], without reading them.
+    """Map the rows of a splat file into memory, read-only, [N, properties]; their values are read when used.
 
     Raises:
         ValueError: the file has another size than its header says.
+        OSError: the file cannot be opened.
     """
     if (size := path.stat().st_size) != header.file_bytes:
         raise ValueError(f"cut: {size} of {header.file_bytes} bytes")
@@ -276,9 +305,13 @@ def read_table(path: Path, header: SplatHeader) -> FloatArray:
 
 
 def columns_of(table: FloatArray, header: SplatHeader) -> Callable[..., FloatArray]:
-    """Return a function that copies properties, by their names, from the rows of a splat file, [N, names].
+    """Return a function that takes names of properties and returns a copy of these columns of `table`, [N, names].
 
     The function raises ValueError for a property that the file does not have.
+
+    Args:
+        table: rows of a splat file, [N, properties].
+        header: header of that file.
     """
     column = {name: index for index, name in enumerate(header.properties)}
 
@@ -293,9 +326,11 @@ def columns_of(table: FloatArray, header: SplatHeader) -> Callable[..., FloatArr
 def read_splat(path: Path) -> Gaussians:
     """Read a splat file of any program that uses the property names of 3DGS, with its properties in any order.
 
+    All Gaussians are held in memory; their values are not checked.
+
     Raises:
-        ValueError: it is no splat, or is truncated.
-        OSError: it cannot be read.
+        ValueError: the file is no splat, or is truncated.
+        OSError: the file cannot be read.
     """
     header = read_header(path)
     degree_of(header)  # its error is the first that a reader should see
@@ -303,7 +338,7 @@ def read_splat(path: Path) -> Gaussians:
 
 
 def gaussians_of(table: FloatArray, header: SplatHeader) -> Gaussians:
-    """Return rows of a splat file, [N, properties], as Gaussians; the properties may be in any order.
+    """Return a copy of rows of a splat file, [N, properties], as Gaussians; the properties may be in any order.
 
     Raises:
         ValueError: the header is not that of a splat.
@@ -321,7 +356,7 @@ def gaussians_of(table: FloatArray, header: SplatHeader) -> Gaussians:
 
 
 def covariances(scales: FloatArray, quats: FloatArray) -> FloatArray:
-    """Return R S S^T R^T of each Gaussian, [N, 3, 3] (Kerbl 2023, eq. 6).
+    """Return the covariance R S S^T R^T of each Gaussian, [N, 3, 3] (Kerbl 2023, eq. 6).
 
     Args:
         scales: [N, 3], logarithms.

@@ -1,6 +1,6 @@
-"""Preview of a splat for the report: a subset of Gaussians without view-dependent colour, as .compressed.ply.
+"""Preview of a splat for the report: the most visible Gaussians, without view-dependent colour, as .compressed.ply.
 
-The format is PlayCanvas's.
+The format .compressed.ply is PlayCanvas's; the viewer in the report reads it.
 """
 
 from __future__ import annotations
@@ -17,23 +17,26 @@ from splatbatch.splats.ply import FloatArray, columns_of, read_header, read_tabl
 
 Floats = npt.NDArray[np.floating[Any]]
 MOST_GAUSSIANS = 180_000
-"""Largest number of Gaussians of a preview: 2.9 MB at 16 bytes each and 72 for every 256."""
+"""Largest number of Gaussians of a preview: 2.9 MB at 16 bytes each, and 72 bytes for every 256 Gaussians."""
 LOGIT_RANGE, LOG_SCALE_RANGE = 30.0, 30.0
-"""Limits to which logits and log scales are clamped before exp(), which would overflow beyond."""
+"""Largest absolute values to which logits and logarithmic scales are clamped before exp(), which would overflow."""
 UNTURNED = np.array([1.0, 0.0, 0.0, 0.0])
 _CHUNK_FLOATS = 18
 """Floats per chunk of the file: least and greatest x, y, z, then those of scales and colours."""
 
 
 def make_preview(splat: Path, turn: Floats = UNTURNED, most: int = MOST_GAUSSIANS) -> bytes:
-    """Return a splat file as the bytes of a .compressed.ply of at most `most` Gaussians (see `most_visible`).
+    """Return the most visible Gaussians of a splat file as the bytes of a .compressed.ply; no file is written.
 
-    `turn` rotates the whole splat: a quaternion w x y z of length 1.
+    Args:
+        splat: path of the splat file.
+        turn: rotation of the whole splat, a quaternion w x y z of length 1.
+        most: largest number of Gaussians; all are taken if they are fewer.
 
     Raises:
         ImportError: gsply is not installed (extra `web`).
-        ValueError: it is no splat, or cut.
-        OSError: it cannot be read.
+        ValueError: the file is no splat, is truncated, or has no Gaussians.
+        OSError: the file cannot be read.
     """
     import gsply
 
@@ -53,10 +56,12 @@ def make_preview(splat: Path, turn: Floats = UNTURNED, most: int = MOST_GAUSSIAN
 
 
 def middle_of(preview: bytes) -> Floats:
-    """Return the approximate median position of a preview's Gaussians, [3]: the median of its chunks' middles.
+    """Return the approximate median position of a preview's Gaussians, [3], at which a viewer may look.
+
+    The result is the median over the middles of the chunks of up to 256 Gaussians that the format consists of.
 
     Raises:
-        ValueError: it is no preview.
+        ValueError: the bytes are no .compressed.ply, or are truncated.
     """
     header, end, body = preview.partition(b"end_header\n")
     found = re.search(rb"^element chunk (\d+)$", header, re.MULTILINE)

@@ -1,4 +1,7 @@
-"""The built-in trainer of Gaussian splats, which runs in a process of its own; only this package imports torch."""
+"""The built-in trainer of Gaussian splats, which runs in a process of its own; only this package imports torch.
+
+Importing the package sets `PYTORCH_ALLOC_CONF`, unless set already.
+"""
 
 import os
 

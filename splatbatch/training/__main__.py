@@ -15,14 +15,17 @@ from splatbatch.training.stop_request import exit_code_of, leave
 
 
 def main(folder: Path) -> int:
-    """Train the attempt of a folder; return the exit code of the process."""
+    """Train the attempt of a folder; return the exit code: 0, or that of a SplatbatchError, whose message is printed.
+
+    Other exceptions are not caught. With `SPLATBATCH_STANDBY=1` the attempt waits for go.json before it trains.
+    """
     stands_by = os.environ.get(STANDBY_VARIABLE) == "1"
     # imported and decoded objects live until the end: a garbage collection over them would delay some training steps
     return exit_code_of(lambda: train_attempt(AttemptFolder(folder), stands_by=stands_by, when_prepared=gc.freeze))
 
 
 def run() -> NoReturn:
-    """Train the attempt that the command line names, and end the process."""
+    """Train the attempt whose folder is the first argument of the command line, and end the process; never returns."""
     leave(main(Path(sys.argv[1])))
 
 

@@ -51,7 +51,10 @@ from splatbatch.training.standby import rehearse, wait_for_go
 from splatbatch.training.stop_request import StopRequest
 
 STANDBY_VARIABLE = "SPLATBATCH_STANDBY"
-"""Environment variable that is 1 for an attempt on standby: it prepares ahead of its turn, then waits for go.json."""
+"""Environment variable, 1 for an attempt on standby, which prepares ahead of its turn and then waits for go.json.
+
+Any other value, or none, lets the attempt train at once.
+"""
 
 
 @dataclass(frozen=True)
@@ -61,15 +64,17 @@ class PreparedAttempt:
     recipe: Recipe
     """Recipe of the attempt, in which `cap_max` is a number."""
     views: TrainingImages
+    """Decoded photographs with their cameras, for training and hold-out, and the border of the patch."""
     gaussians: Mapping[str, Tensor]
-    """Gaussians at initialisation, from `init_from_points`, within the reach and the cap of the patch."""
+    """Gaussians at initialisation, before activation, within the bounds and the cap of the patch."""
     extent: PatchSize
+    """Size of the patch in photographs, pixels and points, for the estimate of its memory."""
     settings: TrainingSettings
-    """Settings of the attempt: offset, checkpoint to resume from, and the splat that is accepted before."""
+    """Settings of the attempt, as paths, offset, the checkpoint to resume from, and the splat accepted before."""
     identity: str
-    """Hash of everything the training depends on; a checkpoint with another hash is not used."""
+    """Hash, 16 hexadecimal digits, of everything the training depends on; a checkpoint with another is not used."""
     compiling: KernelCompilation
-    """Compilation of our CUDA kernels, which may still be running."""
+    """Compilation of this package's CUDA kernels, which may still be running; nothing is compiled for the CPU."""
 
 
 def train_attempt(
@@ -80,12 +85,13 @@ def train_attempt(
     splat.ply is renamed into place last, so that a splat.ply in the folder is complete.
 
     Args:
-        folder: of the attempt; its settings.json is the only input.
-        stands_by: whether the attempt, once prepared, waits for go.json before it trains.
+        folder: folder of the attempt, whose settings.json names all inputs.
+        stands_by: whether the attempt, once prepared, waits for go.json before training.
         when_prepared: called after preparation and standby, before training.
 
     Raises:
-        SplatbatchError: no CUDA, no points, unusable photographs, or a fatal finding of the health rules.
+        SplatbatchError: no CUDA, no points, unusable photographs or backdrop, a supervisor that died during standby, or
+            a fatal finding of the health rules.
     """
     settings = folder.read_settings()
     recipe = Recipe.model_validate(settings.recipe)
@@ -102,11 +108,16 @@ def prepare(
 ) -> PreparedAttempt:
     """Read the model, decode the photographs and initialise the Gaussians, all in host memory.
 
-    With `has_gpu`, the CUDA context is opened in a thread meanwhile. Without it CUDA is not touched, since another
-    process may still train on the GPU.
+    Args:
+        settings: names the folders of model, photographs and masks.
+        recipe: settings of the training; its `cap_max` need not be a number.
+        progress: records phases and warnings.
+        has_gpu: whether to open the CUDA context in a thread meanwhile; else CUDA is not touched, since another process
+            may still train on the GPU.
 
     Raises:
-        SplatbatchError: no points, unusable photographs, or CUDA was initialised although `has_gpu` is false.
+        SplatbatchError: no points, unusable photographs or backdrop, a fatal health finding, or CUDA was initialised
+            although `has_gpu` is false.
     """
     training, was_touched = recipe.training, torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
     # large computations here have their own threads; torch's threads of several attempts block each other: 11 s for 1
@@ -193,12 +204,14 @@ def _within_cap(
 def train_prepared(  # noqa: PLR0915 - it reads top to bottom
     folder: AttemptFolder, prepared: PreparedAttempt, progress: ProgressRecorder
 ) -> None:
-    """Train a prepared attempt on the device of its recipe; write metrics, pictures and, last, the splat.
+    """Train a prepared attempt on the device of its recipe; write metrics.json, pictures and, last, splat.ply.
 
-    The final metrics are of the splat as it was read back from its file.
+    The final metrics are measured on the splat as read back from its file. The checkpoint in the folder is then
+    removed.
 
     Raises:
         SplatbatchError: no CUDA, or a fatal finding of the health rules.
+        OSError: a file cannot be written.
     """
     recipe, settings = prepared.recipe, prepared.settings
 
@@ -256,7 +269,10 @@ def _load_kernels(wanted: str) -> None:
 
 
 def versions(device: torch.device) -> dict[str, str]:
-    """Return the versions of Python, torch and gsplat and the name of the device, for metrics.json."""
+    """Return the versions of Python, torch and gsplat, and the name of the device as "on", for metrics.json.
+
+    gsplat is left out where its version is not known, as for a source tree on the path.
+    """
     versions = {"python": platform.python_version(), "torch": str(torch.__version__), "on": name_of(device)}
     with contextlib.suppress(PackageNotFoundError):  # gsplat may be a source tree on the path
         versions["gsplat"] = version("gsplat")
@@ -264,14 +280,18 @@ def versions(device: torch.device) -> dict[str, str]:
 
 
 def name_of(device: torch.device) -> str:
-    """Return the name of a GPU, or "CPU"."""
+    """Return the name of a CUDA device as its driver gives it, or "CPU" for any other device."""
     return torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"
 
 
 def open_device(wanted: str) -> torch.device:
-    """Return the device to train on, and set torch up for it: a stream of its own on CUDA, one thread on the CPU.
+    """Return the device to train on, and set torch up for that device.
 
-    One thread, since patches in parallel use the cores better.
+    On CUDA torch gets a stream of its own, which CUDA graphs need. On the CPU torch gets one thread, since patches in
+    parallel use the cores better.
+
+    Args:
+        wanted: "cuda"; "cpu"; or "auto": CUDA if available, else the CPU, unless `CUDA_VISIBLE_DEVICES` names a GPU.
 
     Raises:
         TrainerError: a GPU is asked for, or assigned to this process, and torch cannot use it.
@@ -287,7 +307,13 @@ def open_device(wanted: str) -> torch.device:
 
 
 def open_ahead(prepared: PreparedAttempt) -> None:
-    """Open the CUDA context of an attempt on standby and load its kernels, by a small training (see `rehearse`)."""
+    """Open the CUDA context of an attempt on standby and load its kernels, by a short training on a small scene.
+
+    The Gaussians of that training are dropped.
+
+    Raises:
+        TrainerError: a GPU is asked for, or assigned to this process, and torch cannot use it.
+    """
     device = open_device(prepared.recipe.training.device)
     prepared.compiling.wait()
     rehearse(prepared.views, prepared.gaussians, prepared.recipe.with_training({"device": device.type}), device)

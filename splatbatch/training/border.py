@@ -1,8 +1,9 @@
-"""Border of a patch with a core, and the backdrop that is rendered behind its own Gaussians.
+"""Border of a patch with a core, and the backdrop that is rendered behind the patch's own Gaussians.
 
-The backdrop is the splat of the whole scene outside the reach of the patch. A patch without a core has neither.
-Gaussians that are too large near the border are split into small parts, so that none shines across it (measured:
-docs/benchmarks.md, "The border of a cut scene").
+The reach of a patch is a finite box, the core and a margin around; the means of its Gaussians stay within reach. Of the
+backdrop, the splat of the whole scene, only Gaussians outside the reach are rendered. A patch without a core has
+neither border nor backdrop. Gaussians that are too large near the border are kept small, so that none shines across
+(measured: docs/benchmarks.md, "The border of a cut scene").
 """
 
 from __future__ import annotations
@@ -29,13 +30,13 @@ from splatbatch.training.frame import LocalFrame
 from splatbatch.training.gaussians import select, values_of
 
 MOST_PARTS = 1024
-"""Largest number of parts into which one Gaussian is split."""
+"""Largest number of parts into which one Gaussian of the backdrop is split."""
 SHARE_OF_CAP = 3
 """Divisor of the cap: at most a third of a patch's Gaussians are initialised from the backdrop."""
 SEED = 1
 
 EXTENT_SIGMAS = 3.0
-"""Extent of a Gaussian in standard deviations; at that distance it has 1 % of its opacity."""
+"""Extent of a Gaussian in standard deviations; at that distance from its mean the alpha is 1 % of its opacity."""
 
 ALONE = "there is no backdrop: trained beyond its border, and less of it will survive the crop to its core"
 
@@ -47,14 +48,17 @@ class PatchBorder:
     bounds: Boundary | None = None
     """Core and reach in the frame of the training; None: Gaussians may be anywhere."""
     backdrop: Mapping[str, Tensor] = field(default_factory=dict)
-    """Gaussians of the whole scene outside the patch's reach, which are rendered but not trained; may be empty."""
+    """Backdrop Gaussians outside the patch's reach, which are rendered but not trained; empty: no backdrop."""
     backdrop_inside: Mapping[str, Tensor] = field(default_factory=dict)
-    """Gaussians of the whole scene within reach: only rendered to find the pixels that show the patch."""
+    """Backdrop Gaussians within reach, rendered only to find the pixels that show the patch; empty: no backdrop."""
     boundary_init: Mapping[str, Tensor] = field(default_factory=dict)
-    """Parts of large backdrop Gaussians that lie within reach, added to the initial Gaussians of the patch."""
+    """Parts of large backdrop Gaussians that lie within reach, a sample of which the patch is initialised with.
+
+    Empty: there are none, or border and backdrop were moved to a device.
+    """
 
     def to(self, device: torch.device) -> PatchBorder:
-        """Return border and backdrop on a device, without `boundary_init`, which is used before."""
+        """Return border and backdrop with their tensors on a device; `boundary_init`, used up by then, is left out."""
         backdrop, within = (
             {name: value.to(device) for name, value in values.items()}
             for values in (self.backdrop, self.backdrop_inside)
@@ -62,7 +66,7 @@ class PatchBorder:
         return PatchBorder(self.bounds.to(device) if self.bounds else None, backdrop, within)
 
     def drawn_whole(self) -> tuple[dict[str, Tensor], Tensor] | None:
-        """Return all Gaussians of the backdrop, and which lie outside the reach, [N]; None without a backdrop."""
+        """Return all N Gaussians of the backdrop and a mask [N] of those outside the reach; None without backdrop."""
         if not self.backdrop:
             return None
         whole = {name: torch.cat((self.backdrop_inside[name], value)) for name, value in self.backdrop.items()}
@@ -71,28 +75,37 @@ class PatchBorder:
 
     @property
     def num_behind(self) -> int:
-        """Return the number of backdrop Gaussians that are rendered."""
+        """Return the number of backdrop Gaussians rendered behind the patch; 0 without a backdrop."""
         return len(self.backdrop["means"]) if self.backdrop else 0
 
     def with_backdrop(self, gaussians: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-        """Return all Gaussians to render: the patch's own first, then the backdrop's, which get no gradient."""
+        """Return all Gaussians to render: those given first, then the backdrop's, which get no gradient.
+
+        Without a backdrop `gaussians` is returned itself.
+        """
         if not self.backdrop:
             return gaussians
         return {name: torch.cat((value, self.backdrop[name])) for name, value in gaussians.items()}
 
     def to_hash(self) -> dict[str, Tensor]:
-        """Return the tensors on which a training depends, for the identity of checkpoints; empty without a core."""
+        """Return the tensors of border and backdrop on which a training depends, for the hash in checkpoints.
+
+        Empty for a patch without a core.
+        """
         bounds = vars(self.bounds) | {"margin": torch.tensor(self.bounds.margin)} if self.bounds else {}
         return {**bounds, **self.backdrop, **{f"{name} within": value for name, value in self.backdrop_inside.items()}}
 
     @torch.no_grad()
     def out_of_bounds(self, gaussians: Mapping[str, Tensor]) -> Tensor | None:
-        """Return which Gaussians have their mean outside the reach, [N]; None for a patch without bounds."""
+        """Return a mask [N] of the Gaussians with a mean outside the reach; None where Gaussians may be anywhere."""
         return None if self.bounds is None else ~self.bounds.contains(gaussians["means"])
 
     @torch.no_grad()
     def clamp_scales(self, gaussians: Mapping[str, Tensor]) -> None:
-        """Clamp, in place, the scales of Gaussians near the border to `Boundary.largest_scales`."""
+        """Clamp, in place, the scales of Gaussians to `Boundary.largest_scales`, so that none shines across the border.
+
+        Does nothing where Gaussians may be anywhere.
+        """
         if self.bounds is not None:
             largest = self.bounds.largest_scales(gaussians["means"]).log()
             gaussians["scales"].copy_(torch.minimum(gaussians["scales"], largest[:, None]))
@@ -104,12 +117,12 @@ NONE = PatchBorder()
 def read_border(settings: TrainingSettings, frame: LocalFrame, training: Training) -> PatchBorder:
     """Return border and backdrop of a patch, in host memory.
 
-    Empty for a patch without a core, with `training.border: none`, or where a wanted backdrop is missing: the patch is
-    then trained without a border. Auxiliary Gaussians, trained outside the reach and cropped away, are no substitute.
-    They shine into the core and cost 4 dB (the quarry cut in 2, 600 steps on the CPU: 22.1 dB; 26.0 without any
-    border).
+    Empty for a patch without a core, with `training.border: none`, or where the settings name no backdrop though the
+    recipe wants one: the patch is then trained without a border. A border without a backdrop is no substitute.
+    Auxiliary Gaussians, trained outside the reach and cropped away, shine into the core and cost 4 dB. Measured on the
+    quarry cut in 2, 600 steps on the CPU: 22.1 dB; 26.0 without any border.
 
-    Where the recipe has a backdrop but does not keep to the core, Gaussians may be anywhere; that is for comparison.
+    With `training.border: backdrop`, Gaussians may be anywhere, and the backdrop is rendered; that is for comparison.
 
     Raises:
         TrainerError: the backdrop's file has another hash or offset than the settings say, or cannot be read.
@@ -150,7 +163,10 @@ def _read(settings: TrainingSettings, frame: LocalFrame, sh_degree: int) -> dict
 
 
 def as_trained(model: Reconstruction, settings: TrainingSettings, training: Training) -> Reconstruction:
-    """Return the model of a training: the same for a patch, thinned points and photographs for a backdrop."""
+    """Return the model to train on: unchanged for a patch, with fewer points and photographs for the backdrop itself.
+
+    Points are thinned to the cap and lose their tracks; photographs are thinned evenly.
+    """
     if not settings.is_backdrop:
         return model
     points, images = model.points, model.images
@@ -166,17 +182,20 @@ def why_alone(settings: TrainingSettings, training: Training) -> str:
 
 @dataclass(frozen=True)
 class Boundary:
-    """Core, reach and margin of a patch in the frame of the training, as tensors on its device."""
+    """Core, reach and margin of a patch in the frame of the training, as tensors on one device."""
 
     axes: Tensor  # [3, 3], rows are unit vectors
     core: Tensor  # [2, 3], lower and upper, infinite where no other core is
     reach: Tensor  # [2, 3]
     margin: float
-    """Distance over which large Gaussians may reach across the border, in units of the frame."""
+    """Smallest distance from the core to the end of the reach, in units of the frame; infinite without a neighbour."""
 
     @classmethod
     def of(cls, border: Border, frame: LocalFrame, offset: Offset) -> Boundary:
-        """Return a border of the world's coordinates in a frame of the model, from which `offset` was subtracted."""
+        """Return a border, given in the coordinates of the COLMAP model, in the frame of the training, in host memory.
+
+        `offset` is what is subtracted from the coordinates of the model when it is read, in its unit.
+        """
         axes = np.array(border.axes)
         middle = (frame.origin + np.array(offset)) @ axes.T
 
@@ -191,14 +210,15 @@ class Boundary:
         return replace(self, axes=self.axes.to(device), core=self.core.to(device), reach=self.reach.to(device))
 
     def contains(self, means: Tensor) -> Tensor:
-        """Return which means [N, 3] lie within reach, [N]."""
+        """Return a mask [N] of the means [N, 3] that lie within reach, a half-open box."""
         places = means @ self.axes.T
         return ((places >= self.reach[0]) & (places < self.reach[1])).all(dim=-1)
 
     def largest_scales(self, means: Tensor) -> Tensor:
         """Return the largest standard deviation of a Gaussian at each mean [N, 3], in units of the frame, [N].
 
-        `EXTENT_SIGMAS` of it reach to the border of the core, or over a distance of the margin where that is larger.
+        `EXTENT_SIGMAS` (3) of these deviations are the distance from the mean to the border of the core, at least the
+        margin.
         """
         places = means @ self.axes.T
         beyond = torch.maximum(self.core[0] - places, places - self.core[1]).amax(dim=-1)  # negative inside the core
@@ -208,8 +228,11 @@ class Boundary:
 def split_up(values: Mapping[str, Tensor], bounds: Boundary) -> tuple[dict[str, Tensor], Tensor, Tensor]:
     """Split Gaussians that exceed `Boundary.largest_scales` into small ones that fill the same volume.
 
-    Returns the M resulting Gaussians, the index of the Gaussian from which each stems, [M], and whether that was split,
-    [M]. M is at most about twice the number of Gaussians.
+    Positions of the parts are random, with a fixed seed.
+
+    Returns:
+        The M resulting Gaussians; the index of the Gaussian from which each stems, [M]; and a mask [M] of those that
+        are parts of a split Gaussian. M is at most about twice the number of Gaussians.
     """
     scales = values["scales"].exp()
     largest = bounds.largest_scales(values["means"])[:, None]
@@ -227,10 +250,10 @@ def split_up(values: Mapping[str, Tensor], bounds: Boundary) -> tuple[dict[str, 
 
 
 def boundary_init(first: Mapping[str, Tensor], cover: Mapping[str, Tensor], cap: int) -> dict[str, Tensor]:
-    """Return the initial Gaussians of a patch with a random sample of `cover` appended (see `num_covering`).
+    """Return the initial Gaussians of a patch with a random sample of `cover`, parts of the backdrop, appended.
 
-    Without these, ground near the border with few sparse points would stay black: Gaussians there are kept small, and
-    none is added where there are none.
+    Without the sample, ground near the border with few sparse points would stay black: Gaussians there are kept small,
+    and new ones come only from others nearby. The seed is fixed; at most a third of `cap` is appended.
     """
     if not cover:
         return dict(first)
@@ -240,5 +263,8 @@ def boundary_init(first: Mapping[str, Tensor], cover: Mapping[str, Tensor], cap:
 
 
 def num_covering(cover: Mapping[str, Tensor], cap: int) -> int:
-    """Return how many Gaussians of `cover` a patch with this cap is initialised with."""
+    """Return how many Gaussians of `cover`, parts of the backdrop, a patch with this cap is initialised with.
+
+    All of them, but at most a third of the cap; 0 if `cover` is empty.
+    """
     return min(len(cover["means"]), cap // SHARE_OF_CAP) if cover else 0

@@ -1,7 +1,8 @@
-"""Checkpoints: a resumed run is equal to one that was never interrupted, bit by bit on the CPU.
+"""Checkpoints: a resumed run is equal to an uninterrupted run, bit by bit on the CPU.
 
-A file is whole or absent (written aside, renamed), holds tensors and plain values only, and is read without unpickling
-anything else. It is used only with the settings, photographs and initial Gaussians that it was made with.
+The file is written under a temporary name and renamed when whole. Only tensors and plain values are in the file, and
+nothing else is unpickled. A checkpoint is used only with the settings, photographs and initial Gaussians of its own
+run.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ PIXEL_STRIDE = 16
 class RunState:
     """Everything that a step of a run changes, to be saved in and restored from a checkpoint.
 
-    The order of the photographs is not part of it: it follows from the seed and the step.
+    The order of the photographs is not part of the state: it follows from the seed and the step.
     """
 
     gaussians: Parameters
@@ -48,12 +49,15 @@ class RunState:
     movers: TransientMask
 
     def kind(self) -> str:
-        """Return type of the device and class of the optimizer; a checkpoint resumes only a run of the same kind."""
+        """Return the type of the device and the class of the optimizer, in one string.
+
+        A checkpoint resumes only a run with the same string.
+        """
         means = self.optimizers["means"]
         return f"{self.gaussians['means'].device.type} {type(means).__module__}.{type(means).__qualname__}"
 
     def to_record(self) -> dict[str, Any]:
-        """Return the state as tensors and plain values."""
+        """Return the state as tensors, not copied, and plain values, by name; on a CPU "random_cuda" is None."""
         device = self.gaussians["means"].device
         return {
             "gaussians": {name: value.detach() for name, value in self.gaussians.items()},
@@ -67,7 +71,11 @@ class RunState:
         }
 
     def restore(self, record: Mapping[str, Any]) -> None:
-        """Restore the state in place from a record of `to_record`; its tensors are moved to the Gaussians' device."""
+        """Restore the state in place from a record of `to_record`; its tensors are moved to the Gaussians' device.
+
+        Raises:
+            KeyError: the record lacks an entry.
+        """
         device = self.gaussians["means"].device
         for name, value in record["gaussians"].items():
             self.gaussians[name] = Parameter(value.to(device))
@@ -87,23 +95,25 @@ class RunState:
 
 @dataclass(frozen=True)
 class Checkpoints:
-    """Checkpoints of one run: its file, how often it is written, and the checkpoint to resume from."""
+    """Checkpoints of one run: the file, how often it is written, and the checkpoint to resume from."""
 
     path: Path
-    """File of the checkpoint, which each write replaces."""
+    """File of the checkpoint, which each write replaces whole."""
     identity: str
-    """Hash of everything the run depends on (see `identity`); a checkpoint with another one is not used."""
+    """Hash of everything the run depends on; a checkpoint with another hash is not used."""
     every: int
-    """Number of steps between checkpoints; 0: one is written only when a stop is requested."""
+    """Number of steps between checkpoints; 0: a checkpoint is written only when a stop is requested."""
     resume_from: Path | None
+    """Checkpoint of an earlier attempt to resume from; None: the run begins at step 0."""
     progress: ProgressRecorder
     stop: StopRequest
-    """Request to stop, at which a checkpoint is written in any case."""
+    """Request to stop, after which a checkpoint is written in any case."""
 
     def resume(self, changing: RunState) -> int:
-        """Restore the state from the checkpoint of an earlier attempt; return the number of steps done.
+        """Restore `changing` in place from the checkpoint of an earlier attempt; return the number of steps done.
 
-        0, with a warning, if the checkpoint is of other settings, photographs or kernels, or cannot be read.
+        0 if there is no checkpoint to resume from. 0, with a warning and `changing` as before, if the checkpoint is of
+        other settings, photographs, device or kernels, or cannot be read.
         """
         if self.resume_from is None:
             return 0
@@ -128,7 +138,10 @@ class Checkpoints:
         return step
 
     def step_done(self, step: int, changing: RunState) -> None:
-        """Write a checkpoint if one is due or a stop is requested; on a request, end the process after that."""
+        """Write a checkpoint of `step` steps if one is due or a stop is requested; on a request, then end the process.
+
+        A write that fails becomes a warning. None is written while a parameter is not finite.
+        """
         if (self.every and step % self.every == 0) or self.stop.is_there:
             self._write(step, changing)
         if self.stop.is_there:
@@ -150,8 +163,8 @@ class Checkpoints:
 def identity(recipe: Recipe, views: TrainingImages, first: Mapping[str, Tensor]) -> str:
     """Return a hash, 16 hexadecimal digits, of everything on which the result of a run depends.
 
-    That is: settings with an effect; photographs with camera, masks and colour correction; initial Gaussians; border
-    and backdrop. Of photographs every `PIXEL_STRIDE`-th pixel is hashed.
+    Hashed are settings with an effect; photographs with camera, masks and colour correction; initial Gaussians `first`;
+    border and backdrop. Of photographs every `PIXEL_STRIDE`-th pixel along both axes is hashed.
     """
     digest = hashlib.sha256(json.dumps(recipe.decisive(), sort_keys=True).encode())
     for photo in (*views.training, *views.holdout):

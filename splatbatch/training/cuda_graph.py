@@ -1,8 +1,8 @@
 """Training steps as CUDA graphs, recorded once and started with one launch, so that the host is no bottleneck.
 
-A step of some 150 kernels takes the host longer to launch than a GPU to run (notes: stock trainers keep a GPU busy a
-quarter of the time). From one refinement to the next, steps differ only in the photograph, which is copied into the
-buffers of the recording.
+A step of some 150 kernels takes the host longer to launch than a GPU to run: other trainers keep a GPU busy a quarter
+of the time. From one refinement to the next, steps differ only in the photograph, which is copied into the buffers of
+the recording.
 """
 
 from __future__ import annotations
@@ -17,10 +17,16 @@ from splatbatch.training.rendering.view import RenderCamera
 from splatbatch.training.step import Step, StepResult
 
 MOST_RECORDINGS = 8
-"""Largest number of recordings at a time; further sizes of photographs and degrees are trained without recording."""
+"""Largest number of recordings at a time: one for each size of photographs and degree of the harmonics.
+
+Steps on further sizes and degrees run without a recording.
+"""
 
 WASTE, WASTE_BYTES = 1.5, 512 << 20
-"""Reserved memory beyond this factor of the peak, plus these bytes, at which torch's cache is emptied."""
+"""Factor and number of bytes from which torch's memory cache is emptied.
+
+That is done if more memory is reserved than the factor times the peak of allocated memory, plus the bytes.
+"""
 
 
 @dataclass(frozen=True)
@@ -43,10 +49,10 @@ class _Recording:
 
 
 class GraphedStep:
-    """Runs a `Step` as CUDA graphs where our kernels render, else directly.
+    """Runs a `Step` as CUDA graphs where this package's kernels render, else directly.
 
-    On a GPU it must run on a stream that is not the default one. `refine` and `begin_tail` drop the recordings that
-    they invalidate; the next step records anew.
+    On a GPU the current stream must not be the default stream. `refine` and `begin_tail` drop the recordings that they
+    invalidate; the next step records anew.
     """
 
     def __init__(self, step: Step) -> None:
@@ -57,7 +63,11 @@ class GraphedStep:
             self._renew_pool()
 
     def __call__(self, photo: PosedImage, sh_degree: int, *, is_watched: bool = False) -> StepResult:
-        """Take one step on a photograph; a recorded step has the gradient norms in any case."""
+        """Take one step on a photograph with harmonics up to `sh_degree`; return the loss and the gradient norms.
+
+        With `is_watched` the norms are there in any case. Without, they may be empty where the step is not recorded.
+        The next step overwrites the tensors of a recorded step's result.
+        """
         if self._is_first or not self._is_recorded:  # lazy initialisations must not be recorded
             self._is_first = False
             return self._step(photo, sh_degree, is_watched=is_watched)
@@ -74,8 +84,8 @@ class GraphedStep:
         """Densify and prune if due, and adapt the capacity of the tile lists; return whether recordings were dropped.
 
         Args:
-            step: that was done.
-            is_due: whether to check the tile lists also without a refinement, which waits for the GPU.
+            step: the step just taken, counted from 0.
+            is_due: whether to check the tile lists also without a refinement; a check waits for the GPU.
         """
         has_changed = self._step.refine(step)
         has_changed |= (is_due or has_changed) and self._step.capacity.grow()
@@ -84,7 +94,10 @@ class GraphedStep:
         return has_changed
 
     def begin_tail(self, means_decay: float, others_decay: float) -> None:
-        """Stop refinement, and set the factors per step on the learning rates, for the tail of a run."""
+        """Stop refinement, and set the factors per step on the learning rates, for the tail: the last steps of a run.
+
+        `means_decay` is for the learning rate of the means, `others_decay` for all others.
+        """
         self._step.strategy.end()
         self._step.means_decay, self._step.others_decay = means_decay, others_decay
         self._forget()

@@ -1,4 +1,7 @@
-"""`python -m splatbatch.training.film SETTINGS FRAMES`: render a flight through a splat, by a JSON file, as raw RGB."""
+"""`python -m splatbatch.training.film SETTINGS FRAMES`: render a flight through a splat as raw RGB frames.
+
+SETTINGS is a JSON file (`FilmSettings`), FRAMES the file to write.
+"""
 
 from __future__ import annotations
 
@@ -31,15 +34,19 @@ MOST_HELD = 12_000_000
 """Largest number of Gaussians of the splat that are kept on the device."""
 
 MOST_KEYS = 12
-"""Largest number of the model's cameras that the flight passes."""
+"""Largest number of the model's cameras that a flight passes."""
 Pose = tuple[Floats, Floats]
 """Position of a camera, [3], and its rotation from the world, [3, 3], whose rows are right, down, forward."""
 
 
 def fly(images: Sequence[Image], num_frames: int) -> list[Pose]:
-    """Return the poses of a flight past some cameras, by cubic splines, evenly spaced along the path.
+    """Return the poses of a flight past at most `MOST_KEYS` cameras, by cubic splines, evenly spaced along the path.
 
     All poses are the same where the cameras have only one position.
+
+    Args:
+        images: cameras of the model, at least one with a finite pose.
+        num_frames: number of poses to return.
     """
     keys = _in_order(images)
     centers = np.array([image.center() for image in keys])
@@ -57,7 +64,10 @@ def fly(images: Sequence[Image], num_frames: int) -> list[Pose]:
 
 
 def upright(rotation: Floats) -> Floats:
-    """Return the rotation with the forward row of a matrix, and a down row as close to the matrix's as possible."""
+    """Return the rotation nearest to a matrix [3, 3] whose rows are about right, down and forward.
+
+    The forward direction is kept, and down is as close to the matrix's as possible. Repairs interpolated rotations.
+    """
     forward = rotation[2] / max(float(np.linalg.norm(rotation[2])), 1e-12)
     right = np.cross(rotation[1], forward)
     right /= max(float(np.linalg.norm(right)), 1e-12)
@@ -81,11 +91,14 @@ def _in_order(images: Sequence[Image]) -> list[Image]:
 
 @torch.inference_mode()
 def draw(settings: FilmSettings, target: Path) -> str:
-    """Render the frames of a film into a file, [H, W, 3] bytes each; return a line with their number and rate.
+    """Render the frames of a film into the file `target`, [H, W, 3] bytes each; return a line with number and rate.
+
+    An existing file is overwritten, and is left incomplete after an error.
 
     Raises:
-        SceneError: the model or the splat cannot be read.
+        SceneError: the model has no cameras, or model or splat cannot be read.
         TrainerError: no GPU can be used where one is asked for.
+        OSError: the file cannot be written.
     """
     recipe = Recipe.model_validate(settings.recipe)
     device = open_device(recipe.training.device)
@@ -128,7 +141,14 @@ def _view(
 
 
 def film(settings: Path, frames: Path) -> None:
-    """Render a film, and print its number of frames and rate for the parent process."""
+    """Render a film by the JSON file `settings` into the file `frames`; print a line with number and rate of frames.
+
+    The parent process reads that line.
+
+    Raises:
+        SceneError: the model has no cameras, or model or splat cannot be read.
+        TrainerError: no GPU can be used where one is asked for.
+    """
     print(draw(FilmSettings.read(settings) or FilmSettings(), frames))  # noqa: T201 - the parent reads it
 
 

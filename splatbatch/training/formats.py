@@ -1,7 +1,7 @@
-"""`python -m splatbatch.training.formats SETTINGS RESULT`: measure the loss of splats in other formats, as JSON.
+"""`python -m splatbatch.training.formats SETTINGS RESULT`: measure what converting a splat to other formats loses.
 
-A splat, and the same splat converted to another format and back, are rendered from held-out photographs; their PSNR is
-compared.
+A splat, and the same splat converted to another format and back, are rendered from the cameras of held-out photographs,
+and their PSNR is compared. SETTINGS and RESULT are JSON files.
 """
 
 from __future__ import annotations
@@ -40,12 +40,14 @@ Figures = dict[str, float]
 
 @torch.inference_mode()
 def compare(settings: ComparisonSettings) -> dict[str, Any]:
-    """Return, by name of a splat, its mean PSNR in dB to photographs ("psnr") and to the original splat ("between").
+    """Return the number of photographs used ("num_photos") and the mean figures of each splat ("splats").
 
-    The original is the splat named `ORIGINAL`; all are rendered with the options of its header.
+    Figures of a splat, in dB, are its PSNR to the photographs ("psnr") and to renderings of the original ("between").
+    The original is the splat named "" (`ORIGINAL`), whose header gives the options of all renderings. Held-out
+    photographs are used; without hold-out, all.
 
     Raises:
-        SceneError: a model, a splat or a photograph cannot be read.
+        SceneError: a model, a splat or a photograph cannot be read, or the masks ignore all pixels.
         TrainerError: no GPU can be used where one is asked for.
     """
     recipe = Recipe.model_validate(settings.recipe)
@@ -98,7 +100,12 @@ def _mean(figures: list[Figures]) -> Figures:
 
 
 def measure(settings: Path, result: Path) -> None:
-    """Compare the splats that a JSON file names, and write the result to another."""
+    """Compare the splats that the JSON file `settings` names, and write the figures to the JSON file `result`.
+
+    Raises:
+        SceneError: a model, a splat or a photograph cannot be read, or the masks ignore all pixels.
+        TrainerError: no GPU can be used where one is asked for.
+    """
     write_json(result, compare(ComparisonSettings.read(settings) or ComparisonSettings()))
 
 

@@ -1,4 +1,4 @@
-"""Local coordinate frames, of a training or a camera, within the frame of the model with its offset subtracted."""
+"""Local coordinate frames, of a training or a camera: the model's frame, less its offset, shifted and scaled."""
 
 from __future__ import annotations
 
@@ -19,25 +19,31 @@ ROUNDING = 1e-12  # of the largest coordinate: what float64 loses in R^T t, with
 class LocalFrame:
     """A shifted and scaled frame: local = (model - origin) / scale, where model has its offset subtracted.
 
-    A patch is trained in one, see `frame_of`. Each photograph of a whole scene is rendered in one around its camera, so
-    that float32 loses nothing of the file's precision there.
+    A patch is trained in such a frame (`frame_of`). Each photograph of a whole scene is rendered in a frame around its
+    camera (`camera_frame`), so that float32 loses nothing of the file's precision there.
     """
 
     origin: Floats  # [3]
     scale: float
     scene_scale: float = 1.0
-    """Largest distance of a camera from their mean, times 1.1, in units of the frame (3DGS: "cameras extent")."""
+    """Largest distance of a camera from the cameras' mean, times 1.1, in units of the frame (3DGS: "cameras extent").
+
+    1 for the frame of a single camera.
+    """
 
     def to_local(self, points: Floats) -> Floats:
-        """Return points of the model's frame [N, 3] in this frame."""
+        """Return points [N, 3], given in the model's frame less its offset, in this frame."""
         return (points - self.origin) / self.scale
 
     def to_model(self, points: Floats) -> Floats:
-        """Return points of this frame [N, 3] in the model's frame."""
+        """Return points [N, 3], given in this frame, in the model's frame less its offset."""
         return points * self.scale + self.origin
 
     def viewmat(self, world_to_camera: Floats) -> Floats:
-        """Return the world-to-camera matrix [4, 4] of a camera of the model for points of this frame."""
+        """Return the matrix [4, 4] from this frame to a camera, whose depths are in units of this frame.
+
+        `world_to_camera` [4, 4] is for points of the model's frame less its offset, and stays unchanged.
+        """
         viewmat = world_to_camera.copy()
         viewmat[:3, 3] = (viewmat[:3, 3] + viewmat[:3, :3] @ self.origin) / self.scale
         return viewmat
@@ -47,7 +53,10 @@ def frame_of(images: Sequence[Image]) -> LocalFrame:
     """Return the frame in which a patch is trained, in which the cameras' median distance from their mean is 1.
 
     MCMC's noise and the regularisers are not scale-free, and COLMAP's unit is arbitrary; gsplat's examples scale alike.
-    The scale is 1 where all cameras have the same position.
+    The scale is 1 where all cameras have the same position, and the largest distance where most have.
+
+    Args:
+        images: cameras of the model less its offset, at least one.
     """
     centers = np.array([image.center() for image in images])  # [n, 3]
     middle = centers.mean(axis=0)
@@ -60,5 +69,8 @@ def frame_of(images: Sequence[Image]) -> LocalFrame:
 
 
 def camera_frame(center: Floats, scale: float) -> LocalFrame:
-    """Return a frame whose origin is a camera's, rounded to float32, so that a file's coordinates lose no precision."""
+    """Return a frame around a camera, in which the coordinates of a splat file lose no precision in float32.
+
+    Its origin is the camera's position `center` [3], rounded to float32; `scale` is its unit in units of the model.
+    """
     return LocalFrame(center.astype(np.float32).astype(np.float64), scale)

@@ -21,31 +21,33 @@ SMALLEST_SCALE = 1e-7
 NEIGHBOURS = 3  # 3DGS (Kerbl 2023): the first scale is the root mean square distance to three
 AT_ONCE = 1 << 16  # points per query: distances and indices of all of them at once would be 64 bytes per point
 FEWEST_FOR_THREADS = 1 << 12
-"""Points per query above which scipy uses all cores; below, one thread is faster than starting more.
+"""Points per query above which scipy uses all cores; below, a single thread is faster than starting more.
 
-If one of scipy's threads dies before it begins (Python 3.11, being traced), its part of the result stays unwritten and
-no error is raised.
+If a thread of scipy dies before its work begins (Python 3.11, under a tracer), its part of the result stays unwritten,
+and no error is raised.
 """
 MOST_VOXELS = 1 << 21
-"""Largest number of voxels along a side, so that 63 bits number all of them."""
+"""Largest number of voxels along each axis in `thinned`, so that 63 bits number all voxels."""
 NEARLY, ROUNDS = 0.98, 24
-"""End of the search for the voxel size: this share of the wanted number is reached, or this many rounds are done."""
+"""End of the search for a voxel size in `thinned`: a share of the wanted number is reached, or rounds are used up."""
 SMALLEST_SHARE = 1e-3
-"""Smallest neighbour distance as a share of the median, else Gaussians of nearly equal points would be invisible."""
+"""Smallest neighbour distance, as a share of the median; else Gaussians of nearly equal points would be invisible."""
 
 Floats = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 
 Parameters = dict[str, Parameter]
 """Trainable Gaussians before activation, by name, in the frame of the training.
 
-means [N, 3], scales [N, 3] (log), quats [N, 4], opacities [N] (logit), sh0 [N, 1, 3], shN [N, K, 3].
+means [N, 3], scales [N, 3] (log), quats [N, 4] (w x y z, any length), opacities [N] (logit), sh0 [N, 1, 3],
+shN [N, K, 3] with K = (degree + 1)^2 - 1.
 """
 
 
 def init_from_points(points: Points, frame: LocalFrame, training: Training) -> dict[str, Tensor]:
-    """Initialise one Gaussian per sparse point, with its colour, as large as its distance to three neighbours.
+    """Return one Gaussian per sparse point, with its colour, and as large as its distance to three neighbours.
 
-    The tensors are in host memory; CUDA is not touched. Rotations are random, by the seed of the training.
+    The tensors are in host memory, by name as in `Parameters`; CUDA is not touched. Rotations are random, by the seed
+    of the training. Without points the tensors are empty.
     """
     means = frame.to_local(points.xyz)
     num, num_sh = len(means), (training.sh_degree + 1) ** 2
@@ -63,9 +65,10 @@ def init_from_points(points: Points, frame: LocalFrame, training: Training) -> d
 
 
 def thinned(first: Mapping[str, Tensor], most: int, training: Training) -> dict[str, Tensor]:
-    """Thin initial Gaussians to at most `most`, one per voxel, with scales by the distances that result.
+    """Return at most `most` of the initial Gaussians, one per voxel, with scales by the new distances to neighbours.
 
-    Voxels are about as small as that allows. The first Gaussian of a voxel is kept, so the result is deterministic.
+    Voxels are about as small as that allows. The first Gaussian of a voxel is kept, so the result is deterministic. The
+    order is kept.
     """
     means = first["means"].double().numpy()
     low, side = means.min(axis=0), max(float(np.ptp(means, axis=0).max()), SMALLEST_SCALE)
@@ -92,14 +95,14 @@ def _first_scales(means: Floats, training: Training) -> Tensor:
 
 
 def as_parameters(values: Mapping[str, Tensor], device: torch.device) -> Parameters:
-    """Return a copy of the values as trainable parameters on a device."""
+    """Return a copy of Gaussians, by name, as trainable parameters on a device."""
     return {name: Parameter(value.to(device, copy=True)) for name, value in values.items()}
 
 
 def values_of(splat: Gaussians, frame: LocalFrame) -> dict[str, Tensor]:
     """Return the Gaussians of a splat file in the frame of the training, in host memory; the inverse of `export`.
 
-    Values have the rounding of the file.
+    Values are before activation, as in `Parameters`, and rounded to float32 as in the file.
     """
     means = frame.to_local(splat.means.astype(np.float64))
     values = {
@@ -120,14 +123,14 @@ def load_splat(splat: Gaussians, frame: LocalFrame, device: torch.device) -> Par
 
 
 def select(values: Mapping[str, Tensor], which: Tensor) -> dict[str, Tensor]:
-    """Return the values of some Gaussians, by mask or index."""
+    """Return a copy of some Gaussians, by name: `which` is a mask [N] or indices, which may repeat."""
     return {name: value[which] for name, value in values.items()}
 
 
 def export(gaussians: Parameters, frame: LocalFrame) -> Gaussians:
-    """Return Gaussians as the arrays of a splat file, in the coordinates of the model less its offset.
+    """Return Gaussians as the arrays of a splat file, in host memory, in the coordinates of the model less its offset.
 
-    Rotations are normalised; other values are as they are trained, before activation.
+    Rotations are normalised; all other values are before activation, as trained.
     """
 
     def array(tensor: Tensor) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
@@ -147,7 +150,8 @@ def export(gaussians: Parameters, frame: LocalFrame) -> Gaussians:
 def neighbour_distance(points: Floats) -> Floats:
     """Return the root mean square distance of points [N, 3] to their three nearest neighbours, [N], never zero.
 
-    Points at equal positions count as one; a point without a neighbour has the distance 1.
+    Points at equal positions count as one point, and a point without a neighbour has the distance 1. Distances are in
+    units of the points, and at least `SMALLEST_SHARE` of their median.
     """
     distances, nearest = _query(points)
     if len(points) > 1 and not nearest.all():

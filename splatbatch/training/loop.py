@@ -30,10 +30,11 @@ def train(  # noqa: PLR0915 - it reads top to bottom
 ) -> Parameters:
     """Train Gaussians in place on the photographs of a patch, until the last step or early stopping; return them.
 
-    Resumes from a checkpoint if `checkpoints` names one of the same run.
+    Resumes from a checkpoint if `checkpoints` names one of the same run. On SIGTERM a checkpoint is written and the
+    process ends.
 
     Raises:
-        TrainerError: a fatal finding of the health rules.
+        TrainerError: a fatal finding of the health rules, or no kernels for the GPU.
     """
     training, plan, options = recipe.training, schedule(recipe), RasterOptions.of(recipe)
     progress, early = checkpoints.progress, evaluator.early
@@ -86,7 +87,10 @@ def train(  # noqa: PLR0915 - it reads top to bottom
 
 
 def shuffled(photos: tuple[PosedImage, ...], seed: int) -> Iterator[PosedImage]:
-    """Yield photographs endlessly, each once per epoch, in a new random order per epoch that follows from the seed."""
+    """Yield photographs endlessly, each once per epoch, in a new random order for each epoch that depends on the seed.
+
+    Never yields if there are no photographs.
+    """
     generator = torch.Generator().manual_seed(seed)
     while True:
         for index in torch.randperm(len(photos), generator=generator).tolist():

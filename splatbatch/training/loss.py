@@ -1,6 +1,6 @@
 """Loss of 3DGS between a rendering and its photograph, and PSNR and SSIM for reports.
 
-Losses and metrics are tensors of one number on the device of the images; none waits for the GPU.
+The loss, `psnr` and `ssim` are tensors of one number on the device of the images, and do not wait for the GPU.
 """
 
 import math
@@ -20,7 +20,7 @@ SIGMA_PX = 1.5
 C1, C2 = 0.01**2, 0.03**2
 
 CLIPPED = 250
-"""Least byte of a pixel that counts as clipped: the scene may have been brighter than the pixel shows."""
+"""Least value, 0 to 255, of a pixel's channel that counts as clipped: the scene may have been brighter."""
 CLIPPED_COUNTS = 0.1
 """Weight of clipped pixels in the loss where the rendering is brighter than the photograph.
 
@@ -34,9 +34,10 @@ instead of 0.1, 0.014 and 0.015.
 
 
 def photometric_loss(render: Tensor, photo: Tensor, ssim_lambda: float = 0.2) -> Tensor:
-    """Return (1 - lambda) L1 + lambda (1 - SSIM) (3DGS eq. 7), differentiable in `render`.
+    """Return the loss (1 - lambda) L1 + lambda (1 - SSIM), [] (3DGS eq. 7), differentiable in `render`.
 
-    `render` is `[H, W, 3]`; `photo` likewise, uint8 or floating point in [0, 1].
+    `render` is `[H, W, 3]` in [0, 1], not clamped; `photo` likewise, or uint8, which is scaled. `ssim_lambda` is
+    lambda.
     """
     image, target = render.movedim(-1, 0), _channels(photo, render.dtype)
     l1 = (image - target).abs().mean()
@@ -113,7 +114,7 @@ def _along(maps: Tensor, axis: int) -> Tensor:
 @cache
 @torch.inference_mode(False)  # cached: training could not use a tensor that an evaluation made in inference mode
 def window(dtype: torch.dtype, device: torch.device) -> Tensor:
-    """Return the weights of SSIM's window along one axis, `[11]`, which sum to 1."""
+    """Return the weights of SSIM's Gaussian window along one axis, `[11]`, which sum to 1; a cached tensor."""
     places = torch.arange(WINDOW_PX, dtype=torch.float64) - WINDOW_PX // 2
     weights = torch.exp(-places.square() / (2 * SIGMA_PX**2))
     return (weights / weights.sum()).to(device, dtype)
@@ -123,8 +124,12 @@ def masked(render: Tensor, target: Tensor, mask: Tensor | None) -> tuple[Tensor,
     """Return a rendering and its photograph [H, W, 3], in which ignored pixels are equal and have no gradient.
 
     Equal pixels have L1 0 and SSIM 1, and SSIM windows across the edge of a mask see differences only of valid pixels.
-    Black in both images instead would make each such edge one that the rendering seems to reproduce.
-    `mask` [H, W] is true where a pixel counts; None: everywhere.
+    If both images were black there instead, the rendering would seem to reproduce the edge of the mask.
+
+    Args:
+        render: rendering, floating point.
+        target: photograph, uint8 or floating point in [0, 1]; with a mask, the result is floating point.
+        mask: [H, W], true where a pixel counts; None: everywhere, and both images are returned unchanged.
     """
     if mask is None:
         return render, target
@@ -135,9 +140,14 @@ def masked(render: Tensor, target: Tensor, mask: Tensor | None) -> tuple[Tensor,
 
 
 def of_what_counts(figures: Mapping[str, float], mask: Tensor | None) -> dict[str, float]:
-    """Convert PSNR and SSIM of the images of `masked` to the figures of the valid pixels alone.
+    """Convert PSNR (dB) and SSIM of the two images that `masked` returns to the figures of the valid pixels alone.
 
     Ignored pixels have no error. So the mean squared error, and 1 - SSIM, are divided by the share of valid pixels.
+    Figures stay unchanged if `mask` is None, or has no or only valid pixels; further figures always do.
+
+    Args:
+        figures: with "psnr" and "ssim".
+        mask: [H, W], true where a pixel counts.
     """
     share = 1.0 if mask is None else float(mask.float().mean())
     if share in (0.0, 1.0):
@@ -147,6 +157,9 @@ def of_what_counts(figures: Mapping[str, float], mask: Tensor | None) -> dict[st
 
 
 def psnr_where(render: Tensor, photo: Tensor, mask: Tensor | None) -> float:
-    """Return the PSNR in dB of two images on the valid pixels alone, at most `MOST_PSNR_DB`."""
+    """Return the PSNR in dB of two images [H, W, 3] on the valid pixels alone, at most `MOST_PSNR_DB`.
+
+    `mask` [H, W] is true for valid pixels; None: all are valid. Waits for the GPU.
+    """
     found = {"psnr": float(psnr(*masked(render, photo, mask))), "ssim": 1.0}
     return min(of_what_counts(found, mask)["psnr"], MOST_PSNR_DB)

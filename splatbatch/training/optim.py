@@ -1,4 +1,4 @@
-"""Adam for every parameter, with the learning rates of 3DGS, each of which ends at a hundredth."""
+"""Adam for every parameter, with the learning rates of 3DGS, each of which ends at a hundredth of its first value."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ LAST_RATE = 0.01
 
 
 class Optimizer(Protocol):
-    """Interface of an optimizer of one parameter, as this trainer and gsplat's strategies use it; as torch's."""
+    """Interface of an optimizer of one parameter: the part of torch's that this trainer and gsplat's strategies use."""
 
     param_groups: list[dict[str, Any]]
     state: Any
 
     def step(self) -> Any:
-        """Update the parameter by its gradient."""
+        """Update the parameter in place by its gradient; the result is not used."""
         ...
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Clear the gradient."""
+        """Clear the gradient of the parameter: set to None, or filled with zeros if `set_to_none` is false."""
         ...
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state for a checkpoint."""
+        """Return the state for a checkpoint: learning rate, step count and moments."""
         ...
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Restore the state from a checkpoint."""
+        """Restore the state that `state_dict` returned."""
         ...
 
 
@@ -49,7 +49,10 @@ Optimizers = dict[str, Optimizer]
 
 
 def make_optimizers(gaussians: Parameters, recipe: Recipe, plan: Schedule, scene_scale: float) -> Optimizers:
-    """Return one Adam per parameter, by its name, with the learning rates of a recipe and its schedule."""
+    """Return one Adam per parameter, by the parameter's name, with the learning rates of a recipe and its schedule.
+
+    `scene_scale` is the extent of the cameras in units of the training frame, a factor of the means' learning rate.
+    """
     rates = recipe.learning_rates
     rate = {
         "means": rates.means * scene_scale * plan.means_gain,
@@ -75,9 +78,9 @@ def _adam(parameter: Parameter, rate: float, training: Training) -> Optimizer:
 
 
 def decay(optimizers: Optimizers, means: float, others: float) -> Tensor:
-    """Multiply the learning rates by their factors per step; return that of the means, [].
+    """Multiply the learning rate of the means by `means` and all others by `others`; return that of the means, [].
 
-    A factor of 1 costs nothing: a recorded step has no kernel for it.
+    A factor of 1 costs nothing: no kernel is launched.
     """
     for name, optimizer in optimizers.items():
         if (factor := means if name == "means" else others) != 1:
@@ -86,14 +89,16 @@ def decay(optimizers: Optimizers, means: float, others: float) -> Tensor:
 
 
 def move(optimizers: Optimizers, radii: Tensor | None, pulls: Mapping[str, float]) -> GradNorms | None:
-    """Update all parameters and clear their gradients.
+    """Update all parameters of one splat and clear their gradients.
 
-    Returns the gradient norms that our kernels have computed; None with torch's Adam.
+    Returns the gradient norms that this package's kernels have computed; None with torch's Adam.
 
     Args:
-        optimizers: of all parameters of one splat.
-        radii: [N, 2] or more; where it is 0, for unseen Gaussians, our kernels leave the higher harmonics unchanged.
-        pulls: weights of a strategy's regularisers, whose gradients our kernels add.
+        optimizers: optimizers of all parameters, by name.
+        radii: [N, 2] or more rows, in px; where 0, for unseen Gaussians, this package's kernels leave the higher
+            harmonics unchanged. None: all Gaussians are updated.
+        pulls: weights of a strategy's regularisers, whose gradients this package's kernels add; torch's Adam ignores
+            them, since they are in the loss by then.
     """
     squares = None
     if isinstance(optimizers["means"], torch.optim.Adam):

@@ -1,6 +1,6 @@
-"""`python -m splatbatch.training.probe`: print as JSON whether torch and our kernels work on the GPUs here.
+"""`python -m splatbatch.training.probe`: print as JSON whether torch and this package's kernels work on the GPUs here.
 
-It is a process of its own since a faulty driver may make it hang.
+The probe is a process of its own, since a faulty driver may make it hang.
 """
 
 from __future__ import annotations
@@ -18,7 +18,11 @@ from splatbatch.training.rendering import gsplats
 
 
 def main() -> None:
-    """Probe the GPUs that CUDA_VISIBLE_DEVICES names, and print one JSON object."""
+    """Probe the GPUs that CUDA_VISIBLE_DEVICES names, and print one JSON object on stdout.
+
+    Where the variable is unset or empty, the object has only the version of torch. Failures of torch, driver and
+    kernels are entries of the object, not exceptions.
+    """
     record: dict[str, Any] = {"torch": str(torch.__version__)}
     if os.environ.get("CUDA_VISIBLE_DEVICES"):
         record |= _of_gpus()

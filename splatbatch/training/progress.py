@@ -1,4 +1,4 @@
-"""progress.jsonl of an attempt: phases and figures of the run; a fatal finding of the health rules ends the run."""
+"""progress.jsonl of an attempt: phases, warnings and figures of the run; a fatal health finding ends the run."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from splatbatch.training.gaussians import Parameters
 MOST_SAMPLES = 10_000
 """Largest number of Gaussians from which a histogram is made."""
 RECORDS_PER_HISTOGRAM = 10
-"""Number of records of figures for each record of histograms."""
+"""Histograms are written to TensorBoard with every tenth record of figures."""
 MISSING = "tensorboard: the package is not installed, no event files are written: pip install splatbatch[tensorboard]"
 
 MOST_STEPS_BETWEEN = 100
@@ -32,9 +32,10 @@ REGULARISED = ("scales", "opacities")
 
 
 class ProgressRecorder:
-    """Writes phases, warnings and, at even intervals, the figures of a run to progress.jsonl; judges their health.
+    """Writer of phases, warnings and, at even intervals, the figures of a run to progress.jsonl; judges these figures.
 
-    Reading the figures of a step waits for the GPU. Errors of the file system do not end a training.
+    Reading the figures of a step waits for the GPU. Errors of the file system do not end a training: lines that cannot
+    be written are lost.
     """
 
     def __init__(self, path: Path, max_steps: int) -> None:
@@ -52,46 +53,52 @@ class ProgressRecorder:
         self._flagged: set[str] = set()
 
     def expect(self, expected: Expectations) -> None:
-        """Set what the health rules expect of the run; until then no step is judged."""
+        """Set what the health rules expect of the run; no step is judged before this call."""
         self._expected = expected
 
     def end_at(self, step: int) -> None:
-        """Set an earlier last step, when early stopping has found it, and record it."""
+        """Set an earlier end of the run, after `step` steps, as early stopping decides, and record this number."""
         self._planned_steps, self._max_steps = self._planned_steps or self._max_steps, step
         if self._expected is not None:
             self._expected = replace(self._expected, max_steps=step)
         self._write()
 
     def show_on(self, tensorboard: TensorBoard | str | None) -> None:
-        """Write all further figures to TensorBoard too; a string is recorded as the warning why that is not done."""
+        """Write all further figures to TensorBoard too.
+
+        A string is the reason why that is not possible, and is recorded as a warning. None: TensorBoard is not wanted.
+        """
         if isinstance(tensorboard, str):
             self.warn(tensorboard)
         else:
             self._tensorboard = tensorboard
 
     def begin(self) -> None:
-        """Count the time of the attempt from now on, at the end of its standby."""
+        """Restart the clock of `seconds`, at the end of a standby."""
         self._started = time.monotonic()
 
     @property
     def seconds(self) -> float:
-        """Return the seconds since the start, or since the end of the standby."""
+        """Return the time in seconds since the start or, after a standby, since its end."""
         return round(time.monotonic() - self._started, 2)
 
     def phase(self, name: str, step: int | None = None) -> None:
         """Record that a phase begins: start, load, standby, init, train, eval, export or done, or one of an inspection.
 
-        `step`: the steps done by then, of a process whose steps are not recorded one by one.
+        `step` is the number of steps done, for a process that records no steps otherwise; None: as last recorded.
         """
         self._phase, self._step = name, self._step if step is None else step
         self._write()
 
     def warn(self, warning: str) -> None:
-        """Record a warning, which the report shows; it is no failure."""
+        """Record a warning, which the report shows; the attempt does not fail by a warning."""
         self._write(warning=warning)
 
     def evaluated(self, metrics: dict[str, Any] | None) -> None:
-        """Record the figures of an evaluation; warn if training views are far better than held-out ones."""
+        """Record the figures of an evaluation by name; warn if training views are far better than held-out ones.
+
+        None or empty: nothing was measured, and nothing is recorded.
+        """
         if not metrics:
             return
         names = ("psnr", "ssim", "lpips", "training_psnr", "psnr_even", "ssim_even", "psnr_covered")
@@ -99,7 +106,7 @@ class ProgressRecorder:
         self.found(judge_evaluation(metrics.get("training_psnr"), metrics.get("psnr_covered", metrics.get("psnr"))))
 
     def found(self, finding: HealthFinding | None) -> None:
-        """Record a health finding as a warning, once per rule; a fatal one ends the run.
+        """Record a health finding as a warning, once per rule; None, for no finding, is ignored.
 
         Raises:
             TrainerError: the finding is fatal.
@@ -114,17 +121,17 @@ class ProgressRecorder:
             self.warn(str(finding))
 
     def due(self, step: int) -> bool:
-        """Return whether the figures of this step, counted from 0, are recorded: at even intervals, and at the last."""
+        """Return whether figures of this step, counted from 0, are to be recorded: at even intervals, and the last."""
         return step % self._every == 0 or step == self._max_steps - 1
 
     def step(self, step: int, loss: Tensor, gaussians: Parameters, norms: Mapping[str, Tensor] | None = None) -> None:
         """Record the figures of a step after its backward pass, and judge the run so far; waits for the GPU.
 
         Args:
-            step: counted from 0.
-            loss: [].
-            gaussians: that are trained; without `norms` they must still have their gradients.
-            norms: norm of the gradient by parameter, [].
+            step: the step, counted from 0.
+            loss: loss of the step, [].
+            gaussians: the trained parameters; without `norms` they must still have their gradients.
+            norms: norm of each parameter's gradient, [], by name; None: computed from the gradients.
 
         Raises:
             TrainerError: a fatal finding of the health rules.
@@ -180,7 +187,10 @@ def _finite(value: float | None) -> float | None:
 
 
 class TensorBoard:
-    """Writer of TensorBoard event files in a folder; scalars are flushed to disk after each record."""
+    """Writer of TensorBoard event files in a folder, which is made if missing; scalars are flushed after each record.
+
+    Raises ImportError if the package tensorboard is not installed, OSError if the folder cannot be written.
+    """
 
     def __init__(self, folder: Path) -> None:
         from torch.utils.tensorboard import SummaryWriter
@@ -189,7 +199,11 @@ class TensorBoard:
         self._records = 0
 
     def scalars(self, step: int, figures: Mapping[str, Any]) -> None:
-        """Write those figures of a step that are numbers."""
+        """Write those figures of a step, by name, that are numbers; others are left out.
+
+        Raises:
+            OSError: the event file cannot be written.
+        """
         numbers = {name: value for name, value in figures.items() if isinstance(value, int | float)}
         for name, value in numbers.items():
             self._writer.add_scalar(name, value, step)
@@ -197,7 +211,13 @@ class TensorBoard:
             self._writer.flush()
 
     def histograms(self, step: int, gaussians: Mapping[str, Tensor]) -> None:
-        """Write histograms of opacities and scales with every tenth record, from at most 10,000 Gaussians."""
+        """Write histograms of opacities (logits) and scales (logarithms) at every tenth call, the first included.
+
+        At most 10,000 Gaussians are taken, evenly by index. Nothing is written without Gaussians.
+
+        Raises:
+            OSError: the event file cannot be written.
+        """
         self._records += 1
         if self._records % RECORDS_PER_HISTOGRAM != 1 or not len(gaussians["means"]):
             return
@@ -208,7 +228,10 @@ class TensorBoard:
 
 
 def open_tensorboard(folder: Path, *, wanted: bool) -> TensorBoard | str | None:
-    """Return the TensorBoard writer, None if it is not wanted, or a warning why it cannot be used."""
+    """Return a writer of TensorBoard files in a folder; None if not wanted; a string, a warning, if not possible.
+
+    Raises nothing: a missing package and a folder that cannot be written give the warning.
+    """
     if not wanted:
         return None
     try:

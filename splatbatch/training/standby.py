@@ -1,6 +1,7 @@
-"""Standby of a prepared attempt: it waits for go.json, and may open its CUDA context and rehearse before that.
+"""Standby of a prepared attempt, which waits for go.json, the order to begin; before that, CUDA may be made ready.
 
-A rehearsal is a training of a few steps on a small scene, which loads CUDA's context, its libraries and all kernels.
+ahead.json asks for the latter. A rehearsal, a training of a few steps on a small scene, then loads CUDA's context, its
+libraries and all kernels.
 """
 
 from __future__ import annotations
@@ -33,15 +34,21 @@ from splatbatch.training.strategies import STRATEGIES
 MOST_GAUSSIANS = 2000
 """Largest number of Gaussians in a rehearsal."""
 LARGEST_PX = 256
-"""Longer side of the photograph in a rehearsal, in pixels, at most."""
+"""Largest length, in px, of the longer side of the photograph in a rehearsal."""
 LOOK_S = 0.005
 """Seconds between two checks for go.json."""
 
 
 def wait_for_go(folder: AttemptFolder, progress: ProgressRecorder, open_context: Callable[[], None]) -> None:
-    """Wait for go.json, and set the environment variables that it names, with the only GPU that CUDA will see.
+    """Wait for go.json without a limit, then set the environment variables that go.json names.
 
-    When ahead.json comes first, its environment is set and `open_context` called once.
+    They limit CUDA to one GPU. If ahead.json comes first, its variables are set and `open_context` is called once. The
+    clock of `progress` is restarted at the end.
+
+    Args:
+        folder: folder of the attempt, in which the supervisor writes both files.
+        progress: records the phase "standby".
+        open_context: opens the CUDA context on the GPU of the environment.
 
     Raises:
         TrainerError: the supervisor has died, or go.json names another GPU than ahead.json.
@@ -64,8 +71,8 @@ def wait_for_go(folder: AttemptFolder, progress: ProgressRecorder, open_context:
 def rehearse(views: TrainingImages, values: Mapping[str, Tensor], recipe: Recipe, device: torch.device) -> None:
     """Train a few Gaussians on one shrunk photograph for a few steps, so that CUDA and all kernels are loaded.
 
-    The Gaussians are dropped. Another process may train on the same GPU meanwhile: besides the context this takes some
-    megabytes, which are freed.
+    The Gaussians are dropped, and `values`, in host memory, stay unchanged. Another process may train on the same GPU
+    meanwhile: besides the context, a rehearsal takes some megabytes, which are freed.
     """
     scene = _in_small(views).to(device, "gpu")
     gaussians = as_parameters(select(values, torch.arange(min(len(values["means"]), MOST_GAUSSIANS))), device)

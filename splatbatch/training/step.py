@@ -23,14 +23,14 @@ from splatbatch.training.rendering.view import RasterOptions, Rendering
 from splatbatch.training.strategies import Strategy
 
 MARGIN = 1.25
-"""Capacity of the tile lists as a multiple of the longest list seen.
+"""Capacity of the tile lists as a multiple of the longest list seen; see `TileCapacity`.
 
 The surplus is for growing Gaussians, and for photographs not rendered since the last check.
 """
 EMPTY, FULL = 0.5, 0.9
-"""Shares of the capacity: it is changed if the longest tile list falls below the first or exceeds the second."""
+"""Shares of the capacity: if the longest tile list is below the first or above the second, the capacity is changed."""
 FEWEST = 1 << 18
-"""Smallest capacity of the tile lists, in entries: Gaussians grow fastest in the first steps, when they are few."""
+"""Smallest capacity of the tile lists, in entries; Gaussians grow fastest in the first steps, when they are few."""
 
 if TYPE_CHECKING:
     from splatbatch.training.cuda.step import GradNorms
@@ -45,12 +45,12 @@ class StepResult:
 
     loss: Tensor  # []
     norms: Callable[[], Mapping[str, Tensor]]
-    """Computes the norm of each parameter's gradient, []; may be empty for a step without `is_watched`."""
+    """Function that returns the norm of each parameter's gradient, [], by name; without `is_watched` maybe none."""
 
 
 @dataclass
 class Step:
-    """One training step: render, compute the loss, backpropagate, update. It never waits for the GPU."""
+    """One training step: render, compute the loss, backpropagate, update; never waits for the GPU."""
 
     gaussians: Parameters
     optimizers: Optimizers
@@ -60,12 +60,15 @@ class Step:
     capacity: TileCapacity
     border: PatchBorder = NONE
     means_decay: float | None = None
-    """Decay per step of the learning rate of the means; None: that which reaches a hundredth at `plan.max_steps`."""
+    """Factor per step on the learning rate of the means; None: that which reaches a hundredth at `plan.max_steps`."""
     others_decay: float = 1.0
-    """Decay per step of the other learning rates, which fall in the tail alone."""
+    """Factor per step on the other learning rates; 1 before the tail, the last steps of a run, in which they fall."""
 
     def __call__(self, photo: PosedImage, sh_degree: int, *, is_watched: bool = False) -> StepResult:
-        """Take one step on a photograph; with `is_watched`, the result has the gradient norms."""
+        """Take one step on a photograph with harmonics up to `sh_degree`; return the loss and the gradient norms.
+
+        Without `is_watched` the norms may be empty.
+        """
         loss, rendering = self.derive(photo, sh_degree)
         gradients = {
             name: value.grad for name, value in self.gaussians.items() if is_watched and value.grad is not None
@@ -76,9 +79,9 @@ class Step:
         return StepResult(loss.detach(), lambda: {name: gradient.norm() for name, gradient in gradients.items()})
 
     def derive(self, photo: PosedImage, sh_degree: int) -> tuple[Tensor, Rendering]:
-        """Render, and backpropagate the loss; return the loss, [], and the rendering.
+        """Render a photograph's camera, and backpropagate the loss; return the loss, [], and the rendering.
 
-        The gradients are in the `.grad` of the Gaussians.
+        The gradients are then in the `.grad` of the Gaussians, which are not updated.
         """
         options = RasterOptions.of(self.recipe, sh_degree)
         rendering = rasterize(self.border.with_backdrop(self.gaussians), photo.view, options, self.capacity.entries)
@@ -91,9 +94,9 @@ class Step:
         return loss, rendering
 
     def update(self, rendering: Rendering) -> GradNorms | None:
-        """Take a step of Adam on all parameters and clear the gradients.
+        """Take a step of Adam on all parameters, by the gradients of `derive`, and clear the gradients.
 
-        Returns the gradient norms that our kernels have computed; None where torch's Adam is used.
+        Returns the gradient norms that this package's kernels have computed; None where torch's Adam is used.
         """
         squares = move(self.optimizers, rendering.info["radii"][0], self.strategy.regulariser_weights)
         factor = LAST_RATE ** (1 / self.plan.max_steps) if self.means_decay is None else self.means_decay
@@ -101,7 +104,10 @@ class Step:
         return squares
 
     def refine(self, step: int) -> bool:
-        """Densify and prune if this step is due; return whether recorded steps are invalid from now on."""
+        """Densify and prune if the schedule has this step, counted from 0.
+
+        Returns whether CUDA graphs of the step are invalid, since the Gaussians or the strategy have changed.
+        """
         has_changed = self.strategy.refine(step)
         if step % self.plan.refine_every == 0:
             self.border.clamp_scales(self.gaussians)
@@ -123,10 +129,11 @@ class Step:
 
 
 class TileCapacity:
-    """Capacity of the tile lists of our CUDA rasteriser, which follows the longest list seen.
+    """Capacity of the tile lists of this package's CUDA rasteriser, in entries.
 
-    `entries` is None where our kernels do not render, as on the CPU. The longest list is kept on the GPU, so that
-    `record` does not wait for it.
+    An entry is a pair of an image tile and a Gaussian that may cover the tile. The capacity, `entries`, follows the
+    longest list seen. `entries` is None where other kernels render, as on the CPU. The longest list is counted on the
+    GPU, so that `record` does not wait.
     """
 
     def __init__(
@@ -140,20 +147,20 @@ class TileCapacity:
         self._num_behind = border.num_behind
         self._num_drawn = self._count()
         self.overflown = 0
-        """Number of checks that found a list longer than the capacity: its farthest Gaussians were not rendered."""
+        """Number of checks that found a list longer than the capacity; its farthest Gaussians were not rendered."""
         self._why_none = cuda.why_not_here() if gaussians["means"].is_cuda and options.fused else ""
         self._most = longest_lists(border.with_backdrop(gaussians), photos, options)
         self.entries = None if self._most is None else self._room(int(self._most))
 
     def record(self, rendering: Rendering) -> None:
-        """Update the longest length with the tile lists of a rendering, on the GPU."""
+        """Count the tile lists of a rendering into the longest list seen, on the GPU, without waiting for the GPU."""
         if self._most is not None and "num_entries" in rendering.info:
             torch.maximum(self._most, rendering.info["num_entries"], out=self._most)
 
     def grow(self) -> bool:
-        """Adapt the capacity to the longest list since the last check; return whether it has changed.
+        """Adapt the capacity to the longest list since the last check; return whether the capacity has changed.
 
-        Waits for the GPU.
+        Waits for the GPU. Where other kernels render, nothing is done and False returned.
         """
         if self._most is None or self.entries is None:
             return False
@@ -166,7 +173,7 @@ class TileCapacity:
         return self._fit(needed)
 
     def resize(self, gain: float) -> None:
-        """Adapt the capacity to photographs with `gain` times as many pixels."""
+        """Adapt the capacity to photographs with `gain` times as many pixels; waits for the GPU."""
         if self._most is not None:
             self._most.copy_((self._most * gain).long())
             self._fit(float(self._most))
@@ -181,7 +188,10 @@ class TileCapacity:
         return len(self._gaussians["means"]) + self._num_behind
 
     def warnings(self) -> tuple[str, ...]:
-        """Return warnings of a run: kernels that do not work or are not cached, and tile lists that were too short."""
+        """Return the warnings of a run: kernels that do not work or are not cached, and tile lists that were too short.
+
+        Empty if all is well, and on the CPU.
+        """
         found = []
         if self._why_none:
             found.append(f"our GPU kernels do not work here ({self._why_none}): gsplat's were used, which takes longer")

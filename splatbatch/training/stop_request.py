@@ -1,4 +1,4 @@
-"""End of a training process: its exit code, and SIGTERM, which is obeyed after the present step and its checkpoint."""
+"""End of a training process: its exit code, and SIGTERM, by which it ends after the present step and a checkpoint."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from splatbatch.errors import SplatbatchError
 
 
 def exit_code_of(run: Callable[[], None]) -> int:
-    """Call `run` and return an exit code: 0, or that of a SplatbatchError, whose message is printed as one line.
+    """Call `run` and return an exit code: 0, or that of a SplatbatchError, whose message is printed on stderr.
 
-    Other exceptions pass through, with a traceback.
+    Other exceptions are not caught.
     """
     try:
         run()
@@ -26,14 +26,20 @@ def exit_code_of(run: Callable[[], None]) -> int:
 
 
 def leave(code: int) -> NoReturn:
-    """End the process at once, without the interpreter's cleanup, which takes seconds with torch."""
+    """End the process with an exit code at once, without the interpreter's cleanup, which takes seconds with torch.
+
+    stdout and stderr are flushed before.
+    """
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
 
 
 class StopRequest:
-    """Context manager that notes SIGTERM in `is_there` instead of ending the process; for the main thread."""
+    """Context manager in which SIGTERM sets `is_there` and does not end the process; afterwards SIGTERM acts as before.
+
+    Only the main thread may enter the context; in another, ValueError is raised.
+    """
 
     def __init__(self) -> None:
         self.is_there = False
@@ -47,7 +53,10 @@ class StopRequest:
         signal.signal(signal.SIGTERM, self._before)
 
     def obey(self, step: int) -> None:
-        """End the process by SIGTERM, after a line for the log; the caller has written the checkpoint of `step`."""
+        """Write a line to stderr, then end the process by SIGTERM as if there were no context manager.
+
+        The caller must have written the checkpoint of `step`, the number of steps done.
+        """
         print(f"splatbatch: told to stop after step {step}", file=sys.stderr, flush=True)  # noqa: T201 - for the log
         signal.signal(signal.SIGTERM, self._before)
         signal.raise_signal(signal.SIGTERM)

@@ -19,7 +19,7 @@ MAX_DEGREE = 3
 
 @dataclass(frozen=True)
 class Ellipsoids:
-    """N Gaussians in the world, after their activations: lengths, not logarithms; opacities in (0, 1), not logits."""
+    """N Gaussians in the frame of the training, after activation: scales are lengths, opacities are in (0, 1)."""
 
     means: Tensor  # [N, 3]
     quats: Tensor  # [N, 4], w first, of any length
@@ -29,7 +29,11 @@ class Ellipsoids:
 
 @dataclass(frozen=True)
 class PinholeCameras:
-    """C pinhole cameras of one image size, looking along +z as COLMAP's do, pixel centres at half integers."""
+    """C pinhole cameras of one image size, which look along +z as COLMAP's do; pixel centres are at half integers.
+
+    Width and height are in px. Gaussians nearer than `near_plane` or farther than `far_plane`, in the unit of the
+    Gaussians, are not rendered.
+    """
 
     viewmats: Tensor  # [C, 4, 4], world to camera
     Ks: Tensor  # [C, 3, 3], px
@@ -39,14 +43,17 @@ class PinholeCameras:
     far_plane: float = 1e10
 
     def intrinsics(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Return `fx, fy, cx, cy` in px, each `[C, 1]` to broadcast over the Gaussians."""
+        """Return `fx, fy, cx, cy` in px, each `[C, 1]`, so that they broadcast over `[C, N]` Gaussians."""
         Ks = self.Ks[..., None]
         return Ks[:, 0, 0], Ks[:, 1, 1], Ks[:, 0, 2], Ks[:, 1, 2]
 
 
 @dataclass(frozen=True)
 class ProjectedGaussians:
-    """Projections of N Gaussians onto the images of C cameras. Radius 0 means culled: other values are then void."""
+    """Projections of N Gaussians onto the images of C cameras.
+
+    A radius of 0 means that the Gaussian is not rendered; its other values have no meaning then.
+    """
 
     means2d: Tensor  # [C, N, 2], px
     conics: Tensor  # [C, N, 3], the inverse covariance's xx, xy, yy in 1/px^2
@@ -58,7 +65,8 @@ class ProjectedGaussians:
 def project(gaussians: Ellipsoids, cameras: PinholeCameras, *, antialiased: bool = False) -> ProjectedGaussians:
     """Project Gaussians onto images, with the conventions of `gsplat.fully_fused_projection`; differentiable.
 
-    `antialiased` lowers the opacity of an ellipse as the low-pass filter enlarges it (Mip-Splatting, Yu 2024, eq. 9).
+    With `antialiased`, the opacity of an ellipse is lowered as much as the low-pass filter enlarges the ellipse
+    (Mip-Splatting, Yu 2024, eq. 9). Depths and radii have no gradient.
     """
     rotation, translation = cameras.viewmats[:, :3, :3], cameras.viewmats[:, :3, 3]
     centres = gaussians.means @ rotation.transpose(1, 2) + translation[:, None]  # [C, N, 3]
@@ -91,7 +99,10 @@ def project(gaussians: Ellipsoids, cameras: PinholeCameras, *, antialiased: bool
 
 
 def scaled_rotations(quats: Tensor, scales: Tensor) -> Tensor:
-    """Return M = R S, `[N, 3, 3]`, where M M^T is the covariance; quaternions `[N, 4]` of any length, w first."""
+    """Return M = R S of each Gaussian, `[N, 3, 3]`, where M M^T is the covariance.
+
+    `quats` `[N, 4]` are quaternions of any length, w first; `scales` `[N, 3]` are standard deviations, not logarithms.
+    """
     w, x, y, z = torch.nn.functional.normalize(quats, dim=-1).unbind(-1)
     rows = (
         (1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)),
@@ -143,11 +154,18 @@ def _radii(means2d: Tensor, variances: Tensor, opacities: Tensor, cameras: Pinho
 
 
 def view_colors(directions: Tensor, sh0: Tensor, shN: Tensor, degree: int) -> Tensor:
-    """Return the RGB `[C, N, 3]` of N Gaussians seen by C cameras: 0.5 where all coefficients are 0, never negative.
+    """Return the RGB `[C, N, 3]` of N Gaussians seen by C cameras, as in 3DGS.
 
-    As in 3DGS. `directions` `[C, N, 3]` point from the camera to the Gaussian, of any length; `sh0` is `[N, 1, 3]`,
-    `shN` `[N, K, 3]`, whose coefficients above `degree` are ignored. Raises ValueError for a degree above 3, or above
-    that of `shN`.
+    Colours are 0.5 where all coefficients are 0, and never negative; they may exceed 1.
+
+    Args:
+        directions: from the camera to the Gaussian, `[C, N, 3]`, of any length.
+        sh0: coefficients of degree 0, `[N, 1, 3]`.
+        shN: coefficients of higher degrees, `[N, K, 3]`.
+        degree: highest degree to use; further coefficients are ignored.
+
+    Raises:
+        ValueError: the degree is above 3, or above that of `shN`.
     """
     num_higher = (degree + 1) ** 2 - 1
     if degree > MAX_DEGREE or num_higher > shN.shape[1]:
@@ -162,10 +180,10 @@ def view_colors(directions: Tensor, sh0: Tensor, shN: Tensor, degree: int) -> Te
 
 
 def basis(directions: Tensor, degree: int) -> list[Tensor]:
-    """Return the (degree + 1)^2 spherical harmonics at `directions` `[..., 3]`, `[...]` each.
+    """Return the (degree + 1)^2 real spherical harmonics at `directions` `[..., 3]` of any length, `[...]` each.
 
-    They have the order and the signs of 3DGS. The numbers are the usual normalisations of real spherical harmonics,
-    such as 1 / (2 sqrt(pi)) for degree 0.
+    Order and signs are those of 3DGS, normalisations the usual, such as 1 / (2 sqrt(pi)) for degree 0. Degrees above 3
+    add no functions.
     """
     x, y, z = torch.nn.functional.normalize(directions, dim=-1).unbind(-1)
     functions = [torch.full_like(x, 0.28209479177387814)]

@@ -43,10 +43,17 @@ _CLAMPED_ODDS = 998.9
 def raster(
     footprints: ProjectedGaussians, colors: Tensor, width: int, height: int, *, absgrad: bool = False
 ) -> tuple[Tensor, Tensor]:
-    """Render N Gaussians of colours `[C, N, D]` for C cameras: images `[C, H, W, D]` over black, alphas `[C, H, W, 1]`.
+    """Render N Gaussians for C cameras: images `[C, H, W, D]` over black, not clamped, and alphas `[C, H, W, 1]`.
 
-    Differentiable in `colors` and the footprints' means2d, conics and opacities. With `absgrad`, the backward pass also
-    sets `footprints.means2d.absgrad` `[C, N, 2]` as gsplat does: the sum over pixels of the absolute gradient (AbsGS).
+    Differentiable in `colors` and the footprints' means2d, conics and opacities.
+
+    Args:
+        footprints: projected Gaussians.
+        colors: values to blend, `[C, N, D]`.
+        width: of the images, px.
+        height: of the images, px.
+        absgrad: whether the backward pass also sets `footprints.means2d.absgrad` `[C, N, 2]`, as gsplat does: the sum
+            over pixels of the absolute gradient (AbsGS).
     """
     grid = TileGrid(len(colors), width, height)
     table = pair_table(*bin_gaussians(footprints, grid), num_gaussians=footprints.depths.numel())
@@ -141,7 +148,10 @@ def _cut(images: Tensor, grid: TileGrid) -> Tensor:
 
 @dataclass(frozen=True)
 class TileGrid:
-    """The tiles of C images of one size, by camera, row and column; those at the border may stick out of the image."""
+    """The tiles of C images of one size, numbered by camera, row and column.
+
+    Tiles at the right and bottom border may extend beyond the image. Width and height are in px.
+    """
 
     num_cameras: int
     width: int
@@ -163,7 +173,7 @@ class TileGrid:
         return self.num_cameras * self.rows * self.columns
 
     def centres(self, tiles: Tensor) -> tuple[Tensor, Tensor]:
-        """Return x and y in px of the middles of `tiles`, int of any shape."""
+        """Return x and y in px of the middles of `tiles`, numbers of tiles, in the shape of `tiles`."""
         row, column = tiles // self.columns % self.rows, tiles % self.columns
         return column * TILE_PX + TILE_PX / 2, row * TILE_PX + TILE_PX / 2
 
@@ -172,7 +182,8 @@ class TileGrid:
 def bin_gaussians(footprints: ProjectedGaussians, grid: TileGrid) -> tuple[Tensor, Tensor]:
     """Return the tile lists: Gaussians of each tile, nearest first, concatenated `[M]`, and their counts `[num_tiles]`.
 
-    A Gaussian is its index among the C x N. Ties in depth keep the order of the Gaussians, as gsplat's radix sort does.
+    Gaussians are named by their index among all C x N. Those of equal depth keep their order, as in gsplat's radix
+    sort. A Gaussian that changes no pixel of a tile is not in the tile's list.
     """
     visible = (footprints.radii > 0).all(-1).flatten().nonzero().squeeze(1)
     nearest_first = footprints.depths.flatten().index_select(0, visible).argsort(stable=True)
@@ -234,7 +245,7 @@ def _touches(ellipses: Tensor, columns: Tensor, rows: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class TileGroup:
-    """T tiles of K Gaussians each, which own the rows `start : start + T K` of the table of pairs."""
+    """T tiles of K Gaussians each, in the rows `start : start + T K` of the table of pairs."""
 
     tiles: Tensor  # [T] int64
     length: int  # K
@@ -248,7 +259,7 @@ class TileGroup:
 
 @dataclass(frozen=True)
 class PairTable:
-    """Table of all pairs of a tile and a Gaussian, one row each, group after group; made by `pair_table`."""
+    """Table of all R pairs of a tile and a Gaussian, one row each, group after group, with padding rows."""
 
     groups: list[TileGroup]
     gaussians: Tensor  # [R] int64; padding points one past the last Gaussian
@@ -256,7 +267,13 @@ class PairTable:
 
 
 def pair_table(gaussians: Tensor, counts: Tensor, num_gaussians: int) -> PairTable:
-    """Return the tile lists of `bin_gaussians` as a table, padded to one length per group; empty tiles have no row."""
+    """Return tile lists as a table of pairs, padded to one length per group; empty tiles have no row.
+
+    Args:
+        gaussians: Gaussians of all tiles, concatenated, `[M]`, from `bin_gaussians`.
+        counts: number of Gaussians of each tile, `[num_tiles]`.
+        num_gaussians: number of Gaussians of all cameras, which is the index that marks padding.
+    """
     order = torch.argsort(counts, descending=True, stable=True)
     groups, start = [], 0
     for first, last, length in _similar(counts[order].tolist()):
@@ -292,16 +309,20 @@ def _similar(lengths: Sequence[int]) -> Iterator[tuple[int, int, int]]:
 @cache
 @torch.inference_mode(False)  # cached: training could not use a tensor that an evaluation made in inference mode
 def pixel_basis(dtype: torch.dtype) -> Tensor:
-    """Return 1, u, v, u^2, u v, v^2 at the centres of a tile's pixels, row by row: `[6, 64]`."""
+    """Return 1, u, v, u^2, u v, v^2 at the centres of a tile's pixels, row by row: `[6, 64]`, a cached tensor.
+
+    u and v are the distances from the middle of the tile to the right and down, in px.
+    """
     centres = torch.arange(TILE_PX, dtype=dtype) + 0.5 - TILE_PX / 2
     v, u = (grid.flatten() for grid in torch.meshgrid(centres, centres, indexing="ij"))
     return torch.stack((torch.ones_like(u), u, v, u * u, u * v, v * v))
 
 
 def quadratics(pairs: Tensor) -> Tensor:
-    """Return the coefficients q `[R, 6]` of ln(alpha) for pairs `[6, R]`.
+    """Return the coefficients q `[R, 6]` of ln(alpha) = q . (1, u, v, u^2, u v, v^2) for pairs `[6, R]`.
 
-    A pair is the mean from the tile's middle (x, y in px), the conic a, b, c, and the opacity.
+    A pair has x and y of the projected mean of a Gaussian, its conic a, b, c in 1/px^2, and its opacity, above 0. x, y,
+    u and v are in px from the middle of the tile.
     """
     x, y, a, b, c, opacity = pairs.unbind(0)
     slope_x, slope_y = a * x + b * y, b * x + c * y
@@ -310,7 +331,10 @@ def quadratics(pairs: Tensor) -> Tensor:
 
 
 def quadratics_backward(pairs: Tensor, v_quadratics: Tensor) -> Tensor:
-    """Return the gradient of the pairs `[6, R]`, as rows `[R, 6]`, from that of q `[R, 6]`."""
+    """Return the gradient of pairs, as rows `[R, 6]`, from the gradient `[R, 6]` of the coefficients of `quadratics`.
+
+    `pairs` are the argument of `quadratics`, `[6, R]`.
+    """
     x, y, a, b, c, opacity = pairs.unbind(0)
     v_1, v_u, v_v, v_uu, v_uv, v_vv = v_quadratics.unbind(1)
     v_slope_x, v_slope_y = v_u - x * v_1, v_v - y * v_1
@@ -322,10 +346,14 @@ def quadratics_backward(pairs: Tensor, v_quadratics: Tensor) -> Tensor:
 
 
 def absolute_slopes(coefficients: Tensor, v_log_alphas: Tensor) -> Tensor:
-    """Return the sum over a tile's pixels of |gradient of the mean|, `[T, k, 2]`, for AbsGS (Ye 2024, eq. 8).
+    """Return the sum over a tile's pixels of the absolute gradient of the projected mean, for AbsGS (Ye 2024, eq. 8).
 
-    `coefficients` is `[T, k, 6]`, `v_log_alphas` `[T, k, 64]`. Moving the mean is moving the pixel backwards, so the
-    derivatives of ln(alpha) by the mean are minus its slopes: linear in u and v.
+    `[T, k, 2]` for k Gaussians on each of T tiles. Moving the mean is moving the pixel backwards, so the derivatives of
+    ln(alpha) by the mean are minus its slopes: linear in u and v, the px from the tile's middle.
+
+    Args:
+        coefficients: of `quadratics`, `[T, k, 6]`.
+        v_log_alphas: gradients of ln(alpha), `[T, k, 64]`.
     """
     _, q_u, q_v, q_uu, q_uv, q_vv = coefficients.unbind(2)
     linear = pixel_basis(coefficients.dtype)[:3]
@@ -335,16 +363,21 @@ def absolute_slopes(coefficients: Tensor, v_log_alphas: Tensor) -> Tensor:
 
 
 class Blended(NamedTuple):
-    """Values that the backward pass needs of up to BLOCK consecutive Gaussians on T tiles."""
+    """Values that the backward pass needs of k (up to `BLOCK`) consecutive Gaussians on each of T tiles."""
 
     odds: Tensor  # [T, k, 64], alpha / (1 - alpha)
     weights: Tensor  # [T, k, 64], alpha times transmittance; 0 where the pixel had stopped
 
 
 def blend(quadratics: Tensor, colors: Tensor) -> tuple[Tensor, list[Blended]]:
-    """Blend T tiles: coefficients `[T, K, 6]` and colours `[T, K, D]`, nearest first, give pixels `[T, D, 64]`.
+    """Blend K Gaussians on each of T tiles, nearest first; return pixels `[T, D, 64]` and values for `unblend`.
 
-    Stops after the first block that leaves every pixel opaque, so the blocks may cover fewer than K Gaussians.
+    Blending stops after the first block of Gaussians that leaves every pixel opaque, so the values may be of fewer than
+    K Gaussians.
+
+    Args:
+        quadratics: coefficients of ln(alpha), `[T, K, 6]`, from the function `quadratics`.
+        colors: values to blend, `[T, K, D]`.
     """
     # Pixels are the last dimension everywhere: with so few channels, these products are 2-8 times slower otherwise.
     pixels = colors.new_zeros(len(colors), colors.shape[2], pixel_basis(colors.dtype).shape[1])
@@ -376,11 +409,17 @@ def _blend_block(coefficients: Tensor, before: Tensor | None) -> tuple[Blended, 
 
 
 def unblend(pixels: Tensor, v_pixels: Tensor, colors: Tensor, blocks: list[Blended]) -> Iterator[Tensor]:
-    """Yield the gradient of ln(alpha), `[T, k, 64]`, block by block, front to back, from that of `pixels` `[T, D, 64]`.
+    """Yield the gradient of ln(alpha), `[T, k, 64]`, block by block of Gaussians, front to back.
 
     Let v be the gradient of a pixel and s_i = w_i (c_i . v) what Gaussian i adds to pixel . v. Raising alpha_i raises
     s_i and dims all that is behind: dL / d ln(alpha_i) = s_i - alpha_i / (1 - alpha_i) sum_{j>i} s_j. The sum is the
     total minus the prefix, so nothing is divided by a vanishing transmittance or depends on where a pixel stopped.
+
+    Args:
+        pixels: result of `blend`, `[T, D, 64]`.
+        v_pixels: their gradient, `[T, D, 64]`.
+        colors: values that were blended, `[T, K, D]`.
+        blocks: further result of `blend`.
     """
     behind_block = (pixels * v_pixels).sum(1, keepdim=True)  # [T, 1, 64]
     for block, block_colors in zip(blocks, torch.split(colors, BLOCK, 1), strict=False):

@@ -1,4 +1,4 @@
-"""Alpha blending by our kernels, differentiable, with buffers of fixed sizes, so that CUDA graphs can record it."""
+"""Alpha blending by this package's kernels, differentiable, with buffers of fixed sizes, as CUDA graphs need them."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from splatbatch.training.cuda.sources import constant, struct
 
 Scene, Drawn, Gradients = struct("Scene"), struct("Drawn"), struct("Gradients")
 WARP, PARTS = constant("WARP"), constant("PARTS")
-"""Constants of the CUDA sources: entries of a tile list per slot, and warps per tile."""
+"""Constants of the CUDA sources: threads of a warp, as many as entries of a tile list per slot; and warps per tile."""
 
 
 @dataclass(frozen=True)
 class Lists:
-    """Tile lists, by which each tile finds its Gaussians, and the size of the image."""
+    """Tile lists, which name the Gaussians that each tile of the image blends, and the size of the image."""
 
     offsets: Tensor  # [tiles] int32
     ids: Tensor  # [entries] int32
@@ -30,10 +30,14 @@ class Lists:
 
 
 def blend(rows: Tensor, lists: Lists, kernels: Kernels, *, absgrad: bool = False) -> tuple[Tensor, Tensor]:
-    """Blend Gaussians [1, N, ROW], rows as `project` makes them, over black.
+    """Blend projected Gaussians over black; return an image [1, H, W, 3], not clamped, and its alpha [1, H, W, 1].
 
-    Returns an image [1, H, W, 3] and its alpha [1, H, W, 1]. With `absgrad` the last two numbers of a row's gradient
-    are sums of absolute gradients of means2d, as gsplat's `means2d.absgrad`.
+    Args:
+        rows: [1, N, ROW], from `project.project`; image and alpha are differentiable in these.
+        lists: tile lists.
+        kernels: kernels to launch.
+        absgrad: whether the last two numbers of a row's gradient are the sums, over pixels, of absolute gradients of
+            the projected mean, as gsplat's `means2d.absgrad`.
     """
     is_learning = torch.is_grad_enabled() and rows.requires_grad
     image, alphas = Blend.apply(rows.contiguous(), lists, kernels, is_learning, absgrad)
@@ -41,7 +45,7 @@ def blend(rows: Tensor, lists: Lists, kernels: Kernels, *, absgrad: bool = False
 
 
 class Blend(torch.autograd.Function):
-    """Autograd function of `blend`, for contiguous rows."""
+    """Autograd function of `blend`, from contiguous rows to image and alpha."""
 
     @staticmethod
     def forward(ctx: Any, *inputs: Any) -> tuple[Tensor, Tensor]:  # noqa: D102

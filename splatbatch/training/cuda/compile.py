@@ -1,8 +1,9 @@
-"""Our kernels compiled for a GPU by NVRTC, which torch's own wheels bring: no toolkit, no compiler, no headers.
+"""This package's CUDA kernels, compiled by NVRTC (NVIDIA's run-time compiler), which torch's wheels bring.
 
-The wheel has machine code for most GPUs; other programs are compiled in seconds and kept in the user's cache. NVRTC is
-called by ctypes: cuda-bindings would do as well, but is missing beside torch's build for CPUs, which the tests use.
-Imports no torch, so that a wheel can be built without it.
+No CUDA toolkit, compiler or headers are needed. The wheel of splatbatch has machine code for most GPUs; other code is
+compiled in seconds and kept in the user's cache. NVRTC is called by ctypes: cuda-bindings would do as well, but is
+missing beside torch's build for CPUs, which the tests use. This module does not import torch, so that a wheel can be
+built without torch.
 """
 
 from __future__ import annotations
@@ -27,25 +28,25 @@ from splatbatch.files import aside
 
 SOURCE = Path(__file__).parent / "source"
 SHIPPED = Path(__file__).parent / "compiled"
-"""Folder of the machine code in a wheel; it does not exist in a clone."""
+"""Folder of the machine code in a wheel; absent in a clone of the repository."""
 FAST = ("--use_fast_math",)
 LOSS = ("compare_bytes", "compare_floats", "compare_backward_bytes", "compare_backward_floats")
 PROGRAMS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("blend", "project", "even", *LOSS), FAST),
     **dict.fromkeys(("lists", "step"), ()),
 }
-"""Programs, each a file of `source/`, with their flags for NVRTC, which optimises by default."""
+"""Programs, each a file `source/NAME.cu` with one or more kernels, and their flags for NVRTC, which are added."""
 ARCHITECTURES = (75, 80, 86, 90, 100, 120)
 """Architectures for which a wheel has machine code, as 10 x major + minor of the compute capability.
 
-It runs on later GPUs of the same major version, too (CUDA C++ Programming Guide, binary compatibility): 8.6 serves
-8.9, 10.0 serves 10.3, 12.0 serves 12.1.
+Machine code runs on later GPUs of the same major version, too (CUDA C++ Programming Guide, binary compatibility): 8.6
+serves 8.9, 10.0 serves 10.3, 12.0 serves 12.1.
 """
 LEAST_CAPABILITY = (7, 0)
-"""Least compute capability: threads of a warp must be able to wait for each other, as they can since Volta."""
+"""Least compute capability (Volta): threads of a warp must be able to wait for each other."""
 DIGEST_BYTES = 32
 MOST_KEPT = 99
-"""Largest number of files in the cache: nine programs for eleven versions or architectures."""
+"""Largest number of files in the cache: nine programs for eleven NVRTC versions or architectures; the oldest go."""
 
 
 class CompileError(RuntimeError):
@@ -54,26 +55,30 @@ class CompileError(RuntimeError):
 
 @dataclass(frozen=True)
 class Cubin:
-    """Machine code of a program, an ELF file, and where it comes from."""
+    """Machine code of a program, and whether it is from the wheel."""
 
     content: bytes
+    """The machine code, an ELF file."""
     is_shipped: bool = False
+    """Whether the machine code is from the wheel of splatbatch; else it was compiled on this machine."""
     unkept: str = ""
-    """Why the program could not be written to the cache after it was compiled; empty if it was, or need not be."""
+    """Reason why a compiled program could not be written to the cache; empty: it is there, or is from the wheel."""
 
 
 def cubin(program: str, capability: tuple[int, int], *, shipped: bool = True) -> Cubin:
-    """Return a program for GPUs of a compute capability: from the wheel or the cache, else compiled now and cached.
+    """Return the machine code of a program for GPUs of a compute capability, from the wheel, the cache or NVRTC.
 
-    Several processes may do this at once: each writes a whole file, and the last one stays.
+    Compiled code is written to the cache; a failed write is no error, see `Cubin.unkept`. Several processes may do this
+    at once: each writes a whole file, and the last file stays.
 
     Args:
         program: one of `PROGRAMS`.
-        capability: of the GPU.
+        capability: compute capability of the GPU, major and minor.
         shipped: whether to use the wheel's machine code; an old driver may refuse that of a newer NVRTC.
 
     Raises:
-        CompileError: no NVRTC, or none that knows this GPU.
+        CompileError: the GPU is too old; or code must be compiled, and there is no NVRTC, it does not know this GPU, or
+            it fails.
     """
     found = _shipped(program, capability) if shipped else None
     if found is not None:
@@ -90,10 +95,12 @@ def cubin(program: str, capability: tuple[int, int], *, shipped: bool = True) ->
 
 
 def lacking(capability: tuple[int, int]) -> tuple[str, ...]:
-    """Return the programs that must be compiled for a GPU, since neither the wheel nor the cache has them.
+    """Return the programs that must be compiled for a GPU of a compute capability, in the order of `PROGRAMS`.
+
+    Those are all that neither the wheel nor the cache has; empty if there are none. Nothing is compiled.
 
     Raises:
-        CompileError: no NVRTC, or none that knows this GPU.
+        CompileError: a program must be compiled, and there is no NVRTC, or none that knows this GPU.
     """
     wanted = [program for program in PROGRAMS if _shipped(program, capability) is None]
     if not wanted:
@@ -105,10 +112,12 @@ def lacking(capability: tuple[int, int]) -> tuple[str, ...]:
 
 @cache
 def compile_all(capability: tuple[int, int]) -> dict[str, Cubin]:
-    """Return all programs for a GPU, cached in the process; missing ones are compiled in parallel, one thread each.
+    """Return the machine code of all programs, by name, for a GPU of a compute capability.
+
+    Missing programs are compiled in parallel, one thread each. The result is cached in this process.
 
     Raises:
-        CompileError: no NVRTC, or none that knows this GPU.
+        CompileError: as of `cubin`, for any program.
     """
     with ThreadPoolExecutor(len(PROGRAMS)) as pool:
         found = {program: pool.submit(cubin, program, capability) for program in PROGRAMS}
@@ -116,12 +125,12 @@ def compile_all(capability: tuple[int, int]) -> dict[str, Cubin]:
 
 
 def ship(folder: Path) -> None:
-    """Compile all programs for all of `ARCHITECTURES` into a folder, the wheel's `compiled/`, emptied before.
+    """Compile all programs for all of `ARCHITECTURES` into a folder, the wheel's `compiled/`; needs no GPU.
 
-    Needs no GPU.
+    The folder is made if missing, and its files are removed first.
 
     Raises:
-        CompileError: no NVRTC, or an old one.
+        CompileError: there is no NVRTC, or it is too old for an architecture.
         OSError: the folder cannot be written.
     """
     folder.mkdir(parents=True, exist_ok=True)
@@ -151,7 +160,10 @@ def _shipped(program: str, capability: tuple[int, int]) -> bytes | None:
 
 
 def best_of(architectures: tuple[int, ...], capability: tuple[int, int]) -> int | None:
-    """Return the highest architecture, such as 86, whose machine code runs on a GPU of a capability; None: none."""
+    """Return the highest architecture, such as 86, whose machine code runs on a GPU of a compute capability.
+
+    None if no architecture of the list does.
+    """
     own = 10 * capability[0] + capability[1]
     return max((one for one in architectures if one // 10 == capability[0] and one <= own), default=None)
 
@@ -199,7 +211,10 @@ def _keep(path: Path, content: bytes) -> str:
 
 
 class Nvrtc:
-    """NVIDIA's run-time compiler, called by ctypes (docs.nvidia.com/cuda/nvrtc)."""
+    """NVIDIA's run-time compiler, called by ctypes (docs.nvidia.com/cuda/nvrtc).
+
+    `version` is that of the library, major and minor; `architectures` are all that it compiles for, ascending.
+    """
 
     def __init__(self, library: ctypes.CDLL) -> None:
         self._library = library
@@ -214,10 +229,10 @@ class Nvrtc:
         self.architectures = tuple(sorted(numbers))
 
     def architecture_for(self, capability: tuple[int, int]) -> int:
-        """Return the highest architecture of this NVRTC whose machine code runs on a GPU of a compute capability.
+        """Return the highest architecture of this NVRTC, such as 90, whose machine code runs on a GPU of a capability.
 
         Raises:
-            CompileError: this NVRTC has none for the GPU; the message says whether an older or a newer one is needed.
+            CompileError: there is no such architecture; the message says whether an older or a newer torch is needed.
         """
         architecture = best_of(self.architectures, capability)
         if architecture is None:
@@ -228,10 +243,10 @@ class Nvrtc:
         return architecture
 
     def compile(self, program: str, architecture: int) -> bytes:
-        """Return a program as machine code for an architecture, such as 90. Releases the GIL meanwhile.
+        """Return the machine code of a program of `PROGRAMS` for an architecture, such as 90; releases the GIL.
 
         Raises:
-            CompileError: the compiler refuses it.
+            CompileError: the compiler refuses the program or the architecture.
         """
         headers = sorted(SOURCE.glob("*.cuh"))
         texts = (c_char_p * len(headers))(*(path.read_bytes() for path in headers))
@@ -269,10 +284,10 @@ class Nvrtc:
 
 @cache
 def nvrtc() -> Nvrtc:
-    """Return the NVRTC of torch's wheels, or one installed on the system.
+    """Return the NVRTC of torch's wheels, else one installed on the system; loaded once per process.
 
     Raises:
-        CompileError: there is none.
+        CompileError: no NVRTC can be loaded.
     """
     for name in _candidates():
         try:

@@ -1,4 +1,4 @@
-"""Our kernels, loaded on the GPU of this process and launched from Python through CUDA's driver API (libcuda)."""
+"""This package's kernels, loaded on the GPU of this process and launched through CUDA's driver API (libcuda)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from splatbatch.training.cuda.compile import CompileError, Cubin, compile_all, c
 from splatbatch.training.cuda.sources import kernels
 
 TOO_OLD = (200, 209, 218, 222)
-"""Errors of the driver that may mean that it is older than the NVRTC of the machine code.
+"""Error codes of CUDA's driver API by which a driver may say that it is too old for the machine code of a kernel.
 
 Invalid image, no binary for this GPU, invalid PTX, unsupported PTX.
 """
@@ -23,20 +23,24 @@ NO_CONTEXT = 201
 
 
 class Kernels(Protocol):
-    """Interface to launch our kernels: on a GPU (`GpuKernels`), or a substitute in tests."""
+    """Interface to launch this package's kernels: on a GPU (`GpuKernels`), or a substitute in tests."""
 
     def launch(self, name: str, num: int, *arguments: Structure) -> None:
-        """Launch a kernel with at least `num` threads; nothing for 0. Does not wait for it."""
+        """Launch a kernel with at least `num` threads, without waiting for its end; 0: nothing is launched.
+
+        `arguments` are its structs, passed by value. An implementation may raise RuntimeError if the launch fails.
+        """
         ...
 
 
 class GpuKernels:
-    """Our kernels on the current GPU, in torch's primary context; they run on torch's current stream.
+    """This package's kernels on the current GPU, in torch's primary context; they run on torch's current stream.
 
-    All programs are loaded when it is made, so that no module is loaded while a CUDA graph is recorded.
+    All kernels are loaded at construction, so that no module is loaded while a CUDA graph is recorded.
 
     Raises:
-        CompileError: no machine code for this GPU, and it cannot be compiled; or the driver is too old for it.
+        CompileError: there is no NVIDIA driver, or the driver is too old for the machine code; or there is no machine
+            code for this GPU, and none can be compiled.
     """
 
     def __init__(self) -> None:
@@ -45,15 +49,18 @@ class GpuKernels:
         self._driver, self._context = _driver(), c_void_p()
         self._check("cuCtxGetCurrent", self._driver.cuCtxGetCurrent(byref(self._context)))
         self.unkept = ""
-        """Why a compiled program could not be written to the cache; empty: all are cached, or from the wheel."""
+        """Reason why a compiled kernel could not be written to the cache; empty: all are cached, or from the wheel."""
         self._functions: dict[str, tuple[c_void_p, int]] = {}
         for program, made in compile_all(capability).items():
             self._load(program, made, capability)
 
     def launch(self, name: str, num: int, *arguments: Structure) -> None:
-        """Launch a kernel with at least `num` threads; nothing for 0. Does not wait for it.
+        """Launch a kernel with at least `num` threads, without waiting for its end; 0: nothing is launched.
+
+        `arguments` are its structs, passed by value.
 
         Raises:
+            KeyError: there is no kernel of this name.
             RuntimeError: the driver returned an error.
         """
         if num == 0:
@@ -108,5 +115,5 @@ def _driver() -> ctypes.CDLL:
 
 
 def address(tensor: Tensor | None) -> int | None:
-    """Return the address of a tensor's data; None, a null pointer, for None."""
+    """Return the address of a tensor's data for a kernel; None, which is a null pointer there, for no tensor."""
     return None if tensor is None else tensor.data_ptr()

@@ -23,7 +23,7 @@ MOST_SMALL_TILES = 32_766  # tile numbers that fit 16 bits, with one to spare, w
 
 @dataclass(frozen=True)
 class PaddedTileLists:
-    """Tile lists of fixed capacity, with one additional row of tiles below the image for the padding."""
+    """Tile lists of fixed capacity, with one additional row of tiles below the image for unused entries."""
 
     offsets: Tensor  # [1, rows + 1, columns] int32, where the list of each tile begins
     ids: Tensor  # [capacity] int32, Gaussians
@@ -33,9 +33,13 @@ class PaddedTileLists:
 
 @torch.no_grad()
 def tile_lists(seen: Sight, size: tuple[int, int], capacity: int, kernels: Kernels) -> PaddedTileLists:
-    """Return the Gaussians of every tile of an image of `size`, width x height in px. Does not wait for the GPU.
+    """Return the Gaussians of every tile of an image, nearest first; does not wait for the GPU.
 
-    Entries beyond the capacity are dropped, those of the farthest Gaussians first.
+    Args:
+        seen: projected Gaussians.
+        size: width and height of the image in px.
+        capacity: number of entries of all lists together; further ones are dropped, the farthest Gaussians first.
+        kernels: kernels to launch.
     """
     columns, rows = -(-size[0] // TILE_PX), -(-size[1] // TILE_PX)
     device = seen.counts.device

@@ -1,4 +1,4 @@
-"""The loss of 3DGS, (1 - lambda) L1 + lambda (1 - SSIM), in a kernel, and its derivative, written by hand, in another.
+"""The loss of 3DGS, (1 - lambda) L1 + lambda (1 - SSIM), in one CUDA kernel, and its derivative in another.
 
 Same formulas as `training.loss`. With mu, s and c the mean, variance and covariance under the window w: A = 2
 mu_x mu_y + C1, B = 2 c + C2, C = mu_x^2 + mu_y^2 + C1, D = s_x + s_y + C2, SSIM = A B / (C D) (Wang 2004). Every
@@ -33,11 +33,16 @@ def photometric_loss(
     as_taken: Tensor | None = None,
     mask: Tensor | None = None,
 ) -> Tensor:
-    """Return the loss, [], of a rendering `[H, W, 3]` against a photograph `[H, W, 3]`, uint8 or float32 in [0, 1].
+    """Return the loss (1 - lambda) L1 + lambda (1 - SSIM), [], of a rendering; does not wait for the GPU.
 
-    `as_taken` is the bytes [H, W, 3] of a photograph whose colour correction is divided out. Where these are clipped
-    and the rendering is brighter, the gradient is smaller: see `posed_image.to_compare`. `mask` [H, W] bool is true
-    where a pixel counts, as in `training.loss.masked`.
+    Args:
+        render: rendering, [H, W, 3] float32; the loss is differentiable in the rendering alone.
+        photo: target, [H, W, 3], uint8 or float32 in [0, 1].
+        ssim_lambda: lambda.
+        kernels: kernels to launch.
+        as_taken: bytes [H, W, 3] of a photograph whose colour correction is divided out in `photo`; where these are
+            clipped and the rendering is brighter, the gradient is smaller. None: there is no correction.
+        mask: [H, W] bool, true where a pixel counts; None: everywhere. Ignored pixels count as equal.
     """
     taken, mask = (None if one is None else one.contiguous() for one in (as_taken, mask))
     loss: Tensor = _Photometric.apply(render.contiguous(), photo.contiguous(), taken, mask, ssim_lambda, kernels)
@@ -45,15 +50,25 @@ def photometric_loss(
 
 
 def ssim(render: Tensor, photo: Tensor, kernels: Kernels) -> Tensor:
-    """Return the mean SSIM, [], of a rendering and a photograph [H, W, 3], in less memory than `training.loss.ssim`."""
+    """Return the mean SSIM (equal: 1), [], of a rendering and a photograph [H, W, 3], uint8 or float32 in [0, 1].
+
+    Without gradients, and in less memory than `training.loss.ssim`.
+    """
     return _compared(render.contiguous(), photo.contiguous(), (0.0, 1.0), kernels)[1]
 
 
 def normalise(colors: Tensor, pixels: Tensor, tone: Tensor, K: Tensor, kernels: Kernels) -> Tensor:
-    """Return the target of the loss, [H, W, 3]: the photograph divided by its tone, closer to `colors` where clipped.
+    """Return the target of the loss, [H, W, 3] float32: a photograph with its colour correction divided out.
 
-    It is the target of `posed_image.to_compare`, which takes a dozen passes over the image. The smaller gradient of
-    clipped pixels is up to `photometric_loss`.
+    Where the photograph is clipped and the rendering brighter, the target is closer to the rendering. Equals the target
+    of `posed_image.to_compare`, in a single pass over the image.
+
+    Args:
+        colors: rendering, [H, W, 3].
+        pixels: photograph, [H, W, 3] uint8.
+        tone: colour correction as a tensor, from `posed_image.tone_of`.
+        K: intrinsics of the camera, [3, 3], px.
+        kernels: kernels to launch.
     """
     seen, target = colors.detach().contiguous(), torch.empty_like(colors, memory_format=torch.contiguous_format)
     tensors = (seen, pixels.contiguous(), tone, K.contiguous(), target)

@@ -1,4 +1,4 @@
-"""Compilation of our kernels in the background, for a GPU whose CUDA context this process has not opened yet."""
+"""Compilation of this package's kernels in the background, before this process opens the CUDA context of its GPU."""
 
 from __future__ import annotations
 
@@ -14,18 +14,26 @@ from splatbatch.training.cuda.compile import CompileError, compile_all
 
 @dataclass(frozen=True)
 class KernelCompilation:
-    """A compilation of our kernels that runs in a thread; None where nothing is compiled."""
+    """A compilation of this package's kernels in a thread."""
 
     thread: Thread | None = None
+    """The thread, which may have ended; None: nothing is compiled."""
 
     def wait(self) -> None:
-        """Wait until the thread has ended. Errors are not raised here, but where a kernel is first used."""
+        """Wait until the thread has ended; returns at once without a thread.
+
+        Errors of the compilation are not raised here, but where a kernel is first used.
+        """
         if self.thread:
             self.thread.join()
 
 
 def for_training(recipe: Recipe) -> KernelCompilation:
-    """Start to compile our kernels for the GPU that CUDA_VISIBLE_DEVICES names, unless the recipe uses gsplat's."""
+    """Start to compile this package's kernels for the GPU that CUDA_VISIBLE_DEVICES names, and return at once.
+
+    Nothing is compiled if the recipe uses gsplat's kernels, or if the variable does not name a GPU by its UUID. Kernels
+    that are in the wheel or the cache are only read.
+    """
     if recipe.training.kernels != "auto":
         return KernelCompilation()
     thread = Thread(target=_compile, daemon=True)

@@ -22,7 +22,7 @@ NAMES = ("means", "quats", "scales", "opacities", "sh0", "shN")
 
 @dataclass(frozen=True)
 class ProjectionInput:
-    """Camera and options of a projection, as the kernel takes them."""
+    """Camera and options of a projection, as the kernels take them; lengths are in the unit of the Gaussians."""
 
     viewmat: Tensor  # [4, 4]
     K: Tensor  # [3, 3]
@@ -36,7 +36,10 @@ class ProjectionInput:
 
 @dataclass(frozen=True)
 class Sight:
-    """Result of the projection of N Gaussians; where a radius is 0, only radii, counts and distances are defined."""
+    """Result of the projection of N Gaussians.
+
+    A radius of 0 means that the Gaussian is not visible; its `rows` are then not defined.
+    """
 
     rows: Tensor  # [1, N, ROW]: means2d 2 (px), conics 3, opacity, colours 3, and three unused
     radii: Tensor  # [1, N, 2] int32
@@ -45,13 +48,19 @@ class Sight:
 
 
 def project(gaussians: Mapping[str, Tensor], shot: ProjectionInput, kernels: Kernels) -> Sight:
-    """Project Gaussians onto the image of a camera, with their colours; differentiable in all six parameters."""
+    """Project Gaussians, parameters before activation by name, onto the image of a camera, with their colours.
+
+    Differentiable in all six parameters; does not wait for the GPU.
+    """
     made = Project.apply(*(gaussians[name].contiguous() for name in NAMES), shot, kernels)
     return Sight(*made)
 
 
 class Project(torch.autograd.Function):
-    """Autograd function from the parameters, in the order of `NAMES`, to `Sight`; only the rows are differentiable."""
+    """Autograd function from the parameters, in the order of `NAMES`, to the fields of `Sight`.
+
+    Only its `rows` are differentiable.
+    """
 
     @staticmethod
     def forward(ctx: Any, *inputs: Any) -> tuple[Tensor, ...]:  # noqa: D102

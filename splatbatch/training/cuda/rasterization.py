@@ -1,4 +1,4 @@
-"""Rasteriser of our CUDA kernels: projection, tile lists and blending, without waiting for the GPU."""
+"""Rasteriser by this package's CUDA kernels: projection, tile lists and blending, without waiting for the GPU."""
 
 from __future__ import annotations
 
@@ -18,10 +18,17 @@ from splatbatch.training.rendering.view import RasterOptions, RenderCamera, Rend
 def rasterize(
     gaussians: Mapping[str, Tensor], view: RenderCamera, options: RasterOptions, capacity: int | None, kernels: Kernels
 ) -> Rendering:
-    """Render Gaussians; `capacity` is how many entries the tile lists hold. None counts them, and waits for the GPU.
+    """Render Gaussians over black; differentiable in all six parameters.
 
-    `info` has what strategies read: `rows` in place of gsplat's `means2d`, and `num_entries`, [] int32. If that is more
-    than the capacity, the farthest Gaussians are missing from the picture.
+    `info` of the result is for the strategies: `rows` in place of gsplat's `means2d`, and `num_entries`, [] int32, the
+    number of entries needed. If more than `capacity` are needed, the farthest Gaussians are missing from the picture.
+
+    Args:
+        gaussians: parameters before activation, on a GPU.
+        view: the camera.
+        options: of the rasteriser.
+        capacity: number of entries of the tile lists; None: counted, which waits for the GPU.
+        kernels: kernels to launch.
     """
     size = view.width, view.height
     seen = _see(gaussians, view, options, kernels)
@@ -44,7 +51,7 @@ def rasterize(
 
 @torch.no_grad()
 def num_entries(gaussians: Mapping[str, Tensor], view: RenderCamera, kernels: Kernels) -> Tensor:
-    """Return how many entries the tile lists of a rendering need, [] int64, without waiting for the GPU."""
+    """Return how many entries the tile lists of a rendering need at most, [] int64, without waiting for the GPU."""
     return _see(gaussians, view, RasterOptions(sh_degree=0), kernels).counts.sum()
 
 

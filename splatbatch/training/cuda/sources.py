@@ -20,7 +20,7 @@ _TYPES = {"float": c_float, "int": c_int, "long long": c_longlong}
 
 @dataclass(frozen=True)
 class Kernel:
-    """A kernel that Python launches: its program, block size and arguments."""
+    """A kernel that Python launches: its program (a source file), block size and arguments."""
 
     program: str
     threads: int  # of a block
@@ -41,17 +41,17 @@ def constant(name: str) -> int:
     """Return an integer constant of the CUDA sources by its name, such as `WARP`.
 
     Raises:
-        KeyError: no such constant.
+        KeyError: the sources have no such constant.
     """
     return _constants()[name]
 
 
 @cache
 def struct(name: str) -> type[Structure]:
-    """Return a struct of the CUDA sources as a ctypes structure of the same layout.
+    """Return a struct of the CUDA sources, by its name, as a ctypes structure of the same layout; cached.
 
     Raises:
-        KeyError: no such struct, or it has a field of an unknown type.
+        KeyError: the sources have no such struct, or it has a field of an unknown type.
     """
     fields = {found: body for text in _texts().values() for found, body in _STRUCT.findall(text)}[name]
     laid_out = [one for kind, star, names in _FIELD.findall(fields) for one in _fields(kind, star, names)]
@@ -69,7 +69,11 @@ def _fields(kind: str, star: str, names: str) -> list[tuple[str, Any]]:
 
 @cache
 def kernels() -> Mapping[str, Kernel]:
-    """Return all kernels of `PROGRAMS` by name."""
+    """Return all kernels of the CUDA sources (files of `PROGRAMS`) by name; cached.
+
+    Raises:
+        KeyError: a kernel has a block size or an argument that the sources do not define.
+    """
     found = {}
     for program in PROGRAMS:
         for threads, name, arguments in _KERNEL.findall(_texts()[f"{program}.cu"]):

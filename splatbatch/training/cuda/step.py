@@ -1,6 +1,6 @@
-"""Updates of Gaussians in a step by our kernels: Adam (Kingma 2015), gradient statistics, and the noise of `mcmc`.
+"""Updates of Gaussians by this package's kernels: Adam (Kingma 2015), gradient statistics, and the noise of `mcmc`.
 
-Adam has its learning rate and its count of steps on the GPU, so that it never waits. torch's own fused Adam hands out
+Learning rate and step count of Adam are on the GPU, so that the host never waits. torch's own fused Adam hands out
 65,536 elements at a time, so that a splat's positions keep ten of a hundred multiprocessors busy: 0.43 ms per step for
 250,000 Gaussians on one H200.
 """
@@ -26,9 +26,10 @@ BETAS = (0.9, 0.999)
 
 
 class Adam:
-    """Adam for one parameter, with the attributes of `torch.optim.Adam` that gsplat's strategies and checkpoints use.
+    """Adam for one parameter on a GPU, with the attributes of `torch.optim.Adam` that gsplat's strategies use.
 
-    It is no `torch.optim.Optimizer`: making the first one of a process imports torch's compiler, which takes 1.5 s.
+    The class does not derive from `torch.optim.Optimizer`, whose first instance in a process imports torch's compiler,
+    which takes 1.5 s.
     """
 
     def __init__(self, parameter: Parameter, rate: float, eps: float, kernels: Kernels) -> None:
@@ -38,7 +39,7 @@ class Adam:
         self.eps, self.kernels = eps, kernels
 
     def step(self) -> None:
-        """Update the parameter if it has a gradient; does not wait for the GPU."""
+        """Update the parameter in place if it has a gradient; does not wait for the GPU."""
         move({"": self})
 
     @property
@@ -48,7 +49,7 @@ class Adam:
         return parameter
 
     def made(self) -> dict[str, Any]:
-        """Return the state of the parameter (step count and moments), made at first use."""
+        """Return the state of the parameter (step count and moments), which is created, as zeros, at first use."""
         parameter = self.parameter
         state = self.state[parameter]
         if not state:
@@ -58,16 +59,16 @@ class Adam:
         return state
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Clear the gradient; `set_to_none` has no effect."""
+        """Set the gradient of the parameter to None, whatever `set_to_none` says."""
         del set_to_none
         self.parameter.grad = None
 
     def state_dict(self) -> dict[str, Any]:
-        """Return learning rate and state for a checkpoint."""
+        """Return learning rate, step count and moments for a checkpoint, not copied; "state" is empty before a step."""
         return {"lr": self.param_groups[0]["lr"], "state": dict(self.state[self.parameter])}
 
     def load_state_dict(self, record: Mapping[str, Any]) -> None:
-        """Restore learning rate and state from a checkpoint, on the device of the parameter."""
+        """Restore learning rate, step count and moments from a record of `state_dict`, on the parameter's device."""
         parameter = self.parameter
         self.param_groups[0]["lr"] = record["lr"].to(parameter.device)
         moved: dict[str, Tensor] = {name: value.to(parameter.device) for name, value in record["state"].items()}
@@ -77,12 +78,12 @@ class Adam:
 
 @dataclass(frozen=True)
 class GradNorms:
-    """Gradient norms of a step, as partial sums of squares that a recorded step overwrites each time."""
+    """Gradient norms of a step, as partial sums of squares; each replay of a CUDA graph overwrites the sums."""
 
     parts: Tensor
-    """Sums of squared gradients by warp, parameter after parameter."""
+    """Sums of squared gradients by warp of the kernel, parameter after parameter."""
     ends: Mapping[str, int]
-    """Index in `parts` after the last one of each parameter."""
+    """Index in `parts` after the last sum of each parameter, by the parameter's name, in the order of `parts`."""
 
     def norms(self) -> dict[str, Tensor]:
         """Return the norm of each parameter's gradient, [], by name; computed on the GPU without waiting."""
@@ -96,13 +97,14 @@ def move(
 ) -> GradNorms | None:
     """Update the parameters of up to six Adams that have gradients, in one kernel; does not wait for the GPU.
 
-    Returns the gradient norms; None if no parameter has a gradient.
+    Returns the gradient norms; None if no parameter has a gradient. Gradients are not cleared.
 
     Args:
-        adams: by the names of parameters of one splat.
-        radii: [N, 2] or more, int32; where it is 0, for unseen Gaussians, higher harmonics and their moments stay
-            unchanged. None: all are updated.
-        pulls: weights of mean opacity and mean scale in the loss, by the names of their parameters.
+        adams: optimizers by the names of one splat's parameters.
+        radii: [N, 2] or more rows, int32, px; where 0, for unseen Gaussians, higher harmonics and their moments stay
+            unchanged. None: all Gaussians are updated.
+        pulls: weights of mean opacity and mean scale in the loss, by the names of their parameters; None: no
+            regularisers.
     """
     gradients = {
         name: adam.parameter.grad.contiguous() for name, adam in adams.items() if adam.parameter.grad is not None
@@ -132,15 +134,15 @@ def move(
 def accumulate_grad2d(
     pulls: Tensor, radii: Tensor, sums: Tensor, counts: Tensor, halves: tuple[float, float], kernels: Kernels
 ) -> None:
-    """Accumulate, in place, image-plane gradients and view counts of the first `len(sums)` Gaussians.
+    """Accumulate, in place, image-plane gradients and view counts of the first `len(sums)` Gaussians of a rendering.
 
     Args:
-        pulls: [N, 2] or more, gradients of means2d.
-        radii: [N, 2] or more, int32; 0: not seen.
-        sums: sums of the lengths of gradients, in half image sizes.
-        counts: numbers of views that have seen a Gaussian.
+        pulls: [N, 2] or more columns, gradients of the projected means.
+        radii: [N, 2], int32, px; 0: the Gaussian is not seen.
+        sums: [n], n at most N, sums of the lengths of gradients, in half image sizes.
+        counts: [n], numbers of views that have seen each Gaussian.
         halves: half of width and height, px.
-        kernels: to launch.
+        kernels: kernels to launch.
     """
     rows = pulls if pulls.stride(1) == 1 else pulls.contiguous()
     tensors = (rows, radii.contiguous(), sums, counts)
@@ -151,14 +153,14 @@ def accumulate_grad2d(
 def perturb_means(
     gaussians: Mapping[str, Tensor], noise: Tensor, strength: Tensor, fading: tuple[float, float], kernels: Kernels
 ) -> None:
-    """Add covariance x noise x strength to the means, in place, less where a Gaussian is opaque.
+    """Add covariance x noise x strength to the means of Gaussians, in place; the more opaque, the less is added.
 
     Args:
         gaussians: parameters before activation: means, quats, scales, opacities.
-        noise: [N, 3], normal.
-        strength: [].
-        fading: slope and midpoint of the sigmoid in the opacity (3DGS-MCMC, equation 9).
-        kernels: to launch.
+        noise: [N, 3], drawn from a normal distribution.
+        strength: [], on the GPU.
+        fading: slope and midpoint of the sigmoid by which noise fades with the opacity (3DGS-MCMC, equation 9).
+        kernels: kernels to launch.
     """
     names = ("means", "quats", "scales", "opacities")
     tensors = (*(gaussians[name] for name in names), noise, strength)

@@ -1,4 +1,7 @@
-"""`python -m splatbatch.training.cuda.warm WHAT`: compile kernels before training; print seconds and error as JSON."""
+"""`python -m splatbatch.training.cuda.warm WHAT`: compile kernels before training; print seconds and error as JSON.
+
+WHAT is `kernels` (those of this package) or `gsplat`.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +16,10 @@ from splatbatch.training.rendering.gsplats import build_gsplat
 
 
 def ours() -> None:
-    """Compile our kernels for each visible GPU, and run them once there.
+    """Compile this package's kernels for each visible GPU, and run them once there.
 
     Raises:
-        RuntimeError: they cannot be compiled or used on one of the GPUs.
+        RuntimeError: the kernels cannot be compiled or used on one of the GPUs.
     """
     for index in range(torch.cuda.device_count()):
         with torch.cuda.device(index):
@@ -30,7 +33,10 @@ WHAT = {"kernels": ours, "gsplat": build_gsplat}
 
 
 def main(name: str) -> None:
-    """Build one of `WHAT`; print the seconds and the last line of an error, which is not raised."""
+    """Build the kernels that `name` stands for, a key of `WHAT`; print one JSON object with "seconds" and "error".
+
+    "error" is the last line of an error, which is not raised; empty if all went well.
+    """
     started, error = time.monotonic(), ""
     try:
         WHAT[name]()

@@ -25,12 +25,17 @@ MEASURED_BY = "splatbatch"
 
 
 def measure(folder: AttemptFolder, splat: Path) -> None:
-    """Evaluate a splat on the held-out photographs of an attempt; write metrics.json, the coverage and pictures.
+    """Evaluate a splat on the held-out photographs of an attempt; write metrics.json, covered.json and pictures.
 
     The accepted splat of the patch is evaluated too, unless its figures are of the same pixels already.
 
+    Args:
+        folder: folder of the attempt, with the settings of the measurement; files are written there.
+        splat: path of the splat, inside `folder`.
+
     Raises:
-        SplatbatchError: the splat, the model or a photograph cannot be read, or a rendering is not finite.
+        SplatbatchError: the splat, the model or a photograph cannot be read; a rendering is not finite; or a GPU is
+            asked for and cannot be used.
     """
     settings = folder.read(folder.measuring, TrainingSettings) or TrainingSettings()
     recipe = Recipe.model_validate(settings.recipe)

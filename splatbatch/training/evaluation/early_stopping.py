@@ -2,8 +2,8 @@
 
 In the tail all learning rates fall to a hundredth of their first values. Without that, a splat jitters by some tenths
 of a dB from step to step (docs/benchmarks.md). A check renders windows of a few held-out photographs and reads one
-tensor. It waits for the GPU once, takes forward passes of one and a half photographs at most, and no more memory than
-a step.
+tensor. Each check waits for the GPU once, takes forward passes of one and a half photographs at most, and no more
+memory than a step.
 """
 
 from __future__ import annotations
@@ -27,43 +27,43 @@ from splatbatch.training.rendering.view import RasterOptions
 
 Record = dict[str, Any]
 Series = Sequence[tuple[int, float]]
-"""PSNR over the run: pairs of the number of steps done and the PSNR in dB, in the order of the steps."""
+"""PSNR over a run: pairs of the number of steps done and the PSNR in dB, in the order of the steps; may be empty."""
 
 CHECKS_PER_RUN = 250
-"""Checks per run, if all steps had them: one every 120 of 30,000 steps.
+"""Number of checks of a run that does not end early: one every 120 of 30,000 steps.
 
 A check takes as long as 1.1 steps (six photographs of caliterra-small on the CPU): 0.9 % of the time.
 """
 TAIL_SHARE = 1 / 25
-"""Share of the steps that are the tail. A tenth is no better, and costs its time (docs/benchmarks.md)."""
+"""Share of the steps of a run that are the tail; a tenth is no better, and takes longer (docs/benchmarks.md)."""
 EARLIEST_SHARE = 1 / 3
-"""Share of the steps before which no tail begins.
+"""Share of the planned steps before which no tail begins.
 
-Until then the learning rate of the means is above a fifth of its first value. The gain from its decay cannot be told
-yet from the gain of the steps.
+Before that, the learning rate of the means is above a fifth of its first value. A gain from the decay of this rate
+cannot be told from a gain by further steps then.
 """
 LAST_SHARE = 1 / 5
-"""Share of the run so far, at its end, whose checks show how the PSNR rises.
+"""Share of the steps done, the latest ones, whose checks show how fast the PSNR rises.
 
-A check differs from the next by 0.45 dB: over fewer steps the noise hides a rise (docs/benchmarks.md).
+The PSNR of a check differs from the next by 0.45 dB: over fewer steps the noise hides a rise (docs/benchmarks.md).
 """
 GAIN_OVER = 1.13
-"""Factor of the steps that must gain `least_gain_db`: its default, 0.05 dB, is 0.02 dB for 5 % more time."""
+"""Factor on the steps done that must gain `least_gain_db`; the default 0.05 dB is 0.02 dB for 5 % more time."""
 
 
 @dataclass(frozen=True)
 class StoppingRule:
-    """Settings of early stopping for a run of `max_steps`: when it is checked, and what rise of the PSNR goes on."""
+    """Settings of early stopping for a run of `max_steps`: when to check, and which rise of the PSNR goes on."""
 
     max_steps: int
     in_a_row: int
-    """Number of consecutive checks by which the PSNR must rise too little; 0: never end early."""
+    """Number of consecutive checks that must find too small a rise of the PSNR; 0: the run never ends early."""
     least_gain_db: float
-    """Gain in PSNR, in dB, below which `GAIN_OVER` as many steps are not worth their time."""
+    """Gain in PSNR, in dB, for `GAIN_OVER` (1.13) times as many steps; a run that gains less ends."""
 
     @classmethod
     def of(cls, recipe: Recipe) -> StoppingRule:
-        """Return the rule that a recipe's settings give."""
+        """Return the rule of a recipe's settings; without early stopping in the recipe, `in_a_row` is 0."""
         return cls(recipe.training.max_steps, recipe.stops_after(), recipe.evaluation.least_gain_db)
 
     @property
@@ -73,23 +73,24 @@ class StoppingRule:
 
     @property
     def every(self) -> int:
-        """Return the number of steps between two checks."""
+        """Return the number of steps between two checks, at least 1."""
         return max(1, self.max_steps // CHECKS_PER_RUN)
 
     @property
     def tail(self) -> int:
-        """Return the number of steps in the tail."""
+        """Return the number of steps in the tail, at least 1."""
         return max(1, round(self.max_steps * TAIL_SHARE))
 
     def is_check(self, step: int) -> bool:
-        """Return whether a check is planned after `step` steps; never so late that the tail would save no step."""
+        """Return whether a check is planned after `step` steps; never so late that ending early would save no step."""
         return self.in_a_row > 0 and step % self.every == 0 and step + self.tail < self.max_steps
 
 
 def is_plateau(series: Series, rule: StoppingRule) -> bool:
     """Return whether the tail may begin after the last check of a series.
 
-    True if by each of the last `rule.in_a_row` checks the PSNR rises by less than `rule.least_slope_db`.
+    True if the slope up to each of the last `rule.in_a_row` checks is below `rule.least_slope_db`. False if a slope is
+    not known, before `EARLIEST_SHARE` of the planned steps, for an empty series, and if the rule never ends a run.
     """
     if not rule.in_a_row or not series or series[-1][0] < EARLIEST_SHARE * rule.max_steps:
         return False
@@ -100,7 +101,8 @@ def is_plateau(series: Series, rule: StoppingRule) -> bool:
 def slope_db(series: Series) -> float | None:
     """Return by how much the PSNR rises, in dB per factor e of the steps, by a line through the checks of `LAST_SHARE`.
 
-    PSNR that is not finite is left out. None, for unknown: the last one is so, or the checks began later.
+    Checks whose PSNR is not finite are left out. None, for not known: the PSNR of the last check is not finite; fewer
+    than two checks are left; or the checks do not reach back far enough.
     """
     if not series or not math.isfinite(series[-1][1]):
         return None
@@ -114,7 +116,7 @@ def slope_db(series: Series) -> float | None:
 class EarlyStopping:
     """Early stopping of one run: makes the checks, and sets the last step once a plateau is found.
 
-    Its decisions depend only on the checks and `tail_from`, which `state` returns for a checkpoint.
+    Decisions depend only on `checks` and `tail_from`, which `state` returns for a checkpoint.
     """
 
     def __init__(self, views: TrainingImages, recipe: Recipe, progress: ProgressRecorder) -> None:
@@ -131,13 +133,14 @@ class EarlyStopping:
 
     @property
     def last_step(self) -> int:
-        """Return after how many steps the run ends: `max_steps`, or the end of the tail once it has begun."""
+        """Return after how many steps the run ends: `max_steps`, or the end of the tail once the tail has begun."""
         return self.rule.max_steps if self.tail_from is None else self.tail_from + self.rule.tail
 
     def tail_decays(self) -> tuple[float, float]:
-        """Return the factors per step of the tail on the learning rate of the means, and on the others.
+        """Return the factors per step of the tail on the learning rate of the means, and on all others.
 
-        All reach `LAST_RATE` of their first value at the last step. That of the means has fallen before.
+        Every rate reaches `LAST_RATE` (a hundredth) of its first value at the last step. The rate of the means falls
+        during the whole run, the others only in the tail.
         """
         share_left = 1 - (self.tail_from or 0) / self.rule.max_steps
         return float(LAST_RATE ** (share_left / self.rule.tail)), float(LAST_RATE ** (1 / self.rule.tail))
@@ -147,17 +150,22 @@ class EarlyStopping:
         return self.tail_from is None and done == self.rule.max_steps - self.rule.tail
 
     def is_due(self, done: int) -> bool:
-        """Return whether a check is due after `done` steps; the caller sees to it that growth has ended by then."""
+        """Return whether a check is due after `done` steps; False without windows, and in the tail.
+
+        The caller must check that growth has ended: full-size photographs, all harmonics, and no new Gaussians.
+        """
         return bool(self.chosen_by.windows) and self.tail_from is None and self.rule.is_check(done)
 
     @torch.inference_mode()
     def check(self, done: int, gaussians: Mapping[str, Tensor], capacity: int | None) -> bool:
-        """Measure the windows of held-out photographs; return whether their PSNR has reached its plateau.
+        """Measure the windows of held-out photographs; return whether their mean PSNR has reached a plateau.
+
+        Waits for the GPU once.
 
         Args:
             done: number of steps done.
-            gaussians: that are trained, without the backdrop.
-            capacity: of tile lists, see `rasterize`.
+            gaussians: the patch's own Gaussians; the backdrop is added here.
+            capacity: number of entries of the tile lists on a GPU; None: counted for each window, which waits.
         """
         drawn, options = self._border.with_backdrop(gaussians), RasterOptions.of(self._recipe)
         psnrs = [psnr_in(drawn, window, options, capacity) for window in self.chosen_by.windows]
@@ -165,7 +173,7 @@ class EarlyStopping:
         return is_plateau(self.checks, self.rule)
 
     def begin_tail(self, tail_from: int, done: int) -> None:
-        """Set the tail, and with it the last step of the run.
+        """Begin the tail, which sets the last step of the run; an earlier end than planned is recorded as progress.
 
         Args:
             tail_from: number of steps after which the tail begins.
@@ -176,7 +184,7 @@ class EarlyStopping:
             self._progress.end_at(self.last_step)
 
     def close(self) -> None:
-        """Stop the clock of the tail."""
+        """Stop the clock of the tail, at the end of the run; the time per step gives the seconds saved."""
         self._closed_at = time.monotonic()
 
     def state(self) -> Record:
@@ -184,11 +192,20 @@ class EarlyStopping:
         return {"checks": self.checks, "tail_from": self.tail_from}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Restore the checks and the begin of the tail from a checkpoint; one before 0.3.0 has a third figure."""
+        """Restore the checks and the begin of the tail from a checkpoint.
+
+        Checks in a checkpoint of a version before 0.3.0 have a third figure, which is ignored.
+
+        Raises:
+            KeyError: the state lacks an entry.
+        """
         self.checks, self.tail_from = [(step, psnr) for step, psnr, *_ in state["checks"]], state["tail_from"]
 
     def to_record(self) -> Record | None:
-        """Return `early_stopping` of metrics.json; None where the recipe does not want it."""
+        """Return `early_stopping` of metrics.json; None where the recipe has no early stopping.
+
+        "ended_at" is None if all planned steps were done; "saved_s" is in seconds, "checks" have the PSNR in dB.
+        """
         if not self.rule.in_a_row:
             return None
         first, began = self._seen_from

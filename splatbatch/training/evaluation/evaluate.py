@@ -1,4 +1,4 @@
-"""PSNR, SSIM and LPIPS of a splat on held-out photographs; under inference_mode, one image at a time."""
+"""PSNR, SSIM and LPIPS of a splat on held-out photographs; without gradients, one photograph at a time."""
 
 from __future__ import annotations
 
@@ -36,10 +36,13 @@ from splatbatch.training.rendering.rasterize import rasterize
 from splatbatch.training.rendering.view import RasterOptions, drawn_as
 
 TRAINING_VIEWS = 4
-"""Largest number of training photographs that are evaluated beside the held-out ones, to show overfitting."""
+"""Largest number of training photographs that are evaluated beside the held-out photographs, to show overfitting."""
 Metrics = dict[str, Any]
 MeasuredFile = Callable[[Path], Metrics]
-"""Function that reads a splat file and returns its figures; raises OSError, ValueError or TrainerError if it cannot."""
+"""Function that reads a splat file and returns its figures by name, as `evaluate` does.
+
+It raises OSError or ValueError if the file cannot be read, TrainerError if a rendering is not finite.
+"""
 
 
 class Evaluator:
@@ -55,19 +58,19 @@ class Evaluator:
     ) -> None:
         self._recipe, self._progress, self._folder = recipe, progress, folder
         self.early = EarlyStopping(views, recipe, progress)
-        """Early stopping on some held-out photographs, which may end the run before its last step."""
+        """Early stopping by the PSNR of some held-out photographs, which may end the run before its last step."""
         chosen_by = self.early.chosen_by.names
         self.photos = tuple(photo for photo in views.holdout if photo.name not in chosen_by)
-        """Held-out photographs of the figures: those that do not choose the end of the run."""
+        """Held-out photographs on which figures are measured: all but those by which early stopping decides."""
         self._sample = evenly_spaced(views.training, TRAINING_VIEWS)
         self._covered, self._earlier = views.coverage_masks and views.coverage_masks.without(chosen_by), Metrics()
         self._largest = views.loaded.get("largest")
         self._is_evened, self._border = views.are_evened, views.border
         self._peaks = TorchMemoryPeaks(device)
         self.evaluations: list[Metrics] = []
-        """All evaluations in the order of their steps, each with its `step`."""
+        """All evaluations in the order of their steps, each with the number of steps done as `step`."""
         self.resumed_from: Metrics = {}
-        """The attempt and the step of the checkpoint from which the run was resumed; empty: trained from step 0."""
+        """Attempt and step of the checkpoint from which the run was resumed; empty: the run was not resumed."""
 
     @cached_property
     def _lpips(self) -> Lpips | str:
@@ -75,9 +78,12 @@ class Evaluator:
         return load_lpips() if self.photos else ""
 
     def step_done(self, gaussians: Parameters, step: int) -> None:
-        """Evaluate the splat and write a picture if the recipe wants that after `step` steps.
+        """Evaluate the splat and write the picture of the median view, if the recipe wants that after `step` steps.
 
-        Not after the last step: the splat is evaluated then as its file holds it.
+        Nothing is done after the last step: `measure_written` evaluates the splat then, as read back from its file.
+
+        Raises:
+            TrainerError: a rendering is not finite.
         """
         evaluation = self._recipe.evaluation
         is_every = evaluation.every > 0 and step % evaluation.every == 0
@@ -88,9 +94,13 @@ class Evaluator:
                 picture_views(self._folder, drawn, metrics, self._recipe, most=1)
 
     def measure(self, gaussians: Mapping[str, Tensor], step: int) -> Metrics | None:
-        """Evaluate the splat after `step` steps, and keep the result; None without held-out photographs.
+        """Evaluate the splat after `step` steps, and keep and return the figures; None without held-out photographs.
 
-        Returns the last evaluation where that is of the same step.
+        If the last evaluation is of the same step, that evaluation is returned.
+
+        Args:
+            gaussians: the patch's own Gaussians; the backdrop is added here.
+            step: number of steps done.
 
         Raises:
             TrainerError: a rendering is not finite.
@@ -104,9 +114,9 @@ class Evaluator:
         return metrics
 
     def measure_first(self, gaussians: Mapping[str, Tensor]) -> None:
-        """Evaluate the initial Gaussians, as step 0; called after training, when the next patch does not wait for it.
+        """Evaluate the initial Gaussians, as step 0, unless that was done; called after training, to save time before.
 
-        Where a rendering is not finite, the run has no evaluation of step 0, and no error.
+        If a rendering is not finite, the run has no evaluation of step 0; no error is raised.
         """
         if not self.evaluations or self.evaluations[0]["step"]:
             with contextlib.suppress(TrainerError):  # the trained splat is accepted even if this evaluation fails
@@ -125,14 +135,19 @@ class Evaluator:
         return {"step": step, **figures, **on_training}
 
     def measure_earlier(self, earlier: EarlierSplat, measured: MeasuredFile) -> None:
-        """Evaluate the splat that was accepted before (see `earlier_figures`); without one that cannot be read."""
+        """Evaluate the splat accepted before, for a comparison on the same pixels (see `earlier_figures`).
+
+        Nothing is kept if this run has no evaluation, or if that splat cannot be read or rendered; no error is raised.
+        """
         if self.evaluations:
             with self._peaks.evaluating(), contextlib.suppress(OSError, ValueError, TrainerError):
                 covered = self._covered.hash if self._covered else ""
                 self._earlier = earlier_figures(earlier, covered, self._largest, measured)
 
     def measure_written(self, gaussians: Mapping[str, Tensor], step: int) -> Metrics | None:
-        """Evaluate the splat as read back from its file; this replaces an evaluation of the same step.
+        """Evaluate the splat as read back from its file, after `step` steps; replaces an evaluation of the same step.
+
+        None without held-out photographs.
 
         Raises:
             TrainerError: a rendering is not finite.
@@ -142,7 +157,10 @@ class Evaluator:
         return self.measure(gaussians, step)
 
     def to_record(self) -> Metrics:
-        """Return the part of metrics.json on evaluations: first, last, between, early stopping, notes, memory peaks."""
+        """Return the part of metrics.json on evaluations, with early stopping, notes and peaks of memory in MiB.
+
+        "initial" is None without an evaluation of step 0, "final" without any; "between" has the others.
+        """
         first, later = (
             [one for one in self.evaluations if bool(one["step"]) == is_later] for is_later in (False, True)
         )
@@ -157,9 +175,20 @@ class Evaluator:
 
 
 def earlier_figures(earlier: EarlierSplat, covered: str, largest: Any, measured: MeasuredFile) -> Metrics:
-    """Return `earlier` of metrics.json: the splat accepted before, evaluated on the photographs and pixels of this one.
+    """Return `earlier` of metrics.json: the splat accepted before, evaluated on this attempt's photographs and pixels.
 
-    Empty where its figures are of these pixels already: `covered` is their hash, `largest` the size of photographs.
+    Empty if no splat was accepted before, or if its figures are of these pixels already.
+
+    Args:
+        earlier: the splat accepted before, and the pixels of its figures.
+        covered: hash of the covered pixels of this attempt; empty: coverage is not known.
+        largest: size of the largest photograph of this attempt.
+        measured: evaluates a splat file.
+
+    Raises:
+        OSError: the file cannot be read.
+        ValueError: the file is no splat of this patch.
+        TrainerError: a rendering is not finite.
     """
     if not earlier.sha256 or earlier.is_of(covered, largest):
         return {}
@@ -176,11 +205,19 @@ def evaluate(
     *,
     is_evened: bool = False,
 ) -> Metrics | None:
-    """Return the mean PSNR in dB and SSIM (3DGS's: 11 x 11 Gaussian window, zero padding) and those of each photograph.
+    """Return the mean PSNR in dB and SSIM (3DGS's: 11 x 11 Gaussian window, zero padding), and each photograph's own.
 
-    They compare the photograph with the rendering times the photograph's colour correction. The correction comes from
-    the tracks of the reconstruction, never from a rendering. With `is_evened`, `psnr_even` and `ssim_even` compare the
-    corrected photograph with the rendering. With `lpips`, that too. None without photographs.
+    `psnr` and `ssim` compare the photograph with the rendering times the photograph's colour correction. The correction
+    comes from the tracks of the reconstruction, never from a rendering. Where coverage is known, figures of the covered
+    pixels are added, as `psnr_covered`. None without photographs.
+
+    Args:
+        gaussians: all Gaussians to render, backdrop included.
+        photos: held-out photographs, on the device of the Gaussians.
+        recipe: how Gaussians are rendered.
+        lpips: the metric LPIPS; None: it is left out, as it is for photographs smaller than 32 px.
+        is_evened: whether to add `psnr_even` and `ssim_even`, which compare the corrected photograph with the
+            rendering.
 
     Raises:
         TrainerError: a rendering is not finite.
@@ -214,10 +251,15 @@ def _measure(
 
 
 def covered_figures(taken: Tensor, pixels: Tensor, photo: PosedImage, recipe: Recipe) -> dict[str, float]:
-    """Return `psnr_covered`, `ssim_covered` and `covered_share` of a held-out photograph, on its covered pixels.
+    """Return `psnr_covered` (dB), `ssim_covered` and `covered_share` (0 to 1) of a held-out photograph.
 
-    `taken`, [H, W, 3] in [0, 1], is the rendering with the photograph's colour correction; `pixels`, on the same
-    device, are the photograph's. Only the share where too few pixels are covered; empty where coverage is unknown.
+    Only the share where too few pixels are covered; empty where coverage is unknown.
+
+    Args:
+        taken: rendering with the photograph's colour correction, [H, W, 3] in [0, 1].
+        pixels: pixels of the photograph, [H, W, 3], on the device of the rendering.
+        photo: the photograph, with its covered pixels.
+        recipe: decides which kernels compute the SSIM.
     """
     if photo.covered_share is None:
         return {}
@@ -229,13 +271,18 @@ def covered_figures(taken: Tensor, pixels: Tensor, photo: PosedImage, recipe: Re
 
 
 def covered_psnr(taken: Tensor, photo: PosedImage) -> float | None:
-    """Return the PSNR in dB of the covered pixels, the same as `covered_figures`; None where they are too few."""
+    """Return the PSNR in dB on the covered pixels of a photograph; None where these are too few, or unknown.
+
+    `taken` is the rendering with the photograph's colour correction, [H, W, 3] in [0, 1].
+    """
     covered = photo.covered_pixels()
     return None if covered is None else psnr_where(taken, photo.target(), covered)
 
 
 def psnr_as(colors: Tensor, photo: PosedImage) -> float:
-    """Return the PSNR in dB of a rendering [H, W, 3] of a photograph, on its valid pixels, after colour correction.
+    """Return the PSNR in dB of a rendering [H, W, 3] against its photograph, on the photograph's valid pixels.
+
+    The photograph's colour correction is applied to the rendering first.
 
     Raises:
         TrainerError: the rendering is not finite.
@@ -263,7 +310,9 @@ def _ssim(recipe: Recipe, colors: Tensor) -> Callable[[Tensor, Tensor], Tensor]:
 
 @torch.inference_mode()
 def psnr_on(gaussians: Mapping[str, Tensor], photo: PosedImage, recipe: Recipe) -> float:
-    """Render a photograph and return its PSNR in dB, as `psnr_as` does.
+    """Render Gaussians from a photograph's camera; return the PSNR in dB on the photograph's valid pixels.
+
+    `gaussians` include the backdrop. The colour correction of the photograph is applied to the rendering.
 
     Raises:
         TrainerError: the rendering is not finite.
@@ -276,13 +325,13 @@ def _render(gaussians: Mapping[str, Tensor], photo: PosedImage, recipe: Recipe) 
 
 
 class TorchMemoryPeaks:
-    """Peaks of GPU memory by torch's allocator, in MiB, for training and evaluation apart.
+    """Peaks of GPU memory by torch's allocator, for training and evaluation apart.
 
-    Memory of the driver and the CUDA context is not counted; NVML's figure has it.
+    Memory of the driver and the CUDA context is not counted, unlike in the figures of NVML.
     """
 
     def __init__(self, device: torch.device) -> None:
-        """Reset torch's peak, which is of the whole process, and count from now on."""
+        """Reset torch's peak, which is that of the whole process, and begin to count as training."""
         self._is_cuda = device.type == "cuda"
         if self._is_cuda:
             torch.cuda.reset_peak_memory_stats()
@@ -304,7 +353,10 @@ class TorchMemoryPeaks:
             torch.cuda.reset_peak_memory_stats()
 
     def to_record(self) -> dict[str, int]:
-        """Return the peaks in MiB by phase; without a GPU the peak resident memory of the process, `host_mib`."""
+        """Return the peaks in MiB: `host_mib`, and on a GPU `training_mib` and `evaluation_mib`.
+
+        `host_mib` is the peak resident memory of the whole process.
+        """
         self._close("training")
         host = {"host_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024}
         highest = {f"{phase}_mib": -(-peak // MIB) for phase, peak in self._highest.items()}
@@ -313,7 +365,7 @@ class TorchMemoryPeaks:
 
 @dataclass(frozen=True)
 class SplatFiles:
-    """Evaluation of splat files of one patch: held-out photographs, frame and recipe, the same for each file."""
+    """Evaluation of splat files of one patch, each on the same held-out photographs, with the same frame and recipe."""
 
     photos: tuple[PosedImage, ...]
     """Held-out photographs, on the device that renders."""
@@ -321,19 +373,25 @@ class SplatFiles:
     recipe: Recipe
     device: torch.device
     offset: Offset
-    """Offset of the splats' coordinates; a file with another offset is refused, one without is taken to have it."""
+    """Offset of the splats' coordinates; a file that names another is refused, a file that names none is accepted."""
     border: PatchBorder = NONE
+    """Border of the patch, whose backdrop is rendered behind each splat."""
     is_evened: bool = False
-    """Whether splats have the colours of the corrected scene, so that `psnr_even` and `ssim_even` are measured too."""
+    """Whether splats have the colours of corrected photographs; `psnr_even` and `ssim_even` are then measured too."""
 
     def figures(self, path: Path, lpips: Lpips | None = None, pictured: AttemptFolder | None = None) -> Metrics:
-        """Return the result of `evaluate` for a splat file, rendered with the degree and mode that its header names.
+        """Return the figures of a splat file by name, as `evaluate` does; empty without held-out photographs.
 
-        With `pictured`, also write the pictures of three views into that folder.
+        The splat is rendered with the degree of harmonics and the antialiasing that its header names.
+
+        Args:
+            path: the splat file.
+            lpips: the metric LPIPS; None: it is left out.
+            pictured: folder to write pictures of three views into; None: no pictures.
 
         Raises:
             OSError: the file cannot be read.
-            ValueError: it is no splat, or its offset is another one.
+            ValueError: the file is no splat, or names another offset.
             TrainerError: a rendering is not finite.
         """
         header = read_header(path)

@@ -1,7 +1,8 @@
 """LPIPS (Zhang 2018, on AlexNet), with weights that are on this machine already: nothing is downloaded.
 
-It needs two files: AlexNet's weights as torchvision publishes them, in the checkpoint folder of torch.hub; and the
-weights of the five layers, which come with the package torchmetrics. Without one, a note replaces the metric.
+The metric needs two files: AlexNet's weights as torchvision publishes them, in the checkpoint folder of torch.hub; and
+the weights of the five layers, which come with the package torchmetrics. If a file is missing, a note replaces the
+figures.
 """
 
 from __future__ import annotations
@@ -29,19 +30,22 @@ LAYERS = (
 )
 SHIFT = (-0.030, -0.088, -0.188)
 SCALE = (0.458, 0.448, 0.450)
-"""Standard deviations of R, G and B on ImageNet, for pixels in [-1, 1], as LPIPS has them; `SHIFT` is the means."""
+"""Standard deviations of R, G and B on ImageNet, for pixels in [-1, 1], as in LPIPS; `SHIFT` has the means."""
 SMALLEST_PX = 32
 
 
 @dataclass(frozen=True)
 class Lpips:
-    """The LPIPS metric: weights of AlexNet and of its layers, on the host, used on the device of the pictures."""
+    """The LPIPS metric: weights of AlexNet and of its five layers, in host memory; used on the pictures' device."""
 
     alexnet: Mapping[str, Tensor]
     layers: tuple[Tensor, ...]  # 5 of [1, C, 1, 1]
 
     def __call__(self, render: Tensor, photo: Tensor) -> Tensor:
-        """Return the distance (equal: 0) of two pictures [H, W, 3] in [0, 1], as a tensor of one number."""
+        """Return the distance of two pictures [H, W, 3] in [0, 1], as a tensor [] on their device; 0: equal.
+
+        Both sides must be at least `SMALLEST_PX` (32 px).
+        """
         total = torch.zeros((), device=render.device)
         pairs = zip(self._features(render), self._features(photo), self.layers, strict=True)
         for ours, theirs, weight in pairs:
@@ -61,7 +65,10 @@ class Lpips:
 
 
 def load_lpips() -> Lpips | str:
-    """Return the metric with its weights, or a note that says which file is missing and where to put it."""
+    """Return the metric with its weights, or a note that says which file or package is missing and how to get it.
+
+    Raises nothing: weights that cannot be read give a note, too.
+    """
     alexnet = Path(torch.hub.get_dir()) / "checkpoints" / ALEXNET_FILE
     package = importlib.util.find_spec("torchmetrics")
     if package is None or not package.submodule_search_locations:

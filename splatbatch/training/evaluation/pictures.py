@@ -1,4 +1,4 @@
-"""Pictures for the report: photograph, rendering and error of the worst, median and best held-out view."""
+"""Pictures for the report: photograph, rendering and error of the worst, median and best held-out view by PSNR."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from splatbatch.training.rendering.rasterize import rasterize
 from splatbatch.training.rendering.view import RasterOptions, to_pixels
 
 LONGEST_PX = 480
-"""Longer side of a picture in pixels, at most."""
+"""Largest length of a picture's longer side, in px."""
 MOST_BYTES = {"photo": 21_000, "render": 21_000, "error": 9_000}
-"""Largest size of a JPEG in bytes, by kind of picture.
+"""Largest size of a JPEG in bytes, by kind of picture, if the lowest quality allows.
 
 27 views in base64 are 1.8 MB, which leaves a report of nine patches under 3 MB with the 3D viewer.
 """
 QUALITIES = (80, 70, 60, 45, 30, 20)
-"""JPEG qualities, tried in this order until a picture fits."""
+"""JPEG qualities, tried in this order until a picture is small enough; the last is used if none is."""
 FULL_ERROR = 0.25
-"""Mean absolute difference of the channels, 0 to 1, from which on the error picture has its brightest colour."""
+"""Mean absolute difference of the channels, 0 to 1, from which the error picture has its brightest colour."""
 RAMP = np.array([[0, 0, 4], [87, 16, 110], [188, 55, 84], [249, 142, 9], [252, 255, 164]])  # inferno, five stops
 
 
@@ -42,16 +42,16 @@ def picture_views(
     recipe: Recipe,
     most: int = 3,
 ) -> None:
-    """Write photograph, rendering and error of the worst, best and median view into an attempt folder.
+    """Write photograph, rendering and error of the worst, best and median view as JPEGs, and their list views.json.
 
-    Errors of the file system, as of a full disk, are ignored: only pictures are lost.
+    Earlier pictures are replaced. Errors of the file system, as of a full disk, are ignored: only pictures are lost.
 
     Args:
-        folder: of the attempt.
-        drawn: returns the Gaussians and the photograph of a view, by its name.
-        metrics: result of `evaluate`, whose `images` name the views.
+        folder: folder of the attempt to write into.
+        drawn: returns the Gaussians and the photograph of a view, by the view's name.
+        metrics: result of `evaluate`, whose `images` name the views; None, or without views: nothing is written.
         recipe: how Gaussians are rendered.
-        most: number of views; with 1 only the median, with 2 also the best.
+        most: number of views; 1: the median only; 2: median and best; of fewer than three views, those that exist.
     """
     if not metrics or not metrics["images"]:
         return
@@ -67,15 +67,22 @@ def picture_views(
 def from_one(
     gaussians: Mapping[str, Tensor], photos: Iterable[PosedImage]
 ) -> Callable[[str], tuple[Mapping[str, Tensor], PosedImage]]:
-    """Return the argument `drawn` of `picture_views` for views that are all rendered from the same Gaussians."""
+    """Return the argument `drawn` of `picture_views` for views that are all rendered from the same Gaussians.
+
+    The returned function raises KeyError for a name that is not among `photos`.
+    """
     by_name = {photo.name: photo for photo in photos}
     return lambda name: (gaussians, by_name[name])
 
 
 def ranked(images: dict[str, dict[str, float]]) -> dict[str, str]:
-    """Return the names of the worst, best and median view by PSNR; of fewer than three views, only some of these.
+    """Return the names of the worst, best and median view by PSNR, in that order.
 
-    Ranked by `psnr_covered`, among the views that have it; by `psnr` where no view has it.
+    One view is only the worst, two are worst and best. Views are ranked by `psnr_covered` if any has this figure, else
+    by `psnr`; views without the figure are left out.
+
+    Args:
+        images: figures of each view, by its name; at least one view.
     """
     by = "psnr_covered" if any("psnr_covered" in one for one in images.values()) else "psnr"
     known = {name: one[by] for name, one in images.items() if by in one}
@@ -112,9 +119,9 @@ def _small(pixels: Pixels) -> Pillow.Image:
 
 
 def error(target: Pillow.Image, render: Pillow.Image) -> Pillow.Image:
-    """Return the absolute difference of two pictures of one size, averaged over channels, as a colour map.
+    """Return the absolute difference of two RGB pictures of one size, averaged over channels, as a colour picture.
 
-    0 is black, `FULL_ERROR` and more are yellow.
+    No difference is black, `FULL_ERROR` and more are yellow.
     """
     difference = np.abs(np.asarray(target, dtype=np.float32) - np.asarray(render, dtype=np.float32)).mean(axis=2) / 255
     stops = np.linspace(0, FULL_ERROR, len(RAMP))
@@ -123,7 +130,10 @@ def error(target: Pillow.Image, render: Pillow.Image) -> Pillow.Image:
 
 
 def to_jpeg(picture: Pillow.Image, most_bytes: int) -> bytes:
-    """Return a picture as a JPEG, at the highest quality that fits `most_bytes`; at the lowest if none fits."""
+    """Return a picture as the bytes of a JPEG, at the highest of `QUALITIES` with at most `most_bytes`.
+
+    If none is small enough, at the lowest quality.
+    """
     for quality in QUALITIES:
         file = io.BytesIO()
         picture.save(file, "JPEG", quality=quality, optimize=True)

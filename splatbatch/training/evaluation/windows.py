@@ -1,4 +1,4 @@
-"""Windows of held-out photographs, cheap to render, by whose PSNR a run is watched."""
+"""Windows of held-out photographs, cheap to render, by whose PSNR early stopping decides."""
 
 from __future__ import annotations
 
@@ -16,15 +16,24 @@ from splatbatch.training.rendering.rasterize import rasterize
 from splatbatch.training.rendering.view import RasterOptions
 
 MOST_PHOTOS = 6
-"""Largest number of photographs that a check renders, of each a window of about a quarter."""
+"""Largest number of photographs that a check of early stopping renders, of each a window of about a quarter."""
 WINDOW_PX, SMALLEST_WINDOW_PX = 512, 64
-"""Largest and smallest side of a window, in pixels."""
+"""Largest and smallest side of a window, in px; a smaller photograph is its own window."""
 
 
 def psnr_in(
     gaussians: Mapping[str, Tensor], window: PosedImage, options: RasterOptions, capacity: int | None
 ) -> Tensor:
-    """Return the PSNR in dB, [], of a rendering with the photograph's colour correction, where its mask is true."""
+    """Render a window and return the PSNR in dB, [], of its valid pixels, at most `MOST_PSNR_DB`.
+
+    The photograph's colour correction is applied to the rendering. Does not wait for the GPU with a `capacity`.
+
+    Args:
+        gaussians: all Gaussians to render, backdrop included.
+        window: window of a photograph; its mask is true where a pixel counts, None: everywhere.
+        options: of the rasteriser.
+        capacity: number of entries of the tile lists on a GPU; None: counted, which waits for the GPU.
+    """
     colors = window.as_taken(rasterize(gaussians, window.view, options, capacity).colors).clamp(0, 1)
     square, counts = (colors - window.target() / 255).square().mean(dim=-1), window.valid()
     error = square.mean() if counts is None else torch.where(counts, square, 0).sum() / counts.sum()
@@ -33,26 +42,27 @@ def psnr_in(
 
 @dataclass(frozen=True)
 class StoppingWindows:
-    """Windows of the held-out photographs that choose when a run ends; figures of a splat leave these photographs out.
+    """Windows of the held-out photographs that decide when a run ends; figures of a splat leave these photographs out.
 
-    At most `MOST_PHOTOS`, evenly spaced among every other photograph by name. Of two photographs one chooses.
+    They are at most `MOST_PHOTOS` (6), evenly spaced among every other photograph by name. Of two photographs only one
+    decides.
     """
 
     windows: tuple[PosedImage, ...] = ()
-    """Their masks are true where a pixel counts; empty: too few photographs are held out, and nothing ends early."""
+    """The windows, with masks true where a pixel counts; empty: too few photographs are held out to end a run early."""
     is_covered: bool = False
-    """Whether covered pixels alone count: at least two photographs have enough of them."""
+    """Whether covered pixels alone count, since at least two photographs have enough; else all valid pixels."""
     note: str = ""
-    """A note for the user; empty where all is well."""
+    """A note for the user on why the run cannot end early, or on which pixels; empty where all is well."""
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Return the names of the photographs."""
+        """Return the names of the photographs that decide, in the order of the windows."""
         return tuple(window.name for window in self.windows)
 
     @classmethod
     def of(cls, holdout: Sequence[PosedImage]) -> StoppingWindows:
-        """Choose among the held-out photographs of a run."""
+        """Choose windows among the held-out photographs of a run; of fewer than two, none, with a note."""
         seen = [replace(photo, mask=photo.coverage_mask) for photo in holdout if photo.coverage_mask is not None]
         is_covered, note = len(seen) > 1, ""
         if not is_covered:
@@ -68,8 +78,9 @@ class StoppingWindows:
 def window_of(photo: PosedImage) -> PosedImage:
     """Return a window of a photograph at full resolution, up to half as wide and high, where most pixels count.
 
-    A rendering of the whole photograph at lower resolution would be as cheap. But Gaussians smaller than its pixels
-    are enlarged there (Mip-Splatting, Yu 2024), so that its PSNR falls as detail is learned.
+    Without a mask the window is in the middle. A rendering of the whole photograph at lower resolution would be as
+    cheap. But Gaussians smaller than a pixel are enlarged there (Mip-Splatting, Yu 2024), so that the PSNR falls as
+    detail is learned.
     """
     height, width = photo.pixels.shape[:2]
     down, across = (max(min(side, SMALLEST_WINDOW_PX), min(WINDOW_PX, side // 2)) for side in (height, width))

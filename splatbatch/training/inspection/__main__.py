@@ -22,12 +22,17 @@ from splatbatch.training.stop_request import exit_code_of, leave
 
 
 def run(folder: AttemptFolder, *, stands_by: bool = False) -> None:
-    """Inspect the splat that an attempt's settings name, and write metrics.json and pictures.
+    """Inspect the splat that an attempt's settings name; write metrics.json and pictures into the attempt folder.
 
-    With `stands_by`, it reads and decodes all files, then waits for go.json before it uses the GPU.
+    Pictures that cannot be written, as on a full disk, are left out.
+
+    Args:
+        folder: folder of the attempt.
+        stands_by: whether to wait for go.json, once all files are read and decoded, before the GPU is used.
 
     Raises:
-        SplatbatchError: the splat, the model or a photograph cannot be read, or a rendering is not finite.
+        SplatbatchError: the splat, the model or a photograph cannot be read; a rendering is not finite; a GPU is asked
+            for and cannot be used; or the supervisor has died during standby.
     """
     settings = folder.read(folder.settings, InspectionSettings) or InspectionSettings()
     progress = ProgressRecorder(folder.progress, len(STAGES) + 1)

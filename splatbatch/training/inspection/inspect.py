@@ -1,6 +1,6 @@
-"""Inspection of a splat: its figures, their limits, and the grade that follows from them.
+"""Inspection of a splat: its figures, their limits, and the grade (A to D) that follows from the figures.
 
-The comment at each limit has the largest value of sound splats, and the smallest with that defect planted.
+The comment at each limit has the largest value of sound splats, and the smallest of splats with that defect planted.
 """
 
 from __future__ import annotations
@@ -78,12 +78,18 @@ TABLE = (
         "Register the named photographs again, or leave them out.",
     ),
 )
-"""The figures in the order of reports; `meaning` completes a value to a sentence."""
+"""The figures with their limits, in the order of reports; the value and the `meaning` of a figure make a sentence."""
 Scores = dict[str, float]  # a figure of photographs, by their name
 
 
 def inspect(subject: InspectedSplat, tell: Callable[[str], None] = lambda _: None) -> Inspection:
-    """Return all figures of a splat and its grade; `tell` is called with each of `STAGES` when it begins."""
+    """Return all figures of a splat and its grade; a figure that cannot be measured has the value None and a reason.
+
+    `tell` is called with the name of each of `STAGES` when the stage begins.
+
+    Raises:
+        TrainerError: a rendering is not finite.
+    """
     began = time.monotonic()
     tell("surface")
     covers, floating = fronts(subject)
@@ -129,9 +135,10 @@ def _of_photograph(subject: InspectedSplat, look: SmallPhotograph, scores: Mappi
 
 
 def distances(subject: InspectedSplat) -> dict[str, float]:
-    """Return the distance of each held-out view to the nearest training view, by name, in baselines.
+    """Return the distance of each held-out camera to the nearest training camera, by photograph, in baselines.
 
-    The baseline is the median distance between nearest training views. Empty with fewer than two of these.
+    A baseline is the median distance of a training camera to the nearest other. Empty with fewer than two training
+    cameras.
     """
     if len(subject.training) < 2:
         return {}
@@ -141,9 +148,15 @@ def distances(subject: InspectedSplat) -> dict[str, float]:
 
 @torch.inference_mode()
 def psnrs(subject: InspectedSplat) -> tuple[Scores, Scores, Scores]:
-    """Return the PSNR in dB of the small copies of held-out photographs, by name.
+    """Return three PSNRs in dB of the small copies of held-out photographs, each by photograph.
 
-    Of the splat on valid pixels; then, for photographs with enough covered pixels, of splat and blur on these.
+    Returns:
+        Of the splat, on valid pixels; photographs without any are left out.
+        Of the splat, on covered pixels; photographs with too few are left out.
+        Of a blur of the photograph itself, on the same covered pixels.
+
+    Raises:
+        TrainerError: a rendering is not finite.
     """
     valid, covered, blurs = Scores(), Scores(), Scores()
     for look in subject.holdout:
@@ -158,7 +171,10 @@ def psnrs(subject: InspectedSplat) -> tuple[Scores, Scores, Scores]:
 
 
 def worse_db(splat: Scores, blur: Scores) -> float | None:
-    """Return by how many dB the splat is worse than a blur in the mean, at least 0; None without photographs."""
+    """Return by how many dB the splat is worse than a blur, in the mean of both PSNRs, at least 0.
+
+    The blur counts with `MOST_DB` (30 dB) at most. None without photographs.
+    """
     if not splat:
         return None
     return max(0.0, min(MOST_DB, statistics.fmean(blur.values())) - statistics.fmean(splat.values()))

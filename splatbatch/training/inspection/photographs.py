@@ -21,18 +21,22 @@ SMALLEST_ERROR = 0.3  # reprojection error, in 1/1000 of the width, that keypoin
 MOST_RENDERED = 100
 PHASE = 0.75  # exponent of the amplitudes that divide the cross power spectrum; 1 would weigh noise like the picture
 OPAQUE, LEAST_SHOWN = 0.5, 0.5
-"""Opacity of a pixel, and least share of such pixels, to measure a shift: photographs also show other patches."""
+"""Opacity above which a rendered pixel counts, and least share of such pixels, to measure a shift of a photograph.
+
+Pixels of other patches, which a photograph shows as well, are transparent in the rendering.
+"""
 CLEAR = 8.0  # standard deviations by which the peak of a shift must exceed the mean correlation; else the shift is 0
 BLURRED_OCTAVES, EXPOSED_STOPS, ERROR_TIMES, SHIFTED = 0.4, 0.4, 3.0, 8.0
 """Limits above which a photograph is named as harmful.
 
-Octaves less detail; stops of brightness; times the usual reprojection error; shift against its rendering, in 1/1000 of
-the width. Sound photographs: 0.07 (0.56 at full size), 0.08, 1.6 and 0.
+In this order: octaves of missing detail; stops of brightness; reprojection error as a multiple of the usual; shift
+against the rendering, in 1/1000 of the width. Sound photographs have 0.07 (0.56 at full size), 0.08, 1.6 and 0.
 """
 BLURRED_SPREADS = 4.5 * 1.4826  # as a normal distribution has it: 4.5 standard deviations
-"""Least number of median absolute deviations by which a blurred photograph has less detail.
+"""Least number of median absolute deviations by which a blurred photograph has less detail than the others.
 
-At full size the detail of sound photographs differs more. Sound: 4.3 of 4.5; blurred by 1.5 pixels: 6 and more.
+At full size the detail of sound photographs differs more. In standard deviations (limit: 4.5), sound photographs have
+4.3 at most, and those blurred by 1.5 px have 6 and more.
 """
 MOST_AT_FAULT = 1 / 3  # photographs that are named for a shift: where more are shifted, the splat is wrong, not they
 
@@ -41,10 +45,11 @@ def photographs(subject: InspectedSplat) -> tuple[dict[str, tuple[str, ...]], di
     """Compare every photograph with its rendering, and with others that see the same points.
 
     Returns:
-        Names of the blurred, exposed and misregistered photographs, by figure.
-        By name, and by photograph: `blur`, the octaves (log2) of detail that it lacks at its points; `exposure`, the
-        stops (log2) by which it is brighter than the others, less its own gain; `registration`, its median reprojection
-        error as a multiple of the usual one; and `shift` (see `shifts`). The first three need `LEAST_POINTS`.
+        Names of the photographs at fault, the worst first, by figure: "blurred", "exposure" and "misregistered".
+        Scores of each photograph, by name of the score: "blur", octaves (log2) of detail that it lacks at its points;
+        "exposure", stops (log2) by which it is brighter than others, less its own gain; "registration", its median
+        reprojection error as a multiple of the usual error; "shift" against its rendering, in 1/1000 of the width. A
+        photograph with fewer than `LEAST_POINTS` (20) shared points lacks the first three.
     """
     looks = subject.looks
     detail, brightness = zip(*map(_windows, looks), strict=True)
@@ -65,12 +70,16 @@ def photographs(subject: InspectedSplat) -> tuple[dict[str, tuple[str, ...]], di
 
 
 def over(values: Mapping[str, float], limit: float) -> tuple[str, ...]:
-    """Return the photographs whose value exceeds a limit, the largest value first."""
+    """Return the names of the photographs whose value exceeds a limit, the largest value first; NaN exceeds none."""
     return tuple(sorted((name for name in values if values[name] > limit), key=lambda name: (-values[name], name)))
 
 
 def blur_limit(values: Collection[float]) -> float:
-    """Return how many octaves less detail a photograph must have to count as blurred, by the spread of all values."""
+    """Return the octaves (log2) of missing detail above which a photograph counts as blurred.
+
+    The limit is `BLURRED_SPREADS` times the median absolute deviation of `values`, the octaves of all photographs. It
+    is at least `BLURRED_OCTAVES`, which is also the limit without values.
+    """
     if not values:
         return BLURRED_OCTAVES
     middle = median(values)
@@ -94,14 +103,20 @@ def _windows(look: SmallPhotograph) -> Floats:
 
 
 def gaussian(sigma: float, device: torch.device) -> Tensor:
-    """Return the weights of a Gaussian filter cut at four sigmas, which sum to 1."""
+    """Return the weights of a Gaussian filter, which sum to 1, cut off at four sigmas; `sigma` is in px.
+
+    [2 n + 1] with n = round(4 sigma).
+    """
     away = torch.arange(-round(4 * sigma), round(4 * sigma) + 1, device=device)
     weights = (-0.5 * (away / sigma).square()).exp()
     return weights / weights.sum()
 
 
 def smooth(picture: Tensor, weights: Tensor) -> Tensor:
-    """Return a picture [H, W] filtered along both axes, mirrored at its edges, edge pixels included."""
+    """Return a picture [H, W] filtered along both axes by `weights`, an odd number of them.
+
+    Beyond its edges the picture continues as its mirror image, in which the edge pixels are repeated.
+    """
     reach = len(weights) // 2
     for axis in (0, 1):
         rows, num = picture.movedim(axis, -1), picture.shape[axis]
@@ -126,7 +141,11 @@ def _against_others(looks: Sequence[SmallPhotograph], values: Sequence[Floats]) 
 
 @torch.inference_mode()
 def shifts(subject: InspectedSplat) -> dict[str, float]:
-    """Return the shift of photographs against their renderings, in 1/1000 of the width, where these show enough."""
+    """Return the shift of photographs against their renderings, by name, in 1/1000 of the width; 0 where none is clear.
+
+    At most `MOST_RENDERED` (100) photographs are compared, evenly taken. A photograph whose rendering is too
+    transparent is left out.
+    """
     found = {}
     for look in evenly_spaced(subject.looks, MOST_RENDERED):
         shown = subject.shown(look)

@@ -1,4 +1,4 @@
-"""Pictures of an inspection: for each figure beyond its limit a view that shows it, and thumbnails of photographs."""
+"""Pictures of an inspection: a view for each figure beyond its limit, and thumbnails of photographs at fault."""
 
 from __future__ import annotations
 
@@ -28,7 +28,14 @@ RED, GREEN = (220, 40, 40), (60, 200, 90)
 
 @torch.inference_mode()
 def illustrated(subject: InspectedSplat, found: Inspection, folder: Path) -> Inspection:
-    """Write the pictures of an inspection into a folder, each whole; return it with the names of the files."""
+    """Write the pictures of an inspection as WebP files, each whole; return the inspection with the files' names.
+
+    The folder is made if missing, and earlier pictures of the same name are replaced. At most 12 thumbnails are
+    written.
+
+    Raises:
+        OSError: a file cannot be written.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     looks = {look.photo.name: look for look in subject.looks}
     pictured = {one.name: f"{one.name}.webp" for one in found.found if one.name in DRAWN}
@@ -113,6 +120,9 @@ DRAWN: Mapping[str, Callable[[InspectedSplat, SmallPhotograph], Pixels]] = {
     "fidelity": _covered,
     **dict.fromkeys(("blurred", "exposure", "misregistered"), _beside),
 }
-"""What is drawn for each figure; the report draws the cells of coverage itself."""
+"""Function that draws the picture of a figure, by the figure's name.
+
+`coverage` is missing, since the report draws its map of cells itself.
+"""
 WORST = {"haze": ("cover", max), "floaters": ("cover", max), "fidelity": ("psnr_covered", min)}
-"""Score by which a photograph is chosen for figures that name none."""
+"""Score, and `max` or `min`, by which the photograph to show is chosen for a figure that names no photographs."""

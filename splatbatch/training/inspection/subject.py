@@ -40,12 +40,15 @@ MOST_POINTS = 60_000  # of the model that are used, evenly taken
 MOST_KEPT = 100  # renderings, of 2.9 MB each, that are cached for several figures
 AT_ONCE = 1 << 21  # Gaussians that are projected at once, which takes 0.3 GB of memory
 COPIES, SHARE = 3, 0.5
-"""Memory for rendering a whole splat, as a multiple of its bytes; and the share of a GPU's free memory for it."""
+"""Memory for rendering a whole splat as a multiple of the splat's bytes, and the share of free GPU memory for that."""
 
 
 @dataclass(frozen=True, eq=False)
 class SmallPhotograph:
-    """A photograph, its smaller copy whose camera renders, and the model's points that fall on a pixel that counts."""
+    """A photograph, a smaller copy for renderings, and the model's sparse points that the photograph sees.
+
+    Only points that fall on a valid pixel of the copy are kept.
+    """
 
     photo: PosedImage
     small: PosedImage
@@ -55,21 +58,22 @@ class SmallPhotograph:
     errors: Floats  # [m], from keypoint to point, in 1/1000 of the width, also of points outside
 
     def cells(self) -> tuple[Ints, Ints]:
-        """Return row and column of each point in the small copy."""
+        """Return row and column in px, [n] each, of the pixel of each point in the small copy."""
         places = np.floor(self.pixels).astype(np.int64)
         return places[:, 1], places[:, 0]
 
 
 @dataclass(frozen=True)
 class InspectedSplat:
-    """A splat in the frame of its training, with photographs and points to compare it with.
+    """A splat in the frame of its training, with the photographs and sparse points to compare with.
 
     A splat too large for the GPU is in host memory; for each view the Gaussians that may be visible are uploaded.
     """
 
     own: Mapping[str, Tensor]
+    """The splat's own Gaussians, before activation, by name."""
     drawn: Mapping[str, Tensor]
-    """The splat's Gaussians, followed by those of its backdrop, if it has one."""
+    """The splat's own Gaussians, followed by those of its backdrop, if there is one."""
     training: tuple[SmallPhotograph, ...]
     holdout: tuple[SmallPhotograph, ...]
     points: Floats  # [P, 3]
@@ -77,13 +81,13 @@ class InspectedSplat:
     options: RasterOptions
     device: torch.device  # that renders
     piece: frozenset[str]
-    """Names of held-out photographs that were taken side by side, as one piece of the scene."""
+    """Names of held-out photographs that were taken side by side, as one piece of the scene; empty: none."""
     is_sampled: bool  # only some of the patch's photographs are used
     is_held: bool  # all Gaussians are on the device that renders
     _shown: dict[str, BlendedView] = field(default_factory=dict)
 
     def shown(self, look: SmallPhotograph) -> BlendedView:
-        """Return the rendering from the camera of a photograph's small copy, cached."""
+        """Return the rendering from the camera of a photograph's small copy; the last `MOST_KEPT` (100) are cached."""
         name = look.photo.name
         if name not in self._shown:
             if len(self._shown) >= MOST_KEPT:
@@ -93,15 +97,15 @@ class InspectedSplat:
 
     @torch.inference_mode()
     def shown_from(self, view: RenderCamera) -> BlendedView:
-        """Render a view, without caching."""
+        """Return the rendering of any camera in the frame of the training, with depths; the result is not cached."""
         return with_depths(self.drawn if self.is_held else self.part(self._met(view)), view, self.options)
 
     def part(self, which: Tensor) -> dict[str, Tensor]:
-        """Return the splat's own Gaussians selected by a mask [N], on the device that renders."""
+        """Return a copy of the splat's own Gaussians that a mask [N] selects, on the device that renders."""
         return {name: value.to(self.device) for name, value in select(self.own, which).items()}
 
     def in_parts(self, values: Tensor) -> Iterator[Tensor]:
-        """Yield values of all Gaussians in parts of `AT_ONCE`, on the device that renders."""
+        """Yield `values` [N, ...] in parts of at most `AT_ONCE` rows, in their order, on the device that renders."""
         return (part.to(self.device) for part in torch.split(values, AT_ONCE))
 
     def _met(self, view: RenderCamera) -> Tensor:
@@ -118,11 +122,14 @@ class InspectedSplat:
 
     @cached_property
     def centers(self) -> Floats:
-        """Return the positions of the training cameras, [T, 3]."""
+        """Return the positions of the T training cameras in the frame of the training, [T, 3]."""
         return np.array([look.photo.view.center() for look in self.training])
 
     def away_from(self, look: SmallPhotograph) -> Floats:
-        """Return the distances of a photograph's camera to the other training cameras, the nearest first."""
+        """Return the distances of a photograph's camera to all other training cameras, the nearest first.
+
+        In units of the training's frame, [T] or, for a training photograph, [T - 1].
+        """
         away = np.sort(np.linalg.norm(self.centers - look.photo.view.center(), axis=1))
         return away[1:] if look in self.training else away
 
@@ -135,15 +142,18 @@ class InspectedSplat:
 def open_subject(
     settings: InspectionSettings, open_device: Callable[[], torch.device], room: int | None = None
 ) -> InspectedSplat:
-    """Read a splat, its photographs and its model, and put them on the device that renders.
+    """Read a splat, its photographs and its model, and put splat and photographs where they are rendered.
 
     Args:
-        settings: of the inspection.
-        open_device: returns that device; called once all files are read and decoded. Until then CUDA is not touched.
-        room: bytes that the splat may take there; None: on a GPU `SHARE` of its free memory.
+        settings: settings of the inspection, which name all files.
+        open_device: returns the device that renders; called when all files are read and decoded. CUDA is not touched
+            before.
+        room: bytes that rendering the whole splat may take there; None: on a GPU `SHARE` of its free memory, on the CPU
+            no limit. A splat that needs more stays in host memory.
 
     Raises:
         SceneError: the splat, the model or a photograph cannot be read, or no photograph shows the patch.
+        TrainerError: the backdrop has changed or cannot be read, or `open_device` finds no GPU.
     """
     recipe, splat, sparse = Recipe.model_validate(settings.recipe), Path(settings.splat), Path(settings.sparse)
     whole = read_reconstruction(sparse, tracks=True)
@@ -205,9 +215,13 @@ def _with_points(photos: Sequence[PosedImage], model: IndexedModel, points: Floa
 
 
 def medians_of(points: Ints, values: Floats) -> Floats:
-    """Return the median of the finite values [n] of each point, by its number; NaN where it has fewer than two.
+    """Return the median of the finite values of each point, at the point's index; NaN for fewer than two values.
 
-    `points` has the point of each value, [n].
+    The result has one entry more than the largest index; it is empty without points.
+
+    Args:
+        points: index of the point of each value, [n].
+        values: [n].
     """
     medians, known = np.full(points.max(initial=-1) + 1, np.nan), np.isfinite(values)
     points, values = points[known], values[known]

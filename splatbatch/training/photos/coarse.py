@@ -1,8 +1,8 @@
 """Coarse to fine: photographs start small and grow to full size over a run, and the number of Gaussians with them.
 
 The idea is DashGaussian's (Chen 2025, arXiv 2503.18402): early in a run a splat holds only low frequencies, so that
-full resolution is wasted on it. A size that keeps a share s of the photographs' frequency content is used up to step
-s x `Schedule.full_size_at`. From `full_size_at` on, at the latest, photographs have full size.
+full resolution is wasted. A size that keeps a share s of the photographs' frequency content is used up to step
+s x `full_size_at`, a step of the schedule. From `full_size_at` on, at the latest, photographs have full size.
 """
 
 from __future__ import annotations
@@ -21,17 +21,20 @@ from splatbatch.training.photos.dataset import TrainingImages
 from splatbatch.training.photos.posed_image import PosedImage, shrink
 
 FACTORS = (8, 6, 4, 3, 2)
-"""Shrink factors, the coarsest first; few, since CUDA graphs are recorded anew after each change of size."""
+"""Factors by which photographs may be shrunk along both axes, the coarsest first.
+
+They are few, since CUDA graphs are recorded anew after each change of size.
+"""
 LEAST_CONTENT = 0.25
-"""Least share of the frequency content that a size must keep to be used in training (DashGaussian: a = 4)."""
+"""Least share of the frequency content, 0 to 1, that a size must keep to be used (DashGaussian: a = 4)."""
 SMALLEST_PX = 64
 MOST_PHOTOS = 12
-"""Largest number of photographs whose spectrum is computed; those of one patch are alike."""
+"""Largest number of photographs whose spectrum is computed; spectra of one patch are alike."""
 
 
 @dataclass(frozen=True)
 class CoarseStage:
-    """Stage of a run in which photographs are shrunk by `factor`, up to step `until`, exclusive."""
+    """Stage of a run in which photographs are shrunk by `factor` along both axes, up to step `until`, exclusive."""
 
     factor: int
     until: int
@@ -42,45 +45,62 @@ class CoarseToFine:
     """Shrink factor of the photographs and cap of the Gaussians at each step of a run."""
 
     stages: tuple[CoarseStage, ...]
+    """Stages in their order; empty: photographs have full size from the first step on."""
     first: int
     """Number of initial Gaussians."""
     cap_max: int
+    """Largest number of Gaussians of the run."""
     max_steps: int
 
     def factor(self, step: int) -> int:
-        """Return the factor by which photographs are shrunk along both axes at a step; 1 after the last stage."""
+        """Return the factor by which photographs are shrunk along both axes at a step, counted from 0.
+
+        1, full size, after the last stage.
+        """
         return next((stage.factor for stage in self.stages if step < stage.until), 1)
 
     def budget(self, step: int) -> int:
         """Return the cap of the Gaussians at a step, which grows with the resolution (DashGaussian, equation 7).
 
-        first + (cap_max - first) / factor^(2 - step / max_steps), at most `cap_max`, which it reaches at full size.
+        The cap is first + (cap_max - first) / factor^(2 - step / max_steps), at most `cap_max`. At full size it is
+        `cap_max`.
         """
         share: float = self.factor(step) ** -(2 - step / self.max_steps)
         return min(self.cap_max, round(self.first + (self.cap_max - self.first) * share))
 
 
 def plan_sizes(views: TrainingImages, recipe: Recipe, plan: Schedule, first: int) -> CoarseToFine:
-    """Return the plan for photographs and `first` initial Gaussians; full size throughout without coarse-to-fine."""
+    """Return the sizes and caps of a run with `first` initial Gaussians.
+
+    Where the recipe has no coarse-to-fine, photographs have full size throughout. The frequency content is computed if
+    `views` do not have it.
+    """
     content = content_of(views.training, recipe) if views.content is None else views.content
     return CoarseToFine(stages(content, plan.full_size_at), first, recipe.training.cap(), plan.max_steps)
 
 
 def content_of(photos: Sequence[PosedImage], recipe: Recipe) -> dict[int, float]:
-    """Return the result of `contents`; empty where the recipe has no coarse-to-fine."""
+    """Return the share of the frequency content, 0 to 1, that photographs keep at each shrink factor (see `contents`).
+
+    Empty where the recipe has no coarse-to-fine.
+    """
     return contents(photos) if recipe.training.resolved().coarse_to_fine else {}
 
 
 def stages(content: Mapping[int, float], full_size_at: int) -> tuple[CoarseStage, ...]:
-    """Return the stages of a run from the share of frequency content that each factor keeps, coarsest first."""
+    """Return the stages of a run, coarsest first, from the share of the frequency content that each factor keeps.
+
+    Factors that keep less than `LEAST_CONTENT` have no stage. From step `full_size_at` on there is none.
+    """
     kept = [factor for factor in sorted(content, reverse=True) if content[factor] >= LEAST_CONTENT]
     return tuple(CoarseStage(factor, round(full_size_at * min(1.0, content[factor]))) for factor in kept)
 
 
 def contents(photos: Sequence[PosedImage]) -> dict[int, float]:
-    """Return the share of the spectrum's amplitudes that remains at each shrink factor, in the mean over photographs.
+    """Return the share of the spectrum's amplitudes, 0 to 1, that remains at each shrink factor of `FACTORS`.
 
-    Only factors at which the shorter side keeps `SMALLEST_PX` pixels.
+    Shares are means over at most `MOST_PHOTOS` photographs, evenly taken. Factors at which the shorter side of any
+    photograph is less than `SMALLEST_PX` (64 px) are left out; empty if all are, and without photographs.
     """
     sample = photos[:: -(-len(photos) // MOST_PHOTOS)]
     smallest = min((min(photo.view.width, photo.view.height) for photo in photos), default=0)
@@ -106,7 +126,7 @@ def _shares(pixels: Tensor, factors: Sequence[int]) -> Tensor:
 
 
 class Pyramid:
-    """Cache of the photographs at the present size: each is shrunk at first use and kept until the size changes."""
+    """Cache of photographs at the size of the present stage, each shrunk at first use and kept until the next stage."""
 
     def __init__(self, sizes: CoarseToFine) -> None:
         self._sizes = sizes
@@ -114,7 +134,7 @@ class Pyramid:
         self._shrunk: dict[str, PosedImage] = {}
 
     def over(self, photos: Iterator[PosedImage], start: int) -> Iterator[PosedImage]:
-        """Yield the photographs of the steps from `start` on, each at the size of its step."""
+        """Yield photographs, the first for step `start`, each at the size of its step."""
         for step, photo in enumerate(photos, start):
             yield self.at(step, photo)
 

@@ -1,7 +1,7 @@
 """The photographs of a patch as tensors, decoded once and kept as uint8, with masks of the pixels that count.
 
-Pixels that show the scene outside the patch's reach are masked. The backdrop is coarse there, so its error would be
-fitted by floaters within reach, which hide what another patch renders.
+Pixels that show the scene outside the patch's reach, the box that bounds its Gaussians, are masked. The backdrop is
+coarse there, so its error would be fitted by floaters within reach, which hide what another patch renders.
 """
 
 from __future__ import annotations
@@ -48,21 +48,24 @@ from splatbatch.training.rendering.view import RasterOptions, Rendering
 T = TypeVar("T")
 
 MOST_POINTS = 2_000_000
-"""Points of the model a patch was cut from, up to which that model is read for coverage.
+"""Largest number of points of the model that a patch was cut from, up to which covered pixels are computed from it.
 
-Every attempt of each patch would read it. With more points, coverage is computed from the patch's own points.
+Every attempt of each patch reads that model. With more points, the patch's own points are used.
 """
 
 THUMBNAIL_PX = 16
 MOST_SAMPLES_PX = 128
 LARGEST_DIFFERENCE = 4.0
-"""Largest difference, of 255, in any of the 16 x 16 means, at which two photographs are the same picture.
+"""Largest difference, of 255, in any of the 16 x 16 means, at which two photographs count as the same picture.
 
-A JPEG (quality 75) of the same picture: 1.4; two drone views of a patch: 50.
+A JPEG (quality 75) of the same picture differs by 1.4, two drone views of a patch by 50.
 """
 
 MOST_OUTSIDE = 0.5
-"""Largest share of a pixel's opacity, in a rendering of the backdrop, that may lie outside the patch's reach."""
+"""Largest share of a pixel's opacity, in a rendering of the whole backdrop, that may come from outside the reach.
+
+A pixel with a larger share is masked.
+"""
 
 
 @dataclass(frozen=True)
@@ -71,11 +74,13 @@ class PhotoFolders:
 
     images: Path
     masks: Path | None = None
+    """Folder of the masks; None: there are no masks, and all pixels count."""
     tone_of: ToneOf = neutral
+    """Function that returns the colour correction of a photograph, by its name; by default none is corrected."""
 
     @classmethod
     def of(cls, settings: TrainingSettings) -> PhotoFolders:
-        """Return what the settings of an attempt name."""
+        """Return the folders and colour corrections that the settings of an attempt name."""
         return cls(Path(settings.images), Path(settings.masks) if settings.masks else None, tone_in(settings))
 
 
@@ -84,25 +89,31 @@ class TrainingImages:
     """All photographs of a patch with their cameras, in the frame of the training."""
 
     training: tuple[PosedImage, ...]
+    """Photographs to train on, in the order of the model."""
     holdout: tuple[PosedImage, ...]
+    """Held-out photographs, in the order of the model; may be empty."""
     frame: LocalFrame
     warnings: tuple[str, ...]
+    """Warnings about photographs and masks for the user; empty: there are none."""
     loaded: Mapping[str, Any]
-    """Resolution and folder from which photographs were loaded, as metrics.json has it."""
+    """Resolution and folder of the photographs, as metrics.json has them; empty without photographs."""
     border: PatchBorder = NONE
-    """Border of the patch and backdrop behind it; neither for a patch without a core."""
+    """Border of the patch and the backdrop behind; neither for a patch without a core."""
     content: Mapping[int, float] | None = None
-    """Share of the frequency content by shrink factor, from `coarse.content_of`; None: not computed yet."""
+    """Share of the frequency content, 0 to 1, by shrink factor, from `coarse.content_of`; None: not computed yet."""
     coverage_masks: CoverageMask | None = None
     """Covered pixels of the held-out photographs; None: not determined."""
 
     @property
     def are_evened(self) -> bool:
-        """Return whether any photograph has a colour correction, so that the splat has the corrected colours."""
+        """Return whether any photograph has a colour correction, so that the splat has corrected colours."""
         return any(photo.correction is not None for photo in (*self.training, *self.holdout))
 
     def to(self, device: torch.device, wanted: Literal["gpu", "host"]) -> TrainingImages:
-        """Return the views with cameras and border on `device`, and photographs there (`gpu`) or in host memory."""
+        """Return the photographs with cameras and border on `device`.
+
+        `wanted` says where pixels and masks are: "gpu": on `device`; "host": in host memory, pinned for a GPU.
+        """
         home = device if wanted == "gpu" else torch.device("cpu")
         training, holdout = (
             tuple(settled(photo, home, device) for photo in photos) for photos in (self.training, self.holdout)
@@ -120,8 +131,14 @@ def decode_views(
 ) -> TrainingImages:
     """Decode the photographs of a reconstruction at the resolution of the training, in host memory.
 
-    Without `is_training` only those that are held out. Photographs without a valid pixel are left out with a warning.
-    CUDA is not touched: another process may use the GPU.
+    Photographs without a valid pixel are left out with a warning. CUDA is not touched: another process may use the GPU.
+
+    Args:
+        model: reconstruction of the patch, with the offset subtracted.
+        folders: of photographs and masks.
+        holdout: names of the held-out photographs.
+        training: settings of the training.
+        is_training: whether to decode the training photographs as well; else only held-out ones.
 
     Raises:
         SceneError: a photograph is missing or unreadable, a lens cannot be undistorted, or no photograph is left to
@@ -160,14 +177,17 @@ def _decode_all(sources: Sequence[PhotoSource], workers: int | Literal["auto"]) 
 
 
 def with_covered(views: TrainingImages, covered: CoverageMask | None) -> TrainingImages:
-    """Return views whose held-out photographs have their coverage masks; the same views where `covered` is None."""
+    """Return views whose held-out photographs have masks of their covered pixels; None: the same views."""
     if covered is None:
         return views
     return replace(views, coverage_masks=covered, holdout=tuple(covered_in(photo, covered) for photo in views.holdout))
 
 
 def why_not_covered(views: TrainingImages) -> str:
-    """Return a warning if no held-out photograph has enough covered pixels, so that all pixels count; else ""."""
+    """Return a warning if no held-out photograph has enough covered pixels, so that all valid pixels decide.
+
+    Empty if one has enough, without held-out photographs, and if covered pixels are not determined.
+    """
     if (
         not views.holdout
         or views.coverage_masks is None
@@ -212,9 +232,10 @@ def _as_loaded(chosen: PhotographSource, decoded: Sequence[Decoded]) -> dict[str
 
 
 def prefetch(photos: Iterator[PosedImage], device: torch.device) -> Iterator[PosedImage]:
-    """Yield photographs with pixels and masks on `device`, uploading the next one while a step uses the present one.
+    """Yield photographs with pixels and masks on `device`; the next is uploaded while a step uses the present one.
 
-    Uploads run on a stream of their own, for which the current stream waits, not the host.
+    Uploads run on a CUDA stream of their own, for which the current stream waits, not the host. `photos` must not be
+    empty, and must be endless if they are uploaded.
     """
     first = next(photos)
     if device.type == first.pixels.device.type:
@@ -243,10 +264,11 @@ def _upload(photo: PosedImage, device: torch.device, stream: torch.cuda.Stream) 
 
 @torch.no_grad()
 def boundary_mask(views: TrainingImages) -> TrainingImages:
-    """Mask the pixels of all photographs that show the scene outside the patch's reach, by rendering the backdrop.
+    """Return views in which the pixels that show the scene outside the patch's reach are masked, by rendering.
 
-    The same views without a backdrop. Held-out photographs are masked too, since their view of the backdrop says
-    nothing of the patch. Photographs without a valid pixel are left out.
+    Held-out photographs are masked too, since their view of the backdrop says nothing of the patch. Photographs without
+    a valid pixel are left out, and so is the part of the backdrop within reach. Without a backdrop `views` are
+    returned.
 
     Raises:
         SceneError: no photograph shows the patch.
@@ -268,15 +290,16 @@ def boundary_mask(views: TrainingImages) -> TrainingImages:
 
 
 def label_colors(is_outside: Tensor) -> dict[str, Tensor]:
-    """Return spherical harmonics of degree 0 that make Gaussians white where `is_outside`, [N], is true, else black."""
+    """Return harmonics of degree 0, as "sh0", that make Gaussians white where `is_outside` [N] is true, else black."""
     return {"sh0": ((is_outside.float() - 0.5) / SH_C0)[:, None, None].repeat(1, 1, 3)}
 
 
 def boundary_mask_of(photo: PosedImage, marked: Rendering) -> PosedImage:
-    """Return a photograph whose pixels count where at most half of the rendered opacity lies outside the reach.
+    """Return a photograph whose valid pixels are those with at most half of the rendered opacity outside the reach.
 
-    `marked` is the rendering of the whole backdrop, white outside and black within (see `label_colors`). White is
-    compared with the opacity, since a pixel where the backdrop is transparent is dark without lying within.
+    Pixels that its own mask ignores stay ignored. `marked` is a rendering of the whole backdrop from its camera, white
+    outside and black within (see `label_colors`). White is compared with the opacity, since a pixel where the backdrop
+    is transparent is dark, too.
     """
     valid, is_within = photo.valid(), marked.colors[..., 0] <= MOST_OUTSIDE * marked.alphas[..., 0]
     counts = is_within if valid is None else is_within & valid
@@ -287,7 +310,10 @@ def boundary_mask_of(photo: PosedImage, marked: Rendering) -> PosedImage:
 
 @torch.inference_mode()
 def find_repeats(photos: Sequence[PosedImage]) -> HealthFinding | None:
-    """Return a health finding if photographs show the same picture, a fatal one if all do; else None."""
+    """Return a health finding if training photographs show the same picture, a fatal finding if all do; else None.
+
+    None also for fewer than two photographs.
+    """
     if len(photos) < 2:
         return None
     thumbnails = torch.stack([_thumbnail(photo.pixels) for photo in photos])  # [n, 3 * 16 * 16]
@@ -314,14 +340,15 @@ def _thumbnail(pixels: Tensor) -> Tensor:
 
 
 def covered_of(settings: TrainingSettings, model: Reconstruction | None = None) -> CoverageMask | None:
-    """Return the covered pixels of a patch's held-out photographs; None without any, and for a backdrop.
+    """Return the covered pixels of a patch's held-out photographs; None without these, and for the backdrop itself.
 
     Args:
-        settings: of a training, an inspection or an evaluation.
-        model: reconstruction of the patch as in its files, without offset, with tracks; None: it is read.
+        settings: settings of a training, an inspection or an evaluation.
+        model: reconstruction of the patch as in its files, with no offset subtracted, and with tracks; None: the model
+            is read.
 
     Raises:
-        ModelError: a file of the model is missing, unreadable, cut or garbage.
+        ModelError: a file of the patch's model is missing, unreadable, truncated or garbage.
     """
     if settings.is_backdrop or not settings.holdout:
         return None
@@ -344,6 +371,6 @@ def _source_of(settings: TrainingSettings) -> Reconstruction | None:
 
 
 def evenly_spaced(items: Sequence[T], most: int) -> tuple[T, ...]:
-    """Return at most `most` items, evenly spread over all, in their order."""
+    """Return at most `most` items, evenly spread over all, in their order; all if they are fewer."""
     count = min(most, len(items))
     return tuple(items[place * len(items) // count] for place in range(count))

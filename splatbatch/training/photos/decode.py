@@ -22,7 +22,7 @@ from splatbatch.scene.photos.headers import opened_photograph, pixels_of
 from splatbatch.scene.photos.undistort import is_distorted, sources, undistorted_camera
 
 Pixels = NDArray[np.uint8]
-"""RGB pixels of a photograph, [H, W, 3]."""
+"""RGB pixels of a photograph, uint8 [H, W, 3]."""
 WHITE = 255
 BENT_PER_SIDE = 16
 LENSES = 4  # undistortion maps that are cached, one per camera, of 8 bytes per pixel
@@ -32,19 +32,20 @@ Pillow.init()  # imports its readers before threads need them; a fork server doe
 
 @dataclass(frozen=True)
 class PhotoSource:
-    """Files and camera from which one photograph is decoded; input of `decode`."""
+    """Files and camera from which a photograph is decoded; input of `decode`."""
 
     path: Path
     camera: Camera
     """Camera of the model, with its distortion, for the photograph at full size."""
     shrink: int
-    """Shrink factor: each pixel becomes the mean of shrink x shrink pixels of the file."""
+    """Shrink factor: each pixel becomes the mean of shrink x shrink pixels of the file; 1: full size."""
     mask: Path | None = None
+    """File of the mask; None: all pixels count."""
 
 
 @dataclass(frozen=True)
 class Decoded:
-    """A photograph at the resolution of the training, undistorted, with its pinhole camera."""
+    """A photograph at the resolution of the training, undistorted, with its pinhole camera, in host memory."""
 
     pixels: Pixels
     mask: NDArray[np.bool_] | None
@@ -54,20 +55,21 @@ class Decoded:
     stored: tuple[int, int]
     """Width and height of the photograph's file, before shrinking."""
     half_diagonal_px: float
-    """Half the diagonal of the photograph, in pixels of this resolution."""
+    """Half the diagonal of the photograph before undistortion, in px of this resolution."""
     undistort_map: NDArray[np.float64] | None = None
-    """Squared distances from the principal point at sample pixels, in half diagonals: undistorted and as taken, [2, n].
+    """Squared distances from the principal point at sample pixels, undistorted and as taken, [2, n].
 
-    By these, vignetting is mapped to undistorted pixels. None: the camera has no distortion.
+    Distances are in units of `half_diagonal_px`. Vignetting is mapped to undistorted pixels by these. None: the camera
+    has no distortion.
     """
 
 
 def decode(source: PhotoSource) -> Decoded:
-    """Read a photograph and its mask; shrink and undistort them.
+    """Read a photograph and its mask; shrink and undistort both.
 
-    If the size of the photograph is not its camera's, it counts as resized, and K is rescaled along each axis.
-    Shrinking divides K exactly: pixels cover shrink x shrink pixels of the file from the top-left corner on. At the far
-    edges they are the mean of fewer.
+    If the size of the photograph is not that of its camera, the photograph counts as resized, and K is rescaled along
+    each axis. Shrinking divides K exactly: a pixel covers shrink x shrink pixels of the file, counted from the top-left
+    corner. At the right and bottom edges a pixel may cover fewer. A shrunk pixel counts if all that it covers count.
 
     Raises:
         SceneError: the photograph or its mask cannot be read, or the camera cannot be undistorted to a pinhole.
@@ -101,9 +103,10 @@ _MAKING = threading.Lock()
 
 
 def lens(camera: Camera) -> tuple[Camera, NDArray[np.float32]]:
-    """Return the pinhole of a camera's undistorted photographs, and the source position of each pixel, [2, H, W].
+    """Return the pinhole camera of undistorted photographs, and the source position of each of their pixels.
 
-    The results for the last `LENSES` cameras are cached; threads that ask at once compute them once.
+    Positions are rows and columns, [2, H, W], in px of the photograph as taken. The results for the last `LENSES` (4)
+    cameras are cached, also between threads.
 
     Raises:
         SceneError: the camera cannot be undistorted to a pinhole.

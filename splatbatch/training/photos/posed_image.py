@@ -1,11 +1,11 @@
-"""A photograph with the camera that took it and its colour correction, which is divided out where the loss reads it.
+"""A photograph with the camera that took it and its colour correction, which is divided out for the loss.
 
 Pixels stay bytes. A splat has the colours of the corrected scene; its rendering times a photograph's correction is what
 that photograph shows.
 
-A correction (a tone) is a tensor, so that it can be on a GPU. Its first four numbers are the gain in R, G and B and one
-over the square of half the diagonal in pixels. Then follow, as far as the correction has them: v1 and v2 of the
-vignetting; two of the shading gradient; three of the shading's colour, and its grid.
+A correction (in code: tone) is a tensor, so that it can be on a GPU. Its first four numbers are the gain in R, G and B
+and one over the square of half the diagonal in px. Then follow, as far as the correction has them: v1 and v2 of the
+vignetting; two of the shading gradient; three of the shading's colour, and the grid of the shading.
 """
 
 from __future__ import annotations
@@ -33,7 +33,10 @@ _BEFORE_VIGNETTING, _BEFORE_TILT, _BEFORE_TINT, _BEFORE_FIELD = 4, 6, 8, 11
 
 
 def tone_of(tone: ColorCorrection, decoded: Decoded) -> Tensor | None:
-    """Return a colour correction as a tensor for the decoded, undistorted pixels; None if it changes nothing."""
+    """Return a colour correction as a tensor for decoded, undistorted pixels; None if the correction changes nothing.
+
+    The numbers are listed at the top of this module; the tensor is in host memory.
+    """
     vignetting = (*tone.vignetting, 0.0)[:2] if any(tone.vignetting) else ()
     if vignetting and decoded.undistort_map is not None:
         vignetting = _straightened(vignetting, decoded.undistort_map)
@@ -49,7 +52,10 @@ def tone_of(tone: ColorCorrection, decoded: Decoded) -> Tensor | None:
 
 
 def alike(tones: Iterable[Tensor | None]) -> list[Tensor | None]:
-    """Return tones zero-padded to the length of the longest, so that one recorded CUDA graph serves all."""
+    """Return colour corrections zero-padded to the length of the longest, so that one CUDA graph serves all.
+
+    None, for no correction, stays None.
+    """
     every = list(tones)
     longest = max((tone.numel() for tone in every if tone is not None), default=0)
     return [None if tone is None else pad(tone, (0, longest - tone.numel())) for tone in every]
@@ -77,7 +83,10 @@ def _field_straightened(field: tuple[float, ...], bent: NDArray[np.float64]) -> 
 
 
 def shrunk(tone: Tensor | None, factor: int) -> Tensor | None:
-    """Return a colour correction for the photograph shrunk by `factor`: the same at the same place."""
+    """Return a colour correction for the photograph shrunk by `factor` along both axes; None stays None.
+
+    The correction is the same at the same place of the picture.
+    """
     if tone is None:
         return None
     small = tone.clone()
@@ -86,12 +95,15 @@ def shrunk(tone: Tensor | None, factor: int) -> Tensor | None:
 
 
 def num_coefficients(tone: Tensor) -> int:
-    """Return how many numbers of a correction describe vignetting and shading: 0, 2, 4 or 88."""
+    """Return how many numbers of a colour correction describe vignetting and shading: 2, 4 or 88; 0: a gain alone."""
     return tone.numel() - _BEFORE_VIGNETTING
 
 
 def photometric_gain(tone: Tensor, view: RenderCamera, dtype: torch.dtype = torch.float32) -> Tensor:
-    """Return the factor from scene colours to a photograph's, by its correction: [H, W, 3], or [3] for a gain alone."""
+    """Return the factor from the colours of the splat to those of a photograph, by the photograph's correction.
+
+    [H, W, 3] on the correction's device, or [3] for a gain alone. `view` gives size and principal point.
+    """
     values = tone.to(dtype)
     gain, coefficients, tilt = values[:3], values[_BEFORE_VIGNETTING:_BEFORE_TILT], values[_BEFORE_TILT:_BEFORE_TINT]
     if not len(coefficients):
@@ -119,20 +131,29 @@ def _shares(places: Tensor) -> Tensor:
 
 
 def in_tone(colors: Tensor, tone: Tensor | None, view: RenderCamera) -> Tensor:
-    """Return a rendering [H, W, 3] with a photograph's colour correction applied, not clamped."""
+    """Return a rendering [H, W, 3] with a photograph's colour correction applied, not clamped; unchanged for None."""
     return colors if tone is None else colors * photometric_gain(tone, view, colors.dtype)
 
 
 def normalise(pixels: Tensor, tone: Tensor, view: RenderCamera, dtype: torch.dtype = torch.float32) -> Tensor:
-    """Return a photograph [H, W, 3] uint8 with its colour correction divided out: scene colours, which may exceed 1."""
+    """Return a photograph with its colour correction divided out, [H, W, 3] floating point; values may exceed 1.
+
+    `pixels` are uint8 [H, W, 3], on the device of the correction `tone`.
+    """
     return pixels.to(dtype) / 255 / photometric_gain(tone, view, dtype)
 
 
 def to_compare(colors: Tensor, pixels: Tensor, tone: Tensor, view: RenderCamera) -> tuple[Tensor, Tensor]:
-    """Return a rendering and the photograph with its correction divided out, [H, W, 3] each, for the loss.
+    """Return a rendering, and the photograph with its colour correction divided out, [H, W, 3] each, for the loss.
 
     Where a photograph is clipped and the rendering brighter, difference and gradient are multiplied by
-    `CLIPPED_COUNTS`. So L1 has exactly this weight there, as `loss.masked` gives ignored pixels the weight 0.
+    `CLIPPED_COUNTS`. So L1 has exactly this weight there.
+
+    Args:
+        colors: rendering, [H, W, 3].
+        pixels: photograph, uint8 [H, W, 3].
+        tone: colour correction of the photograph.
+        view: camera of the photograph.
     """
     target, seen = normalise(pixels, tone, view, colors.dtype), colors.detach()
     is_brighter = (pixels >= CLIPPED) & (seen > target)
@@ -155,15 +176,15 @@ class PosedImage:
     covered_share: float | None = None  # of the pixels that its own mask leaves; None: not determined
 
     def target(self) -> Tensor:
-        """Return the pixels on the device that renders; the host does not wait for an upload from pinned memory."""
+        """Return the pixels, uint8 [H, W, 3], on the device that renders, without waiting for an upload."""
         return self.pixels.to(self.view.viewmat.device, non_blocking=True)
 
     def valid(self) -> Tensor | None:
-        """Return the mask on the device that renders; None: all pixels count."""
+        """Return the mask, bool [H, W], on the device that renders, true for valid pixels; None: all are valid."""
         return None if self.mask is None else self.mask.to(self.view.viewmat.device, non_blocking=True)
 
     def covered_pixels(self) -> Tensor | None:
-        """Return which pixels [H, W] are covered, on the device that renders; None: too few, or not determined."""
+        """Return the mask of covered pixels, bool [H, W], on the device that renders; None: too few, or not known."""
         return (
             None if self.coverage_mask is None else self.coverage_mask.to(self.view.viewmat.device, non_blocking=True)
         )
@@ -173,22 +194,28 @@ class PosedImage:
         return in_tone(colors, self.correction, self.view)
 
     def normalised(self) -> Tensor:
-        """Return the photograph [H, W, 3] with its colour correction divided out; values may exceed 1."""
+        """Return the photograph, floating point [H, W, 3], with its colour correction divided out; may exceed 1."""
         pixels = self.target()
         return pixels / 255 if self.correction is None else normalise(pixels, self.correction, self.view)
 
     def to_compare(self, colors: Tensor) -> tuple[Tensor, Tensor]:
-        """Return a rendering and the photograph, [H, W, 3], for the loss; with its correction divided out, or bytes."""
+        """Return a rendering and the photograph, [H, W, 3] each, for the loss.
+
+        The photograph's colour correction is divided out; without a correction the photograph is bytes.
+        """
         pixels = self.target()
         return (colors, pixels) if self.correction is None else to_compare(colors, pixels, self.correction, self.view)
 
     def counts(self) -> bool:
-        """Return whether the mask leaves any pixel."""
+        """Return whether any pixel is valid; without a mask all are."""
         return self.mask is None or bool(self.mask.any())
 
 
 def photo_in(image: Image, decoded: Decoded, frame: LocalFrame, tone: ColorCorrection) -> PosedImage:
-    """Return a decoded photograph as tensors, with its pinhole camera in the frame of the training."""
+    """Return a decoded photograph as tensors in host memory, with its pinhole camera in the frame of the training.
+
+    A mask that is true everywhere is dropped.
+    """
     viewmat, camera = frame.viewmat(image.world_to_camera()), decoded.camera
     matrices = torch.tensor(viewmat, dtype=torch.float32), torch.tensor(camera.K, dtype=torch.float32)
     mask = None if decoded.mask is None or decoded.mask.all() else torch.from_numpy(decoded.mask)
@@ -197,7 +224,10 @@ def photo_in(image: Image, decoded: Decoded, frame: LocalFrame, tone: ColorCorre
 
 
 def covered_in(photo: PosedImage, covered: CoverageMask) -> PosedImage:
-    """Return a photograph with its coverage mask and covered share; without the mask where the share is too small."""
+    """Return a photograph with the mask of its covered pixels and their share among its valid pixels, 0 to 1.
+
+    The mask is left out where the share is below `LEAST_SHARE`. A photograph that `covered` does not know has share 0.
+    """
     found = covered.of(photo.name, photo.view.width, photo.view.height)
     if found is None:
         return replace(photo, covered_share=0.0)
@@ -210,9 +240,9 @@ def covered_in(photo: PosedImage, covered: CoverageMask) -> PosedImage:
 
 
 def settled(photo: PosedImage, home: torch.device, device: torch.device) -> PosedImage:
-    """Return a photograph with camera and tone on `device`, and pixels and masks on `home`.
+    """Return a photograph with camera and colour correction on `device`, and pixels and masks on `home`.
 
-    Pixels and masks are in pinned memory where `home` is the host and `device` a GPU.
+    Pixels and masks are in pinned memory if `home` is the host and `device` a GPU.
     """
     view = replace(photo.view, viewmat=photo.view.viewmat.to(device), K=photo.view.K.to(device))
 
@@ -228,9 +258,10 @@ def settled(photo: PosedImage, home: torch.device, device: torch.device) -> Pose
 
 @torch.no_grad()
 def shrink(photo: PosedImage, factor: int) -> PosedImage:
-    """Return a photograph whose pixels are the means of factor x factor pixels; of fewer at the far edges.
+    """Return a photograph whose pixels are the means of factor x factor pixels; of fewer at the right and bottom edges.
 
-    Its K is divided exactly by the factor, since pixels are grouped from the top-left corner on.
+    K is divided exactly by the factor, since pixels are grouped from the top-left corner on. A pixel is valid if all
+    that are averaged are valid. Mask and colour correction are adapted, the coverage mask is not.
     """
     means = _means(photo.target().movedim(-1, 0).float(), factor)  # [3, h, w]
     pixels = _beside(photo, means.round().to(torch.uint8).movedim(0, -1).contiguous())
@@ -243,7 +274,11 @@ def shrink(photo: PosedImage, factor: int) -> PosedImage:
 
 
 def resized(photo: PosedImage, most_pixels: int) -> PosedImage:
-    """Return a photograph reduced to about so many pixels, with camera, masks and tone; unchanged if it has fewer."""
+    """Return a photograph reduced to about `most_pixels`, with camera, masks and colour correction to match.
+
+    A photograph with fewer pixels is returned unchanged. Pixels and masks of a reduced one are on the device that
+    renders.
+    """
     view = photo.view
     factor = math.sqrt(most_pixels / (view.width * view.height))
     if factor >= 1:

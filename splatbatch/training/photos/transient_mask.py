@@ -32,13 +32,13 @@ from splatbatch.training.rendering.view import RasterOptions, RenderCamera
 LOOKS = (0.08, 0.2, 0.5, 0.8)
 """Shares of the run after which photographs are compared; the first comparison masks nothing.
 
-One more, at 0.04, regained twice as much of the loss by transient objects, but cost 0.2 dB in a room in which nothing
-moves (docs/benchmarks.md).
+A further comparison, at 0.04, regained twice as much of what transient objects cost, but lost 0.2 dB in a room in which
+nothing moves (docs/benchmarks.md).
 """
 MOST_PIXELS = 40_000
-"""Largest number of pixels of a picture that is compared."""
+"""Largest number of pixels of the shrunk photograph that is compared with a rendering."""
 CELL_PX = 4
-"""Side of a cell, in pixels of that picture: differences are averaged over a cell, so that fine detail cancels."""
+"""Side of a cell, in px of the shrunk photograph: differences are averaged over a cell, so that fine detail cancels."""
 LEAST = 0.1
 """Least residual of a cell, as the difference of a channel from 0 to 1, that can be transient."""
 TIMES = 2.0
@@ -48,35 +48,35 @@ The other photographs' residuals are the largest of a cell and its neighbours, s
 training.
 """
 OTHERS = 8
-"""Number of nearest photographs with which a photograph is compared."""
+"""Number of other photographs, those with the nearest cameras, with which a photograph is compared."""
 
 
 @dataclass(frozen=True)
 class TransientEvidence:
-    """Evidence required of a transient cell: how many others must show its place, and which quantile it must exceed."""
+    """Evidence that makes a cell transient: how many other photographs show its place, and what it must exceed."""
 
     least_others: int
     """Least number of other photographs that show the place."""
     share: float
-    """Quantile of the other photographs' residuals that, times `TIMES`, the residual must exceed."""
+    """Quantile, 0 to 1, of the other photographs' residuals that, times `TIMES`, the cell's residual must exceed."""
 
 
 WEAK, STRONG = TransientEvidence(2, 0.5), TransientEvidence(4, 0.75)
-"""Evidence that every cell of a masked region needs, and that `LEAST_CELLS` of its cells need twice in a row."""
+"""Evidence that every cell of a masked region needs, and that `LEAST_CELLS` of its cells need in two comparisons."""
 LEAST_CELLS = 4
-"""Fewest cells of a connected region, and of strong evidence in it: smaller regions are edges or glints."""
+"""Fewest cells of a connected region, and fewest of these with strong evidence: smaller regions are edges or glints."""
 MOST = 0.4
-"""Largest share of a photograph that is masked: where more differs, nothing of it is masked."""
+"""Largest share of a photograph that is masked; a photograph of which more differs is not masked at all."""
 
 
 @dataclass(frozen=True)
 class ResidualMap:
-    """Residual of a photograph against its rendering, by cell: the largest of its channels, 0 to 1."""
+    """Residual of a photograph against its rendering, by cell: the largest difference of a channel, 0 to 1."""
 
     view: RenderCamera  # of the small picture
     residual: Tensor  # [h, w]; NaN where pixels do not count
     num_entries: Tensor | None = None
-    """Number of tile list entries that the rendering needed, []; None where our kernels did not render."""
+    """Number of tile list entries that the rendering needed, []; None where this package's kernels did not render."""
 
     @property
     def center(self) -> Tensor:
@@ -85,9 +85,9 @@ class ResidualMap:
 
 
 class TransientMask:
-    """Transient masks of the training photographs of a run, updated by the comparisons at `LOOKS`.
+    """Transient masks of the training photographs of a run, updated by comparisons at the steps of `LOOKS`.
 
-    Its state is part of a checkpoint.
+    The masks are part of a checkpoint.
     """
 
     def __init__(
@@ -99,20 +99,20 @@ class TransientMask:
         self._sure: dict[str, Tensor] = {}  # likewise, strong evidence at the last comparison; on the CPU
 
     def step_begins(self, step: int, gaussians: Parameters, capacity: int | None = None) -> None:
-        """Update the masks if a comparison is due before this step; see `look`."""
+        """Update the masks if a comparison is due before this step, counted from 0; `capacity` is as in `look`."""
         if step in self._steps:
             self.look(gaussians, capacity)
 
     @torch.no_grad()
     def look(self, gaussians: Parameters, capacity: int | None = None) -> None:
-        """Compare all photographs with their renderings and replace all masks by what is found now.
+        """Compare all photographs with their renderings, and replace all masks by what the comparison finds.
 
-        Renderings are queued without waiting and fetched at once; cells are few and are compared on the CPU.
+        Renderings are queued without waiting and fetched together; cells are few and are compared on the CPU.
 
         Args:
-            gaussians: that are trained, without the backdrop.
-            capacity: of tile lists, so that no rendering waits for the GPU; None: counted for each, which waits. If a
-                list does not fit, all is repeated with None.
+            gaussians: the patch's own Gaussians; the backdrop is added here.
+            capacity: number of entries of the tile lists, so that no rendering waits for the GPU. None: counted for
+                each rendering, which waits. If lists need more entries, the comparison is repeated with None.
         """
         drawn = self._border.with_backdrop(gaussians)
         compared = [self._compared(drawn, photo, capacity) for photo in self._photos]
@@ -134,7 +134,7 @@ class TransientMask:
         return None
 
     def without(self, photo: PosedImage) -> PosedImage:
-        """Return a photograph, shrunk or not, with its transient pixels masked."""
+        """Return a photograph, shrunk or not, with its transient pixels masked; unchanged if it has none."""
         cells = self._cells.get(photo.name)
         if cells is None:
             return photo
@@ -142,7 +142,7 @@ class TransientMask:
         return replace(photo, mask=is_scene if photo.mask is None else photo.mask & is_scene)
 
     def warnings(self) -> tuple[str, ...]:
-        """Return a warning that names the number of masked photographs and the one with the largest mask; or none."""
+        """Return a warning with the number of masked photographs and the name of the most masked; empty if none is."""
         if not self._cells:
             return ()
         shares = {name: float(cells.float().mean()) for name, cells in self._cells.items()}
@@ -151,11 +151,11 @@ class TransientMask:
         return (f"movers: {who}, as {most} ({100 * shares[most]:.1f} % of it): those pixels were left out",)
 
     def state(self) -> dict[str, Any]:
-        """Return the masks and the strong evidence of the last comparison, for a checkpoint."""
+        """Return the masks and the strong evidence of the last comparison, tensors by photograph, for a checkpoint."""
         return {"cells": dict(self._cells), "sure": dict(self._sure)}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Restore masks and evidence from a checkpoint."""
+        """Restore masks and evidence from the result of `state`; masks must be on the device that renders."""
         self._cells = dict(state["cells"])
         self._sure = {name: sure.cpu() for name, sure in state["sure"].items()}
 
@@ -175,7 +175,10 @@ class TransientMask:
 
 
 def middles(depths: Tensor, view: RenderCamera) -> Tensor:
-    """Return the points in the scene of the middles of a view's cells, [h, w, 3], by its depth map [H, W]."""
+    """Return the points in the scene that the middles of a view's cells show, [h, w, 3], by its depth map [H, W].
+
+    Points are in the frame of the view, in which the depths are measured.
+    """
     each = slice(CELL_PX // 2, None, CELL_PX)
     height, width = view.height // CELL_PX, view.width // CELL_PX
     return places_of(depths, view)[each, each][:height, :width].float()
@@ -204,7 +207,7 @@ def _fetched(tensors: Sequence[Tensor]) -> list[Tensor]:
 
 @dataclass(frozen=True)
 class ResidualGrid:
-    """Residual maps and cameras of all photographs, stacked, to look up residuals at points of the scene."""
+    """Residual maps and cameras of all photographs, stacked, to find the residuals at points of the scene."""
 
     residual: Tensor  # [photographs, h, w] of the largest, NaN beyond their own
     viewmats: Tensor  # [photographs, 4, 4]
@@ -213,7 +216,10 @@ class ResidualGrid:
 
     @classmethod
     def of(cls, compared: Sequence[ResidualMap]) -> ResidualGrid:
-        """Stack the residual maps of all photographs, padded with NaN."""
+        """Return the residual maps of all photographs, at least one, stacked, and padded with NaN to one size.
+
+        The residual of each cell becomes the largest of the cell and its neighbours.
+        """
         height, width = (max(one.residual.shape[axis] for one in compared) for axis in (0, 1))
         off = torch.full((len(compared), height, width), torch.nan)
         for index, one in enumerate(compared):
@@ -225,9 +231,10 @@ class ResidualGrid:
         return cls(off, viewmats, Ks, near)
 
     def seen_from(self, index: int, places: Tensor) -> Tensor:
-        """Return the residuals of photograph `index`'s neighbours at points [h, w, 3], [others, h, w].
+        """Return the residuals, at points [h, w, 3], of the photographs nearest to photograph `index`, [others, h, w].
 
-        NaN where a neighbour does not show a point; occlusion is not considered.
+        NaN where a photograph does not show a point, or its pixels do not count. That something may hide a point is not
+        considered.
         """
         others = self.near[index]
         rotations, shifts = self.viewmats[others, :3, :3], self.viewmats[others, :3, 3]
@@ -246,11 +253,11 @@ def widened(off: Tensor) -> Tensor:
 
 
 def alone(off: Tensor, seen: Tensor, evidence: TransientEvidence) -> Tensor:
-    """Return in which cells the residual is more than `TIMES` that of other photographs at the same place, [h, w] bool.
+    """Return a mask [h, w] of the cells whose residual exceeds `TIMES` that of other photographs at the same place.
 
     Args:
-        off: [h, w], residual as in `ResidualMap`.
-        seen: [others, h, w], residuals of others, from `ResidualGrid.seen_from`.
+        off: residual of the photograph, [h, w]; NaN exceeds nothing.
+        seen: residuals of other photographs, [others, h, w], NaN where one does not show the place.
         evidence: how many others must show the place, and which quantile of their residuals counts.
     """
     if len(seen) < evidence.least_others:
@@ -260,12 +267,15 @@ def alone(off: Tensor, seen: Tensor, evidence: TransientEvidence) -> Tensor:
 
 
 def large(cells: Tensor) -> Tensor:
-    """Return the cells, [h, w] bool, of connected regions with at least `LEAST_CELLS` cells."""
+    """Return a mask [h, w] of the cells of a mask [h, w] in connected regions of at least `LEAST_CELLS` cells."""
     return pieces_of(cells, cells)
 
 
 def pieces_of(cells: Tensor, sure: Tensor) -> Tensor:
-    """Return the cells, [h, w] bool, of connected regions with at least `LEAST_CELLS` cells in `sure`, [h, w] bool."""
+    """Return a mask [h, w] of the cells in connected regions with at least `LEAST_CELLS` cells that are also in `sure`.
+
+    `cells` and `sure` are masks [h, w]; cells that touch along a side are connected.
+    """
     numbers, num = label(cells.cpu().numpy())
     pieces = torch.from_numpy(numbers).to(cells.device).long()
     counts = torch.bincount(pieces[sure & cells], minlength=num + 1)
@@ -273,5 +283,5 @@ def pieces_of(cells: Tensor, sure: Tensor) -> Tensor:
 
 
 def grown(cells: Tensor) -> Tensor:
-    """Return cells dilated by one: at the edge of a transient object a cell shows half of it."""
+    """Return a mask [h, w] of cells, dilated by one cell: at the edge of a transient object a cell shows half of it."""
     return max_pool2d(cells[None].float(), 3, stride=1, padding=1)[0] > 0

@@ -1,4 +1,4 @@
-"""gsplat's rasteriser, for `training.kernels: gsplat` and for GPUs on which our kernels do not work."""
+"""gsplat's rasteriser, for `training.kernels: gsplat` and for GPUs on which this package's kernels do not work."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ REMEDY = "`splatbatch doctor` says what is missing; with a CUDA toolkit `trainin
 
 
 def is_built() -> bool:
-    """Return whether gsplat's CUDA extension is installed: in its wheel, or as torch has built it (gsplat 1.5.3)."""
+    """Return whether gsplat's CUDA extension is installed: in gsplat's wheel, or built by torch (gsplat 1.5.3).
+
+    The extension is only looked for as a file, not loaded. False if gsplat is not installed.
+    """
     spec = importlib.util.find_spec("gsplat")
     packages = (spec.submodule_search_locations or ()) if spec else ()
     if any(path for package in packages for path in Path(package).glob("csrc*.so")):
@@ -38,7 +41,8 @@ def build_gsplat() -> None:
     """Load gsplat's CUDA extension, built with nvcc where the wheel has none, and use it once, forward and backward.
 
     Raises:
-        RuntimeError: there is no CUDA toolkit to build it with.
+        RuntimeError: there is no CUDA toolkit to build the extension with, or CUDA fails.
+        ImportError: gsplat is not installed.
     """
     from gsplat.cuda._backend import _C
 
@@ -65,10 +69,12 @@ def _require(*, wanted: bool) -> None:
 
 
 def rasterize(gaussians: Mapping[str, Tensor], view: RenderCamera, options: RasterOptions) -> Rendering:
-    """Render Gaussians on a GPU as `rendering.rasterize` does, with gsplat's kernels.
+    """Render Gaussians on a GPU over black, with gsplat's kernels; differentiable in all six parameters.
+
+    `gaussians` are the parameters before activation, by name.
 
     Raises:
-        TrainerError: gsplat's CUDA extension is not built; it is never built during a training.
+        TrainerError: gsplat's CUDA extension is not built; a training never builds it.
     """
     _require(wanted=not options.fused)
     from gsplat import rasterization

@@ -1,4 +1,4 @@
-"""Render Gaussians from one camera: by our kernels or gsplat's for CUDA tensors, by our own rasteriser on the CPU."""
+"""Render Gaussians from one camera: on a GPU by this package's kernels or gsplat's, on the CPU by PyTorch."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from splatbatch.training.rendering import gsplats
 from splatbatch.training.rendering.view import BlendedView, RasterOptions, RenderCamera, Rendering
 
 FAINTEST = 1e-6
-"""Least opacity by which depths are divided, to avoid a division by zero."""
+"""Least opacity, 0 to 1, by which depths are divided, to avoid a division by zero."""
 
 PLAINLY = RasterOptions()
 """Default options of `rasterize`."""
@@ -27,10 +27,16 @@ def rasterize(
 ) -> Rendering:
     """Render Gaussians over black, on their device; differentiable in all six parameters.
 
-    `gaussians` holds the parameters before activation: `means` `[N, 3]`, `quats` `[N, 4]` (w first, any length),
-    `scales` `[N, 3]` (logarithms), `opacities` `[N]` (logits), `sh0` `[N, 1, 3]`, `shN` `[N, K, 3]`.
-    `capacity` is how many entries the tile lists on a GPU hold; None counts them, which waits for the GPU.
-    Raises ValueError on CPU for an `sh_degree` above 3 or above what `shN` holds.
+    Args:
+        gaussians: parameters before activation: `means` `[N, 3]`, `quats` `[N, 4]` (w first, any length), `scales`
+            `[N, 3]` (logarithms), `opacities` `[N]` (logits), `sh0` `[N, 1, 3]`, `shN` `[N, K, 3]`.
+        view: the camera, in the frame of the Gaussians.
+        options: of the rasteriser.
+        capacity: number of entries of the tile lists of this package's kernels; None: counted, which waits for the GPU.
+
+    Raises:
+        ValueError: on the CPU, the degree of harmonics is above 3 or above that of `shN`.
+        TrainerError: no kernels for this GPU: this package's do not work, and gsplat's are not built.
     """
     if not gaussians["means"].is_cuda:
         return _rasterize_cpu(gaussians, view, options)
@@ -42,7 +48,10 @@ def rasterize(
 
 
 def with_depths(gaussians: Mapping[str, Tensor], view: RenderCamera, options: RasterOptions) -> BlendedView:
-    """Render a view and the expected depths of its pixels; in one pass on the CPU, in two on a GPU."""
+    """Render a view and the expected depths of its pixels, in units of the Gaussians.
+
+    In one pass on the CPU, in two on a GPU; there the host waits.
+    """
     depths = (gaussians["means"] * view.viewmat[2, :3]).sum(dim=1) + view.viewmat[2, 3]
     if gaussians["means"].is_cuda:  # whose kernels have three channels
         rendering, drawn = rasterize(gaussians, view, options), _drawn_grey(gaussians, depths, view, options).colors
@@ -102,7 +111,8 @@ def depth_of(
 ) -> tuple[Tensor, Tensor]:
     """Return the expected depth along the camera's axis, in units of the Gaussians, and the opacity of a view, [H, W].
 
-    The depth is the mean with the weights of alpha blending. `capacity`: see `rasterize`.
+    The depth is the mean with the weights of alpha blending; 0 where nothing is rendered. `capacity` is the number of
+    entries of the tile lists; None: counted, which waits for the GPU.
     """
     depths = gaussians["means"] @ view.viewmat[2, :3] + view.viewmat[2, 3]
     rendering = _drawn_grey(gaussians, depths, view, options, capacity)
@@ -111,7 +121,7 @@ def depth_of(
 
 
 def places_of(depths: Tensor, view: RenderCamera) -> Tensor:
-    """Return the points that a depth map [H, W] shows, in the frame of the Gaussians, float64 [H, W, 3]."""
+    """Return the points that a depth map [H, W] of a camera shows, in the camera's world frame, float64 [H, W, 3]."""
     K, viewmat = view.K.double(), view.viewmat.double()
     x = (torch.arange(view.width, device=depths.device) + 0.5 - K[0, 2]) / K[0, 0]
     y = (torch.arange(view.height, device=depths.device) + 0.5 - K[1, 2]) / K[1, 1]
@@ -123,9 +133,9 @@ def places_of(depths: Tensor, view: RenderCamera) -> Tensor:
 def longest_lists(
     gaussians: Mapping[str, Tensor], photos: tuple[PosedImage, ...], options: RasterOptions
 ) -> Tensor | None:
-    """Return the largest number of tile list entries that a photograph needs, []; None where our kernels do not render.
+    """Return the largest number of tile list entries that any of the photographs needs, []; does not wait for the GPU.
 
-    Does not wait for the GPU.
+    None where this package's kernels do not render, as on the CPU. There must be at least one photograph.
     """
     if not gaussians["means"].is_cuda or not options.fused or cuda.why_not_here():
         return None

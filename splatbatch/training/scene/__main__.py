@@ -14,11 +14,11 @@ from splatbatch.training.stop_request import exit_code_of
 
 
 def evaluate(folder: AttemptFolder) -> None:
-    """Evaluate the merged scene that an attempt's settings name, and write metrics.json and pictures.
+    """Evaluate the merged scene that an attempt's settings name, and write metrics.json and pictures into its folder.
 
     Raises:
-        SplatbatchError: a splat, a photograph or the partition cannot be read, nothing is held out, no GPU can be
-            used, or a rendering is not finite.
+        SplatbatchError: a splat, a photograph or the partition cannot be read; nothing is held out; a GPU is asked for
+            and cannot be used; or a rendering is not finite.
     """
     settings = folder.read(folder.settings, EvaluationSettings) or EvaluationSettings()
     recipe = Recipe.model_validate(settings.recipe)

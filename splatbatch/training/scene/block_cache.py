@@ -1,4 +1,4 @@
-"""The Gaussians of a splat file that a camera may see, loaded in blocks of space, of which the latest used are kept."""
+"""The Gaussians of a splat file that a camera may see, loaded in blocks of space; the latest used blocks are kept."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from splatbatch.training.rendering.view import RenderCamera
 FAINTEST_LOGIT = -20.0
 
 WIDER = 1.4
-"""Factor on the picture's half width and height for culling.
+"""Factor on the picture's half width and height in the test of which Gaussians may be visible.
 
-Near its edge a Gaussian is rendered larger than it is (EWA, Zwicker 2001), up to 1.3 of the half.
+Near the edge of a picture a Gaussian is rendered larger than it is (EWA, Zwicker 2001), up to 1.3 of the half.
 """
 BESIDE_PX = 4.0
 
 
 def open_blocks(splat: Path) -> Blocks:
-    """Return the index of a splat file's blocks.
+    """Return the index of a splat file's blocks; the Gaussians are read later, block by block.
 
     Raises:
-        SceneError: it cannot be read.
+        SceneError: the file cannot be read, is no splat, or is truncated.
     """
     try:
         return index_blocks(splat)
@@ -43,14 +43,21 @@ def open_blocks(splat: Path) -> Blocks:
 
 
 def slopes(view: RenderCamera) -> Tensor:
-    """Return the tangents of the enlarged picture's left, right, top and bottom edge, as positive numbers, [4]."""
+    """Return the tangents of the angles from the camera's axis to the left, right, top and bottom edge, [4].
+
+    The picture is enlarged by `BESIDE_PX` and `WIDER`. Tangents are positive if the principal point is in the picture.
+    """
     fx, fy, cx, cy = view.K[0, 0], view.K[1, 1], view.K[0, 2], view.K[1, 2]
     edges = torch.stack([cx, view.width - cx, cy, view.height - cy]) + BESIDE_PX
     return WIDER * edges / torch.stack([fx, fx, fy, fy])
 
 
 def may_be_seen(places: Tensor, reach: Tensor, view: RenderCamera) -> Tensor:
-    """Return which balls, with centres [N, 3] and radii [N], meet the frustum of the enlarged picture, [N]."""
+    """Return a mask [N] of the balls that may be visible: those that meet the frustum of the enlarged picture.
+
+    `places` are the centres [N, 3], `reach` the radii [N], both in units of the frame of `view`. The picture is
+    enlarged as in `slopes`.
+    """
     local = places @ view.viewmat[:3, :3].T + view.viewmat[:3, 3]
     left, right, top, bottom = slopes(view).unbind()
     seen = local[:, 2] > -reach
@@ -62,9 +69,14 @@ def may_be_seen(places: Tensor, reach: Tensor, view: RenderCamera) -> Tensor:
 
 
 def boxes_met(lower: npt.NDArray[np.float32], upper: npt.NDArray[np.float32], view: RenderCamera) -> list[int]:
-    """Return the indices of the boxes, [B, 3] each corner, that may be visible; empty boxes are infinite.
+    """Return the indices, ascending, of the boxes that may be visible.
 
-    A box is left out if all its corners lie behind the camera, or beyond one edge of the enlarged picture.
+    A box is left out if all its corners lie behind the camera, or beyond the same edge of the enlarged picture.
+
+    Args:
+        lower: lower corners of B boxes, [B, 3], in the frame of `view`; infinite for an empty box, which is left out.
+        upper: upper corners, [B, 3].
+        view: the camera.
     """
     filled = np.flatnonzero(np.isfinite(lower).all(axis=1))
     lower, upper = lower[filled], upper[filled]
@@ -80,23 +92,28 @@ def boxes_met(lower: npt.NDArray[np.float32], upper: npt.NDArray[np.float32], vi
 
 @dataclass
 class BlockCache:
-    """Cache of a splat file's blocks, as rows on the device that renders; drops the least recently used ones."""
+    """Cache of a splat file's blocks, as rows on the device that renders; the least recently used are dropped."""
 
     blocks: Blocks
     device: torch.device
     most: int
-    """Largest number of cached Gaussians, besides those being rendered; one block is loaded even if it is larger."""
+    """Largest number of cached Gaussians, besides those being rendered; a larger block is loaded all the same."""
     _held: dict[int, Tensor] = field(default_factory=dict)
     num_loaded: int = 0
     """Number of Gaussians read from the file so far."""
 
     def seen_from(self, frame: LocalFrame, view: RenderCamera) -> Parameters:
-        """Return the Gaussians that may be visible from a camera, in its frame, reading blocks that are not cached.
+        """Return a copy of the Gaussians that may be visible from a camera; blocks that are not cached are read.
 
-        Where none is, one invisible Gaussian is returned, since not every rasteriser accepts none.
+        Where no Gaussian is visible, an invisible Gaussian is returned, since not every rasteriser accepts none.
+
+        Args:
+            frame: local frame, in which the camera is given and the Gaussians are returned.
+            view: the camera.
 
         Raises:
-            ValueError: the file has become shorter.
+            ValueError: the file has become shorter than its index says.
+            OSError: the file cannot be read.
         """
         there = _in_model(frame, view)
         met = boxes_met(self.blocks.lower, self.blocks.upper, there)
@@ -152,7 +169,13 @@ def _in_model(frame: LocalFrame, view: RenderCamera) -> RenderCamera:
 
 
 def parameters_of(rows: Tensor, columns: Sequence[str], frame: LocalFrame) -> Parameters:
-    """Convert rows of a splat file to parameters in a local frame, without gradients."""
+    """Return rows of a splat file as parameters in a local frame, on the rows' device, without gradients.
+
+    Args:
+        rows: [N, columns].
+        columns: names of the columns, in the order of `names_at`.
+        frame: local frame, whose unit and origin are in the coordinates of the file.
+    """
     opacity = columns.index("opacity")
     rest = rows[:, 6:opacity].reshape(len(rows), 3, (opacity - 6) // 3)  # [N, 3, K]
     origin = torch.from_numpy(frame.origin).to(rows)

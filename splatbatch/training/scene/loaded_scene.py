@@ -34,41 +34,54 @@ from splatbatch.training.scene.photographs import CameraView, usual_scale
 
 FLOAT = 4
 MOST_BYTES = 1 << 40
-"""Upper limit of the free memory, in bytes, for machines that do not know it."""
+"""Upper limit of the free memory, in bytes, for machines that do not say how much is free."""
 
 
 @dataclass(frozen=True)
 class LoadedScene:
-    """Settings, partition and cameras of a merged scene, from which its splats are opened and evaluated."""
+    """Settings, partition (the cut into cores) and cameras of a merged scene, by which its splats are evaluated."""
 
     settings: EvaluationSettings
     recipe: Recipe
     partition: Partition
     model: Reconstruction
-    """The reconstruction of the whole scene, in the splats' frame (its offset is subtracted)."""
+    """The reconstruction of the whole scene, with the offset of the splats subtracted from its coordinates."""
     shares: Shares
+    """Share of each photograph's points in each core, [P], by the photograph's name."""
     device: torch.device
+    """Device that renders."""
     covered: CoverageMask = field(default_factory=CoverageMask)
+    """Covered pixels of the held-out photographs; empty: not computed."""
 
     @property
     def held_out(self) -> list[str]:
-        """Return the names of the held-out photographs of the scene, in the order of `in_order`."""
+        """Return the names of the held-out photographs that the model has, sorted by home patch, then by name."""
         wanted = set(self.settings.holdout)
         return self.in_order([image.name for image in self.model.images if image.name in wanted])
 
     def home(self, name: str) -> str:
-        """Return the patch in whose core most points of a photograph lie; an empty string if none lies in a core."""
+        """Return the patch in whose core most points of a photograph lie; an empty string if none lies in a core.
+
+        Raises:
+            KeyError: the model has no such photograph.
+        """
         share = self.shares[name]
         return self.partition.cores[int(share.argmax())].name if share.any() else ""
 
     def in_order(self, names: Sequence[str]) -> list[str]:
-        """Return photographs sorted by their home patch, then by name, so that few blocks are loaded repeatedly."""
+        """Return names of photographs sorted by home patch (see `home`), then by name; those without a home come first.
+
+        In this order few blocks of a splat are loaded more than once.
+        """
         order = {core.name: place for place, core in enumerate(self.partition.cores)}
         return sorted(names, key=lambda name: (order.get(self.home(name), -1), name))
 
     @property
     def scale(self) -> float:
-        """Return the median scale of the patches' training frames, so that the near plane is that of training."""
+        """Return the median scale of the patches' training frames, in units of the model; 1 without photographs.
+
+        With this scale a camera has about the near plane of training.
+        """
         groups: dict[str, list[str]] = {}
         for name in self.shares:
             groups.setdefault(self.home(name), []).append(name)
@@ -76,32 +89,37 @@ class LoadedScene:
         return usual_scale([by_name[name] for name in group] for group in groups.values())
 
     def store(self, splat: Path, shared_by: int = 1) -> BlockCache:
-        """Open a splat file as a cache of blocks on the device, sized by the free memory over `shared_by`.
+        """Open a splat file as a cache of blocks on the device, sized by the free memory divided by `shared_by`.
+
+        `settings.held_share` of the free memory is for caches of blocks, at least one Gaussian.
 
         Raises:
-            SceneError: it cannot be read.
+            SceneError: the file cannot be read, is no splat, or is truncated.
         """
         blocks = open_blocks(splat)
         room = self.settings.held_share * _free_bytes(self.device) / shared_by
         return BlockCache(blocks, self.device, max(1, int(room / (FLOAT * len(blocks.columns)))))
 
     def place(self, box: Box) -> PatchPlacement:
-        """Return a box of the partition, to test points of the splats' frame against it."""
+        """Return a box of the partition with the offset of the splats, to test which points of a frame lie inside."""
         return PatchPlacement(self.partition, box, self.settings.offset)
 
     def drawn(self, patch: str) -> PatchRenderer:
-        """Open the splat of a patch with its backdrop, as it was trained.
+        """Open the splat of a patch, with the backdrop if the patch was trained with one.
 
-        Each takes a quarter of the memory, since a seam has two patches.
+        Patch and backdrop take a quarter of the memory each, since a seam has two patches.
 
         Raises:
-            SceneError: its splat, or that of its backdrop, cannot be read.
+            KeyError: the patch has no accepted splat.
+            SceneError: the splat of the patch or of the backdrop cannot be read.
         """
         own = self.store(Path(self.settings.splats[patch]), 4)
         return PatchRenderer(own, self.behind([patch]).get(patch))
 
     def behind(self, patches: Iterable[str]) -> dict[str, Backdrop]:
-        """Return the backdrops of those patches that were trained with one; they share one cache of blocks.
+        """Return the backdrop of each given patch that was trained with the present backdrop, by patch.
+
+        The results share one cache of blocks. Empty if there is no such patch.
 
         Raises:
             SceneError: the splat of the backdrop cannot be read.
@@ -113,12 +131,14 @@ class LoadedScene:
         return {name: Backdrop(store, self.place(reach_of(core))) for name, core in cores.items() if core}
 
     def options(self, store: BlockCache) -> RasterOptions:
-        """Return the raster options for a splat, with the degree and antialiasing of its header."""
+        """Return the raster options for a splat, with the degree of harmonics and the antialiasing of its header."""
         return RasterOptions.of(drawn_as(self.recipe, store.blocks.header))
 
 
 def open_scene(settings: EvaluationSettings, recipe: Recipe, device: torch.device) -> LoadedScene:
     """Read the partition and the model of a scene, and compute the covered pixels of its held-out photographs.
+
+    Splats and photographs are not opened yet.
 
     Raises:
         SceneError: the partition or the model cannot be read, or the model has no held-out photograph.
@@ -140,14 +160,14 @@ def _free_bytes(device: torch.device) -> int:
 
 @dataclass(frozen=True)
 class PatchPlacement:
-    """A box of a partition, against which points of a frame within the splats' frame are tested."""
+    """A box of a partition, in its axes, that tests which points of a local frame lie inside."""
 
     partition: Partition
     box: Box
     offset: Offset
 
     def holds(self, places: Tensor, frame: LocalFrame) -> Tensor:
-        """Return which points of a frame [..., 3] lie in the box, [...]."""
+        """Return a mask [...] of the points [..., 3] of a local frame that lie in the half-open box."""
         there = frame.scale * places.double() + torch.from_numpy(frame.origin).to(places.device)
         flat = self.partition.in_axes(there.reshape(-1, 3).cpu().numpy(), self.offset)
         return torch.from_numpy(self.box.holds(flat)).to(places.device).reshape(places.shape[:-1])
@@ -155,14 +175,18 @@ class PatchPlacement:
 
 @dataclass(frozen=True)
 class Backdrop:
-    """The backdrop that was rendered behind a patch in its training."""
+    """The backdrop as rendered behind a patch in its training: without the Gaussians within the patch's reach."""
 
     store: BlockCache
+    """Blocks of the backdrop's splat."""
     reach: PatchPlacement
-    """Reach of the patch; Gaussians of the backdrop within it are not rendered."""
+    """Reach of the patch, the box around its core that bounds its Gaussians; no backdrop is rendered within."""
 
     def boundary_mask(self, shot: CameraView) -> PosedImage:
-        """Mask the pixels of a photograph that show the scene outside the patch's reach, as in its training."""
+        """Return a photograph whose mask ignores the pixels that show the scene outside the patch's reach.
+
+        These pixels, which training ignores too, are found by a rendering of the whole backdrop.
+        """
         behind = self.store.seen_from(shot.frame, shot.photo.view)
         is_outside = ~self.reach.holds(behind["means"], shot.frame)
         shown = rasterize({**behind, **label_colors(is_outside)}, shot.photo.view, RasterOptions(sh_degree=0))
@@ -174,10 +198,19 @@ class PatchRenderer:
     """The splat of a patch with its backdrop, rendered as in training."""
 
     store: BlockCache
+    """Blocks of the patch's splat."""
     backdrop: Backdrop | None = None
+    """Backdrop of the patch; None: the patch was trained without."""
 
     def seen_from(self, frame: LocalFrame, view: RenderCamera) -> tuple[Parameters, Parameters]:
-        """Return the patch's own Gaussians that may be visible from a view, and these with those of the backdrop."""
+        """Return the patch's own Gaussians that may be visible from a view, and all to render: own and backdrop.
+
+        `view` and Gaussians are in the local frame `frame`.
+
+        Raises:
+            ValueError: a splat file has become shorter.
+            OSError: a splat file cannot be read.
+        """
         own = self.store.seen_from(frame, view)
         if self.backdrop is None:
             return own, own

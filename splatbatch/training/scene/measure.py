@@ -1,4 +1,4 @@
-"""Evaluation of a merged scene: on held-out photographs, and by the difference of two patches at each seam."""
+"""Evaluation of a merged scene: on held-out photographs, and by the difference of the two patches at each seam."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ from splatbatch.training.scene.loaded_scene import LoadedScene, PatchPlacement, 
 from splatbatch.training.scene.photographs import CameraView, ScenePhotographs
 
 OPAQUE = 0.5
-"""Opacity of a pixel above which its depth counts."""
+"""Opacity of a rendered pixel, 0 to 1, above which its depth is compared."""
 MOST_PIXELS = 50_000
-"""Largest number of pixels of a view that go into the medians."""
+"""Largest number of pixels of a view from which medians over a seam are taken."""
 LEAST_PIXELS = 500
 """Least number of compared pixels, over all views, for a seam to have figures."""
 
@@ -55,7 +55,9 @@ def _each(progress: ProgressRecorder, phase: str, items: Iterable[Item], done: i
 
 
 def measure(scene: LoadedScene, folder: AttemptFolder) -> SceneEvaluation:
-    """Evaluate the merged scene on its held-out photographs and at its seams; write progress and three pictures.
+    """Evaluate the merged scene on its held-out photographs and at its seams; return the figures.
+
+    Progress, and pictures of three views, are written into the attempt folder.
 
     Raises:
         SceneError: a splat or a photograph cannot be read.
@@ -208,12 +210,16 @@ class PhotographRenderings:
 
     merged: QualityFigures
     own: QualityFigures | None = None
+    """Figures of the patch's own splat; None: it was not measured on this photograph."""
     answered_psnr: float | None = None
-    """PSNR of the merged scene in dB on the pixels on which `own` was measured."""
+    """PSNR of the merged scene in dB on the pixels on which `own` was measured; None: not measured."""
 
 
 def measured(pairs: Iterable[PhotographRenderings]) -> SceneMeasurement:
-    """Return the means over photographs; the gain only over those on which a patch's own splat was evaluated too."""
+    """Return the means over photographs; a figure is None if no photograph has it.
+
+    The gain is the mean, in dB, over the photographs on which a patch's own splat was evaluated too.
+    """
     known = list(pairs)
     merged = {name: _mean(getattr(pair.merged, name) for pair in known) for name in FIGURES}
     own = {f"own_{name}": _mean(getattr(pair.own, name) for pair in known if pair.own) for name in ("psnr", "ssim")}
@@ -228,7 +234,13 @@ def _gain(pair: PhotographRenderings) -> float | None:
 
 
 def of_photos(photos: Mapping[str, PhotoMeasurement], names: Iterable[str]) -> SceneMeasurement:
-    """Return the means over some photographs, each compared with the splat of its home patch."""
+    """Return the means over the photographs of `names`, each compared with the splat of its home patch.
+
+    The home is the patch whose core the photograph sees most of; without names, all figures are None.
+
+    Raises:
+        KeyError: `photos` lacks a name.
+    """
     return measured(
         PhotographRenderings(
             photos[name], QualityFigures(psnr=photos[name].own_psnr), photos[name].answered.get(photos[name].home)
@@ -244,23 +256,26 @@ def _mean(values: Iterable[float | None]) -> float | None:
 
 @dataclass(frozen=True)
 class SideView:
-    """Rendering of one patch from a view at a seam, and where it shows the region of both patches."""
+    """Rendering of one patch from a view at a seam, and which pixels show the band that both patches share.
+
+    The band is the intersection of both patches' bounds, where both have Gaussians of their own.
+    """
 
     colors: Tensor  # [H, W, 3]
     depths: Tensor  # [H, W], in units of the view
-    is_common: Tensor  # [H, W], whether the surface lies in the band where both patches have Gaussians
+    is_common: Tensor  # [H, W], whether the surface lies in the band
     num_common: int
-    """Number of Gaussians in that band that may be visible."""
+    """Number of the patch's Gaussians in the band that may be visible."""
 
 
 @dataclass
 class SeamSides:
-    """Comparison of two patches at a seam: `look` accumulates over views, `figures` returns the result."""
+    """Comparison of two patches at a seam, where their cores meet: `look` adds views, `figures` returns the result."""
 
     one: PatchRenderer
     other: PatchRenderer
     band: PatchPlacement
-    """Intersection of both patches' reach, where both have Gaussians of their own."""
+    """Intersection of the boxes that bound both patches, where both have Gaussians of their own."""
     options: RasterOptions
     _differences: list[np.ndarray[tuple[int, ...], np.dtype[np.float32]]] = field(default_factory=list)
     _steps: list[np.ndarray[tuple[int, ...], np.dtype[np.float32]]] = field(default_factory=list)
@@ -273,7 +288,13 @@ class SeamSides:
 
     @torch.inference_mode()
     def look(self, shots: Iterable[CameraView]) -> None:
-        """Render both patches from the cameras of photographs and compare them; pixels of photographs are not used."""
+        """Render both patches from the cameras of photographs, and add the differences to the comparison.
+
+        Pixels of the photographs are not used.
+
+        Raises:
+            SceneError: a photograph cannot be read.
+        """
         for shot in shots:
             one, other = (self._shown(side, shot.photo.view, shot.frame) for side in (self.one, self.other))
             self._compare(one, other)
@@ -301,7 +322,11 @@ class SeamSides:
         self._steps.append(step[::stride])
 
     def figures(self) -> SeamMeasurement:
-        """Return the figures over all views; only a `problem` if fewer than `LEAST_PIXELS` were compared."""
+        """Return the figures over all views; only a `problem`, as text, if fewer than `LEAST_PIXELS` were compared.
+
+        Offsets of colours are in 1/255, the step is a share of the depth, the PSNR is in dB. The ratio of densities is
+        None if `other` has no Gaussians in the band.
+        """
         found = SeamMeasurement(num_views=self._num_views)
         if self._num_compared < LEAST_PIXELS:
             why = f"{self._num_compared} pixels of {self._num_views} views show what both patches were trained on"

@@ -22,22 +22,28 @@ from splatbatch.training.photos.decode import PhotoSource, decode
 from splatbatch.training.photos.posed_image import PosedImage, photo_in, settled
 
 AHEAD = 4
-"""Number of photographs that are decoded ahead, and of threads."""
+"""Number of photographs that are decoded ahead, and of threads that decode them."""
 
 
 @dataclass(frozen=True)
 class CameraView:
-    """A photograph with its camera in a local frame around that camera, and the frame."""
+    """A photograph with its camera in a local frame around that camera, and this frame."""
 
     photo: PosedImage
     frame: LocalFrame
 
 
 class ScenePhotographs:
-    """Photographs of a model in the splats' frame, decoded only when `shots` yields them."""
+    """Photographs of a model less the splats' offset, decoded only when `shots` yields them."""
 
     def __init__(self, model: Reconstruction, folders: PhotoFolders, training: Training, names: Iterable[str]) -> None:
-        """Choose folder and resolution as a training does, for the named photographs only."""
+        """Choose folder and resolution as a training does, for the photographs of `names` only.
+
+        Names that the model does not have are ignored.
+
+        Raises:
+            SceneError: a photograph is missing, or a lens cannot be undistorted.
+        """
         wanted = set(names)
         self._images = {image.name: image for image in model.images if image.name in wanted}
         self._cameras, self._workers = model.cameras, 1 if training.workers == 0 else AHEAD
@@ -47,13 +53,19 @@ class ScenePhotographs:
 
     @property
     def note(self) -> str:
-        """Return a note if folder or resolution are not the expected ones; else an empty string."""
+        """Return a note for the user if folder or resolution are not the expected ones; else an empty string."""
         return self._chosen.note
 
     def shots(
         self, names: Iterable[str], scale: float, device: torch.device, tone_of: ToneOf = neutral
     ) -> Iterator[CameraView]:
         """Yield photographs in the order of `names`, on the device that renders; a few are decoded ahead in threads.
+
+        Args:
+            names: names of photographs, which must be among those given at the start.
+            scale: unit of each photograph's local frame, in units of the model.
+            device: device that renders.
+            tone_of: returns the colour correction of a photograph, by its name; by default none.
 
         Raises:
             SceneError: a photograph is missing or unreadable, or its lens cannot be undistorted.
@@ -83,9 +95,10 @@ class ScenePhotographs:
 
 
 def usual_scale(groups: Iterable[Iterable[Image]]) -> float:
-    """Return the median scale of the training frames of groups of images, each of one patch; 1 without images.
+    """Return the median scale of the training frames of groups of images, each group of one patch; 1 without images.
 
-    With that scale, a camera of the whole scene has about the near plane with which its patch was trained.
+    The scale is a unit of length, in units of the model. With this scale a camera of the whole scene has about the near
+    plane with which its patch was trained. Empty groups are ignored.
     """
     scales = [frame_of(images).scale for group in groups if (images := tuple(group))]
     return float(np.median(scales)) if scales else 1.0

@@ -18,9 +18,9 @@ from splatbatch.training.strategies.strategy import Strategy
 
 
 class Default(Strategy):
-    """Strategy of 3DGS (Kerbl 2023): split and duplicate where image-plane gradients are large, prune transparent ones.
+    """Strategy of 3DGS (Kerbl 2023): split and duplicate where image-plane gradients are large, prune the transparent.
 
-    Growth ends at the cap. Gaussians beyond the border of the patch are removed before each refinement.
+    Growth ends at the cap. Gaussians outside the bounds of the patch are removed before each refinement.
     """
 
     def __post_init__(self) -> None:
@@ -43,21 +43,22 @@ class Default(Strategy):
             self._state[name] = torch.zeros_like(self.gaussians["opacities"], requires_grad=False)
 
     def step_pre_backward(self, rendering: Rendering) -> None:
-        """Retain the gradients of the projected means until refinement has ended."""
+        """Let autograd retain the gradients of the projected means, until refinement has ended."""
         if self._watches:
             rendering.info["rows" if "rows" in rendering.info else "means2d"].retain_grad()
 
     def step_post_backward(self, rendering: Rendering, means_rate: Tensor) -> None:
-        """Accumulate the gradients of the projected means until refinement has ended."""
+        """Accumulate the gradients of the projected means, until refinement has ended; `means_rate` is not used."""
         del means_rate
         if self._watches:
             self._rule.accumulate_grad2d(self._state, rendering)
 
     def refine(self, step: int) -> bool:
-        """Split, duplicate, prune and reset opacities where the schedule says so; return whether anything changed.
+        """Split, duplicate, prune and reset opacities if the schedule has this step, counted from 0.
 
-        gsplat 1.5.3 never resets: at strategy/default.py:195 `&` binds tighter than the comparisons beside it
-        (mended on its main branch, PR #776). So the reset is ours.
+        Returns whether recorded steps (CUDA graphs) are invalid. gsplat 1.5.3 never resets opacities: at
+        strategy/default.py:195 `&` binds tighter than the comparisons beside it (mended on its main branch, PR #776).
+        So opacities are reset here.
         """
         plan, has_changed = self.plan, False
         if step >= plan.refine_stop:
@@ -90,22 +91,22 @@ class Default(Strategy):
             remove(self.gaussians, self.optimizers, self._state, outside)
 
     def has_grown(self, step: int) -> bool:
-        """Return whether refinement and importance pruning lie behind this step."""
+        """Return whether refinement and pruning by importance have ended at this step."""
         return step >= max(self.plan.refine_stop, self.plan.prune_at)
 
     def end(self) -> None:
-        """Do nothing: `has_grown` is true only after the last refinement."""
+        """Do nothing: early stopping calls this once `has_grown` is true, which is after the last refinement."""
 
     def limit(self, most: int) -> None:
-        """Set the cap of splitting and duplicating; Gaussians beyond it are kept."""
+        """Set the number of Gaussians up to which they are split and duplicated; Gaussians above are kept."""
         self._rule.cap_max = most
 
     def state(self) -> dict[str, Any]:
-        """Return the gradients accumulated since the last refinement."""
+        """Return the gradients and view counts accumulated since the last refinement, for a checkpoint; not copied."""
         return dict(self._state)
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Continue from the accumulated gradients of a checkpoint."""
+        """Restore the accumulated gradients and view counts of a checkpoint, on the device of the Gaussians."""
         self._state.update(state)
 
 

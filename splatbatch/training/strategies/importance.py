@@ -1,7 +1,7 @@
 """Importance of Gaussians, for pruning: how much the renderings of the photographs change without each of them.
 
-It is computed from renderings and their gradients, so that it needs no kernel of its own and works with every
-rasteriser. It waits for the GPU, so it is computed between steps, once in a run.
+Importance is computed from renderings and their gradients, so that no further kernel is needed and every rasteriser
+can be used. The computation waits for the GPU, so it is done between steps, once in a run.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from splatbatch.training.rendering.rasterize import longest_lists, rasterize
 from splatbatch.training.rendering.view import RasterOptions
 
 MOST_MEASURED = 12
-"""Largest number of photographs on which the loss of a removal is measured."""
+"""Largest number of photographs on which the loss of PSNR by pruning is measured."""
 TRIALS = 6
 """Number of bisection steps in the search for how many Gaussians may be removed."""
 
@@ -30,7 +30,7 @@ MOST_OPAQUE = 6.2
 
 @dataclass(frozen=True)
 class Importance:
-    """Importance of each Gaussian: squared change of the renderings without it, as `PruningViews.importance` finds."""
+    """Importance of each of N Gaussians: the squared change of renderings of the photographs without this Gaussian."""
 
     total: Tensor  # [N], summed over all photographs
     max_over_views: Tensor  # [N], of the photograph in which it is largest
@@ -38,8 +38,8 @@ class Importance:
     def order(self) -> Tensor:
         """Return the indices of the Gaussians, the least important first, [N].
 
-        Sorted by the total without the photograph that needs a Gaussian most: what a single photograph needs is mostly
-        memorised. Where that is equal, as with one photograph, sorted by the total.
+        Sorted by the total without the photograph that needs a Gaussian most: a Gaussian that a single photograph needs
+        mostly reproduces errors of that photograph. Where this is equal, sorted by the total.
         """
         by_all = self.total.argsort(stable=True)
         return by_all[(self.total - self.max_over_views)[by_all].argsort(stable=True)]
@@ -54,17 +54,20 @@ class PruningViews:
     border: PatchBorder = NONE
     seed: int = 0
     capacity: int | None = None
-    """Capacity of the tile lists, so that no rendering waits for the GPU; None: counted for each, which waits."""
+    """Number of entries of the tile lists, so that no rendering waits for the GPU; None: counted, which waits."""
 
     def fitting(self, gaussians: Mapping[str, Tensor]) -> PruningViews:
-        """Return the views with tile lists that are long enough for these Gaussians and for any subset."""
+        """Return the same views with a `capacity` that is enough for these Gaussians and for any subset of them.
+
+        None where this package's kernels do not render. Waits for the GPU.
+        """
         longest = longest_lists(self.border.with_backdrop(gaussians), self.photos, self.options)
         return replace(self, capacity=None if longest is None else max(1, int(longest)))
 
     def importance(self, gaussians: Mapping[str, Tensor]) -> Importance:
-        """Estimate, for each Gaussian, the squared change of the pixels that count if it alone is removed.
+        """Estimate, for each Gaussian, the squared change of valid pixels if this Gaussian alone is removed.
 
-        A pixel is linear in the alpha of each Gaussian. So a removal changes it by exactly the opacity times the
+        A pixel is linear in the alpha of each Gaussian. So a removal changes a pixel by exactly the opacity times the
         derivative in the opacity. The squared derivative of a sum with random signs is, in the mean, the sum of the
         squared derivatives (Hutchinson 1989): one backward pass per photograph estimates all Gaussians.
         """
@@ -92,7 +95,10 @@ class PruningViews:
 
     @torch.no_grad()
     def error(self, gaussians: Mapping[str, Tensor], photos: tuple[PosedImage, ...]) -> float:
-        """Return the squared error of photographs, summed over their valid pixels and channels."""
+        """Return the squared error of renderings of photographs, summed over valid pixels and channels, in [0, 1].
+
+        The patch's border adds the backdrop to `gaussians`. Waits for the GPU once.
+        """
         errors = [self._error(self._draw(gaussians, photo), photo) for photo in photos]
         return float(torch.stack(errors).double().sum())
 
@@ -107,10 +113,10 @@ class PruningViews:
 
 
 def prunable(gaussians: Mapping[str, Tensor], views: PruningViews, loss_db: float) -> Tensor:
-    """Return which Gaussians to prune, [N]: the least important, for a loss of at most `loss_db` of training PSNR.
+    """Return a mask [N] of the Gaussians to prune: the least important, for a loss of at most `loss_db` (dB) of PSNR.
 
-    The loss is measured by rendering without them on at most 12 photographs, since the importance of overlapping
-    Gaussians does not add up. At most the share `MOST_PRUNED` is pruned.
+    The loss is measured by rendering at most 12 training photographs without these Gaussians, since the importance of
+    overlapping Gaussians does not add up. At most the share `MOST_PRUNED` is pruned; maybe none.
     """
     views = views.fitting(gaussians)
     order = views.importance(gaussians).order()

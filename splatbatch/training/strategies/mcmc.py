@@ -21,9 +21,9 @@ STEEPNESS, TRANSPARENT = 100.0, 0.005
 
 
 class Mcmc(Strategy):
-    """Strategy of 3DGS-MCMC (Kheradmand 2024): relocate dead Gaussians, add 5 % up to the cap, add noise.
+    """Strategy of 3DGS-MCMC (Kheradmand 2024): relocate dead Gaussians, add 5 % up to the cap, add noise to the means.
 
-    Gaussians beyond the border of the patch count as dead.
+    Dead are Gaussians that are too transparent, or outside the bounds of the patch.
     """
 
     regulariser_weights = REGULARISERS
@@ -36,7 +36,7 @@ class Mcmc(Strategy):
         self._binoms = self._rule.initialize_state()["binoms"].to(self.gaussians["means"].device)
 
     def regularise(self, loss: Tensor) -> Tensor:
-        """Return the loss plus the weighted means of opacities and scales (3DGS-MCMC, section 4)."""
+        """Return the loss plus the weighted means of opacities and scales, [] (3DGS-MCMC, section 4)."""
         opacities, scales = self.gaussians["opacities"].sigmoid(), self.gaussians["scales"].exp()
         return (
             loss
@@ -45,12 +45,15 @@ class Mcmc(Strategy):
         )
 
     def step_post_backward(self, rendering: Rendering, means_rate: Tensor) -> None:
-        """Add noise to the means, with more for more transparent Gaussians (see `inject_noise`)."""
+        """Add noise to the means, in place: more to transparent Gaussians, and in proportion to `means_rate`."""
         del rendering
         inject_noise(self.gaussians, means_rate * self.recipe.refinement.noise_lr, self.recipe.training)
 
     def refine(self, step: int) -> bool:
-        """Relocate dead Gaussians and add new ones if this step is due; return whether it was."""
+        """Relocate dead Gaussians and add new ones if the schedule has this step, counted from 0.
+
+        Returns whether that was done, so that recorded steps (CUDA graphs) are invalid.
+        """
         plan = self.plan
         if self._has_ended or not plan.refine_start < step < plan.refine_stop or step % plan.refine_every:
             return False
@@ -70,24 +73,24 @@ class Mcmc(Strategy):
             ops.relocate(self.gaussians, self.optimizers, {}, dead, self._binoms, min_opacity)
 
     def has_grown(self, step: int) -> bool:
-        """Return whether refinement has ended or the cap is reached; after that Gaussians are only relocated."""
+        """Return whether refinement has ended at this step, or the cap is reached, so that no Gaussians are added."""
         return step >= self.plan.refine_stop or len(self.gaussians["means"]) >= self.recipe.training.cap()
 
     def end(self) -> None:
-        """Stop relocating and adding from now on; noise is still added in each step."""
+        """Stop relocating and adding Gaussians for the rest of the run; noise is still added in each step."""
         self._has_ended = True
 
     def limit(self, most: int) -> None:
-        """Set the number of Gaussians up to which new ones are added."""
+        """Set the number of Gaussians up to which new Gaussians are added; a larger number is not reduced."""
         self._rule.cap_max = most
 
 
 @torch.no_grad()
 def inject_noise(gaussians: Parameters, strength: Tensor, training: Training) -> None:
-    """Add covariance x noise x strength to the means, in place; `strength` is [], and is not read by the host.
+    """Add covariance x noise x strength to the means of Gaussians, in place, less for opaque ones.
 
-    Same formula as gsplat's `inject_noise_to_position`, whose batched matrix product is slow for 3 x 3 matrices. Runs
-    as one kernel of ours where our kernels are used.
+    Same formula as gsplat's `inject_noise_to_position`, whose batched matrix product is slow for 3 x 3 matrices. A
+    single kernel where this package's kernels are used. `strength`, [], is not read by the host, so nothing waits.
     """
     noise, fading = torch.randn_like(gaussians["means"]), (STEEPNESS, TRANSPARENT)
     if cuda.serves(noise, training):
@@ -103,16 +106,18 @@ def inject_noise(gaussians: Parameters, strength: Tensor, training: Training) ->
 
 @cache
 def use_our_relocation() -> None:
-    """Replace `compute_relocation` in `gsplat.strategy.ops` by ours, in torch; further calls do nothing.
+    """Replace `compute_relocation` in `gsplat.strategy.ops` by that of this module; further calls do nothing.
 
-    gsplat's version needs its CUDA extension, which need not be built. `ops` imports the function by value, so it is
-    replaced in that module only (gsplat 1.5.3). DefaultStrategy does not use it.
+    gsplat's version needs its CUDA extension, which may not be built. `ops` imports the function by value, so it is
+    replaced in that module only (gsplat 1.5.3). gsplat's DefaultStrategy does not use the function.
     """
     ops.compute_relocation = compute_relocation
 
 
 def compute_relocation(opacities: Tensor, scales: Tensor, ratios: Tensor, binoms: Tensor) -> tuple[Tensor, Tensor]:
-    """Return opacities `[N]` and scales `[N, 3]` of Gaussians that become `ratios` `[N]` copies in the same place.
+    """Return new opacities `[N]` and scales `[N, 3]` of Gaussians that become `ratios` `[N]` copies in the same place.
+
+    Opacities, 0 to 1, and scales, standard deviations, are after activation.
 
     Equation 9 of 3DGS-MCMC (Kheradmand 2024), as in gsplat's RelocationCUDA.cu, which sums in float32: with n copies of
     opacity o',
@@ -120,8 +125,8 @@ def compute_relocation(opacities: Tensor, scales: Tensor, ratios: Tensor, binoms
         o' = 1 - (1 - o)^(1/n)
         scale' = scale * o / sum_{i=1..n} sum_{k=0..i-1} C(i-1, k) (-1)^k o'^(k+1) / sqrt(k+1)
 
-    `binoms[i, k]` is C(i, k), `[n_max, n_max]`; more than n_max copies count as n_max. The terms alternate in sign and
-    reach thousands, so they are summed in float64 whatever the inputs are.
+    `binoms[i, k]` is C(i, k), `[n_max, n_max]`; fewer than 1 copy count as 1, more than n_max as n_max. The terms
+    alternate in sign and reach thousands, so they are summed in float64 whatever the inputs are.
     """
     num_max = binoms.shape[0]
     copies = ratios.clamp(1, num_max).long()

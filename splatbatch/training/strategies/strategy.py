@@ -22,19 +22,21 @@ from splatbatch.training.strategies.importance import PruningViews
 class Strategy:
     """Base class of densification strategies; a strategy overrides the hooks that it needs.
 
-    `regularise`, `step_pre_backward` and `step_post_backward` are part of the step. They do the same in every step and
-    never wait for the device. So a step can be recorded as a CUDA graph and replayed.
+    `regularise`, `step_pre_backward` and `step_post_backward` are part of the step: the same in every step, without
+    waiting for the device. So a step can be recorded as a CUDA graph and replayed. All other methods are called between
+    steps.
     """
 
     gaussians: Parameters
-    """Parameters that are optimised; a strategy replaces them in this dictionary when their number changes."""
+    """Parameters that are optimised, by name; a strategy replaces them in this dictionary when their number changes."""
     optimizers: Optimizers
+    """Optimizer of each parameter, by the parameter's name; adapted together with the parameters."""
     recipe: Recipe
     plan: Schedule
     scene_scale: float
     """Extent of the cameras ("cameras extent" of 3DGS), in units of the training frame."""
     border: PatchBorder = NONE
-    """Border of the patch: Gaussians beyond its reach are removed or relocated."""
+    """Border of the patch: Gaussians outside its bounds are removed or relocated; by default there are no bounds."""
     pruning_views: PruningViews | None = None
     """Photographs on which the importance of Gaussians is measured; None: nothing is pruned by importance."""
 
@@ -42,28 +44,31 @@ class Strategy:
     """Weights of the mean opacity and the mean scale in the loss, by parameter name; empty: no regulariser."""
 
     def __post_init__(self) -> None:
-        """Initialise the state of the strategy."""
+        """Create the state of the strategy; nothing in this class."""
 
     def regularise(self, loss: Tensor) -> Tensor:
-        """Return the loss plus the regularisers of the strategy, weighted by `regulariser_weights`."""
+        """Return the loss, [], plus the regularisers of the strategy; unchanged if the strategy has none."""
         return loss
 
     def step_pre_backward(self, rendering: Rendering) -> None:
-        """Retain the gradients of the rendering that the strategy reads after the backward pass."""
+        """Let autograd retain the gradients of the rendering that the strategy reads after the backward pass."""
 
     def step_post_backward(self, rendering: Rendering, means_rate: Tensor) -> None:
         """Accumulate statistics or perturb Gaussians after the update; `means_rate` is the means' learning rate, []."""
 
     def refine(self, step: int) -> bool:
-        """Densify and prune if this step is due; return whether recorded steps are invalid from now on."""
+        """Densify and prune if the schedule has this step, counted from 0.
+
+        Returns whether recorded steps (CUDA graphs) are invalid, since Gaussians or the strategy's work have changed.
+        """
         raise NotImplementedError
 
     def has_grown(self, step: int) -> bool:
-        """Return whether growth has ended after this step, so that early stopping may call `end` without a loss."""
+        """Return whether growth has ended at this step, so that early stopping may end the run without a loss."""
         raise NotImplementedError
 
     def end(self) -> None:
-        """Stop densifying and relocating from now on, for the tail of a run that ends early."""
+        """Stop densifying and relocating for the rest of the run: the tail, in which learning rates fall."""
         raise NotImplementedError
 
     def limit(self, most: int) -> None:
@@ -71,8 +76,11 @@ class Strategy:
         raise NotImplementedError
 
     def state(self) -> dict[str, Any]:
-        """Return the state of the strategy for a checkpoint, without the Gaussians, as tensors and plain values."""
+        """Return the state of the strategy for a checkpoint, without the Gaussians, as tensors and plain values.
+
+        Empty if the strategy has no state.
+        """
         return {}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Restore the state from a checkpoint; its tensors are on the device of the Gaussians."""
+        """Restore the state that `state` returned; its tensors are on the device of the Gaussians."""
