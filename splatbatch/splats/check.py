@@ -23,7 +23,7 @@ QUATS = tuple(f"rot_{i}" for i in range(4))
 MEANS = ("x", "y", "z")
 SCALES = tuple(f"scale_{i}" for i in range(3))
 LARGEST_LOG_SCALE = float(np.log(np.finfo(np.float32).max))
-"""Largest scale, as a logarithm: above it exp(scale) is infinite in float32, and the Gaussian cannot be rendered."""
+"""Largest logarithm of a scale whose exp() is finite in float32; a Gaussian with a larger scale cannot be rendered."""
 
 
 @dataclass(frozen=True)

@@ -53,7 +53,7 @@ FEWEST = 3
 ASTRAY = 0.5
 """Distance from the nearest sparse point beyond which a Gaussian is a floater.
 
-It is a share of the median depth of the sparse points in the patch's photographs. Such a Gaussian, if it also lies
+The distance is a share of the median depth of the sparse points in the patch's photographs. Such a Gaussian, if also
 between points and cameras, explains only single photographs and is close to their cameras.
 """
 IN_WORDS: Mapping[str, str] = {
@@ -71,9 +71,9 @@ _TAILS = (0.5, 99.5)
 
 
 class PointProximity:
-    """Test whether positions have a sparse point within a distance, by voxels where possible, else by a k-d tree.
+    """Test whether positions have a sparse point within a distance.
 
-    The result is exact: voxels only save the k-d tree for positions that share a voxel with a point.
+    The test is exact. A position in the same voxel as a point is near at once; others are looked up in a k-d tree.
     """
 
     def __init__(self, points: Floats, within: float) -> None:
@@ -250,7 +250,7 @@ def _neighbours(places: Floats, chosen: NDArray[np.intp]) -> Iterator[NDArray[np
 def faint(rows: FloatArray) -> Mapping[str, Mask]:
     """Return a mask [N] of the rows with an opacity below `FAINTEST`, under the name of the rule.
 
-    It is the only rule for a backdrop, whose sky may be large and far. Columns of a row are ordered as by `names_at`.
+    No other rule applies to a backdrop, whose sky may be large and far. Columns of `rows` are ordered as by `names_at`.
     """
     return {"faint": opacities(rows) < FAINTEST}
 

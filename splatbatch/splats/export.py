@@ -139,9 +139,9 @@ def apply(cut: ExportOptions, gaussians: ply.Gaussians) -> ply.Gaussians:
 
 
 def check_outside(what: str, folder: Path, output: Path) -> None:
-    """Check that a folder to write into is neither the output folder of a batch nor inside.
+    """Check that a folder to write into is not the output folder of a batch, nor a folder in it.
 
-    `what` names the folder in the message. Links are followed.
+    `what` stands for the folder in the message, as "--out scene.ply". Links are followed.
 
     Raises:
         OutputError: the folder lies in the output folder.

@@ -33,7 +33,7 @@ FEWEST_LOSSES = 20
 LOSS_WINDOW = 5
 """Number of recorded steps at the start, and at the end, whose median losses are compared."""
 FALLEN_SHARE = 0.98
-"""Share of the first loss; the loss has not fallen if the last is above it, that is, fell by less than 2 %."""
+"""Share of the first loss above which the last loss counts as not fallen: the loss fell by less than 2 %."""
 WIDEST_GAP_DB = 10.0
 """PSNR of training views less that of held-out ones, in dB, from which a warning is given; sound runs show a few dB."""
 

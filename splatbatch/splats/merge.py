@@ -41,7 +41,7 @@ class MergeSource:
 
     path: Path
     name: str
-    """Name of its patch."""
+    """Name of the patch."""
     sha256: str = ""
     """SHA-256 of the file as it was accepted, in hexadecimal digits; empty: not known, and not checked."""
 
@@ -155,7 +155,7 @@ class WrittenPart:
     num_read: int
     """Number of Gaussians of the patch's own splat."""
     removed: Mapping[str, int] = field(default_factory=dict)
-    """Number of Gaussians removed by cleaning, by the name of the rule; empty: the part was not cleaned."""
+    """Number of Gaussians removed by cleaning, by the name of the rule; empty: not cleaned, or nothing to clean."""
     sha256: str = ""
     """SHA-256 of the part's rows in the merged splat, in hexadecimal digits; empty: not known."""
 
@@ -187,7 +187,7 @@ No row is in the masks of two rules.
 
 @dataclass(frozen=True)
 class MergePart:
-    """One splat of a merge: its file, its region, and the cleaning rules."""
+    """One splat to be merged with others: its file, the region to keep, and the cleaning rules."""
 
     source: MergeSource
     region: Region

@@ -43,7 +43,10 @@ ALONE = "there is no backdrop: trained beyond its border, and less of it will su
 
 @dataclass(frozen=True)
 class PatchBorder:
-    """Border of a patch and its backdrop; all fields are empty for a patch without a core."""
+    """Border of a patch and its backdrop; all fields are empty for a patch without a core.
+
+    The reach of a patch is the box that bounds its Gaussians: the core and a margin around.
+    """
 
     bounds: Boundary | None = None
     """Core and reach in the frame of the training; None: Gaussians may be anywhere."""
@@ -176,13 +179,16 @@ def as_trained(model: Reconstruction, settings: TrainingSettings, training: Trai
 
 
 def why_alone(settings: TrainingSettings, training: Training) -> str:
-    """Return a warning if a patch with a core lacks the backdrop that its recipe wants; else an empty string."""
+    """Return a warning for the user if a patch with a core lacks the backdrop that its recipe wants; else empty."""
     return ALONE if settings.border and not settings.backdrop and training.draws_behind else ""
 
 
 @dataclass(frozen=True)
 class Boundary:
-    """Core, reach and margin of a patch in the frame of the training, as tensors on one device."""
+    """Core of a patch and its reach, the box that bounds its Gaussians, in the frame of the training.
+
+    All tensors are on one device.
+    """
 
     axes: Tensor  # [3, 3], rows are unit vectors
     core: Tensor  # [2, 3], lower and upper, infinite where no other core is

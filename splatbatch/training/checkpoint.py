@@ -32,7 +32,7 @@ from splatbatch.training.strategies import Strategy
 
 FORMAT = 5
 PIXEL_STRIDE = 16
-"""Stride, along both axes, of the pixels of photographs that go into the identity of a run."""
+"""Stride, in px along both axes, of the pixels of photographs that are hashed (see `identity`)."""
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ from splatbatch.training.scene.photographs import usual_scale
 from splatbatch.training.stop_request import exit_code_of
 
 MOST_HELD = 12_000_000
-"""Largest number of Gaussians of the splat that are kept on the device."""
+"""Largest number of the splat's Gaussians that are cached on the device; others are read again when needed."""
 
 MOST_KEYS = 12
 """Largest number of the model's cameras that a flight passes."""
@@ -64,9 +64,9 @@ def fly(images: Sequence[Image], num_frames: int) -> list[Pose]:
 
 
 def upright(rotation: Floats) -> Floats:
-    """Return the rotation nearest to a matrix [3, 3] whose rows are about right, down and forward.
+    """Return a rotation from a matrix [3, 3] whose rows are about right, down and forward, as an interpolated rotation.
 
-    The forward direction is kept, and down is as close to the matrix's as possible. Repairs interpolated rotations.
+    The forward direction is kept, and down is as close to the matrix's as possible.
     """
     forward = rotation[2] / max(float(np.linalg.norm(rotation[2])), 1e-12)
     right = np.cross(rotation[1], forward)

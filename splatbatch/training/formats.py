@@ -34,7 +34,7 @@ from splatbatch.training.stop_request import exit_code_of
 
 ORIGINAL = ""
 MOST_HELD = 4_000_000
-"""Largest number of Gaussians of each splat that are kept on the device."""
+"""Largest number of each splat's Gaussians that are cached on the device; others are read again when needed."""
 Figures = dict[str, float]
 
 
@@ -43,8 +43,8 @@ def compare(settings: ComparisonSettings) -> dict[str, Any]:
     """Return the number of photographs used ("num_photos") and the mean figures of each splat ("splats").
 
     Figures of a splat, in dB, are its PSNR to the photographs ("psnr") and to renderings of the original ("between").
-    The original is the splat named "" (`ORIGINAL`), whose header gives the options of all renderings. Held-out
-    photographs are used; without hold-out, all.
+    The original is the splat named "" (`ORIGINAL`), whose header gives the options of all renderings. At most
+    `settings.most_views` photographs are used, evenly taken from the held-out ones or, without hold-out, from all.
 
     Raises:
         SceneError: a model, a splat or a photograph cannot be read, or the masks ignore all pixels.

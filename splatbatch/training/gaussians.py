@@ -118,7 +118,7 @@ def values_of(splat: Gaussians, frame: LocalFrame) -> dict[str, Tensor]:
 
 
 def load_splat(splat: Gaussians, frame: LocalFrame, device: torch.device) -> Parameters:
-    """Return the Gaussians of a splat file as parameters in the frame of the training, on a device."""
+    """Return the Gaussians of a splat file as trainable parameters in the frame of the training, on a device."""
     return as_parameters(values_of(splat, frame), device)
 
 

@@ -34,7 +34,7 @@ def train(  # noqa: PLR0915 - it reads top to bottom
     process ends.
 
     Raises:
-        TrainerError: a fatal finding of the health rules, or no kernels for the GPU.
+        TrainerError: a fatal finding of the health rules, a rendering that is not finite, or no kernels for the GPU.
     """
     training, plan, options = recipe.training, schedule(recipe), RasterOptions.of(recipe)
     progress, early = checkpoints.progress, evaluator.early
@@ -89,7 +89,7 @@ def train(  # noqa: PLR0915 - it reads top to bottom
 def shuffled(photos: tuple[PosedImage, ...], seed: int) -> Iterator[PosedImage]:
     """Yield photographs endlessly, each once per epoch, in a new random order for each epoch that depends on the seed.
 
-    Never yields if there are no photographs.
+    `photos` must not be empty.
     """
     generator = torch.Generator().manual_seed(seed)
     while True:

@@ -33,7 +33,7 @@ class Optimizer(Protocol):
         ...
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Clear the gradient of the parameter: set to None, or filled with zeros if `set_to_none` is false."""
+        """Clear the gradient of the parameter; if `set_to_none` is false, zeros may take its place instead of None."""
         ...
 
     def state_dict(self) -> dict[str, Any]:

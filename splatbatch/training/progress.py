@@ -28,7 +28,7 @@ MISSING = "tensorboard: the package is not installed, no event files are written
 MOST_STEPS_BETWEEN = 100
 """Largest number of steps between two records of figures."""
 REGULARISED = ("scales", "opacities")
-"""Parameters that get a gradient from regularisers, even if no photograph shows them."""
+"""Parameters that get a gradient from regularisers, even if no photograph shows the Gaussian."""
 
 
 class ProgressRecorder:

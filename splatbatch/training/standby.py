@@ -1,7 +1,7 @@
-"""Standby of a prepared attempt, which waits for go.json, the order to begin; before that, CUDA may be made ready.
+"""Standby of a prepared attempt, which waits for go.json, the order to begin.
 
-ahead.json asks for the latter. A rehearsal, a training of a few steps on a small scene, then loads CUDA's context, its
-libraries and all kernels.
+ahead.json, which may come before, is the order to make CUDA ready. A rehearsal, a training of a few steps on a small
+scene, then loads CUDA's context, its libraries and all kernels.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""One training step (render, loss, backpropagation, update), which never waits for the GPU, and its tile capacity."""
+"""One training step (render, loss, backpropagation, update), which never waits for the GPU.
+
+`TileCapacity` is how many entries the tile lists of a rendering may have in a step.
+"""
 
 from __future__ import annotations
 
@@ -38,9 +41,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class StepResult:
-    """Loss and gradient norms of a training step, as tensors on its device.
+    """Loss and gradient norms of a training step, as tensors on the device of the Gaussians.
 
-    A replayed CUDA graph overwrites the tensors in each step.
+    Where steps are replayed as a CUDA graph, the next step overwrites these tensors.
     """
 
     loss: Tensor  # []

@@ -1,4 +1,4 @@
-"""Tile lists: the Gaussians that each tile of 16 x 16 pixels blends, front to back; their length stays on the GPU.
+"""Tile lists: the Gaussians that each tile of 16 x 16 px blends, front to back; the host does not read their length.
 
 gsplat's own `isect_tiles` reads the length of the list on the host, in the middle of every step. Here the list has a
 fixed capacity and is padded, so that a step can be recorded as a CUDA graph. As in 3DGS Gaussians are ordered by the

@@ -1,4 +1,4 @@
-"""Projection, opacity, colour and tile counts of Gaussians as a differentiable function: one kernel each way."""
+"""Projection, opacity, colour and tile counts of Gaussians: one CUDA kernel forward, one for the gradients."""
 
 from __future__ import annotations
 

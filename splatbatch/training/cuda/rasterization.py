@@ -51,7 +51,7 @@ def rasterize(
 
 @torch.no_grad()
 def num_entries(gaussians: Mapping[str, Tensor], view: RenderCamera, kernels: Kernels) -> Tensor:
-    """Return how many entries the tile lists of a rendering need at most, [] int64, without waiting for the GPU."""
+    """Return how many entries the tile lists of a rendering need, [] int64, without waiting for the GPU."""
     return _see(gaussians, view, RasterOptions(sh_degree=0), kernels).counts.sum()
 
 

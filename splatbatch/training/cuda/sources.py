@@ -1,4 +1,4 @@
-"""Constants, structs and signatures of kernels, parsed from the CUDA sources, so that Python repeats none of them."""
+"""Constants, structs and signatures of kernels, parsed from the CUDA sources, so that no Python code repeats them."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ class StoppingRule:
 
     @property
     def least_slope_db(self) -> float:
-        """Return the least rise of the PSNR, in dB per factor e of the steps, that lets a run go on."""
+        """Return the least rise of the PSNR, in dB for e (2.718) times as many steps, that lets a run go on."""
         return self.least_gain_db / math.log(GAIN_OVER)
 
     @property
@@ -99,7 +99,7 @@ def is_plateau(series: Series, rule: StoppingRule) -> bool:
 
 
 def slope_db(series: Series) -> float | None:
-    """Return by how much the PSNR rises, in dB per factor e of the steps, by a line through the checks of `LAST_SHARE`.
+    """Return by how much the PSNR rises, in dB for e times as many steps, by a line through the checks of `LAST_SHARE`.
 
     Checks whose PSNR is not finite are left out. None, for not known: the PSNR of the last check is not finite; fewer
     than two checks are left; or the checks do not reach back far enough.
@@ -146,7 +146,10 @@ class EarlyStopping:
         return float(LAST_RATE ** (share_left / self.rule.tail)), float(LAST_RATE ** (1 / self.rule.tail))
 
     def is_tail_due(self, done: int) -> bool:
-        """Return whether the tail begins after `done` steps without a plateau, so as to end with the last step."""
+        """Return whether the tail must begin after `done` steps, so that it ends with the last planned step.
+
+        False if a plateau has let the tail begin before.
+        """
         return self.tail_from is None and done == self.rule.max_steps - self.rule.tail
 
     def is_due(self, done: int) -> bool:

@@ -46,7 +46,10 @@ It raises OSError or ValueError if the file cannot be read, TrainerError if a re
 
 
 class Evaluator:
-    """Evaluates a splat while it is trained and afterwards, and keeps every evaluation for metrics.json."""
+    """Evaluation of a splat during and after its training; keeps every evaluation for metrics.json.
+
+    With no held-out photographs nothing is evaluated.
+    """
 
     def __init__(
         self,

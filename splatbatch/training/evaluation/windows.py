@@ -24,7 +24,7 @@ WINDOW_PX, SMALLEST_WINDOW_PX = 512, 64
 def psnr_in(
     gaussians: Mapping[str, Tensor], window: PosedImage, options: RasterOptions, capacity: int | None
 ) -> Tensor:
-    """Render a window and return the PSNR in dB, [], of its valid pixels, at most `MOST_PSNR_DB`.
+    """Render a window and return the PSNR in dB, [], of its valid pixels, at most `MOST_PSNR_DB` (100 dB).
 
     The photograph's colour correction is applied to the rendering. Does not wait for the GPU with a `capacity`.
 

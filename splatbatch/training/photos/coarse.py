@@ -139,7 +139,7 @@ class Pyramid:
             yield self.at(step, photo)
 
     def at(self, step: int, photo: PosedImage) -> PosedImage:
-        """Return a photograph shrunk to the size of a step; at full size the photograph itself."""
+        """Return a photograph shrunk to the size of a step, counted from 0; at full size the photograph itself."""
         factor = self._sizes.factor(step)
         if factor != self._factor:
             self._factor = factor

@@ -190,7 +190,10 @@ class PosedImage:
         )
 
     def as_taken(self, colors: Tensor) -> Tensor:
-        """Return a rendering [H, W, 3] with the photograph's colour correction applied, not clamped."""
+        """Return a rendering [H, W, 3] with the photograph's colour correction applied, not clamped.
+
+        Unchanged if the photograph has no correction.
+        """
         return in_tone(colors, self.correction, self.view)
 
     def normalised(self) -> Tensor:
@@ -226,7 +229,8 @@ def photo_in(image: Image, decoded: Decoded, frame: LocalFrame, tone: ColorCorre
 def covered_in(photo: PosedImage, covered: CoverageMask) -> PosedImage:
     """Return a photograph with the mask of its covered pixels and their share among its valid pixels, 0 to 1.
 
-    The mask is left out where the share is below `LEAST_SHARE`. A photograph that `covered` does not know has share 0.
+    The mask is left out where the share is below `LEAST_SHARE` (2 %). A photograph that `covered` does not know has
+    the share 0.
     """
     found = covered.of(photo.name, photo.view.width, photo.view.height)
     if found is None:

@@ -40,7 +40,7 @@ MOST_PIXELS = 40_000
 CELL_PX = 4
 """Side of a cell, in px of the shrunk photograph: differences are averaged over a cell, so that fine detail cancels."""
 LEAST = 0.1
-"""Least residual of a cell, as the difference of a channel from 0 to 1, that can be transient."""
+"""Residual of a cell, the difference of a colour channel from 0 to 1, above which the cell can be transient."""
 TIMES = 2.0
 """Factor by which the residual of a cell must exceed the residuals of other photographs at the same place.
 
@@ -56,7 +56,7 @@ class TransientEvidence:
     """Evidence that makes a cell transient: how many other photographs show its place, and what it must exceed."""
 
     least_others: int
-    """Least number of other photographs that show the place."""
+    """Least number of other photographs that must show the place of the cell."""
     share: float
     """Quantile, 0 to 1, of the other photographs' residuals that, times `TIMES`, the cell's residual must exceed."""
 
@@ -80,7 +80,7 @@ class ResidualMap:
 
     @property
     def center(self) -> Tensor:
-        """Return the position of the camera, [3]."""
+        """Return the position of the camera in the frame of the training, [3]."""
         return -self.view.viewmat[:3, 3] @ self.view.viewmat[:3, :3]
 
 
@@ -248,7 +248,10 @@ class ResidualGrid:
 
 
 def widened(off: Tensor) -> Tensor:
-    """Return the largest residual of each cell and its neighbours, [photographs, h, w]; NaN where a cell is NaN."""
+    """Return, for each cell, the largest residual of the cell and its 8 neighbours, [photographs, h, w].
+
+    `off` has the residuals, in the same shape. NaN where the cell itself is NaN; neighbours that are NaN are ignored.
+    """
     return torch.where(off.isnan(), torch.nan, max_pool2d(off.nan_to_num(0.0)[None], 3, stride=1, padding=1)[0])
 
 

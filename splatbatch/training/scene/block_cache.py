@@ -100,7 +100,7 @@ class BlockCache:
     """Largest number of cached Gaussians, besides those being rendered; a larger block is loaded all the same."""
     _held: dict[int, Tensor] = field(default_factory=dict)
     num_loaded: int = 0
-    """Number of Gaussians read from the file so far."""
+    """Number of Gaussians read from the file so far, repeated reading included."""
 
     def seen_from(self, frame: LocalFrame, view: RenderCamera) -> Parameters:
         """Return a copy of the Gaussians that may be visible from a camera; blocks that are not cached are read.

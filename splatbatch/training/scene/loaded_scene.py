@@ -1,4 +1,4 @@
-"""A merged scene that is evaluated: partition, cameras in the splats' frame, and splats of patches and backdrop."""
+"""A merged scene that is evaluated: cores, cameras in the splats' frame, and splats of patches and backdrop."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ OPAQUE = 0.5
 MOST_PIXELS = 50_000
 """Largest number of pixels of a view from which medians over a seam are taken."""
 LEAST_PIXELS = 500
-"""Least number of compared pixels, over all views, for a seam to have figures."""
+"""Least number of compared pixels, over all views, for the seam of two patches to have figures."""
 
 MOST_VIEWS = 12
 """Largest number of cameras from which a seam is rendered; held-out photographs come first."""

@@ -1,4 +1,4 @@
-"""`default`: gsplat's DefaultStrategy, without waits for the GPU in a step, with a cap and working opacity resets."""
+"""`default`: gsplat's DefaultStrategy with a cap and working opacity resets; no step waits for the GPU."""
 
 from __future__ import annotations
 

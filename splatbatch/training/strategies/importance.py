@@ -47,7 +47,7 @@ class Importance:
 
 @dataclass(frozen=True)
 class PruningViews:
-    """Photographs on which the importance of Gaussians is measured, and how they are rendered."""
+    """Training photographs on which the importance of Gaussians is measured, and how Gaussians are rendered there."""
 
     photos: tuple[PosedImage, ...]
     options: RasterOptions

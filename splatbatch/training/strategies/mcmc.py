@@ -1,4 +1,4 @@
-"""`mcmc`: gsplat's MCMCStrategy, without waits for the GPU in a step, and also for the CPU."""
+"""`mcmc`: gsplat's MCMCStrategy, also for the CPU; no step waits for the GPU."""
 
 from __future__ import annotations
 
