@@ -155,7 +155,7 @@ def test_the_same_seed_draws_the_same_texts(script: Any, of_the_product: list[An
         ("hint", "Choose another output.folder, or fix its permissions."),
         ("help", "Only list the trainers and what each is missing on this machine."),
         ("help", "Show the state and progress of every patch, also while a batch runs."),
-        ("text", "{value}: checkpoint of other settings or photographs; training starts anew"),
+        ("text", "{value}: checkpoint of other settings or photographs: training starts at step 0"),
         ("text", "GPU memory ran out"),
         ("text", "the camera looks backward (x and z axes flipped)"),
     ],

@@ -147,7 +147,7 @@ def read_rows(
         OSError: the file cannot be read.
     """
     if missing := [name for name in columns if name not in header.properties]:
-        raise ValueError(f"no property {missing[0]}")
+        raise ValueError(f"the splat file has no property {missing[0]}")
     width, picked = len(header.properties), [header.properties.index(name) for name in columns]
     begin, end = between or (0, header.num_gaussians)
     with open_regular(path) as file:
@@ -156,7 +156,7 @@ def read_rows(
             num = min(ROWS_AT_ONCE, end - start)
             data = file.read(4 * width * num)
             if len(data) < 4 * width * num:
-                raise ValueError(f"cut: it ends before Gaussian {start + num} of {header.num_gaussians}")
+                raise ValueError(f"cut: the file ends before Gaussian {start + num} of {header.num_gaussians}")
             rows = np.frombuffer(data, dtype="<f4").reshape(num, width)
             yield start, rows[:, picked] if columns else rows
 

@@ -68,12 +68,12 @@ def check_splat(path: Path, last_step: int | None = None) -> Splat | Rejected:
     except (OSError, ValueError) as error:
         return Rejected(f"unreadable: {error}")
     if flaws.not_finite:
-        return Rejected(f"not finite: {flaws.not_finite} of {header.num_gaussians} Gaussians")
+        return Rejected(f"not finite: {flaws.not_finite} of {header.num_gaussians} Gaussians have NaN or infinity")
     if flaws.unturned:
-        return Rejected(f"unfilled: {flaws.unturned} of {header.num_gaussians} Gaussians have no rotation")
+        return Rejected(f"unfilled: {flaws.unturned} of {header.num_gaussians} Gaussians were never written")
     if flaws.out_of_reach:
         num = f"{flaws.out_of_reach} of {header.num_gaussians} Gaussians"
-        return Rejected(f"out of reach: {num} lie beyond {LARGEST_COORDINATE:g}")
+        return Rejected(f"out of reach: {num} have coordinates beyond {LARGEST_COORDINATE:g}")
     return Splat(path, header.num_gaussians, header.sh_degree, header.step or 0)
 
 

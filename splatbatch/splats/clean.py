@@ -59,9 +59,9 @@ between points and cameras, explains only single photographs and is close to the
 IN_WORDS: Mapping[str, str] = {
     "faint": f"opacity below {FAINTEST:g}",
     "oversized": f"a standard deviation above {LARGEST:g} of the way to the farthest camera of its patch",
-    "unseen": f"opacity from {OPAQUE:g} on, and in the pictures of fewer than {FEWEST} cameras of any patch",
-    "astray": f"opacity from {OPAQUE:g} on, between points and cameras of its patch, and farther than {ASTRAY:g} of"
-    " their median distance from all points of tracks",
+    "unseen": f"opacity of at least {OPAQUE:g}, and in the photographs of fewer than {FEWEST} cameras",
+    "astray": f"opacity of at least {OPAQUE:g}, between sparse points and cameras of its patch, and farther from all"
+    f" points than {ASTRAY:g} of their median depth",
 }
 MOST_POINTS = 2000
 """Approximate largest number of sparse points from which the median depth is measured, evenly taken from all."""

@@ -75,10 +75,10 @@ def export_splat(splat: Path, name: str, target: Path, cut: ExportOptions = WHOL
         else:
             cut_to(target, name, ply.read_splat(splat), ply.read_header(splat), cut)
     except (OSError, ValueError) as error:
-        raise OutputError(f"{target}: {splat} cannot be exported there ({error})") from error
+        raise OutputError(f"{target}: {splat} cannot be exported there ({error})", "Remove this cause.") from error
     arrived = check_splat(target)
     if isinstance(arrived, Rejected):
-        raise OutputError(f"{target}: did not arrive whole: {arrived.reason}", "Check the disk, then publish again.")
+        raise OutputError(f"{target}: written, but damaged: {arrived.reason}", "Check the disk, then publish again.")
     return arrived
 
 
@@ -112,10 +112,10 @@ def in_source_frame(name: str, gaussians: ply.Gaussians, offset: Offset) -> ply.
     if any(offset) and span is not None and span.loses():
         step = float(np.spacing(np.float32(np.abs(means).max())))
         raise OutputError(
-            f"{name}: --frame source: float32 has steps of {step:.2g} there and would move the Gaussians, which lie"
-            f" {span.spacing:.2g} apart",
-            f"Leave --frame out and place the splat at {spell_place(offset)}. Formats with a float64 place of their own"
-            " carry it: 3D Tiles (transform), glTF (translation of a node), COLMAP models.",
+            f"{name}: --frame source: such large coordinates have steps of {step:.2g} in float32, too coarse for"
+            f" Gaussians that lie {span.spacing:.2g} apart",
+            f"Leave --frame out, and place the splat at {spell_place(offset)}. 3D Tiles (transform), glTF (translation"
+            " of a node) and COLMAP models can hold this place in float64.",
         )
     return replace(gaussians, means=means.astype(np.float32))
 
@@ -132,7 +132,7 @@ def apply(cut: ExportOptions, gaussians: ply.Gaussians) -> ply.Gaussians:
     if cut.min_opacity > 0:
         kept = gaussians.opacities >= math.log(cut.min_opacity / (1 - cut.min_opacity))  # logits
     if not kept.any():
-        raise ValueError(f"no Gaussian has an opacity of at least {cut.min_opacity:g}")
+        raise ValueError(f"no Gaussian has an opacity of at least {cut.min_opacity:g}: lower --min-opacity")
     num_rest = gaussians.shN.shape[1] if cut.sh_degree is None else ply.num_coefficients(cut.sh_degree)
     left = {name: rows[kept] for name, rows in vars(gaussians).items()}
     return ply.Gaussians(**left | {"shN": left["shN"][:, :num_rest]})
@@ -147,8 +147,8 @@ def check_outside(what: str, folder: Path, output: Path) -> None:
         OutputError: the folder lies in the output folder.
     """
     if folder.resolve().is_relative_to(output.resolve()):
-        message = f"{what}: lies in the output folder, among what the batch has written"
-        raise OutputError(message, "Name a place elsewhere.")
+        message = f"{what}: lies in the output folder, where only the batch itself writes"
+        raise OutputError(message, "Name a path outside of that folder.")
 
 
 def check_place(target: Path, product: Path, output: Path, *, is_forced: bool) -> None:
@@ -166,7 +166,7 @@ def check_place(target: Path, product: Path, output: Path, *, is_forced: bool) -
     """
     check_outside(str(target), target.parent, output)
     if target.exists() and target.samefile(product):
-        raise OutputError(f"{target}: is the same file as {product}", "Name a place that is no link to it.")
+        raise OutputError(f"{target}: is the same file as {product}", "Name another path, which is no link to it.")
     if not is_forced and not _may_be_replaced(target, product):
         raise OutputError(f"{target}: exists and was not written by publish", "Add --force to overwrite it.")
 

@@ -146,7 +146,7 @@ def judge_evaluation(training_psnr: float | None, holdout_psnr: float | None) ->
     if training_psnr is None or holdout_psnr is None or training_psnr - holdout_psnr < WIDEST_GAP_DB:
         return None
     numbers = f"PSNR {training_psnr:.1f} dB on training views, {holdout_psnr:.1f} dB on held-out ones"
-    return HealthFinding("holdout_gap", f"{numbers}: too few photographs, or wrong poses")
+    return HealthFinding("holdout_gap", f"{numbers}: there are too few photographs, or poses are wrong")
 
 
 def _not_finite(history: Sequence[StepFigures], _: Expectations) -> Iterator[HealthFinding]:
@@ -160,7 +160,7 @@ def _no_gradients(history: Sequence[StepFigures], _: Expectations) -> Iterator[H
     latest = history[-ZERO_GRADIENT_RECORDS:]
     if len(latest) == ZERO_GRADIENT_RECORDS and all(one.photo_gradient == 0 for one in latest):
         numbers = f"exactly zero at the last {len(latest)} records up to step {latest[-1].step}"
-        yield HealthFinding("zero_gradients", f"every gradient was {numbers}: nothing is learned", is_fatal=True)
+        yield HealthFinding("zero_gradients", f"every gradient was {numbers}: nothing is trained", is_fatal=True)
 
 
 def _collapse(history: Sequence[StepFigures], expected: Expectations) -> Iterator[HealthFinding]:
@@ -191,7 +191,7 @@ def _no_growth(history: Sequence[StepFigures], expected: Expectations) -> Iterat
     must_grow = int(1.05 * first) > first and first < expected.cap_max
     if expected.strategy == "mcmc" and must_grow and refinements >= REFINEMENTS_TO_JUDGE and now.num_gaussians <= first:
         numbers = f"{now.num_gaussians} Gaussians after {refinements} refinements, {first} at the start"
-        yield HealthFinding("no_growth", f"{numbers}, cap {expected.cap_max}, step {now.step}")
+        yield HealthFinding("no_growth", f"{numbers}: step {now.step}, and {expected.cap_max} are allowed")
 
 
 def _loss_not_falling(history: Sequence[StepFigures], expected: Expectations) -> Iterator[HealthFinding]:

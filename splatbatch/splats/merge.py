@@ -60,10 +60,10 @@ def header_of(source: MergeSource, offset: Offset) -> ply.SplatHeader:
     except (OSError, ValueError) as error:
         raise _unusable(source, str(error)) from error
     if size != header.file_bytes:
-        raise _unusable(source, f"cut: {size} of {header.file_bytes} bytes")
+        raise _unusable(source, f"cut: {size} of {header.file_bytes} bytes are there")
     if header.offset not in (NO_OFFSET, offset):  # other programs write no offset, although they train with one
         there, here = spell_place(header.offset), spell_place(offset)
-        raise _unusable(source, f"it lies in another frame: offset {there}, the others {here}")
+        raise _unusable(source, f"the splat lies in another frame: offset {there}, the others {here}")
     return header
 
 
@@ -91,7 +91,7 @@ def read_accepted(source: MergeSource, header: ply.SplatHeader) -> Iterator[ply.
         raise ChangedOnDisk(source.name, "it is not the splat that was accepted")
     if flaws != Flaws():
         num, far = f"of {header.num_gaussians} Gaussians", f"{flaws.out_of_reach} lie beyond {ply.LARGEST_COORDINATE:g}"
-        raise _unusable(source, f"{flaws.not_finite} {num} are not finite, {flaws.unturned} have no rotation, {far}")
+        raise _unusable(source, f"{flaws.not_finite} {num} have NaN values, {flaws.unturned} have no rotation, {far}")
 
 
 def _unusable(source: MergeSource, why: str) -> OutputError:
@@ -266,8 +266,8 @@ def common_mode(names: Sequence[str], headers: Sequence[ply.SplatHeader]) -> boo
     if with_it and without:
         said = f"{list_some(with_it)} with training.antialiased: true, {list_some(without)} with false"
         fewer = with_it if len(with_it) < len(without) else without
-        hint = f"Set one for all in the YAML, then: splatbatch train {' '.join(fewer)}."
-        raise OutputError(f"splats that were trained differently cannot be drawn as one: {said}", hint)
+        hint = f"Set the same for all in the YAML, then: splatbatch train {' '.join(fewer)}."
+        raise OutputError(f"splats with and without antialiasing cannot be merged: {said}", hint)
     return bool(with_it) if with_it or without else None
 
 
@@ -298,8 +298,8 @@ def _write(
         file.write(rows.data)
     if not num_inside and not part.may_be_empty:
         raise OutputError(
-            f"{part.source.name}: none of its {plural(header.num_gaussians, 'Gaussian')} lies in its core",
-            f"It was trained in another frame: train it again, splatbatch retry {part.source.name} --force.",
+            f"{part.source.name}: none of its {plural(header.num_gaussians, 'Gaussian')} lies in the patch's core",
+            f"The splat was trained in other coordinates. Run: splatbatch retry {part.source.name} --force.",
         )
     num_left = num_inside - removed.total()
     return WrittenPart(part.source.name, 0, num_left, header.num_gaussians, dict(removed), digest.hexdigest())
@@ -328,4 +328,4 @@ def check_place(target: Path, output: Path) -> None:
         raise ConfigError(f"--out {target}: not the name of a PLY file", "Name a file, as scene.ply.")
     check_outside(f"--out {target}", target.parent, output)
     if target.is_symlink() or (target.exists() and not ply.has_comment(target, MERGED)):
-        raise OutputError(f"--out {target}: exists and was not written by merge", "Name another, or remove it.")
+        raise OutputError(f"--out {target}: exists and was not written by merge", "Name another file, or remove it.")

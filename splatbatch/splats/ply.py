@@ -121,15 +121,15 @@ def degree_of(header: SplatHeader) -> int:
     names = set(header.properties)
     if len(names) < len(header.properties):
         twice = next(name for name in header.properties if header.properties.count(name) > 1)
-        raise ValueError(f"property {twice} stands there twice")
+        raise ValueError(f"property {twice} occurs twice")
     if missing := set(names_at(0)) - names:
         raise ValueError(f"property {min(missing)} is missing")
     rest = {name for name in names if name.startswith("f_rest_")}
     degree = header.sh_degree
     if rest != set(names_at(degree)) - set(names_at(0)):
-        raise ValueError(f"{len(rest)} properties f_rest are the harmonics of no degree")
+        raise ValueError(f"{len(rest)} properties f_rest fit no degree of spherical harmonics")
     if degree > HIGHEST_DEGREE:
-        raise ValueError(f"harmonics of degree {degree} are not drawn here: train with degree {HIGHEST_DEGREE} at most")
+        raise ValueError(f"harmonics of degree {degree} cannot be rendered: train with degree {HIGHEST_DEGREE} at most")
     return degree
 
 
@@ -184,11 +184,11 @@ def write_pieces(path: Path, num_gaussians: int, sh_degree: int, pieces: Iterabl
         for piece in pieces:
             table = table_of(piece)
             if table.shape[1] != len(names):
-                raise ValueError(f"{table.shape[1]} properties in place of {len(names)}")
+                raise ValueError(f"a piece of the splat has {table.shape[1]} properties in place of {len(names)}")
             left -= len(table)
             file.write(table.data)
         if left:
-            raise ValueError(f"{num_gaussians - left} of {num_gaussians} Gaussians")
+            raise ValueError(f"the pieces of the splat have {num_gaussians - left} of {num_gaussians} Gaussians")
 
     write_whole(path, write)
 
@@ -252,15 +252,15 @@ def read_header(path: Path) -> SplatHeader:
         start = file.read(MOST_HEADER_BYTES)
     end = start.find(b"end_header\n")
     if not start.startswith(b"ply\n") or end < 0:
-        raise ValueError("no PLY header")
+        raise ValueError("no PLY header at its start")
     text = start[:end].decode("ascii", errors="replace")
     lines = [line.split() for line in text.splitlines()]
     if ["format", "binary_little_endian", "1.0"] not in lines:
-        raise ValueError("not binary little endian")
+        raise ValueError("a PLY file, but not binary little endian")
     elements = [line for line in lines if line[:1] == ["element"]]
     properties = [line for line in lines if line[:1] == ["property"]]
     if [line[1:2] for line in elements] != [["vertex"]] or any(line[1:2] != ["float"] for line in properties):
-        raise ValueError("not a list of vertices with float properties")
+        raise ValueError("a PLY file, but not a list of vertices with float properties")
     step, modes = _STEP.search(text), _MODE.findall(text)
     return SplatHeader(
         num_gaussians=_count(elements[0]),
@@ -284,7 +284,7 @@ def _offset(text: str) -> tuple[float, float, float]:
 
 def _count(element: list[str]) -> int:
     if len(element) != 3 or not element[2].isdecimal():
-        raise ValueError("the number of vertices is no number")
+        raise ValueError("the number of vertices in the PLY header is no number")
     return int(element[2])
 
 
@@ -296,7 +296,7 @@ def read_table(path: Path, header: SplatHeader) -> FloatArray:
         OSError: the file cannot be opened.
     """
     if (size := path.stat().st_size) != header.file_bytes:
-        raise ValueError(f"cut: {size} of {header.file_bytes} bytes")
+        raise ValueError(f"cut: {size} of {header.file_bytes} bytes are there")
     shape = (header.num_gaussians, len(header.properties))
     if header.num_gaussians == 0:
         return np.zeros(shape, dtype=np.float32)
@@ -317,7 +317,7 @@ def columns_of(table: FloatArray, header: SplatHeader) -> Callable[..., FloatArr
 
     def take(*names: str) -> FloatArray:
         if missing := [name for name in names if name not in column]:
-            raise ValueError(f"no property {missing[0]}")
+            raise ValueError(f"the splat file has no property {missing[0]}")
         return np.array(table[:, [column[name] for name in names]])
 
     return take

@@ -44,7 +44,7 @@ def make_preview(splat: Path, turn: Floats = UNTURNED, most: int = MOST_GAUSSIAN
     table = read_table(splat, header)
     take = columns_of(table, header)
     if not len(table):
-        raise ValueError("no Gaussians")
+        raise ValueError("a splat with no Gaussians")
     scales, opacities = take("scale_0", "scale_1", "scale_2"), take("opacity")[:, 0]
     rows = most_visible(scales, opacities, most)
     quats = take("rot_0", "rot_1", "rot_2", "rot_3")[rows]
@@ -66,7 +66,7 @@ def middle_of(preview: bytes) -> Floats:
     header, end, body = preview.partition(b"end_header\n")
     found = re.search(rb"^element chunk (\d+)$", header, re.MULTILINE)
     if not end or not found:
-        raise ValueError("no chunks in the header")
+        raise ValueError("no chunks in the header of the preview")
     chunks = np.frombuffer(body, dtype="<f4", count=_CHUNK_FLOATS * int(found[1])).reshape(-1, _CHUNK_FLOATS)
     return np.median((chunks[:, :3] + chunks[:, 3:6]) / 2, axis=0)
 

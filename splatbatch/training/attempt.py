@@ -128,7 +128,7 @@ def prepare(
     progress.phase("load")
     whole = read_reconstruction(Path(settings.sparse), tracks=True)
     if not len(whole.points):
-        raise SceneError(f"{settings.sparse}: 0 points at initialisation: there is nothing to start from")
+        raise SceneError(f"{settings.sparse}: 0 points at initialisation: reconstruct the patch again, with points")
     reconstruction = as_trained(shifted(whole, settings.offset), settings, training)
     folders = PhotoFolders.of(settings)
     load_lenses(reconstruction.cameras.values())
@@ -143,7 +143,7 @@ def prepare(
     for warning in (*views.warnings, *filter(None, [why_not_covered(views), why_alone(settings, training)])):
         progress.warn(warning)
     if torch.cuda.is_initialized() and not was_touched and not has_gpu:  # type: ignore[no-untyped-call]
-        raise TrainerError("CUDA was touched by the preparation, which may run beside the training of another patch")
+        raise TrainerError("CUDA was opened before the training's turn on the GPU: report this fault of splatbatch")
     num_observations = int(whole.points.track_lengths.sum())
     extent = extent_of(len(whole.points), num_observations, reconstruction.images, reconstruction.cameras)
     extent = replace(
@@ -184,7 +184,7 @@ def _within_reach(first: dict[str, Tensor], views: TrainingImages, settings: Tra
     if outside is None:
         return first
     if bool(outside.all()):
-        raise SceneError(f"{settings.sparse}: 0 points within reach of its core: there is nothing to start from")
+        raise SceneError(f"{settings.sparse}: 0 points in the patch's core and its margin: run splatbatch split again")
     return select(first, ~outside)
 
 
@@ -196,8 +196,8 @@ def _within_cap(
     room = max(1, cap - num_covering(cover, cap))
     if num > room:
         first = thinned(first, room, training)
-        left = f"{num:,} sparse points were thinned to {len(first['means']):,} by voxel"
-        progress.warn(f"{left}: training.cap_max is {cap:,}")
+        left = f"training starts from {len(first['means']):,} of {num:,} sparse points, evenly chosen in space"
+        progress.warn(f"{left}: training.cap_max, {cap:,}, allows no more")
     return boundary_init(first, cover, cap)
 
 
@@ -301,7 +301,7 @@ def open_device(wanted: str) -> torch.device:
         torch.cuda.set_stream(torch.cuda.Stream())  # type: ignore[no-untyped-call]  # graphs are not recorded on the default stream
         return torch.device("cuda")
     if wanted == "cuda" or (wanted == "auto" and os.environ.get("CUDA_VISIBLE_DEVICES")):
-        raise TrainerError("no CUDA GPUs are available to the training process")
+        raise TrainerError("no CUDA GPUs are available to the training process: see what splatbatch doctor says")
     torch.set_num_threads(1)
     return torch.device("cpu")
 

@@ -38,7 +38,7 @@ SEED = 1
 EXTENT_SIGMAS = 3.0
 """Extent of a Gaussian in standard deviations; at that distance from its mean the alpha is 1 % of its opacity."""
 
-ALONE = "there is no backdrop: trained beyond its border, and less of it will survive the crop to its core"
+ALONE = "no backdrop was ready, so the patch is trained without a border: merging will crop more of its Gaussians"
 
 
 @dataclass(frozen=True)
@@ -152,14 +152,14 @@ def read_border(settings: TrainingSettings, frame: LocalFrame, training: Trainin
 def _read(settings: TrainingSettings, frame: LocalFrame, sh_degree: int) -> dict[str, Tensor]:
     path = Path(settings.backdrop)
     if sha256_of(path) != settings.backdrop_sha256:
-        raise TrainerError(f"{path}: the backdrop is missing or has changed since the patch was started")
+        raise TrainerError(f"{path}: the backdrop is missing or has changed since the patch was started: run again")
     try:
         offset: Offset = read_header(path).offset
         values = values_of(read_splat(path), frame)
     except (OSError, ValueError) as error:
-        raise TrainerError(f"{path}: the backdrop cannot be read ({error})") from error
+        raise TrainerError(f"{path}: the backdrop cannot be read ({error}): train the backdrop again") from error
     if offset != settings.offset:
-        raise TrainerError(f"{path}: the backdrop lies in another frame: offset {offset}, not {settings.offset}")
+        raise TrainerError(f"{path}: backdrop of offset {offset}, not {settings.offset}: train the backdrop again")
     num = (sh_degree + 1) ** 2 - 1
     values["shN"] = pad(values["shN"][:, :num], (0, 0, 0, max(0, num - values["shN"].shape[1])))
     return values

@@ -121,17 +121,17 @@ class Checkpoints:
             record = torch.load(self.resume_from, map_location="cpu", weights_only=True)
             if (record["format"], record["identity"]) != (FORMAT, self.identity):
                 self.progress.warn(
-                    f"{self.resume_from}: checkpoint of other settings or photographs; training starts anew"
+                    f"{self.resume_from}: checkpoint of other settings or photographs: training starts at step 0"
                 )
                 return 0
             if record["kind"] != changing.kind():
                 self.progress.warn(
-                    f"{self.resume_from}: checkpoint of another device or other kernels; training starts anew"
+                    f"{self.resume_from}: checkpoint of another device or other GPU kernels: training starts at step 0"
                 )
                 return 0
             step = int(record["step"])
         except Exception as error:  # noqa: BLE001 - torch raises what it likes over a file that is not whole
-            self.progress.warn(f"{self.resume_from}: checkpoint cannot be read ({error}); training starts anew")
+            self.progress.warn(f"{self.resume_from}: checkpoint cannot be read ({error}): training starts at step 0")
             return 0
         changing.restore(record["run"])
         changing.evaluator.resumed_from = {"attempt": self.resume_from.parent.name, "step": step}
@@ -156,7 +156,7 @@ class Checkpoints:
         try:
             write_whole(self.path, lambda file: torch.save(record, file))
         except (OSError, RuntimeError) as error:
-            lost = f"{self.path.name} of step {step} could not be written ({error})"
+            lost = f"{self.path.name} of step {step} could not be written ({error}): free space, or correct permissions"
             self.progress.found(HealthFinding("no_checkpoint", lost))
 
 

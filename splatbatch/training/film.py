@@ -105,7 +105,7 @@ def draw(settings: FilmSettings, target: Path) -> str:
     images = [shifted_image(image, settings.offset) for image in read_images(Path(settings.sparse))]
     camera = next(iter(read_cameras(Path(settings.sparse)).values()), None)
     if not images or camera is None:
-        raise SceneError(f"{settings.sparse}: has no cameras to fly past")
+        raise SceneError(f"{settings.sparse}: the model has no cameras for the film to fly past: reconstruct it again")
     store = BlockCache(open_blocks(Path(settings.splat)), device, MOST_HELD)
     options = RasterOptions.of(drawn_as(recipe, store.blocks.header))
     calibration, scale = _calibration(camera, settings).to(device), usual_scale([images])
@@ -118,7 +118,7 @@ def draw(settings: FilmSettings, target: Path) -> str:
             file.write(to_pixels(drawn).data)
             drawn_at.append(time.monotonic())
     rate = (len(drawn_at) - 1) / max(drawn_at[-1] - drawn_at[0], 1e-9)  # without the first, which may compile kernels
-    return f"{plural(len(drawn_at), 'frame')} in {drawn_at[-1] - began:.1f} s, {rate:.1f} a second after the first"
+    return f"{plural(len(drawn_at), 'frame')} in {drawn_at[-1] - began:.1f} s, after the first {rate:.1f} a second"
 
 
 def _calibration(camera: Camera, settings: FilmSettings) -> torch.Tensor:

@@ -65,7 +65,7 @@ def compare(settings: ComparisonSettings) -> dict[str, Any]:
             for name, figures in _compared(stores, shot, recipe).items():
                 found[name].append(figures)
     if not any(found.values()):
-        raise SceneError(f"{settings.images}: the masks ignore every pixel of all photographs")
+        raise SceneError(f"{settings.images}: the masks ignore every pixel of all photographs: correct the masks")
     return {"num_photos": len(found[ORIGINAL]), "splats": {name: _mean(figures) for name, figures in found.items()}}
 
 

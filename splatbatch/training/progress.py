@@ -23,7 +23,7 @@ MOST_SAMPLES = 10_000
 """Largest number of Gaussians from which a histogram is made."""
 RECORDS_PER_HISTOGRAM = 10
 """Histograms are written to TensorBoard with every tenth record of figures."""
-MISSING = "tensorboard: the package is not installed, no event files are written: pip install splatbatch[tensorboard]"
+MISSING = "tensorboard: no event files: the package is not installed: pip install 'splatbatch[tensorboard]'"
 
 MOST_STEPS_BETWEEN = 100
 """Largest number of steps between two records of figures."""
@@ -169,7 +169,7 @@ class ProgressRecorder:
                 show(self._tensorboard)
         except OSError as error:
             self._tensorboard = None
-            self.warn(f"tensorboard: its event files end here ({error.strerror})")
+            self.warn(f"tensorboard: no further event files are written ({error.strerror}): check the disk")
 
 
 def _read(step: int, loss: Tensor, gaussians: Parameters, norms: Mapping[str, Tensor] | None) -> StepFigures:
@@ -239,4 +239,4 @@ def open_tensorboard(folder: Path, *, wanted: bool) -> TensorBoard | str | None:
     except ImportError:
         return MISSING
     except OSError as error:
-        return f"tensorboard: {folder} cannot be written ({error.strerror}), no event files are written"
+        return f"tensorboard: no event files: {folder} cannot be written ({error.strerror}): check disk and permissions"

@@ -57,13 +57,13 @@ def wait_for_go(folder: AttemptFolder, progress: ProgressRecorder, open_context:
     supervisor, ahead = os.getppid(), None
     while (go := folder.read_go()) is None:
         if os.getppid() != supervisor:
-            raise TrainerError("standing by for a supervisor that has died")
+            raise TrainerError("the supervisor of this waiting attempt has died: run the batch again")
         if ahead is None and (ahead := folder.read(folder.ahead, Go)):
             os.environ.update(ahead.env)
             open_context()
         time.sleep(LOOK_S)
     if ahead is not None and ahead.gpu != go.gpu:
-        raise TrainerError(f"told to begin on the GPU {go.gpu}, but its CUDA context is on {ahead.gpu}")
+        raise TrainerError(f"the attempt prepared for GPU {ahead.gpu} was told to begin on {go.gpu}: run again")
     os.environ.update(go.env)
     progress.begin()
 

@@ -197,12 +197,13 @@ class TileCapacity:
         """
         found = []
         if self._why_none:
-            found.append(f"our GPU kernels do not work here ({self._why_none}): gsplat's were used, which takes longer")
+            found.append(f"splatbatch's GPU kernels do not work here ({self._why_none}): gsplat's, slower, were used")
         if self._most is not None and (unkept := cuda.loaded().unkept):
-            found.append(f"our GPU kernels were compiled and not kept ({unkept}): every attempt compiles them again")
+            found.append(f"GPU kernels could not be saved ({unkept}), and are compiled each time: free space there")
         if self.overflown:
             found.append(
-                f"tile lists were too short in {plural(self.overflown, 'check')}: steps lacked the farthest Gaussians"
+                f"lists of the rasteriser were too short in {plural(self.overflown, 'check')}: some steps were trained"
+                " without the farthest Gaussians"
             )
         return tuple(found)
 

@@ -57,7 +57,7 @@ class StopRequest:
 
         The caller must have written the checkpoint of `step`, the number of steps done.
         """
-        print(f"splatbatch: told to stop after step {step}", file=sys.stderr, flush=True)  # noqa: T201 - for the log
+        print(f"splatbatch: stopped on request after step {step}", file=sys.stderr, flush=True)  # noqa: T201 - for the log
         signal.signal(signal.SIGTERM, self._before)
         signal.raise_signal(signal.SIGTERM)
 

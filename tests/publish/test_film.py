@@ -50,7 +50,7 @@ def test_a_patch_is_filmed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     batch, out = trained(tmp_path / "batch"), tmp_path / "film/a.mp4"
     ended = invoke("publish", "p0", "--as", "mp4", "--to", str(out), "--frames", "3", "--size", "40x30", batch=batch)
     assert ended.code == 0, ended.err
-    assert "3 frames in" in ended.err and "a second after the first" in ended.err
+    assert "3 frames in" in ended.err and "a second" in ended.err
     assert "ffmpeg is not installed: a GIF was written" in ended.err and "a.gif" in ended.out
     assert [path.name for path in out.parent.iterdir()] == ["a.gif"]
     with Image.open(out.with_suffix(".gif")) as film:

@@ -248,7 +248,7 @@ def test_a_folder_of_somebody_else_is_left_alone(batch: FakeBatch) -> None:
 
 def test_the_output_folder_is_no_place_to_publish(batch: FakeBatch) -> None:
     ended = invoke("publish", "--as", "ply", "--to", str(batch.output / "site"), batch=batch)
-    assert ended.code == 6 and "among what the batch has written" in ended.err
+    assert ended.code == 6 and "where only the batch itself writes" in ended.err
 
 
 def test_a_stale_patch_is_refused(batch: FakeBatch) -> None:

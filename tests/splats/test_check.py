@@ -68,7 +68,7 @@ def test_a_value_that_is_not_finite_is_found_anywhere(path: Path, value: float, 
         data = bytearray(whole)
         data[at : at + 4 or None] = np.float32(bad).tobytes()
         path.write_bytes(data)
-        assert reason(path) == "not finite: 1 of 10 Gaussians", (bad, at)
+        assert reason(path) == "not finite: 1 of 10 Gaussians have NaN or infinity", (bad, at)
 
 
 def test_an_empty_splat_does_not_count(tmp_path: Path) -> None:
@@ -104,7 +104,7 @@ def test_a_damaged_file_is_judged_and_never_an_error(tmp_path: Path, place: int,
 @pytest.mark.parametrize("unfilled", [1, 3, 10])
 def test_gaussians_that_nobody_has_written_are_counted_and_make_the_splat_unfit(tmp_path: Path, unfilled: int) -> None:
     external_program.write_ply(tmp_path / "a.ply", unfilled=unfilled)
-    assert reason(tmp_path / "a.ply", None) == f"unfilled: {unfilled} of 10 Gaussians have no rotation"
+    assert reason(tmp_path / "a.ply", None) == f"unfilled: {unfilled} of 10 Gaussians were never written"
 
 
 @pytest.mark.parametrize("unfilled_bytes", [16, 40, 60])
@@ -121,7 +121,9 @@ def test_a_rotation_of_any_length_counts(tmp_path: Path, length: float) -> None:
     assert reason(tmp_path / "a.ply") == ""
 
 
-@pytest.mark.parametrize(("log_scale", "why"), [(88.5, ""), (-1e30, ""), (89.0, "not finite: 10 of 10 Gaussians")])
+@pytest.mark.parametrize(
+    ("log_scale", "why"), [(88.5, ""), (-1e30, ""), (89.0, "not finite: 10 of 10 Gaussians have NaN or infinity")]
+)
 def test_a_gaussian_of_infinite_size_does_not_count_and_a_tiny_one_does(
     tmp_path: Path, log_scale: float, why: str
 ) -> None:
@@ -133,5 +135,5 @@ def test_a_gaussian_of_infinite_size_does_not_count_and_a_tiny_one_does(
 def test_a_splat_that_is_cut_while_it_is_checked_is_no_crash(path: Path) -> None:
     header = read_header(path)
     os.truncate(path, header.header_bytes + 20)
-    with pytest.raises(ValueError, match="cut: it ends before Gaussian 10 of 10"):
+    with pytest.raises(ValueError, match="cut: the file ends before Gaussian 10 of 10"):
         list(read_rows(path, header))

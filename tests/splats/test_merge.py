@@ -142,7 +142,7 @@ def replaced(old: bytes, new: bytes):
         (replaced(b"property float opacity\n", b""), "property opacity is missing"),
         (replaced(b"property float f_rest_8\n", b"property float other\n"), "8 properties f_rest"),
         (replaced(b"property float x\n", b"property double x\n"), "float properties"),
-        (replaced(b"property float y\n", b"property float x\n"), "stands there twice"),
+        (replaced(b"property float y\n", b"property float x\n"), "occurs twice"),
         (replaced(b"splatbatch step 20", b"splatbatch offset 1.0 0.0 0.0"), "another frame: offset (1, 0, 0)"),
         (lambda content: content[:-1], "cut: "),
         (lambda content: content + b"x", "cut: "),

@@ -33,11 +33,11 @@ def plain_rows(names: list[str], num: int = NUM) -> np.ndarray:
 def test_harmonics_of_no_degree_are_no_splat(tmp_path: Path, num_rest: int) -> None:
     names = list(property_names(num_rest))
     found = check_splat(written(tmp_path / "a.ply", names, plain_rows(names)))
-    assert found == Rejected(f"no splat: {num_rest} properties f_rest are the harmonics of no degree")
+    assert found == Rejected(f"no splat: {num_rest} properties f_rest fit no degree of spherical harmonics")
 
 
 def test_harmonics_that_are_not_drawn_are_refused_by_all_that_read_a_splat(tmp_path: Path) -> None:
-    names, words = list(property_names(72)), "harmonics of degree 4 are not drawn here: train with degree 3 at most"
+    names, words = list(property_names(72)), "harmonics of degree 4 cannot be rendered: train with degree 3 at most"
     path = written(tmp_path / "a.ply", names, plain_rows(names))
     assert check_splat(path) == Rejected(f"no splat: {words}")
     for read in (read_splat, index_blocks):
@@ -50,7 +50,7 @@ def test_harmonics_that_are_not_drawn_are_refused_by_all_that_read_a_splat(tmp_p
 def test_a_property_that_stands_there_twice_is_no_splat(tmp_path: Path) -> None:
     names = [*property_names(0), "x"]
     found = check_splat(written(tmp_path / "a.ply", names, plain_rows(names)))
-    assert found == Rejected("no splat: property x stands there twice")
+    assert found == Rejected("no splat: property x occurs twice")
 
 
 @pytest.mark.parametrize(("value", "is_one"), [(LARGEST_COORDINATE, True), (1.1e18, False), (-3e38, False)])
@@ -59,7 +59,7 @@ def test_a_place_that_nothing_can_be_computed_with_is_none(tmp_path: Path, value
     rows = plain_rows(names)
     rows[1, names.index("y")] = value
     found = check_splat(written(tmp_path / "a.ply", names, rows))
-    assert isinstance(found, Splat) or found == Rejected("out of reach: 1 of 3 Gaussians lie beyond 1e+18")
+    assert isinstance(found, Splat) or found == Rejected("out of reach: 1 of 3 Gaussians have coordinates beyond 1e+18")
     assert isinstance(found, Splat) is is_one
     assert np.isfinite(np.square([np.float32(value)] * 3).sum()) or not is_one
 
@@ -71,7 +71,7 @@ def test_a_property_that_is_not_drawn_may_hold_anything(tmp_path: Path) -> None:
     path = written(tmp_path / "a.ply", names, rows)
     assert isinstance(check_splat(path), Splat) and len(read_splat(path).means) == NUM
     rows[2, names.index("f_rest_8")] = np.inf
-    assert check_splat(written(path, names, rows)) == Rejected("not finite: 1 of 3 Gaussians")
+    assert check_splat(written(path, names, rows)) == Rejected("not finite: 1 of 3 Gaussians have NaN or infinity")
 
 
 @settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])

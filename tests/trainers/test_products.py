@@ -119,7 +119,7 @@ def test_a_program_that_says_its_last_step_after_a_long_silence_still_writes_its
 def test_a_file_that_has_its_size_before_its_content_does_not_count(run: Run) -> None:
     attempt = run(settings={"do": "fill-later 4"}, artifact={"ply": "point_cloud_*.ply", "finished_after_s": 0.3})
     assert isinstance(attempt.outcome(), Failed)
-    assert attempt.collect() == Rejected("unfilled: 4 of 10 Gaussians have no rotation")
+    assert attempt.collect() == Rejected("unfilled: 4 of 10 Gaussians were never written")
 
 
 @pytest.mark.parametrize("ply", [["final.ply"], ["*.ply"]])

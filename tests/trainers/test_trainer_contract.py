@@ -126,7 +126,7 @@ def test_a_splat_that_is_early_or_cut_is_not_collected(
 def test_a_splat_that_is_not_finite_is_not_collected(trainer: Trainer, patch: Patch, folder: AttemptFolder) -> None:
     path = left_by(trainer, patch, folder, STEPS)
     path.write_bytes(path.read_bytes()[:-4] + np.float32(np.nan).tobytes())
-    assert trainer.collect(folder) == Rejected("not finite: 1 of 3 Gaussians")
+    assert trainer.collect(folder) == Rejected("not finite: 1 of 3 Gaussians have NaN or infinity")
 
 
 def test_ours_hands_over_the_metrics_that_the_process_left(folder: AttemptFolder) -> None:

@@ -111,7 +111,7 @@ def test_where_nothing_is_covered_it_is_said_and_all_pixels_decide(
     assert (metrics.covered.why, metrics.final.psnr_covered) == ("no point names its photographs", None)
     assert deciding(metrics.final) == metrics.final.psnr
     warnings = [line.warning for line in folder.read_progress() if line.warning]
-    assert any("no point names its photographs: the PSNR of all pixels decides" in one for one in warnings)
+    assert any("(no point names its photographs), so the PSNR of all pixels decides" in one for one in warnings)
 
 
 def test_a_single_held_out_photograph_is_judged_alone(patch: Patch, tmp_path: Path) -> None:

@@ -223,7 +223,7 @@ def test_with_one_held_out_photograph_a_run_makes_all_its_steps_and_says_why(pat
 def test_where_nothing_is_covered_all_pixels_count_and_that_is_said() -> None:
     chosen = StoppingWindows.of([replace(photo(f"{index}.png"), covered_share=0.0) for index in range(5)])
     assert not chosen.is_covered
-    assert "all their pixels decide when it ends" in chosen.note
+    assert "all pixels decide on an early end" in chosen.note
     assert chosen.names == ("0.png", "2.png", "4.png")
     assert all(window.mask is None for window in chosen.windows)
     assert not StoppingWindows.of([photo(f"{index}.png") for index in range(5)]).note  # of a backdrop nobody has looked

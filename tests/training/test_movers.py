@@ -116,10 +116,10 @@ def test_a_mover_is_left_out_and_said(patch: Patch, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(transient_mask, "CELL_PX", 2)
     monkeypatch.setattr(transient_mask, "LOOKS", (0.8, 0.9))  # of 60 steps: nothing is sure before
     clean, _ = trained(patch, recipe(strategy="default", colors="as_is"), "clean-01")
-    assert not any("movers" in said for said in warnings(clean))
+    assert not any("moving objects" in said for said in warnings(clean))
     plant(patch.images)
     found, _ = trained(patch, recipe(strategy="default", colors="as_is"), "found-01")
-    (said,) = [one for one in warnings(found) if "movers" in one]
+    (said,) = [one for one in warnings(found) if "moving objects" in one]
     assert "1 of 7 photographs" in said
     assert "img3.png" in said
 
@@ -133,7 +133,7 @@ def test_a_run_goes_on_without_what_it_had_left_out(patch: Patch, monkeypatch: p
     monkeypatch.setattr(transient_mask, "LEAST_CELLS", 1)
     plant(patch.images)
     straight, whole = trained(patch, growing("default"), "straight-01")
-    assert any("movers" in said for said in warnings(straight))
+    assert any("moving objects" in said for said in warnings(straight))
     died(patch, growing("default"))
     _, splat = trained(patch, growing("default"), "attempt-02")
     assert splat.path.read_bytes() == whole.path.read_bytes()

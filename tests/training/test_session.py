@@ -102,7 +102,7 @@ def test_what_is_odd_about_the_photographs_is_noted(patch: Patch) -> None:
     Pillow.new("RGB", (16, 12)).save(patch.images / "img3.png")
     folder, _ = trained(patch, recipe(max_steps=5))
     assert [record["warning"] for record in read_lines(folder.progress) if "warning" in record] == [
-        "1 photograph differs in size from its camera, as img3.png: K was rescaled"
+        "1 photograph differs in size from its camera, as img3.png: the intrinsics were rescaled"
     ]
 
 
@@ -268,7 +268,8 @@ def test_more_points_than_the_cap_are_thinned_to_it_and_that_is_said(
     assert 0.6 * cap <= num <= cap < 36
     assert first.identity == again.identity  # the same points each time
     said = [line["warning"] for line in read_lines(folders[0].progress) if "warning" in line]
-    assert said == [f"36 sparse points were thinned to {num} by voxel: training.cap_max is {cap}"]
+    start = f"training starts from {num} of 36 sparse points, evenly chosen in space"
+    assert said == [f"{start}: training.cap_max, {cap}, allows no more"]
 
 
 def _points(xyz: np.ndarray[Any, Any]) -> Points:

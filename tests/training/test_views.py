@@ -106,7 +106,8 @@ def test_a_photograph_of_another_size_has_its_intrinsics_rescaled_and_a_warning(
     K = photo.view.K
     assert torch.stack([K[0, 0], K[1, 1], K[0, 2], K[1, 2]]).tolist() == pytest.approx(wanted)
     assert (photo.view.width, photo.view.height) == size
-    assert views.warnings == ("1 photograph differs in size from its camera, as img3.png: K was rescaled",)
+    resized = "1 photograph differs in size from its camera, as img3.png: the intrinsics were rescaled"
+    assert views.warnings == (resized,)
 
 
 @pytest.mark.parametrize("mode", ["L", "RGBA", "CMYK", "P", "1", "LA"])
@@ -163,7 +164,7 @@ def test_masks_come_with_their_photographs_and_gaps_are_told(sparse: Path, image
     assert masks["img1.png"] is not None and int(masks["img1.png"].sum()) == 16 * 24
     assert "img2.png" not in masks
     assert views.warnings == (
-        "7 of 9 photographs have no mask, as img0.png: all of their pixels count",
+        "7 of 9 photographs have no mask, as img0.png: all of their pixels are used",
         "1 photograph is left out since its mask ignores every pixel, as img2.png",
     )
 

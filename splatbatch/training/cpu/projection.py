@@ -170,7 +170,7 @@ def view_colors(directions: Tensor, sh0: Tensor, shN: Tensor, degree: int) -> Te
     num_higher = (degree + 1) ** 2 - 1
     if degree > MAX_DEGREE or num_higher > shN.shape[1]:
         raise ValueError(
-            f"sh_degree {degree} needs {num_higher} of shN's {shN.shape[1]}, and may not exceed {MAX_DEGREE}"
+            f"sh_degree {degree} needs {num_higher} coefficients, not {shN.shape[1]}; the highest is {MAX_DEGREE}"
         )
     constant, *higher = basis(directions, degree)
     colors = constant[..., None] * sh0[:, 0]

@@ -84,7 +84,7 @@ def cubin(program: str, capability: tuple[int, int], *, shipped: bool = True) ->
     if found is not None:
         return Cubin(found, is_shipped=True)
     if capability < LEAST_CAPABILITY:
-        raise CompileError(f"compute capability {_spelled(capability)} is below {_spelled(LEAST_CAPABILITY)}")
+        raise CompileError(f"the GPU's compute capability {_spelled(capability)} is below {_spelled(LEAST_CAPABILITY)}")
     compiler = nvrtc()
     architecture = compiler.architecture_for(capability)
     path = _kept_at(program, architecture, compiler)
@@ -238,8 +238,8 @@ class Nvrtc:
         if architecture is None:
             least, most = (f"{one // 10}.{one % 10}" for one in (self.architectures[0], self.architectures[-1]))
             other = "an older" if capability < (self.architectures[0] // 10, self.architectures[0] % 10) else "a newer"
-            said = "torch's NVRTC {}.{} serves compute capability {} to {}".format(*self.version, least, most)
-            raise CompileError(f"{said}, this GPU is of {_spelled(capability)}: install {other} torch, see pytorch.org")
+            said = "torch's compiler NVRTC {}.{} serves GPUs of capability {} to {}".format(*self.version, least, most)
+            raise CompileError(f"{said}, this GPU has {_spelled(capability)}: install {other} torch, see pytorch.org")
         return architecture
 
     def compile(self, program: str, architecture: int) -> bytes:
@@ -260,7 +260,7 @@ class Nvrtc:
         try:
             code = self._library.nvrtcCompileProgram(handle, len(options), given)
             if code:
-                raise CompileError(f"NVRTC cannot compile {program}.cu for sm_{architecture}: {self._log(handle)}")
+                raise CompileError(f"NVRTC of torch cannot compile {program}.cu ({architecture}): {self._log(handle)}")
             self._call("nvrtcGetCUBINSize", handle, byref(size))
             content = create_string_buffer(size.value)
             self._call("nvrtcGetCUBIN", handle, content)
@@ -299,7 +299,7 @@ def nvrtc() -> Nvrtc:
         library.nvrtcCompileProgram.argtypes = [c_void_p, c_int, POINTER(c_char_p)]
         library.nvrtcDestroyProgram.argtypes = [POINTER(c_void_p)]
         return Nvrtc(library)
-    raise CompileError("no NVRTC: torch's CUDA wheels bring it (nvidia-cuda-nvrtc), and this torch is none of these")
+    raise CompileError("the compiler NVRTC is missing: torch's CUDA wheels bring it: install one, see pytorch.org")
 
 
 def _candidates() -> Iterator[str]:

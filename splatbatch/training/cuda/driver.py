@@ -83,7 +83,7 @@ class GpuKernels:
         if code in TOO_OLD and made.is_shipped:  # made by a newer NVRTC than torch's
             return self._load(program, cubin(program, capability, shipped=False), capability)
         if code in TOO_OLD:
-            said = f"the driver does not load what NVRTC of CUDA {torch.version.cuda} has made ({self._named(code)})"
+            said = f"the NVIDIA driver is too old for kernels of CUDA {torch.version.cuda} ({self._named(code)})"
             raise CompileError(f"{said}: update it, or install a torch for the driver's CUDA, see pytorch.org")
         self._check("cuModuleLoadData", code)
         for name, kernel in kernels().items():
@@ -109,7 +109,7 @@ def _driver() -> ctypes.CDLL:
     try:
         library = ctypes.CDLL("libcuda.so.1")
     except OSError as error:
-        raise CompileError(f"no NVIDIA driver: {error}") from None
+        raise CompileError(f"the NVIDIA driver cannot be loaded ({error}): install it again") from None
     library.cuLaunchKernel.argtypes = [c_void_p, *[c_uint] * 7, c_void_p, c_void_p, c_void_p]
     return library
 

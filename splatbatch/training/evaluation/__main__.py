@@ -55,7 +55,7 @@ def measure(folder: AttemptFolder, splat: Path) -> None:
         if figures:
             record = earlier_figures(settings.earlier, covered.hash, largest, files.figures)
     except (OSError, ValueError) as error:
-        raise SceneError(f"{splat}: cannot be measured ({error})") from error
+        raise SceneError(f"{splat}: this splat cannot be evaluated ({error}): train the patch again") from error
     write_json(folder.covered, covered.to_record())
     record |= {"final": figures or None, "covered": covered.facts(), "resolution": dict(views.loaded)}
     record |= {"made_with": versions(device), "measured_by": MEASURED_BY}

@@ -246,7 +246,7 @@ def _measure(
     figures = _figures(recipe, colors, target, mask)
     on_covered = covered_figures(taken, pixels, photo, recipe)
     if math.isnan(figures["psnr"] + on_covered.get("psnr_covered", 0.0)):
-        raise TrainerError(f"health: nan_loss: the rendering of {photo.name} is not finite")
+        raise TrainerError(f"health: nan_loss: the rendering of {photo.name} is not finite: try another training.seed")
     evened = {f"{name}_even": value for name, value in (of_even or figures).items()} if is_evened else {}
     if lpips and min(colors.shape[:2]) >= SMALLEST_PX:
         figures["lpips"] = float(lpips(colors, target if mask is not None else target.float() / 255))
@@ -292,7 +292,7 @@ def psnr_as(colors: Tensor, photo: PosedImage) -> float:
     """
     found = psnr_where(photo.as_taken(colors).clamp(0, 1), photo.target(), photo.valid())
     if math.isnan(found):
-        raise TrainerError(f"health: nan_loss: the rendering of {photo.name} is not finite")
+        raise TrainerError(f"health: nan_loss: the rendering of {photo.name} is not finite: try another training.seed")
     return found
 
 
@@ -399,7 +399,7 @@ class SplatFiles:
         """
         header = read_header(path)
         if header.offset not in (self.offset, (0.0, 0.0, 0.0)):
-            raise ValueError(f"lies in another frame: offset {header.offset}, not {self.offset}")
+            raise ValueError(f"its coordinates have the offset {header.offset}, those of the patch {self.offset}")
         splat, recipe = read_splat(path), drawn_as(self.recipe, header)
         with torch.inference_mode():
             drawn = self.border.with_backdrop(load_splat(splat, self.frame, self.device))

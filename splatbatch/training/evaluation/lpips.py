@@ -81,7 +81,7 @@ def load_lpips() -> Lpips | str:
         features = {key: value.float() for key, value in _read(alexnet).items() if key.startswith("features.")}
         return Lpips(features, ours)
     except (OSError, RuntimeError, KeyError, ValueError) as error:
-        return f"lpips: not measured: its weights cannot be read ({error})"
+        return f"lpips: not measured: weights cannot be read ({error}): put {ALEXNET_URL} at {alexnet} again"
 
 
 def _read(path: Path) -> dict[str, Tensor]:

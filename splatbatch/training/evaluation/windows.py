@@ -68,9 +68,9 @@ class StoppingWindows:
         if not is_covered:
             seen = list(holdout)
             if any(photo.covered_share is not None for photo in holdout):
-                note = "fewer than 2 held-out photographs show covered ground: all their pixels decide when it ends"
+                note = "fewer than 2 held-out photographs have enough covered pixels: all pixels decide on an early end"
         if len(seen) < 2:
-            return cls(note=f"{plural(len(seen), 'held-out photograph')}, and 2 are needed: it makes all its steps")
+            return cls(note=f"{plural(len(seen), 'held-out photograph')}, and 2 are needed: the run cannot end early")
         every_other = sorted(seen, key=lambda photo: photo.name)[::2]
         return cls(tuple(map(window_of, evenly_spaced(every_other, MOST_PHOTOS))), is_covered, note)
 

@@ -29,53 +29,53 @@ VEIL = 0.4  # opacity before a single camera; also names the photographs
 TABLE = (
     QualityFigure(  # 0.11, 0.51
         *("depth", None, 0.25, "share", ()),
-        "of the model's points the surface is drawn elsewhere, by more than 5 % of the depth, or not at all",
-        "Train longer, or with more Gaussians; if it stays, check the poses: splatbatch verify-dims --deep.",
+        "of the model's points, at which the splat has no surface, or one that is off by over 5 % of the depth",
+        "Train longer, or with more Gaussians. If that does not help, check the poses: splatbatch verify-dims --deep.",
     ),
     QualityFigure(  # 0.01, 0.20
         *("haze", None, 0.06, "opacity", ()),
-        "stands before the scene in half of all pictures",
-        "Photographs of changing exposure or weather make haze: set training.colors, or leave them out.",
+        "of stray Gaussians in front of the scene, in the median of all photographs",
+        "Changing exposure or weather makes haze: set training.colors: even, or leave such photographs out.",
     ),
     QualityFigure(  # 0.19, 0.94
         *("veil", None, VEIL, "opacity", ()),
-        "stands before a single camera beyond what stands before the others",
-        "Look at the named photographs: something close to the camera, or a wrong pose, made floaters there.",
+        "of stray Gaussians in front of a single camera, beyond the median of all photographs",
+        "Leave out or mask the named photographs: something near the camera, or a wrong pose, made floaters there.",
     ),
     QualityFigure(  # 0.015 at full size on a GPU, 0.016
         *("floaters", None, 0.0155, "share", ()),
-        "of the opaque mass floats before what the cameras see",
-        "Merge with --clean, which leaves floaters out, or add photographs from the sides.",
+        "of the splat's opacity, in floaters: Gaussians that hang in front of what the cameras see",
+        "Remove floaters with splatbatch merge --clean, or add photographs from other sides.",
     ),
     QualityFigure(  # 0.001, 0.03
         *("holes", None, 0.01, "share", ()),
-        "of the points has no surface half a baseline beside the cameras",
-        "Photograph from between the cameras as well, or raise training.cap_max.",
+        "of the model's points, at which the splat has holes if seen from half-way to the next camera",
+        "Take photographs from between the cameras as well, or raise training.cap_max.",
     ),
     QualityFigure(  # 0; after 20 steps of mcmc 0.5 (quarry, full size) and 5.3 (caliterra, a quarter)
         *("fidelity", None, 0, "dB", ()),
-        "are held-out photographs shown worse than a blur of them, on the pixels that training photographs see",
-        "Train longer, or with more Gaussians; if it stays, check the poses: splatbatch verify-dims --deep.",
+        "by which the splat shows held-out photographs worse than blurred copies do, on covered pixels",
+        "Train longer, or with more Gaussians. If that does not help, check the poses: splatbatch verify-dims --deep.",
     ),
     QualityFigure(  # 0.055, 0.092
         *("coverage", None, 0.075, "share", ()),
-        "of the surface, its outermost tenth aside, is seen by fewer than three photographs",
-        "Take photographs of the weak cells: the report's map shows them.",
+        "of the surface, without its outermost tenth, that fewer than three photographs see",
+        "Take more photographs of the weak cells, which the map in the report shows.",
     ),
     QualityFigure(  # 0.07 octaves
         *("blurred", None, 0, "photographs", ()),
-        "have clearly less detail than others of the same points",
+        "that have clearly less detail than others of the same places",
         "Leave the named photographs out, or take them again.",
     ),
     QualityFigure(  # 0.08 stops
         *("exposure", None, 0, "photographs", ()),
-        "are clearly brighter or darker than others of the same points",
-        "Let training.colors even them, or leave the named photographs out.",
+        "that are clearly brighter or darker than others of the same places",
+        "Set training.colors: even, or leave the named photographs out.",
     ),
     QualityFigure(  # 1.6 times
         *("misregistered", None, 0, "photographs", ()),
-        "stand elsewhere than the model says",
-        "Register the named photographs again, or leave them out.",
+        "that were taken from elsewhere than the model says",
+        "Register the named photographs in COLMAP again, or leave them out.",
     ),
 )
 """The figures with their limits, in the order of reports; the value and the `meaning` of a figure make a sentence."""
@@ -106,8 +106,8 @@ def inspect(subject: InspectedSplat, tell: Callable[[str], None] = lambda _: Non
     named, scores = photographs(subject)
     measured |= {name: float(len(names)) for name, names in named.items()}
     named["veil"] = over(beyond, VEIL)
-    why = {"fidelity": "of no held-out photograph enough pixels are seen by three that were trained on"}
-    why |= {"coverage": "not all photographs were looked at"} if subject.is_sampled else {}
+    why = {"fidelity": "no held-out photograph has enough covered pixels, which three training photographs see"}
+    why |= {"coverage": "only some photographs were inspected, and all are needed"} if subject.is_sampled else {}
     figures = tuple(
         replace(row, value=round(value, 5), subjects=named.get(row.name, ()))
         if (value := measured[row.name]) is not None

@@ -170,7 +170,7 @@ def open_subject(
     try:
         gaussians, recipe = read_splat(splat), drawn_as(recipe, read_header(splat))
     except (OSError, ValueError) as error:
-        raise SceneError(f"{splat}: cannot be read ({error})", "Train the patch again.") from error
+        raise SceneError(f"{splat}: the splat cannot be read ({error})", "Train the patch again.") from error
     sightings = read_sightings(sparse)
     device = open_device()
     views = dataset.boundary_mask(views.to(device, "host"))

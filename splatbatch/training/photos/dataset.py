@@ -161,7 +161,10 @@ def decode_views(
     ]
     kept = tuple(photo for photo in photos if photo.name not in holdout and photo.counts())
     if is_training and not kept:
-        raise SceneError(f"{model.folder}: no training cameras: 0 of {len(photos)} photographs are left")
+        raise SceneError(
+            f"{model.folder}: no training cameras: 0 of {len(photos)} photographs are left: hold out fewer, or correct"
+            " the masks"
+        )
     held_out = tuple(photo for photo in photos if photo.name in holdout and photo.counts())
     warnings = (*filter(None, [chosen.note]), *_size_warnings(sources, decoded, chosen), *_mask_warnings(photos, masks))
     return TrainingImages(kept, held_out, frame, warnings, _as_loaded(chosen, decoded))
@@ -194,8 +197,8 @@ def why_not_covered(views: TrainingImages) -> str:
         or any(photo.coverage_mask is not None for photo in views.holdout)
     ):
         return ""
-    why = views.coverage_masks.why or f"of each held-out photograph less than {100 * LEAST_SHARE:.0f} % is"
-    return f"no pixel to judge by is covered: {why}: the PSNR of all pixels decides"
+    why = views.coverage_masks.why or f"less than {100 * LEAST_SHARE:.0f} % of each held-out photograph is covered"
+    return f"there are too few covered pixels ({why}), so the PSNR of all pixels decides"
 
 
 def _size_warnings(
@@ -209,13 +212,13 @@ def _size_warnings(
     if not resized:
         return ()
     differ = "differs in size from its" if len(resized) == 1 else "differ in size from their"
-    return (f"{plural(len(resized), 'photograph')} {differ} camera, as {resized[0]}: K was rescaled",)
+    return (f"{plural(len(resized), 'photograph')} {differ} camera, as {resized[0]}: the intrinsics were rescaled",)
 
 
 def _mask_warnings(photos: Sequence[PosedImage], masks: Mapping[str, Path]) -> Iterator[str]:
     bare = [photo.name for photo in photos if photo.name not in masks]
     if masks and bare:
-        yield f"{len(bare)} of {len(photos)} photographs have no mask, as {bare[0]}: all of their pixels count"
+        yield f"{len(bare)} of {len(photos)} photographs have no mask, as {bare[0]}: all of their pixels are used"
     blind = [photo.name for photo in photos if not photo.counts()]
     if blind:
         whose = "is left out since its" if len(blind) == 1 else "are left out since their"
@@ -285,7 +288,7 @@ def boundary_mask(views: TrainingImages) -> TrainingImages:
     )
     training, holdout = (tuple(photo for photo in photos if photo.counts()) for photos in (training, holdout))
     if not training:
-        raise SceneError("no photograph shows what lies within reach of the core: there is nothing to train on")
+        raise SceneError("no photograph shows the patch's core and its margin: run splatbatch split again")
     return replace(views, training=training, holdout=holdout, border=replace(around, backdrop_inside={}))
 
 

@@ -126,9 +126,9 @@ def _open(path: Path, mode: Literal["RGB", "L"]) -> Pillow.Image:
         with opened_photograph(path) as file:
             return pixels_of(file, mode)
     except FileNotFoundError as error:
-        raise SceneError(f"{path}: missing image") from error
+        raise SceneError(f"{path}: missing image: copy it there") from error
     except (OSError, SyntaxError, ValueError) as error:
-        raise SceneError(f"{path}: cannot identify image file, or it is truncated ({error})") from error
+        raise SceneError(f"{path}: cannot identify image file, or it is truncated ({error}): copy it again") from error
 
 
 def _decode_mask(path: Path, size: tuple[int, int], shrink: int) -> NDArray[np.bool_]:

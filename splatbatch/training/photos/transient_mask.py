@@ -148,7 +148,7 @@ class TransientMask:
         shares = {name: float(cells.float().mean()) for name, cells in self._cells.items()}
         most = max(shares, key=lambda name: shares[name])
         who = f"{len(shares)} of {len(self._photos)} photographs show something that others do not"
-        return (f"movers: {who}, as {most} ({100 * shares[most]:.1f} % of it): those pixels were left out",)
+        return (f"moving objects: {who}, most of all {most} ({100 * shares[most]:.1f} %): such pixels were left out",)
 
     def state(self) -> dict[str, Any]:
         """Return the masks and the strong evidence of the last comparison, tensors by photograph, for a checkpoint."""

@@ -17,7 +17,7 @@ from splatbatch.errors import TrainerError
 from splatbatch.training import cuda
 from splatbatch.training.rendering.view import RasterOptions, RenderCamera, Rendering
 
-REMEDY = "`splatbatch doctor` says what is missing; with a CUDA toolkit `training.kernels: gsplat` and --warm build it"
+REMEDY = "`splatbatch doctor` says what is missing; `splatbatch doctor --warm` builds kernels where a CUDA toolkit is"
 
 
 def is_built() -> bool:
@@ -47,7 +47,7 @@ def build_gsplat() -> None:
     from gsplat.cuda._backend import _C
 
     if _C is None:
-        raise RuntimeError("gsplat finds no CUDA toolkit to build its kernels with")
+        raise RuntimeError("gsplat finds no CUDA toolkit to build its kernels with: install one, with nvcc")
     shapes = {"means": (3,), "quats": (4,), "scales": (3,), "opacities": (), "sh0": (1, 3), "shN": (15, 3)}
     gaussians: dict[str, Tensor] = {
         name: torch.full((64, *shape), 0.1, device="cuda", requires_grad=True) for name, shape in shapes.items()

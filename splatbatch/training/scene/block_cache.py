@@ -39,7 +39,7 @@ def open_blocks(splat: Path) -> Blocks:
     try:
         return index_blocks(splat)
     except (OSError, ValueError) as error:
-        raise SceneError(f"{splat}: cannot be read ({error})", "Train or merge it again.") from error
+        raise SceneError(f"{splat}: the splat cannot be read ({error})", "Train or merge it again.") from error
 
 
 def slopes(view: RenderCamera) -> Tensor:

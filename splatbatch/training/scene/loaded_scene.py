@@ -148,7 +148,7 @@ def open_scene(settings: EvaluationSettings, recipe: Recipe, device: torch.devic
     shares = shares_of(partition, world)
     scene = LoadedScene(settings, recipe, partition, shifted(world, settings.offset), shares, device)
     if not scene.held_out:
-        raise SceneError(f"{partition.source}: has none of the photographs that are to be measured on")
+        raise SceneError(f"{partition.source}: the model has none of the held-out photographs: hold out others")
     return replace(scene, covered=coverage_mask(world, set(scene.held_out), rigs=rigs_of(partition.source)))
 
 

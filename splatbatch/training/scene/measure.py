@@ -42,7 +42,7 @@ LEAST_PIXELS = 500
 
 MOST_VIEWS = 12
 """Largest number of cameras from which a seam is rendered; held-out photographs come first."""
-ANSWERED_FOR = "patches' own figures, and the gain over them: of the pixels that each patch answers for"
+ANSWERED_FOR = "patches' own figures, and the gain over them, are of the pixels that show the patch itself"
 Photos = dict[str, PhotoMeasurement]
 Item = TypeVar("Item")
 
@@ -162,7 +162,7 @@ def _seen_from_both(
     if lacking := [f"{name}: {settings.lacking.get(name, 'no splat')}" for name in pair if name not in settings.splats]:
         return SeamMeasurement(problem="; ".join(lacking))
     if not names:
-        return SeamMeasurement(problem="no photograph looks across")
+        return SeamMeasurement(problem="no photograph shows both patches")
     one, other = (scene.drawn(name) for name in pair)
     sides = SeamSides(
         one, other, scene.place(reach_of(seam.one).clipped(reach_of(seam.other))), scene.options(one.store)
@@ -329,7 +329,7 @@ class SeamSides:
         """
         found = SeamMeasurement(num_views=self._num_views)
         if self._num_compared < LEAST_PIXELS:
-            why = f"{self._num_compared} pixels of {self._num_views} views show what both patches were trained on"
+            why = f"only {self._num_compared} pixels of {self._num_views} views show what both patches were trained on"
             return replace(found, problem=why)
         offsets = 255 * np.median(np.concatenate(self._differences), axis=0)
         error = self._squares / (3 * self._num_compared)
