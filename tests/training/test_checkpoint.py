@@ -105,7 +105,7 @@ def test_other_photographs_start_anew_and_say_so(patch: Patch) -> None:
     died(patch, growing("mcmc"))
     (patch.images / "img3.png").write_bytes((patch.images / "img5.png").read_bytes())
     folder, _ = trained(patch, growing("mcmc"), "attempt-02")
-    assert any("of other settings or photographs; training starts anew" in warning for warning in warnings(folder))
+    assert any("of other settings or photographs: training starts at step 0" in warning for warning in warnings(folder))
     assert (read_json(folder.metrics) or {})["resumed_from"] is None
 
 
@@ -144,7 +144,9 @@ def test_a_checkpoint_from_another_device_starts_anew_and_says_so(patch: Patch) 
     record["run"]["optimizers"] = {name: {"lr": torch.ones(()), "state": {}} for name in record["run"]["optimizers"]}
     torch.save({**record, "kind": "cuda splatbatch.training.cuda.adam.Adam"}, file)
     folder, _ = trained(patch, growing("mcmc"), "attempt-02")
-    assert any("of another device or other kernels; training starts anew" in warning for warning in warnings(folder))
+    assert any(
+        "of another device or other GPU kernels: training starts at step 0" in warning for warning in warnings(folder)
+    )
 
 
 def test_without_being_asked_for_no_checkpoint_is_written(patch: Patch) -> None:
