@@ -58,7 +58,7 @@ between points and cameras, explains only single photographs and is close to the
 """
 IN_WORDS: Mapping[str, str] = {
     "faint": f"opacity below {FAINTEST:g}",
-    "oversized": f"a standard deviation above {LARGEST:g} of the way to the farthest camera of its patch",
+    "oversized": f"a standard deviation above {LARGEST:g} of the distance to the farthest camera of its patch",
     "unseen": f"opacity of at least {OPAQUE:g}, and in the photographs of fewer than {FEWEST} cameras",
     "astray": f"opacity of at least {OPAQUE:g}, between sparse points and cameras of its patch, and farther from all"
     f" points than {ASTRAY:g} of their median depth",

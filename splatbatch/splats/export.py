@@ -75,7 +75,9 @@ def export_splat(splat: Path, name: str, target: Path, cut: ExportOptions = WHOL
         else:
             cut_to(target, name, ply.read_splat(splat), ply.read_header(splat), cut)
     except (OSError, ValueError) as error:
-        raise OutputError(f"{target}: {splat} cannot be exported there ({error})", "Remove this cause.") from error
+        raise OutputError(
+            f"{target}: {splat} cannot be exported there ({error})", "Correct what is said in brackets."
+        ) from error
     arrived = check_splat(target)
     if isinstance(arrived, Rejected):
         raise OutputError(f"{target}: written, but damaged: {arrived.reason}", "Check the disk, then publish again.")
@@ -166,7 +168,7 @@ def check_place(target: Path, product: Path, output: Path, *, is_forced: bool) -
     """
     check_outside(str(target), target.parent, output)
     if target.exists() and target.samefile(product):
-        raise OutputError(f"{target}: is the same file as {product}", "Name another path, which is no link to it.")
+        raise OutputError(f"{target}: is the same file as {product}", "Name another path, and no link to this file.")
     if not is_forced and not _may_be_replaced(target, product):
         raise OutputError(f"{target}: exists and was not written by publish", "Add --force to overwrite it.")
 

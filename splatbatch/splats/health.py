@@ -159,7 +159,7 @@ def _not_finite(history: Sequence[StepFigures], _: Expectations) -> Iterator[Hea
 def _no_gradients(history: Sequence[StepFigures], _: Expectations) -> Iterator[HealthFinding]:
     latest = history[-ZERO_GRADIENT_RECORDS:]
     if len(latest) == ZERO_GRADIENT_RECORDS and all(one.photo_gradient == 0 for one in latest):
-        numbers = f"exactly zero at the last {len(latest)} records up to step {latest[-1].step}"
+        numbers = f"exactly zero at the last {len(latest)} recorded steps, up to step {latest[-1].step}"
         yield HealthFinding("zero_gradients", f"every gradient was {numbers}: nothing is trained", is_fatal=True)
 
 
@@ -170,7 +170,7 @@ def _collapse(history: Sequence[StepFigures], expected: Expectations) -> Iterato
     elif now.num_gaussians < COLLAPSED_SHARE * first:
         yield HealthFinding("collapse", f"{now.num_gaussians} of {first} Gaussians are left at step {now.step}", True)
     elif now.num_gaussians < SHRUNK_SHARE * expected.kept_share * first and now.step >= expected.max_steps:
-        yield HealthFinding("shrunk", f"{now.num_gaussians} Gaussians at the end, {first} at the start")
+        yield HealthFinding("shrunk", f"{now.num_gaussians} Gaussians at the end, {first} at the start: many pruned")
 
 
 def _no_densification(history: Sequence[StepFigures], expected: Expectations) -> Iterator[HealthFinding]:
@@ -191,7 +191,7 @@ def _no_growth(history: Sequence[StepFigures], expected: Expectations) -> Iterat
     must_grow = int(1.05 * first) > first and first < expected.cap_max
     if expected.strategy == "mcmc" and must_grow and refinements >= REFINEMENTS_TO_JUDGE and now.num_gaussians <= first:
         numbers = f"{now.num_gaussians} Gaussians after {refinements} refinements, {first} at the start"
-        yield HealthFinding("no_growth", f"{numbers}: step {now.step}, and {expected.cap_max} are allowed")
+        yield HealthFinding("no_growth", f"{numbers}: none added up to step {now.step}; {expected.cap_max} are allowed")
 
 
 def _loss_not_falling(history: Sequence[StepFigures], expected: Expectations) -> Iterator[HealthFinding]:
@@ -201,7 +201,7 @@ def _loss_not_falling(history: Sequence[StepFigures], expected: Expectations) ->
     first = statistics.median(one.loss for one in history[:LOSS_WINDOW])
     last = statistics.median(one.loss for one in history[-LOSS_WINDOW:])
     if last > FALLEN_SHARE * first:
-        yield HealthFinding("loss_not_falling", f"loss {first:.4g} at the start, {last:.4g} at step {now.step}")
+        yield HealthFinding("loss_not_falling", f"loss {first:.4g} at the start, still {last:.4g} at step {now.step}")
 
 
 RULES: tuple[Callable[[Sequence[StepFigures], Expectations], Iterator[HealthFinding]], ...] = (

@@ -63,7 +63,7 @@ def header_of(source: MergeSource, offset: Offset) -> ply.SplatHeader:
         raise _unusable(source, f"cut: {size} of {header.file_bytes} bytes are there")
     if header.offset not in (NO_OFFSET, offset):  # other programs write no offset, although they train with one
         there, here = spell_place(header.offset), spell_place(offset)
-        raise _unusable(source, f"the splat lies in another frame: offset {there}, the others {here}")
+        raise _unusable(source, f"the splat's coordinates are of another frame: offset {there}, the others' {here}")
     return header
 
 
@@ -88,7 +88,7 @@ def read_accepted(source: MergeSource, header: ply.SplatHeader) -> Iterator[ply.
     except ValueError as error:
         raise _unusable(source, str(error)) from error
     if source.sha256 and digest.hexdigest() != source.sha256:
-        raise ChangedOnDisk(source.name, "it is not the splat that was accepted")
+        raise ChangedOnDisk(source.name, "the file is not the splat that was accepted")
     if flaws != Flaws():
         num, far = f"of {header.num_gaussians} Gaussians", f"{flaws.out_of_reach} lie beyond {ply.LARGEST_COORDINATE:g}"
         raise _unusable(source, f"{flaws.not_finite} {num} have NaN values, {flaws.unturned} have no rotation, {far}")

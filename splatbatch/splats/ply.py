@@ -121,9 +121,9 @@ def degree_of(header: SplatHeader) -> int:
     names = set(header.properties)
     if len(names) < len(header.properties):
         twice = next(name for name in header.properties if header.properties.count(name) > 1)
-        raise ValueError(f"property {twice} occurs twice")
+        raise ValueError(f"PLY property {twice} occurs twice")
     if missing := set(names_at(0)) - names:
-        raise ValueError(f"property {min(missing)} is missing")
+        raise ValueError(f"PLY property {min(missing)} is missing")
     rest = {name for name in names if name.startswith("f_rest_")}
     degree = header.sh_degree
     if rest != set(names_at(degree)) - set(names_at(0)):
@@ -152,7 +152,7 @@ def write_splat(
     table = table_of(gaussians)
     if not np.isfinite(table).all():
         bad = int((~np.isfinite(table).all(axis=1)).sum())
-        raise ValueError(f"{bad} of {len(gaussians)} Gaussians have parameters that are not finite")
+        raise ValueError(f"{bad} of {len(gaussians)} Gaussians have parameters that are not finite (NaN or infinite)")
     early = f" of {planned}, stopped early" if step is not None and planned is not None and step < planned else ""
     said = [*([] if step is None else [f"splatbatch step {step}{early}"]), *comments]
 
@@ -252,7 +252,7 @@ def read_header(path: Path) -> SplatHeader:
         start = file.read(MOST_HEADER_BYTES)
     end = start.find(b"end_header\n")
     if not start.startswith(b"ply\n") or end < 0:
-        raise ValueError("no PLY header at its start")
+        raise ValueError("the file has no PLY header")
     text = start[:end].decode("ascii", errors="replace")
     lines = [line.split() for line in text.splitlines()]
     if ["format", "binary_little_endian", "1.0"] not in lines:

@@ -128,7 +128,7 @@ def prepare(
     progress.phase("load")
     whole = read_reconstruction(Path(settings.sparse), tracks=True)
     if not len(whole.points):
-        raise SceneError(f"{settings.sparse}: 0 points at initialisation: reconstruct the patch again, with points")
+        raise SceneError(f"{settings.sparse}: the model has 0 points at initialisation: reconstruct the patch again")
     reconstruction = as_trained(shifted(whole, settings.offset), settings, training)
     folders = PhotoFolders.of(settings)
     load_lenses(reconstruction.cameras.values())

@@ -159,7 +159,7 @@ def _read(settings: TrainingSettings, frame: LocalFrame, sh_degree: int) -> dict
     except (OSError, ValueError) as error:
         raise TrainerError(f"{path}: the backdrop cannot be read ({error}): train the backdrop again") from error
     if offset != settings.offset:
-        raise TrainerError(f"{path}: backdrop of offset {offset}, not {settings.offset}: train the backdrop again")
+        raise TrainerError(f"{path}: the backdrop has the offset {offset}, not {settings.offset}: train it again")
     num = (sh_degree + 1) ** 2 - 1
     values["shN"] = pad(values["shN"][:, :num], (0, 0, 0, max(0, num - values["shN"].shape[1])))
     return values

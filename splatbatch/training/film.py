@@ -118,7 +118,9 @@ def draw(settings: FilmSettings, target: Path) -> str:
             file.write(to_pixels(drawn).data)
             drawn_at.append(time.monotonic())
     rate = (len(drawn_at) - 1) / max(drawn_at[-1] - drawn_at[0], 1e-9)  # without the first, which may compile kernels
-    return f"{plural(len(drawn_at), 'frame')} in {drawn_at[-1] - began:.1f} s, after the first {rate:.1f} a second"
+    return (
+        f"{plural(len(drawn_at), 'frame')} in {drawn_at[-1] - began:.1f} s, after the first frame {rate:.1f} a second"
+    )
 
 
 def _calibration(camera: Camera, settings: FilmSettings) -> torch.Tensor:

@@ -63,7 +63,9 @@ def wait_for_go(folder: AttemptFolder, progress: ProgressRecorder, open_context:
             open_context()
         time.sleep(LOOK_S)
     if ahead is not None and ahead.gpu != go.gpu:
-        raise TrainerError(f"the attempt prepared for GPU {ahead.gpu} was told to begin on {go.gpu}: run again")
+        raise TrainerError(
+            f"the attempt prepared for GPU {ahead.gpu} was told to begin on {go.gpu}: run the batch again"
+        )
     os.environ.update(go.env)
     progress.begin()
 

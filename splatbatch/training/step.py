@@ -197,7 +197,7 @@ class TileCapacity:
         """
         found = []
         if self._why_none:
-            found.append(f"splatbatch's GPU kernels do not work here ({self._why_none}): gsplat's, slower, were used")
+            found.append(f"splatbatch's GPU kernels fail here ({self._why_none}): gsplat's slower kernels were used")
         if self._most is not None and (unkept := cuda.loaded().unkept):
             found.append(f"GPU kernels could not be saved ({unkept}), and are compiled each time: free space there")
         if self.overflown:

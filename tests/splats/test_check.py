@@ -87,7 +87,7 @@ def test_a_point_cloud_is_no_splat(tmp_path: Path, properties: list[str]) -> Non
     lines = ["ply", "format binary_little_endian 1.0", "element vertex 2", *(f"property float {p}" for p in properties)]
     body = b"\0" * (8 * len(properties))
     (tmp_path / "a.ply").write_bytes("\n".join([*lines, "end_header\n"]).encode() + body)
-    assert reason(tmp_path / "a.ply", None).startswith("no splat: property f_dc_0 is missing")
+    assert reason(tmp_path / "a.ply", None).startswith("no splat: PLY property f_dc_0 is missing")
 
 
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])

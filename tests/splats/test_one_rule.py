@@ -50,7 +50,7 @@ def test_harmonics_that_are_not_drawn_are_refused_by_all_that_read_a_splat(tmp_p
 def test_a_property_that_stands_there_twice_is_no_splat(tmp_path: Path) -> None:
     names = [*property_names(0), "x"]
     found = check_splat(written(tmp_path / "a.ply", names, plain_rows(names)))
-    assert found == Rejected("no splat: property x occurs twice")
+    assert found == Rejected("no splat: PLY property x occurs twice")
 
 
 @pytest.mark.parametrize(("value", "is_one"), [(LARGEST_COORDINATE, True), (1.1e18, False), (-3e38, False)])

@@ -48,13 +48,13 @@ def test_a_run_that_is_well_gives_no_findings_at_any_step(expected: Expectations
     [
         (run(loss=math.nan), MCMC, "nan_loss", "loss nan", True),
         (run(gradient=math.inf), MCMC, "nan_loss", "gradient norm inf", True),
-        (run(photo_gradient=0.0), MCMC, "zero_gradients", "last 3 records up to step 2901", True),
+        (run(photo_gradient=0.0), MCMC, "zero_gradients", "last 3 recorded steps, up to step 2901", True),
         (run(num_gaussians=0, photo_gradient=0.0), DEFAULT, "zero_gaussians", "step 2901", True),
         (run(num_gaussians=19), DEFAULT, "collapse", "19 of 1000", True),
         (run(num_gaussians=200, step=3000), DEFAULT, "shrunk", "200 Gaussians at the end, 1000", False),
         (run(grows=1.0), DEFAULT, "no_densification", "in 9 refinements", False),
         (run(grows=1.0), MCMC, "no_growth", "1000 Gaussians after 19 refinements, 1000", False),
-        (run(falls=1.0), MCMC, "loss_not_falling", "loss 0.3 at the start, 0.3 at step 2901", False),
+        (run(falls=1.0), MCMC, "loss_not_falling", "loss 0.3 at the start, still 0.3 at step 2901", False),
     ],
 )
 def test_each_fault_is_found_by_its_rule(

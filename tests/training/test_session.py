@@ -175,7 +175,7 @@ def gaussians(num: int, gradient: float | None) -> dict[str, Parameter]:
         (0, 0.0, 0.5, "health: zero_gaussians"),
         (3, 1.0, float("nan"), "health: nan_loss: loss nan"),
         (3, float("inf"), 0.5, "health: nan_loss"),
-        (3, 0.0, 0.5, "health: zero_gradients: every gradient was exactly zero at the last 3 records"),
+        (3, 0.0, 0.5, "health: zero_gradients: every gradient was exactly zero at the last 3 recorded steps"),
         (3, None, 0.5, "health: zero_gradients"),
     ],
 )

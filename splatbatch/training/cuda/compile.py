@@ -84,7 +84,9 @@ def cubin(program: str, capability: tuple[int, int], *, shipped: bool = True) ->
     if found is not None:
         return Cubin(found, is_shipped=True)
     if capability < LEAST_CAPABILITY:
-        raise CompileError(f"the GPU's compute capability {_spelled(capability)} is below {_spelled(LEAST_CAPABILITY)}")
+        raise CompileError(
+            f"GPU too old: compute capability {_spelled(capability)} is below {_spelled(LEAST_CAPABILITY)}"
+        )
     compiler = nvrtc()
     architecture = compiler.architecture_for(capability)
     path = _kept_at(program, architecture, compiler)
@@ -260,7 +262,7 @@ class Nvrtc:
         try:
             code = self._library.nvrtcCompileProgram(handle, len(options), given)
             if code:
-                raise CompileError(f"NVRTC of torch cannot compile {program}.cu ({architecture}): {self._log(handle)}")
+                raise CompileError(f"torch's compiler NVRTC cannot compile {program}.cu: {self._log(handle)}")
             self._call("nvrtcGetCUBINSize", handle, byref(size))
             content = create_string_buffer(size.value)
             self._call("nvrtcGetCUBIN", handle, content)
@@ -299,7 +301,7 @@ def nvrtc() -> Nvrtc:
         library.nvrtcCompileProgram.argtypes = [c_void_p, c_int, POINTER(c_char_p)]
         library.nvrtcDestroyProgram.argtypes = [POINTER(c_void_p)]
         return Nvrtc(library)
-    raise CompileError("the compiler NVRTC is missing: torch's CUDA wheels bring it: install one, see pytorch.org")
+    raise CompileError("NVRTC, a compiler for GPUs, is missing: torch's CUDA wheels bring it, see pytorch.org")
 
 
 def _candidates() -> Iterator[str]:

@@ -84,7 +84,7 @@ class GpuKernels:
             return self._load(program, cubin(program, capability, shipped=False), capability)
         if code in TOO_OLD:
             said = f"the NVIDIA driver is too old for kernels of CUDA {torch.version.cuda} ({self._named(code)})"
-            raise CompileError(f"{said}: update it, or install a torch for the driver's CUDA, see pytorch.org")
+            raise CompileError(f"{said}: update the driver, or install a torch for its CUDA, see pytorch.org")
         self._check("cuModuleLoadData", code)
         for name, kernel in kernels().items():
             if kernel.program == program:

@@ -399,7 +399,7 @@ class SplatFiles:
         """
         header = read_header(path)
         if header.offset not in (self.offset, (0.0, 0.0, 0.0)):
-            raise ValueError(f"its coordinates have the offset {header.offset}, those of the patch {self.offset}")
+            raise ValueError(f"the splat's coordinates have the offset {header.offset}, the patch's {self.offset}")
         splat, recipe = read_splat(path), drawn_as(self.recipe, header)
         with torch.inference_mode():
             drawn = self.border.with_backdrop(load_splat(splat, self.frame, self.device))

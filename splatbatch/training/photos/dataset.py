@@ -198,7 +198,7 @@ def why_not_covered(views: TrainingImages) -> str:
     ):
         return ""
     why = views.coverage_masks.why or f"less than {100 * LEAST_SHARE:.0f} % of each held-out photograph is covered"
-    return f"there are too few covered pixels ({why}), so the PSNR of all pixels decides"
+    return f"too few covered pixels ({why}), so the PSNR of all pixels decides which splat is better"
 
 
 def _size_warnings(

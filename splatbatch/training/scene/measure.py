@@ -329,7 +329,7 @@ class SeamSides:
         """
         found = SeamMeasurement(num_views=self._num_views)
         if self._num_compared < LEAST_PIXELS:
-            why = f"only {self._num_compared} pixels of {self._num_views} views show what both patches were trained on"
+            why = f"too few pixels ({self._num_compared}) show what both patches were trained on"
             return replace(found, problem=why)
         offsets = 255 * np.median(np.concatenate(self._differences), axis=0)
         error = self._squares / (3 * self._num_compared)
