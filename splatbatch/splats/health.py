@@ -201,7 +201,7 @@ def _loss_not_falling(history: Sequence[StepFigures], expected: Expectations) ->
     first = statistics.median(one.loss for one in history[:LOSS_WINDOW])
     last = statistics.median(one.loss for one in history[-LOSS_WINDOW:])
     if last > FALLEN_SHARE * first:
-        yield HealthFinding("loss_not_falling", f"loss {first:.4g} at the start, still {last:.4g} at step {now.step}")
+        yield HealthFinding("loss_not_falling", f"loss {first:.4g} at the start, {last:.4g} at step {now.step}")
 
 
 RULES: tuple[Callable[[Sequence[StepFigures], Expectations], Iterator[HealthFinding]], ...] = (
