@@ -119,7 +119,8 @@ def compile_all(capability: tuple[int, int]) -> dict[str, Cubin]:
     Missing programs are compiled in parallel, one thread each. The result is cached in this process.
 
     Raises:
-        CompileError: as of `cubin`, for any program.
+        CompileError: the GPU is too old; or a program must be compiled, and there is no NVRTC, it does not know this
+            GPU, or it fails.
     """
     with ThreadPoolExecutor(len(PROGRAMS)) as pool:
         found = {program: pool.submit(cubin, program, capability) for program in PROGRAMS}

@@ -50,9 +50,10 @@ def photometric_loss(
 
 
 def ssim(render: Tensor, photo: Tensor, kernels: Kernels) -> Tensor:
-    """Return the mean SSIM (equal: 1), [], of a rendering and a photograph [H, W, 3], uint8 or float32 in [0, 1].
+    """Return the mean SSIM (equal: 1), [], of a rendering and a photograph [H, W, 3], in one kernel.
 
-    Without gradients, and in less memory than `training.loss.ssim`.
+    Without gradients, and in less memory than `training.loss.ssim`. The rendering is float32, the photograph uint8 or
+    float32 in [0, 1].
     """
     return _compared(render.contiguous(), photo.contiguous(), (0.0, 1.0), kernels)[1]
 

@@ -53,7 +53,7 @@ GAIN_OVER = 1.13
 
 @dataclass(frozen=True)
 class StoppingRule:
-    """Settings of early stopping for a run of `max_steps`: when to check, and which rise of the PSNR goes on."""
+    """Settings of early stopping for a run of `max_steps`: when to check, and at which rise of the PSNR to go on."""
 
     max_steps: int
     in_a_row: int

@@ -117,7 +117,7 @@ class Evaluator:
         return metrics
 
     def measure_first(self, gaussians: Mapping[str, Tensor]) -> None:
-        """Evaluate the initial Gaussians, as step 0, unless that was done; called after training, to save time before.
+        """Evaluate the initial Gaussians, as step 0, unless that was done; called after training, not to delay it.
 
         If a rendering is not finite, the run has no evaluation of step 0; no error is raised.
         """

@@ -78,7 +78,7 @@ TABLE = (
         "Register the named photographs in COLMAP again, or leave them out.",
     ),
 )
-"""The figures with their limits, in the order of reports; the value and the `meaning` of a figure make a sentence."""
+"""The figures with their limits, in the order of reports; value, unit and `meaning` of a figure make a phrase."""
 Scores = dict[str, float]  # a figure of photographs, by their name
 
 

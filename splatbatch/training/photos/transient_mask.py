@@ -62,7 +62,7 @@ class TransientEvidence:
 
 
 WEAK, STRONG = TransientEvidence(2, 0.5), TransientEvidence(4, 0.75)
-"""Evidence that every cell of a masked region needs, and that `LEAST_CELLS` of its cells need in two comparisons."""
+"""Evidence that every cell of a masked region needs, and that `LEAST_CELLS` of its cells need twice in a row."""
 LEAST_CELLS = 4
 """Fewest cells of a connected region, and fewest of these with strong evidence: smaller regions are edges or glints."""
 MOST = 0.4
