@@ -1,6 +1,6 @@
 """Train one Gaussian splat per patch of a big COLMAP reconstruction, overnight, unattended.
 
-The Python API: the functions of `splatbatch.run.api`, which is imported at the first use of one of them.
+The Python API is listed in `_API`: functions and classes of `splatbatch.run.api`, imported at their first use.
 """
 
 from importlib import import_module

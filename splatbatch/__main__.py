@@ -7,7 +7,7 @@ from splatbatch import bytecode
 
 
 def main() -> Any:
-    """Run the command line, with bytecode of imported packages cached."""
+    """Run the command line on `sys.argv`, with the bytecode of imported packages cached; ends in SystemExit."""
     bytecode.keep()
     from splatbatch import cli
 

@@ -15,9 +15,10 @@ LARGEST = "torch"
 
 
 def keep() -> None:
-    """Have Python keep bytecode in the user's cache if torch lies there without bytecode.
+    """Let Python keep compiled bytecode in the user's cache folder, if torch is installed without bytecode.
 
-    Call it before torch is imported. PYTHONPYCACHEPREFIX, if set, takes precedence.
+    Call it before torch is imported. Nothing changes if PYTHONPYCACHEPREFIX is set, if torch is not installed, or if
+    the user has no home folder.
     """
     if sys.pycache_prefix is None and _lacks_bytecode():
         with suppress(RuntimeError):  # an account without a home

@@ -11,23 +11,32 @@ from pathlib import Path
 from stat import S_ISDIR
 
 MOST_BATCHES = 64
-"""Number of batches whose caches are kept."""
+"""Number of batches of this user whose cache folders are kept; older ones are deleted."""
 
 
 def cache_home() -> Path:
-    """Return the folder of all caches of this user: $XDG_CACHE_HOME, or ~/.cache."""
+    """Return the folder of all caches of this user: $XDG_CACHE_HOME or, if that is not set or empty, ~/.cache.
+
+    Raises:
+        RuntimeError: the variable is not set, and the user has no home folder.
+    """
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
 
 
 def own_cache() -> Path:
-    """Return the cache folder of splatbatch: $SPLATBATCH_CACHE, or `splatbatch` in the user's cache."""
+    """Return the cache folder of splatbatch: $SPLATBATCH_CACHE or, without it, `splatbatch` in `cache_home()`.
+
+    Raises:
+        RuntimeError: see `cache_home`.
+    """
     return Path(os.environ.get("SPLATBATCH_CACHE") or cache_home() / "splatbatch")
 
 
 def own_scratch() -> Path:
-    """Return a scratch folder that this user alone can read and write, and make it: $TMPDIR/splatbatch-UID.
+    """Make a scratch folder that this user alone can use, if missing; return its path, $TMPDIR/splatbatch-<user id>.
 
-    If that path is a link, belongs to another user, or is writable for others, a new folder is made at each call.
+    Without TMPDIR the folder lies in /tmp. If that path is a link, belongs to another user, or is writable for others,
+    each call makes another folder instead.
 
     Raises:
         OSError: the folder cannot be made.
@@ -43,15 +52,25 @@ def own_scratch() -> Path:
 
 
 def cache_of(folder: Path) -> Path:
-    """Return the folder for the caches of a batch, named by a hash of its output folder; it is not made here."""
+    """Return the folder for the caches of a batch; it is not made here.
+
+    It lies in `own_cache()`/batches and is named by 16 hexadecimal digits: a hash of the absolute path `folder`, the
+    output folder of the batch.
+
+    Raises:
+        RuntimeError: see `cache_home`.
+    """
     return own_cache() / "batches" / hashlib.sha256(os.fsencode(os.path.abspath(folder))).hexdigest()[:16]  # noqa: PTH100
 
 
 def make_cache(folder: Path) -> None:
-    """Make the folder for the caches of a batch; when it is new, delete the oldest beyond `MOST_BATCHES`.
+    """Make the folder for the caches of a batch, if missing; if it is new, delete the oldest beyond `MOST_BATCHES`.
+
+    Args:
+        folder: path returned by `cache_of`.
 
     Raises:
-        OSError: the folder cannot be made.
+        OSError: the folder cannot be made, or another process deleted a folder beside it meanwhile.
     """
     is_new = not folder.is_dir()
     folder.mkdir(parents=True, exist_ok=True)
@@ -61,14 +80,20 @@ def make_cache(folder: Path) -> None:
 
 
 def oldest(folder: Path, most: int) -> list[Path]:
-    """Return the files and folders in a folder except the newest `most`, by their modification times.
+    """Return the files and folders in a folder except the newest `most`, by modification time, newest first.
 
     Raises:
-        OSError: one of them was deleted meanwhile.
+        OSError: the folder cannot be read, or an entry of it was deleted meanwhile.
     """
     return sorted(folder.iterdir(), key=lambda one: one.stat().st_mtime, reverse=True)[most:]
 
 
 def extensions_folder() -> Path:
-    """Return the folder in which torch builds extensions (torch.utils.cpp_extension), without importing torch."""
+    """Return the folder in which torch builds C++ and CUDA extensions, without importing torch.
+
+    It is $TORCH_EXTENSIONS_DIR or, if that is not set or empty, `torch_extensions` in `cache_home()`.
+
+    Raises:
+        RuntimeError: see `cache_home`.
+    """
     return Path(os.environ.get("TORCH_EXTENSIONS_DIR") or cache_home() / "torch_extensions")

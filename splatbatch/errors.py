@@ -20,7 +20,10 @@ from typing import ClassVar
 
 
 class SplatbatchError(Exception):
-    """An error that stops a command and that the user can mend: message, hint how to mend it, and exit code."""
+    """An error that stops a command and that the user can mend.
+
+    It has a message, a hint how to mend it ("" if there is none), and the exit code of the command.
+    """
 
     exit_code: ClassVar[int] = 1
 
@@ -31,17 +34,20 @@ class SplatbatchError(Exception):
 
 
 def in_full(error: Exception) -> str:
-    """Return the message of an error, followed by its hint in brackets if it has one."""
+    """Return the message of an error; the hint of a SplatbatchError, if it has one, follows in brackets."""
     return f"{error} ({error.hint})" if isinstance(error, SplatbatchError) and error.hint else str(error)
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of an error's message, or the name of its type if it has none."""
+    """Return the first line of an error's message, or the name of the error's type if the message is empty."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
 class Interrupted(BaseException):
-    """A signal interrupted the command. It is a BaseException, so that no `except Exception` swallows it."""
+    """A signal such as Ctrl-C interrupted the command.
+
+    The exit code is 128 plus the number of the signal. It is a BaseException, so that no `except Exception` catches it.
+    """
 
     def __init__(self, exit_code: int, message: str = "") -> None:
         super().__init__(exit_code)
@@ -50,35 +56,38 @@ class Interrupted(BaseException):
 
 
 class ConfigError(SplatbatchError):
-    """The configuration or an option is wrong."""
+    """The YAML or an option of the command line is wrong; exit code 2."""
 
     exit_code = 2
 
 
 class SceneError(SplatbatchError):
-    """Patches, reconstructions or photographs are missing, broken or do not fit each other."""
+    """Patches, reconstructions or photographs are missing, broken or do not fit each other; exit code 3."""
 
     exit_code = 3
 
 
 class NotMadeError(SceneError):
-    """The input of a task, the product of another task, has not been made; the task can run once it is."""
+    """The input of a task, which another task makes, does not exist yet.
+
+    The task can run once that other task is done.
+    """
 
 
 class TrainerError(SplatbatchError):
-    """The chosen trainer, or another part that is not always installed, cannot be used on this machine."""
+    """The chosen trainer, or an optional program or package, cannot be used on this machine; exit code 4."""
 
     exit_code = 4
 
 
 class ExecutorError(SplatbatchError):
-    """The chosen executor cannot run on this machine."""
+    """The chosen executor (GPUs of this machine, or Slurm) cannot run on this machine; exit code 5."""
 
     exit_code = 5
 
 
 class OutputError(SplatbatchError):
-    """The output folder is held by another run, or cannot be read or written."""
+    """Another run holds the output folder, or the folder cannot be read or written; exit code 6."""
 
     exit_code = 6
 
@@ -92,7 +101,7 @@ class LaterFormatError(OutputError):
 
 
 class StoreError(SplatbatchError):
-    """A store of bundles refuses a request: wrong credentials or region, no such bucket, no room left."""
+    """A store refuses a request (wrong credentials or region, no such bucket, no room left); exit code 6."""
 
     exit_code = 6
 

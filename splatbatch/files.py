@@ -26,36 +26,39 @@ from splatbatch.processes import kernel_file, start_ticks
 
 Record = dict[str, Any]
 FORMAT = 1
-"""Format number of the records that this version writes; raised when a key changes its meaning. 0.2.0 wrote none."""
+"""Format number of the records that this version writes; it grows when a key changes its meaning. 0.2.0 wrote none."""
 MIB = 1 << 20
 PRIVATE = 0o600
-"""Mode of files that hold environment variables, which may be passwords."""
+"""Mode of files that only their owner may read: they hold environment variables, which may be passwords."""
 MOST_JSON_BYTES = 256 * MIB
-"""Largest file read as JSON; a larger one counts as no record. A result of 10,000 photographs has 3 MiB."""
+"""Largest file read as JSON, in bytes; a larger one counts as no record. A result of 10,000 photographs has 3 MiB."""
 LONGEST_LINE_BYTES = 16 * MIB
-"""Longest line read from a .jsonl file; a longer one is split, and its pieces are no JSON objects."""
+"""Longest line read from a .jsonl file, in bytes; a longer one is split, and its pieces are no JSON objects."""
 MOST_FILES = 200_000
-"""Most files looked at below a folder that an external program has filled."""
+"""Most files and folders looked at below a folder that an external trainer has filled."""
 MOST_LEVELS_BELOW = 64
-"""Deepest nesting of folders in which files are looked for."""
+"""Most levels of nested folders below a folder in which `find_files` looks."""
 LOCAL_DISKS = {"bcachefs", "btrfs", "ext2", "ext3", "ext4", "f2fs", "jfs", "overlay", "reiserfs", "tmpfs", "xfs", "zfs"}
-"""Types of file systems that one machine alone uses, so that its kernel knows all locks."""
+"""Types of file systems that one machine alone uses, so that its kernel knows all file locks there."""
 LONGEST_NAME_BYTES, LONGEST_PART_BYTES = 1024, 255
-"""Longest file name accepted from outside, and longest part of it between two slashes."""
+"""Longest file name accepted from outside, and longest part of such a name between two slashes, in bytes."""
 _NO_NAME = re.compile(r"[\x00\ud800-\udc7f\udd00-\udfff]")
 """Characters that no file system accepts: NUL, and lone surrogates. Other control characters are allowed."""
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - the file system itself; nothing of ours is written there
 SHARED_MEMORY_MIB = 64
-"""Shared memory that data loaders need at least, in MiB; Docker gives as much in all."""
+"""Least shared memory that the data loaders of trainers need, in MiB; Docker gives a container just as much."""
 
 
 def write_whole(path: Path, write: Callable[[BinaryIO], object], mode: int = 0o666) -> None:
-    """Let `write` fill a file beside `path`, then fsync and rename it: `path` is whole or as it was before.
+    """Let `write` fill a temporary file beside `path`, then sync and rename it: `path` is whole, or as it was before.
 
     Args:
-        path: the file to write.
+        path: the file to write; an existing one is replaced. Its folder must exist.
         write: writes the content into an open binary file.
-        mode: the mode before the umask; the file has it from its first byte on.
+        mode: permissions before the umask is applied; the file has them from its first byte on.
+
+    Raises:
+        OSError: the file cannot be written; `path` is as before. Errors of `write` are passed on likewise.
     """
     with aside(path) as prepared:
         prepared.unlink(missing_ok=True)  # of a killed process with our number, in a mode of its own
@@ -66,7 +69,7 @@ def write_whole(path: Path, write: Callable[[BinaryIO], object], mode: int = 0o6
 
 
 def fault_of_name(name: str) -> str:
-    """Return why a file name from outside is refused, as a message with the name; empty: it is safe in its folder.
+    """Return why a relative file name from outside must not be used, in a message that quotes it; "" if it is safe.
 
     Names from outside stand in bundles, results, models, imports and folders that were handed over. A name that leads
     out of its folder only on Windows is refused, too, since a store or a disk may be shared with Windows.
@@ -90,15 +93,16 @@ def _num_bytes(name: str) -> int:
 
 
 note_reading: Callable[[str], object] = str
-"""Called with each path before it is opened. In a reader process it tells the parent; elsewhere it does nothing."""
+"""Called with the path of each file before it is opened. In a reader process it tells the parent; else it does
+nothing."""
 
 
 def open_regular(path: str | Path, most_bytes: int | None = None) -> BufferedReader:
-    """Open a regular file for reading; a pipe, a device or a folder is refused and never waited for.
+    """Open a regular file for reading in binary mode; a pipe, a device or a folder is refused and never waited for.
 
     Args:
         path: the file; links are followed.
-        most_bytes: a larger file is refused; None: any size.
+        most_bytes: a larger file is refused; None: any size is accepted.
 
     Raises:
         OSError: the file cannot be opened, is not a regular file (EINVAL), or is too large (EFBIG).
@@ -121,17 +125,22 @@ def open_regular(path: str | Path, most_bytes: int | None = None) -> BufferedRea
 
 
 def read_regular(path: str | Path, most_bytes: int) -> bytes:
-    """Return the content of a regular file, at most `most_bytes` of it even if the file grows meanwhile.
+    """Return the content of a regular file of at most `most_bytes` bytes.
+
+    What is appended during the reading may be cut off.
 
     Raises:
-        OSError: see `open_regular`.
+        OSError: the file is larger, or cannot be read; see `open_regular`.
     """
     with open_regular(path, most_bytes) as file:
         return file.read(most_bytes)  # it may grow meanwhile
 
 
 def is_on_local_disk(path: Path) -> bool:
-    """Return whether a path lies on a disk of this machine alone; False if it is shared or the type is unknown."""
+    """Return whether a path lies on a disk of this machine alone.
+
+    False if the disk is shared, or its type is unknown.
+    """
     mounts = [line.split() for line in kernel_file("/proc/self/mountinfo").splitlines()]
     real, deepest, kind = f"{os.path.realpath(path)}/", -1, ""
     for fields in mounts:  # proc(5): …, the mount point with its blanks in octal, …, "-", type
@@ -144,9 +153,14 @@ def is_on_local_disk(path: Path) -> bool:
 def link_whole(source: Path, target: Path, *, within: Path, is_ours: bool = False) -> os.stat_result:
     """Make `target` a hard link to the file `source`, or a copy of it; return the stat of `target`.
 
-    A hard link is made if `source` lies in `within` and has no other name, or `is_ours` says that it may have one.
-    Else a copy is made, since another process may still write into `source`. `target` is replaced as a whole, and is
-    on the disk on return; a symbolic link there is replaced, not followed.
+    `target` is replaced as a whole, and is on the disk on return; a symbolic link there is replaced, not followed.
+
+    Args:
+        source: the file; links are followed.
+        target: the path to make.
+        within: a hard link is only made for a `source` in this folder. Any other file is copied, since another process
+            may still write into it.
+        is_ours: make a hard link even if `source` has other names already; else such a file is copied.
 
     Raises:
         OSError: `source` is no readable regular file; `target` is then as before. Or `target` has another size than
@@ -183,7 +197,13 @@ def _link_over(source: Path, target: Path) -> bool:
 
 @contextlib.contextmanager
 def aside(path: Path) -> Iterator[Path]:
-    """Yield a temporary path beside `path`; it is renamed to `path` at the end, or removed if the block raises."""
+    """Yield a temporary path beside `path`; the block writes a file there, which is renamed to `path` at its end.
+
+    If the block raises, the temporary file is removed, and `path` is as before.
+
+    Raises:
+        OSError: the file cannot be renamed, as when the block has written none.
+    """
     prepared = path_beside(path)
     try:
         yield prepared
@@ -195,35 +215,65 @@ def aside(path: Path) -> Iterator[Path]:
 
 
 def path_beside(path: Path) -> Path:
-    """Return the temporary path beside `path` that belongs to this process alone; `sweep` removes such files."""
+    """Return the path beside `path` of a temporary file of this process alone: .NAME.HOST.PID.
+
+    `sweep` removes such files.
+    """
     return path.with_name(f".{path.name}.{socket.gethostname()}.{os.getpid()}")
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write text as UTF-8, whole or not at all; characters that UTF-8 cannot encode become "?"."""
+    """Write text as UTF-8, whole or not at all; characters that UTF-8 cannot encode become "?".
+
+    Raises:
+        OSError: the file cannot be written; it is as before.
+    """
     write_whole(path, lambda file: file.write(text.encode(errors="replace")))
 
 
 def write_json(path: Path, record: Mapping[str, Any], mode: int = 0o666) -> None:
-    """Write a record of splatbatch with the key "format", whole or not at all; see `write_object`."""
+    """Write a record of splatbatch with the key "format" before its own keys, whole or not at all.
+
+    Args:
+        path: the file; an existing one is replaced.
+        record: the keys and values, as JSON holds them.
+        mode: permissions before the umask is applied.
+
+    Raises:
+        OSError: the file cannot be written; it is as before.
+        ValueError: the record holds NaN or infinity, which JSON lacks.
+    """
     write_object(path, {"format": FORMAT, **record}, mode)
 
 
 def write_object(path: Path, found: Mapping[str, object], mode: int = 0o666) -> None:
-    """Write one JSON object, whole or not at all; NaN and infinity are a ValueError, since JSON has neither."""
+    """Write one JSON object, whole or not at all.
+
+    Args:
+        path: the file; an existing one is replaced.
+        found: the object, as JSON holds it.
+        mode: permissions before the umask is applied.
+
+    Raises:
+        OSError: the file cannot be written; it is as before.
+        ValueError: the object holds NaN or infinity, which JSON lacks.
+    """
     # piece by piece: the report of thousands of patches is larger as text than as what it says
     write_whole(path, lambda file: file.writelines(piece.encode() for piece in pieces(found)), mode)
 
 
 def read_json(path: Path) -> Record | None:
-    """Return the object in a JSON file; None if it is missing, no regular file, too large or no whole JSON object."""
+    """Return the object in a JSON file.
+
+    None if the file is missing, unreadable, no regular file, larger than `MOST_JSON_BYTES`, or no whole JSON object.
+    """
     with contextlib.suppress(OSError, MemoryError):
         return object_in(read_regular(path, MOST_JSON_BYTES))
     return None
 
 
 def object_in(text: str | bytes) -> Record | None:
-    """Return a text parsed as a JSON object; None if it is anything else."""
+    """Return a text parsed as a JSON object; None if it is no JSON, or another value than an object."""
     try:
         record = parse(text)
     except ValueError:
@@ -232,10 +282,10 @@ def object_in(text: str | bytes) -> Record | None:
 
 
 def read_record(path: Path) -> Record | None:
-    """Return a record of splatbatch as `read_json` does, without the key "format".
+    """Return a record of splatbatch without its key "format"; None if there is no readable file with a JSON object.
 
     Raises:
-        LaterFormatError: a later version wrote the record.
+        LaterFormatError: a later version of splatbatch wrote the record.
     """
     record = read_json(path)
     if record and isinstance(written := record.pop("format", 0), int) and written > FORMAT:
@@ -248,7 +298,11 @@ def read_record(path: Path) -> Record | None:
 
 @contextlib.contextmanager
 def open_descriptor(path: Path, flags: int, mode: int = 0o644) -> Iterator[int]:
-    """Open a file by open(2), yield its descriptor, and close it."""
+    """Open a file by open(2), yield its descriptor, and close it after the block.
+
+    Raises:
+        OSError: the file cannot be opened.
+    """
     descriptor = os.open(path, flags, mode)
     try:
         yield descriptor
@@ -257,10 +311,18 @@ def open_descriptor(path: Path, flags: int, mode: int = 0o644) -> Iterator[int]:
 
 
 def append_line(path: Path, record: Mapping[str, Any], *, durable: bool = True) -> None:
-    """Append one JSON line by a single write; with `durable`, return only once the disk has it.
+    """Append a record as one line of JSON by a single write.
 
-    After a torn last line (of a machine that died while writing) a new line is begun, so that only the torn one is
-    lost. A line that does not fit on a full disk is taken back and is an OSError.
+    If the last line is torn, as after a power cut, a new line is begun, so that only the torn one is lost.
+
+    Args:
+        path: the .jsonl file; it is made if missing.
+        record: the keys and values of the line.
+        durable: return only once the line is on the disk.
+
+    Raises:
+        OSError: the file cannot be written. What a full disk took of the line is cut off again.
+        ValueError: the record holds NaN or infinity, which JSON lacks.
     """
     line = json.dumps(record, allow_nan=False).encode() + b"\n"
     with open_descriptor(path, os.O_RDWR | os.O_CREAT | os.O_APPEND) as descriptor:
@@ -275,25 +337,31 @@ def append_line(path: Path, record: Mapping[str, Any], *, durable: bool = True) 
 
 
 def raw_lines(path: Path, start: int = 0) -> Iterator[bytes]:
-    """Yield the lines of a .jsonl file from byte `start` on, without loading the file; none if it cannot be read."""
+    """Yield the lines of a .jsonl file from byte `start` on, with their line ends; none if the file cannot be read.
+
+    The file is not loaded as a whole. A line longer than `LONGEST_LINE_BYTES` is yielded in pieces.
+    """
     with contextlib.suppress(OSError), open_regular(path) as file:
         file.seek(start)
         yield from iter(lambda: file.readline(LONGEST_LINE_BYTES), b"")
 
 
 def read_lines(path: Path) -> Iterator[Record]:
-    """Yield the JSON objects of a .jsonl file in order; lines that are no JSON object are skipped."""
+    """Yield the JSON objects of a .jsonl file in order; other lines are skipped. None if the file cannot be read."""
     return (record for record in map(object_in, raw_lines(path)) if record is not None)
 
 
 def last_line(path: Path) -> Record | None:
-    """Return the last whole JSON object of a .jsonl file, reading only its end."""
+    """Return the last whole JSON object in the last 64 KiB of a .jsonl file.
+
+    None if there is none, or no readable file.
+    """
     found = map(object_in, reversed(read_tail(path).splitlines()))
     return next((record for record in found if record is not None), None)
 
 
 def read_tail(path: Path, tail_bytes: int = 65536) -> str:
-    """Return the end of a text file, undecodable bytes replaced; empty if the file cannot be read."""
+    """Return the last `tail_bytes` bytes of a text file, undecodable bytes replaced; "" if the file cannot be read."""
     try:
         with open_regular(path) as file:
             file.seek(0, os.SEEK_END)
@@ -304,7 +372,7 @@ def read_tail(path: Path, tail_bytes: int = 65536) -> str:
 
 
 def names_in(folder: str) -> list[str]:
-    """Return the names of the files and folders in a folder; none if it cannot be read."""
+    """Return the names of all files and folders in a folder, in no order; an empty list if it cannot be read."""
     try:
         return os.listdir(folder)  # noqa: PTH208 - names alone are wanted, of thousands of folders
     except OSError:
@@ -312,16 +380,17 @@ def names_in(folder: str) -> list[str]:
 
 
 class TooManyFiles(Exception):
-    """A folder holds more files and folders than the limit of a search."""
+    """Raised when a folder holds more files and folders than a search may look at."""
 
 
 def find_files(folder: Path, globs: Iterable[str], most: int) -> list[Path]:
-    """Return the files below a folder that match one of the globs, sorted; at most `MOST_LEVELS_BELOW` levels deep.
+    """Return the paths of the files below a folder that match any of the globs, sorted.
 
-    Globs mean what they mean to `Path.glob`, which cannot be bounded: `**` matches any number of folders, but no links.
+    At most `MOST_LEVELS_BELOW` levels of folders are searched; unreadable folders are passed over. Globs mean what they
+    mean to `Path.glob`: `**` matches any number of folders, but no links.
 
     Raises:
-        TooManyFiles: more than `most` names had to be looked at.
+        TooManyFiles: more than `most` files and folders had to be looked at.
     """
     todo, found, num = [(folder, frozenset(PurePath(one).parts for one in globs))], set[Path](), 0
     while todo:
@@ -349,7 +418,7 @@ def _patterns_below(entry: os.DirEntry[str], patterns: frozenset[tuple[str, ...]
 
 
 def free_mib(path: Path) -> int | None:
-    """Return the free space on the file system of a path in MiB; None if it is unknown."""
+    """Return the free space on the file system of a path, in MiB; None if it is unknown."""
     try:
         return shutil.disk_usage(path).free // MIB
     except OSError:
@@ -357,13 +426,13 @@ def free_mib(path: Path) -> int | None:
 
 
 def is_out_of_space(error: BaseException) -> bool:
-    """Return whether an error, or its cause, is a full disk or an exhausted quota."""
+    """Return whether an error, or the error that caused it, reports a full disk or an exhausted quota."""
     full = errno.ENOSPC, errno.EDQUOT
     return any(isinstance(one, OSError) and one.errno in full for one in (error, error.__cause__))
 
 
 def sweep(folder: Path, *, spares_living: bool = False) -> None:
-    """Remove the temporary files (see `path_beside`) that killed processes left in a folder.
+    """Remove the temporary files (see `path_beside`) that killed processes left in a folder; errors are ignored.
 
     Args:
         folder: the folder; folders below it are not searched.
@@ -382,12 +451,12 @@ def _may_be_in_use(name: str) -> bool:
 
 
 def abandoned_files(path: Path) -> list[Path]:
-    """Return the temporary files of `path` (see `path_beside`) left by processes of this host that have ended."""
+    """Return the temporary files of `path` (see `path_beside`) whose processes, on this host, have ended."""
     ours = path_beside(path).name.removesuffix(str(os.getpid()))
     return [left for left in path.parent.glob(f"{escape(ours)}[0-9]*") if not _may_be_in_use(left.name)]
 
 
 def sync_folder(folder: Path) -> None:
-    """Sync a folder, so that a rename in it is durable; does nothing where the file system cannot."""
+    """Sync a folder, so that a rename in it survives a power cut; does nothing where the file system cannot."""
     with contextlib.suppress(OSError), open_descriptor(folder, os.O_RDONLY) as descriptor:
         os.fsync(descriptor)

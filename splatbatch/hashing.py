@@ -1,4 +1,4 @@
-"""Comparison of files with what was recorded of them: by size and time, and by SHA-256 where the time has changed.
+"""Comparison of files with their recorded state: by size and time, and by SHA-256 where the time has changed.
 
 Hashes are cached in the user's cache folder by path, size, times and inode: no unchanged file is hashed twice, and a
 query writes nothing into an output folder.
@@ -28,26 +28,32 @@ SETTLED_S = 5.0
 A younger file may change again without a new time, since clocks differ and file systems count time in steps.
 """
 MOST_BYTES = 32 << 20
-"""Largest size of the cache of hashes, some 240,000 entries; beyond it the older half is dropped."""
+"""Largest size of the cache of hashes in bytes, some 240,000 entries; beyond it the older half is dropped."""
 
 
 class FileFact(NamedTuple):
-    """Size, time and hash of a file, as recorded or as now; -1 bytes: the file does not exist."""
+    """Size, time and hash of a file, as recorded earlier or as found now.
+
+    `num_bytes` is its size, -1 if the file does not exist. `mtime_ns` is its modification time in ns since 1970.
+    """
 
     num_bytes: int
     mtime_ns: int = 0
     sha256: str = ""
-    """SHA-256 of the content; empty until it was hashed."""
+    """SHA-256 of the content in hexadecimal; empty: it was not hashed."""
 
 
 ABSENT = FileFact(-1)
-"""The fact of a file that does not exist."""
+"""The `FileFact` of a file that does not exist."""
 Files = dict[str, FileFact]
-"""Facts of files by name: sparse/images.bin, images/left/0001.jpg, or masks/left/ for the folder itself."""
+"""Facts of files, by name: sparse/images.bin, images/left/0001.jpg, or masks/left/ for the folder itself."""
 
 
 class Stamp(NamedTuple):
-    """Size, time and inode of a file, which differ between two states of it; -1 bytes: the file does not exist."""
+    """Size, modification time and inode of a file, to see later whether it has changed.
+
+    `num_bytes` is its size, -1 if the file does not exist. `mtime_ns` is its modification time in ns since 1970.
+    """
 
     num_bytes: int
     mtime_ns: int = 0
@@ -56,13 +62,16 @@ class Stamp(NamedTuple):
 
 
 def stamp_of(path: str | Path) -> Stamp:
-    """Return size, time and inode of a file as they are now."""
+    """Return size, time and inode of a file as they are now; size -1 if it does not exist or may not be read."""
     stat = _stat(path)
     return Stamp(stat.st_size, stat.st_mtime_ns, stat.st_ino) if stat else Stamp(-1)
 
 
 def file_fact(path: str | Path) -> FileFact:
-    """Return size and time of a file as they are now; a folder has size 0. The content is not read."""
+    """Return size and time of a file as they are now, without a hash, since the content is not read.
+
+    A folder has size 0. A file that does not exist or may not be looked at has size -1.
+    """
     stat = _stat(path)
     return FileFact(0 if S_ISDIR(stat.st_mode) else stat.st_size, stat.st_mtime_ns) if stat else FileFact(-1)
 
@@ -77,7 +86,7 @@ def _stat(path: str | Path) -> os.stat_result | None:
 
 
 def sha256_of(path: str | Path) -> str:
-    """Return the SHA-256 of a file without asking the cache; empty if the file cannot be read."""
+    """Return the SHA-256 of a file in hexadecimal, read now without the cache; "" if the file cannot be read."""
     try:
         with open_regular(path) as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
@@ -91,12 +100,15 @@ def short_hash(text: str) -> str:
 
 
 def hash_of(known: object) -> str:
-    """Return `short_hash` of a value as JSON with sorted keys; parts that JSON cannot hold count by their `str`."""
+    """Return `short_hash` of a value written as JSON with sorted keys.
+
+    Parts that JSON cannot hold count by their `str`.
+    """
     return short_hash(json.dumps(known, sort_keys=True, default=str))
 
 
 class Stamps:
-    """Cache of the SHA-256 of files by path and state, shared by all commands of this user.
+    """Cache of the SHA-256 of files by path and state (size, times, inode), shared by all commands of this user.
 
     Each entry is one line with a checksum, appended by a single write. Several processes may write at once, and damage
     costs only the damaged line. The cache may be deleted at any time.
@@ -108,7 +120,12 @@ class Stamps:
         self._lines: dict[bytes, bytes] | None = None
 
     def get(self, path: str, stat: os.stat_result) -> str:
-        """Return the SHA-256 of a file as hashed in this very state (size, times, inode); empty if not cached."""
+        """Return the SHA-256 of a file that was hashed in this very state (size, times, inode); "" if none is cached.
+
+        Args:
+            path: the file; a relative path is made absolute.
+            stat: the stat of the file now.
+        """
         name = _name(path)
         if self._lines is None:
             self._lines = {line[:16]: line for line in _read(self._path).splitlines()}
@@ -119,7 +136,15 @@ class Stamps:
         return sha256.decode() if state == _state(stat) else ""
 
     def put(self, path: str, stat: os.stat_result, sha256: str) -> None:
-        """Cache the SHA-256 of a file in a state, unless it changed within the last `SETTLED_S`; never fails."""
+        """Cache the SHA-256 of a file in a state, unless the file changed within the last `SETTLED_S` seconds.
+
+        Never fails.
+
+        Args:
+            path: the file; a relative path is made absolute.
+            stat: the stat of the file when it was hashed.
+            sha256: the hash in hexadecimal.
+        """
         if max(stat.st_mtime_ns, stat.st_ctime_ns) > (time.time() - SETTLED_S) * 1e9:
             return
         said = b" ".join((_name(path), *_state(stat), sha256.encode()))
@@ -169,24 +194,33 @@ class FileFacts:
         self._contents: dict[str, str] = {}
 
     def of(self, path: str) -> FileFact:
-        """Return size and time of a file as at the first call; a folder has size 0."""
+        """Return size and time of a file as they were at the first call for this path.
+
+        A folder has size 0; a file that does not exist has size -1.
+        """
         if path not in self._facts:
             self._facts[path] = file_fact(path)
         return self._facts[path]
 
     def sha256(self, path: str) -> str:
-        """Return the SHA-256 of a file, cached or read now; empty if it cannot be read, or `reads` forbids it."""
+        """Return the SHA-256 of a file, from the cache or read at the first call.
+
+        "" if the file cannot be read, or if no hash is cached and `reads` is False.
+        """
         if path not in self._contents:
             self._contents[path] = self.known(path) or (self.read_anew(path) if self.reads else "")
         return self._contents[path]
 
     def known(self, path: str) -> str:
-        """Return the cached SHA-256 of a file in its present state; empty without one. The content is not read."""
+        """Return the cached SHA-256 of a file in its present state; "" if none is cached. The content is not read."""
         stat = _stat(path)
         return self._stamps.get(path, stat) if stat else ""
 
     def read_anew(self, path: str) -> str:
-        """Return the SHA-256 of a file by reading it now, and cache it if it stays unchanged; empty: unreadable."""
+        """Return the SHA-256 of a file by reading it now; "" if it cannot be read.
+
+        The hash is cached, unless the file changed during the reading or within the last `SETTLED_S` seconds.
+        """
         found = ""
         with contextlib.suppress(OSError, ValueError):
             before = os.stat(path)  # noqa: PTH116
@@ -198,18 +232,21 @@ class FileFacts:
 
 @dataclass(frozen=True)
 class FileDifference:
-    """Names of files that differ, or may differ, from their recorded facts."""
+    """Names of files that differ, or may differ, from their recorded facts; each tuple is empty if there are none."""
 
     changed: tuple[str, ...] = ()
-    """Files with another content or size, new files, and files that are gone."""
+    """Files with another content or size, new files, files that are gone, and files that cannot be read."""
     unknown: tuple[str, ...] = ()
-    """Files of the same size with another time, whose earlier content was never hashed."""
+    """Files of the same size with another time, whose earlier content was never hashed, so that nothing can decide."""
     unread: tuple[str, ...] = ()
-    """Files of the same size with another time, which were not read; reading them would decide."""
+    """Files of the same size with another time, which were not read; their content would decide."""
 
 
 Verdict = Literal["same", "changed", "unknown", "unread"]
-"""Result of comparing one file with its recorded fact; see `FileDifference`."""
+"""Result of comparing one file with its recorded fact.
+
+same: size and time are equal, or the content is. The other words are explained at `FileDifference`.
+"""
 
 
 def compare(path: str | Path, then: FileFact, facts: FileFacts, now: FileFact | None = None) -> Verdict:
@@ -219,7 +256,7 @@ def compare(path: str | Path, then: FileFact, facts: FileFacts, now: FileFact | 
         path: the file.
         then: the recorded fact.
         facts: facts of files now; its `reads` says whether the file may be read.
-        now: a fact recorded later, to compare with; None: the file as it is.
+        now: a fact recorded later, to compare `then` with; None: the file as it is.
     """
     after = now or facts.of(str(path))
     if then[:2] == after[:2]:
@@ -245,8 +282,8 @@ def difference(
 
     Args:
         then: the recorded facts, by name.
-        now: the facts of the files as they are, or as recorded later.
-        place: returns the path of a name.
+        now: the facts of the files as they are, or as recorded later, by name.
+        place: returns the path of a file by its name.
         facts: facts of files now; its `reads` says whether files may be read.
     """
     found: dict[Verdict, list[str]] = {"same": [], "changed": [], "unknown": [], "unread": []}
@@ -258,7 +295,13 @@ def difference(
 
 
 def with_contents(now: Mapping[str, FileFact], then: Mapping[str, FileFact], differ: FileDifference) -> Files:
-    """Return the facts `now` with missing hashes taken from `then`, for the files that `differ` does not name."""
+    """Return the facts `now`, with the hashes that they lack taken from `then`.
+
+    Args:
+        now: facts of files, by name.
+        then: earlier facts, whose hashes are known.
+        differ: the files that differ between the two; they get no hash.
+    """
     others = {*differ.changed, *differ.unknown, *differ.unread}
     known = {key: then[key].sha256 for key in now if key in then and key not in others and not now[key].sha256}
     return {key: fact._replace(sha256=known.get(key, fact.sha256)) for key, fact in now.items()}

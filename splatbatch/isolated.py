@@ -1,8 +1,8 @@
 """Reader processes: forked children that read files of the user, so that a hang or crash there costs only one task.
 
 A photograph may lie on a stalled mount, a model may take all memory, folders may be nested without end. A reader makes
-one call per item and returns an answer for each. A reader that hangs is killed. If the kernel holds it in spite of
-that, it is abandoned and never waited for.
+one call per item and returns an answer for each. A reader that hangs is killed. If the kernel holds the killed process
+in spite of that, the process is abandoned and never waited for. The parent is the process that forked a reader.
 """
 
 from __future__ import annotations
@@ -35,45 +35,49 @@ from splatbatch.processes import die_with_parent, kernel_file, redirect_to_null,
 
 Item = TypeVar("Item")
 Call = Callable[[Item], Any]
-"""A function that the reader process calls with each item; its result must be JSON."""
+"""A function that the reader process calls with each item; its result must be a value that JSON can hold."""
 
 HANGS_S = 60.0
-"""Time without reading or computing after which a reader counts as hanging; an NFS server's hiccup is shorter."""
+"""Time in seconds without reading or computing after which a reader counts as hanging; NFS servers pause for less."""
 SAYS_S = 10.0
-"""Time without progress after which the user is told what a reader waits for."""
+"""Time in seconds without progress after which the user is told which file a reader waits for."""
 MOST_HANGS = 3
 """Number of items in a row that hang after which all other items of the queue count as hanging, too."""
 LOOK_S = 0.5
-"""Interval at which the progress of a reader is checked."""
+"""Interval in seconds at which the progress of a reader is checked."""
 POLL_S = 0.05
 MOST_AT_ONCE = 8
-"""Most readers at work at once; further ones start when one ends."""
+"""Most readers at work at once; a further reader starts when one ends."""
 MOST_ABANDONED = 8
-"""Number of killed readers still held by the kernel at which no further reader starts; its items count as hanging."""
+"""Number of killed readers still held by the kernel at which no further reader starts; all items then count as
+hanging."""
 MEMORY_SHARE = 0.75
-"""Share of the available memory that a reader may take; beyond it, allocations there raise MemoryError."""
+"""Share of the available memory, from 0 to 1, that a reader may take; allocations beyond it raise MemoryError there."""
 LEAST_MIB = 1024
-"""Memory that a reader may take in any case."""
+"""Memory that a reader may take even if less is available, in MiB."""
 MOST_CPU_S = 3600
-"""Most CPU time of a reader, so that a file that makes it loop forever ends it."""
+"""Most CPU time of a reader in seconds, so that a file that makes it loop forever ends it."""
 PASSED_ON_S = 0.3
-"""Time after which Ctrl-C is passed on to a child of `run_watched` that is still there."""
+"""Time in seconds after which Ctrl-C is passed on to a child of `run_watched` that has not ended by itself."""
 _NOTE_BYTES = 4096
 _PIPE = 3
 ORDERS = 4
-"""The descriptor from which a reader may receive further orders; see `transfer.courier`."""
+"""Number of the file descriptor from which a reader may receive further calls to make; see `transfer.courier`."""
 RUN_SHORT = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
-"""Errors of fork(2) and pipe(2) when processes, memory or files run short; they may pass."""
+"""Error numbers of fork(2) and pipe(2) when processes, memory or open files run short; a later try may succeed."""
 _OOM_SCORE = "500"
 """Score by which the kernel kills a reader first when memory runs out, see proc(5)."""
 
 
 class StopRequested(Exception):
-    """A stop was requested while a reader was at work; the reader was ended."""
+    """Raised when a stop was requested while the parent waited for a reader; the reader was ended."""
 
 
 class TaskFault(Exception):
-    """An unexpected error, or a hang, while the parent worked on one task; it fails that task alone."""
+    """An unexpected error, or a hang, while the parent worked on one task; it fails that task alone.
+
+    Its `diagnosis` says what happened and what to do; `traceback` is "" if there is none.
+    """
 
     def __init__(self, diagnosis: Diagnosis, traceback: str = "") -> None:
         super().__init__(diagnosis.advice)
@@ -82,12 +86,12 @@ class TaskFault(Exception):
 
 @dataclass(frozen=True)
 class Returned:
-    """The answer of a call that returned."""
+    """The answer of a call that returned; `value` is the result."""
 
     value: Any
 
     def result(self, phase: str) -> Any:
-        """Return the value."""
+        """Return the value; `phase` is not used."""
         return self.value
 
 
@@ -98,19 +102,33 @@ class ExpectedError:
     error: SplatbatchError | OSError
 
     def result(self, phase: str) -> NoReturn:
-        """Raise the error."""
+        """Raise the error; `phase` is not used.
+
+        Raises:
+            SplatbatchError: the call raised this error.
+            OSError: the call raised this error.
+        """
         raise self.error
 
 
 @dataclass(frozen=True)
 class Crashed:
-    """The answer of a call that raised an unexpected error, or whose process died."""
+    """The answer of a call that raised an unexpected error, or whose process died.
+
+    `words` is the error in one line; `traceback` is the traceback or, if the process died, the same line.
+    """
 
     words: str
     traceback: str
 
     def fault(self, phase: str) -> TaskFault:
-        """Return a TaskFault with cause `internal_fault`, the error and its innermost place as evidence."""
+        """Return a TaskFault with cause `internal_fault`.
+
+        Its evidence is the error and the innermost place of its traceback.
+
+        Args:
+            phase: the phase of the task in which the call was made, for the diagnosis.
+        """
         reading = "while it read the files of the attempt; `splatbatch train` reads them again"
         what = reading if phase == COLLECT else "before the training; `splatbatch train` tries again"
         advice = f"splatbatch failed {what}. Please report this with the traceback from `splatbatch explain PATCH`."
@@ -120,7 +138,11 @@ class Crashed:
         return TaskFault(Diagnosis(INTERNAL_FAULT, "fail", advice, evidence, phase), self.traceback)
 
     def result(self, phase: str) -> NoReturn:
-        """Raise `fault`, the failure of one task."""
+        """Raise the failure of one task; `phase` is the phase of the task, for the diagnosis.
+
+        Raises:
+            TaskFault: the exception of `fault`.
+        """
         raise self.fault(phase)
 
 
@@ -129,16 +151,20 @@ class Hung:
     """A call without progress for some time; as an answer it means that the call was abandoned."""
 
     path: str
-    """The file that it opened last; empty: unknown."""
+    """The file that the call opened last, or what it waits for; empty: unknown."""
     seconds: float
-    """Time without progress."""
+    """Time without progress, in seconds."""
 
     def __str__(self) -> str:
         """Return a message for the user who waits."""
         return f"waits for {self.path or 'a reader process'} for {self.seconds:.0f} s"
 
     def result(self, phase: str) -> NoReturn:
-        """Raise a TaskFault with cause `read_hangs`."""
+        """Raise the failure of one task; `phase` is the phase of the task, for the diagnosis.
+
+        Raises:
+            TaskFault: its cause is `read_hangs`.
+        """
         what = self.path or "a file of the patch"
         advice = f"{what}: has not answered for {self.seconds:.0f} s. Check that its disk or mount is available."
         raise TaskFault(Diagnosis(HANGS, "retry", advice, (f"{what}: no answer for {self.seconds:.0f} s",), phase))
@@ -148,7 +174,7 @@ Answer = Returned | ExpectedError | Crashed | Hung
 
 
 class CallQueue(Generic[Item]):
-    """Calls a function with each item in a reader process, and starts another reader if an item ended it.
+    """Calls a function with each item in a reader process, and starts another reader if an item ended the first one.
 
     Answers come in the order of the items, one for each. No method waits; the caller asks `look` again and again.
     """
@@ -177,18 +203,28 @@ class CallQueue(Generic[Item]):
 
     @property
     def wait(self) -> Hung | None:
-        """The file that the reader waits for, and for how long; None: it made progress within `SAYS_S`."""
+        """The file that the reader waits for, and for how long.
+
+        None: the reader made progress within the last `SAYS_S` seconds, or no reader is at work.
+        """
         if self._process is None or (seconds := self._process.idle.seconds()) < SAYS_S:
             return None
         return Hung(self._process.note(), seconds)
 
     @property
     def descriptor(self) -> int | None:
-        """The pipe that becomes readable when an answer comes; None: no reader is at work."""
+        """The number of the pipe that becomes readable when an answer comes; None: no reader is at work."""
         return self._process.pipe if self._process else None
 
     def look(self) -> list[tuple[Item, Answer]]:
-        """Return the answers that have come since the last call, each with its item; start a reader if needed."""
+        """Return the answers that have come since the last call, each with its item; start a reader if needed.
+
+        The list is empty if no answer has come. An item whose reader died or hangs gets a `Crashed` or `Hung` as its
+        answer.
+
+        Raises:
+            OSError: no reader can be started.
+        """
         if self._left and self._process is None and (held := num_stuck_readers()) >= MOST_ABANDONED:
             return [(self._left.popleft(), Hung(f"{held} files before it", 0.0))]
         if self._left and self._process is None and len(_AT_WORK) < MOST_AT_ONCE:
@@ -210,39 +246,42 @@ class CallQueue(Generic[Item]):
         return found
 
     def end(self) -> None:
-        """Kill the reader without waiting for its end; items without an answer stay open."""
+        """Kill the reader without waiting for its end.
+
+        Items without an answer stay open, and another `look` begins them anew.
+        """
         if self._process is not None:
             self._process.end()
             self._process = None
 
 
 class InProcessCalls(CallQueue[Item]):
-    """A CallQueue without a reader process: used inside a reader, and by tests with a simulated clock."""
+    """A CallQueue without another process: used inside a reader, and by tests with a simulated clock."""
 
     def look(self) -> list[tuple[Item, Answer]]:
-        """Make all calls that are left, and return their answers."""
+        """Make all calls that are left, and return each item with its answer."""
         found = [(item, _rebuilt(_made(self._call, item))) for item in self._left]
         self._left.clear()
         return found
 
 
 DEFAULT_BACKEND: type[CallQueue[Any]] = CallQueue
-"""The class that `start` uses; a reader and tests replace it with InProcessCalls."""
+"""The class of queues that `start` makes; a reader and tests replace it by InProcessCalls."""
 
 
 @dataclass
 class WaitHooks:
-    """Functions called while the parent waits for a reader."""
+    """Functions that the parent calls while it waits for a reader."""
 
     tick: Callable[[], None] = lambda: None
     """Called in every round of waiting, about every `POLL_S` seconds."""
     stop: Callable[[], str] = lambda: ""
-    """Returns a reason to stop, which ends the reader; empty: go on."""
+    """Returns a reason to stop, which ends the reader; "": go on."""
     tell: Callable[[str], None] = lambda _: None
-    """Called with a message about what is waited for, after `SAYS_S` and then at doubled times."""
+    """Called with a message about the file that is waited for, after `SAYS_S` seconds and then at doubled times."""
 
     def tick_or_stop(self) -> None:
-        """Call `tick`.
+        """Call `tick`, then `stop`.
 
         Raises:
             StopRequested: `stop` gave a reason.
@@ -259,8 +298,13 @@ ENDLESS = WaitHooks()
 def answers(reading: CallQueue[Item], patience: WaitHooks = ENDLESS) -> Iterator[tuple[Item, Answer]]:
     """Yield each item with its answer, in order, and call the hooks while waiting; the reader ends with the iteration.
 
+    Args:
+        reading: the queue of calls.
+        patience: the hooks to call.
+
     Raises:
         StopRequested: `patience.stop` gave a reason.
+        OSError: no reader can be started.
     """
     next_word_s = SAYS_S
     try:
@@ -280,7 +324,7 @@ def answers(reading: CallQueue[Item], patience: WaitHooks = ENDLESS) -> Iterator
 
 
 def wait_for_any(seconds: float, readings: Sequence[object]) -> None:
-    """Wait up to `seconds`, or until one of the call queues has an answer."""
+    """Wait up to `seconds`, or until one of the call queues `readings` has an answer."""
     descriptors = [one for reading in readings if (one := getattr(reading, "descriptor", None)) is not None]
     select.select(descriptors, [], [], seconds)
 
@@ -288,15 +332,28 @@ def wait_for_any(seconds: float, readings: Sequence[object]) -> None:
 def start(
     call: Call[Item], items: Sequence[Item], hangs_s: float | None = None, *, is_low: bool = False
 ) -> CallQueue[Item]:
-    """Return a `CallQueue` for the calls; the caller asks its `look` for answers and need not wait."""
+    """Return a `CallQueue` for the calls; the caller asks its `look` for answers and need not wait.
+
+    Args:
+        call: called in the reader with each item.
+        items: the arguments of the calls.
+        hangs_s: time in seconds without progress that counts as hanging; None: `HANGS_S`.
+        is_low: run the reader at the lowest priority, so that trainings go first.
+    """
     return DEFAULT_BACKEND(call, items, hangs_s, is_low=is_low)
 
 
 def answer(call: Call[Item], item: Item, patience: WaitHooks = ENDLESS) -> Answer:
-    """Make one call in a reader process, and wait for its answer.
+    """Make one call in a reader process, wait for it, and return its answer, also if the call failed or hung.
+
+    Args:
+        call: called in the reader with the item.
+        item: the argument of the call.
+        patience: hooks to call while waiting.
 
     Raises:
         StopRequested: `patience.stop` gave a reason.
+        OSError: no reader can be started.
     """
     return next(found for _, found in answers(start(call, [item]), patience))
 
@@ -326,7 +383,7 @@ class IsolatedProcess:
         _AT_WORK.add(self.pid)
 
     def answers(self) -> list[Answer]:
-        """Return the answers that are in the pipe, without waiting."""
+        """Return the answers that are in the pipe, in order and without waiting; an empty list if there are none."""
         while not self.is_closed:
             try:
                 part = os.read(self.pipe, MIB)
@@ -340,11 +397,14 @@ class IsolatedProcess:
         return [_rebuilt(line) for line in lines]
 
     def note(self) -> str:
-        """Return the path of the file that the reader opened last."""
+        """Return the path of the file that the reader opened last; "" before the first."""
         return _noted(self._page)
 
     def why_it_died(self) -> Crashed:
-        """Return the answer for the item at which the reader died: its signal or exit code, and the file it read."""
+        """Return the answer for the item at which the reader died: its signal or exit code, and the file that it read.
+
+        To be called once the reader has closed its end of the pipe; its process is then reaped.
+        """
         words = "the reader process is gone"
         with contextlib.suppress(ChildProcessError):
             _, status = os.waitpid(self.pid, 0)  # its end of the pipe is closed: it is as good as gone
@@ -355,7 +415,7 @@ class IsolatedProcess:
         return Crashed(words, words)
 
     def end(self) -> None:
-        """Kill the reader without waiting; `num_stuck_readers` reaps it later."""
+        """Close the pipe and kill the reader without waiting; `num_stuck_readers` reaps it later."""
         os.close(self.pipe)
         if self.pid in _AT_WORK:
             with contextlib.suppress(ProcessLookupError):
@@ -368,11 +428,11 @@ _AT_WORK: set[int] = set()
 _ABANDONED: dict[int, float] = {}
 """Time of the kill of each reader that has not been reaped yet."""
 DIES_S = 5.0
-"""Time that a killed reader may take to die before it counts as held by the kernel."""
+"""Time in seconds that a killed reader may take to die before it counts as held by the kernel."""
 
 
 def num_stuck_readers() -> int:
-    """Return the number of killed readers that the kernel still holds after `DIES_S`; reap those that have ended."""
+    """Return how many killed readers have not died within `DIES_S` seconds; reap those that have ended."""
     for pid in tuple(_ABANDONED):
         try:
             ended, _ = os.waitpid(pid, os.WNOHANG)
@@ -463,7 +523,7 @@ class IdleTime:
         self._moved_at = time.monotonic()
 
     def seconds(self) -> float:
-        """Return the time without progress; /proc is read at most every `LOOK_S`."""
+        """Return the time in seconds without progress; /proc is read at most every `LOOK_S` seconds."""
         now = time.monotonic()
         if now >= self._next_look:
             self._next_look = now + LOOK_S
@@ -475,13 +535,17 @@ class IdleTime:
 
 
 def run_watched(command: Callable[[], int], tell: Callable[[str], None]) -> int | Hung:
-    """Run a command that only reads in a child on the same terminal; return its exit code, or Hung if it hangs.
+    """Run a command that only reads in a child on the same terminal; return its exit code, or a `Hung` if it hangs.
 
-    After `HANGS_S` without progress the child is killed and abandoned: its files may lie on a stalled mount.
+    After `HANGS_S` seconds without progress the child is killed and abandoned: its files may lie on a stalled mount. A
+    child ended by a signal has the exit code 128 plus the number of the signal.
 
     Args:
         command: returns its exit code.
-        tell: called with a message about what is waited for, after `SAYS_S` and then at doubled times.
+        tell: called with a message about the file that is waited for, after `SAYS_S` seconds and then at doubled times.
+
+    Raises:
+        OSError: the child cannot be started.
     """
     pid, page = _fork(command)
     asked = []
@@ -525,26 +589,31 @@ def _made(call: Call[Item], item: Item) -> str:
 
 
 def crash_of(error: BaseException) -> Crashed:
-    """Return an unexpected exception as the answer of a call, with its traceback cut to `MOST_TRACEBACK`."""
+    """Return an unexpected exception as the answer of a call; its traceback is cut to `MOST_TRACEBACK` characters."""
     words = f"{type(error).__name__}: {error}".rstrip(": ").split("\n")[0]
     text, half = "".join(traceback.format_exception(error)), MOST_TRACEBACK // 2
     return Crashed(words, text if len(text) <= MOST_TRACEBACK else f"{text[:half]}\n…\n{text[-half:]}")
 
 
 def as_fault(error: BaseException, phase: str) -> TaskFault:
-    """Return an unexpected exception as the failure of one task; a TaskFault is returned unchanged."""
+    """Return an unexpected exception as the failure of one task; a TaskFault is returned unchanged.
+
+    Args:
+        error: the exception.
+        phase: the phase of the task in which it was raised, for the diagnosis.
+    """
     return error if isinstance(error, TaskFault) else crash_of(error).fault(phase)
 
 
 def diagnose(error: BaseException, folder: Path, phase: str = "start") -> tuple[Diagnosis, str]:
     """Return the diagnosis and the traceback of an exception that was raised while the parent worked on a task.
 
-    The traceback is empty for errors that the user can mend.
+    The traceback is "" for errors that the user can mend.
 
     Args:
         error: the exception.
         folder: the folder of the task; an error about a path in it is diagnosed as `output_unwritable`.
-        phase: the phase of the work, for the diagnosis.
+        phase: the phase of the task in which it was raised, for the diagnosis.
     """
     if isinstance(error, OSError) and error.errno in RUN_SHORT:
         advice = "Raise the limit of processes (ulimit -u) or end what uses up memory."
@@ -565,7 +634,7 @@ def diagnose(error: BaseException, folder: Path, phase: str = "start") -> tuple[
 
 
 MOST_TRACEBACK = 8000
-"""Most characters of a traceback; of a longer one the beginning and the end are kept."""
+"""Most characters of a traceback that are kept; of a longer one the beginning and the end."""
 
 
 def _rebuilt(line: str | bytes) -> Answer:

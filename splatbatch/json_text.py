@@ -11,11 +11,11 @@ from typing import Any
 MOST_LEVELS = 64
 """Deepest nesting that is read; records of splatbatch have five levels."""
 MOST_DIGITS = 20
-"""Most characters of a whole number of 64 bits, with its sign; thousands of digits take long to read."""
+"""Most characters of a whole number of 64 bits, with its sign; a number of thousands of digits takes long to read."""
 
 
 def parse(text: str | bytes) -> Any:
-    """Parse JSON; NaN, infinite numbers, and whole numbers beyond 64 bits become None.
+    """Return the value of a JSON text; NaN, infinite numbers, and whole numbers beyond 64 bits become None.
 
     So every number in the result can be calculated with, and the result can be written again.
 
@@ -37,11 +37,12 @@ def parse(text: str | bytes) -> Any:
 def pieces(record: Mapping[str, Any]) -> Iterator[str]:
     """Yield an object as JSON text in pieces: a line for each entry, and for each object in a list of objects.
 
-    Deeper values stand on one line, so that few calls of the C encoder suffice. It cannot indent, and the Python
-    encoder would take longer than anything else that is done for an attempt.
+    Deeper values stand on one line, so that few calls of the C encoder suffice. That encoder cannot indent, and the
+    Python encoder would take longer than anything else that is done for an attempt.
 
     Raises:
         ValueError: the object holds NaN or infinity.
+        TypeError: the object holds a value that JSON cannot hold.
     """
     mark = "{\n "
     for nested, entries in groupby(record.items(), lambda entry: entry[0] if isinstance(entry[1], _NESTED) else None):

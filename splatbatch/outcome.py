@@ -26,9 +26,9 @@ class Killed:
 
 @dataclass(frozen=True)
 class TimedOut:
-    """The supervisor ended the process at a limit.
+    """The supervisor ended the process at a limit, after `limit_s` seconds.
 
-    It ran too long (`wall`), made no progress (`stall`), or had finished and did not exit (`finished`).
+    The process ran too long (`wall`), made no progress (`stall`), or had finished and did not exit (`finished`).
     """
 
     limit: Literal["wall", "stall", "finished"]
@@ -37,21 +37,21 @@ class TimedOut:
 
 @dataclass(frozen=True)
 class Cancelled:
-    """The supervisor ended the process because a person or the batch asked for it; `by` says which."""
+    """The supervisor ended the process because a user or the batch requested it; `by` says which."""
 
     by: str
 
 
 @dataclass(frozen=True)
 class NotStarted:
-    """The command could not be started at all."""
+    """The command could not be started at all; `reason` is the error."""
 
     reason: str
 
 
 @dataclass(frozen=True)
 class Lost:
-    """The exit is unknown, since the machine, the supervisor or the engine died before it was recorded."""
+    """The exit is unknown, since the machine, the supervisor or the engine died before the exit was recorded."""
 
     reason: str
 
@@ -69,13 +69,16 @@ EXITS: dict[str, type[Exit]] = {
 
 
 def exit_to_record(end: Exit) -> Record:
-    """Return the JSON form of an exit: its kind and its fields."""
+    """Return the JSON form of an exit: its kind, as in `EXITS`, and its fields."""
     kind = next(name for name, cls in EXITS.items() if isinstance(end, cls))
     return {"kind": kind, **vars(end)}
 
 
 def exit_from_record(record: Record) -> Exit:
-    """Return the exit that `exit_to_record` wrote; a record of anything else counts as lost."""
+    """Return the exit of a JSON object that `exit_to_record` made.
+
+    Any other object counts as `Lost`, and raises nothing.
+    """
     code, number_of_signal = whole_number(record.get("code")), whole_number(record.get("signal"))
     limit_s = number(record.get("limit_s"))
     match record.get("kind"), record.get("limit"):
@@ -104,16 +107,21 @@ HANGS = "read_hangs"
 NOT_MADE = "not_made"
 """Cause of a task whose input, the product of another task, does not exist yet; it runs once the input is made."""
 COLLECT = "collect"
-"""Phase of a fault while the files of an ended attempt were collected; they are collected again, not trained again."""
+"""Phase of a fault while the files of an ended attempt were collected. The files are collected again later, without a
+new training."""
 
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """Why an attempt failed: cause, action, advice, and the lines that show it."""
+    """Why an attempt failed: its cause, the action to take, advice for the user, and the lines that show the cause.
+
+    `phase` is the phase of the training, or of the work on its files, that failed; "": unknown.
+    """
 
     cause: str
     action: Action = field(metadata={"reads": text})
-    """The action to take; records of other versions may hold other words."""
+    """The action to take: retry, degrade (retry with changed settings) or fail. Records of other versions may have
+    others."""
     advice: str
     evidence: tuple[str, ...] = ()
     phase: str = ""
@@ -121,7 +129,10 @@ class Diagnosis:
 
 @dataclass(frozen=True)
 class Splat:
-    """A whole, finite splat file from the last step."""
+    """A splat file that was found whole, finite and from the last step: its path, figures and warnings.
+
+    `metrics` are the figures of the training as a JSON object, empty if nothing was measured.
+    """
 
     path: Path
     num_gaussians: int
@@ -129,27 +140,30 @@ class Splat:
     step: int
     metrics: Record = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
-    """Oddities of a splat that is valid all the same."""
+    """Oddities of a splat that is valid all the same; empty if there are none."""
 
 
 @dataclass(frozen=True)
 class Rejected:
-    """The attempt left no valid product; the reason is a phrase: "missing", "cut: 120 of 400 bytes"."""
+    """The attempt left no valid splat; the reason is a phrase, as "missing" or "cut: 120 of 400 bytes"."""
 
     reason: str
-    """The reason; empty: the exit of the process says it."""
+    """The reason; empty: the way in which the process ended says it."""
 
 
 @dataclass(frozen=True)
 class Made:
-    """The attempt of a task other than training made its product whole, such as the record of an inspection."""
+    """The attempt of a task other than training made its file whole, such as the record of an inspection, at `path`."""
 
     path: Path
 
 
 @dataclass(frozen=True)
 class Trained:
-    """The attempt left a whole splat; warnings say what was odd on the way (a crash after success, poor health)."""
+    """The attempt left a whole splat.
+
+    `warnings` say what was odd (a crash after success, poor health), empty if nothing.
+    """
 
     splat: Splat
     warnings: tuple[str, ...] = ()
@@ -157,14 +171,14 @@ class Trained:
 
 @dataclass(frozen=True)
 class Failed:
-    """The attempt left no valid product; the diagnosis says why."""
+    """The attempt left no valid splat or other file; the diagnosis says why."""
 
     diagnosis: Diagnosis
 
 
 @dataclass(frozen=True)
 class Stopped:
-    """The attempt was ended before it could fail or succeed; it does not count against the patch."""
+    """The attempt was ended before it could fail or succeed; it does not count as a failure of its patch."""
 
     reason: str
 

@@ -17,9 +17,9 @@ from collections.abc import Callable, Container, Iterable
 from pathlib import Path
 
 MARKER = "SPLATBATCH_ATTEMPT"
-"""Environment variable with the key of the attempt, set in all its processes: they are found if the supervisor dies."""
+"""Environment variable with the key of the attempt, set in all its processes, to find them if the supervisor dies."""
 MOST_FILES = 65_536
-"""Number of open files that `raise_file_limit` asks for."""
+"""Number of open files that `raise_file_limit` requests."""
 
 # linux/prctl.h
 _PR_SET_PDEATHSIG = 1
@@ -31,10 +31,17 @@ _ROUND_S = 0.005
 
 
 def die_with_parent(sig: int, parent: int) -> None:
-    """Have the kernel send `sig` to this process when the thread that forked it ends (prctl(2)); kept across exec.
+    """Let the kernel send the signal `sig` to this process when its parent ends (prctl(2)).
 
-    Called in the child between fork and exec. The handler of `sig` is reset, since one inherited from the parent could
-    swallow the signal. The child exits at once if `parent` is dead already.
+    This stays in force across exec.
+
+    To be called in a child between fork and exec. The handler of `sig` is reset, since one inherited from the parent
+    could swallow the signal. The child exits at once, with code 1, if its parent is dead already. The thread that
+    forked counts as the parent.
+
+    Args:
+        sig: the number of the signal.
+        parent: the pid of the parent.
     """
     if sig != signal.SIGKILL:
         signal.signal(sig, signal.SIG_DFL)
@@ -44,7 +51,11 @@ def die_with_parent(sig: int, parent: int) -> None:
 
 
 def redirect_to_null(*descriptors: int) -> None:
-    """Redirect descriptors of this process to /dev/null."""
+    """Redirect file descriptors of this process, given by number, to /dev/null.
+
+    Raises:
+        OSError: /dev/null cannot be opened, or a number is no valid descriptor.
+    """
     nowhere = os.open(os.devnull, os.O_RDWR)
     for one in descriptors:
         os.dup2(nowhere, one)
@@ -52,12 +63,15 @@ def redirect_to_null(*descriptors: int) -> None:
 
 
 def adopt_orphans() -> None:
-    """Make this process the subreaper: the parent of every orphaned descendant, even of one in its own session."""
+    """Make this process a subreaper, see prctl(2): the parent of every orphaned descendant, in whatever session."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
 def raise_file_limit() -> None:
-    """Allow as many open files as the hard limit does: loader workers and cached photographs need thousands."""
+    """Allow this process up to `MOST_FILES` open files, as far as the hard limit permits; errors are ignored.
+
+    The workers of data loaders and the cached photographs need thousands.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -66,12 +80,12 @@ def raise_file_limit() -> None:
 
 
 def descendants(pid: int) -> list[int]:
-    """Return the processes below `pid`, parents before children."""
+    """Return the pids of all processes below `pid`, parents before children, without `pid` itself."""
     return _below(pid, _stats())
 
 
 def kernel_file(path: str) -> str:
-    """Return the text of a kernel file, as in /proc; empty if it does not exist or may not be read."""
+    """Return the text of a kernel file, as in /proc; "" if it does not exist or may not be read."""
     try:
         with open(path, errors="surrogateescape", newline="") as file:  # noqa: PTH123 - of thousands of processes
             return file.read()
@@ -80,18 +94,24 @@ def kernel_file(path: str) -> str:
 
 
 def stat_of(pid: int) -> list[str]:
-    """Return the fields of /proc/<pid>/stat after the command's name; an empty list if the process is gone."""
+    """Return the fields of /proc/<pid>/stat after the command's name, see proc(5).
+
+    An empty list if the process is gone.
+    """
     # that name, in parentheses, may itself hold blanks and parentheses: fields start after the last one
     return kernel_file(f"/proc/{pid}/stat").rpartition(")")[2].split()
 
 
 def with_descendants(pids: Iterable[int]) -> list[int]:
-    """Return processes, each followed by all its descendants."""
+    """Return the pids of processes, each followed by those of all its descendants."""
     return [one for pid in pids for one in (pid, *descendants(pid))]
 
 
 def descendants_at_a_glance(pid: int) -> list[int]:
-    """Return the descendants of `pid` without reading all of /proc; one that is forked meanwhile may be missing."""
+    """Return the pids of the descendants of `pid`, in no order, without reading all of /proc.
+
+    A process that is forked meanwhile may be missing.
+    """
     found, front = [], [pid]
     while front:
         one, born = front.pop(), list[int]()
@@ -106,16 +126,16 @@ def descendants_at_a_glance(pid: int) -> list[int]:
 
 
 MOST_NAMES = 4096
-"""Most processes named in a heartbeat."""
+"""Most processes that a heartbeat of a supervisor lists."""
 
 
 def names_below(pid: int) -> list[str]:
-    """Return the descendants of a process as `name_of` names them, at most `MOST_NAMES`, for the heartbeat."""
+    """Return the descendants of a process, each named by `name_of`; at most `MOST_NAMES`. A heartbeat lists them."""
     return [f"{one}:{ticks}" for one in descendants_at_a_glance(pid)[:MOST_NAMES] if (ticks := start_ticks(one))]
 
 
 def cpu_s(pid: int) -> float:
-    """Return the CPU time in seconds of a process, its descendants, and the children that these have reaped."""
+    """Return the CPU time in seconds of a process, its descendants, and their children that were reaped."""
     stats = _stats()
     # proc(5): utime, stime, cutime, cstime
     ticks = (sum(map(int, stats[one][11:15])) for one in (pid, *_below(pid, stats)) if one in stats)
@@ -141,7 +161,7 @@ def _below(pid: int, stats: dict[int, list[str]]) -> list[int]:
 
 
 def with_marker(prefix: str, marker: str = MARKER) -> dict[int, str]:
-    """Return the other processes whose environment variable `marker` starts with `prefix`, with its value.
+    """Return the value of the environment variable `marker` of other processes, by pid, where it starts with `prefix`.
 
     Processes whose environment may not be read (of other users) are left out.
     """
@@ -150,12 +170,17 @@ def with_marker(prefix: str, marker: str = MARKER) -> dict[int, str]:
 
 
 def end_marked(key: str) -> None:
-    """Kill all processes with this marker, also those forked meanwhile; for an attempt whose supervisor was killed."""
+    """Kill all processes whose `MARKER` is `key`, also those forked meanwhile.
+
+    For an attempt whose supervisor was killed.
+    """
     end_all(lambda: [pid for pid, its_key in with_marker(key).items() if its_key == key])
 
 
 def end_all(find: Callable[[], list[int]], *, are_ours: bool = False) -> None:
-    """Kill the processes that `find` returns by SIGKILL, and ask again, until it returns none or the rounds are over.
+    """Kill the processes that `find` returns by SIGKILL, and ask again, until it returns none or 0.5 s are over.
+
+    A process that waits for a device may survive. Processes that are gone, or of other users, are passed over.
 
     Args:
         find: returns the pids still to be killed.
@@ -172,20 +197,23 @@ def end_all(find: Callable[[], list[int]], *, are_ours: bool = False) -> None:
 
 
 def send(sig: int, pids: list[int]) -> None:
-    """Send a signal to processes; those that are gone, or of other users, are passed over."""
+    """Send the signal `sig` to processes by pid; those that are gone, or of other users, are passed over."""
     for pid in pids:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, sig)
 
 
 def send_group(sig: int, leader: int) -> None:
-    """Send a signal to a process group, if it still exists."""
+    """Send the signal `sig` to the process group of `leader`.
+
+    A group that is gone, or of another user, is passed over.
+    """
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(leader, sig)
 
 
 def end_orphans(spared: int) -> None:
-    """Kill all descendants of this process but the child `spared`, also those forked meanwhile.
+    """Kill all descendants of this process but the child with the pid `spared`, also those forked meanwhile.
 
     The child itself is neither killed nor reaped: its exit code belongs to the code that started it.
     """
@@ -196,7 +224,7 @@ def end_orphans(spared: int) -> None:
 
 
 def end_adopted(key: str, spared: Container[int], since_ticks: int) -> None:
-    """Kill the orphans of a dead supervisor that this process has adopted as their subreaper, with descendants.
+    """Kill the orphans of a dead supervisor that this process has adopted as their subreaper, and their descendants.
 
     Does nothing as process 1 of a container, which adopts the orphans of all programs.
 
@@ -228,12 +256,12 @@ def _marker(pid: int, marker: str = MARKER) -> str:
 
 
 def boot_id() -> str:
-    """Return the id of this boot of this machine, unlike that of any other; empty if the kernel has none."""
+    """Return the id of this boot of this machine, which no other boot or machine has; "" if the kernel gives none."""
     return kernel_file("/proc/sys/kernel/random/boot_id").strip()
 
 
 def pid_space() -> str:
-    """Return the PID namespace of this process, as containers of one host have each their own; empty: unknown."""
+    """Return the PID namespace of this process, as "pid:[4026531836]"; each container has its own. "": unknown."""
     try:
         return str(Path("/proc/self/ns/pid").readlink())
     except OSError:
@@ -241,15 +269,18 @@ def pid_space() -> str:
 
 
 def start_ticks(pid: int) -> int:
-    """Return the start of a process in clock ticks since boot; 0 if it has ended.
+    """Return the start of a process in clock ticks since boot; 0 if the process has ended.
 
-    Pid and start together name a process: no other of this boot ever has both.
+    Pid and start together name a process: no other process of this boot ever has both.
     """
     return _of_living(pid, 19)
 
 
 def name_of(pid: int) -> str:
-    """Return the name of a process, its pid and start: "4711:123456". No other process of this boot has the same."""
+    """Return a unique name of a process, its pid and start in clock ticks since boot: "4711:123456".
+
+    No other process of this boot ever has the same name. If the process has ended, its start is 0.
+    """
     return f"{pid}:{start_ticks(pid)}"
 
 

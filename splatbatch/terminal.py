@@ -24,26 +24,26 @@ OWN_DESCRIPTOR = "/proc/self/fd/{}"
 MOST_PENDING_BYTES = 1 << 16
 """Most bytes kept for a reader that takes nothing; further writes are dropped."""
 SMALL_BYTES = {True: 1, False: 512}
-"""Bytes that a terminal (True) or a pipe (PIPE_BUF of POSIX) takes at once when poll(2) reports room."""
+"""Bytes that a terminal (True) or a pipe (False; PIPE_BUF of POSIX) takes at once when poll(2) reports room."""
 PATIENCE_S = 0.5
-"""Time that the program waits at its end for a reader that takes nothing of the pending text."""
+"""Time in seconds that the program waits at its end for a reader that takes nothing of the pending text."""
 LONGEST_FAREWELL_S = 5.0
-"""Longest time that the program waits at its end for a slow reader."""
+"""Longest time in seconds that the program waits at its end for a slow reader."""
 
 Send = Callable[[bytes], int]
-"""Writes bytes without waiting; returns how many were taken, or raises BlockingIOError."""
+"""Writes bytes without waiting; returns how many were written, or raises BlockingIOError if there is no room."""
 Advance = Callable[[int, int], None]
 """Called with the progress of a long piece of work: the number done, and the total."""
 
 
 def unheard(done: int, total: int) -> None:
-    """Ignore progress: the default where none is shown."""
+    """Ignore the progress of a long piece of work: the default where no progress is shown."""
 
 
 class DroppingWriter(io.RawIOBase):
     """A stream over a descriptor whose writes never block and never fail; a write that finds no room is dropped whole.
 
-    Up to `MOST_PENDING_BYTES` wait for a slow reader.
+    Up to `MOST_PENDING_BYTES` bytes wait for a slow reader.
     """
 
     def __init__(self, descriptor: int) -> None:
@@ -63,7 +63,7 @@ class DroppingWriter(io.RawIOBase):
         return self._is_terminal
 
     def fileno(self) -> int:
-        """Return the descriptor."""
+        """Return the number of the descriptor."""
         return self._descriptor
 
     def write(self, data: bytes) -> int:  # type: ignore[override]
@@ -78,7 +78,7 @@ class DroppingWriter(io.RawIOBase):
         return len(data)
 
     def is_stuck(self) -> bool:
-        """Try to write the pending bytes; return whether any are still pending."""
+        """Try to write the pending bytes; return whether any are still pending. After an error they are dropped."""
         while self._pending:
             try:
                 taken = self._send(bytes(self._pending))
@@ -92,14 +92,20 @@ class DroppingWriter(io.RawIOBase):
         return False
 
     def take_lost(self) -> int:
-        """Return the number of dropped lines, and count anew; while there is no room for a message about them, 0."""
+        """Return the number of lines dropped since the last call, to be reported to the user.
+
+        0 if there are none, or while the stream has no room for such a message; they are then counted on.
+        """
         if not self._lost or self.is_stuck():
             return 0
         lost, self._lost = self._lost, 0
         return lost
 
     def part(self) -> None:
-        """Wait at the end of the program for pending text to be read, within PATIENCE_S and LONGEST_FAREWELL_S."""
+        """Wait at the end of the program for pending text to be written.
+
+        It waits at most `LONGEST_FAREWELL_S` seconds, and ends if nothing is taken for `PATIENCE_S` seconds.
+        """
         end = time.monotonic() + LONGEST_FAREWELL_S
         ready = select.poll()
         ready.register(self._descriptor, select.POLLOUT)
@@ -131,7 +137,10 @@ def _send_if_ready(descriptor: int, data: bytes) -> int:
 
 
 def never_block() -> None:
-    """Replace stdout and stderr of this process by streams that drop what is not read, until its end."""
+    """Replace stdout and stderr of this process, until its end, by streams that drop text that is not read.
+
+    A stream that another program or a test has put there stays.
+    """
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         # what a test, or a program that has us inside it, has put there is its own affair
@@ -168,7 +177,7 @@ def open_closed_descriptors() -> None:
 
 
 def is_of_dead_terminal(error: OSError) -> bool:
-    """Return whether an error only says that the terminal of stdout or stderr has gone."""
+    """Return whether an error is EIO because the terminal of stdout or stderr is gone."""
     if error.errno != errno.EIO:
         return False
     ends = select.poll()
@@ -178,6 +187,6 @@ def is_of_dead_terminal(error: OSError) -> bool:
 
 
 def discard_output() -> None:
-    """Redirect stdout and stderr to /dev/null, for a program whose reader is gone."""
+    """Redirect stdout and stderr to /dev/null, for a program whose output is read no more; errors are ignored."""
     with suppress(OSError):
         redirect_to_null(1, 2)

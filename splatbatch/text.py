@@ -1,4 +1,4 @@
-"""Text for people: foreign text made safe for a terminal, and counts, times and settings in words."""
+"""Text for people: text of others made safe for a terminal, and counts, times and settings in words."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def plain_text(words: str) -> str:
 
 
 def one_line(words: str) -> str:
-    """Return text as `plain_text` does, on one line."""
+    """Return text as `plain_text` does, with each run of blanks, tabs and line ends replaced by one blank."""
     return " ".join(plain_text(words).split())
 
 
@@ -34,12 +34,12 @@ def plural(number: int, noun: str, plural: str = "s") -> str:
 
 
 def percent(share: float) -> str:
-    """Return a share as "12 %", with two figures and never an exponent."""
+    """Return a share from 0 to 1 as "12 %", rounded to two digits and never with an exponent."""
     return f"{float(f'{100 * share:.2g}'):g} %"
 
 
 def clock(seconds: float | None) -> str:
-    """Return a time span in seconds as 2:10:05; empty for None."""
+    """Return a time span in seconds as hours, minutes and seconds: 2:10:05; "" for None."""
     if seconds is None:
         return ""
     minutes, rest = divmod(round(seconds), 60)
@@ -47,14 +47,20 @@ def clock(seconds: float | None) -> str:
 
 
 def seconds_of(words: str) -> float | None:
-    """Return the seconds of "3h30m", "90m", "45s" or "5400"; None for text that is no duration."""
+    """Return the seconds of "3h30m", "90m", "45s" or "5400"; None for a text that is no duration."""
     if not (parts := _DURATION.fullmatch(words.strip())) or not any(parts.groups()):
         return None
     return sum(float(number) * unit for number, unit in zip(parts.groups(), (3600, 60, 1), strict=True) if number)
 
 
 def list_some(things: Iterable[str], most: int = 3, between: str = ", ") -> str:
-    """Return the first things as text: "images/a.jpg, images/b.jpg and 12 more"; clauses are joined by "; "."""
+    """Return the first `most` of some things as text: "images/a.jpg, images/b.jpg and 12 more"; "" if there are none.
+
+    Args:
+        things: the things, in the order in which they are named.
+        most: largest number of things that are named.
+        between: text between two of them; "; " for clauses.
+    """
     every = list(things)
     more = f"{' ' if between == ', ' else between}and {len(every) - most:,} more" if len(every) > most else ""
     return between.join(every[:most]) + more
@@ -66,7 +72,10 @@ def spell_place(place: Iterable[float]) -> str:
 
 
 def moment(at: float | None) -> str:
-    """Return a Unix time as local date and time, 2026-01-31 22:15:00; empty for None and for impossible times."""
+    """Return a Unix time, in seconds since 1970, as local date and time: 2026-01-31 22:15:00.
+
+    "" for None and for a time that the clock of this machine cannot show.
+    """
     try:
         return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at)) if at is not None else ""
     except (OverflowError, OSError, ValueError):
@@ -74,5 +83,8 @@ def moment(at: float | None) -> str:
 
 
 def assignments(changes: Mapping[str, Any]) -> str:
-    """Return settings as --set takes them: "training.init_scale=0.3, training.seed=7"."""
+    """Return settings as the option --set takes them: "training.init_scale=0.3, training.seed=7".
+
+    "" if there are none.
+    """
     return ", ".join(f"{key}={value}" for key, value in changes.items())
