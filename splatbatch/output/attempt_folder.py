@@ -32,13 +32,16 @@ PICTURES = "inspection"
 
 
 def attempt_number(name: str) -> int:
-    """Return the number in a folder name: 1 for attempt-01; 0 if it names no attempt."""
+    """Return the number in the name of an attempt's folder: 1 for attempt-01; 0 if the name is no attempt's."""
     number = name.removeprefix(ATTEMPT_PREFIX)
     return int(number) if number != name and number.isdecimal() else 0
 
 
 class FileIn:
-    """Descriptor that returns the path of a file in a folder: `folder.job` is the path of job.json."""
+    """Descriptor for the path of a file in a folder: `folder.job` is the path `folder.path`/job.json.
+
+    The file may be absent.
+    """
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -51,95 +54,104 @@ class FileIn:
 class AttemptFolder:
     """The folder of one attempt, with the paths of its files and a reader for each.
 
-    Every file has exactly one writer: the parent, which runs the loop; the supervisor; or the training process.
+    Every file has exactly one writer: the worker that runs the attempt, the supervisor, or the training process. All
+    paths begin with `path`; a file is absent until its writer makes it.
     """
 
     path: Path
 
     job = FileIn("job.json")
-    """Key, argv, environment and limits for the supervisor; the parent writes them before the start."""
+    """Key, command, environment and limits for the supervisor; the worker writes them before the start."""
     ballast = FileIn(".ballast")
-    """Placeholder that the parent writes; the supervisor removes it to have room for exit.json on a full disk."""
+    """Placeholder that the worker writes; the supervisor removes it to have room for exit.json on a full disk."""
     settings = FileIn("settings.json")
-    """Settings for the training process; the parent writes them before the start."""
+    """Settings for the training process; the worker writes them before the start."""
     watch = FileIn("watch.json")
-    """Settings by which the supervisor watches an external trainer; the parent writes them before the start."""
+    """Settings by which the supervisor watches an external trainer; the worker writes them before the start."""
     measuring = FileIn("measuring.json")
-    """Settings of our own evaluation of an external trainer's splat; the parent writes them before the start."""
+    """Settings by which splatbatch measures the splat of an external trainer; the worker writes them before the
+    start."""
     output = FileIn("output")
     """Folder for all files that an external trainer writes."""
     staging = FileIn("scene")
-    """Folder of links to model and photographs, laid out as many programs want them; the parent makes it."""
+    """Folder of links to model and photographs, laid out as many programs want them; the worker makes it."""
     cancel = FileIn("cancel")
-    """Request to stop; the parent writes it."""
+    """Request to stop the attempt; the worker writes it."""
     go = FileIn("go.json")
-    """Order to a standby to start now, on the GPU named; the parent writes it."""
+    """Order to an attempt that stands by (started early, it waits for a GPU) to train on the GPU named. The worker
+    writes it."""
     ahead = FileIn("ahead.json")
-    """Order to a standby to open its CUDA context on the GPU named, and to wait on; the parent writes it."""
+    """Order to an attempt that stands by to open its CUDA context on the GPU named, and to wait on; the worker writes
+    it."""
     start = FileIn("start.json")
-    """Identity of the supervisor, which it writes with O_EXCL: a second start in this folder fails."""
+    """Identity of the supervisor, which writes the file with O_EXCL: a second start in this folder fails."""
     heartbeat = FileIn("heartbeat.json")
-    """Sequence number that the supervisor counts up while it lives."""
+    """Number that the supervisor counts up while it lives, and the processes below it."""
     gpu_samples = FileIn("gpu.jsonl")
-    """NVML samples that the supervisor writes while the attempt runs."""
+    """Samples of the GPU's memory and load (NVML) that the supervisor writes while the attempt runs."""
     log = FileIn("train.log")
     """Standard output and error of the training process; the supervisor writes them."""
     exit = FileIn(EXIT)
-    """End of the process; the supervisor writes it last of all."""
+    """How the training process ended; the supervisor writes this file last of all."""
     progress = FileIn("progress.jsonl")
-    """Phase, step, loss and number of Gaussians; the training process writes them, or the supervisor from its log."""
+    """Phase, step, loss and number of Gaussians; the training process writes them, or the supervisor from the log."""
     metrics = FileIn("metrics.json")
-    """Hold-out metrics, per photograph and in the mean; the training process writes them."""
+    """Figures on held-out photographs, for each and in the mean; the training process writes them."""
     covered = FileIn("covered.json")
     """Covered pixels of held-out photographs, and their hash; the training process writes them."""
     views = FileIn("renders/views.json")
-    """Names of the rendered held-out views, by rank: worst, median, best; the training process writes them."""
+    """Names of the rendered held-out photographs, by rank: worst, median, best; the training process writes them."""
     pictures = FileIn(PICTURES)
-    """Folder of small pictures, one for each figure that has any; an inspection writes them."""
+    """Folder of small pictures for the figures of an inspection, which writes them; not every figure has one."""
     tensorboard = FileIn("tb")
-    """Folder of TensorBoard's event files, if they are requested; the training process writes them."""
+    """Folder of TensorBoard's event files, if the settings request them; the training process writes them."""
     checkpoint = FileIn("checkpoint.pt")
     """Checkpoint of the training process: whole or absent."""
     splat = FileIn("splat.ply")
-    """Splat, which the training process writes last of all; it stays until `retention` no longer keeps it."""
+    """Splat, which the training process writes last of all; it stays until `retention` lets it be removed."""
     result = FileIn("result.json")
-    """Manifest, which the parent writes once the splat was found whole; if accepted, it is linked as a record."""
+    """Manifest of the splat, which the worker writes once the splat was found whole."""
     brought = FileIn("brought.json")
-    """Origin of an attempt that came home from a store: its worker and result; the parent writes it."""
+    """Origin of an attempt that came home from a store: its worker and result; home writes the file."""
 
     @property
     def number(self) -> int:
-        """Return the number of the attempt: 1 for attempt-01; 0 if the folder is no attempt."""
+        """Number of the attempt: 1 for attempt-01; 0 if the folder is no attempt's."""
         return attempt_number(self.path.name)
 
     @property
     def task(self) -> str:
-        """Return the name of the task, as "p0@base": the name of the folder around this one."""
+        """Name of the task, as "p0@base": the name of the folder around this one."""
         return self.path.parent.name
 
     def earlier(self) -> tuple[AttemptFolder, ...]:
-        """Return the attempts at the same patch before this one, in no order."""
+        """Return the folders of the attempts at the same task before this one, in no order; empty if there are none."""
         folders = (AttemptFolder(self.path.parent / name) for name in names_in(f"{self.path.parent}"))
         return tuple(folder for folder in folders if 0 < folder.number < self.number)
 
     def has_exited(self) -> bool:
-        """Return whether the supervisor has written exit.json; False after the supervisor was killed."""
+        """Return whether the supervisor has written exit.json; it never does if it was killed."""
         return os.path.exists(f"{self.path}/{EXIT}")  # noqa: PTH110 - asked of thousands, and twice as fast as a Path
 
     def is_cancelled(self) -> bool:
-        """Return whether the parent has requested this attempt to stop."""
+        """Return whether the worker has requested this attempt to stop."""
         return os.path.exists(self.cancel)  # noqa: PTH110 - a folder that may not be read is no error
 
     def picture(self, rank: str, kind: str) -> Path:
-        """Return the path of a JPEG that the training process writes of a held-out view: photo, render or error."""
+        """Return the path of a JPEG that the training process writes of a rendered held-out photograph.
+
+        Args:
+            rank: which of the photographs: worst, median or best.
+            kind: which picture of it: photo, render or error.
+        """
         return self.path / "renders" / f"{rank}-{kind}.jpg"
 
     def read_job(self) -> JobSpec | None:
-        """Return job.json; None if there is none, or no JSON object."""
+        """Return job.json; None if there is no such file, or it is no JSON object."""
         return self.read(self.job, JobSpec)
 
     def read_watch(self) -> WatchSettings | None:
-        """Return watch.json; None for our own trainer."""
+        """Return watch.json; None if there is none, as for the builtin trainer."""
         return self.read(self.watch, WatchSettings)
 
     def read_go(self) -> Go | None:
@@ -147,22 +159,33 @@ class AttemptFolder:
         return self.read(self.go, Go)
 
     def forget_environments(self) -> None:
-        """Remove the environment variables from job.json, watch.json and go.json before the folder is sent away."""
+        """Remove the environment variables from job.json, watch.json and go.json, before the folder is sent away.
+
+        Raises:
+            OSError: a file cannot be written.
+        """
         for path in (self.job, self.watch, self.go):
             if (record := read_json(path)) and record.get("env"):
                 write_object(path, record | {"env": {}}, PRIVATE)
 
     def place_model(self, sparse: Path) -> None:
-        """Set the path of the model on this machine in settings.json, if that file names one."""
+        """Set the path of the model on this machine in settings.json, if that file names a model.
+
+        Args:
+            sparse: folder of the model.
+
+        Raises:
+            OSError: the file cannot be written.
+        """
         if (record := read_json(self.settings)) and "sparse" in record:
             write_object(self.settings, record | {"sparse": str(sparse)})
 
     def read_start(self) -> Start:
-        """Return start.json; blank before the start, and for a moment after it."""
+        """Return start.json; a blank record before the start and, until the file is whole, for a moment after it."""
         return self.read(self.start, Start) or Start()
 
     def read_heartbeat(self) -> Heartbeat:
-        """Return heartbeat.json; blank before the first beat."""
+        """Return heartbeat.json; a blank record before the first heartbeat."""
         return self.read(self.heartbeat, Heartbeat) or Heartbeat()
 
     def read_exit(self) -> ExitFacts | None:
@@ -170,19 +193,19 @@ class AttemptFolder:
         return self.read(self.exit, ExitFacts)
 
     def read_settings(self) -> TrainingSettings:
-        """Return settings.json; blank if there is none."""
+        """Return settings.json; a blank record if there is none."""
         from splatbatch.output.records.metrics import TrainingSettings
 
         return self.read(self.settings, TrainingSettings) or TrainingSettings()
 
     def read_metrics(self) -> Metrics | None:
-        """Return metrics.json; None before the last evaluation, and without held-out photographs."""
+        """Return metrics.json; None before the last evaluation, and for a training without held-out photographs."""
         from splatbatch.output.records.metrics import Metrics
 
         return self.read(self.metrics, Metrics)
 
     def read_views(self) -> dict[str, EvaluatedView]:
-        """Return the rendered held-out views, by rank, the worst first."""
+        """Return the rendered held-out photographs by rank, the worst first; empty if none were rendered."""
         from splatbatch.output.records.metrics import RANKS, EvaluatedView
 
         found = read_json(self.views) or {}
@@ -195,23 +218,26 @@ class AttemptFolder:
         return self.read(self.result, Result)
 
     def read_progress(self) -> Sequence[ProgressLine]:
-        """Return all lines of progress.jsonl."""
+        """Return all lines of progress.jsonl, the oldest first; empty if there is no such file."""
         return self._read_lines(self.progress, ProgressLine)
 
     def last_progress(self) -> ProgressLine:
-        """Return the latest line of progress.jsonl; blank before the first. Only the file's end is read."""
+        """Return the latest line of progress.jsonl; a blank record before the first. Only the file's end is read."""
         return ProgressLine.from_record(last_line(self.progress))
 
     def last_gpu_sample(self) -> GpuSample:
-        """Return the latest line of gpu.jsonl; blank on the CPU. Only the file's end is read."""
+        """Return the latest line of gpu.jsonl; a blank record on the CPU. Only the file's end is read."""
         return GpuSample.from_record(last_line(self.gpu_samples))
 
     def read_gpu_samples(self) -> Sequence[GpuSample]:
-        """Return all lines of gpu.jsonl; none on the CPU."""
+        """Return all lines of gpu.jsonl, the oldest first; empty on the CPU."""
         return self._read_lines(self.gpu_samples, GpuSample)
 
     def read(self, path: Path, kind: type[AttemptKind]) -> AttemptKind | None:
-        """Return a file of the folder as a record; None if there is no such file, or it is no JSON object."""
+        """Return a JSON file of the folder as a record of the class `kind`.
+
+        None if there is no such file, or it is no JSON object. Invalid fields get their defaults.
+        """
         if (record := read_json(path)) is None:
             return None
         record.pop("format", None)  # not trusted: an external program may have written the file
@@ -223,12 +249,15 @@ class AttemptFolder:
 
 @dataclass(frozen=True)
 class CachedAttemptDir(AttemptFolder):
-    """The folder of an attempt that has ended: its records no longer change, so each is read once and kept."""
+    """The folder of an attempt that has ended: its records no longer change, so each is read only once."""
 
     _known: dict[Path, Any] = field(default_factory=dict, compare=False, repr=False)
 
     def read(self, path: Path, kind: type[AttemptKind]) -> AttemptKind | None:
-        """Return a file of the folder as a record, read at the first call; None if there is none."""
+        """Return a JSON file of the folder as a record of the class `kind`, read at the first call only.
+
+        None if there is no such file, or it is no JSON object.
+        """
         if path not in self._known:
             self._known[path] = super().read(path, kind)
         known: AttemptKind | None = self._known[path]
@@ -241,13 +270,13 @@ class CachedAttemptDir(AttemptFolder):
         return known
 
     def last_progress(self) -> ProgressLine:
-        """Return the latest line of progress.jsonl; blank if there is none."""
+        """Return the last line of progress.jsonl; a blank record if there is none."""
         return [ProgressLine(), *self.read_progress()][-1]
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """One attempt at a task: its folder, and the content of its job.json, which may not be written yet."""
+    """One attempt at a task: the name of the task, its folder, and its job.json, which may not be written yet."""
 
     patch: str
     folder: AttemptFolder

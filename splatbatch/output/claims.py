@@ -1,7 +1,7 @@
-"""Claims: which worker works on which task. The claim of the highest generation owns a task.
+"""Claims: which worker works on which task. Claims of a task are numbered; the highest number (generation) owns it.
 
-A claim is a hard link, made by link(2), to the heartbeat file of its worker; it is never changed or removed. Taking a
-task over links the next generation. Of two workers that do so at once only one can make that name.
+A claim is a hard link, made by link(2), to the heartbeat file of its worker; it is never changed or removed. To take a
+task over, a worker links the next number. Of two workers that do so at once only one can make that name.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from splatbatch.output.workers import Watcher, WorkerFile, is_released, title
 from splatbatch.text import plural
 
 DONE = ".done"
-"""Suffix of the second link to a claim, which its owner makes when it has finished the task."""
+"""Suffix of the second link to a claim, which its worker makes when it has finished the task."""
 PREPARING = ".prepare"
-"""Name claimed by the worker that makes the shared decisions; no patch can have this name."""
+"""Name claimed, like a task, by the worker that makes the shared decisions; no patch can have this name."""
 EXCLUSIVE = ".exclusive"
-"""Name claimed by `train`, and by each command that excludes `train`; see `output.exclusive`."""
+"""Name claimed, like a task, by `train`, and by each command that excludes `train`; see `output.exclusive`."""
 
 
 class Claims:
@@ -38,7 +38,10 @@ class Claims:
         """Writes a heartbeat; to be called every few seconds."""
 
     def take(self, task: str) -> Claim | WorkerRecord:
-        """Claim a task, or return the worker that has it, as `owner` does; our claim is kept until it is taken over.
+        """Claim a task and return our claim; if another worker has the task, return that worker.
+
+        A claim that we have already is returned again, until another worker takes the task over. A worker whose claim
+        cannot be read is returned as by `owner`.
 
         Raises:
             OSError: the claim cannot be made.
@@ -58,31 +61,40 @@ class Claims:
         return self.renew(task)  # only after the claim: the splat of this attempt may only become the next record
 
     def is_elsewhere(self, task: str) -> bool:
-        """Return whether another worker that is not dead has claimed a task and has not finished it."""
+        """Return whether another worker, which is not known to be dead, has claimed a task and has not finished it."""
         owner = self._present_owner(task, highest_claim(self._output, task))
         return owner is not None and owner.token != self._mine.record.token
 
     def renew(self, task: str) -> Claim:
-        """Return our claim of a task, set to follow the newest accepted record of now.
+        """Return our claim of a task, after setting it to follow the newest accepted splat of now.
 
-        Called again after the remains of a dead worker were adopted: they may have been accepted meanwhile.
+        Called again after the attempt of a dead worker was collected, since its splat may have been accepted meanwhile.
+
+        Raises:
+            KeyError: we have no claim of this task.
         """
         self._claims[task] = replace(self._claims[task], follows=self._output.patch(task).newest_accepted())
         return self._claims[task]
 
     def close(self, task: str) -> None:
-        """Mark a task of ours as finished, whatever its outcome, so that other workers do not wait for our end."""
+        """Mark a task of ours as finished, whatever its outcome, so that other workers do not wait for our end.
+
+        Nothing is done for a task that we have not claimed; errors of writing are ignored.
+        """
         ours = self._claims.pop(task, None)
         if ours is not None:
             with contextlib.suppress(OSError):  # a full disk: the end of this worker frees the task, too
                 create_once(self._mine.path, self._output.claim(task, ours.generation).with_suffix(DONE))
 
     def mine(self) -> list[str]:
-        """Return the tasks that we have claimed and not finished."""
+        """Return the names of the tasks that we have claimed and not finished, in the order of the claims."""
         return list(self._claims)
 
     def lost(self) -> dict[str, str]:
-        """Forget the tasks that other workers took over from us, and return them, each with the name of its worker."""
+        """Forget the tasks that other workers took over from us; return the name of the new worker of each.
+
+        The name is "" if the claim cannot be read; the result is empty if no task was taken over.
+        """
         highest = {task: highest_claim(self._output, task) for task in self._claims}
         lost = {task: now for task, now in highest.items() if now > self._claims[task].generation}
         for task in lost:
@@ -90,12 +102,15 @@ class Claims:
         return {task: self.owner(task, now).worker for task, now in lost.items()}
 
     def generation(self, task: str) -> int:
-        """Return the generation that our ledger names in events of a task: that of our claim, else the highest one."""
+        """Return the number that events of a task carry in our ledger: that of our claim, else the highest.
+
+        0 without claims.
+        """
         ours = self._claims.get(task)
         return ours.generation if ours else highest_claim(self._output, task)
 
     def owner(self, task: str, generation: int) -> WorkerRecord:
-        """Return the worker that made a claim.
+        """Return the record of the worker that made the claim with this number.
 
         If the claim cannot be read: a record without a name or heartbeat, whose token is the path below `claims`.
         """
@@ -112,23 +127,26 @@ class Claims:
 
 
 def done_with(output: OutputFolder, task: str) -> int:
-    """Return the highest finished generation of a task, with any outcome; 0 if there is none."""
+    """Return the highest number of a task's claims that were finished, with any outcome; 0 if there is none."""
     return max(numbers_in(f"{output.claims}/{task}", suffix=DONE), default=0)
 
 
 def highest_claim(output: OutputFolder, task: str) -> int:
-    """Return the highest generation of a task's claims; 0 if there is none."""
+    """Return the highest number of a task's claims; 0 if there is none."""
     return max(numbers_in(f"{output.claims}/{task}"), default=0)
 
 
 def open_claim(output: OutputFolder, task: str) -> WorkerRecord | None:
-    """Return the worker that has claimed a task and not finished it; None: none has, or the claim cannot be read."""
+    """Return the worker that has claimed a task and not finished it.
+
+    None: there is none, or the claim cannot be read.
+    """
     highest = highest_claim(output, task)
     return WorkerRecord.read(output.claim(task, highest)) if highest > done_with(output, task) else None
 
 
 def open_claims(output: OutputFolder) -> dict[str, str]:
-    """Return the tasks that are claimed and not finished, each with the name of its worker."""
+    """Return the name of the worker of each task that is claimed and not finished, by task in alphabetical order."""
     tasks = [name for name in sorted(names_in(str(output.claims))) if name[0] != "."]
     return {task: owner.worker for task in tasks if (owner := open_claim(output, task))}
 
@@ -138,7 +156,7 @@ MOST_LINES = 8
 
 @dataclass(frozen=True)
 class AtWork(WorkerRecord):
-    """A worker that has not ended, with the tasks that it has claimed; `status` prints it."""
+    """A worker that has not ended, with the names of the tasks that it has claimed; `status` prints it."""
 
     tasks: tuple[str, ...] = ()
     silent_s: float = 0.0
@@ -146,16 +164,19 @@ class AtWork(WorkerRecord):
 
     @property
     def is_quiet(self) -> bool:
-        """Return whether it has written no heartbeat for 30 s, so that it is reported as silent."""
+        """Whether the worker has written no heartbeat for 30 s, so that it is reported as silent."""
         return self.silent_s >= workers.QUIET_S
 
     @property
     def is_frozen(self) -> bool:
-        """Return whether it has written no heartbeat for 180 s: its tasks are free, although its process exists."""
+        """Whether the worker has written no heartbeat for 180 s: its tasks are free for others.
+
+        Its process may still exist.
+        """
         return self.silent_s >= workers.SILENCE_S
 
     def in_words(self) -> str:
-        """Return the worker and its tasks in words; one read cannot tell whether a worker of another host lives."""
+        """Return a line with the worker, its tasks, doubts whether it lives, and commands to end or continue it."""
         job = f", job {self.job}" if self.job else ""
         known = (
             ""
@@ -171,12 +192,15 @@ class AtWork(WorkerRecord):
 
 
 def describe_silence(silent_s: float) -> str:
-    """Return in words for how long a worker has been silent, and after how long its tasks are taken over."""
+    """Return in words for how many seconds a worker has been silent, and when its tasks are taken over."""
     return f"silent for {silent_s:.0f} s, its tasks are taken over after {workers.SILENCE_S:.0f} s"
 
 
 def at_work(watcher: Watcher, but: str = "") -> tuple[AtWork, ...]:
-    """Return the workers that may still write, also frozen ones of this host, except the one named `but`."""
+    """Return the workers that may still write, also frozen ones of this host, except the one named `but`.
+
+    Empty if there are none; the order is that of their names.
+    """
     found = watcher.present(but)
     held = open_claims(watcher.output) if found else {}
     return tuple(
@@ -190,9 +214,9 @@ def at_work(watcher: Watcher, but: str = "") -> tuple[AtWork, ...]:
 
 
 def lines_of(workers: Sequence[AtWork]) -> list[str]:
-    """Return one line for each worker, at most 8 and a line with the number of the rest.
+    """Return one line for each worker, at most 8, and then a line with the number of the others.
 
-    Empty for a single worker that is not silent.
+    Empty without workers, and for a single worker that is not silent.
     """
     if len(workers) < 2 and not any(one.is_quiet for one in workers):
         return []
@@ -201,7 +225,7 @@ def lines_of(workers: Sequence[AtWork]) -> list[str]:
 
 
 def in_short(workers: Sequence[AtWork]) -> str:
-    """Return the number of workers and nodes: "3 workers on 2 nodes"; empty for a single worker."""
+    """Return the number of workers and nodes as text: "3 workers on 2 nodes"; "" for fewer than two workers."""
     nodes = {one.host for one in workers}
     where = f" on {plural(len(nodes), 'node')}" if len(nodes) > 1 else ""
     quiet = sum(one.is_quiet for one in workers)

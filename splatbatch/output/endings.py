@@ -12,9 +12,10 @@ from splatbatch.output.ledger import Tail
 
 
 class TaskHistory:
-    """Latest end, rejection and giving up of each task, by the ledgers of all workers.
+    """Latest end, rejection and giving up of each task, from the ledgers of all workers.
 
     Each call reads what was appended since the last one. If a ledger was replaced by a shorter one, all are read again.
+    Ledgers and lines that cannot be read are left out; nothing is raised.
     """
 
     def __init__(self, output: OutputFolder) -> None:
@@ -29,7 +30,7 @@ class TaskHistory:
 
     @contextlib.contextmanager
     def as_of_now(self) -> Iterator[None]:
-        """Read the ledgers now, and not again within the block, in which thousands of patches are asked for."""
+        """Read the ledgers now, and not again within the block, in which thousands of patches may be asked for."""
         self._follow()
         self._is_current = True
         try:
@@ -38,17 +39,28 @@ class TaskHistory:
             self._is_current = False
 
     def is_judged(self, patch: str, attempt: int) -> bool:
-        """Return whether an attempt's end was recorded, and it need not be collected again."""
+        """Return whether the end of an attempt was recorded, so that it need not be collected again.
+
+        Args:
+            patch: name of the task.
+            attempt: number of the attempt.
+        """
         self._follow()
         return (patch, attempt) in self._judged
 
     def last(self, patch: str) -> AttemptEnded | PatchRejected | None:
-        """Return how the last attempt at a patch ended or why it was refused, whichever is later; None if neither."""
+        """Return how the last attempt at a patch ended, or why the patch was rejected, whichever is later.
+
+        None if neither.
+        """
         self._follow()
         return self._last.get(patch)
 
     def given_up(self, patch: str) -> GaveUp | None:
-        """Return the event by which a patch was given up for good; None if it was not, or was trained since."""
+        """Return the event by which a patch was given up for good.
+
+        None if it was not given up, or was trained since.
+        """
         self._follow()
         return self._given_up.get(patch)
 

@@ -1,4 +1,4 @@
-"""The events of a ledger, one class for each kind; a field that cannot be read gets its default."""
+"""The events of a ledger, one class for each kind; a field that is absent or cannot be read gets its default."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from splatbatch.output.records.attempt import AttemptFacts
 from splatbatch.output.records.record import TypedRecord, in_json, reads
 
 TaskUnit = Literal["patch", "stage"]
-"""Unit in which the tasks of a batch are counted; it follows from their kind."""
+"""Noun by which the tasks of a batch are counted: patches, or stages of a scene."""
 KINDS: dict[str, type[Event]] = {}
-"""Event classes by the name that the ledger gives them."""
+"""Class of an event, by the name that the ledger gives the event."""
 
 
 @dataclass(frozen=True)
@@ -41,9 +41,9 @@ class Event(TypedRecord):
 
     name: ClassVar[str] = ""
     t: float | None = field(default=None, kw_only=True)
-    """Time of the event in seconds since 1970; the ledger sets it."""
+    """Time of the event in seconds since 1970; the ledger sets it. None: not written yet, or unreadable."""
     generation: int | None = field(default=None, kw_only=True)
-    """Generation of the task's claim when the event was written; it orders the events of several workers. None: no
+    """Number of the task's claim when the event was written; it orders the events of several workers. None: no
     claim."""
 
     def __init_subclass__(cls, event: str = "") -> None:
@@ -52,7 +52,7 @@ class Event(TypedRecord):
             KINDS[event] = cls
 
     def to_record(self) -> Record:
-        """Return the event as a line of the ledger."""
+        """Return the event as the JSON object of its line in the ledger."""
         said = {one.name: getattr(self, one.name) for one in fields(self) if self._says(one.name)}
         return {
             "t": self.t,
@@ -66,7 +66,10 @@ class Event(TypedRecord):
 
 
 def event_of(record: Record) -> Event | None:
-    """Return the event of a ledger line; None if this version does not know its kind."""
+    """Return the event of a ledger line; None if this version does not know its kind.
+
+    Invalid fields get their defaults.
+    """
     kind = KINDS.get(text(record.get("event")))
     return kind.from_record(record) if kind else None
 
@@ -77,7 +80,7 @@ def _exit(value: object) -> Exit | None:
 
 @dataclass(frozen=True)
 class SlotNotReady(Event, event="gate"):
-    """Event: an attempt waited for its slot, for this many seconds and this reason."""
+    """Event: an attempt waited for its slot (a GPU, a share of one, or the CPU); for how many seconds, and why."""
 
     patch: str
     attempt: int | None
@@ -88,7 +91,10 @@ class SlotNotReady(Event, event="gate"):
 
 @dataclass(frozen=True)
 class AttemptStarted(Event, event="attempt_started"):
-    """Event: an attempt begins on a slot."""
+    """Event: an attempt begins on a slot (a GPU, a share of one, or the CPU).
+
+    `changes` are its settings unlike the YAML's.
+    """
 
     patch: str
     attempt: int | None
@@ -98,7 +104,7 @@ class AttemptStarted(Event, event="attempt_started"):
 
 
 NOT_COLLECTED = frozenset({UNWRITABLE, INTERNAL_FAULT, HANGS})
-"""Causes of failures while an attempt was collected: the next run collects the attempt once more."""
+"""Causes of failures while the files of an attempt were collected: the next run collects them once more."""
 
 
 @dataclass(frozen=True)
@@ -110,35 +116,43 @@ class AttemptEnded(Event, AttemptFacts, event="attempt_ended"):
     outcome: str
     """One of: trained, made (a product that is no splat), failed, stopped."""
     exit: Exit | None = field(default=None, metadata=reads(_exit))
-    """End of the process; None: no process was started."""
+    """How the process ended; None: no process was started."""
     num_gaussians: int | None = None
     warnings: tuple[str, ...] | None = None
     diagnosis: Diagnosis | None = None
     reason: str | None = None
-    """Reason why the attempt was stopped."""
+    """Reason why the attempt was stopped; None: it was not stopped."""
     accepted: bool | None = None
     choice: str = ""
-    """Sentence on which of two splats was kept, and why."""
+    """Sentence on which of two splats was kept, and why; empty: there was nothing to choose."""
     ended_early: str = ""
-    """Sentence on an end by `evaluation.stop_after`: after how many steps, and how much time it saved."""
+    """Sentence on an end by `evaluation.stop_after`: after how many steps, and how much time it saved; empty: no such
+    end."""
     adopted: bool = False
-    """Whether a later run judged the attempt, since the parent had died."""
+    """Whether a later run judged the attempt, since the worker that started it had died."""
     traceback: str = ""
-    """Traceback of an error within splatbatch."""
+    """Traceback of an error within splatbatch; empty: there was none."""
 
     @property
     def is_well(self) -> bool:
-        """Return whether the attempt made a product."""
+        """Whether the attempt made its product."""
         return self.outcome in ("trained", "made")
 
     @property
     def is_judged(self) -> bool:
-        """Return whether the attempt is finished with: it was collected, so that no later run collects it again."""
+        """Whether the attempt is finished with: its files were collected, so that no later run collects them again."""
         return self.attempt is not None and self.cause not in NOT_COLLECTED and self.phase != COLLECT
 
     @classmethod
     def of(cls, patch: str, attempt: int, outcome: Outcome, **more: Any) -> AttemptEnded:
-        """Return the event of an attempt that ended with this outcome; `more` are further fields."""
+        """Return the event of an attempt that ended with this outcome.
+
+        Args:
+            patch: name of the task.
+            attempt: number of the attempt.
+            outcome: what the attempt achieved.
+            more: further fields of the event.
+        """
         match outcome:
             case Trained(splat=splat, warnings=warnings):
                 return cls(patch, attempt, "trained", num_gaussians=splat.num_gaussians, warnings=warnings, **more)
@@ -151,11 +165,11 @@ class AttemptEnded(Event, AttemptFacts, event="attempt_ended"):
 
     @property
     def cause(self) -> str:
-        """The cause of the failure, or the reason of the stop; empty for an attempt that ended well."""
+        """Cause of the failure, or the reason of the stop; "" for an attempt that ended well."""
         return (self.diagnosis.cause if self.diagnosis else "") or self.reason or ""
 
     def to_record(self) -> Record:
-        """Return the event as a line of the ledger."""
+        """Return the event as the JSON object of its line in the ledger."""
         return super().to_record() | ({"exit": exit_to_record(self.exit)} if self.exit else {})
 
     def _says(self, name: str) -> bool:
@@ -164,7 +178,10 @@ class AttemptEnded(Event, AttemptFacts, event="attempt_ended"):
 
 @dataclass(frozen=True)
 class RetryScheduled(Event, event="retry"):
-    """Event: a failed patch will be tried again, after a wait and perhaps with changed settings."""
+    """Event: a failed patch will be tried again, after `wait_s` seconds and perhaps with changed settings.
+
+    `ladder` names the list of changed settings that is followed; "": the settings stay.
+    """
 
     patch: str
     wait_s: float | None
@@ -187,7 +204,7 @@ class GaveUp(Event, event="gave_up"):
     key: dict[str, Any] | None = None
     """Settings, inputs, program and machine of which one must change before the patch is tried again.
 
-    None: the next run tries it again.
+    None: the next run tries the patch again.
     """
     cause: str = ""
 
@@ -206,7 +223,7 @@ class Accepted(Event, event="accepted"):
 
 @dataclass(frozen=True)
 class Restored(Event, event="restored"):
-    """Event: a missing or damaged product was restored from its attempt, or replaced by another attempt's splat."""
+    """Event: a missing or damaged splat was restored from its attempt, or replaced by another attempt's splat."""
 
     patch: str
     attempt: str
@@ -214,7 +231,7 @@ class Restored(Event, event="restored"):
     """Attempt whose splat is damaged and was replaced; empty: the same splat was restored."""
 
     def in_words(self) -> str:
-        """Return a sentence on the restoration."""
+        """Return a sentence on what was restored, and from which attempt."""
         if not self.instead_of:
             return f"splat.ply restored from {self.attempt}"
         return f"the splat of {self.instead_of} is damaged: {self.attempt}, the best of the others, takes its place"
@@ -222,19 +239,22 @@ class Restored(Event, event="restored"):
 
 @dataclass(frozen=True)
 class BatchStarted(Event, event="batch_started"):
-    """Event: a run begins to train."""
+    """Event: a run begins to train these patches on these slots (GPUs, shares of GPUs, or the CPU)."""
 
     patches: tuple[str, ...]
     slots: tuple[str, ...]
     changes: dict[str, Any]
-    """Settings changed by --set."""
+    """Settings changed by the option --set; empty if there are none."""
     noun: TaskUnit = "patch"
-    """Unit in which its tasks are counted."""
+    """Noun by which the tasks of the run are counted."""
 
 
 @dataclass(frozen=True)
 class BatchEnded(Event, event="batch_ended"):
-    """Event: a run has ended."""
+    """Event: a run has ended, with `trained` of `of` tasks trained.
+
+    `stopped` is why it ended early, "" if it did not.
+    """
 
     trained: int
     of: int
@@ -243,29 +263,32 @@ class BatchEnded(Event, event="batch_ended"):
 
 @dataclass(frozen=True)
 class OrphansStopped(Event, event="twins_stopped"):
-    """Event: attempts of an earlier run still ran, and were stopped."""
+    """Event: attempts of an earlier run were still running, and were stopped.
+
+    `keys` are the names of these attempts.
+    """
 
     keys: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class PatchesAudited(Event, event="audit"):
-    """Event: the patches to train were audited, or the audit was switched off."""
+    """Event: the patches to train were audited or, if `verified` is False, the audit was switched off."""
 
     verified: bool
     refused: dict[str, Any]
-    """Reason for each rejected patch, by patch."""
+    """Reason why each rejected patch is not trained, by patch."""
     warnings: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class PatchRejected(Event, event="refused"):
-    """Event: the audit found errors in a patch, so that it is not trained until its files change."""
+    """Event: the audit found errors in a patch, so that the patch is not trained until its files change."""
 
     patch: str
     reason: str
     inputs: str | None = None
-    """Hash of the state of its files at that time; None: an earlier version wrote the event."""
+    """Hash of the state of the patch's files at that time; None: an earlier version wrote the event."""
 
 
 @dataclass(frozen=True)
@@ -278,14 +301,14 @@ class Packing(Event, event="packing"):
 
 @dataclass(frozen=True)
 class Resumed(Event, event="resumed"):
-    """Event: a batch that was paused for lack of space goes on."""
+    """Event: a batch that was paused for lack of disk space goes on, after `waited_s` seconds."""
 
     waited_s: float | None
 
 
 @dataclass(frozen=True)
 class FileNotAnswering(Event, event="waits"):
-    """Event: preparing or collecting an attempt has waited so long for a file that does not answer."""
+    """Event: preparing or collecting an attempt has waited for this many seconds for a file that does not answer."""
 
     patch: str
     path: str
@@ -294,7 +317,7 @@ class FileNotAnswering(Event, event="waits"):
 
 @dataclass(frozen=True)
 class CancelRequested(Event, event="cancel_requested"):
-    """Event: a user requested the end of the batch, or of some patches (empty: of all)."""
+    """Event: a user requested the end of some patches or, if `patches` is empty, of the whole batch."""
 
     by: str
     patches: tuple[str, ...]
@@ -318,18 +341,20 @@ NOTICES: dict[NoticeKind, tuple[str, str]] = {
     "unwell": ("message", "{check}: {words}"),
     "workers_seen": ("words", "{words}"),
 }
-"""For each kind: key of its words in the ledger, and template of the sentence shown; empty: nothing is shown."""
+"""For each kind of notice: the key of its text in the ledger, and the sentence shown to the user; "": nothing is
+shown."""
 
 
 @dataclass(frozen=True)
 class Notice(Event):
     """Event: a message that is shown and kept, and on which no decision is based. Its kinds, by name:
 
-    awaited: a task waits for a silent worker or an unreadable claim. deadline: the step budget for a deadline.
-    expected: the memory a patch is expected to need. forecast: the expected duration of the run. mps_off: CUDA MPS
-    accepts no client. notify_failed: a notification could not be sent. paused: space is short, nothing new starts.
-    slot_given_up: a slot is out of service. still_given_up: a patch given up before is unchanged. tight: a patch may
-    not fit into memory. unwell: a finding of the preflight. workers_seen: the state of an engine's workers has changed.
+    awaited: a task waits for a silent worker or an unreadable claim. deadline: the number of steps chosen for a
+    deadline. expected: the memory a patch is expected to need. forecast: the expected duration of the run. mps_off:
+    CUDA MPS accepts no client. notify_failed: a notification could not be sent. paused: space is short, nothing new
+    starts. slot_given_up: a GPU, or a share of one, is out of service. still_given_up: a patch given up before is
+    unchanged. tight: a patch may not fit into memory. unwell: a finding of the checks before the run. workers_seen: the
+    state of an engine's workers has changed.
     """
 
     kind: NoticeKind
@@ -337,11 +362,15 @@ class Notice(Event):
     patch: str = ""
     slot: str = ""
     facts: Record = field(default_factory=dict)
-    """Further fields of the ledger line, by key."""
+    """Further fields of the ledger line, by key; empty if there are none."""
 
     @classmethod
     def from_record(cls, record: object) -> Notice:
-        """Return the notice of a ledger line, whose event must be one of `NOTICES`."""
+        """Return the notice of a ledger line.
+
+        Raises:
+            KeyError: its "event" is none of `NOTICES`.
+        """
         found = mapping(record)
         kind = found["event"]
         known = {"t", "event", "generation", "patch", "slot", NOTICES[kind][0]}
@@ -349,13 +378,13 @@ class Notice(Event):
         return super().from_record({**found, "kind": kind, "words": found.get(NOTICES[kind][0]), "facts": facts})
 
     def to_record(self) -> Record:
-        """Return the notice as a line of the ledger."""
+        """Return the notice as the JSON object of its line in the ledger."""
         told = {"generation": self.generation, "patch": self.patch, "slot": self.slot}
         said = {key: value for key, value in told.items() if value not in (None, "")} | self.facts
         return {"t": self.t, "event": self.kind} | said | ({NOTICES[self.kind][0]: self.words} if self.words else {})
 
     def in_words(self) -> str:
-        """Return the notice as a sentence; empty if it is kept in the ledger only."""
+        """Return the notice as a sentence for the user; "" if it is kept in the ledger only."""
         return NOTICES[self.kind][1].format_map(defaultdict(str, vars(self) | self.facts))
 
 

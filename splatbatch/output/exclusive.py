@@ -25,10 +25,15 @@ SAY_EVERY_S = 30.0
 
 @contextmanager
 def hold(output: OutputFolder, terms: str, say: Callable[[str], None]) -> Iterator[WorkerFile]:
-    """Hold an output folder while the block runs, as the worker `local`; yield its heartbeat file.
+    """Hold an output folder while the block runs, as the worker `local`; yield the heartbeat file of this worker.
 
-    `work` processes that start later may join. A holder on another host is watched until its file changes, or has not
-    changed for 180 s.
+    `work` processes that start later may join. If a run on another host seems to hold the folder, its heartbeat file is
+    watched: a change is an error; after 180 s without a change the folder is taken.
+
+    Args:
+        output: the folder.
+        terms: hash of settings and version by which the run trains; workers that join must have the same.
+        say: called with a message while it waits.
 
     Raises:
         BusyError: another run holds the folder.

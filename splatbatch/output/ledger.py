@@ -37,7 +37,7 @@ EventKind = TypeVar("EventKind", bound=Event)
 
 
 class Ledger:
-    """Appends events to the ledger file of one worker, and passes each to its listeners."""
+    """Appends events to the ledger file of one worker, and passes each event to its listeners."""
 
     def __init__(
         self, path: Path | None, *listeners: Listener, generation_of: Callable[[str], int] = lambda _: 0
@@ -55,7 +55,9 @@ class Ledger:
         self._unwritten: list[Event] = []
 
     def write(self, event: Event) -> None:
-        """Append an event, fsynced, then pass it to the listeners; on a full disk it is kept for `flush`.
+        """Append an event, synced to disk, then pass it to the listeners; on a full disk the event is kept for `flush`.
+
+        Time and claim number of the event are set here.
 
         Raises:
             OutputError: the ledger cannot be written for another reason than a full disk.
@@ -69,11 +71,19 @@ class Ledger:
             listener(event)
 
     def tell_wait(self, words: str) -> None:
-        """Append a notice about what the run waits for; see `write`."""
+        """Append a notice on what the run waits for, with this text; see `write`.
+
+        Raises:
+            OutputError: see `write`.
+        """
         self.write(Notice("awaited", words))
 
     def flush(self) -> bool:
-        """Write the events that a full disk has held back; return whether all are written. Raises as `write` does."""
+        """Write the events that a full disk has held back; return whether all are written.
+
+        Raises:
+            OutputError: the ledger cannot be written for another reason than a full disk.
+        """
         if self._path is None:
             self._unwritten.clear()
         while self._unwritten and self._path is not None:
@@ -92,16 +102,16 @@ class Ledger:
 
         Raises:
             OSError: the disk is still full.
-            OutputError: see `write`.
+            OutputError: the ledger cannot be written for another reason.
         """
         if not self.flush():
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._path))
 
 
 def lines(output: OutputFolder) -> Iterator[Record]:
-    """Yield the lines of all ledgers by time, also events that this version does not know; torn lines are left out.
+    """Yield the lines of all ledgers by time, as JSON objects, also events that this version does not know.
 
-    A line that is not from the ledger of `train` also names its worker.
+    Torn lines and unreadable ledgers are left out. A line that is not from the ledger of `train` also names its worker.
     """
     ledgers = [_lines_of(path, "" if path.stem in ("ledger", LOCAL) else path.stem) for path in output.ledgers()]
     return merge(*ledgers, key=lambda one: number(one.get("t")) or 0.0)
@@ -113,16 +123,16 @@ def _lines_of(path: Path, worker: str) -> Iterator[Record]:
 
 
 def events(output: OutputFolder, *kinds: type[EventKind]) -> Iterator[EventKind]:
-    """Yield the events of some kinds from all ledgers; `Event` stands for all kinds.
+    """Yield the events of some kinds from all ledgers by time; `Event` stands for all kinds.
 
     Events of one ledger keep their order. Those of several workers are merged by the clocks of their hosts, which is
-    good enough for display, but not for decisions.
+    good enough for display, but not for decisions. Torn lines and unreadable ledgers are left out.
     """
     return merge(*(events_in(path, kinds) for path in output.ledgers()), key=lambda event: event.t or 0.0)
 
 
 def events_in(path: Path, kinds: Iterable[type[EventKind]]) -> Iterator[EventKind]:
-    """Yield the events of some kinds from one ledger, in their order."""
+    """Yield the events of some kinds from one ledger, in their order; none if the ledger cannot be read."""
     return _events(raw_lines(path), tuple(kinds))
 
 
@@ -152,11 +162,14 @@ class Tail:
         """Number of bytes read of each ledger, up to the end of a line."""
 
     def skip(self) -> None:
-        """Skip the events written until now."""
+        """Skip the events written until now: the next `read` begins after them."""
         self.read_bytes = {path: _size(path) for path in self._output.ledgers()}
 
     def read(self) -> Iterator[tuple[Path, Event]]:
-        """Yield the events written since the last call, each with its ledger; an incomplete line waits."""
+        """Yield the events written since the last call, each with the path of its ledger; an incomplete line waits.
+
+        Ledgers that appear later are read from their first line. Unreadable ones are left out.
+        """
         if (names := names_in(str(self._output.ledger.parent))) != self._names:
             self._names = names
             self.read_bytes = {path: self.read_bytes.get(path, 0) for path in self._output.ledgers()}
@@ -165,7 +178,7 @@ class Tail:
                 yield from ((path, event) for event in _events(self._new_lines(path), self._kinds))
 
     def has_another_ledger(self) -> bool:
-        """Return whether a ledger is now shorter than the part read, so that it must be another file."""
+        """Return whether a ledger is now shorter than the part read of it, so that it must be another file."""
         return any(_size(path) < read_bytes for path, read_bytes in self.read_bytes.items())
 
     def _new_lines(self, path: Path) -> Iterator[bytes]:
@@ -181,9 +194,9 @@ def _size(path: Path) -> int:
 
 
 def judged_attempts(output: OutputFolder) -> dict[tuple[str, int], AttemptEnded]:
-    """Return the end of every attempt that was judged, by patch and number.
+    """Return the event of the end of every attempt that was judged, by name of the task and number of the attempt.
 
-    An attempt whose result could not be kept is left out: the next run judges it again.
+    An attempt whose files could not be collected is left out: the next run judges it again.
     """
     return {
         (event.patch, event.attempt): event

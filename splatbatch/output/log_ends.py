@@ -13,9 +13,17 @@ BOM = "\ufeff"
 
 
 def read_ends(path: Path, head_bytes: int = HEAD_BYTES, tail_bytes: int = TAIL_BYTES) -> tuple[str, int, int]:
-    """Return the first and last lines of a log, or all if it is short; empty if there is no log.
+    """Return the first and last lines of a log, or all lines if the log is short, with undecodable bytes replaced.
 
-    Also returned is the number of lines before the gap, and in it. Undecodable bytes are replaced.
+    Args:
+        path: the log, in UTF-8, or in UTF-16 with a byte order mark.
+        head_bytes: most bytes to read from its beginning.
+        tail_bytes: most bytes to read from its end.
+
+    Returns:
+        The text, "" if there is no readable log; the number of lines before the gap; the number of lines in the gap.
+            Both
+        numbers are 0 if nothing was left out.
     """
     try:
         with open_regular(path) as file:

@@ -1,4 +1,4 @@
-"""Accepted splats: accept one, check that its file is still the accepted one, restore it, remove superseded ones."""
+"""Accepted splats: accept a splat, check that its file is still the same, restore it, remove superseded ones."""
 
 from __future__ import annotations
 
@@ -34,13 +34,25 @@ from splatbatch.output.records.fingerprint import Fingerprint
 from splatbatch.output.records.result import Result, SplatFacts, UsedPhotographs
 
 Depth = Literal["time", "content", "every byte"]
-"""How thoroughly a file is checked: size and time; content where these have changed; content always."""
+"""How thoroughly a file is compared with its record.
+
+time: only size and time. content: also the hash, where size or time have changed. every byte: always the hash.
+"""
 
 CHANGED = "changed on disk"
 
 
 def keep(attempt: Attempt, trained: Trained, facts: AttemptFacts) -> Result:
-    """Give the splat of an attempt its name in the attempt's folder and a manifest beside it; return the manifest."""
+    """Link the splat of an attempt as splat.ply in the attempt's folder, write its manifest, and return the manifest.
+
+    Args:
+        attempt: the attempt.
+        trained: the splat that the attempt left, and warnings.
+        facts: duration, last step and memory of the attempt.
+
+    Raises:
+        OSError: the splat cannot be linked or read, or the manifest cannot be written.
+    """
     splat, told, names = trained.splat, attempt.folder.read_settings(), attempt.job.depends_on.photographs
     if splat.path != attempt.folder.splat:
         link_whole(splat.path, attempt.folder.splat, within=attempt.folder.path)
@@ -69,17 +81,20 @@ def keep(attempt: Attempt, trained: Trained, facts: AttemptFacts) -> Result:
 
 
 def accept(folder: PatchFolder, attempt: AttemptFolder, result: Result, follows: int | None = None) -> bool:
-    """Make the splat of an attempt the accepted one of its patch; return whether it was accepted.
+    """Make the splat of an attempt the accepted one of its patch; return whether it is.
 
-    It becomes accepted record `follows` + 1; of several splats that try to, only the first is accepted.
+    Accepted splats have numbered records (accepted/NUMBER.json). Of several splats that try to become the next record,
+    only the first is accepted. Before the record is made nothing has changed; after it any process can make splat.ply
+    and result.json from it.
 
     Args:
-        folder: of the patch.
+        folder: folder of the patch.
         attempt: attempt that trained the splat; the splat also stays in its folder.
         result: manifest of the splat, as it lies in the attempt's folder.
-        follows: newest accepted record when it was decided to train; None: the newest one now.
+        follows: number of the newest record when it was decided to train; None: the newest one now.
 
-    Before the record is made nothing is accepted; after it any process can make splat.ply and result.json from it.
+    Raises:
+        OSError: the files cannot be written.
     """
     follows = folder.newest_accepted() if follows is None else follows
     if not _record_acceptance(folder, attempt.result, result, follows + 1):
@@ -91,7 +106,17 @@ def accept(folder: PatchFolder, attempt: AttemptFolder, result: Result, follows:
 def pin_to_inputs(folder: PatchFolder, result: Result, now: Fingerprint, follows: int | None = None) -> None:
     """Accept a splat for the settings and inputs of now, although it was trained from others.
 
-    Used where `accept` or a retry chose an earlier splat: afterwards it counts as up to date for them.
+    Used where `accept` or a retry chose an earlier splat: afterwards it counts as up to date for them. Nothing is done
+    if another splat was accepted meanwhile.
+
+    Args:
+        folder: folder of the patch.
+        result: manifest of the splat.
+        now: settings and inputs of now.
+        follows: number of the newest accepted record when the splat was chosen; None: the newest one now.
+
+    Raises:
+        OSError: the files cannot be written.
     """
     then = result.trained_from.files
     differ = difference(then, now.files, lambda _: "", FileFacts(reads=False))
@@ -122,7 +147,7 @@ def _record_acceptance(folder: PatchFolder, manifest: Path, result: Result, numb
 
 
 def put_in_place(folder: PatchFolder) -> None:
-    """Make splat.ply and result.json from the newest accepted record.
+    """Make splat.ply and result.json from the newest accepted record (accepted/NUMBER.json); does nothing without one.
 
     At every moment result.json, if it exists, belongs to the splat.ply beside it. After a kill between any two steps
     the record is newer than these files, and the next process that finds it so continues. A process that slept
@@ -138,7 +163,15 @@ def put_in_place(folder: PatchFolder) -> None:
 
 
 def place_product(folder: PatchFolder, result: Result) -> None:
-    """Link the splat of an attempt as splat.ply, and write its manifest as result.json; then it is the product."""
+    """Link the splat of an attempt as splat.ply into the patch's folder, then write its manifest there as result.json.
+
+    Args:
+        folder: folder of the patch.
+        result: the manifest, which names the attempt.
+
+    Raises:
+        OSError: the splat of the attempt is missing, or the files cannot be written.
+    """
     attempt = folder.path / result.attempt
     folder.result.unlink(missing_ok=True)
     folder.damage.unlink(missing_ok=True)
@@ -149,17 +182,23 @@ def place_product(folder: PatchFolder, result: Result) -> None:
 
 
 def splat_facts(path: Path, num_gaussians: int) -> SplatFacts:
-    """Return the hash, size, time and number of Gaussians of a splat file, which identify it."""
+    """Return the hash, size, time and number of Gaussians of a splat file, which identify it.
+
+    If the file cannot be read, the hash is "" or the size -1.
+    """
     fact = file_fact(path)
     return SplatFacts(sha256_of(path), fact.num_bytes, fact.mtime_ns, num_gaussians)
 
 
 @contextlib.contextmanager
 def recording_damage(output: OutputFolder) -> Iterator[None]:
-    """Record damage to an accepted splat if the block raises `ChangedOnDisk`, and raise it on.
+    """Record damage to an accepted splat if the block raises `ChangedOnDisk`, and raise that error on.
 
     The record, damage.json, makes the patch damaged on every machine, even if size and time of the file are as they
     were. It counts until the file changes or another splat is accepted.
+
+    Raises:
+        ChangedOnDisk: raised by the block.
     """
     from splatbatch.splats.export import ChangedOnDisk  # which loads numpy
 
@@ -183,7 +222,16 @@ def _is_known_for_damaged(folder: PatchFolder, result: Result, now: FileFact) ->
 
 
 def compare_splat(folder: PatchFolder, result: Result, facts: FileFacts, path: Path | None = None) -> Verdict:
-    """Compare splat.ply, or another file of the splat, with its manifest; damage.json is considered."""
+    """Compare splat.ply, or another file of the splat, with its manifest.
+
+    A file in the state that damage.json records is "same" only if it is read and has the recorded hash.
+
+    Args:
+        folder: folder of the patch.
+        result: the manifest.
+        facts: known hashes of files, and whether more files may be read.
+        path: the file; None: the one that the manifest is about.
+    """
     path = path or folder.splat_of(result)
     if not _is_known_for_damaged(folder, result, facts.of(str(path))):
         verdict = compare(path, result.splat.fact, facts)
@@ -194,13 +242,26 @@ def compare_splat(folder: PatchFolder, result: Result, facts: FileFacts, path: P
 
 
 def has_moved(folder: PatchFolder, result: Result, facts: FileFacts) -> bool:
-    """Return whether size or time of splat.ply differ from its manifest, or damage.json names this very state."""
+    """Return whether size or time of splat.ply differ from its manifest, or damage.json records this state of the file.
+
+    Args:
+        folder: folder of the patch.
+        result: the manifest.
+        facts: size and time of files; nothing is read.
+    """
     now = facts.of(str(folder.splat_of(result)))
     return now[:2] != result.splat.fact[:2] or _is_known_for_damaged(folder, result, now)
 
 
 def why_not_the_splat(folder: PatchFolder, result: Result, depth: Depth, facts: FileFacts | None = None) -> str:
-    """Return why splat.ply is not the accepted file ("missing", `CHANGED`); empty if no check of this depth fails."""
+    """Return why splat.ply is not the accepted file: "missing" or `CHANGED`; "" if no check of this depth fails.
+
+    Args:
+        folder: folder of the patch.
+        result: manifest of the accepted splat.
+        depth: how thoroughly the file is compared.
+        facts: known hashes of files, and whether more may be read; None: none are known, and `depth` decides.
+    """
     path, facts = folder.splat_of(result), facts or FileFacts(reads=depth != "time")
     if facts.of(str(path)).num_bytes < 0:
         return "missing"
@@ -215,10 +276,10 @@ def splats_in(
     """Return the manifests of all splats of a patch on disk: first of the whole ones, then of the damaged ones.
 
     Args:
-        folder: of the patch.
+        folder: folder of the patch.
         product: manifest of the accepted splat; None: there is none.
-        facts: known hashes of files, and whether more may be read.
-        new: name of the attempt to leave out, whose manifest was just written.
+        facts: known hashes of files, and whether more files may be read.
+        new: name of the attempt to leave out, whose manifest was just written; "": leave none out.
     """
     whole, damaged = {}, list[Result]()
     for attempt in folder.attempts():
@@ -237,10 +298,13 @@ def splats_in(
 
 
 def restore(folder: PatchFolder) -> str:
-    """Restore a product whose splat or manifest is missing or damaged: from its attempt, else by the next best splat.
+    """Restore the accepted splat or its manifest, if missing or damaged, from its attempt, else by the next best splat.
 
     Returns:
-        Name of the attempt restored from; empty if nothing had to be restored, or no splat fits.
+        Name of the attempt whose splat is now accepted; "" if nothing had to be restored, or no splat fits.
+
+    Raises:
+        OSError: the files cannot be written.
     """
     result = folder.read_result()
     if result is not None and not why_not_the_splat(folder, result, "content"):
@@ -266,7 +330,11 @@ def restore(folder: PatchFolder) -> str:
 def forget_superseded(folder: PatchFolder, *kept: str) -> None:
     """Remove the splats of attempts that are not named in `kept` and that `retention.choose_splats` does not keep.
 
-    Never removed are: the splat accepted by now, one that may still become the next record, one not judged yet.
+    Never removed are: the splat accepted by now, a splat that may still become the next accepted one, and a splat that
+    was not judged yet.
+
+    Raises:
+        OSError: a splat cannot be removed.
     """
     newest = folder.newest_accepted()
     product = Result.read(folder.accepted(newest)) or Result()
@@ -289,7 +357,10 @@ def forget_superseded(folder: PatchFolder, *kept: str) -> None:
 
 
 def names_of_splat(attempt: AttemptFolder) -> Iterator[Path]:
-    """Yield every path of an attempt's splat: splat.ply, and its hard links in `output` of an external trainer."""
+    """Yield every path of an attempt's splat: splat.ply, and its hard links in `output` of an external trainer.
+
+    None if the attempt has no splat. Folders with more than `MOST_FILES` files are not searched for links.
+    """
     if not attempt.splat.exists():
         return
     number = attempt.splat.stat().st_ino
@@ -299,7 +370,11 @@ def names_of_splat(attempt: AttemptFolder) -> Iterator[Path]:
 
 
 def remove(paths: Iterable[Path]) -> None:
-    """Remove files and folders; a missing one is no error."""
+    """Remove files and folders; a missing file, and errors within a folder, are ignored.
+
+    Raises:
+        OSError: a file cannot be removed.
+    """
     for path in paths:
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)
@@ -308,5 +383,5 @@ def remove(paths: Iterable[Path]) -> None:
 
 
 def batch_name(output: OutputFolder) -> str:
-    """Return a hash of the path of an output folder, with which the keys of all its attempts begin."""
+    """Return a hash of an output folder's path (16 hexadecimal digits), with which the keys of its attempts begin."""
     return short_hash(str(output.path.resolve()))

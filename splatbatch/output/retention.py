@@ -1,7 +1,7 @@
 """Decides whether a new splat of a patch replaces the accepted one, and which older splats may be removed.
 
-It decides from the manifests of the splats; `finalize` calls it after a training, `results` before it removes splats.
-With `keep: better` a retry that was measured worse on the same held-out photographs does not replace a splat.
+The decision follows from the manifests of the splats. `finalize` calls it after a training, `results` before it removes
+splats. With `keep: better` a retry that was measured worse on the same held-out photographs does not replace a splat.
 """
 
 from __future__ import annotations
@@ -18,32 +18,34 @@ from splatbatch.output.records.result import Result
 from splatbatch.text import list_some
 
 ACCEPT = "`splatbatch accept"
-"""Begin of the command, shown in messages, by which a user chooses another splat."""
+"""Begin of the command, shown in messages, by which a user chooses another splat; a patch, an option and "`" follow."""
 CLEARLY_DB = 0.05
-"""Loss of hold-out PSNR that is reported when a patch is trained anew; less is the noise of the last digit."""
+"""Loss of hold-out PSNR in dB that is reported when a patch is trained anew; less is the noise of the last digit."""
 
 
 @dataclass(frozen=True)
 class Retention:
-    """Decision on the splats of a patch: which one is accepted, and which ones stay on disk."""
+    """Decision on the splats of a patch: which splat is accepted, and which splats stay on disk."""
 
     product: Result | None
     """Manifest of the splat to accept; None: no splat can be accepted."""
     words: str = ""
     """Reason for the choice, as a sentence for the report; empty if there is nothing to report."""
     kept: frozenset[str] = frozenset()
-    """Names of the attempts whose splats stay: all other splats may be removed."""
+    """Names of the attempts whose splats stay; all other splats may be removed."""
 
 
 def other_files(
     one: Result, other: Result, place: Callable[[str], str] | None = None, facts: FileFacts | None = None
 ) -> tuple[str, ...]:
-    """Return the files whose content differs between the trainings of two splats: model, photographs and masks.
+    """Return the names of the files whose content differs between the trainings of two splats, as recorded.
+
+    Compared are models, photographs and masks; empty if none differs.
 
     Args:
         one: manifest of the earlier splat.
         other: manifest of the later splat.
-        place: returns the path of a file by its name in the manifest.
+        place: returns the path of a file by its name in the manifest; only needed if `facts` may read files.
         facts: known hashes of files, and whether more may be read; None: only the manifests are compared.
     """
     then, now = (
@@ -65,17 +67,17 @@ def choose_splats(  # noqa: PLR0913 - all that decides, in one place
 ) -> Retention:
     """Decide which splat of a patch is accepted, and which stay on disk; nothing is written.
 
-    Without a new splat the accepted one stays accepted; if its file is damaged, the best comparable one replaces it.
+    Without a new splat the accepted one stays accepted; if its file is damaged, the best comparable splat replaces it.
 
     Args:
         splats: manifests of all splats whose files are whole.
         accepted: manifest of the splat accepted until now, even if its file is damaged; None: there is none.
         new: manifest of the splat that was just trained; None: nothing was trained.
         is_retry: a trained patch was trained again by `retry`.
-        keeps_better: `retry.keep: better`.
+        keeps_better: the setting `retry.keep` is `better`.
         differ: returns the files that differ between the trainings of a splat and a later one; see `other_files`.
         damaged: manifests of splats whose files have changed or cannot be read.
-        spared: attempts whose splats stay in any case.
+        spared: names of attempts whose splats stay in any case.
     """
     others = [one for one in splats if new is None or one.attempt != new.attempt]
     earlier = None
@@ -92,13 +94,15 @@ def choose_splats(  # noqa: PLR0913 - all that decides, in one place
 def compare(one: Result, other: Result, differ: Sequence[str] = ()) -> tuple[float | None, str]:
     """Compare two splats by the hold-out PSNR of the same photographs, on covered pixels where both have such.
 
-    Return by how many dB `one` is better, and a sentence that says so. If they cannot be compared, return None and the
-    reason.
-
     Args:
         one: manifest of the one splat.
         other: manifest of the splat that it is compared with.
         differ: files that differ between their trainings; see `other_files`.
+
+    Returns:
+        By how many dB `one` is better, negative if it is worse, and a sentence that says so. If the two cannot be
+            compared:
+        None, and the reason.
     """
     figures = _why_other_training(one, other, differ) or _comparable_figures(one, other)
     if isinstance(figures, str):
@@ -115,7 +119,7 @@ def compare(one: Result, other: Result, differ: Sequence[str] = ()) -> tuple[flo
 
 
 def is_measured(one: Result) -> bool:
-    """Return whether a splat has a hold-out PSNR."""
+    """Return whether a splat has a hold-out PSNR, by its manifest."""
     return deciding(one.metrics.final) is not None
 
 
@@ -232,7 +236,7 @@ def _why_not_measured_alike(one: Result, other: Result) -> str:
 
 
 def held_out(one: Result) -> frozenset[str] | None:
-    """Return the held-out photographs of a splat, on which it is measured; None if they are not known."""
+    """Return the names of the held-out photographs of a splat, on which it is measured; None if they are not known."""
     if measured := one.metrics.photos():
         return frozenset(measured)
     return None if one.photographs is None or _is_by_itself(one) else frozenset(one.photographs.held_out)

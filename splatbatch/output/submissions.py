@@ -1,4 +1,4 @@
-"""Submissions: workers that an engine was asked to start together, with a folder for their record and their logs."""
+"""Submissions: workers that an engine (this machine or Slurm) was asked to start together, with record and logs."""
 
 from __future__ import annotations
 
@@ -17,32 +17,35 @@ FOLDERS = "splatbatch-[0-9]*-*"
 
 @dataclass(frozen=True)
 class Submission:
-    """One request to an engine to start workers, in the folder workers/jobs/<name>/."""
+    """One request to an engine (this machine or Slurm) to start workers, in the folder workers/jobs/<name>/."""
 
     path: Path
-    """Its folder; no other submission ever has a folder of this name."""
+    """Its folder, of a name that no other submission ever has; it is absent until `write`."""
     record: SubmissionRecord
-    """Content of submission.json; blank if it cannot be read."""
+    """Content of submission.json; a blank record if the file cannot be read."""
 
     file = FileIn("submission.json")
     script = FileIn("job.sh")
     ended = FileIn("ended")
-    """Exists once all its workers are known to have ended: the engine need not be asked about them."""
+    """Exists once all its workers are known to have ended: the engine need not be asked about them any more."""
 
     cancelled = FileIn("cancelled")
     """Exists once its workers are cancelled: a worker that starts later ends at once."""
 
     dropped = FileIn("dropped")
-    """Exists once no task is left for the workers that still wait to start."""
+    """Exists once no task is left for those of its workers that still wait to start."""
 
     def log(self, index: int) -> Path:
-        """Return the path of the log of one of its workers."""
+        """Return the path of the log of one of its workers, by the index of the worker from 0.
+
+        The file may be absent.
+        """
         return self.path / f"{index}.log"
 
     def write(self, handles: tuple[str, ...] = ()) -> Submission:
         """Write submission.json; return the submission as written.
 
-        Before the engine is asked it is written without handles, so that a start that is cut off is found again.
+        Before the engine is asked the file is written without handles, so that a start that is cut off is found again.
 
         Args:
             handles: names that the engine gave to the workers.
@@ -59,7 +62,10 @@ class Submission:
         return written
 
     def mark(self, fact: Path) -> bool:
-        """Create one of the files `ended`, `cancelled`, `dropped`; return whether this call created it."""
+        """Create `fact`, one of the files `ended`, `cancelled`, `dropped`; return whether this call created it.
+
+        False also if it cannot be created.
+        """
         try:
             fact.touch(exist_ok=False)
             return True
@@ -68,14 +74,21 @@ class Submission:
 
 
 def new_submission(output: OutputFolder, engine: str, num_workers: int, terms: str) -> Submission:
-    """Return a new submission, with a name of its own; nothing is written yet."""
+    """Return a new submission, with a name of its own; nothing is written yet.
+
+    Args:
+        output: the output folder that the workers train into.
+        engine: the engine to be asked: "local" or "slurm".
+        num_workers: number of workers at a time.
+        terms: hash of the settings and version that the workers must train by.
+    """
     number = 1 + max((int(path.name.split("-")[1]) for path in output.jobs.glob(FOLDERS)), default=0)
     name = f"splatbatch-{number:03d}-{uuid.uuid4().hex[:8]}"
     return Submission(output.jobs / name, SubmissionRecord(engine, num_workers, terms))
 
 
 def open_submissions(output: OutputFolder) -> list[Submission]:
-    """Return the submissions whose workers are not known to have ended, the oldest first."""
+    """Return the submissions whose workers are not known to have ended, the oldest first; empty if there are none."""
     found = [Submission(path, SubmissionRecord()) for path in sorted(output.jobs.glob(FOLDERS))]
     return [
         replace(one, record=SubmissionRecord.read(one.file) or one.record) for one in found if not one.ended.exists()

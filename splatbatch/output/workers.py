@@ -29,11 +29,15 @@ QUIET_S = 30.0
 """Seconds without a heartbeat after which a worker is reported as silent; a busy worker writes six in that time."""
 RECORD_BYTES = 1024
 LOCAL = "local"
-"""Name of the worker that `train` is."""
+"""Name of the worker that the command `train` is."""
 
 
 class WorkerFile:
-    """The heartbeat file of this worker, as a context manager; when it closes, all its claims are free."""
+    """The heartbeat file of this worker, as a context manager; when it closes, all claims of the worker are free.
+
+    Raises on entry:
+        OutputError: the file cannot be written.
+    """
 
     def __init__(self, output: OutputFolder, name: str = "", terms: str = "") -> None:
         """Choose name and place of the file; `__enter__` writes it.
@@ -78,7 +82,11 @@ class WorkerFile:
         return self
 
     def appear(self) -> None:
-        """Rename the file of `train` to local.json, which other workers read; once `train` has claimed the folder."""
+        """Rename the file of `train` to local.json, which other workers read; once `train` has claimed the folder.
+
+        Raises:
+            OSError: the file cannot be renamed.
+        """
         self.path = self.path.replace(self._shown_at)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
@@ -92,7 +100,7 @@ class WorkerFile:
             self._held = -1
 
     def heartbeat(self) -> None:
-        """Write a heartbeat if the last one is 5 s old; called in every round. A write error is ignored."""
+        """Write a heartbeat if the last one is at least 5 s old; called in every round. A write error is ignored."""
         if time.monotonic() >= self._next_beat:
             with contextlib.suppress(OSError):
                 self._write()
@@ -112,26 +120,30 @@ class WorkerFile:
 class Watcher:
     """Decides whether other workers live, by how long their heartbeat files have not changed.
 
-    It remembers when it first read each content. Only a worker of this host is known to be silent at the first read.
+    A watcher remembers when it first read each content. Only a worker of this host is known to be silent at the first
+    read.
     """
 
     output: OutputFolder
     clock: Callable[[], float] | None = None
-    """Clock of the reader, in seconds; None: time.monotonic()."""
+    """Returns the time of the reader, in seconds; None: time.monotonic() is used."""
     _seen: dict[str, tuple[WorkerRecord, float]] = field(default_factory=dict)
     """Last content of each worker's file, by token, and the time since which it has not changed."""
     _moved: set[str] = field(default_factory=set)
     """Tokens of the workers whose files were seen to change."""
 
     def read(self, name: str) -> WorkerRecord | None:
-        """Return the record in a worker's file; None if there is no such file, or it cannot be read."""
+        """Return the record in a worker's file, by the worker's name.
+
+        None if there is no such file, or it cannot be read.
+        """
         return WorkerRecord.read(self.output.worker(name))
 
     def is_dead(self, owner: WorkerRecord) -> bool:
         """Return whether the owner of a claim has exited or is silent for 180 s, so that its tasks may be taken over.
 
-        `train` and `work` ask it of every claim of another worker. Unlike `is_over`, it counts a frozen process on this
-        host as dead, too.
+        `train` and `work` ask this of every claim of another worker. Unlike in `is_over`, a frozen process on this host
+        counts as dead, too.
         """
         return self.has_exited(owner) or self.silent_s(owner) >= SILENCE_S
 
@@ -146,7 +158,7 @@ class Watcher:
         return owner.is_alive_here is False
 
     def is_over(self, run: WorkerRecord) -> bool:
-        """Return whether a `train` no longer holds its output folder, so that the next `train` may claim it.
+        """Return whether a `train` no longer holds its output folder, so that the next `train` may claim the folder.
 
         Stricter than `is_dead`: on this host a frozen process still holds the folder, since it may continue. On another
         host 180 s of silence end its hold.
@@ -157,7 +169,12 @@ class Watcher:
         return self.silent_s(run) >= SILENCE_S
 
     def silent_s(self, owner: WorkerRecord) -> float:
-        """Return for how many seconds the content of a worker's file is known not to have changed."""
+        """Return for how many seconds the content of a worker's file is known not to have changed.
+
+        0.0 at the first read.
+
+        For a worker of this host and boot the time since its last heartbeat counts from the first read on.
+        """
         now, time_s = self.read(owner.worker), (self.clock or time.monotonic)()
         now = now if now and now.token == owner.token else owner  # a claim is its owner's file by another name
         before, since = self._seen.get(owner.token, (None, time_s))
@@ -170,16 +187,18 @@ class Watcher:
         return max(time_s - since, time_s - now.beaten_at if is_our_clock and now.beaten_at is not None else 0.0)
 
     def living(self, but: str = "") -> list[WorkerRecord]:
-        """Return the workers that have not exited and are not silent for 180 s, except the one named `but`.
+        """Return the workers, sorted by name and without the one named `but`, that run and are not silent for 180 s.
 
         For checks whether others train into the folder. Frozen processes are left out; `present` includes them.
         """
         return [one for one in self.present(but) if self.silent_s(one) < SILENCE_S]
 
     def present(self, but: str = "") -> list[WorkerRecord]:
-        """Return the workers that may still write, except the one named `but`; `status` and `cancel` list them.
+        """Return the workers that may still write, except the one named `but`, sorted by name.
 
-        They are the `living` ones, and those whose process on this host exists but is frozen.
+        `status` and `cancel` list them.
+
+        Included are the `living` workers, and those whose process on this host exists but is frozen.
         """
         found = [self.read(name) for name in self.output.workers()]
         return [one for one in found if one and one.worker != but and self.may_still_write(one)]
@@ -187,14 +206,17 @@ class Watcher:
     def may_still_write(self, worker: WorkerRecord) -> bool:
         """Return whether a worker has not exited, and is either a process of this host or not yet silent for 180 s.
 
-        `cancel` waits until it is False. Unlike `is_dead`, it stays True for a frozen process on this host.
+        `cancel` waits until the answer is False. Unlike in `is_dead`, a frozen process on this host may still write.
         """
         return not self.has_exited(worker) and (worker.is_alive_here is True or self.silent_s(worker) < SILENCE_S)
 
     def lives(self, worker: WorkerRecord) -> bool:
-        """Return whether a worker is known to live; for one that is not `is_dead`, and may yet prove silent.
+        """Return whether a worker is certainly alive.
 
-        On this host it must have written a heartbeat in the last 30 s; on another, we must have seen its file change.
+        Asked of a worker that is not `is_dead`, and may yet prove silent.
+
+        A worker of this host must have written a heartbeat in the last 30 s. Of a worker of another host, this watcher
+        must have seen the file change.
         """
         if worker.is_alive_here:
             return self.silent_s(worker) < QUIET_S
@@ -202,9 +224,12 @@ class Watcher:
 
 
 def is_released(claim: Path) -> bool:
-    """Return whether no living worker owns a claim, whatever its content; False if uncertain. Used for torn claims.
+    """Return whether no living worker owns a claim, whatever the claim's content; False if uncertain.
 
-    A claim is a hard link to the heartbeat file of its worker, which locks the file as long as it lives.
+    Used for torn claims.
+
+    A claim is a hard link to the heartbeat file of its worker, which locks the file as long as it lives. On a shared
+    disk locks prove nothing, so that the answer is False.
     """
     if not is_on_local_disk(claim.parent):
         return False
