@@ -1,1 +1,4 @@
-"""Records: the dataclasses of the JSON files in an output folder; invalid values get defaults when read."""
+"""Records: the dataclasses of the JSON files in an output folder.
+
+Absent or invalid fields get their defaults when read.
+"""

@@ -19,33 +19,33 @@ def _limit(value: object) -> object:
 
 @dataclass(frozen=True)
 class TimeLimits(TypedRecord):
-    """Time limits of an attempt, after which the supervisor ends it."""
+    """Time limits of an attempt, in seconds, at which the supervisor ends it."""
 
     wall_s: float = field(default=float("inf"), metadata=reads(_limit))
-    """Longest duration of the attempt, in seconds."""
+    """Longest duration of the attempt, in seconds; infinity: no limit."""
     grace_s: float = field(default=10.0, metadata=reads(_limit))
-    """Seconds between SIGTERM and SIGKILL."""
+    """Seconds that the training gets to end after SIGTERM, before SIGKILL."""
     stall_s: float = field(default=0.0, metadata=reads(_limit))
     """Longest time without a sign of progress, in seconds; 0: no limit."""
 
 
 @dataclass(frozen=True)
 class Claim(TypedRecord):
-    """A worker's claim on a task, which holds until a higher generation of the task is claimed."""
+    """A worker's claim on a task, which holds until a claim with a higher number (generation) is made."""
 
     worker: str = ""
     generation: int = 0
     follows: int | None = None
     """Number of the newest accepted record when the task was claimed; None: an earlier version made the claim.
 
-    A splat trained under the claim can only become record `follows` + 1. So a worker that has lost its claim cannot
-    overwrite a newer result.
+    Accepted records are numbered files, one for each splat of the patch that was accepted. A splat trained under the
+    claim can only become record `follows` + 1, so that a worker that has lost its claim cannot overwrite a newer splat.
     """
 
 
 @dataclass(frozen=True)
 class JobSpec(TypedRecord):
-    """job.json: the command that the supervisor runs, and the facts by which a later run adopts the attempt."""
+    """job.json: the command that the supervisor runs, and the facts by which a later run collects the attempt."""
 
     key: str = ""
     """Name of the attempt, unique among all output folders."""
@@ -53,13 +53,13 @@ class JobSpec(TypedRecord):
     """Command to run; empty: the attempt cannot be started."""
     env: dict[str, str] = field(default_factory=dict, metadata=reads(environment))
     gpu: str | None = None
-    """UUID of the GPU; None: it runs on the CPU."""
+    """UUID of the GPU; None: the attempt runs on the CPU."""
     slot: str = ""
     standby: bool = False
-    """Whether the attempt prepares as a standby, then waits for go.json."""
+    """Whether the process is started early, prepares without the GPU, then waits for go.json."""
     limits: TimeLimits = TimeLimits()
     changes: dict[str, Any] = field(default_factory=dict)
-    """Settings in which the attempt differs from the YAML at its start."""
+    """Settings in which the attempt differs from the YAML at its start, by full name; empty: none."""
     depends_on: Fingerprint = field(default=Fingerprint())
     """Settings and inputs that the attempt trains from."""
     is_retry: bool = False
@@ -70,18 +70,21 @@ class JobSpec(TypedRecord):
 
 @dataclass(frozen=True)
 class Go(TypedRecord):
-    """go.json: order to a standby to begin on this GPU; ahead.json: to open its CUDA context there."""
+    """go.json: order to an attempt that waits for a GPU to train on it; ahead.json: to open its CUDA context there."""
 
     gpu: str | None = None
     slot: str = ""
     env: dict[str, str] = field(default_factory=dict, metadata=reads(environment))
     at: float | None = None
-    """Time of the order in seconds since 1970."""
+    """Time of the order in seconds since 1970; None: unknown."""
 
 
 @dataclass(frozen=True)
 class Start(ProcessIdentity):
-    """start.json: identity of the supervisor, and the control group of all processes that it started."""
+    """start.json: identity of the supervisor, its start in seconds since 1970, and the control group of its processes.
+
+    `group` is None where there is no control group.
+    """
 
     started_at: float | None = None
     group: str | None = None
@@ -89,17 +92,20 @@ class Start(ProcessIdentity):
 
 @dataclass(frozen=True)
 class Heartbeat(TypedRecord):
-    """heartbeat.json: record whose sequence number grows while the supervisor lives."""
+    """heartbeat.json: a number (`sequence`) that grows while the supervisor lives, and the processes below it."""
 
     sequence: int = 0
     child: int | None = None
     below: tuple[str, ...] = ()
-    """Descendant processes of the supervisor, as process id and start time: "4711:123456"."""
+    """Descendant processes of the supervisor, each by process id and start in clock ticks since boot: "4711:123456"."""
 
 
 @dataclass(frozen=True)
 class ExitFacts(TypedRecord):
-    """exit.json: how the process ended, and the state of memory and disks, for the diagnosis."""
+    """exit.json: how the process ended, and the state of memory and disks, for the diagnosis.
+
+    None in a field: unknown.
+    """
 
     end: Exit = field(default=Lost("unreadable exit record"), metadata=reads(lambda end: end))
     seconds: float | None = None
@@ -108,22 +114,22 @@ class ExitFacts(TypedRecord):
     """Whether the kernel's OOM killer ended a process of the attempt."""
     kernel_lines: tuple[str, ...] = ()
     disk_free_mib: int | None = None
-    """Least free space on the disk of the output folder while the attempt ran, in MiB."""
+    """Least free space on the disk of the output folder while the attempt ran, in MiB; None: unknown."""
     own_gpu_peak_mib: float | None = None
-    """Most GPU memory that NVML saw the attempt hold, in MiB."""
+    """Most GPU memory that NVML saw the attempt hold, in MiB; None: unknown."""
     shm_free_mib: int | None = None
-    """Least free shared memory while the attempt ran, in MiB."""
+    """Least free shared memory while the attempt ran, in MiB; None: unknown."""
     stood_by: bool = False
-    """Whether the attempt stood by to its end: it was never told to go, or had died by then."""
+    """Whether the attempt only waited for a GPU: it was never told to train, or had died by then."""
 
     @classmethod
     def from_record(cls, record: object) -> ExitFacts:
-        """Return the record of a JSON object; an end that cannot be read counts as lost."""
+        """Return the record of a JSON object; an end that cannot be read counts as `Lost`, and nothing is raised."""
         found = mapping(record)
         return super().from_record({**found, "end": exit_from_record(found)})
 
     def to_record(self) -> dict[str, Any]:
-        """Return the record as a JSON object, in which the fields of `end` are not nested."""
+        """Return the record as a JSON object, with the fields of `end` among its own."""
         facts = super().to_record()
         del facts["end"]
         return {**exit_to_record(self.end), **facts}
@@ -131,14 +137,14 @@ class ExitFacts(TypedRecord):
 
 @dataclass(frozen=True, kw_only=True)
 class AttemptFacts(TypedRecord):
-    """Facts on an ended attempt that the ledger and the manifest of its splat repeat."""
+    """Facts on an ended attempt that both the ledger and the manifest of its splat hold; None in a field: unknown."""
 
     seconds: float | None = None
-    """Duration of the attempt."""
+    """Duration of the attempt in seconds."""
     step: int | None = None
-    """Last step of the attempt."""
+    """Last step of the training."""
     phase: str | None = None
-    """Last phase of the attempt."""
+    """Last phase of the attempt, see `ProgressLine.phase`."""
     gpu_peak_mib: float | None = None
     """Most memory in use on the GPU while the attempt ran, by all processes, in MiB."""
     own_gpu_peak_mib: float | None = None
@@ -150,15 +156,15 @@ class Finish(TypedRecord):
     """Files by which an external trainer is known to have finished, as paths below `output` of the attempt's folder."""
 
     products: tuple[str, ...] = ()
-    """Globs of the splat."""
+    """Globs of the splat; the newest matching file counts."""
     step: str = ""
-    """Regular expression that finds the step in the path of a product."""
+    """Regular expression that finds the step in the path of a splat; empty: the path names none."""
     last_step: int | None = None
-    """Step that the product must have reached."""
+    """Step that the splat must have reached; None: unknown."""
     files: tuple[str, ...] = ()
-    """Globs of further required files."""
+    """Globs of further required files; empty: none."""
     awaited: tuple[str, ...] = ()
-    """Globs of optional files, which are waited for."""
+    """Globs of optional files, which are waited for; empty: none."""
 
 
 MEASURING = "measuring"
@@ -167,7 +173,7 @@ MEASURING = "measuring"
 
 @dataclass(frozen=True)
 class Then(TypedRecord):
-    """Second command of an external trainer, which exports a splat from the files of the first one."""
+    """Second command of an external trainer, which exports a splat from the files of the first command."""
 
     argv: tuple[str, ...] = ()
     finish: Finish = Finish()
@@ -179,7 +185,7 @@ class WatchSettings(TypedRecord):
     """watch.json: how the supervisor runs and watches an external trainer, in addition to job.json."""
 
     cwd: str | None = None
-    """Working folder of the trainer, relative to the attempt's folder."""
+    """Working folder of the trainer, absolute or relative to the attempt's folder; None: not set."""
     env: dict[str, str] = field(default_factory=dict, metadata=reads(environment))
     progress: dict[str, str] = field(default_factory=dict)
     """Regular expressions that find figures in the log, by the name of the figure."""
@@ -189,11 +195,14 @@ class WatchSettings(TypedRecord):
     finished_after_s: float = 0.0
     """Seconds of silence after which a trainer whose files are complete counts as finished; 0: never."""
     then: Then | None = None
-    """Second command; None: there is none."""
+    """Second command, run after the first one has succeeded; None: there is none."""
     metrics: tuple[str, ...] = ()
-    """Globs of the file with the trainer's own figures."""
+    """Globs of the file with the trainer's own figures; empty: it writes none."""
     measure: tuple[str, ...] = ()
-    """Command that measures the splat, whose path is appended; run in our own environment once all files exist."""
+    """Command that measures the splat, to which the path of the splat is appended; empty: no measurement.
+
+    The command runs in the environment of splatbatch once all files of the trainer exist.
+    """
     shown: tuple[str, ...] = ()
     """Environment variables whose values are settings, not secrets, and may be shown."""
 
@@ -202,7 +211,10 @@ class WatchSettings(TypedRecord):
         return self.then.finish if self.then else self.finish
 
     def globs(self) -> tuple[str, ...]:
-        """Return the globs of all files that are read below `output` once the trainer has ended."""
+        """Return the globs of all files that are read below `output` once the trainer has ended.
+
+        Empty if there are none.
+        """
         return (*self.final().products, *self.final().files, *self.metrics)
 
 
@@ -212,23 +224,24 @@ RECORDS_PER_RUN = 60
 
 @dataclass(frozen=True)
 class ProgressLine(TypedRecord):
-    """A line of progress.jsonl: our own training wrote it, or the supervisor from the log of an external trainer.
+    """A line of progress.jsonl: the builtin trainer wrote it, or the supervisor from the log of an external trainer.
 
-    Each line holds new figures only; those of a step (loss, …) and of an evaluation (psnr, …) are on separate lines.
+    Each line holds new figures only, all others are None. The figures of a step (loss, …) and of an evaluation (psnr,
+    …) are on separate lines.
     """
 
     t: float | None = None
-    """Time in seconds since 1970."""
+    """Time of the line in seconds since 1970."""
     seconds: float | None = None
     """Seconds since the attempt began."""
     phase: str = ""
-    """One of: start, load, standby, init, train, eval, export, measuring, done."""
+    """One of: start, load, standby, init, train, eval, export, measuring, done; empty: unknown."""
     step: int | None = None
     max_steps: int | None = None
     """Step after which the training ends, as far as is known at this time."""
     loss: float | None = None
     grad_norm: float | None = None
-    """Norm of all gradients."""
+    """Norm of all gradients of the step."""
     num_gaussians: int | None = None
     peak_mib: float | None = None
     """Most GPU memory that torch has had in use, in MiB."""
@@ -239,29 +252,33 @@ class ProgressLine(TypedRecord):
     lpips: float | None = None
     training_psnr: float | None = None
     psnr_even: float | None = None
-    """PSNR on colour-corrected photographs, where there are any; `psnr` is on the original ones."""
+    """PSNR in dB on colour-corrected photographs, where there are any; `psnr` is on the original ones."""
     ssim_even: float | None = None
     psnr_covered: float | None = None
-    """PSNR on covered pixels; `psnr` is on all pixels that count."""
+    """PSNR in dB on covered pixels; `psnr` is on all pixels that count."""
     health: str = ""
-    """Health rule that ended the run; empty: none did."""
+    """Sentence of the health rule that ended the run; empty: none did."""
     warning: str = ""
     highest_step: int | None = None
-    """Last step named in the log of an external trainer."""
+    """Last step named in the log of an external trainer; None: the log names none."""
     step_gap: int | None = None
-    """Largest distance between two successive steps named in that log."""
+    """Largest distance between two successive steps named in the log of an external trainer."""
     steps_unheard: bool = False
-    """Whether a part of that log was not read."""
+    """Whether a part of the log of an external trainer was not read."""
     planned_steps: int | None = None
-    """Number of steps planned at first, in the last phase of a training that ends early."""
+    """Number of steps planned at first, in lines since an early end of the training was decided; else None."""
 
     def to_record(self) -> dict[str, Any]:
-        """Return the line as a JSON object without its blank fields."""
+        """Return the line as a JSON object without fields that are None, "" or False."""
         said = super().to_record()
         return {name: value for name, value in said.items() if value not in (None, "") and value is not False}
 
     def figure(self, name: str) -> float | None:
-        """Return a figure by its name, as "psnr"."""
+        """Return a figure by the name of its field, as "psnr"; None: the line has none.
+
+        Raises:
+            AttributeError: there is no such field.
+        """
         value: float | None = getattr(self, name)
         return value
 
@@ -277,6 +294,6 @@ class GpuSample(TypedRecord):
     temperature_c: int | None = None
     processes: tuple[int, ...] = ()
     process_mib: tuple[int | None, ...] = ()
-    """GPU memory held by each of `processes`, in MiB."""
+    """GPU memory held by each of `processes`, in MiB and in the same order; None: unknown."""
     own_mib: int | None = None
-    """GPU memory held by the attempt's own processes, in MiB."""
+    """GPU memory held by the attempt's own processes, in MiB; None: unknown."""

@@ -22,21 +22,21 @@ class StepBudget(TypedRecord):
     """Reduction of the settings for a deadline, the same for every patch: fewer steps, smaller photographs."""
 
     steps: float = field(default=1.0, metadata=reads(_share))
-    """Share of the steps in the YAML, from 0 to 1."""
+    """Share of the steps in the YAML, above 0 and up to 1; 1: all steps."""
     divisor: int = field(default=1, metadata=reads(_divisor))
-    """Factor by which width and height of the photographs are reduced: 1, 2, 4 or 8."""
+    """Factor by which width and height of the photographs are divided: 1, 2, 4 or 8."""
 
 
 FULL = StepBudget()
-"""Budget without any reduction."""
+"""Budget without any reduction: all steps, photographs at full size."""
 
 
 @dataclass(frozen=True)
 class Adjustment(TypedRecord):
-    """A step budget for all attempts not yet begun, chosen again during the run by measured speeds."""
+    """A step budget for all attempts not yet begun, chosen again during the run by measured speeds; `why` says why."""
 
     at: float | None = None
-    """Time of the choice in seconds since 1970."""
+    """Time of the choice in seconds since 1970; None: unknown."""
     pace: StepBudget = FULL
     why: str = ""
 
@@ -46,34 +46,34 @@ class DeadlineDecision(TypedRecord):
     """The step budget chosen for a deadline before the first patch is trained, with the later adjustments."""
 
     asked: str = ""
-    """Deadline as the YAML states it."""
+    """Deadline as the YAML states it; empty: none was recorded."""
     settings: str = ""
-    """Hash of the settings without a deadline."""
+    """Hash of the settings without a deadline; with other settings the budget is chosen again."""
     chosen_at: float | None = None
-    """Time of the choice in seconds since 1970."""
+    """Time of the choice in seconds since 1970; None: unknown."""
     ends_at: float | None = None
-    """Deadline in seconds since 1970."""
+    """Deadline in seconds since 1970; None: unknown."""
     patches: tuple[str, ...] = ()
-    """Patches for which the budget was chosen."""
+    """Names of the patches for which the budget was chosen."""
     pace: StepBudget = FULL
-    """Budget that was chosen before the first patch."""
+    """Budget that was chosen before the first patch was trained."""
     earlier: tuple[StepBudget, ...] = ()
-    """Budgets of earlier choices; splats trained by them stay up to date."""
+    """Budgets of earlier choices; splats trained by them stay up to date. Empty: there are none."""
     full_s: float | None = None
     """Expected duration without a deadline, in seconds; None: unknown."""
     expected_s: float | None = None
-    """Expected duration under the chosen budget, in seconds."""
+    """Expected duration under the chosen budget, in seconds; None: unknown."""
     basis: str = ""
-    """Words on how the duration was estimated."""
+    """Phrase on how the duration was estimated; empty: it was not estimated."""
     is_met: bool = True
     """Whether the batch was expected to end before the deadline."""
     untouched: tuple[str, ...] = ()
-    """Trainers whose number of steps cannot be set, so that the budget does not apply to them."""
+    """Names of the trainers whose number of steps cannot be set, so that the budget does not apply to them."""
     corrections: tuple[Adjustment, ...] = ()
-    """Adjustments during the run, the oldest first."""
+    """Budgets chosen again during the run, the oldest first; empty: none."""
 
     @property
     def budgets(self) -> tuple[StepBudget, ...]:
-        """Return all budgets whose splats are up to date; the first is the one for attempts that begin now."""
+        """All budgets whose splats are up to date, each once; the first is the budget for attempts that begin now."""
         newest = (one.pace for one in reversed(self.corrections))
         return tuple(dict.fromkeys((*newest, self.pace, *self.earlier)))

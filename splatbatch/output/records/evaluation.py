@@ -10,35 +10,42 @@ from splatbatch.output.records.record import TypedRecord
 
 @dataclass(frozen=True)
 class SceneMeasurement(QualityFigures):
-    """Figures of the merged scene on some photographs, beside those of the patches' own splats on the same ones."""
+    """Figures of the merged scene on some photographs, beside those of the patches' own splats on the same photographs.
+
+    None in a field: not measured.
+    """
 
     num_photos: int = 0
     own_psnr: float | None = None
-    """Mean PSNR of the patches' own splats, over the photographs that a patch has measured."""
+    """Mean PSNR of the patches' own splats in dB, over the photographs that a patch has measured."""
     own_ssim: float | None = None
     answered_psnr: float | None = None
-    """Mean PSNR of the merged scene on the pixels of `own_psnr`."""
+    """Mean PSNR of the merged scene in dB, on the pixels of `own_psnr`."""
     gain_db: float | None = None
-    """`answered_psnr` less `own_psnr`, over the photographs that have both."""
+    """`answered_psnr` less `own_psnr` in dB, over the photographs that have both; positive: the merged scene is
+    better."""
 
 
 @dataclass(frozen=True)
 class PhotoMeasurement(QualityFigures):
-    """Figures of the merged scene on one photograph."""
+    """Figures of the merged scene on one photograph; None in a field: not measured."""
 
     home: str = ""
-    """Patch whose core the photograph sees most of; empty: it sees no core."""
+    """Name of the patch whose core the photograph sees most of; empty: it sees no core."""
     own_psnr: float | None = None
-    """PSNR of the splat of the patch `home`, on the pixels that this patch answers for."""
+    """PSNR in dB of the splat of the patch `home`, on the pixels that this patch answers for."""
     answered: dict[str, float] = field(default_factory=dict)
-    """PSNR of the merged scene by patch, on the pixels on which that patch was measured."""
+    """PSNR of the merged scene in dB, by patch, on the pixels on which that patch was measured."""
     shares: dict[str, float] = field(default_factory=dict)
-    """Share of the points seen in the photograph, by the patch in whose core they lie."""
+    """Share of the points seen in the photograph, from 0 to 1, by the patch in whose core they lie."""
 
 
 @dataclass(frozen=True)
 class SeamMeasurement(TypedRecord):
-    """Figures of a seam between two patches: the merged scene across the seam, and both splats compared there."""
+    """Figures of a seam, the border between two patches: the merged scene across it, and both splats compared there.
+
+    `one` and `other` are the names of the patches. None in a field: not measured.
+    """
 
     one: str = ""
     other: str = ""
@@ -47,19 +54,21 @@ class SeamMeasurement(TypedRecord):
     num_views: int = 0
     """Number of cameras from which both patches were rendered."""
     share: float | None = None
-    """Share of the pixels of these renderings that both patches were trained on, and that were compared."""
+    """Share, from 0 to 1, of the pixels of these renderings that both patches were trained on, and that were
+    compared."""
     psnr_between: float | None = None
     """PSNR of the rendering of one patch against that of the other, in dB."""
     color_offset: float | None = None
-    """Median by which `one` is brighter in the channel that differs most, in 1/255."""
+    """Median difference in brightness in the channel that differs most, without sign, in 1/255 of full brightness."""
     color_offsets: tuple[float, ...] = ()
-    """Signed difference in R, G, B, `one` less `other`."""
+    """Median difference in brightness in R, G, B, `one` less `other`, in 1/255 of full brightness; empty: not
+    measured."""
     depth_step: float | None = None
-    """Median by which `one` is farther away, as a share of the depth."""
+    """Median by which `one` is farther away than `other`, as a share of the depth."""
     density_ratio: float | None = None
-    """Number of Gaussians of `one` for each Gaussian of `other`, where both were trained."""
+    """Number of Gaussians of `one` for each Gaussian of `other`, where both patches were trained."""
     problem: str = ""
-    """Reason why the seam was not measured; empty if it was."""
+    """Reason why the seam was not measured; empty: it was measured."""
 
     @property
     def name(self) -> str:
@@ -72,30 +81,30 @@ class SceneEvaluation(TypedRecord):
     """Figures of a merged scene: as a whole, by patch, by seam and by photograph."""
 
     splat: str = ""
-    """Path of the measured splat."""
+    """Path of the measured splat, as it was given."""
     splat_sha256: str = ""
     """SHA-256 of the splat file; empty: an earlier version measured it."""
     num_gaussians: int | None = None
     inputs: str = ""
-    """Hash of all inputs of the evaluation; with the same hash it is not repeated."""
+    """Hash of all inputs of the evaluation; with the same hash the evaluation is not repeated."""
     covered: CoveredSet = field(default_factory=CoveredSet)
-    """Covered pixels of the figures: those that trained photographs of any patch see."""
+    """Covered pixels of the figures: those that training photographs of any patch see."""
     total: SceneMeasurement = SceneMeasurement()
     """Figures on all photographs that no patch was trained on."""
     across: SceneMeasurement = SceneMeasurement()
-    """Figures on those of `total` that look across some seam."""
+    """Figures on those photographs of `total` that look across some seam, a border between two patches."""
     within: SceneMeasurement = SceneMeasurement()
-    """Figures on those of `total` that look across no seam."""
+    """Figures on those photographs of `total` that look across no seam."""
     patches: dict[str, SceneMeasurement] = field(default_factory=dict)
     """Figures by patch, on the photographs on which that patch was measured."""
     seams: tuple[SeamMeasurement, ...] = ()
     photos: dict[str, PhotoMeasurement] = field(default_factory=dict)
     lacking: dict[str, str] = field(default_factory=dict)
-    """Reasons why the seams of a patch could not be measured, by patch."""
+    """Reason why the seams of a patch could not be measured, by patch; empty: all were measured."""
     notes: tuple[str, ...] = ()
     seconds: float | None = None
     peak: dict[str, float] = field(default_factory=dict)
-    """Most memory in use, in MiB."""
+    """Most memory in use, in MiB, by the kind of memory; empty: not recorded."""
     made_with: dict[str, str] = field(default_factory=dict)
 
 
@@ -109,16 +118,16 @@ class EvaluationSettings(TrainingSettings):
     splats: dict[str, str] = field(default_factory=dict)
     """Path of the accepted splat of each patch that has one."""
     lacking: dict[str, str] = field(default_factory=dict)
-    """Reason why a patch has no usable splat, by patch."""
+    """Reason why a patch has no usable splat, by patch; empty: all have one."""
     own: dict[str, dict[str, QualityFigures]] = field(default_factory=dict)
     """Figures of each patch's splat on its held-out photographs, by patch and photograph."""
     inputs: str = ""
     notes: tuple[str, ...] = ()
-    """Notes on the hold-out of the scene."""
+    """Notes for the user on the hold-out of the scene; empty: none."""
     before_backdrop: tuple[str, ...] = ()
-    """Patches that were trained with the present backdrop drawn behind them."""
+    """Names of the patches that were trained with the present backdrop drawn behind them."""
     held_share: float = 0.3
-    """Share of the free memory for Gaussians that wait to be drawn; rendering uses the rest."""
+    """Share of the free memory, from 0 to 1, for Gaussians that wait to be drawn; rendering uses the rest."""
 
 
 @dataclass(frozen=True)
@@ -126,23 +135,23 @@ class ComparisonSettings(TrainingSettings):
     """Settings of a process that compares splats of one scene with the original, on photographs."""
 
     splats: dict[str, str] = field(default_factory=dict)
-    """Paths of the splats by name; "" is the original."""
+    """Paths of the splats by name; the name "" is the original's."""
     most_views: int = 8
     """Most photographs to use, spread evenly over the held-out ones or, without hold-out, over all."""
 
 
 @dataclass(frozen=True)
 class Comparison(TypedRecord):
-    """Result of comparing splats with the original."""
+    """Result of comparing splats with the original; `num_photos` is 0 if no photograph could be used."""
 
     num_photos: int = 0
     splats: dict[str, dict[str, float]] = field(default_factory=dict)
-    """Figures in dB by name of the splat: psnr against photographs, between: PSNR against the original."""
+    """Figures in dB by name of the splat: `psnr` against photographs, `between` the PSNR against the original."""
 
 
 @dataclass(frozen=True)
 class FilmSettings(TrainingSettings):
-    """Settings of a process that renders a flight through a splat."""
+    """Settings of a process that renders a flight through a splat: its path, number of frames, and size in pixels."""
 
     splat: str = ""
     num_frames: int = 0

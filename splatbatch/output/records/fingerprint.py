@@ -11,31 +11,37 @@ from splatbatch.hashing import FileFact, Files
 from splatbatch.output.records.record import TypedRecord, as_object, reads
 
 MODEL = "sparse/"
-"""Begin of the keys of a model's files."""
+"""Begin of the names of a model's files in `Fingerprint.files`."""
 IMAGES = "images/"
-"""Begin of the keys of photographs."""
+"""Begin of the names of photographs in `Fingerprint.files`."""
 KINDS = [int, int, str]
-"""Types of size, time and hash in the JSON form of a file."""
+"""Types of size in bytes, time in ns since 1970, and SHA-256, in the JSON form of a file."""
 
 
 def is_content(key: str) -> bool:
-    """Return whether a file is compared by its content: model, photographs and masks; not folders, lists, sources."""
+    """Return whether a file is compared by its content: model, photographs and masks.
+
+    Not folders, lists and other files.
+
+    Args:
+        key: name of the file in `Fingerprint.files`.
+    """
     kind = key.partition("/")[0]
     return (kind in ("sparse", "images", "masks") or kind.startswith("images_")) and not key.endswith("/")
 
 
 def files_to_record(files: Mapping[str, FileFact]) -> dict[str, Any]:
-    """Return the JSON form of some files."""
+    """Return the JSON form of facts of files, by name: lists of size in bytes, time in ns since 1970, and SHA-256."""
     return {key: list(fact) for key, fact in files.items()}
 
 
 def photographs_of(files: Iterable[str]) -> Iterator[str]:
-    """Yield the names of the photographs among the keys of files."""
+    """Yield the image names of the photographs among the names of files in `Fingerprint.files`, in their order."""
     return (key.removeprefix(IMAGES) for key in files if key.startswith(IMAGES))
 
 
 def files_from_record(record: object) -> Files:
-    """Return the files that `files_to_record` wrote; an invalid entry is left out."""
+    """Return the facts of files, by name, that `files_to_record` wrote; an invalid entry is left out."""
     entries = as_object(record).items()
     return {str(key): FileFact(*one) for key, one in entries if isinstance(one, list) and [*map(type, one)] == KINDS}
 
@@ -45,15 +51,16 @@ ORIGIN: FilePlace = (0.0, 0.0, 0.0)
 
 
 MOST_GAIN = 100.0
-"""Largest gain of a photograph that is believed, and the inverse of the smallest."""
+"""Largest gain of a photograph that is accepted when read; the smallest is its inverse."""
 MOST_COEFFICIENT = 10.0
-"""Largest coefficient of vignetting, tilt and field that is believed."""
+"""Largest coefficient of vignetting and shading, with either sign, that is accepted when read."""
 
 
 def tones_in(value: object) -> dict[str, list[float]]:
-    """Return the tones that `tones_to_record` wrote, by image name: three gains, then coefficients.
+    """Return the colour corrections that `colors.tones_to_record` wrote, by image name: three gains, then coefficients.
 
-    Tones beyond `MOST_GAIN` or `MOST_COEFFICIENT`, and entries that are no tones, are left out.
+    Gains beyond `MOST_GAIN`, coefficients beyond `MOST_COEFFICIENT`, and entries of another form are left out, with the
+    whole correction of their photograph.
     """
     found = {name: [number(part) for part in one] for name, one in mapping(value).items() if isinstance(one, list)}
     known = {name: [float(part) for part in one if part is not None] for name, one in found.items() if None not in one}
@@ -68,39 +75,46 @@ def tones_in(value: object) -> dict[str, list[float]]:
 
 @dataclass(frozen=True)
 class Fingerprint(TypedRecord):
-    """Everything that a splat depends on; recorded with it, and compared later to decide whether it is stale."""
+    """All settings and inputs that a splat depends on.
+
+    Recorded with the splat, and compared later to see if it is stale.
+    """
 
     recipe: str = ""
-    """Hash of all settings that decide what is computed, before changes by --set or by a rung."""
+    """Hash of all settings that decide what is computed, before changes by --set or by a retry; empty: unknown."""
     inputs: str = ""
-    """Hash of the model, the choice of hold-out, and of names and sizes of its photographs and masks."""
+    """Hash of the model, of the choice of held-out photographs, and of names and sizes of photographs and masks."""
     settings: dict[str, Any] = field(default_factory=dict)
     """The settings whose hash is `recipe`, without the values of environment variables, which are secrets."""
     files: Files = field(default_factory=dict, metadata=reads(files_from_record))
-    """The files behind `inputs`: each with its size, time and, if known, hash of its content."""
+    """The files behind `inputs`, by name: each with its size, time and, if known, hash of its content."""
     effective: str = ""
-    """Hash like `recipe`, of the settings really in force; empty if none was changed."""
+    """Hash like `recipe`, of the settings after all changes; empty if none was changed."""
     offset: FilePlace = ORIGIN
     """Offset that was subtracted from the coordinates of the model; add it to those of the splat."""
 
     tones: dict[str, list[float]] = field(default_factory=dict, metadata=reads(tones_in))
-    """Tones of the photographs: gain R, G, B, then vignetting, tilt and field; empty: no correction."""
+    """Colour correction of each photograph: gain R, G, B, then vignetting, tilt and field; empty: no correction."""
     border: str = ""
-    """Hash of the boxes of a patch with a core; empty: the patch had no core."""
+    """Hash of the boxes of space of a patch that was cut from a scene; empty: the patch was not cut."""
     backdrop: str = ""
     """SHA-256 of the backdrop drawn behind the patch; empty: none was drawn."""
     holdout: str = ""
-    """Unit of the hold-out: "frames"; empty: single photographs by their names, as up to version 0.2.0."""
+    """Unit of the hold-out: "frames" of a rig; empty: single photographs by their names, as up to version 0.2.0."""
 
     @property
     def surroundings(self) -> tuple[str, str]:
-        """Return the hashes of the surroundings of the patch: of its boxes, and of the backdrop."""
+        """The hashes of the surroundings of the patch: of its boxes of space, and of the backdrop. "": it has none."""
         return self.border, self.backdrop
 
     def why_other_surroundings(self, border: str, behind: str) -> str:
-        """Return which surroundings have changed, given the hashes of now; empty if none.
+        """Return which surroundings of the patch have changed, as a sentence; "" if none.
 
         A backdrop that no longer exists makes nothing stale.
+
+        Args:
+            border: hash of the boxes of space of the patch now; "": it has none.
+            behind: SHA-256 of the backdrop now; "": there is none.
         """
         if border != self.border:
             return "the core has changed"
@@ -108,16 +122,16 @@ class Fingerprint(TypedRecord):
 
     @property
     def photographs(self) -> tuple[str, ...]:
-        """Return the names of all photographs of the patch, also of held-out ones; none if no files were recorded."""
+        """Names of all photographs of the patch, also of held-out ones; empty if no files were recorded."""
         return tuple(photographs_of(self.files))
 
     @property
     def trainer(self) -> str:
-        """Return the name of the program that trains."""
+        """Name of the program that trains, as `training.trainer` of the YAML; "" if it was not recorded."""
         return text(mapping(self.settings.get("training")).get("trainer"))
 
     def to_record(self) -> dict[str, Any]:
-        """Return the fingerprint as job.json and result.json hold it, without blank optional fields."""
+        """Return the fingerprint as a JSON object for job.json and result.json, without blank optional fields."""
         record = super().to_record() | {"files": files_to_record(self.files)}
         said = {"effective": self.effective, "offset": any(self.offset), "tones": self.tones}
         said |= {"border": self.border, "backdrop": self.backdrop, "holdout": self.holdout}

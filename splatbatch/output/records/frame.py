@@ -10,12 +10,15 @@ from splatbatch.output.records.record import TypedRecord
 
 @dataclass(frozen=True)
 class Frame(TypedRecord):
-    """The offset that is subtracted from the coordinates of every model; kept, so that patches added later fit."""
+    """The offset that is subtracted from the coordinates of every model, in units of the model.
+
+    It is kept in frame.json, so that patches added later fit.
+    """
 
     offset: FilePlace = ORIGIN
     scenes: dict[str, FilePlace] = field(default_factory=dict)
     """Offsets of patches with coordinate systems of their own, by patch; all other patches have `offset`."""
 
     def of(self, patch: str) -> FilePlace:
-        """Return the offset of a patch."""
+        """Return the offset of a patch, by its name: x, y, z in units of the model."""
         return self.scenes.get(patch, self.offset)

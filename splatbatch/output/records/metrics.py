@@ -12,13 +12,13 @@ from splatbatch.output.records.record import ABSENT, KeptRecord, TypedRecord, re
 from splatbatch.text import clock
 
 MOST_PSNR_DB = 100.0
-"""Largest PSNR that is believed; it stands for the infinite PSNR of equal images, which JSON cannot hold."""
+"""Largest PSNR that is accepted when read, in dB; it stands for the infinite PSNR of equal images, which JSON lacks."""
 BY_ITSELF = "the program itself"
-"""Value of `Metrics.measured_by` for figures that an external trainer measured."""
+"""Value of `Metrics.measured_by` for figures that an external trainer measured itself."""
 
 
 def decibels(value: object) -> object:
-    """Return a PSNR; `ABSENT` for one that is not finite, or larger than `MOST_PSNR_DB`."""
+    """Return a PSNR in dB; `ABSENT` for a value that is no finite number, or beyond `MOST_PSNR_DB`."""
     known = number(value)
     return ABSENT if known is None or abs(known) > MOST_PSNR_DB else known
 
@@ -32,16 +32,19 @@ class HasPsnr(Protocol):
 
     @property
     def psnr_covered(self) -> float | None:
-        """PSNR in dB on covered pixels alone, those that training photographs see too; None: not measured."""
+        """PSNR in dB on covered pixels alone, which training photographs see too; None: not measured."""
 
 
 def deciding(one: HasPsnr) -> float | None:
-    """Return the PSNR by which splats are ranked and compared: the covered one, else that of all pixels."""
+    """Return the PSNR in dB by which splats are ranked and compared.
+
+    It is the PSNR on covered pixels or, if that was not measured, on all pixels; None if neither was measured.
+    """
     return one.psnr if one.psnr_covered is None else one.psnr_covered
 
 
 def spell_figures(one: HasPsnr) -> str:
-    """Return both PSNRs in words, the deciding one first: "36.04 dB on covered pixels, 33.53 on all"; empty if none."""
+    """Return both PSNRs in words, the deciding one first: "36.04 dB on covered pixels, 33.53 on all"; "" if none."""
     if one.psnr_covered is None:
         return "" if one.psnr is None else f"{one.psnr:.2f} dB"
     return f"{one.psnr_covered:.2f} dB on covered pixels" + ("" if one.psnr is None else f", {one.psnr:.2f} on all")
@@ -49,28 +52,31 @@ def spell_figures(one: HasPsnr) -> str:
 
 @dataclass(frozen=True)
 class QualityFigures(TypedRecord):
-    """Figures of a splat, averaged over held-out photographs."""
+    """Figures of a splat, averaged over held-out photographs; None in a field: not measured."""
 
     psnr: float | None = field(default=None, metadata=reads(decibels))
-    """PSNR on the original photographs, in dB."""
+    """PSNR on the original photographs, in dB, on all pixels that count."""
     ssim: float | None = None
     lpips: float | None = None
     training_psnr: float | None = field(default=None, metadata=reads(decibels))
-    """PSNR on a few of the photographs that the splat was trained on."""
+    """PSNR in dB on a few of the photographs that the splat was trained on."""
     psnr_even: float | None = field(default=None, metadata=reads(decibels))
-    """PSNR of renderings against colour-corrected photographs; None where no photograph of the patch has a tone.
+    """PSNR in dB of renderings against colour-corrected photographs.
 
-    `psnr` compares original photographs with renderings to which their tone was applied.
+    None where no photograph of the patch is corrected.
+
+    `psnr` compares original photographs with renderings to which the correction was applied.
     """
     ssim_even: float | None = None
     psnr_covered: float | None = field(default=None, metadata=reads(decibels))
-    """PSNR like `psnr`, on the pixels that at least three training photographs see: the figure that decides."""
+    """PSNR in dB like `psnr`, on the pixels that at least three training photographs see: the figure that decides."""
     ssim_covered: float | None = None
     covered_share: float | None = None
-    """Share of covered pixels, over all photographs; `psnr_covered` leaves out those with almost none."""
+    """Share of covered pixels, from 0 to 1, over all photographs; `psnr_covered` leaves out photographs with almost
+    none."""
 
     def of_all_pixels(self) -> Self:
-        """Return the figures without those of covered pixels."""
+        """Return the figures without those of covered pixels, which become None."""
         return replace(self, psnr_covered=None, ssim_covered=None, covered_share=None)
 
 
@@ -79,11 +85,11 @@ class Resolution(TypedRecord):
     """Resolution of the photographs that were really trained on, which may be lower than requested."""
 
     used: str = ""
-    """Share of the full resolution, as "1/8"."""
+    """Share of the full resolution, as "1/8"; empty: unknown."""
     folder: str = ""
-    """Folder of the photographs, as "images_8"."""
+    """Name of the folder of the photographs, as "images_8"; empty: unknown."""
     largest: tuple[float, float] | None = None
-    """Width and height of the largest photograph, in pixels."""
+    """Width and height of the largest photograph, in pixels; None: unknown."""
 
 
 @dataclass(frozen=True)
@@ -93,29 +99,32 @@ class CoveredSet(TypedRecord):
     hash: str = ""
     """Hash of the held-out photographs and their covered pixels; empty: covered pixels were not determined."""
     why: str = ""
-    """Reason why no pixel is covered."""
+    """Reason why no pixel is covered; empty: some are, or they were not determined."""
 
 
 @dataclass(frozen=True)
 class EarlierFigures(TypedRecord):
-    """Figures of an earlier splat, measured on the same photographs and pixels as a new one."""
+    """Figures of an earlier splat, measured on the same photographs and pixels as those of a new splat."""
 
     sha256: str = ""
-    """SHA-256 of the earlier splat's file."""
+    """SHA-256 of the earlier splat's file; empty: no earlier splat was measured."""
     final: QualityFigures = QualityFigures()
 
 
 @dataclass(frozen=True)
 class EarlyStoppingRecord(TypedRecord):
-    """Result of `evaluation.stop_after`; metrics.json also names the photographs that chose, and has every check."""
+    """Result of `evaluation.stop_after`: steps planned, and steps made (`ended_at`; None: the run did not end early).
+
+    metrics.json also names the photographs that decided, and lists every check.
+    """
 
     max_steps: int = 0
     ended_at: int | None = None
     saved_s: float | None = None
-    """Seconds saved, at the speed of the last steps."""
+    """Seconds saved, at the speed of the last steps; None: unknown, or no early end."""
 
     def in_words(self) -> str:
-        """Return a sentence on an early end and the time it saved; empty without an early end."""
+        """Return a sentence on an early end and the time saved by it; "" without an early end."""
         if self.ended_at is None:
             return ""
         saved = f" and saved about {clock(self.saved_s)}" if self.saved_s else ""
@@ -131,28 +140,29 @@ class Metrics(KeptRecord):
     final: QualityFigures = QualityFigures()
     """Figures at the end of the training."""
     peak: dict[str, float] = field(default_factory=dict)
-    """Most memory in use, in MiB; training_mib and evaluation_mib are torch's on the GPU."""
+    """Most memory in use, in MiB, by the kind of memory; training_mib and evaluation_mib are torch's on the GPU."""
     measured_by: str = ""
-    """Program that measured an external trainer's splat: "the program itself" or "splatbatch"; empty: our trainer."""
+    """Program that measured an external trainer's splat: "the program itself" or "splatbatch"; empty: the builtin
+    trainer."""
     splat: str = ""
     """Splat file of an external trainer, relative to the attempt's folder; version 0.2.0 wrote an absolute path."""
     resolution: Resolution | None = None
     covered: CoveredSet = CoveredSet()
     earlier: EarlierFigures = EarlierFigures()
-    """Figures of the splat accepted before, if it was measured on other pixels until then; else blank."""
+    """Figures of the splat accepted before, if that splat was measured on other pixels until then; else blank."""
     early_stopping: EarlyStoppingRecord | None = None
     """Result of `evaluation.stop_after`; None: the run was to make all its steps."""
     made_with: dict[str, str] = field(default_factory=dict)
     """Versions of programs, and under "on" the name of the GPU, or CPU; empty if not recorded."""
 
     def photos(self) -> dict[str, QualityFigures]:
-        """Return the final figures of each held-out photograph, by name."""
+        """Return the final figures of each held-out photograph, by name; empty if there are none."""
         images = mapping(mapping(self.written.get("final")).get("images"))
         return {name: QualityFigures.from_record(one) for name, one in images.items()}
 
     @property
     def torch_peak_mib(self) -> float | None:
-        """Return the most memory that torch had allocated on the GPU; None if unknown."""
+        """Most memory that torch had allocated on the GPU, in MiB; None if unknown."""
         return max((mib for name, mib in self.peak.items() if name in ("training_mib", "evaluation_mib")), default=None)
 
 
@@ -161,7 +171,7 @@ RANKS = ("worst", "median", "best")
 
 @dataclass(frozen=True)
 class EvaluatedView(QualityFigures):
-    """A rendered held-out view, as renders/views.json names it by rank."""
+    """A rendered held-out photograph, as renders/views.json lists it by rank: its name, size in pixels and figures."""
 
     name: str = ""
     width: float | None = None
@@ -173,61 +183,78 @@ class MeasurementRecord(KeptRecord):
     """metrics.json of an attempt that inspects or evaluates a splat; its other fields are in `written`."""
 
     inputs: str = ""
-    """Hash of the inputs of the measurement."""
+    """Hash of the inputs of the measurement; with the same hash the measurement is not repeated."""
 
 
 @dataclass(frozen=True)
 class EarlierSplat(TypedRecord):
-    """The splat that is accepted while a new one is trained, and the pixels on which it was measured."""
+    """The splat that is accepted while a new one is trained, and the pixels on which that splat was measured."""
 
     path: str = ""
     sha256: str = ""
     covered: str = ""
-    """Hash of its covered pixels; empty: they were not determined."""
+    """Hash of the covered pixels of that measurement; empty: they were not determined."""
     largest: tuple[float, float] | None = None
-    """Width and height of its largest photograph, in pixels."""
+    """Width and height of the largest photograph of that measurement, in pixels; None: unknown."""
 
     def is_of(self, covered: str, largest: Sequence[float] | None) -> bool:
-        """Return whether its figures are of these covered pixels at this size; else it must be measured again."""
+        """Return whether the splat's figures are of these covered pixels at this size; else it must be measured again.
+
+        Args:
+            covered: hash of the covered pixels.
+            largest: width and height of the largest photograph in pixels; None: unknown.
+        """
         return self.covered == covered and (self.largest and [*self.largest]) == (largest and [*largest])
 
 
 @dataclass(frozen=True)
 class TrainingSettings(TypedRecord):
-    """settings.json: settings and paths for a training process; an external trainer gets them by its argv instead."""
+    """settings.json: settings and paths for a training process.
+
+    An external trainer gets them by its command line instead.
+    """
 
     patch: str = ""
     recipe: dict[str, Any] = field(default_factory=dict)
     argv: tuple[str, ...] = ()
     sparse: str = ""
-    """Folder of the model."""
+    """Folder of the model, as an absolute path."""
     source: str = ""
     """Folder of the model that the patch was cut from; empty: the config names none."""
     offset: FilePlace = ORIGIN
-    """Offset to subtract from the coordinates of the model when it is read."""
+    """Offset x, y, z to subtract from the coordinates of the model when the model is read, in its units."""
     images: str = ""
     masks: str | None = None
     holdout: tuple[str, ...] = ()
     resume: str | None = None
-    """Checkpoint of an earlier attempt with the same settings."""
+    """Checkpoint of an earlier attempt with the same settings; None: the training starts anew."""
     tones: dict[str, list[float]] = field(default_factory=dict, metadata=reads(tones_in))
-    """Tone of each photograph, by image name: gain in R, G and B, then vignetting, tilt and field; empty: none."""
+    """Colour correction of each photograph, by image name; empty: no correction.
+
+    Each is a list: gain in R, G and B, then coefficients of vignetting, tilt and field.
+    """
     border: dict[str, Any] = field(default_factory=dict)
-    """Boxes of a patch with a core; empty: the patch has no core."""
+    """Boxes of space of a patch that was cut from a scene; empty: the patch was not cut."""
     backdrop: str = ""
-    """Path of the backdrop to draw behind the patch; empty: none."""
+    """Path of the backdrop to draw behind the patch; empty: there is none."""
     backdrop_sha256: str = ""
     earlier: EarlierSplat = EarlierSplat()
-    """Splat accepted before, which is measured again if it was measured on other pixels; blank: there is none."""
+    """Splat accepted before, which is measured again if its figures are of other pixels; blank: there is none."""
     is_backdrop: bool = False
     """Whether this trains the backdrop: the whole scene with few Gaussians."""
 
     def as_given(self) -> dict[str, Any]:
-        """Return every setting by its full name, as "training.cap_max"; those of a program also as setting.NAME."""
+        """Return every setting by its full name, as "training.cap_max".
+
+        Settings of an external trainer also as setting.NAME.
+        """
         sections = {**self.recipe, "setting": mapping(self.recipe.get("program")).get("settings")}
         return {f"{name}.{key}": value for name, section in sections.items() for key, value in mapping(section).items()}
 
     @property
     def photographs(self) -> dict[str, Any]:
-        """Return the settings about photographs, to pass to another process that reads the same photographs."""
+        """Settings about photographs, to pass to another process that reads the same photographs.
+
+        Keys are field names.
+        """
         return {"images": self.images, "masks": self.masks, "holdout": self.holdout, "tones": self.tones}

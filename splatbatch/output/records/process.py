@@ -1,4 +1,4 @@
-"""The identity of a process that wrote a record: a process id alone is not unique over time, hosts and containers."""
+"""The identity of a process that wrote a record; a process id alone is not unique over time, hosts and containers."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ class ProcessIdentity(TypedRecord):
 
     host: str = ""
     space: str = ""
-    """Namespace of the process id, see `processes.pid_space`; empty: an earlier version wrote the record."""
+    """PID namespace of the process, see `processes.pid_space`; empty: an earlier version wrote the record."""
     pid: int | None = None
     boot_id: str = ""
     ticks: int | None = None
-    """Start time of the process in ticks of the kernel, which tells it from a later process of the same id."""
+    """Start of the process in clock ticks since boot, which tells it from a later process with the same id; None:
+    unknown."""
 
     @classmethod
     def of_self(cls) -> Self:
@@ -30,7 +31,7 @@ class ProcessIdentity(TypedRecord):
         return cls(socket.gethostname(), pid_space(), me, boot_id(), start_ticks(me))
 
     def identity(self) -> ProcessIdentity:
-        """Return the identity only, without the other fields of a subclass."""
+        """Return the identity alone, without the other fields of a subclass."""
         return ProcessIdentity(self.host, self.space, self.pid, self.boot_id, self.ticks)
 
     @property
@@ -41,12 +42,15 @@ class ProcessIdentity(TypedRecord):
 
     @property
     def is_elsewhere(self) -> bool:
-        """Whether it belongs to another host, or to a container with its own process ids: it cannot be checked here."""
+        """Whether the process is of another host, or of another container: it cannot be checked from here."""
         return self.host != socket.gethostname() or (self.boot_id == boot_id() and self.space != pid_space())
 
     @property
     def is_alive_here(self) -> bool | None:
-        """Whether it runs; None for a process of another host, boot or namespace, which cannot be checked here."""
+        """Whether the process runs.
+
+        None for a process of another host, boot or container, which cannot be checked from here.
+        """
         here = (socket.gethostname(), boot_id(), pid_space())
         if (self.host, self.boot_id, self.space) != here or self.pid is None:
             return None

@@ -1,4 +1,4 @@
-"""Records of an inspection: inspection.json, figures of a splat beyond PSNR; and certificate.json, sealed by a hash."""
+"""Records of an inspection: inspection.json, the figures of a splat beyond PSNR, and certificate.json."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ HEALTH_RULES = (
     "loss_not_falling", "holdout_gap", "no_densification", "no_growth", "shrunk", "repeated_images",
     "nan_loss", "zero_gaussians", "collapse",
 )  # fmt: skip
-"""Health rules whose names begin the warnings of a training: "loss_not_falling: loss 0.2 at the start, ..."."""
+"""Names of the health rules, with which warnings of a training begin: "loss_not_falling: loss 0.2 at the start,
+..."."""
 GRADES = {
     "A": "no sickness found, and held-out photographs are shown where others see the place",
     "B": "one sickness found, or no held-out photograph to hold it against",
@@ -26,14 +27,17 @@ GRADES = {
 }
 """Meaning of each grade; A needs figures of held-out photographs on covered pixels, and a training without warnings."""
 NEEDED = "fidelity"
-"""Name of the figure that grade A requires; earlier versions had none."""
+"""Name of the figure that grade A requires; earlier versions did not have this figure."""
 BAD = 3.0
-"""Multiple of its limit above which a figure is bad instead of weak."""
+"""Multiple of its limit above which a figure is bad; from the limit to there it is weak."""
 
 
 @dataclass(frozen=True)
 class QualityFigure(TypedRecord):
-    """A figure of an inspection, which grows with one kind of defect; its limit on good splats; advice above that."""
+    """A figure of an inspection, which grows with one kind of defect, and its limit for good splats.
+
+    `meaning` says what the figure shows, `advice` what to do if it is above its limit.
+    """
 
     told: ClassVar = ("state",)
     name: str = ""
@@ -43,17 +47,20 @@ class QualityFigure(TypedRecord):
     """Largest value of a good splat; None: there is no limit."""
     unit: str = ""
     subjects: tuple[str, ...] = ()
-    """Photographs that the figure concerns, the worst first."""
+    """Names of the photographs that the figure concerns, the worst first; empty: none in particular."""
     meaning: str = ""
     advice: str = ""
     why: str = ""
-    """Reason why the figure could not be measured."""
+    """Reason why the figure could not be measured; empty: it was measured."""
     picture: str = ""
-    """Name of the figure's file in the folder of pictures; empty: it has none."""
+    """Name of the figure's picture in the folder of pictures of the attempt; empty: it has none."""
 
     @property
     def state(self) -> State:
-        """State of the figure: fine within its limit, bad above `BAD` times the limit, weak between."""
+        """State of the figure: fine within its limit, bad above `BAD` times the limit, weak between; else unknown.
+
+        It is unknown without a value or a limit. With a limit of 0 a figure above it is weak.
+        """
         if self.value is None or self.limit is None:
             return "unknown"
         if self.value <= self.limit:
@@ -67,37 +74,44 @@ class Inspection(TypedRecord):
 
     patch: str = ""
     splat: str = ""
-    """SHA-256 of the inspected splat."""
+    """SHA-256 of the inspected splat; empty: unknown."""
     inputs: str = ""
-    """Hash of all inputs of the inspection; with the same hash it is not repeated."""
+    """Hash of all inputs of the inspection; with the same hash the inspection is not repeated."""
     grade: str = ""
     """Grade from A to D; empty: unknown."""
     figures: tuple[QualityFigure, ...] = ()
     photos: dict[str, dict[str, float]] = field(default_factory=dict)
-    """Figures by photograph: x, y, z of the camera in the splat's coordinates; cover, blur, exposure, registration,
-    shift. Held-out ones also have psnr and psnr_covered of small copies, distance in baselines, and piece: 1 where the
-    photographs around are held out, too."""
+    """Figures by photograph: x, y, z of the camera in the splat's coordinates.
+
+    Cover, blur, exposure, registration, shift.
+
+    Held-out photographs also have psnr and psnr_covered in dB, of small copies; their distance to the nearest trained
+    photograph in baselines; and piece: 1 where the photographs around are held out, too.
+    """
     thumbnails: dict[str, str] = field(default_factory=dict)
-    """Files in the folder of pictures, by photograph, for photographs that figures name."""
+    """Names of files in the folder of pictures, by photograph, for photographs that figures name."""
     attempt: str = ""
-    """Attempt whose folder has the pictures."""
+    """Name of the attempt whose folder has the pictures; empty: there are no pictures."""
     cells: tuple[dict[str, float], ...] = ()
-    """Columns of the scene: x, y, z of the middle of the surface and size, the side of the square, in the splat's
-    coordinates (without the offset); photos, angle in degrees between those that are furthest apart, resolution in
-    pixels of the finest photograph for a unit; weak: 1 where fewer than three photographs see it."""
+    """Columns of the scene, each with the keys x, y, z, size, photos, angle, resolution and weak.
+
+    x, y, z: middle of its surface, in the splat's coordinates (without the offset). size: side of its square, in the
+    same units. photos: number of photographs that see it. angle: degrees between those that are furthest apart.
+    resolution: pixels of the finest photograph for a unit. weak: 1 where fewer than three photographs see it.
+    """
     seconds: float | None = None
     made_with: dict[str, Any] = field(default_factory=dict)
 
     @property
     def found(self) -> tuple[QualityFigure, ...]:
-        """Return the figures that exceed their limits, the bad ones first."""
+        """The figures that exceed their limits, the bad ones first; empty if none does."""
         over = [one for one in self.figures if one.state in ("weak", "bad")]
         return tuple(sorted(over, key=lambda one: one.state))
 
     def aware_of(self, warnings: Iterable[str]) -> Inspection:
-        """Return the inspection with a further figure for the warnings of the training, and the grade that follows.
+        """Return the inspection with a further figure for warnings of the training, and the grade that follows.
 
-        Without warnings by health rules it is returned unchanged.
+        Without warnings by health rules the inspection is returned unchanged.
         """
         if not (rules := health_rules(warnings)):
             return self
@@ -108,9 +122,10 @@ class Inspection(TypedRecord):
 
 
 def grade(figures: tuple[QualityFigure, ...]) -> str:
-    """Return A where every figure is within its limit, B for a weak one, C for several or a bad one, D for more.
+    """Return the grade of a splat by the states of its figures; "" if no figure is known.
 
-    Without the figure `NEEDED`, which is of held-out photographs, it is B at best. Empty if no figure is known.
+    A: every figure is within its limit. B: one is weak. C: several are weak, or one is bad. D: several are bad. Without
+    the figure `NEEDED`, which is of held-out photographs, the grade is B at best.
     """
     states = [one.state for one in figures]
     weak, bad = states.count("weak"), states.count("bad")
@@ -121,12 +136,15 @@ def grade(figures: tuple[QualityFigure, ...]) -> str:
 
 
 def grade_in_words(grade: str) -> str:
-    """Return a grade with its meaning: "grade A: no sickness found"."""
+    """Return a grade with its meaning: "grade A: no sickness found, …"; "grade unknown" for another text."""
     return f"grade {grade}: {GRADES[grade]}" if grade in GRADES else "grade unknown"
 
 
 def health_rules(warnings: Iterable[str]) -> tuple[str, ...]:
-    """Return the health rules that the warnings of a training name, each once."""
+    """Return the names of the health rules with which warnings of a training begin, each once.
+
+    Empty if there are none.
+    """
     told = (words.removeprefix("health: ").partition(":")[0] for words in warnings)
     return tuple(dict.fromkeys(rule for rule in told if rule in HEALTH_RULES))
 
@@ -139,52 +157,57 @@ class InspectionSettings(TrainingSettings):
     sha256: str = ""
     inputs: str = ""
     warnings: tuple[str, ...] = ()
-    """Warnings of the training."""
+    """Warnings of the training; empty: none."""
     piece: tuple[str, ...] = ()
-    """Held-out photographs of the contiguous block."""
+    """Names of the held-out photographs that lie together, as one block; empty: there is no such block."""
     most_photos: int | None = None
-    """Most photographs to decode, evenly chosen, for a whole scene; None: all."""
+    """Most photographs to decode, evenly chosen, as for a whole scene; None: all."""
 
 
 @dataclass(frozen=True)
 class Certificate(TypedRecord):
-    """A splat's grade, figures and origin, to be handed over with it."""
+    """A splat's grade, figures and origin, to be handed over with the splat."""
 
     patch: str = ""
     grade: str = ""
     figures: tuple[QualityFigure, ...] = ()
     splat: str = ""
-    """SHA-256 of the product."""
+    """SHA-256 of the splat file."""
     num_gaussians: int | None = None
     settings: dict[str, Any] = field(default_factory=dict)
-    """Settings that decided the result of the training."""
+    """Settings that decided the result of the training, by section of the YAML."""
     settings_hash: str = ""
     inputs: dict[str, str] = field(default_factory=dict)
-    """SHA-256 of each file that the splat was trained from."""
+    """SHA-256 of each file that the splat was trained from, by name."""
     holdout: dict[str, dict[str, float]] = field(default_factory=dict)
-    """Figures of each held-out photograph: psnr in dB, psnr_covered, covered_share; x, y, z of the camera in the
-    splat's coordinates; distance to the nearest trained photograph in baselines; piece: 1 where the photographs around
-    it are held out, too."""
+    """Figures of each held-out photograph, by its name: psnr and psnr_covered in dB, covered_share, and these keys.
+
+    x, y, z: the camera in the splat's coordinates. distance: to the nearest trained photograph, in baselines. piece: 1
+    where the photographs around are held out, too.
+    """
     offset: FilePlace = ORIGIN
-    """Offset that was subtracted from the coordinates of the model."""
+    """Offset x, y, z that was subtracted from the coordinates of the model, in its units."""
     made_with: dict[str, str] = field(default_factory=dict)
     seal: str = ""
-    """SHA-256 of all fields above."""
+    """SHA-256 of all other fields, by which a change is found; empty: not sealed."""
 
     def to_record(self) -> dict[str, Any]:
-        """Return the certificate as certificate.json holds it: without the states of figures, which are derived."""
+        """Return the certificate as the JSON object of certificate.json.
+
+        States of figures, which are derived, are left out.
+        """
         figures = [{key: value for key, value in one.to_record().items() if key != "state"} for one in self.figures]
         return super().to_record() | {"figures": figures}
 
     def sealed(self) -> Certificate:
-        """Return the certificate with its seal."""
+        """Return the certificate with its seal, the SHA-256 of all other fields."""
         return replace(self, seal=seal_of(self.to_record()))
 
 
 def seal_of(record: dict[str, Any]) -> str:
-    """Return the seal of a certificate's JSON object: a SHA-256 of all its keys, also unknown ones.
+    """Return the seal of a certificate's JSON object: a SHA-256 of all its keys and values, also of unknown keys.
 
-    Only `seal` and `format` are left out.
+    Only the keys `seal` and `format` are left out.
     """
     told = {name: value for name, value in record.items() if name not in ("seal", "format")}
     return hashlib.sha256(json.dumps(told, sort_keys=True, separators=(",", ":")).encode()).hexdigest()

@@ -23,18 +23,21 @@ Facts = TypeVar("Facts")
 
 
 def reads(reader: FieldReader) -> dict[str, Any]:
-    """Return metadata for a dataclass field that is read by this function instead of by its type."""
+    """Return metadata for a dataclass field, by which the field is read by this function instead of by its type."""
     return {"reads": reader}
 
 
 def environment(value: object) -> dict[str, str]:
-    """Return environment variables from a JSON object; those with an invalid name or value are left out."""
+    """Return environment variables from a JSON object; those with an invalid name or value are left out.
+
+    Empty for anything but an object. Raises nothing.
+    """
     named = {name: text(one) for name, one in mapping(value).items()}
     return {name: one for name, one in named.items() if name and not {"=", "\0"} & set(name) and "\0" not in one}
 
 
 def as_object(value: object) -> dict[str, Any]:
-    """Return a JSON object unchanged and not copied, since thousands are read at a time; empty for anything else."""
+    """Return a JSON object itself, not copied, since thousands are read at a time; an empty dict for anything else."""
     return value if isinstance(value, dict) else {}
 
 
@@ -44,15 +47,15 @@ class TypedRecord:
 
     @classmethod
     def from_record(cls, record: object) -> Self:
-        """Return the record of a JSON object; never fails, whatever it contains."""
+        """Return the record of a JSON object; a blank record for anything else. Raises nothing."""
         return read_as(cls, record)
 
     @classmethod
     def read(cls, path: Path) -> Self | None:
-        """Return the record of a file; None if there is no file, or it is no JSON object.
+        """Return the record in a file; None if there is no readable file, or it is no JSON object.
 
         Raises:
-            LaterFormatError: a later version wrote it.
+            LaterFormatError: a later version of splatbatch wrote the file.
         """
         record = read_record(path)
         return None if record is None else cls.from_record(record)
@@ -71,17 +74,20 @@ class KeptRecord(TypedRecord):
 
     @classmethod
     def from_record(cls, record: object) -> Self:
-        """Return the record of a JSON object, which it keeps as `written`."""
+        """Return the record of a JSON object, which the record keeps as `written`. Raises nothing."""
         found = as_object(record)
         return super().from_record({**found, "written": found})
 
     def to_record(self) -> dict[str, Any]:
-        """Return the JSON object that was read."""
+        """Return the JSON object that was read, unchanged."""
         return self.written
 
 
 def in_json(value: object) -> Any:
-    """Return a value as JSON can hold it: records and dataclasses as objects, paths as text."""
+    """Return a value as JSON can hold it: records and dataclasses as objects, tuples as lists, paths as text.
+
+    Values of other classes are returned unchanged.
+    """
     match value:
         case None | str() | int() | float():
             return value
@@ -97,13 +103,13 @@ def in_json(value: object) -> Any:
 
 
 def object_of(facts: Any) -> dict[str, Any]:
-    """Return a dataclass as a JSON object: its fields, and the properties listed in its attribute `told`."""
+    """Return a dataclass as a JSON object: its fields, then the properties that its attribute `told` lists, if any."""
     names = [*(one.name for one in fields(facts)), *getattr(facts, "told", ())]
     return {name: in_json(getattr(facts, name)) for name in names}
 
 
 def read_as(kind: Callable[..., Facts], record: object) -> Facts:
-    """Return a JSON object as an instance of any dataclass, by the rules of `TypedRecord`."""
+    """Return a JSON object as an instance of any dataclass, by the rules of `TypedRecord`; blank for another value."""
     (readers, blanks), found = _schema(kind), as_object(record)
     known = {**blanks}
     for name, read in readers:

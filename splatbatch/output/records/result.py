@@ -16,7 +16,10 @@ from splatbatch.output.records.record import KeptRecord, TypedRecord, in_json, r
 
 @dataclass(frozen=True)
 class SplatFacts(TypedRecord):
-    """Hash, size, time and number of Gaussians of a splat file, by which it is recognised later."""
+    """Hash, size in bytes, time in ns since 1970, and number of Gaussians, by which a splat file is recognised later.
+
+    None, or "" for the hash: not recorded.
+    """
 
     sha256: str = ""
     bytes: int | None = None
@@ -25,23 +28,31 @@ class SplatFacts(TypedRecord):
 
     @property
     def fact(self) -> FileFact:
-        """Return size, time and hash as a `FileFact`, for comparison with the file on disk."""
+        """Size, time and hash as a `FileFact`, for comparison with the file on disk; size -1 if none was recorded."""
         return FileFact(-1 if self.bytes is None else self.bytes, self.mtime_ns or 0, self.sha256)
 
 
 @dataclass(frozen=True)
 class UsedPhotographs(TypedRecord):
-    """The photographs of a patch: those its splat was trained on, and those held out."""
+    """The photographs of a patch: those that its splat was trained on, and those held out."""
 
     trained: tuple[str, ...] = ()
     held_out: tuple[str, ...] = ()
     is_assumed: bool = False
-    """Whether an external trainer was given all photographs: `held_out` then follows the settings, and whether the
-    trainer holds these out is not known."""
+    """Whether an external trainer was given all photographs, so that it is not known which it held out.
+
+    `held_out` then follows the settings.
+    """
 
     @classmethod
     def of(cls, names: Iterable[str], held_out: Collection[str], *, is_assumed: bool = False) -> UsedPhotographs:
-        """Divide all photographs of a patch into those held out and those trained on; both are sorted."""
+        """Divide all photographs of a patch into those held out and those trained on; both are sorted.
+
+        Args:
+            names: names of all photographs.
+            held_out: names of the held-out ones; names that are not among `names` are left out.
+            is_assumed: see the field.
+        """
         every = sorted(names)
         trained = tuple(name for name in every if name not in held_out)
         return cls(trained, tuple(name for name in every if name in held_out), is_assumed)
@@ -53,36 +64,36 @@ class Result(KeptRecord):
 
     patch: str = ""
     attempt: str = ""
-    """Name of the attempt's folder."""
+    """Name of the attempt's folder, as attempt-01."""
     changes: dict[str, Any] = field(default_factory=dict)
-    """Settings in which the attempt differed from the YAML at that time."""
+    """Settings in which the attempt differed from the YAML at that time, by full name; empty: none."""
     num_gaussians: int | None = None
     step: int | None = None
     bytes: int | None = None
-    """Size of the splat file."""
+    """Size of the splat file in bytes; None: unknown."""
     seconds: float | None = None
     splat: SplatFacts = SplatFacts()
-    """Hash, size and time of the splat file."""
+    """Hash, size and time of the splat file; blank: not recorded."""
     warnings: tuple[str, ...] = ()
     version: str = ""
-    """Version of splatbatch that wrote the manifest."""
+    """Version of splatbatch that wrote the manifest; empty: unknown."""
     host: str = ""
-    """Host that trained the splat."""
+    """Name of the host that trained the splat; empty: unknown."""
     worker: str = ""
-    """Name of the worker that trained the splat."""
+    """Name of the worker that trained the splat; empty: unknown."""
     accepted: int = 0
-    """Number of the accepted record that made the splat the product; 0: it was not accepted."""
+    """Number of the record (accepted/NUMBER.json) by which the splat was accepted; 0: it was not accepted."""
     is_ahead: bool = field(default=False, metadata=reads(lambda _: False))
-    """Whether this was read from an accepted record that is newer than splat.ply and result.json."""
+    """Whether this was read from a record accepted/NUMBER.json that is newer than splat.ply and result.json."""
 
     def with_fields(self, **changed: Any) -> Result:
-        """Return the manifest with some keys changed."""
+        """Return the manifest with some keys changed; nothing is written."""
         known = {key: in_json(value) for key, value in changed.items()}
         return Result.from_record({**self.written, **known})
 
     @cached_property
     def metrics(self) -> Metrics:
-        """Figures of the splat, as its training measured them."""
+        """Figures of the splat, as its training measured them; blank if none were."""
         return Metrics.from_record(self.written.get("metrics"))
 
     @cached_property
@@ -108,17 +119,20 @@ class Result(KeptRecord):
 
     @property
     def sha256(self) -> str:
-        """SHA-256 of the splat file; empty where the manifest has none."""
+        """SHA-256 of the splat file; "" if the manifest has none."""
         return self.splat.sha256
 
     @property
     def number(self) -> int:
-        """Return the number of the attempt; 0 if its name has none."""
+        """Number of the attempt; 0 if its name has none."""
         digits = self.attempt.rpartition("-")[2]
         return int(digits) if digits.isdecimal() else 0
 
     def with_files(self, files: dict[str, FileFact]) -> Result:
-        """Return the manifest with these files in `held_against`; `upkeep` writes it once it knows their contents."""
+        """Return the manifest with these files in `held_against`; nothing is written.
+
+        `upkeep` writes the manifest once it knows the files' contents.
+        """
         facts = files_to_record(files)
         chosen = mapping(self.written.get("pinned"))
         return self.with_fields(pinned={**chosen, "files": facts}) if chosen else self.with_fields(files=facts)

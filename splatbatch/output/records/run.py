@@ -11,33 +11,34 @@ from splatbatch.output.records.record import TypedRecord
 
 @dataclass(frozen=True)
 class WorkerRecord(ProcessIdentity):
-    """workers/<name>.json, the heartbeat file of a worker; each of its claims is a hard link to this file."""
+    """workers/<name>.json, the heartbeat file of a worker; each of the worker's claims is a hard link to this file."""
 
     worker: str = ""
-    """Name of the worker, and of its ledger."""
+    """Name of the worker, by which its heartbeat file and its ledger are named; empty: unknown."""
     token: str = ""
     """Random text that tells the worker from every other one, also from an earlier one of the same name."""
     sequence: int = 0
     """Number of heartbeats; it grows while the worker lives."""
     beaten_at: float | None = None
-    """Time of the last heartbeat by time.monotonic(), which is comparable on the same boot of the same machine only."""
+    """Time of the last heartbeat by time.monotonic(), comparable on the same boot of the same machine only; None:
+    unknown."""
     since: str = ""
-    """Local time at which the worker started."""
+    """Local date and time at which the worker started, as 2026-01-31 22:15:00."""
     terms: str = ""
     """Hash of the settings and version that the worker trains by; the same for all workers of a batch."""
     job: str = ""
-    """Job of the engine that runs the worker; empty: no engine runs it."""
+    """Job of the engine (this machine or Slurm) that runs the worker; empty: no engine runs it."""
     has_ended: bool = False
     """Whether the worker has ended and released all its claims."""
 
 
 @dataclass(frozen=True)
 class SubmissionRecord(TypedRecord):
-    """workers/jobs/<name>/submission.json: workers that an engine was asked to start."""
+    """workers/jobs/<name>/submission.json: workers that an engine (this machine or Slurm) was asked to start."""
 
     engine: str = ""
     num_workers: int = 0
-    """Number of workers at once; there may be more handles, for workers one after another."""
+    """Number of workers at a time; there may be more handles, for workers one after another."""
     terms: str = ""
     """Hash of the settings and version that the workers must train by; see `WorkerRecord`."""
     handles: tuple[str, ...] = ()
@@ -46,18 +47,18 @@ class SubmissionRecord(TypedRecord):
 
 @dataclass(frozen=True)
 class CancelRequest(TypedRecord):
-    """cancel-*.json: request of a user that a run ends, or drops some patches."""
+    """cancel-*.json: request of a user that a run ends, or that it drops some patches."""
 
     run: ProcessIdentity = field(default_factory=ProcessIdentity)
     """Process that the request addresses; any other process ignores it."""
     patches: tuple[str, ...] = ()
-    """Patches to drop; empty: the whole run ends."""
+    """Names of the patches to drop; empty: the whole run ends."""
     by: str = ""
-    """User and host that made the request."""
+    """User and host that made the request; empty: unknown."""
 
 
 KINDS = ("inspect", "merge", "evaluate", "publish")
-"""Kinds of follow-ups, in their order; each has a file with its latest result."""
+"""Kinds of follow-ups (what is made after the training), in their order; each has a file with its latest result."""
 DONE = "done"
 PARTLY = "partly"
 LEFT_OUT = "left out"
@@ -71,21 +72,21 @@ class FollowUpResult(TypedRecord):
     state: str = ""
     """One of: done, partly, left out."""
     words: str = ""
-    """Sentence on the result, or on why there is none."""
+    """Sentence on the result, or on why there is none; empty: nothing is to be said."""
     command: str = ""
     """Command that completes the follow-up; empty where nothing is missing."""
     at: float | None = None
-    """Time of the result in seconds since 1970."""
+    """Time of the result in seconds since 1970; None: unknown."""
 
     @property
     def is_done(self) -> bool:
-        """Return whether the follow-up is complete."""
+        """Whether the follow-up is complete."""
         return self.state == DONE
 
 
 @dataclass(frozen=True)
 class TodoItem(TypedRecord):
-    """Entry of the report's list of things to do ("do"), or worth a look ("look")."""
+    """Entry of the report's list of things to do (kind "do"), or worth a look ("look")."""
 
     kind: Literal["do", "look"] = "look"
     patches: tuple[str, ...] = ()
