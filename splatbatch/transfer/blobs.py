@@ -1,4 +1,4 @@
-"""Blobs: file contents in a store, named by their SHA-256; contents that patches share lie there once.
+"""Blobs: file contents in a store, named by their SHA-256; a content that patches share lies there once.
 
 Every fetched blob is checked against its name.
 """
@@ -24,50 +24,66 @@ from splatbatch.transfer.store import Store
 
 BLOBS = "blobs"
 AT_ONCE = 8
-"""Number of parallel transfers."""
+"""Number of parallel transfers between this machine and a store."""
 TRIES = 3
-"""Number of repeated fetches of a blob that does not match its SHA-256; then it counts as damaged in the store."""
+"""How often a blob that does not match its SHA-256 is fetched again, before it counts as damaged in the store."""
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 R = TypeVar("R")
 
 
 @dataclass(frozen=True)
 class FileRef(TypedRecord):
-    """Reference to a file of a bundle, or of an attempt; its contents are a blob."""
+    """Reference to a file of a bundle, or of an attempt; the content of the file is a blob in a store."""
 
     name: str = ""
     """Path relative to the folder of the bundle or attempt, with / between its parts."""
     sha256: str = ""
     num_bytes: int = 0
     mtime_ns: int = 0
-    """Modification time of an attempt's file, by the clock of the machine that made it; 0: not recorded."""
+    """Modification time of an attempt's file in ns since 1970, by the clock of its machine; 0: not recorded."""
 
 
 def blob(sha256: str) -> str:
-    """Return the name of a blob in a store."""
+    """Return the name of a blob in a store: blobs/<SHA-256>."""
     return f"{BLOBS}/{sha256}"
 
 
 def names(store: Store, folder: str) -> list[str]:
-    """Return the names in a folder of a store; runs in the courier process."""
+    """Return the names of the files in a folder of a store, in no order; runs in the courier process.
+
+    Raises:
+        StoreError: the store refuses the request.
+        CutOffError: the store does not answer.
+    """
     return [*store.names(folder)]
 
 
 def distinct(pieces: Iterable[FileRef]) -> list[FileRef]:
-    """Return one file for each distinct content, so that each blob is transferred once."""
+    """Return one file for each distinct content, in the order of the files, so that each blob is transferred once."""
     return list({piece.sha256: piece for piece in pieces}.values())
 
 
 def at_once(call: Callable[..., R], *items: Iterable[object]) -> list[R]:
-    """Call a function with each item, or one of each of several, `AT_ONCE` calls in parallel; return all results."""
+    """Call a function with each item, or with one item of each of several lists, and return all results in order.
+
+    `AT_ONCE` calls run in parallel threads. The first error of a call is raised.
+    """
     with ThreadPoolExecutor(AT_ONCE) as pool:
         return list(pool.map(call, *items))
 
 
 def put(store: Store, files: Sequence[tuple[str, Path | bytes]]) -> None:
-    """Put files into a store in parallel, by name there and contents or local file; runs in the courier process.
+    """Put files into a store in parallel; runs in the courier process.
 
     If the connection is cut off, the upload of that file begins again until it succeeds.
+
+    Args:
+        store: the store.
+        files: each file's name in the store, and its contents or the path of a local file.
+
+    Raises:
+        StoreError: the store refuses a file.
+        OSError: a local file cannot be read.
     """
     contents = dict(files)
     at_once(partial(patiently, store.write), contents.keys(), contents.values())
@@ -76,15 +92,43 @@ def put(store: Store, files: Sequence[tuple[str, Path | bytes]]) -> None:
 def fetch(store: Store, folder: Path, pieces: Sequence[FileRef]) -> list[str]:
     """Fetch the blobs of files into a folder, named by their hashes; runs in the courier process.
 
-    A whole blob in the folder is not fetched again; a cut-off download resumes where it ended. Returned is for each
-    file "damaged" or "missing", empty if it was fetched.
+    A whole blob in the folder is not fetched again; a cut-off download resumes where it ended.
+
+    Args:
+        store: the store.
+        folder: the local folder; made if missing.
+        pieces: the files.
+
+    Returns:
+        For each file, in their order: "" if its blob was fetched, "damaged" or "missing" if the store has no such
+            content.
+
+    Raises:
+        StoreError: the store refuses a request.
+        CutOffError: the store does not answer.
+        OSError: the folder cannot be written.
     """
     folder.mkdir(parents=True, exist_ok=True)
     return at_once(partial(_fetch_one, store, folder), pieces)
 
 
 def fetch_all(courier: Courier, folder: Path, pieces: Sequence[FileRef]) -> dict[FileRef, str]:
-    """Fetch the blobs of some files; return the faulty files, each with "damaged" or "missing" in the store."""
+    """Fetch the blobs of files into a local folder.
+
+    Return the faulty files, each with "damaged" or "missing" in the store.
+
+    The result is empty if all were fetched. Of several files with the same content only the first is returned.
+
+    Args:
+        courier: the courier of the store.
+        folder: the local folder; made if missing.
+        pieces: the files.
+
+    Raises:
+        StoreError: the store refuses a request.
+        OSError: the folder cannot be written.
+        StopRequested: a stop was requested during the wait.
+    """
     wanted = distinct(pieces)
     faults = courier.ask(fetch, folder, wanted)
     return {piece: fault for piece, fault in zip(wanted, faults, strict=True) if fault}
@@ -114,17 +158,17 @@ def _fetch_one(store: Store, folder: Path, piece: FileRef) -> str:
 
 
 def lay(pieces: Iterable[FileRef], place: Path, folder: Path, put: Callable[[Path, Path], object] = os.link) -> None:
-    """Lay out fetched blobs as named files in a folder; no file is written outside of it.
+    """Lay out fetched blobs as named files in a folder; no file is written outside of the folder.
 
     Args:
         pieces: the files, by name and hash.
         place: folder of the fetched blobs, named by their hashes.
-        folder: target folder; created if missing. A file of the same name is replaced.
+        folder: target folder; made if missing. A file of the same name is replaced.
         put: makes a file from a blob: a hard link, or a copy.
 
     Raises:
-        StoreError: a name leads out of the folder, or is not possible there.
-        OSError: the disk is full.
+        StoreError: a name leads out of the folder, or the file cannot be written there.
+        OSError: the disk is full, or the folder cannot be made.
     """
     folder.mkdir(parents=True, exist_ok=True)
     for piece in pieces:

@@ -36,11 +36,12 @@ from splatbatch.transfer.blobs import FileRef
 _KINDS: dict[str, Callable[[str], Any]] = {"int": int, "float": float, "bool": lambda value: value == "True"}
 """Conversion of an environment variable's text to the type that the YAML had, by the name of the type."""
 TRAVELLING = (*RECIPE_SECTIONS, "retry", "limits")
-"""Sections of the YAML that travel in a bundle; the others concern home, or the worker's own machine."""
+"""Sections of the YAML that travel in a bundle; the others concern the home of the batch, or the worker's own
+machine."""
 MOST_SHOWN = 200
-"""Most characters of a command in a message."""
+"""Most characters of a command that a message quotes."""
 SOURCE, BACKDROP = "source", "backdrop"
-"""Folders of a bundle in addition to sparse, images and masks."""
+"""Names of the folders of a bundle beside sparse, images and masks: the model before cutting, and the backdrop."""
 
 
 @dataclass(frozen=True)
@@ -51,17 +52,20 @@ class Bundle(TypedRecord):
     home: str = ""
     """Unique name of the output folder that the bundle comes from."""
     number: str = ""
-    """Random number that distinguishes two packings of the same task."""
+    """Random number that tells two packings of the same task apart."""
     patch: str = ""
     variant: str = ""
     settings: dict[str, Any] = field(default_factory=dict)
-    """Sections of the YAML, and the external trainer; of its environment variables only names and types."""
+    """Sections of the YAML, and the external trainer; of the trainer's environment variables only names and types."""
     changes: dict[str, Any] = field(default_factory=dict)
     """Changes of these settings (--set, retries), as an attempt at home would record them."""
     is_retry: bool = False
     depends_on: Fingerprint = field(default=Fingerprint())
     follows: int = 0
-    """Number of the newest accepted record when the task was packed; its splat can only become the next record."""
+    """Number of the newest accepted record when the task was packed; the bundle's splat can only become the next one.
+
+    Accepted records are numbered files at home, one for each splat of the patch that was accepted.
+    """
     held_out: tuple[str, ...] = ()
     border: dict[str, Any] = field(default_factory=dict)
     is_whole: bool = False
@@ -69,24 +73,29 @@ class Bundle(TypedRecord):
 
     @property
     def task(self) -> str:
-        """Return the name of its task."""
+        """Name of the task, as "p0@base"."""
         return str(TaskId(self.patch, self.variant))
 
     @property
     def max_steps(self) -> int:
-        """Return the steps of its training; 0 if the manifest does not say."""
+        """Number of steps of the training; 0 if the manifest does not say."""
         steps = self.changes.get("training.max_steps", mapping(self.settings.get("training")).get("max_steps"))
         return steps if isinstance(steps, int) else 0
 
 
 def bundle_of(home: str, is_retry: bool, task: Task) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return the bundle of a task as JSON, and the local path of each of its blobs by SHA-256.
+    """Return the bundle of a task as a JSON object, and the local path of each of its blobs by SHA-256.
 
     Runs in a reader process, since it hashes all files.
 
+    Args:
+        home: unique name of the output folder that the task belongs to.
+        is_retry: whether the user requested the task by `retry`.
+        task: the task.
+
     Raises:
-        SceneError: a file cannot be read.
-        ConfigError: the task cannot travel.
+        SceneError: a file cannot be read, or its name leads out of its folder.
+        ConfigError: the settings of the task are invalid after a change.
     """
     depends_on, facts = task.depends_on(), FileFacts()
     paths = dict(_files_of(task, depends_on))
@@ -155,7 +164,7 @@ def _settings_of(task: Task) -> dict[str, Any]:
 
 
 def why_left(bundle: Bundle, *, only_builtin: bool) -> str:
-    """Return a line on why a worker must not train a bundle, by its manifest alone; empty: it may train it.
+    """Return a line on why a worker must not train a bundle, by its manifest alone; "": the worker may train it.
 
     Args:
         bundle: the manifest. It is not trusted: anyone with write access to the store may have written it.
@@ -176,16 +185,17 @@ def why_left(bundle: Bundle, *, only_builtin: bool) -> str:
 
 
 def open_bundle(bundle: Bundle, scene: Path, output: Path) -> Batch:
-    """Return a batch with the task of a bundle as its only one; all shared decisions are those of home.
+    """Return a batch with the task of a bundle as its only task; all shared decisions are those of home.
 
     Args:
         bundle: the manifest.
         scene: folder with the files of the bundle, by their names.
-        output: output folder for its attempts.
+        output: output folder for the attempts of the task.
 
     Raises:
         ConfigError: an external trainer needs an environment variable that is not set here.
         StoreError: the settings in the manifest are invalid, or its model names photographs outside of the bundle.
+        OSError: the manifest of the backdrop cannot be written.
     """
     with contextlib.suppress(SceneError):  # a broken model fails in training, as at home
         if why := next(filter(None, (fault_of_name(image.name) for image in read_images(scene / "sparse"))), ""):

@@ -1,4 +1,4 @@
-"""The courier: a helper process that makes blocking calls to a store while the main loop goes on."""
+"""The courier: a helper process that makes blocking calls to a store while the main process goes on."""
 
 from __future__ import annotations
 
@@ -24,19 +24,20 @@ from splatbatch.isolated import (
 from splatbatch.transfer.schemes import open_store
 
 HANGS_S = 45.0
-"""A call without any progress for this many seconds counts as hung: ssh and S3 notice a silent server earlier."""
+"""Seconds without any progress after which a call counts as hung; ssh and S3 notice a silent server earlier."""
 PAUSES_S = (1.0, 2.0, 5.0, 10.0, 20.0, 30.0)
-"""Pauses before a cut-off request is made again, seconds; the last one repeats."""
+"""Pauses before a cut-off request is made again, in seconds; the last one repeats."""
 MOST_CRASHES = 3
-"""A call that crashes its process this many times in a row is answered with an error."""
+"""Number of crashes of its process in a row after which a call is answered with an error."""
 SAYS_S = 10.0
 """Seconds without an answer after which the user gets a message."""
 REST_S = 0.05
 AGAIN = "; trying again"
 Call = Callable[..., Any]
-"""A function that a courier calls with its store as the first argument; its result must be JSON."""
+"""A function that a courier calls with its store as the first argument; its result must be a value that JSON can
+hold."""
 Order = tuple[Call, tuple[Any, ...]]
-"""A call, and its arguments after the store; pickled on a pipe between this process and its courier."""
+"""A call, and its arguments after the store; sent, pickled, from the main process to the courier."""
 R = TypeVar("R")
 
 
@@ -61,17 +62,28 @@ class Courier(CallQueue[Order]):
 
     @property
     def wait(self) -> None:
-        """None: the caller reports no waits, since `look` itself tells when the store does not answer."""
+        """None: a courier reports no waits to its caller.
+
+        `look` itself tells the user when the store does not answer.
+        """
 
     def begin(self, call: Call, *arguments: object) -> None:
-        """Queue a call after the earlier ones, and return at once; `look` returns its answer."""
+        """Queue a call after the earlier ones, and return at once; a later `look` returns its answer.
+
+        Args:
+            call: function that the courier calls with its store as the first argument.
+            arguments: its further arguments.
+        """
         self._left.append((call, arguments))
 
     def run(self, orders: Iterable[Order]) -> list[Any]:
         """Make some calls, wait for them, and return their results in the same order; no other call may be open.
 
         Raises:
-            SplatbatchError: the store refuses a call, or it crashes its process again and again; no later call is made.
+            SplatbatchError: the store refuses a call, or a call crashes its process `MOST_CRASHES` times. No later call
+                is made.
+            OSError: a call raised this error.
+            TaskFault: a call raised an unexpected error.
             StopRequested: a stop was requested during the wait.
         """
         self._left.extend(orders)
@@ -81,13 +93,22 @@ class Courier(CallQueue[Order]):
             self.end()
 
     def ask(self, call: Call, *arguments: object) -> Any:
-        """Make one call, wait for it, and return its result; errors as for `run`."""
+        """Make one call, wait for it, and return its result.
+
+        Args:
+            call: function that the courier calls with its store as the first argument.
+            arguments: its further arguments.
+
+        Raises:
+            SplatbatchError: see `run`, as for all other errors.
+        """
         return self.run([(call, arguments)])[0]
 
     def look(self) -> list[tuple[Order, Answer]]:
-        """Return the first open call with its answer, if it has come, else an empty list; never waits.
+        """Return the first open call with its answer if the answer has come, else an empty list; never waits.
 
-        It also starts the next call, replaces a process that hangs or has crashed, and tells the user of long waits.
+        This method also starts the next call, replaces a process that hangs or has crashed, and tells the user of long
+        waits.
         """
         if not self._left:
             return []
@@ -113,12 +134,12 @@ class Courier(CallQueue[Order]):
         return []
 
     def end(self) -> None:
-        """Drop all open calls; if there are any, end the process with the call under way."""
+        """Drop all open calls; if there are any, end the process, with the call under way."""
         if self._left:
             self.close()
 
     def close(self) -> None:
-        """Drop all open calls, and end the process; a later call starts a new one."""
+        """Drop all open calls, and end the process; a later call starts another process."""
         self._left.clear()
         self._drop()
 
@@ -143,7 +164,7 @@ class Courier(CallQueue[Order]):
 
 
 store_at = cache(open_store)
-"""Returns the store of a URL; a courier opens it once."""
+"""Returns the store of a URL, as `open_store` does; a courier opens each store once."""
 
 
 def _received() -> Iterator[Order]:
@@ -161,7 +182,11 @@ def _obey(url: str, order: Order) -> object:
 def patiently(request: Callable[..., R], *arguments: object) -> R:
     """Make a request and return its result; repeat it while the store is cut off, or this machine's disk is full.
 
-    Before each repetition it waits for the next of `PAUSES_S`. Other errors are raised.
+    Before each repetition it waits for the next of `PAUSES_S`. All other errors are raised.
+
+    Args:
+        request: the function to call.
+        arguments: its arguments.
     """
     pauses = chain(PAUSES_S, repeat(PAUSES_S[-1]))
     while True:
@@ -180,7 +205,7 @@ def pause(seconds: float, patience: WaitHooks, calls: Courier | None = None) -> 
     """Wait for some seconds, and call the hooks meanwhile.
 
     Args:
-        seconds: time to wait at most.
+        seconds: longest time to wait.
         patience: the hooks.
         calls: the wait ends as soon as all calls of this courier are answered; None: it takes all its time.
 

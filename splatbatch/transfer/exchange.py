@@ -1,7 +1,8 @@
 """The files by which home and workers communicate in a store: bundles, claims, worker status, results, closings.
 
-Claims are hints: some stores let two workers win, and a lost reply tells the winner that it has lost. So a worker reads
-back the token in its claim. Two workers may train the same task, but only home accepts, so no task is accepted twice.
+Home is the batch whose tasks travel. Claims are hints: some stores let two workers win, and a lost reply tells the
+winner that it has lost. So a worker reads back the token in its claim. Two workers may train the same task, but only
+home accepts splats, so no task is accepted twice.
 """
 
 from __future__ import annotations
@@ -29,20 +30,20 @@ _BUNDLE = re.compile(r"[0-9a-f]{32}")
 HERE = frozenset({"cancel", ".ballast", "ahead.json", "result.json", "scene"})
 """Names in an attempt's folder that are never sent: home writes its own result.json, and has the photographs."""
 REFUSED = ".refused"
-"""Suffix of the file that home puts beside a result that it refuses; such a result is ignored."""
+"""Suffix of the file with the reason that home puts beside a result that it refuses; such a result is ignored."""
 BEAT_S = 10.0
-"""Pause between two heartbeats of a worker in a store, seconds."""
+"""Pause between two heartbeats of a worker in a store, in seconds."""
 SILENCE_S = 180.0
-"""A worker whose status has not changed for this many seconds counts as dead, by the clock of the observer."""
+"""Seconds after which a worker whose status has not changed counts as dead, by the clock of the observer."""
 FINAL = ("trained", "failed")
-"""Outcomes after which no other worker tries the task: home decides what is next."""
+"""Outcomes of a result after which no other worker tries the task: home decides what is next."""
 MOST_HANDLINGS = 8
-"""Most claims of a bundle; after that no worker claims it again, and home gives it up."""
+"""Most claims of a bundle; after these no worker claims the bundle again, and home gives it up."""
 
 
 @dataclass(frozen=True)
 class WorkerStatus(TypedRecord):
-    """workers/<name>: a worker's heartbeat and what it trains; rewritten every 10 s (`BEAT_S`)."""
+    """workers/<name> in a store: a worker's heartbeat and what the worker trains; rewritten every 10 s (`BEAT_S`)."""
 
     worker: str = ""
     token: str = ""
@@ -52,7 +53,7 @@ class WorkerStatus(TypedRecord):
     sequence: int = 0
     has_ended: bool = False
     bundle: str = ""
-    """Hash of the bundle that the worker trains; empty: it trains none at the moment."""
+    """Hash of the bundle that the worker trains; empty: the worker trains none at the moment."""
     task: str = ""
     phase: str = ""
     step: int | None = None
@@ -63,40 +64,41 @@ class TransferredAttempt(TypedRecord):
     """An attempt in the result of a worker, with its files."""
 
     number: int = 0
-    """Number that the worker gave the attempt."""
+    """Number that the worker gave the attempt; home gives it another one."""
     pieces: tuple[FileRef, ...] = ()
 
 
 @dataclass(frozen=True)
 class TransferResult(TypedRecord):
-    """results/<bundle>.<claim>.<outcome>.<hash>: the result of one worker's training of a bundle, by its claim."""
+    """results/<bundle>.<claim>.<outcome>.<hash> in a store: the result of one worker's training of a bundle."""
 
     bundle: str = ""
     task: str = ""
     worker: str = ""
     version: str = ""
     outcome: str = ""
-    """"trained", "failed", "stopped" (another worker may resume it), "unfit" (the worker's machine cannot train it)."""
+    """One of: trained, failed, stopped (another worker may resume it), unfit (the worker's machine cannot train it)."""
     why: str = ""
     attempts: tuple[TransferredAttempt, ...] = ()
 
     @property
     def pieces(self) -> list[FileRef]:
-        """The files of all attempts."""
+        """The files of all attempts, as references to blobs."""
         return [piece for one in self.attempts for piece in one.pieces]
 
 
 @dataclass(frozen=True)
 class BundleState(TypedRecord):
-    """State of a bundle, by its claims, results and closing in the store."""
+    """State of a bundle, by its claims, results and closing (the mark that home needs it no more) in the store."""
 
     is_closed: bool = False
     generation: int = 0
-    """Number of the newest claim of the bundle; 0: it was never claimed."""
+    """Number of the newest claim of the bundle; 0: the bundle was never claimed."""
     results: dict[str, str] = field(default_factory=dict)
-    """Outcome of each result, by the name of the result; refused results are left out."""
+    """Outcome of each result, by the name of the result; results that home has refused are left out."""
     worker: str = ""
-    """Name of the worker with the newest claim. This field and the next two are read only while the bundle is open."""
+    """Name of the worker with the newest claim; empty: there is none. Only read, like the next two fields, while the
+    bundle is open."""
     is_free: bool = True
     """Whether the bundle has no worker, or its worker has sent a result or has ended."""
     sequence: int = -1
@@ -104,24 +106,24 @@ class BundleState(TypedRecord):
 
     @property
     def is_final(self) -> bool:
-        """Whether a result is final, so that no other worker tries."""
+        """Whether a result is "trained" or "failed", so that no other worker tries the bundle."""
         return not set(FINAL).isdisjoint(self.results.values())
 
     @property
     def is_open(self) -> bool:
-        """Whether a worker should still train it: it is not closed, and has no final result."""
+        """Whether a worker should still train the bundle: it is not closed by home, and has no final result."""
         return not (self.is_closed or self.is_final)
 
 
 @dataclass(frozen=True)
 class StoreListing(TypedRecord):
-    """The bundles and workers of a store at one moment."""
+    """The bundles of a store, by hash, and its workers, by name, at one moment."""
 
     bundles: dict[str, BundleState] = field(default_factory=dict)
     signs: dict[str, WorkerStatus] = field(default_factory=dict)
 
     def state(self, bundle: str) -> BundleState:
-        """Return the state of a bundle; a bundle that was packed after this listing is open."""
+        """Return the state of a bundle, by its hash; a bundle that was packed after this listing is open and free."""
         return self.bundles.get(bundle) or BundleState()
 
 
@@ -136,7 +138,12 @@ def listing(courier: Courier) -> StoreListing:
 
 
 def list_store(store: Store) -> dict[str, Any]:
-    """Return a `StoreListing` of a store as JSON; runs in the courier process."""
+    """Return a `StoreListing` of a store as a JSON object; runs in the courier process.
+
+    Raises:
+        StoreError: the store refuses access.
+        CutOffError: the store does not answer.
+    """
     bundles, claims, closed, results, workers = at_once(store.names, (BUNDLES, CLAIMS, CLOSED, RESULTS, WORKERS))
     generations: dict[str, int] = {}
     for name in claims:
@@ -182,7 +189,14 @@ class StoreWatch:
     _moved: dict[str, tuple[BundleState, float]] = field(default_factory=dict)
 
     def is_dead(self, name: str, one: BundleState) -> bool:
-        """Return whether a bundle is free, or its state has not changed for `SILENCE_S`, so that its worker is dead."""
+        """Return whether a bundle has no living worker, so that another worker may claim it.
+
+        It is free, or its state has not changed for `SILENCE_S` seconds in the calls of this method.
+
+        Args:
+            name: hash of the bundle.
+            one: its state in the latest listing.
+        """
         before, since = self._moved.get(name, (None, 0.0))
         if one != before:
             since = time.monotonic()
@@ -190,7 +204,12 @@ class StoreWatch:
         return one.is_free or time.monotonic() - since > SILENCE_S
 
     def state_of(self, name: str, one: BundleState) -> str:
-        """Return the state of a bundle in a word: trained, failed, closed, waiting, silent, at work."""
+        """Return the state of a bundle in a word: trained, failed, closed, waiting, silent, at work.
+
+        Args:
+            name: hash of the bundle.
+            one: its state in the latest listing.
+        """
         if one.is_final:
             return next(outcome for outcome in FINAL if outcome in one.results.values())
         if one.is_closed:
@@ -200,9 +219,14 @@ class StoreWatch:
         return "silent" if self.is_dead(name, one) else "at work"
 
     def due(self, seen: StoreListing, me: str, unfit: frozenset[str] = frozenset()) -> list[str]:
-        """Return the bundles that a worker may claim.
+        """Return the hashes of the bundles that a worker may claim; empty if there are none.
 
         Their order differs from worker to worker, so that not all workers claim the same bundle.
+
+        Args:
+            seen: the latest listing.
+            me: name of the worker.
+            unfit: hashes of bundles that the worker cannot train.
         """
         free = [
             name
@@ -213,9 +237,19 @@ class StoreWatch:
 
 
 def claim(store: Store, bundle: str, generation: int, sign: WorkerStatus) -> bool:
-    """Claim a bundle for a worker; return whether the claim holds the worker's token.
+    """Claim a bundle for a worker; return whether the claim in the store then holds the worker's token.
 
     Runs in the courier process.
+
+    Args:
+        store: the store.
+        bundle: hash of the bundle.
+        generation: number of the claim: the newest one plus 1.
+        sign: status of the worker.
+
+    Raises:
+        StoreError: the store refuses the claim.
+        CutOffError: the store does not answer.
     """
     place = f"{CLAIMS}/{bundle}.{generation}"
     store.write(place, json.dumps({"worker": sign.worker, "token": sign.token}).encode(), once=True)
@@ -223,10 +257,14 @@ def claim(store: Store, bundle: str, generation: int, sign: WorkerStatus) -> boo
 
 
 def read_sealed(store: Store, place: str) -> dict[str, Any] | None:
-    """Return a bundle or a result, by folder and name, if its contents match the hash in its name.
+    """Return a bundle or a result, if its contents match the hash in its name.
 
-    Returned is an empty object if there is no such file, None if it was altered or cannot be read. Runs in the courier
+    An empty object if there is no such file; None if the file was altered or cannot be read. Runs in the courier
     process.
+
+    Args:
+        store: the store.
+        place: folder and name in the store.
 
     Raises:
         CutOffError: the store does not answer.
@@ -243,20 +281,32 @@ def read_sealed(store: Store, place: str) -> dict[str, Any] | None:
 
 
 def result_at(courier: Courier, name: str) -> TransferResult:
-    """Return a result; an empty one if it was altered, or is missing. Errors as for `listing`."""
+    """Return a result, by its name; a blank record if the result was altered, or is missing.
+
+    Raises:
+        StopRequested: a stop was requested during the wait.
+    """
     return TransferResult.from_record(courier.ask(read_sealed, f"{RESULTS}/{name}"))
 
 
 def bundles_at(courier: Courier, names: Sequence[str]) -> dict[str, Bundle]:
-    """Return bundles by their hashes; one that was altered, or is missing, has no home. Errors as for `listing`."""
+    """Return bundles by their hashes; a bundle that was altered, or is missing, is a blank record without a home.
+
+    Raises:
+        StopRequested: a stop was requested during the wait.
+    """
     records = courier.run((read_sealed, (f"{BUNDLES}/{name}",)) for name in names)
     return {name: Bundle.from_record(record) for name, record in zip(names, records, strict=True)}
 
 
 def heartbeat(store: Store, sign: WorkerStatus) -> str:
-    """Write the status of a worker; return the hash of its bundle if that is closed, else "".
+    """Write the status of a worker into a store; return the hash of its bundle if home has closed that bundle, else "".
 
     Runs in the courier process.
+
+    Raises:
+        StoreError: the store refuses the file.
+        CutOffError: the store does not answer.
     """
     store.write(f"{WORKERS}/{sign.worker}", json.dumps(sign.to_record()).encode())
     return sign.bundle if sign.bundle and sign.bundle in store.names(CLOSED) else ""
@@ -267,7 +317,9 @@ def _digest(content: bytes) -> str:
 
 
 def put_sealed(store: Store, begins: str, record: TypedRecord) -> str:
-    """Put a bundle or a result into a store, after its blobs; return the hash of its contents, which ends its name.
+    """Put a bundle or a result into a store, after its blobs.
+
+    Return the hash of its contents, with which its name ends.
 
     Runs in the courier process.
 
@@ -275,6 +327,10 @@ def put_sealed(store: Store, begins: str, record: TypedRecord) -> str:
         store: the store.
         begins: the folder, and the beginning of the name.
         record: the bundle or the result.
+
+    Raises:
+        StoreError: the store refuses the file.
+        CutOffError: the store does not answer.
     """
     content = json.dumps(record.to_record(), sort_keys=True, allow_nan=False).encode()
     store.write(begins + _digest(content), content)

@@ -18,24 +18,42 @@ from splatbatch.output.generations import create_once
 from splatbatch.transfer.store import PIECE_BYTES, opened
 
 AWAY = frozenset({errno.ENOTCONN, errno.ESTALE, errno.EIO, errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH})
-"""Error numbers of a mount whose server cannot be reached."""
+"""Error numbers of a mount whose server cannot be reached; such a request may succeed later."""
 
 
 @dataclass
 class FolderStore:
-    """A store of files below a folder; a file is written under a temporary name and renamed, so it is never partial."""
+    """A store of files below a folder.
+
+    A file is written under a temporary name and renamed, so that it is never partial.
+    """
 
     folder: Path
 
     def read(self, name: str, start: int = 0) -> Iterator[bytes]:
-        """Yield the contents of a file from byte `start` on."""
+        """Yield the contents of a file from byte `start` on.
+
+        Raises:
+            FileNotFoundError: there is no such file.
+            StoreError: the file cannot be read; a CutOffError if the server of the folder cannot be reached.
+        """
         with _store_errors(self.folder), open_regular(self.folder / name) as file:
             file.seek(start)
             while piece := file.read(PIECE_BYTES):
                 yield piece
 
     def write(self, name: str, content: Path | bytes, *, once: bool = False) -> bool:
-        """Write a file, whole or not at all; with `once`, do not replace an existing file, but return False."""
+        """Write a file, whole or not at all; with `once`, do not replace an existing file, but return False.
+
+        Args:
+            name: name of the file in the store.
+            content: its contents, or the path of the local file with them.
+            once: whether an existing file of that name stays.
+
+        Raises:
+            FileNotFoundError: the local file is missing.
+            StoreError: the file cannot be written; a CutOffError if the server of the folder cannot be reached.
+        """
         place = self.folder / name
         target = place.with_name(f".{place.name}.{uuid.uuid4().hex}") if once else place
         with _store_errors(self.folder):
@@ -50,7 +68,11 @@ class FolderStore:
                 target.unlink(missing_ok=True)
 
     def names(self, folder: str) -> set[str]:
-        """Return the names of the files in a folder, without temporary ones; empty if there is no such folder."""
+        """Return the names of the files in a folder, without temporary ones; an empty set if there is no such folder.
+
+        Raises:
+            StoreError: the folder cannot be read; a CutOffError if its server cannot be reached.
+        """
         with (
             _store_errors(self.folder),
             contextlib.suppress(FileNotFoundError),

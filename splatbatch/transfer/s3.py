@@ -19,7 +19,7 @@ from splatbatch.transfer.store import PIECE_BYTES
 
 PART_BYTES = 16 << 20
 PATIENCE = timedelta(seconds=20)
-"""Time for which the library repeats a failing request; after that the courier repeats it."""
+"""Time for which the library obstore repeats a failing request; after that the courier repeats it."""
 KEYS = "Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or give the machine a role that may read and write there."
 SAYS = (
     ("RequestTimeTooSkewed", "this machine's clock is too far off for the store", "Set its clock: `timedatectl`."),
@@ -31,11 +31,12 @@ SAYS = (
     ("InvalidAccessKeyId|SignatureDoesNotMatch|AccessDenied|ExpiredToken|InvalidToken|403 |401 |169.254.169.254|"
      "169.254.170|CredentialProvider|credential", "the credentials are refused, or none were found", KEYS),
 )  # fmt: skip
-"""Patterns in errors of a store, each with our message and a hint; the errors themselves may hold secrets."""
+"""Patterns in errors of a store, each with our message and a hint; the errors are not shown, as they may hold
+secrets."""
 
 
 class S3Store:
-    """A store of objects below a prefix; an object is never partial."""
+    """A store of objects below a prefix of a bucket; an object is never partial."""
 
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
@@ -54,7 +55,12 @@ class S3Store:
         )
 
     def read(self, name: str, start: int = 0) -> Iterator[bytes]:
-        """Yield the contents of an object from byte `start` on."""
+        """Yield the contents of an object from byte `start` on.
+
+        Raises:
+            FileNotFoundError: there is no such object.
+            StoreError: the store refuses the request; a CutOffError if it does not answer.
+        """
         with self._store_errors():
             found = obstore.get(self._bucket, name, options={"range": {"offset": start}} if start else {})
             for piece in found.stream(min_chunk_size=PIECE_BYTES):
@@ -63,7 +69,13 @@ class S3Store:
     def write(self, name: str, content: Path | bytes, *, once: bool = False) -> bool:
         """Write an object, whole or not at all; with `once`, do not replace an existing object, but return False.
 
-        `once` is sent as the header If-None-Match, which a store may not support.
+        Args:
+            name: name of the object below the prefix.
+            content: its contents, or the path of the local file with them.
+            once: whether an existing object of that name stays; sent as If-None-Match, which a store may not support.
+
+        Raises:
+            StoreError: the store refuses the request; a CutOffError if it does not answer.
         """
         with self._store_errors():
             try:
@@ -73,7 +85,11 @@ class S3Store:
         return True
 
     def names(self, folder: str) -> set[str]:
-        """Return the names of the objects in a folder, without the folder itself; empty if there are none."""
+        """Return the names of the objects in a folder, without the folder itself; an empty set if there are none.
+
+        Raises:
+            StoreError: the store refuses the request; a CutOffError if it does not answer.
+        """
         with self._store_errors():
             pages = obstore.list(self._bucket, prefix=f"{folder}/")
             return {one["path"].rpartition("/")[2] for page in pages for one in page}

@@ -11,7 +11,7 @@ from splatbatch.transfer.store import Store
 
 
 def scheme_of(url: str) -> str:
-    """Return the scheme of a store's URL, empty for a folder.
+    """Return the scheme of a store's URL: "ssh", "s3", "file", or "" for a folder without a scheme.
 
     Raises:
         ConfigError: the scheme is unknown, the URL holds a password, or its host or bucket is missing.
@@ -37,10 +37,10 @@ def scheme_of(url: str) -> str:
 
 
 def open_store(url: str) -> Store:
-    """Return the store of a URL, without connecting to it.
+    """Return the store of a URL, without connecting to the store.
 
     Raises:
-        ConfigError: see `scheme_of`.
+        ConfigError: the URL is not valid; see `scheme_of`.
         TrainerError: a library for this scheme is not installed.
     """
     scheme = scheme_of(url)
@@ -61,5 +61,9 @@ def open_store(url: str) -> Store:
 
 
 def absolute_url(url: str, base: Path) -> str:
-    """Return the URL of a store in a form that is valid in any working folder; a relative folder is below `base`."""
+    """Return the URL of a store in a form that is valid in any working folder; a relative folder is below `base`.
+
+    Raises:
+        ConfigError: the URL is not valid; see `scheme_of`.
+    """
     return url if scheme_of(url) else str((base / Path(url).expanduser()).resolve())

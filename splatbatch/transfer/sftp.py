@@ -20,7 +20,7 @@ T = TypeVar("T")
 LOST = (asyncssh.SFTPNoConnection, asyncssh.SFTPConnectionLost, asyncssh.ConnectionLost)
 CONNECT_S = 20.0
 KEEPALIVE_S = 10
-"""Pause between two keepalive messages, seconds; a host that leaves three unanswered counts as away."""
+"""Pause between two keepalive messages, in seconds; a host that leaves three unanswered counts as away."""
 
 
 class SftpStore:
@@ -40,7 +40,12 @@ class SftpStore:
         self._folders: set[PurePosixPath] = set()
 
     def read(self, name: str, start: int = 0) -> Iterator[bytes]:
-        """Yield the contents of a file from byte `start` on."""
+        """Yield the contents of a file from byte `start` on.
+
+        Raises:
+            FileNotFoundError: there is no such file.
+            StoreError: the host refuses the request; a CutOffError if it does not answer.
+        """
         file: Any = self._do(self._sftp().open(self._at(name), "rb"))
         try:
             while piece := self._do(file.read(PIECE_BYTES, start)):
@@ -51,12 +56,25 @@ class SftpStore:
                 self._do(file.close())
 
     def write(self, name: str, content: Path | bytes, *, once: bool = False) -> bool:
-        """Write a file, whole or not at all; with `once`, do not replace an existing file, but return False."""
+        """Write a file, whole or not at all; with `once`, do not replace an existing file, but return False.
+
+        Args:
+            name: name of the file in the store.
+            content: its contents, or the path of the local file with them.
+            once: whether an existing file of that name stays. False is also returned if the host cannot make links.
+
+        Raises:
+            StoreError: the host refuses the request; a CutOffError if it does not answer.
+        """
         with opened(content) as source:
             return self._do(self._written(self._sftp(), self._root / name, source, once=once))
 
     def names(self, folder: str) -> set[str]:
-        """Return the names of the files in a folder, without temporary ones; empty if there is no such folder."""
+        """Return the names of the files in a folder, without temporary ones; an empty set if there is no such folder.
+
+        Raises:
+            StoreError: the host refuses the request; a CutOffError if it does not answer.
+        """
         try:
             found = self._do(self._sftp().readdir(self._at(folder)))
         except FileNotFoundError:

@@ -13,13 +13,14 @@ from typing import BinaryIO, Protocol
 from splatbatch.files import open_regular
 
 PIECE_BYTES = 4 << 20
-"""Size of the pieces in which a file is read, bytes."""
+"""Size of the pieces in which a file is read, in bytes."""
 
 
 class Store(Protocol):
     """A place through which machines exchange files. Names are relative, with / between their parts.
 
-    Every call may raise a CutOffError, after which it may be repeated, or a StoreError, which repeating does not cure.
+    Every call may raise a CutOffError, after which the call may be repeated, or a StoreError, which repeating does not
+    cure.
     """
 
     def read(self, name: str, start: int = 0) -> Iterator[bytes]:
@@ -34,26 +35,31 @@ class Store(Protocol):
 
         Args:
             name: name of the file in the store.
-            content: its contents, or the local file with them.
+            content: its contents, or the path of the local file with them.
             once: whether an existing file of that name stays; else it is replaced.
         """
 
     def names(self, folder: str) -> set[str]:
-        """Return the names of the files in a folder; none if there is no folder."""
+        """Return the names of the files in a folder, in no order; an empty set if there is no folder."""
 
 
 def opened(content: Path | bytes) -> BinaryIO:
-    """Open what is to be written: a local file, which must be a regular one, or given contents."""
+    """Open contents that are to be written, or the local file with them, for reading in binary mode.
+
+    Raises:
+        OSError: the local file cannot be opened, or is no regular file.
+    """
     return io.BytesIO(content) if isinstance(content, bytes) else open_regular(content)
 
 
 def read_whole(store: Store, name: str, most_bytes: int) -> bytes:
-    """Return the contents of a file of at most `most_bytes`.
+    """Return the contents of a file of at most `most_bytes` bytes.
 
     Of a larger file only the beginning is returned, which then matches no hash and is not valid JSON.
 
     Raises:
         FileNotFoundError: there is no such file.
+        StoreError: the store refuses the request; a CutOffError if it does not answer.
     """
     found = bytearray()
     for piece in store.read(name):
