@@ -6,31 +6,32 @@ from dataclasses import dataclass
 from typing import Literal
 
 TERMS = "SPLATBATCH_TERMS"
-"""Environment variable with the hash of the plan (YAML and version) for which a worker was requested; see `work`."""
+"""Environment variable with a hash of the YAML and the version for which a worker was requested; `work` checks it."""
 JOB = "SPLATBATCH_JOB"
-"""Environment variable with the job of a worker."""
+"""Environment variable with the job of a worker, as its engine names the job."""
 NEVER_BEGAN = "JobLaunchFailure"
-"""Marks the end of a job that never started: its log could not be opened, or its node not be reached."""
+"""Word in `WorkerJob.how` of a job that never started: its log could not be opened, or its node not be reached."""
 
 
 @dataclass(frozen=True)
 class WorkerJob:
-    """State of a requested worker, as its engine reports it."""
+    """State of a requested worker, as its engine (this machine or Slurm) reports it."""
 
     job: str
     state: Literal["pending", "running", "ended", "unknown"]
     reason: str = ""
-    """Why a pending job waits, in the engine's own words."""
+    """Why a pending job waits, in the engine's own words; empty: the job is not pending."""
     where: str = ""
     """Node of the job; empty: unknown, or it has none."""
     how: str = ""
-    """How the job ended, in the engine's own words."""
+    """How the job ended, in the engine's own words; empty: it has not ended."""
     code: int | None = None
     """Exit code of the worker; None: it has not ended, or the engine does not tell."""
     why: str = ""
-    """Why the state is unknown: the engine cannot be asked, or its answer is not understood."""
+    """Why the state is unknown: the engine cannot be asked, or its answer is not understood. Empty: the state is
+    known."""
 
     @property
     def words(self) -> str:
-        """Return the detail shown with the state: why it waits, how it ended, why it is unknown, or its node."""
+        """Detail shown with the state: why the job waits, how it ended, why its state is unknown, or its node."""
         return self.reason or self.how or self.why or self.where or "an unnamed node"

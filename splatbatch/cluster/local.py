@@ -1,6 +1,6 @@
 """Workers as processes of this machine, each with GPUs of its own; they outlive the `train` that started them.
 
-The name of a job consists of host, boot, process number and start time of the process.
+The name of a job is HOST:BOOT:PID:START, with the boot's id and the start of the process in clock ticks.
 """
 
 from __future__ import annotations
@@ -19,7 +19,12 @@ from splatbatch.tasks.batch import Batch
 
 
 def start(batch: Batch, submission: Submission, command: Sequence[str]) -> tuple[str, ...]:
-    """Start the workers of a submission, and record it; return their jobs.
+    """Start the workers of a submission as processes, and write the submission; return the names of their jobs.
+
+    Args:
+        batch: the batch that the workers train.
+        submission: number of workers, and the folder for their logs.
+        command: command of a worker.
 
     Raises:
         ExecutorError: there are fewer GPUs than the workers need, or a worker cannot be started.
@@ -49,7 +54,10 @@ def start(batch: Batch, submission: Submission, command: Sequence[str]) -> tuple
 
 
 def query_job(job: str) -> WorkerJob:
-    """Return the state of a worker; "unknown" if another machine started it."""
+    """Return the state of a worker, by the name of its job: running or ended.
+
+    "unknown" if another machine started it.
+    """
     host, boot, name = job.split(":", 2)
     if host != socket.gethostname():
         return WorkerJob(job, "unknown", why=f"it was started on {host}: run `splatbatch status` there")
@@ -59,7 +67,10 @@ def query_job(job: str) -> WorkerJob:
 
 
 def stop(jobs: Sequence[str]) -> None:
-    """Send SIGTERM to the running workers among these jobs; return at once."""
+    """Send SIGTERM to the running workers among these jobs, and return at once.
+
+    Jobs of other machines are passed over.
+    """
     processes.send(signal.SIGTERM, [int(job.split(":")[2]) for job in jobs if query_job(job).state == "running"])
 
 

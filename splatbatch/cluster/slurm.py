@@ -1,6 +1,6 @@
 """Workers as jobs of Slurm: one array, which Slurm queues, places, ends and restarts; a job is <array>_<index>.
 
-The states are those of squeue(1), "JOB STATE CODES", Slurm 20.11 to 25.05; an unknown state is reported as "unknown".
+The states are those of squeue(1), "JOB STATE CODES", Slurm 20.11 to 25.05; any other state is reported as "unknown".
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from splatbatch.tasks.batch import Batch
 from splatbatch.text import clock
 
 PATIENCE_S = 30.0
-"""Time limit of a Slurm command, seconds; with a controller that is down, it gives up earlier with a message."""
+"""Time limit of a Slurm command, in seconds; with a controller that is down, the command gives up earlier by itself."""
 GPU_VARIABLES = ("CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "NVIDIA_VISIBLE_DEVICES")
 MARGIN_S = 20.0
-"""Time in addition to grace_s that a worker needs to write all files before Slurm ends it, seconds."""
+"""Time in seconds that a worker needs, beyond `limits.grace_s`, to write all files before Slurm ends it."""
 EARLY_S = 60.0
-"""Slurm may send a signal up to this many seconds too early: --signal of sbatch(1)."""
+"""Most seconds by which Slurm may send a signal too early: --signal of sbatch(1)."""
 GPU_OPTIONS = ("--gres", "--gpus", "-G", "--gpus-per-node", "--gpus-per-task", "--gpus-per-socket")
 SCRIPT = """\
 #!/bin/bash
@@ -52,11 +52,11 @@ SETUP = """\
 }} || {{ echo "splatbatch: node $SLURMD_NODENAME: a line of executor.setup failed:" {quoted} >&2; exit 5; }}"""
 SQUEUE = "ArrayJobID:|,ArrayTaskID:|,State:|,NodeList:|,Reason:|,exit_code:|"
 HELD = "launch failed requeued held"
-"""Reason by which Slurm holds a job that a node could not start; it waits until a user releases it."""
+"""Reason by which Slurm holds a job that a node could not start; the job waits until a user releases it."""
 MOST_ELEMENTS = 1000
 """Most jobs of an array; Slurm's default of MaxArraySize is 1001."""
 TASK_S = 3600.0 * 1.5
-"""Assumed length of a task, seconds. Too many jobs cost nothing: those left over are cancelled."""
+"""Assumed duration of a task, in seconds. Too many jobs cost nothing: those left over are cancelled."""
 REMEDIES = {
     "partition": "`sinfo` lists the partitions; name one in executor.sbatch: [--partition=…].",
     "Requested node configuration": "No node has these resources together. Lower executor.gpus_per_worker, or what"
@@ -66,7 +66,7 @@ REMEDIES = {
     "account": "`sacctmgr show associations user=$USER` lists your accounts; name one: executor.sbatch: [--account=…].",
     "contact": "The Slurm controller is down or unreachable. Try again later; `scontrol ping` shows its state.",
 }
-"""Hint for an error of sbatch, by a word in its message; the first match counts."""
+"""Hint for an error of sbatch, by a word in the error's message; the first match counts."""
 
 
 def start(batch: Batch, submission: Submission, command: Sequence[str], num_tasks: int) -> tuple[str, ...]:
@@ -74,9 +74,16 @@ def start(batch: Batch, submission: Submission, command: Sequence[str], num_task
 
     If the time limit of a job is shorter than the expected work, the array has further jobs that follow the first ones.
 
+    Args:
+        batch: the batch that the workers train.
+        submission: number of workers at a time, and the folder for script and logs.
+        command: command of a worker.
+        num_tasks: number of tasks to train, by which the number of jobs is chosen.
+
     Raises:
         ExecutorError: there is no sbatch, it refuses, or `executor.worker_time` exceeds the limit of the queue.
         OutputError: the submission cannot be written.
+        OSError: the job script cannot be written.
     """
     settings, num_workers = batch.config.executor, submission.record.num_workers
     if shutil.which("sbatch") is None:
@@ -111,7 +118,10 @@ def start(batch: Batch, submission: Submission, command: Sequence[str], num_task
 
 
 def find(submission: Submission) -> tuple[str, ...] | None:
-    """Return the jobs of a submission whose start was cut off, by their name; None if Slurm does not answer."""
+    """Return the ids of the jobs of a submission whose start was cut off, found by its name.
+
+    Empty: Slurm has no such jobs. None: Slurm does not answer.
+    """
     answer = _squeue([submission])
     if answer.returncode:
         return None
@@ -121,11 +131,14 @@ def find(submission: Submission) -> tuple[str, ...] | None:
 
 
 def query_jobs(known: Sequence[Submission], before: Mapping[str, WorkerJob]) -> Mapping[str, WorkerJob]:
-    """Return the state of all jobs of some submissions, with one call of squeue.
+    """Return the state of all jobs of some submissions, by job id, with one call of squeue.
+
+    If Slurm does not answer, all are "unknown". A job that squeue does not list has ended.
 
     Args:
         known: the submissions.
-        before: states of the previous query: how jobs have ended that squeue has forgotten, minutes after their end.
+        before: states of the previous query, which say how jobs ended that squeue no longer lists, minutes after their
+            end.
     """
     jobs = [job for one in known for job in one.record.handles]
     if not jobs:
@@ -139,7 +152,10 @@ def query_jobs(known: Sequence[Submission], before: Mapping[str, WorkerJob]) -> 
 
 
 def cancel(known: Sequence[Submission], *, only_pending: bool) -> str:
-    """Cancel all jobs of some submissions, or only the pending ones; return the error of scancel, empty if none."""
+    """Cancel all jobs of some submissions, or only the pending ones.
+
+    Return the error of scancel, "" if there is none.
+    """
     if not known:
         return ""
     names = ",".join(one.path.name for one in known)
@@ -147,9 +163,11 @@ def cancel(known: Sequence[Submission], *, only_pending: bool) -> str:
 
 
 def ask(command: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run a command of Slurm; never raises. In the result stderr is one line with the error, empty if it succeeded.
+    """Run a command of Slurm; never raises.
 
-    A command without an answer within `PATIENCE_S`, or that cannot be started, counts as failed.
+    In the result stderr is one line with the error, "" if the command succeeded.
+
+    A command without an answer within `PATIENCE_S` seconds, or that cannot be started, counts as failed.
     """
     try:
         answer = subprocess.run(
@@ -172,7 +190,7 @@ def ask(command: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def clean_environment(environment: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the environment that a job may inherit: without GPU variables, and without those of an enclosing job."""
+    """Return the environment that a job may inherit: without GPU variables and those of an enclosing Slurm job."""
     left_out = ("SQUEUE_", "SLURM") if "SLURM_JOB_ID" in environment else ("SQUEUE_",)
     return {
         name: value
@@ -182,7 +200,14 @@ def clean_environment(environment: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def options_of(batch: Batch, submission: Submission, num_turns: int, limit_s: float | None) -> list[str]:
-    """Return the options of sbatch: our own, then those of the YAML, which override them."""
+    """Return the options of sbatch: our own, then those of `executor.sbatch` in the YAML, which override ours.
+
+    Args:
+        batch: the batch that the workers train.
+        submission: number of workers at a time, and the folder for their logs.
+        num_turns: number of jobs, one after the other, for each worker.
+        limit_s: time limit of a job in seconds; None: that of the queue.
+    """
     settings, num_workers = batch.config.executor, submission.record.num_workers
     ours = [
         f"--job-name={submission.path.name}",
@@ -207,7 +232,7 @@ def options_of(batch: Batch, submission: Submission, num_turns: int, limit_s: fl
 
 
 def of_squeue(text: str) -> Iterator[WorkerJob]:
-    """Yield each array element that squeue has listed in the format of `SQUEUE`."""
+    """Yield the state of each job that squeue has listed in the format of `SQUEUE`; other lines are passed over."""
     for job, index, state, where, reason, status, *_ in _rows(text, 6):
         # a status of wait(2): what a signal has ended has no exit code
         code = int(status) >> 8 if status.isdecimal() and not int(status) & 0x7F else None
@@ -221,7 +246,15 @@ def _rows(text: str, num_fields: int) -> list[list[str]]:
 
 
 def job_of(job: str, state: str, where: str, reason: str, code: int | None = None) -> WorkerJob:
-    """Return the state of a job from the fields of squeue; "unknown" for a state that is not listed here."""
+    """Return the state of a job from the fields of squeue; "unknown" for a state that is not listed here.
+
+    Args:
+        job: id of the job.
+        state: its state, as "RUNNING".
+        where: its node, or "".
+        reason: why it waits, or how it ended; "", "None" and "(null)": squeue gives no reason.
+        code: its exit code; None: it has none.
+    """
     why = "" if reason in ("", "None", "(null)") else reason
     if why.replace("_", " ") == HELD:
         return WorkerJob(job, "ended", where=where, how=f"{NEVER_BEGAN} ({HELD})")
@@ -242,9 +275,9 @@ def job_of(job: str, state: str, where: str, reason: str, code: int | None = Non
 
 
 def queue_limit_s(options: Sequence[str]) -> float | None:
-    """Return the shortest time limit of the partitions in some options of sbatch, or of the default one; in seconds.
+    """Return the shortest time limit in seconds of the partitions named in options of sbatch, else of the default one.
 
-    None: no limit, or Slurm does not tell.
+    None: there is no limit, or Slurm does not answer.
     """
     from argparse import ArgumentParser
 
@@ -260,7 +293,7 @@ def queue_limit_s(options: Sequence[str]) -> float | None:
 
 
 def time_limit_s(words: str) -> float | None:
-    """Return a time limit in Slurm's notation (1-12:00:00) in seconds; None for "infinite" and "n/a"."""
+    """Return a time limit in Slurm's notation (1-12:00:00) in seconds; None for "infinite", "n/a" and other texts."""
     if not (found := re.fullmatch(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)", words.strip())):
         return None
     days, hours, minutes, seconds = (int(one or 0) for one in found.groups())

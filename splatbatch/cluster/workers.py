@@ -13,18 +13,18 @@ from splatbatch.tasks.batch import Batch
 from splatbatch.text import list_some, plural
 
 MOST_NODES = 4
-"""Most nodes, or reasons, named in a line."""
+"""Most nodes, or reasons, that a line for the user names."""
 ENGINES = ("local", "slurm", "")
 """Engines whose workers can be queried; "" is that of an unreadable record.
 
-Submissions to other engines are ignored, as Ray of version 0.2.0: their workers show in the output folder alone.
+Submissions to other engines are ignored, as to Ray by version 0.2.0: their workers show in the output folder alone.
 """
 
 
 class RequestedWorkers:
-    """The workers requested for an output folder, with their states at the latest query.
+    """The workers that an engine (this machine or Slurm) was asked to start for an output folder, with their states.
 
-    `look` asks the engines; all other questions are answered from its result.
+    `look` asks the engines; all other questions are answered from its latest result.
     """
 
     def __init__(self, output: OutputFolder) -> None:
@@ -34,9 +34,14 @@ class RequestedWorkers:
         """State of each worker at the latest `look`, by job."""
 
     def start(self, batch: Batch, command: Sequence[str], num_tasks: int) -> Submission:
-        """Request workers that run a command, as many as the YAML says but at most one for each task.
+        """Request workers that run a command: `executor.workers` of the YAML, but at most one for each task.
 
         The submission is recorded before the request, so that `settle` finds a start that was cut off or refused.
+
+        Args:
+            batch: the batch that the workers train.
+            command: command of a worker.
+            num_tasks: number of tasks to train.
 
         Raises:
             ExecutorError: the engine refuses the workers.
@@ -56,7 +61,11 @@ class RequestedWorkers:
     def settle(self) -> None:
         """Find the workers of submissions whose start was cut off or refused, and record them.
 
-        Only the holder of the output lock may call it.
+        A submission that has no workers is marked as ended. Only the `train` that holds the output folder may call this
+        method.
+
+        Raises:
+            OutputError: a submission cannot be written.
         """
         for number, one in enumerate(self.submissions):
             # workers of this machine, which have no script, show in the output folder alone
@@ -73,16 +82,19 @@ class RequestedWorkers:
     def lives(self) -> bool:
         """Return whether a worker may still run or start.
 
-        Workers that were not queried yet, or whose start was cut off, count as alive.
+        Workers that were not queried yet, or whose start was cut off, count as alive. False without submissions.
         """
         return not all(self._has_ended(one) for one in self.submissions)
 
     def ended(self) -> list[tuple[Submission, WorkerJob]]:
-        """Return the workers that have ended, each with its submission and its state."""
+        """Return the workers that had ended at the latest `look`, each with its submission and its state."""
         return [(one, self.jobs[job]) for one in self.submissions for job in one.record.handles if self.is_dead(job)]
 
     def is_dead(self, handle: str) -> bool:
-        """Return whether the engine reported at the latest `look` that a worker has ended."""
+        """Return whether the engine reported at the latest `look` that a worker has ended.
+
+        False for an unknown handle.
+        """
         return handle in self.jobs and self.jobs[handle].state == "ended"
 
     def cancel(self) -> None:
@@ -92,15 +104,18 @@ class RequestedWorkers:
         self.stop(only_waiting=True)
 
     def stop(self, *, only_waiting: bool = False) -> str:
-        """Tell all workers to end, or only those that wait to start; return the error of the engine, empty if none."""
+        """Tell all workers to end, or only those that wait to start.
+
+        Return the error of the engine, "" if there is none.
+        """
         if not only_waiting:
             local.stop([job for one in self._of("local") for job in one.record.handles])
         return slurm.cancel(self._of("slurm"), only_pending=only_waiting)
 
     def close(self) -> None:
-        """Query the states, mark the submissions whose workers have all ended, and query these no more.
+        """Query the states, mark the submissions whose workers have all ended, and query these submissions no more.
 
-        Jobs of these that Slurm holds for good are cancelled, since they would be forgotten.
+        Jobs of these submissions that Slurm holds for good are cancelled, since they would be forgotten.
         """
         self.look()
         over = [one for one in self.submissions if self._has_ended(one)]
@@ -110,7 +125,10 @@ class RequestedWorkers:
         self.submissions = [one for one in self.submissions if not one.ended.exists()]
 
     def in_words(self) -> list[str]:
-        """Return a line for each engine with workers: how many run and where, how many wait and why."""
+        """Return a line for each engine with workers: how many run and where, how many wait and why.
+
+        Empty without workers.
+        """
         told = {
             name: [self.jobs[job] for one in self._of(name) for job in one.record.handles if job in self.jobs]
             for name in ENGINES

@@ -18,7 +18,7 @@ _REMEDY = "Fix trainers.{name} in the YAML, or install the program: `splatbatch 
 
 
 def check_usable(recipes: Iterable[Recipe]) -> None:
-    """Check that the trainers of these recipes are installed.
+    """Check that the trainers of these recipes are installed on this machine.
 
     Raises:
         TrainerError: a program, script, folder or package is missing.
@@ -32,9 +32,12 @@ def check_usable(recipes: Iterable[Recipe]) -> None:
 
 
 def missing(program: Program | None) -> tuple[str, ...]:
-    """Return what an external program lacks here, or the builtin trainer (None); empty if nothing is missing.
+    """Return what a trainer lacks on this machine, as messages; empty if nothing is missing.
 
-    Commands are looked up on PATH, Python packages by their specification.
+    Commands are looked up on PATH, Python packages by their specification. Nothing is started or imported.
+
+    Args:
+        program: the external program; None: the builtin trainer.
     """
     if program is None:
         lacking = [name for name in OUR_PACKAGES if importlib.util.find_spec(name) is None]

@@ -26,7 +26,7 @@ CAMERA_MODELS = frozenset({"PINHOLE", "SIMPLE_PINHOLE"})
 
 
 class BuiltinTrainer:
-    """The builtin trainer: prepares and checks attempts of `splatbatch.training`."""
+    """The builtin trainer: prepares and checks attempts whose training process is `splatbatch.training`."""
 
     stands_by = True
 
@@ -34,9 +34,13 @@ class BuiltinTrainer:
         self._recipe = recipe
 
     def command(self, patch: Patch, folder: AttemptFolder) -> tuple[str, ...]:
-        """Write settings.json and return the command of the training process.
+        """Write settings.json into the attempt's folder, and return the command of the training process.
 
-        The attempt resumes from the latest earlier checkpoint that has the same settings and hold-out.
+        The attempt resumes from the latest earlier checkpoint that has the same settings and hold-out, if there is one.
+
+        Raises:
+            SplatbatchError: the model of the patch, or the list of its held-out photographs, cannot be read.
+            OSError: settings.json cannot be written.
         """
         settings = settings_for(self._recipe, patch, folder.task)
         resume = self._checkpoint_before(folder, settings.holdout)
@@ -64,7 +68,7 @@ class BuiltinTrainer:
 
 
 def earlier_splat(folder: PatchFolder) -> EarlierSplat:
-    """Return the accepted splat of a patch, which the new one is compared with; an empty record if there is none."""
+    """Return the accepted splat of a patch, which the new one is compared with; a blank record if there is none."""
     result = folder.read_result()
     if result is None or not result.sha256:
         return EarlierSplat()
@@ -74,12 +78,15 @@ def earlier_splat(folder: PatchFolder) -> EarlierSplat:
 
 
 def settings_for(recipe: Recipe, patch: Patch, task: str) -> TrainingSettings:
-    """Return the settings of a patch for training, and for evaluating an external trainer's splat.
+    """Return the settings of a patch for its training, and for measuring an external trainer's splat.
 
     Args:
         recipe: settings of the task.
         patch: the patch with its model and photographs.
         task: name of the task.
+
+    Raises:
+        SplatbatchError: the model of the patch, or the list of its held-out photographs, cannot be read.
     """
     border = patch.border.to_record() if patch.border else {}
     behind, sha256 = PatchFolder(patch.behind).accepted_splat() if border and patch.behind else (Path(), "")

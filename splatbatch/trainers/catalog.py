@@ -1,4 +1,4 @@
-"""Lists the trainers to choose from: the builtin one, those of a YAML and the presets; and what each lacks here."""
+"""Lists the trainers to choose from (builtin, of a YAML, shipped presets), and what each lacks on this machine."""
 
 from __future__ import annotations
 
@@ -20,26 +20,33 @@ class TrainerEntry:
     name: str
     origin: Literal["ours", "configured", "preset"]
     file: str
-    """YAML that defines it; empty for the builtin trainer."""
+    """Path of the YAML that defines the trainer; "" for the builtin trainer."""
     missing: tuple[str, ...]
-    """What it lacks on this machine, as messages."""
+    """What the trainer lacks on this machine, as messages; empty: it can be used."""
     told: ClassVar = ("found",)
 
     @property
     def found(self) -> bool:
-        """Return whether nothing is missing."""
+        """Whether the trainer lacks nothing on this machine."""
         return not self.missing
 
 
 @dataclass(frozen=True)
 class TrainerList:
-    """Result of `doctor --trainers --json`."""
+    """The trainers to choose from: output of `doctor --trainers --json`."""
 
     trainers: tuple[TrainerEntry, ...]
 
 
 def trainers_here(config: Path | None) -> tuple[TrainerEntry, ...]:
-    """Return the builtin trainer, those of the YAML `config` unless it is None, and the presets, in this order."""
+    """Return the builtin trainer, those of the YAML `config`, and the shipped presets, in this order.
+
+    Args:
+        config: path of the YAML; None: there is none, so that its trainers are left out.
+
+    Raises:
+        ConfigError: the YAML is missing or has mistakes.
+    """
     configured = _listed(config, "configured") if config else ()
     folder = shipped("trainers")
     presets = (one for path in (sorted(folder.glob("*.yml")) if folder else ()) for one in _listed(path, "preset"))

@@ -37,14 +37,17 @@ from splatbatch.trainers.builtin import earlier_splat, settings_for
 from splatbatch.trainers.last_step import SILENT, StepHistory, whose_splat, why_from_before
 
 MOST_FIGURES_BYTES = 32 * MIB
-"""Largest file of a program's figures that is read; figures of 10,000 photographs have 3 MiB."""
+"""Largest file of a program's figures that is read, in bytes; figures of 10,000 photographs have 3 MiB."""
 
 MEASURING = "splatbatch.training.evaluation"
-"""Module that evaluates the splat of an external trainer, after the program has ended."""
+"""Python module that measures the splat of an external trainer, after the program has ended."""
 
 
 class ExternalTrainer:
-    """Trains with an external program; `watch.json` tells the supervisor how to watch it and what it must write."""
+    """Trains with an external program.
+
+    `watch.json` tells the supervisor how to watch it, and which files it must write.
+    """
 
     stands_by = False
 
@@ -53,10 +56,14 @@ class ExternalTrainer:
         self._program = program
 
     def command(self, patch: Patch, folder: AttemptFolder) -> tuple[str, ...]:
-        """Write settings and watch.json, stage the scene if the command needs it, and return the program's command.
+        """Write settings.json and watch.json, link the scene if the command needs it, and return the command.
 
-        The scene is staged if the template names {scene}; also for {sparse} of a model with an offset, and for {images}
-        that get colour correction.
+        The links (see `stage`) are made if the template names {scene}; also for {sparse} of a model with an offset, and
+        for {images} that get colour correction.
+
+        Raises:
+            SplatbatchError: the model or a photograph cannot be read.
+            OSError: the folder of the attempt cannot be written.
         """
         values = self._values(patch, folder)
         argv = _filled(self._program.command, values)
@@ -93,9 +100,12 @@ class ExternalTrainer:
         return ()
 
     def collect(self, folder: AttemptFolder) -> Splat | Rejected:
-        """Return the newest splat if it is from the last step, complete and finite; otherwise the reason.
+        """Return the newest splat if it is from the last step, complete and finite.
 
-        Its metrics are those of our evaluation, or without one the program's own. Secrets in a reason are masked.
+        Otherwise the reason why there is none.
+
+        Its metrics are those that splatbatch measured or, without any, the program's own. Values of secret environment
+        variables are masked in a reason.
         """
         try:
             found = self._collect(folder)
@@ -220,7 +230,7 @@ def _why_not_its_own(folder: AttemptFolder, splat: Path) -> str:
 
 
 def exit_of(folder: AttemptFolder) -> Exit:
-    """Return how an attempt ended by its supervisor's exit record; Lost if there is no record."""
+    """Return how an attempt ended, by the exit.json of its supervisor; `Lost` if there is no such file."""
     facts = folder.read_exit()
     return facts.end if facts else Lost("no exit record")
 
@@ -230,12 +240,15 @@ def _staged_model(folder: AttemptFolder) -> Path:
 
 
 def stage(patch: Patch, folder: AttemptFolder) -> None:
-    """Create images/, sparse/0/ and masks/ in an attempt's folder, as links to the photographs, model files and masks.
+    """Make images/, sparse/0/ and masks/ in scene/ of an attempt's folder: links to photographs, model files and masks.
 
-    A model with an offset is copied with the offset subtracted; colour-corrected photographs are copied, too.
+    A model with an offset is copied with the offset subtracted; colour-corrected photographs are copied, too. The
+    folders belong to the attempt, so that files that a program writes beside its model (points3D.ply, images_2) do not
+    end up in the scene of the user.
 
-    The folders belong to the attempt, so that files that a program writes beside its model (points3D.ply, images_2)
-    do not end up in the scene.
+    Raises:
+        SceneError: the model or a photograph cannot be read.
+        OSError: a file cannot be written, or the folder exists already.
     """
     sparse = _staged_model(folder)
     sparse.mkdir(parents=True)
@@ -264,9 +277,13 @@ def _globs(globs: Iterable[str], values: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def judge_log(lines: Sequence[ProgressLine], max_steps: int) -> tuple[str, ...]:
-    """Return the warnings of the health rules for the progress that a program logged.
+    """Return the warnings of the health rules for the progress that a program logged; empty if there are none.
 
     A line without a number of Gaussians counts with that of the line before.
+
+    Args:
+        lines: lines of progress.jsonl, in order.
+        max_steps: number of steps of the training.
     """
     num = next((line.num_gaussians for line in lines if line.num_gaussians is not None), 1)
     history = list[health.StepFigures]()
@@ -283,12 +300,13 @@ def read_measures(
 ) -> Record:
     """Return the program's own figures in the form of the builtin trainer's metrics: {"final": {"psnr": …}}.
 
-    Figures come from the log and, taking precedence, from the newest figures file; unknown ones are left out.
+    Figures come from the log and, taking precedence, from the newest figures file; unknown figures are left out. Empty
+    if none is known.
 
     Args:
         measures: names of the figures in the log and in the file.
         artifacts: the files of the attempt.
-        globs: where the figures file may lie.
+        globs: globs of the figures file, below `output` of the attempt's folder.
         lines: progress of the attempt.
     """
     told = ((name, line.figure(name)) for line in lines for name in measures.log)

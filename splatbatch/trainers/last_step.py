@@ -17,9 +17,10 @@ from splatbatch.supervisor.external import LoggedSteps
 
 CLOCK_S = 2.0
 CLOCK_SHARE = 1 / 100
-"""Longest delay in seconds between a step in the log and its record, plus a share of the run's time."""
+"""Share of the run's time that, with `CLOCK_S` seconds, is the longest delay between a step in the log and its
+record."""
 CLOCKS_APART_S = 60.0
-"""Seconds by which the clock of another file system may differ from ours."""
+"""Seconds by which the clock of another file system may differ from that of this machine."""
 SILENT = "the program logged no steps: its splat may not be from the last one"
 
 
@@ -28,13 +29,13 @@ class StepHistory:
     """Steps that a program logged during an attempt, as the supervisor recorded them in progress.jsonl."""
 
     heard: LoggedSteps
-    """The highest step, and the gap between logged steps."""
+    """The highest step named in the log, and the largest gap between two logged steps."""
     lines: tuple[ProgressLine, ...] = ()
     """Lines with a time and a step, in which the step never falls."""
 
     @staticmethod
     def of(lines: Iterable[ProgressLine]) -> StepHistory:
-        """Return the history of the lines of progress.jsonl."""
+        """Return the history of the lines of progress.jsonl; blank if the program logged no steps."""
         heard, dated = LoggedSteps(), []
         for line in lines:
             now = LoggedSteps.of(line)
@@ -44,9 +45,12 @@ class StepHistory:
         return StepHistory(heard, tuple(dated))
 
     def why_not_last(self, end: Exit, max_steps: int, *, is_trusted: bool) -> str:
-        """Return why a splat may not be from the last step, by log and exit; empty if it counts as from there.
+        """Return why a splat may not be from the last step, by log and exit; "" if it counts as from the last step.
 
-        A trusted program (`is_trusted`) that logged no steps may also have exited with an error or by a signal.
+        Args:
+            end: how the process ended.
+            max_steps: number of steps of the training.
+            is_trusted: a program that logged no steps may also have exited with an error or by a signal.
         """
         heard = self.heard
         if heard.falls_short_of(max_steps):
@@ -60,9 +64,19 @@ class StepHistory:
         return f"from an unknown step: the program {_in_words(end)} and had logged {said}"
 
     def why_too_old(self, splat: Path, progress: Path, max_steps: int) -> str:
-        """Return why a splat is too old for the last step: an earlier step was logged after it; empty if it is not.
+        """Return why a splat is too old for the last step: an earlier step was logged after it.
 
-        Its time is corrected by the lag of the file server's clock, which the time of `progress` shows.
+        "" if it is not too old.
+
+        The time of the file is corrected by the lag of the file server's clock, which the time of `progress` shows.
+
+        Args:
+            splat: the splat file.
+            progress: path of progress.jsonl.
+            max_steps: number of steps of the training.
+
+        Raises:
+            OSError: the splat does not exist.
         """
         gap = self.heard.gap
         before = [line for line in self.lines if LoggedSteps(line.highest_step, gap).falls_short_of(max_steps)]
@@ -78,10 +92,17 @@ class StepHistory:
 
 
 def why_from_before(splat: Path, start: Path) -> str:
-    """Return why a splat is older than its attempt, which began when start.json was written; empty if it is not.
+    """Return why a splat is older than its attempt, which began when start.json was written; "" if it is not older.
 
     The modification time of the file behind a link decides; it survives moves and copies that keep times. Differences
-    up to CLOCKS_APART_S are ignored, since the program may have written the file elsewhere, by another clock.
+    up to `CLOCKS_APART_S` seconds are ignored, since the program may have written the file elsewhere, by another clock.
+
+    Args:
+        splat: the splat file.
+        start: path of start.json; without that file the answer is "".
+
+    Raises:
+        OSError: the splat does not exist.
     """
     began = file_fact(start)
     if began.num_bytes < 0:  # no start.json: the attempt had no supervisor
@@ -105,15 +126,21 @@ def _in_words(end: Exit) -> str:
 
 
 def whose_splat(patches: Path, splat: Path, task: str, inputs: str) -> str:
-    """Return the other task whose accepted splat has the same hash but was trained from other inputs; empty if none.
+    """Return the other task whose accepted splat has the same hash but was trained from other inputs.
+
+    "" if there is none.
 
     Only splats of the same size are compared, so that few records are read.
 
     Args:
         patches: folder of all tasks.
-        splat: the file.
-        task: the task that the attempt belongs to.
+        splat: the splat file.
+        task: name of the task that the attempt belongs to.
         inputs: hash of the attempt's inputs.
+
+    Raises:
+        OSError: the splat does not exist.
+        LaterFormatError: a later version wrote the manifest of another task.
     """
     size, sha256 = splat.stat().st_size, ""
     for name in sorted(names_in(str(patches))):
