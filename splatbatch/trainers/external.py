@@ -243,8 +243,8 @@ def stage(patch: Patch, folder: AttemptFolder) -> None:
     """Make images/, sparse/0/ and masks/ in scene/ of an attempt's folder: links to photographs, model files and masks.
 
     A model with an offset is copied with the offset subtracted; colour-corrected photographs are copied, too. The
-    folders belong to the attempt, so that files that a program writes beside its model (points3D.ply, images_2) do not
-    end up in the scene of the user.
+    folders belong to the attempt, so that a program that writes beside its model (points3D.ply, images_2) does not
+    change the user's scene.
 
     Raises:
         SceneError: the model or a photograph cannot be read.
