@@ -52,10 +52,10 @@ def own_scratch() -> Path:
 
 
 def cache_of(folder: Path) -> Path:
-    """Return the folder for the caches of a batch; it is not made here.
+    """Return the folder for the caches of a batch; the folder is not made here.
 
-    It lies in `own_cache()`/batches and is named by 16 hexadecimal digits: a hash of the absolute path `folder`, the
-    output folder of the batch.
+    The folder lies in `own_cache()`/batches and is named by 16 hexadecimal digits: a hash of the absolute path
+    `folder`, the output folder of the batch.
 
     Raises:
         RuntimeError: see `cache_home`.
@@ -91,7 +91,7 @@ def oldest(folder: Path, most: int) -> list[Path]:
 def extensions_folder() -> Path:
     """Return the folder in which torch builds C++ and CUDA extensions, without importing torch.
 
-    It is $TORCH_EXTENSIONS_DIR or, if that is not set or empty, `torch_extensions` in `cache_home()`.
+    The folder is $TORCH_EXTENSIONS_DIR or, if that is not set or empty, `torch_extensions` in `cache_home()`.
 
     Raises:
         RuntimeError: see `cache_home`.

@@ -22,7 +22,8 @@ from typing import ClassVar
 class SplatbatchError(Exception):
     """An error that stops a command and that the user can mend.
 
-    It has a message, a hint how to mend it ("" if there is none), and the exit code of the command.
+    Its message says what is wrong, its hint how to mend this ("" if there is no hint); the command ends with
+    `exit_code`.
     """
 
     exit_code: ClassVar[int] = 1
@@ -44,9 +45,9 @@ def first_line(error: BaseException) -> str:
 
 
 class Interrupted(BaseException):
-    """A signal such as Ctrl-C interrupted the command.
+    """A signal such as Ctrl-C interrupted the command; `exit_code` is 128 plus the number of the signal.
 
-    The exit code is 128 plus the number of the signal. It is a BaseException, so that no `except Exception` catches it.
+    This class is a BaseException, so that no `except Exception` catches it.
     """
 
     def __init__(self, exit_code: int, message: str = "") -> None:

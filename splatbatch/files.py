@@ -226,7 +226,7 @@ def write_text(path: Path, text: str) -> None:
     """Write text as UTF-8, whole or not at all; characters that UTF-8 cannot encode become "?".
 
     Raises:
-        OSError: the file cannot be written; it is as before.
+        OSError: the file cannot be written; an existing one is as before.
     """
     write_whole(path, lambda file: file.write(text.encode(errors="replace")))
 
@@ -240,7 +240,7 @@ def write_json(path: Path, record: Mapping[str, Any], mode: int = 0o666) -> None
         mode: permissions before the umask is applied.
 
     Raises:
-        OSError: the file cannot be written; it is as before.
+        OSError: the file cannot be written; an existing one is as before.
         ValueError: the record holds NaN or infinity, which JSON lacks.
     """
     write_object(path, {"format": FORMAT, **record}, mode)
@@ -255,7 +255,7 @@ def write_object(path: Path, found: Mapping[str, object], mode: int = 0o666) -> 
         mode: permissions before the umask is applied.
 
     Raises:
-        OSError: the file cannot be written; it is as before.
+        OSError: the file cannot be written; an existing one is as before.
         ValueError: the object holds NaN or infinity, which JSON lacks.
     """
     # piece by piece: the report of thousands of patches is larger as text than as what it says

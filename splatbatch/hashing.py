@@ -232,7 +232,10 @@ class FileFacts:
 
 @dataclass(frozen=True)
 class FileDifference:
-    """Names of files that differ, or may differ, from their recorded facts; each tuple is empty if there are none."""
+    """Names of files that differ, or may differ, from their recorded size, time and hash.
+
+    Each tuple is empty if none do.
+    """
 
     changed: tuple[str, ...] = ()
     """Files with another content or size, new files, files that are gone, and files that cannot be read."""

@@ -42,7 +42,7 @@ HANGS_S = 60.0
 SAYS_S = 10.0
 """Time in seconds without progress after which the user is told which file a reader waits for."""
 MOST_HANGS = 3
-"""Number of items in a row that hang after which all other items of the queue count as hanging, too."""
+"""Number of items in a row that hang after which all other items of the queue count as hanging, too, unread."""
 LOOK_S = 0.5
 """Interval in seconds at which the progress of a reader is checked."""
 POLL_S = 0.05
@@ -74,7 +74,7 @@ class StopRequested(Exception):
 
 
 class TaskFault(Exception):
-    """An unexpected error, or a hang, while the parent worked on one task; it fails that task alone.
+    """An unexpected error, or a hang, while the parent worked on one task; that task alone fails.
 
     Its `diagnosis` says what happened and what to do; `traceback` is "" if there is none.
     """
@@ -274,7 +274,7 @@ class WaitHooks:
     """Functions that the parent calls while it waits for a reader."""
 
     tick: Callable[[], None] = lambda: None
-    """Called in every round of waiting, about every `POLL_S` seconds."""
+    """Called in every round of waiting, about every 0.05 s."""
     stop: Callable[[], str] = lambda: ""
     """Returns a reason to stop, which ends the reader; "": go on."""
     tell: Callable[[str], None] = lambda _: None
@@ -292,7 +292,7 @@ class WaitHooks:
 
 
 ENDLESS = WaitHooks()
-"""Hooks that do nothing and never stop."""
+"""Hooks that do nothing and never stop a wait."""
 
 
 def answers(reading: CallQueue[Item], patience: WaitHooks = ENDLESS) -> Iterator[tuple[Item, Answer]]:

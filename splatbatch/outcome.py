@@ -12,7 +12,7 @@ from splatbatch.files import Record
 
 @dataclass(frozen=True)
 class Exited:
-    """The process exited with this code."""
+    """The process ended by itself, with this exit code."""
 
     code: int
 
@@ -105,7 +105,8 @@ UNWRITABLE = "output_unwritable"
 INTERNAL_FAULT = "internal_fault"
 HANGS = "read_hangs"
 NOT_MADE = "not_made"
-"""Cause of a task whose input, the product of another task, does not exist yet; it runs once the input is made."""
+"""Cause of a task whose input, the product of another task, does not exist yet; the task runs once the input is
+made."""
 COLLECT = "collect"
 """Phase of a fault while the files of an ended attempt were collected. The files are collected again later, without a
 new training."""

@@ -1,6 +1,6 @@
 """Linux processes: find all descendants, end them, and let children die with their parent.
 
-On other systems the Linux-only parts do nothing, and only the process group is ended.
+On other systems requests to the kernel (prctl) do nothing, and functions that list /proc raise FileNotFoundError.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from splatbatch.processes import redirect_to_null
 OWN_DESCRIPTOR = "/proc/self/fd/{}"
 """Path that opens a descriptor anew with flags of its own: O_NONBLOCK there does not affect other processes."""
 MOST_PENDING_BYTES = 1 << 16
-"""Most bytes kept for a reader that takes nothing; further writes are dropped."""
+"""Most bytes kept for a terminal or pipe that takes nothing; further writes are dropped."""
 SMALL_BYTES = {True: 1, False: 512}
 """Bytes that a terminal (True) or a pipe (False; PIPE_BUF of POSIX) takes at once when poll(2) reports room."""
 PATIENCE_S = 0.5
@@ -59,7 +59,10 @@ class DroppingWriter(io.RawIOBase):
         return True
 
     def isatty(self) -> bool:
-        """Return whether the descriptor was a terminal when this stream was made; it may have closed since."""
+        """Return whether the descriptor was a terminal when this stream was made.
+
+        The terminal may have closed since.
+        """
         return self._is_terminal
 
     def fileno(self) -> int:
@@ -92,9 +95,9 @@ class DroppingWriter(io.RawIOBase):
         return False
 
     def take_lost(self) -> int:
-        """Return the number of lines dropped since the last call, to be reported to the user.
+        """Return the number of lines dropped since the last call, to be reported to the user; 0 if there are none.
 
-        0 if there are none, or while the stream has no room for such a message; they are then counted on.
+        Also 0 while the stream has no room for such a message; the next call then counts the same lines again.
         """
         if not self._lost or self.is_stuck():
             return 0
@@ -104,7 +107,7 @@ class DroppingWriter(io.RawIOBase):
     def part(self) -> None:
         """Wait at the end of the program for pending text to be written.
 
-        It waits at most `LONGEST_FAREWELL_S` seconds, and ends if nothing is taken for `PATIENCE_S` seconds.
+        The wait takes at most `LONGEST_FAREWELL_S` seconds, and ends if nothing is taken for `PATIENCE_S` seconds.
         """
         end = time.monotonic() + LONGEST_FAREWELL_S
         ready = select.poll()

@@ -1,4 +1,4 @@
-"""Workers as processes of this machine, each with GPUs of its own; they outlive the `train` that started them.
+"""Workers as processes of this machine, each with GPUs of its own; the workers outlive the `train` that started them.
 
 The name of a job is HOST:BOOT:PID:START, with the boot's id and the start of the process in clock ticks.
 """

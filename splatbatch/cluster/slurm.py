@@ -56,7 +56,7 @@ HELD = "launch failed requeued held"
 MOST_ELEMENTS = 1000
 """Most jobs of an array; Slurm's default of MaxArraySize is 1001."""
 TASK_S = 3600.0 * 1.5
-"""Assumed duration of a task, in seconds. Too many jobs cost nothing: those left over are cancelled."""
+"""Assumed duration of a task, in seconds. Too many jobs cost nothing: the jobs left over are cancelled."""
 REMEDIES = {
     "partition": "`sinfo` lists the partitions; name one in executor.sbatch: [--partition=…].",
     "Requested node configuration": "No node has these resources together. Lower executor.gpus_per_worker, or what"

@@ -98,7 +98,10 @@ class RequestedWorkers:
         return handle in self.jobs and self.jobs[handle].state == "ended"
 
     def cancel(self) -> None:
-        """Mark all submissions as cancelled, and cancel the waiting workers; running workers are not touched."""
+        """Mark all submissions as cancelled, and cancel the waiting workers; running workers are not touched.
+
+        An error of the engine is ignored: a marked worker ends by itself as soon as it starts.
+        """
         for one in self.submissions:
             one.mark(one.cancelled)
         self.stop(only_waiting=True)

@@ -130,7 +130,7 @@ class AttemptFolder:
         return tuple(folder for folder in folders if 0 < folder.number < self.number)
 
     def has_exited(self) -> bool:
-        """Return whether the supervisor has written exit.json; it never does if it was killed."""
+        """Return whether the supervisor has written exit.json; a supervisor that was killed never writes the file."""
         return os.path.exists(f"{self.path}/{EXIT}")  # noqa: PTH110 - asked of thousands, and twice as fast as a Path
 
     def is_cancelled(self) -> bool:

@@ -1,7 +1,8 @@
-"""Claims: which worker works on which task. Claims of a task are numbered; the highest number (generation) owns it.
+"""Claims: which worker works on which task. The claims of a task are numbered; the one with the highest number owns it.
 
-A claim is a hard link, made by link(2), to the heartbeat file of its worker; it is never changed or removed. To take a
-task over, a worker links the next number. Of two workers that do so at once only one can make that name.
+The number is called generation. A claim is a hard link, made by link(2), to the heartbeat file of its worker; a claim
+is never changed or removed. To take a task over, a worker links the next number. Of two workers that do so at once only
+one can make that name.
 """
 
 from __future__ import annotations
@@ -38,10 +39,10 @@ class Claims:
         """Writes a heartbeat; to be called every few seconds."""
 
     def take(self, task: str) -> Claim | WorkerRecord:
-        """Claim a task and return our claim; if another worker has the task, return that worker.
+        """Claim a task and return our claim; if another worker has the task, return the record of that worker.
 
-        A claim that we have already is returned again, until another worker takes the task over. A worker whose claim
-        cannot be read is returned as by `owner`.
+        A claim that we have already is returned again, until another worker takes the task over. Of a worker whose
+        claim cannot be read the record is blank but for a token, see `owner`.
 
         Raises:
             OSError: the claim cannot be made.
@@ -160,7 +161,7 @@ class AtWork(WorkerRecord):
 
     tasks: tuple[str, ...] = ()
     silent_s: float = 0.0
-    """Seconds since its last known heartbeat."""
+    """Seconds since the worker's last known heartbeat."""
 
     @property
     def is_quiet(self) -> bool:

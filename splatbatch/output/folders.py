@@ -115,7 +115,7 @@ class PatchFolder(SplatFolder):
         return [AttemptFolder(self.path / name) for name in sorted(numbers, key=attempt_number)]
 
     def attempt(self, number: int) -> AttemptFolder:
-        """Return the folder of the attempt with this number; it may not exist."""
+        """Return the folder of the attempt with this number; the folder may not exist."""
         return AttemptFolder(self.path / f"{ATTEMPT_PREFIX}{number:02d}")
 
     def latest(self, files: Collection[str]) -> AttemptFolder | None:

@@ -147,7 +147,7 @@ class OutputFolder:
         return SceneFolder(self.path / "scene")
 
     def patch(self, name: str) -> PatchFolder:
-        """Return the folder of a patch, by its name; it may not exist."""
+        """Return the folder of a patch, by the name of the patch; the folder may not exist."""
         return PatchFolder(Path(f"{self.path}/patches/{name}"))
 
     def create(self) -> None:

@@ -22,8 +22,7 @@ def read_ends(path: Path, head_bytes: int = HEAD_BYTES, tail_bytes: int = TAIL_B
 
     Returns:
         The text, "" if there is no readable log; the number of lines before the gap; the number of lines in the gap.
-            Both
-        numbers are 0 if nothing was left out.
+        Both numbers are 0 if nothing was left out.
     """
     try:
         with open_regular(path) as file:

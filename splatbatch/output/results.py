@@ -104,10 +104,10 @@ def accept(folder: PatchFolder, attempt: AttemptFolder, result: Result, follows:
 
 
 def pin_to_inputs(folder: PatchFolder, result: Result, now: Fingerprint, follows: int | None = None) -> None:
-    """Accept a splat for the settings and inputs of now, although it was trained from others.
+    """Accept a splat for the settings and inputs of now, although the splat was trained from others.
 
-    Used where `accept` or a retry chose an earlier splat: afterwards it counts as up to date for them. Nothing is done
-    if another splat was accepted meanwhile.
+    Used where `accept` or a retry chose an earlier splat, which then counts as up to date. Nothing is done if another
+    splat was accepted meanwhile. If the splat in the attempt's folder was removed, only result.json is written.
 
     Args:
         folder: folder of the patch.
@@ -192,10 +192,10 @@ def splat_facts(path: Path, num_gaussians: int) -> SplatFacts:
 
 @contextlib.contextmanager
 def recording_damage(output: OutputFolder) -> Iterator[None]:
-    """Record damage to an accepted splat if the block raises `ChangedOnDisk`, and raise that error on.
+    """Record damage to an accepted splat if the block raises `ChangedOnDisk`, and raise that error again.
 
     The record, damage.json, makes the patch damaged on every machine, even if size and time of the file are as they
-    were. It counts until the file changes or another splat is accepted.
+    were. The record counts until the file changes or another splat is accepted.
 
     Raises:
         ChangedOnDisk: raised by the block.

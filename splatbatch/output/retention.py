@@ -30,7 +30,7 @@ class Retention:
     product: Result | None
     """Manifest of the splat to accept; None: no splat can be accepted."""
     words: str = ""
-    """Reason for the choice, as a sentence for the report; empty if there is nothing to report."""
+    """Reason for the choice, as a clause for the report and the ledger; empty if there is nothing to report."""
     kept: frozenset[str] = frozenset()
     """Names of the attempts whose splats stay; all other splats may be removed."""
 
@@ -101,8 +101,7 @@ def compare(one: Result, other: Result, differ: Sequence[str] = ()) -> tuple[flo
 
     Returns:
         By how many dB `one` is better, negative if it is worse, and a sentence that says so. If the two cannot be
-            compared:
-        None, and the reason.
+        compared: None, and the reason.
     """
     figures = _why_other_training(one, other, differ) or _comparable_figures(one, other)
     if isinstance(figures, str):

@@ -20,26 +20,23 @@ class Submission:
     """One request to an engine (this machine or Slurm) to start workers, in the folder workers/jobs/<name>/."""
 
     path: Path
-    """Its folder, of a name that no other submission ever has; it is absent until `write`."""
+    """Folder of the submission, of a name that no other submission ever has; absent until `write`."""
     record: SubmissionRecord
     """Content of submission.json; a blank record if the file cannot be read."""
 
     file = FileIn("submission.json")
     script = FileIn("job.sh")
     ended = FileIn("ended")
-    """Exists once all its workers are known to have ended: the engine need not be asked about them any more."""
+    """Exists once all workers of the submission are known to have ended: the engine need not be asked about them."""
 
     cancelled = FileIn("cancelled")
-    """Exists once its workers are cancelled: a worker that starts later ends at once."""
+    """Exists once the workers of the submission are cancelled: a worker that starts later ends at once."""
 
     dropped = FileIn("dropped")
-    """Exists once no task is left for those of its workers that still wait to start."""
+    """Exists once no task is left for those workers of the submission that still wait to start."""
 
     def log(self, index: int) -> Path:
-        """Return the path of the log of one of its workers, by the index of the worker from 0.
-
-        The file may be absent.
-        """
+        """Return the path of the log of one worker, by the index of the worker from 0; the file may be absent."""
         return self.path / f"{index}.log"
 
     def write(self, handles: tuple[str, ...] = ()) -> Submission:

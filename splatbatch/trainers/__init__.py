@@ -1,4 +1,7 @@
-"""Programs that train. A trainer starts no process: it returns a command and checks the files left afterwards."""
+"""Programs that train.
+
+A trainer object starts no process: it returns a command, and checks the files left by the process.
+"""
 
 from collections.abc import Iterable
 from typing import Protocol

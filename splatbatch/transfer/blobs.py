@@ -101,7 +101,7 @@ def fetch(store: Store, folder: Path, pieces: Sequence[FileRef]) -> list[str]:
 
     Returns:
         For each file, in their order: "" if its blob was fetched, "damaged" or "missing" if the store has no such
-            content.
+        content.
 
     Raises:
         StoreError: the store refuses a request.

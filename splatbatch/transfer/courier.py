@@ -30,7 +30,7 @@ PAUSES_S = (1.0, 2.0, 5.0, 10.0, 20.0, 30.0)
 MOST_CRASHES = 3
 """Number of crashes of its process in a row after which a call is answered with an error."""
 SAYS_S = 10.0
-"""Seconds without an answer after which the user gets a message."""
+"""Seconds without an answer of the store after which the user gets a message."""
 REST_S = 0.05
 AGAIN = "; trying again"
 Call = Callable[..., Any]
@@ -207,7 +207,7 @@ def pause(seconds: float, patience: WaitHooks, calls: Courier | None = None) -> 
     Args:
         seconds: longest time to wait.
         patience: the hooks.
-        calls: the wait ends as soon as all calls of this courier are answered; None: it takes all its time.
+        calls: the wait ends as soon as all calls of this courier are answered; None: the wait takes all its time.
 
     Raises:
         StopRequested: a stop was requested during the wait.

@@ -61,7 +61,7 @@ class WorkerStatus(TypedRecord):
 
 @dataclass(frozen=True)
 class TransferredAttempt(TypedRecord):
-    """An attempt in the result of a worker, with its files."""
+    """An attempt in the result of a worker, with references to its files (`pieces`)."""
 
     number: int = 0
     """Number that the worker gave the attempt; home gives it another one."""
@@ -189,9 +189,9 @@ class StoreWatch:
     _moved: dict[str, tuple[BundleState, float]] = field(default_factory=dict)
 
     def is_dead(self, name: str, one: BundleState) -> bool:
-        """Return whether a bundle has no living worker, so that another worker may claim it.
+        """Return whether a bundle has no living worker, so that another worker may claim the bundle.
 
-        It is free, or its state has not changed for `SILENCE_S` seconds in the calls of this method.
+        The bundle is free, or its state has been the same for `SILENCE_S` seconds in the calls of this method.
 
         Args:
             name: hash of the bundle.

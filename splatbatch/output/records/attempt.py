@@ -204,7 +204,7 @@ class WatchSettings(TypedRecord):
     The command runs in the environment of splatbatch once all files of the trainer exist.
     """
     shown: tuple[str, ...] = ()
-    """Environment variables whose values are settings, not secrets, and may be shown."""
+    """Names of environment variables whose values are settings, not secrets, and may be shown."""
 
     def final(self) -> Finish:
         """Return the files that the last command of the trainer should write."""

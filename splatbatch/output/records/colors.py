@@ -87,7 +87,7 @@ class SceneColors(TypedRecord):
     residual_after: float | None = None
     """The same spread after each photograph is divided by its correction; None: unknown."""
     is_even: bool = False
-    """Whether `training.colors: auto` corrects the photographs."""
+    """Whether the correction helps enough that `training.colors: auto` applies it to the photographs."""
     outliers: tuple[Outlier, ...] = ()
     left_alone: dict[str, str] = field(default_factory=dict)
     """Reason why a photograph has no correction, by the photograph's name."""

@@ -91,7 +91,8 @@ class Fingerprint(TypedRecord):
     effective: str = ""
     """Hash like `recipe`, of the settings after all changes; empty if none was changed."""
     offset: FilePlace = ORIGIN
-    """Offset that was subtracted from the coordinates of the model; add it to those of the splat."""
+    """Offset x, y, z that was subtracted from the coordinates of the model; add it to those of the splat. Zero:
+    none."""
 
     tones: dict[str, list[float]] = field(default_factory=dict, metadata=reads(tones_in))
     """Colour correction of each photograph: gain R, G, B, then vignetting, tilt and field; empty: no correction."""

@@ -12,7 +12,7 @@ from splatbatch.output.records.record import TypedRecord
 class Frame(TypedRecord):
     """The offset that is subtracted from the coordinates of every model, in units of the model.
 
-    It is kept in frame.json, so that patches added later fit.
+    The offset is kept in frame.json, so that patches added later fit.
     """
 
     offset: FilePlace = ORIGIN

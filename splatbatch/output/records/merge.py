@@ -61,7 +61,7 @@ class CleaningRecord(TypedRecord):
     rules: dict[str, str] = field(default_factory=dict)
     """Each rule in words, by its name."""
     removed: dict[str, int] = field(default_factory=dict)
-    """Number of Gaussians removed from all parts, by rule."""
+    """Number of Gaussians removed from all parts, by name of the rule; empty: none."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class Merge(TypedRecord):
     held_out: tuple[str, ...] | None = None
     """Photographs that some part holds out and no part was trained on; None: unknown, as up to version 0.2.0."""
     version: str = ""
-    """Version of splatbatch that merged the splat."""
+    """Version of splatbatch that merged the splat; empty: not recorded."""
 
 
 @dataclass(frozen=True)

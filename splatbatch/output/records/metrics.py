@@ -1,4 +1,4 @@
-"""Records of a training process: it reads settings.json, and writes metrics.json and renders/views.json."""
+"""Records of a training process, which reads settings.json, and writes metrics.json and renders/views.json."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ class HasPsnr(Protocol):
 
 
 def deciding(one: HasPsnr) -> float | None:
-    """Return the PSNR in dB by which splats are ranked and compared.
+    """Return the PSNR in dB by which splats are ranked and compared; None if none was measured.
 
-    It is the PSNR on covered pixels or, if that was not measured, on all pixels; None if neither was measured.
+    That is the PSNR on covered pixels or, if that one was not measured, on all pixels.
     """
     return one.psnr if one.psnr_covered is None else one.psnr_covered
 
@@ -136,9 +136,9 @@ class Metrics(KeptRecord):
     """metrics.json, which result.json repeats: figures of a splat; those by photograph are in `written`."""
 
     initial: QualityFigures = QualityFigures()
-    """Figures before the first step."""
+    """Figures before the first step; blank: not measured."""
     final: QualityFigures = QualityFigures()
-    """Figures at the end of the training."""
+    """Figures at the end of the training; blank: not measured."""
     peak: dict[str, float] = field(default_factory=dict)
     """Most memory in use, in MiB, by the kind of memory; training_mib and evaluation_mib are torch's on the GPU."""
     measured_by: str = ""

@@ -42,7 +42,7 @@ class ProcessIdentity(TypedRecord):
 
     @property
     def is_elsewhere(self) -> bool:
-        """Whether the process is of another host, or of another container: it cannot be checked from here."""
+        """Whether the process is of another host, or of another container, so that this process cannot check it."""
         return self.host != socket.gethostname() or (self.boot_id == boot_id() and self.space != pid_space())
 
     @property

@@ -126,7 +126,7 @@ class Publication(TypedRecord):
         """Write publish.json into a folder, whole or not at all, with the version of this program.
 
         Raises:
-            OSError: the file cannot be written; it is as before.
+            OSError: the file cannot be written; an existing one is as before.
         """
         write_json(folder / FILE, replace(self, version=__version__).to_record())
 

@@ -57,9 +57,9 @@ class QualityFigure(TypedRecord):
 
     @property
     def state(self) -> State:
-        """State of the figure: fine within its limit, bad above `BAD` times the limit, weak between; else unknown.
+        """State of the figure: fine within its limit, bad above `BAD` times the limit, weak between.
 
-        It is unknown without a value or a limit. With a limit of 0 a figure above it is weak.
+        The state is unknown without a value or a limit. With a limit of 0 a figure above the limit is weak.
         """
         if self.value is None or self.limit is None:
             return "unknown"
@@ -95,9 +95,10 @@ class Inspection(TypedRecord):
     cells: tuple[dict[str, float], ...] = ()
     """Columns of the scene, each with the keys x, y, z, size, photos, angle, resolution and weak.
 
-    x, y, z: middle of its surface, in the splat's coordinates (without the offset). size: side of its square, in the
-    same units. photos: number of photographs that see it. angle: degrees between those that are furthest apart.
-    resolution: pixels of the finest photograph for a unit. weak: 1 where fewer than three photographs see it.
+    x, y, z: middle of the column's surface, in the splat's coordinates (without the offset). size: side of the column's
+    square, in the same units. photos: number of photographs that see the column. angle: degrees between those
+    photographs that are furthest apart. resolution: pixels of the finest photograph for a unit. weak: 1 where fewer
+    than three photographs see the column.
     """
     seconds: float | None = None
     made_with: dict[str, Any] = field(default_factory=dict)
@@ -124,8 +125,8 @@ class Inspection(TypedRecord):
 def grade(figures: tuple[QualityFigure, ...]) -> str:
     """Return the grade of a splat by the states of its figures; "" if no figure is known.
 
-    A: every figure is within its limit. B: one is weak. C: several are weak, or one is bad. D: several are bad. Without
-    the figure `NEEDED`, which is of held-out photographs, the grade is B at best.
+    A: every figure is within its limit. B: one figure is weak. C: several are weak, or one is bad. D: several are bad.
+    Without the figure `NEEDED`, which is of held-out photographs, the grade is B at best.
     """
     states = [one.state for one in figures]
     weak, bad = states.count("weak"), states.count("bad")

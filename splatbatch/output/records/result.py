@@ -111,8 +111,8 @@ class Result(KeptRecord):
     def held_against(self) -> Fingerprint:
         """Settings and inputs with which those of now are compared to decide whether the splat is stale.
 
-        They are those of `trained_from`, unless the splat was chosen later, by `accept` or over a new splat. Then they
-        are those at the time of that choice.
+        These are the settings and inputs of its training (`trained_from`). If the splat was chosen later, by `accept`
+        or over a new splat, these are the settings and inputs at the time of that choice.
         """
         chosen = mapping(self.written.get("pinned"))
         return Fingerprint.from_record({**self.written, **chosen}) if chosen else self.trained_from

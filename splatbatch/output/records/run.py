@@ -66,11 +66,11 @@ LEFT_OUT = "left out"
 
 @dataclass(frozen=True)
 class FollowUpResult(TypedRecord):
-    """Result of a follow-up: inspection, merge, evaluation or publication."""
+    """Result of a follow-up, one of: inspection, merge, evaluation, publication; `what` is its kind."""
 
     what: str = ""
     state: str = ""
-    """One of: done, partly, left out."""
+    """One of: done; partly (something is missing); left out (nothing was made)."""
     words: str = ""
     """Sentence on the result, or on why there is none; empty: nothing is to be said."""
     command: str = ""
@@ -92,4 +92,4 @@ class TodoItem(TypedRecord):
     patches: tuple[str, ...] = ()
     what: str = ""
     command: str = ""
-    """Command that does it; empty: there is none."""
+    """Command to copy for the thing to do; empty: there is none."""
