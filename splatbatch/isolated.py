@@ -397,7 +397,7 @@ class IsolatedProcess:
         return [_rebuilt(line) for line in lines]
 
     def note(self) -> str:
-        """Return the path of the file that the reader opened last; "" before the first."""
+        """Return the path of the file that the reader opened last; "" if it has opened none."""
         return _noted(self._page)
 
     def why_it_died(self) -> Crashed:

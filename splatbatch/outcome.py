@@ -75,10 +75,7 @@ def exit_to_record(end: Exit) -> Record:
 
 
 def exit_from_record(record: Record) -> Exit:
-    """Return the exit of a JSON object that `exit_to_record` made.
-
-    Any other object counts as `Lost`, and raises nothing.
-    """
+    """Return the exit of a JSON object that `exit_to_record` made; `Lost` for any other object. Raises nothing."""
     code, number_of_signal = whole_number(record.get("code")), whole_number(record.get("signal"))
     limit_s = number(record.get("limit_s"))
     match record.get("kind"), record.get("limit"):
@@ -161,10 +158,7 @@ class Made:
 
 @dataclass(frozen=True)
 class Trained:
-    """The attempt left a whole splat.
-
-    `warnings` say what was odd (a crash after success, poor health), empty if nothing.
-    """
+    """The attempt left a whole splat; `warnings` say what was odd on the way, and are empty if nothing was."""
 
     splat: Splat
     warnings: tuple[str, ...] = ()

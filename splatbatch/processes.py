@@ -96,7 +96,7 @@ def kernel_file(path: str) -> str:
 def stat_of(pid: int) -> list[str]:
     """Return the fields of /proc/<pid>/stat after the command's name, see proc(5).
 
-    An empty list if the process is gone.
+    An empty list if it cannot be read.
     """
     # that name, in parentheses, may itself hold blanks and parentheses: fields start after the last one
     return kernel_file(f"/proc/{pid}/stat").rpartition(")")[2].split()
@@ -172,7 +172,7 @@ def with_marker(prefix: str, marker: str = MARKER) -> dict[int, str]:
 def end_marked(key: str) -> None:
     """Kill all processes whose `MARKER` is `key`, also those forked meanwhile.
 
-    For an attempt whose supervisor was killed.
+    Used for an attempt whose supervisor was killed.
     """
     end_all(lambda: [pid for pid, its_key in with_marker(key).items() if its_key == key])
 

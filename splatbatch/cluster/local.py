@@ -56,7 +56,7 @@ def start(batch: Batch, submission: Submission, command: Sequence[str]) -> tuple
 def query_job(job: str) -> WorkerJob:
     """Return the state of a worker, by the name of its job: running or ended.
 
-    "unknown" if another machine started it.
+    The state is "unknown" if another machine started the worker.
     """
     host, boot, name = job.split(":", 2)
     if host != socket.gethostname():

@@ -155,7 +155,10 @@ class AttemptFolder:
         return self.read(self.watch, WatchSettings)
 
     def read_go(self) -> Go | None:
-        """Return go.json; None while the attempt stands by, and for an attempt that started without standing by."""
+        """Return go.json.
+
+        None while the attempt stands by (waits for a GPU), and for an attempt that never stood by.
+        """
         return self.read(self.go, Go)
 
     def forget_environments(self) -> None:

@@ -103,9 +103,9 @@ class Claims:
         return {task: self.owner(task, now).worker for task, now in lost.items()}
 
     def generation(self, task: str) -> int:
-        """Return the number that events of a task carry in our ledger: that of our claim, else the highest.
+        """Return the number that events of a task carry in our ledger: that of our claim, else the highest claim's.
 
-        0 without claims.
+        The number is 0 if the task was never claimed.
         """
         ours = self._claims.get(task)
         return ours.generation if ours else highest_claim(self._output, task)

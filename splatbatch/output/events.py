@@ -68,7 +68,7 @@ class Event(TypedRecord):
 def event_of(record: Record) -> Event | None:
     """Return the event of a ledger line; None if this version does not know its kind.
 
-    Invalid fields get their defaults.
+    Invalid fields get their defaults; nothing is raised.
     """
     kind = KINDS.get(text(record.get("event")))
     return kind.from_record(record) if kind else None
@@ -93,7 +93,7 @@ class SlotNotReady(Event, event="gate"):
 class AttemptStarted(Event, event="attempt_started"):
     """Event: an attempt begins on a slot (a GPU, a share of one, or the CPU).
 
-    `changes` are its settings unlike the YAML's.
+    `changes` are the settings in which the attempt differs from the YAML.
     """
 
     patch: str
@@ -251,9 +251,9 @@ class BatchStarted(Event, event="batch_started"):
 
 @dataclass(frozen=True)
 class BatchEnded(Event, event="batch_ended"):
-    """Event: a run has ended, with `trained` of `of` tasks trained.
+    """Event: a run has ended.
 
-    `stopped` is why it ended early, "" if it did not.
+    Of the `of` tasks of the run `trained` are trained; `stopped` is why the run ended early, "" if it did not.
     """
 
     trained: int
@@ -265,7 +265,7 @@ class BatchEnded(Event, event="batch_ended"):
 class OrphansStopped(Event, event="twins_stopped"):
     """Event: attempts of an earlier run were still running, and were stopped.
 
-    `keys` are the names of these attempts.
+    `keys` are the unique names of these attempts.
     """
 
     keys: tuple[str, ...]

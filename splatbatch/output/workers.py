@@ -213,10 +213,8 @@ class Watcher:
     def lives(self, worker: WorkerRecord) -> bool:
         """Return whether a worker is certainly alive.
 
-        Asked of a worker that is not `is_dead`, and may yet prove silent.
-
-        A worker of this host must have written a heartbeat in the last 30 s. Of a worker of another host, this watcher
-        must have seen the file change.
+        A worker that is not dead by `is_dead` may yet prove to be silent. So a worker of this host must have written a
+        heartbeat in the last 30 s; of a worker of another host, this watcher must have seen the file change.
         """
         if worker.is_alive_here:
             return self.silent_s(worker) < QUIET_S
@@ -224,12 +222,10 @@ class Watcher:
 
 
 def is_released(claim: Path) -> bool:
-    """Return whether no living worker owns a claim, whatever the claim's content; False if uncertain.
+    """Return whether no living worker owns a claim, whatever the claim's content; False if that is uncertain.
 
-    Used for torn claims.
-
-    A claim is a hard link to the heartbeat file of its worker, which locks the file as long as it lives. On a shared
-    disk locks prove nothing, so that the answer is False.
+    Used for claims that cannot be read. A claim is a hard link to the heartbeat file of its worker, which locks the
+    file as long as it lives. On a shared disk locks prove nothing, so that the answer is False.
     """
     if not is_on_local_disk(claim.parent):
         return False

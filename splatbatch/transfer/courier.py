@@ -62,10 +62,7 @@ class Courier(CallQueue[Order]):
 
     @property
     def wait(self) -> None:
-        """None: a courier reports no waits to its caller.
-
-        `look` itself tells the user when the store does not answer.
-        """
+        """None: a courier reports no waits to its caller, since `look` itself tells the user of them."""
 
     def begin(self, call: Call, *arguments: object) -> None:
         """Queue a call after the earlier ones, and return at once; a later `look` returns its answer.

@@ -43,7 +43,7 @@ def as_photographed(patches: Iterable[Patch]) -> dict[str, Any]:
 def tone_in(settings: TrainingSettings) -> ToneOf:
     """Return a function that gives the colour correction of a photograph by its name.
 
-    Neutral if the settings have none.
+    The function returns a neutral correction for a photograph of which the settings have none.
     """
     return lambda name: ColorCorrection.of(settings.tones[name]) if name in settings.tones else NEUTRAL
 

@@ -19,9 +19,9 @@ KINDS = [int, int, str]
 
 
 def is_content(key: str) -> bool:
-    """Return whether a file is compared by its content: model, photographs and masks.
+    """Return whether a file is compared by its content, as models, photographs and masks are.
 
-    Not folders, lists and other files.
+    False for folders and lists.
 
     Args:
         key: name of the file in `Fingerprint.files`.
@@ -77,7 +77,7 @@ def tones_in(value: object) -> dict[str, list[float]]:
 class Fingerprint(TypedRecord):
     """All settings and inputs that a splat depends on.
 
-    Recorded with the splat, and compared later to see if it is stale.
+    The fingerprint is recorded with the splat, and compared later to see whether the splat is stale.
     """
 
     recipe: str = ""

@@ -43,7 +43,7 @@ class MergedPart(TypedRecord):
 class Hole(TypedRecord):
     """A patch that is missing in a merged scene: its core is empty there, or shows the backdrop only.
 
-    `reason` says why.
+    `reason` says why the patch is missing.
     """
 
     patch: str = ""

@@ -63,9 +63,8 @@ class QualityFigures(TypedRecord):
     psnr_even: float | None = field(default=None, metadata=reads(decibels))
     """PSNR in dB of renderings against colour-corrected photographs.
 
-    None where no photograph of the patch is corrected.
-
-    `psnr` compares original photographs with renderings to which the correction was applied.
+    None where no photograph of the patch is corrected. `psnr` compares original photographs with renderings to which
+    the correction was applied.
     """
     ssim_even: float | None = None
     psnr_covered: float | None = field(default=None, metadata=reads(decibels))
@@ -211,7 +210,7 @@ class EarlierSplat(TypedRecord):
 class TrainingSettings(TypedRecord):
     """settings.json: settings and paths for a training process.
 
-    An external trainer gets them by its command line instead.
+    An external trainer gets its settings by its command line instead.
     """
 
     patch: str = ""
@@ -255,6 +254,6 @@ class TrainingSettings(TypedRecord):
     def photographs(self) -> dict[str, Any]:
         """Settings about photographs, to pass to another process that reads the same photographs.
 
-        Keys are field names.
+        The keys are the names of the fields: images, masks, holdout, tones.
         """
         return {"images": self.images, "masks": self.masks, "holdout": self.holdout, "tones": self.tones}

@@ -81,12 +81,11 @@ class Inspection(TypedRecord):
     """Grade from A to D; empty: unknown."""
     figures: tuple[QualityFigure, ...] = ()
     photos: dict[str, dict[str, float]] = field(default_factory=dict)
-    """Figures by photograph: x, y, z of the camera in the splat's coordinates.
+    """Figures by photograph; the figures of one photograph by their names.
 
-    Cover, blur, exposure, registration, shift.
-
-    Held-out photographs also have psnr and psnr_covered in dB, of small copies; their distance to the nearest trained
-    photograph in baselines; and piece: 1 where the photographs around are held out, too.
+    x, y, z: the camera in the splat's coordinates. cover, blur, exposure, registration, shift: figures of the
+    photograph. Held-out photographs also have psnr and psnr_covered in dB, of small copies; their distance to the
+    nearest trained photograph in baselines; and piece: 1 where the photographs around are held out, too.
     """
     thumbnails: dict[str, str] = field(default_factory=dict)
     """Names of files in the folder of pictures, by photograph, for photographs that figures name."""
