@@ -8,7 +8,10 @@ from typing import Literal
 TERMS = "SPLATBATCH_TERMS"
 """Environment variable with a hash of the YAML and the version for which a worker was requested; `work` checks it."""
 JOB = "SPLATBATCH_JOB"
-"""Environment variable with the job of a worker, as its engine names the job."""
+"""Environment variable that tells a worker its job, shown with the worker: <array>_<index> of Slurm.
+
+For a worker that is a process of this machine: <name of the submission>/<index>.
+"""
 NEVER_BEGAN = "JobLaunchFailure"
 """Word in `WorkerJob.how` of a job that never started: its log could not be opened, or its node not be reached."""
 

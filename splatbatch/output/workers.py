@@ -196,9 +196,8 @@ class Watcher:
     def present(self, but: str = "") -> list[WorkerRecord]:
         """Return the workers that may still write, except the one named `but`, sorted by name.
 
-        `status` and `cancel` list them.
-
-        Included are the `living` workers, and those whose process on this host exists but is frozen.
+        These are the `living` workers, and those whose process on this host exists but is frozen. `status` and `cancel`
+        list them.
         """
         found = [self.read(name) for name in self.output.workers()]
         return [one for one in found if one and one.worker != but and self.may_still_write(one)]

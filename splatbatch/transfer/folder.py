@@ -25,7 +25,7 @@ AWAY = frozenset({errno.ENOTCONN, errno.ESTALE, errno.EIO, errno.ETIMEDOUT, errn
 class FolderStore:
     """A store of files below a folder.
 
-    A file is written under a temporary name and renamed, so that it is never partial.
+    A file is written under a temporary name and renamed, so that no reader sees a part of it.
     """
 
     folder: Path

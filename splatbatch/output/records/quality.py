@@ -180,10 +180,10 @@ class Certificate(TypedRecord):
     inputs: dict[str, str] = field(default_factory=dict)
     """SHA-256 of each file that the splat was trained from, by name."""
     holdout: dict[str, dict[str, float]] = field(default_factory=dict)
-    """Figures of each held-out photograph, by its name: psnr and psnr_covered in dB, covered_share, and these keys.
+    """Figures of each held-out photograph, by its name; the figures of one photograph by their names.
 
-    x, y, z: the camera in the splat's coordinates. distance: to the nearest trained photograph, in baselines. piece: 1
-    where the photographs around are held out, too.
+    psnr and psnr_covered: in dB. covered_share: from 0 to 1. x, y, z: the camera in the splat's coordinates. distance:
+    to the nearest trained photograph, in baselines. piece: 1 where the photographs around are held out, too.
     """
     offset: FilePlace = ORIGIN
     """Offset x, y, z that was subtracted from the coordinates of the model, in its units."""
