@@ -111,13 +111,13 @@ def open_regular(path: str | Path, most_bytes: int | None = None) -> BufferedRea
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # a pipe without a writer would wait for one
     except ValueError as error:  # a NUL, or half a character: no file has such a name
-        raise OSError(errno.EINVAL, "no name of a file", str(path)) from error
+        raise OSError(errno.EINVAL, "not a valid file name", str(path)) from error
     try:
         status = os.fstat(descriptor)
         if not S_ISREG(status.st_mode):
-            raise OSError(errno.EINVAL, "no regular file", str(path))
+            raise OSError(errno.EINVAL, "not a regular file", str(path))
         if most_bytes is not None and status.st_size > most_bytes:
-            raise OSError(errno.EFBIG, f"{status.st_size} bytes, {most_bytes} are read at most", str(path))
+            raise OSError(errno.EFBIG, f"too large: {status.st_size} bytes, {most_bytes} are read at most", str(path))
         return os.fdopen(descriptor, "rb")
     except BaseException:
         os.close(descriptor)
@@ -168,7 +168,7 @@ def link_whole(source: Path, target: Path, *, within: Path, is_ours: bool = Fals
     """
     real = source.resolve(strict=True)
     if not real.is_file():
-        raise OSError(errno.EINVAL, "no regular file", str(source))
+        raise OSError(errno.EINVAL, "not a regular file", str(source))
     size = real.stat().st_size
     is_there = target.exists() and target.samefile(real) and not target.is_symlink()  # it is linked once more
     is_ours = real.is_relative_to(within.resolve()) and (is_ours or real.stat().st_nlink == 1)
@@ -177,7 +177,7 @@ def link_whole(source: Path, target: Path, *, within: Path, is_ours: bool = Fals
             write_whole(target, lambda copy: shutil.copyfileobj(file, copy, MIB))
     stat = target.lstat()
     if not S_ISREG(stat.st_mode) or stat.st_size != size:
-        raise OSError(errno.EIO, f"not whole: {stat.st_size} of {size} bytes", str(target))
+        raise OSError(errno.EIO, f"only {stat.st_size} of {size} bytes were written", str(target))
     return stat
 
 
@@ -291,7 +291,7 @@ def read_record(path: Path) -> Record | None:
     if record and isinstance(written := record.pop("format", 0), int) and written > FORMAT:
         raise LaterFormatError(
             f"{path}: written by a later version of splatbatch (format {written}; this version reads {FORMAT})",
-            "Install that version, or a newer one: pip install --upgrade splatbatch",
+            "Install that version of splatbatch, or a newer one: pip install --upgrade splatbatch",
         )
     return record
 

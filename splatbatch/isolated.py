@@ -157,7 +157,7 @@ class Hung:
 
     def __str__(self) -> str:
         """Return a message for the user who waits."""
-        return f"waits for {self.path or 'a reader process'} for {self.seconds:.0f} s"
+        return f"waits for {self.path or 'a file'}: no answer for {self.seconds:.0f} s"
 
     def result(self, phase: str) -> NoReturn:
         """Raise the failure of one task; `phase` is the phase of the task, for the diagnosis.
@@ -166,7 +166,7 @@ class Hung:
             TaskFault: its cause is `read_hangs`.
         """
         what = self.path or "a file of the patch"
-        advice = f"{what}: has not answered for {self.seconds:.0f} s. Check that its disk or mount is available."
+        advice = f"{what}: no answer for {self.seconds:.0f} s. Check that its disk is available, then run again."
         raise TaskFault(Diagnosis(HANGS, "retry", advice, (f"{what}: no answer for {self.seconds:.0f} s",), phase))
 
 
@@ -226,7 +226,7 @@ class CallQueue(Generic[Item]):
             OSError: no reader can be started.
         """
         if self._left and self._process is None and (held := num_stuck_readers()) >= MOST_ABANDONED:
-            return [(self._left.popleft(), Hung(f"{held} files before it", 0.0))]
+            return [(self._left.popleft(), Hung(f"{held} files read before this one", self._hangs_s))]
         if self._left and self._process is None and len(_AT_WORK) < MOST_AT_ONCE:
             self._process = IsolatedProcess(self._call, tuple(self._left), is_low=self._is_low)
         if self._process is None:
@@ -616,16 +616,14 @@ def diagnose(error: BaseException, folder: Path, phase: str = "start") -> tuple[
         phase: the phase of the task in which it was raised, for the diagnosis.
     """
     if isinstance(error, OSError) and error.errno in RUN_SHORT:
-        advice = "Raise the limit of processes (ulimit -u) or end what uses up memory."
+        advice = "Raise the limit of processes (ulimit -u), or end programs that use up memory, then run again."
         return Diagnosis("process_limit", "retry", advice, (str(error),), phase), ""
     named = [str(name) for name in (error.filename2, error.filename) if name] if isinstance(error, OSError) else []
     if isinstance(error, OSError) and (path := next((one for one in named if Path(one).is_relative_to(folder)), "")):
-        advice = (
-            f"{path}: {error.strerror or error}. Fix its permissions or move away what stands there, then run again."
-        )
+        advice = f"{path}: {error.strerror or error}. Fix its permissions, or move it away, then run again."
         return Diagnosis(UNWRITABLE, "fail", advice, (str(error),), phase), ""
     if isinstance(error, NotMadeError):
-        return Diagnosis(NOT_MADE, "fail", f"{error}. It runs once its input is made.", (str(error),), phase), ""
+        return Diagnosis(NOT_MADE, "fail", f"{error}. The task runs once its input is made.", (str(error),), phase), ""
     if isinstance(error, SplatbatchError | OSError):
         advice = f"{error}. {getattr(error, 'hint', '')}".rstrip()
         return Diagnosis("not_started", "fail", advice, (str(error),), phase), ""
@@ -653,4 +651,4 @@ def _rebuilt(line: str | bytes) -> Answer:
         case {"words": str(words), "traceback": str(text)}:
             return Crashed(words, text)
         case _:
-            return Crashed("the reader process wrote no answer", repr(record)[:MOST_TRACEBACK])
+            return Crashed("the process that reads files gave no answer", repr(record)[:MOST_TRACEBACK])

@@ -27,7 +27,7 @@ def parse(text: str | bytes) -> Any:
     try:
         found = _DECODER.decode(text)
     except RecursionError as error:
-        raise ValueError("nested too deeply") from error
+        raise ValueError("the JSON is nested too deeply") from error
     # as many brackets at least as levels: most records need not be walked through
     if text.count("[") + text.count("{") > MOST_LEVELS:
         _check_depth(found)
@@ -71,7 +71,7 @@ def _check_depth(found: Any) -> None:
         level = [one for one in inside if isinstance(one, dict | list)]
         if not level:
             return
-    raise ValueError("nested too deeply")
+    raise ValueError("the JSON is nested too deeply")
 
 
 def _finite(text: str) -> float | None:

@@ -92,7 +92,7 @@ def exit_from_record(record: Record) -> Exit:
         case "lost", _:
             return Lost(text(record.get("reason")))
         case _:
-            return Lost(f"unreadable exit record {record!r:.{QUOTE_CHARS}}")
+            return Lost(f"the record of the exit cannot be read: {record!r:.{QUOTE_CHARS}}")
 
 
 Action = Literal["ok", "retry", "degrade", "fail"]

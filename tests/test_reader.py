@@ -84,7 +84,7 @@ def test_a_reader_says_what_it_reads_and_the_parent_that_it_waits(tmp_path: Path
 
     found = dict(answers(CallQueue(read, ["a.jpg"], hangs_s=1.5), WaitHooks(tell=told.append)))
     assert isinstance(found["a.jpg"], Hung) and found["a.jpg"].path == str(tmp_path / "a.jpg")
-    assert told and told[0].startswith(f"waits for {tmp_path}/a.jpg for 0 s")
+    assert told and told[0].startswith(f"waits for {tmp_path}/a.jpg: no answer for 0 s")
 
 
 @pytest.mark.contract

@@ -37,8 +37,8 @@ def start(batch: Batch, submission: Submission, command: Sequence[str]) -> tuple
     cards = chosen_cards(settings, "auto") if num_gpus else []
     if num_workers * num_gpus > len(cards):
         raise ExecutorError(
-            f"executor.workers: {num_workers} workers need {num_workers * num_gpus} GPUs, {len(cards)} are here",
-            "Lower workers or gpus_per_worker, or set gpus_per_worker: 0 and training.device: cpu.",
+            f"executor.workers: {num_workers} workers need {num_workers * num_gpus} GPUs, and there are {len(cards)}",
+            "Lower executor.workers or gpus_per_worker, or train on the CPU: gpus_per_worker: 0, training.device: cpu.",
         )
     submission.write()
     jobs = []
@@ -49,7 +49,7 @@ def start(batch: Batch, submission: Submission, command: Sequence[str]) -> tuple
         try:
             jobs.append(_job_of(background_command.start(command, submission.log(index), environment).pid))
         except OSError as error:
-            raise ExecutorError(f"{command[0]}: cannot start ({error.strerror})") from error
+            raise ExecutorError(f"{command[0]}: the worker cannot be started ({error.strerror})") from error
     return tuple(jobs)
 
 
@@ -60,7 +60,9 @@ def query_job(job: str) -> WorkerJob:
     """
     host, boot, name = job.split(":", 2)
     if host != socket.gethostname():
-        return WorkerJob(job, "unknown", why=f"it was started on {host}: run `splatbatch status` there")
+        return WorkerJob(
+            job, "unknown", why=f"the worker was started on {host}: run `splatbatch status` on that machine"
+        )
     if boot == processes.boot_id() and processes.living(name):
         return WorkerJob(job, "running", where=host)
     return WorkerJob(job, "ended", where=host, how="process ended")

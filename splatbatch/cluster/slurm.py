@@ -35,7 +35,7 @@ export {job}="${{SLURM_ARRAY_JOB_ID}}_${{SLURM_ARRAY_TASK_ID}}"
 {end}
 for needed in {needed}; do
   [ -e "$needed" ] || {{
-    echo "splatbatch: node $SLURMD_NODENAME cannot see $needed" >&2
+    echo "splatbatch: node $SLURMD_NODENAME cannot see $needed; put it on a disk that all nodes share" >&2
     exit 5
   }}
 done
@@ -95,7 +95,7 @@ def start(batch: Batch, submission: Submission, command: Sequence[str], num_task
     if queue_s and asked_s and asked_s > queue_s:
         raise ExecutorError(
             f"executor.worker_time: {clock(asked_s)} is longer than the queue allows ({clock(queue_s)})",
-            "Lower it, or remove it: a new worker goes on where one ended.",
+            "Lower executor.worker_time, or remove it: when a worker's time is over, another one goes on.",
         )
     limit_s, work_s = asked_s or queue_s, TASK_S * math.ceil(num_tasks / num_workers)
     num_turns = max(1, min(math.ceil(work_s / (limit_s or math.inf)), MOST_ELEMENTS // num_workers))
@@ -271,7 +271,7 @@ def job_of(job: str, state: str, where: str, reason: str, code: int | None = Non
             | "OUT_OF_MEMORY" | "PREEMPTED" | "RECONFIG_FAIL" | "REVOKED" | "TIMEOUT"
         ):  # fmt: skip
             return WorkerJob(job, "ended", where=where, how=f"{state} ({why})" if why else state, code=code)
-    return WorkerJob(job, "unknown", why=f"unknown Slurm state {state}")
+    return WorkerJob(job, "unknown", why=f"Slurm reports the unknown state {state}")
 
 
 def queue_limit_s(options: Sequence[str]) -> float | None:

@@ -182,11 +182,11 @@ class AtWork(WorkerRecord):
         known = (
             ""
             if self.is_quiet or self.is_alive_here
-            else f", if it is still alive: its heartbeat counts to {self.sequence}"
+            else f"; alive if its heartbeat, {self.sequence}, is higher at the next `splatbatch status`"
         )
         if self.is_frozen:
-            here = f"`kill -CONT {self.pid}` lets it go on, `kill -9 {self.pid}` ends it"
-            known += f"; silent for {self.silent_s:.0f} s, its tasks are free for others: {here}"
+            here = f"`kill -CONT {self.pid}` lets this worker go on, `kill -9 {self.pid}` ends it"
+            known += f"; silent for {self.silent_s:.0f} s, other workers may take over its tasks: {here}"
         elif self.is_quiet:
             known += f"; {describe_silence(self.silent_s)}"
         return f"{title(self)}{job}: {', '.join(self.tasks) or 'nothing at the moment'}{known}"

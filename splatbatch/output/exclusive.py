@@ -46,7 +46,7 @@ def hold(output: OutputFolder, terms: str, say: Callable[[str], None]) -> Iterat
             if other.is_alive_here or watcher.lives(other):
                 raise BusyError(
                     f"{output.path}: {_who(other)} is training into this folder",
-                    "Wait for it, end it with `splatbatch cancel`, or name another output.folder."
+                    "Wait for this run, end it with `splatbatch cancel`, or set another output.folder."
                     " See `splatbatch status`.",
                 )
             if time.monotonic() >= say_at:

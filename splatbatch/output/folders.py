@@ -198,8 +198,8 @@ class MergedFiles:
 
         parts = (WrittenPart(one.patch, one.start, one.num_gaussians, 0, {}, one.rows_sha256) for one in merged.parts)
         damaged = damaged_parts(self.splat, parts) if facts.reads else ()
-        what = f"the rows of {', '.join(damaged)} are" if damaged else "it is"
-        return f"{self.splat}: damaged on disk: {what} not {'those that were' if damaged else 'what was'} merged"
+        what = f"the Gaussians of {', '.join(damaged)} have" if damaged else "the file has"
+        return f"{self.splat}: damaged on disk: {what} changed since the merge"
 
 
 @dataclass(frozen=True)

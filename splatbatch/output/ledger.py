@@ -31,7 +31,7 @@ from splatbatch.output.events import KINDS, AttemptEnded, Event, Notice, event_o
 from splatbatch.output.layout import OutputFolder
 from splatbatch.output.workers import LOCAL
 
-UNWRITABLE_HINT = "Correct its permissions or name another output.folder, then run again: the batch is resumed."
+UNWRITABLE_HINT = "Fix its permissions, or set another output.folder, then run again: the batch is resumed."
 Listener = Callable[[Event], None]
 EventKind = TypeVar("EventKind", bound=Event)
 

@@ -110,7 +110,7 @@ def compare(one: Result, other: Result, differ: Sequence[str] = ()) -> tuple[flo
     covered, on_all = _less(ours.psnr_covered, theirs.psnr_covered), _less(ours.psnr, theirs.psnr)
     gain_db = on_all if covered is None else covered
     if gain_db is None:
-        return None, "they have no hold-out PSNR of the same photographs"
+        return None, "no hold-out PSNR of the same photographs is known for both"
     words = f"{_better_or_worse(gain_db)} than attempt {other.number}"
     if covered is not None:
         words += " on covered pixels" + ("" if on_all is None else f" ({_better_or_worse(on_all)} on all)")
@@ -129,7 +129,7 @@ def _choose(
     if earlier is None:
         return True, ""
     (gain_db, said), before = compare(new, earlier, differ), f"attempt {earlier.number}"
-    back = f"{ACCEPT} {new.patch} --attempt {earlier.number}` brings it back"
+    back = f"{ACCEPT} {new.patch} --attempt {earlier.number}` brings {before} back"
     if gain_db is None:
         now, then, figures = (
             new.trained_from,
@@ -143,16 +143,16 @@ def _choose(
         )
         is_of_others = differ or now.inputs != then.inputs
         if keeps_better and is_measured(earlier) and not is_of_others and (is_retry or not is_due):
-            take = f"{ACCEPT} {new.patch} --attempt {new.number}` accepts it anyway"
+            take = f"{ACCEPT} {new.patch} --attempt {new.number}` accepts attempt {new.number} anyway"
             return False, f"cannot be compared with {figures}: {said}: kept {before}: {take}"
         if is_retry:
-            return True, f"replaces {before}; they cannot be compared: {said}"
+            return True, f"replaces {before}; the two cannot be compared: {said}"
         is_lost = is_measured(earlier) and not is_measured(new)
         return True, f"replaces {figures}: {said}: {back}" if is_lost else ""
     if is_retry:
         is_worse = keeps_better and gain_db < 0
         return not is_worse, f"{said}: kept {before}" if is_worse else said
-    return True, f"{said}, which was trained otherwise: {back}" if gain_db < -CLEARLY_DB else ""
+    return True, f"{said}, which had other settings or files: {back}" if gain_db < -CLEARLY_DB else ""
 
 
 def _attempts_to_keep(
@@ -192,11 +192,11 @@ def _why_other_training(one: Result, other: Result, differ: Sequence[str]) -> st
     if differ:
         return f"other input files: {list_some(differ)}"
     if ours.inputs != theirs.inputs and (ours.border != theirs.border or not is_told):
-        return "their model or hold-out differ"
+        return "they differ in the model or the held-out photographs"
     if ours.trainer != theirs.trainer:
         return f"trained by {ours.trainer} and by {theirs.trainer}"
     if is_measured(one) and is_measured(other) and _is_by_itself(one) != _is_by_itself(other):
-        return "one was measured by its trainer, the other by splatbatch"
+        return "one was measured by the program that trained it, the other by splatbatch"
     return ""
 
 

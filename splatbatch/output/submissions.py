@@ -55,7 +55,9 @@ class Submission:
             self.path.mkdir(parents=True, exist_ok=True)
             write_json(self.file, written.record.to_record())
         except OSError as error:
-            raise OutputError(f"{self.path.parent}: cannot be written ({error.strerror})") from error
+            raise OutputError(
+                f"{self.path.parent}: cannot be written ({error.strerror}); free space or fix its permissions"
+            ) from error
         return written
 
     def mark(self, fact: Path) -> bool:

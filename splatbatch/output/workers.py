@@ -73,7 +73,9 @@ class WorkerFile:
             write_text(self.path, self._text())  # a new file, never one in which another has beaten
             self._inode = self.path.stat().st_ino
         except OSError as error:
-            raise OutputError(f"{self.path}: cannot be written ({error.strerror})") from error
+            raise OutputError(
+                f"{self.path}: cannot be written ({error.strerror}); free space or fix its permissions"
+            ) from error
         if self.record.worker == LOCAL or is_on_local_disk(self.path.parent):
             with contextlib.suppress(OSError):
                 self._held = os.open(self.path, os.O_RDONLY)

@@ -59,7 +59,7 @@ def _missing_of(command: tuple[str, ...], env: Mapping[str, object], folder: Pat
         scripts.insert(0, program)
     for word in (word for word in scripts if not names_in([word])):
         if folder is None and not Path(word).is_absolute():  # the program begins in its output folder, which is empty
-            yield f"{word}: a relative path needs working_folder, which is not set"
+            yield f"{word}: a relative path needs working_folder, which is not set in the YAML"
         elif not os.access((folder or Path()) / word, os.X_OK if word is program else os.F_OK):
             what = "executable" if word is program else "file"
             yield f"{word}: no such {what} in {folder}" if folder else f"{word}: no such {what}"

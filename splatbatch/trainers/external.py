@@ -159,7 +159,7 @@ class ExternalTrainer:
         if not artifacts.all_there():
             return f"beside the splat something is missing or empty: {', '.join(artifacts.finish.files)}"
         if not self._program.artifact.trusted_after_crash and exit_of(folder) != Exited(0):
-            return "whole, but the program ended with an error and is not trusted then"
+            return "whole, but the program ended with an error, and artifact.trusted_after_crash is false"
         return ""
 
     def _why_not_last(self, folder: AttemptFolder, artifacts: Artifacts, splat: Splat, steps: StepHistory) -> str:
@@ -226,13 +226,13 @@ def _why_not_its_own(folder: AttemptFolder, splat: Path) -> str:
         return reason
     inputs = (folder.read_job() or JobSpec()).depends_on.inputs
     other = whose_splat(folder.path.parent.parent, splat, folder.task, inputs)
-    return f"it is the splat of {other}, which was trained from other inputs" if other else ""
+    return f"the file is the splat of {other}, which was trained from other inputs" if other else ""
 
 
 def exit_of(folder: AttemptFolder) -> Exit:
     """Return how an attempt ended, by the exit.json of its supervisor; `Lost` if there is no such file."""
     facts = folder.read_exit()
-    return facts.end if facts else Lost("no exit record")
+    return facts.end if facts else Lost("there is no exit.json")
 
 
 def _staged_model(folder: AttemptFolder) -> Path:

@@ -21,7 +21,7 @@ CLOCK_SHARE = 1 / 100
 record."""
 CLOCKS_APART_S = 60.0
 """Seconds by which the clock of another file system may differ from that of this machine."""
-SILENT = "the program logged no steps: its splat may not be from the last one"
+SILENT = "the program logged no steps: its splat may not be from the last step"
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ def _in_words(end: Exit) -> str:
         case Exited(code=code):
             return f"ended with exit code {code}"
         case TimedOut(limit=limit):
-            return f"was ended by its {limit} limit"
+            return f"was ended at the time limit limits.{limit}_s"
         case Cancelled():
             return "was cancelled"
         case _:

@@ -176,7 +176,7 @@ def lay(pieces: Iterable[FileRef], place: Path, folder: Path, put: Callable[[Pat
             raise StoreError(why)
         target = folder / piece.name
         if any(above.is_symlink() for above in target.parents[: piece.name.count("/")]):
-            raise StoreError(f"{piece.name!r} leads through a link")
+            raise StoreError(f"{piece.name!r} is refused: one of its folders is a link")
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
             target.unlink(missing_ok=True)

@@ -173,12 +173,12 @@ def why_left(bundle: Bundle, *, only_builtin: bool) -> str:
     if bundle.version != __version__:
         return f"{bundle.task}: was packed by splatbatch {bundle.version}, this is {__version__}; left to other workers"
     if why := fault_of_name(bundle.task):
-        return f"bundle with an unsafe patch name: {why}; left to other workers"
+        return f"a task in the store has an unsafe name: {why}; left to other workers"
     for name, told in mapping(bundle.settings.get("trainers")).items() if only_builtin else ():
         words = mapping(told).get("command")
         command = shlex.join(map(text, words if isinstance(words, list) else [words]))[:MOST_SHOWN]
         return (
-            f"{bundle.task}: trainers.{name}.command: --only-builtin runs no command of the store: {command!r};"
+            f"{bundle.task}: --only-builtin forbids the command from the store (trainers.{name}.command): {command!r};"
             " left to other workers"
         )
     return ""
@@ -199,7 +199,7 @@ def open_bundle(bundle: Bundle, scene: Path, output: Path) -> Batch:
     """
     with contextlib.suppress(SceneError):  # a broken model fails in training, as at home
         if why := next(filter(None, (fault_of_name(image.name) for image in read_images(scene / "sparse"))), ""):
-            raise StoreError(f"{bundle.task}: unsafe photograph name in its model: {why}")
+            raise StoreError(f"{bundle.task}: its model names a photograph by an unsafe path: {why}")
     pieces, behind = {one.name: one for one in bundle.pieces}, None
     if splat := pieces.get(f"{BACKDROP}/{SPLAT}"):  # with a manifest that marks it as accepted
         behind = scene / BACKDROP
@@ -231,13 +231,13 @@ def _setup_of(bundle: Bundle, scene: Path, output: Path) -> TaskSettings:
         for variable in kinds:
             if variable not in os.environ:
                 raise ConfigError(
-                    f"{bundle.task}: trainers.{name}.env: {variable} is not set here",
-                    "Values of trainers.*.env do not travel, as they may be passwords. Set them on the worker.",
+                    f"{bundle.task}: trainers.{name}.env: the variable {variable} is not set on this machine",
+                    "Its value is not sent, since it may be a password. Set the variable, then start the worker again.",
                 )
         told["env"] = {variable: _KINDS.get(kind, str)(os.environ[variable]) for variable, kind in kinds.items()}
     places = {"scene": {"patches": scene}, "output": {"folder": output, "previews_mib": 0}}
     try:
         config = Config.model_validate({**sections, "trainers": programs, **places})
     except ValueError as error:
-        raise StoreError(f"{bundle.task}: the settings in its bundle are invalid") from error
+        raise StoreError(f"{bundle.task}: the settings that came with the task from the store are invalid") from error
     return TaskSettings(config, bundle.patch, None, bundle.changes)

@@ -118,7 +118,7 @@ class Courier(CallQueue[Order]):
             self._drop()
             if self._crashes >= MOST_CRASHES:
                 self._crashes = 0
-                error = SplatbatchError(f"the transfer process crashed: {words}", "Please report this.")
+                error = SplatbatchError(f"the transfer process crashed: {words}", "Please report this message.")
                 return [(self._left.popleft(), ExpectedError(error))]
         elif process.idle.seconds() > HANGS_S:
             self._drop()

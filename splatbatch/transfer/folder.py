@@ -95,6 +95,6 @@ def _store_errors(folder: Path) -> Iterator[None]:
             raise CutOffError(said) from error
         if is_out_of_space(error):
             raise StoreError(
-                f"store {folder}: no space left", "Free space there, then run the command again."
+                f"store {folder}: no space left", "Free space in the store, then run the command again."
             ) from error
-        raise StoreError(said, "Choose another folder, or fix its permissions.") from error
+        raise StoreError(said, "Choose another folder for the store, or fix its permissions.") from error

@@ -20,14 +20,15 @@ from splatbatch.transfer.store import PIECE_BYTES
 PART_BYTES = 16 << 20
 PATIENCE = timedelta(seconds=20)
 """Time for which the library obstore repeats a failing request; after that the courier repeats it."""
-KEYS = "Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or give the machine a role that may read and write there."
+KEYS = "Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or give the machine a role that may write into the bucket."
 SAYS = (
-    ("RequestTimeTooSkewed", "this machine's clock is too far off for the store", "Set its clock: `timedatectl`."),
-    ("NoSuchBucket", "no such bucket", "Create it, or name another."),
+    ("RequestTimeTooSkewed", "the clocks of this machine and of the store differ too much",
+     "Set the clock of this machine: `timedatectl`."),
+    ("NoSuchBucket", "no such bucket", "Create the bucket, or name another one."),
     ("PermanentRedirect|AuthorizationHeaderMalformed|IllegalLocationConstraint|status: 301|301 Moved|Received redirect",
      "the bucket is in another region", "Set AWS_REGION to that region, or AWS_ENDPOINT_URL."),
     ("QuotaExceeded|XMinioStorageFull|EntityTooLarge|507 ", "no space left",
-     "Free space there, then run the command again."),
+     "Free space in the store, then run the command again."),
     ("InvalidAccessKeyId|SignatureDoesNotMatch|AccessDenied|ExpiredToken|InvalidToken|403 |401 |169.254.169.254|"
      "169.254.170|CredentialProvider|credential", "the credentials are refused, or none were found", KEYS),
 )  # fmt: skip

@@ -27,11 +27,11 @@ def scheme_of(url: str) -> str:
     if parts.password is not None or (scheme == "s3" and parts.username):
         raise ConfigError(
             f"{scheme}://{parts.hostname}: the URL of a store contains a password",
-            "Remove it. Credentials come from AWS_… variables, an ssh agent, or the keys in ~/.ssh.",
+            "Remove the password. Credentials come from AWS_… variables, an ssh agent, or the keys in ~/.ssh.",
         )
     if not parts.hostname:
         raise ConfigError(
-            f"{url}: the {'bucket' if scheme == 's3' else 'host'} is missing", f"Write {scheme}://name/path."
+            f"{url}: its {'bucket' if scheme == 's3' else 'host'} is missing", f"Write {scheme}://name/path."
         )
     return scheme
 
@@ -55,8 +55,8 @@ def open_store(url: str) -> Store:
 
                 return S3Store(url)
     except ImportError as error:
-        message = f"{scheme}://: needs {error.name}, which is not installed"
-        raise TrainerError(message, "pip install 'splatbatch[stores]'") from error
+        message = f"stores at {scheme}:// need the Python package {error.name}, which is not installed"
+        raise TrainerError(message, "Install it: pip install 'splatbatch[stores]'") from error
     return FolderStore(Path(url.removeprefix("file://")).expanduser())
 
 

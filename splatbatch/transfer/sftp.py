@@ -133,20 +133,20 @@ class SftpStore:
             raise FileNotFoundError(str(error)) from error
         except (asyncssh.PermissionDenied, asyncssh.KeyImportError) as error:
             raise StoreError(
-                f"store ssh://{self._host}: the host accepts none of our keys",
-                "Add a key to ~/.ssh or to an agent, or name one in ~/.ssh/config, as for `ssh`.",
+                f"store ssh://{self._host}: the host accepts none of your ssh keys",
+                "Add a key to ~/.ssh or to an ssh agent, or name one in ~/.ssh/config; test it with `ssh`.",
             ) from error
         except asyncssh.HostKeyNotVerifiable as error:
             raise StoreError(
-                f"store ssh://{self._host}: the host key is unknown",
-                "Connect once with `ssh`, or add its key to ~/.ssh/known_hosts.",
+                f"store ssh://{self._host}: this machine does not know the host's key",
+                "Connect to the host once with `ssh`, or add its key to ~/.ssh/known_hosts.",
             ) from error
         except (asyncssh.Error, TimeoutError, OSError) as error:
             said = getattr(error, "strerror", "") or getattr(error, "reason", "") or "does not answer"
             if isinstance(error, asyncssh.SFTPError) and not isinstance(error, LOST):
                 raise StoreError(
                     f"store ssh://{self._host}{self._root}: {said}",
-                    "Check that the folder is writable and has free space.",
+                    "Check that the folder of the store is writable and has free space.",
                 ) from error
             self._client = None
             raise CutOffError(f"store ssh://{self._host}: {said}") from error

@@ -67,7 +67,7 @@ def test_a_damaged_merged_scene_is_named_and_merged_anew(batch: FakeBatch) -> No
     whole = flip_first_row(batch)
     ended = invoke("merge", batch=batch)
     assert (ended.code, scene(batch).read_bytes() == whole) == (0, True)
-    assert "splat.ply: damaged on disk: the rows of p0 are not those that were merged" in " ".join(ended.err.split())
+    assert "splat.ply: damaged on disk: the Gaussians of p0 have changed since the merge" in " ".join(ended.err.split())
     assert "5 parts written" in ended.out
 
 
@@ -88,7 +88,7 @@ def test_a_damaged_merged_scene_is_neither_published_nor_measured(batch: FakeBat
     flip_first_row(batch)
     ended = invoke(*command, batch=batch)
     said = " ".join(ended.err.split())
-    assert ended.code != 0 and "damaged on disk: the rows of p0" in said and "splatbatch merge" in said
+    assert ended.code != 0 and "damaged on disk: the Gaussians of p0" in said and "splatbatch merge" in said
 
 
 def test_a_scene_whose_times_have_moved_is_the_same_scene(batch: FakeBatch) -> None:

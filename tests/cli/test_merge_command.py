@@ -242,7 +242,7 @@ def test_a_backdrop_that_lies_where_patches_reach_gives_the_scene_nothing_and_it
 
 def test_a_new_backdrop_makes_all_patches_stale(batch: FakeBatch) -> None:
     put(batch, "backdrop", seed=5)
-    assert "p0: stale: the backdrop has changed" in refused(batch)
+    assert "p0: stale: the backdrop behind the patch has changed" in refused(batch)
 
 
 def test_of_a_batch_that_was_never_trained_nothing_is_merged_and_nothing_left(tmp_path: Path) -> None:

@@ -215,7 +215,11 @@ def ended(job: str, how: str, code: int | None = None) -> WorkerJob:
         ("COMPLETING", "None", WorkerJob("7_0", "running", where="n1")),
         ("NODE_FAIL", "NodeDown", ended("7_0", "NODE_FAIL (NodeDown)")),
         ("OUT_OF_MEMORY", "OutOfMemory", ended("7_0", "OUT_OF_MEMORY (OutOfMemory)")),
-        ("A_STATE_OF_TOMORROW", "", WorkerJob("7_0", "unknown", why="unknown Slurm state A_STATE_OF_TOMORROW")),
+        (
+            "A_STATE_OF_TOMORROW",
+            "",
+            WorkerJob("7_0", "unknown", why="Slurm reports the unknown state A_STATE_OF_TOMORROW"),
+        ),
         ("PENDING", "launch_failed_requeued_held", ended("7_0", "JobLaunchFailure (launch failed requeued held)")),
         ("PENDING", "launch failed requeued held", ended("7_0", "JobLaunchFailure (launch failed requeued held)")),
     ],

@@ -1,4 +1,4 @@
-"""What a grade means: no sickness found, never quality; and that health warnings are none the less found."""
+"""What a grade means: no defect found, never quality; and that health warnings are none the less found."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_a_splat_whose_training_warned_of_its_loss_is_not_graded_as_if_nothing_h
     found = Inspection(grade="A", figures=SOUND).aware_of(["loss_not_falling: loss 0.2 at the start, 0.2 at step 80"])
     assert found.grade == grade(found.figures) == "B"
     assert [figure.name for figure in found.found] == ["health"]
-    assert found.found[0].meaning == "from the training's health rules: loss_not_falling"
+    assert found.found[0].meaning == "warnings during the training: loss_not_falling"
 
 
 def test_other_warnings_change_no_grade() -> None:
@@ -48,5 +48,5 @@ def test_nothing_is_graded_a_without_the_figures_of_held_out_photographs() -> No
 
 
 def test_a_grade_says_what_was_found_and_not_how_good_it_is() -> None:
-    assert grade_in_words("A").startswith("grade A: no sickness found, and held-out photographs are shown")
+    assert grade_in_words("A").startswith("grade A: no defect found, and held-out photographs are reproduced")
     assert grade_in_words("") == "grade unknown"

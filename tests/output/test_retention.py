@@ -98,7 +98,7 @@ CASES: dict[str, tuple[Result, Result, int, str]] = {  # accepted, new, the atte
     ),
     "measured by its trainer": (
         *(result(1, 20.0), result(2, 40.0, **BY_ITSELF)),
-        *(1, "one was measured by its trainer, the other by splatbatch: kept attempt 1"),
+        *(1, "one was measured by the program that trained it, the other by splatbatch: kept attempt 1"),
     ),
     "other covered pixels": (
         result(1, 30.0, 37.0, "old"),
@@ -106,18 +106,18 @@ CASES: dict[str, tuple[Result, Result, int, str]] = {  # accepted, new, the atte
         1,
         "measured on other covered",
     ),
-    "both unmeasured": (result(1, None), result(2, None), 2, "replaces attempt 1; they cannot be compared"),
+    "both unmeasured": (result(1, None), result(2, None), 2, "replaces attempt 1; the two cannot be compared"),
     "the first that is measured": (
         *(result(1, None, **told()), result(2, 20.0, **told(*EIGHT))),
-        *(2, "they cannot be compared: attempt 1 was trained on photographs that attempt 2 holds out"),
+        *(2, "the two cannot be compared: attempt 1 was trained on photographs that attempt 2 holds out"),
     ),
     "other photographs": (
         *(result(1, 20.0), result(2, 10.0, **OTHER_PHOTO)),
-        *(2, "replaces attempt 1; they cannot be compared: other input files: images/"),
+        *(2, "replaces attempt 1; the two cannot be compared: other input files: images/"),
     ),
     "another model or hold-out by the YAML": (
         *(result(1, 20.0), result(2, None, inputs="other")),
-        *(2, "replaces attempt 1; they cannot be compared: their model or hold-out differ"),
+        *(2, "replaces attempt 1; the two cannot be compared: they differ in the model or the held-out photographs"),
     ),
 }
 
@@ -128,7 +128,7 @@ def test_a_retry_replaces_a_measured_splat_only_by_one_that_was_measured_no_wors
     found = retried(new, accepted)
     assert found.product and found.product.number == number
     assert why in found.words
-    assert (" --attempt 2` accepts it anyway" in found.words) == ("cannot be compared with" in found.words)
+    assert (" --attempt 2` accepts attempt 2 anyway" in found.words) == ("cannot be compared with" in found.words)
 
 
 def test_a_train_that_changed_nothing_lets_no_unmeasured_splat_replace_a_measured_one() -> None:
@@ -136,7 +136,7 @@ def test_a_train_that_changed_nothing_lets_no_unmeasured_splat_replace_a_measure
     assert choose_splats([accepted, new], accepted, new).product == accepted
     changed = choose_splats([accepted, new], accepted, again := result(2, None, recipe="other"))
     assert changed.product == again
-    assert changed.words.endswith("has no hold-out PSNR: `splatbatch accept p0 --attempt 1` brings it back")
+    assert changed.words.endswith("has no hold-out PSNR: `splatbatch accept p0 --attempt 1` brings attempt 1 back")
 
 
 def test_the_best_whole_splat_takes_the_place_of_a_damaged_one() -> None:

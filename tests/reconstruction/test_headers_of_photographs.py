@@ -112,7 +112,7 @@ def test_copies_by_an_earlier_reconstruction_are_no_photographs(tmp_path: Path, 
 
 def test_a_pipe_among_photographs_is_refused_and_never_waited_for(tmp_path: Path) -> None:
     os.mkfifo(quarry(tmp_path, FIRST) / "pipe.jpg")
-    assert "no regular file" in planned(tmp_path).left_out["pipe.jpg"]
+    assert "not a regular file" in planned(tmp_path).left_out["pipe.jpg"]
 
 
 def test_photographs_that_are_copies_of_another_are_told(tmp_path: Path) -> None:

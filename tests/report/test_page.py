@@ -206,7 +206,7 @@ def test_what_an_early_end_saved_is_said(tmp_path: Path) -> None:
     path.write_text(json.dumps(result))
     (patch,) = write_report(made.finish(), []).patches
     (words,) = patch.ended_early
-    assert words == "ended early, at its plateau, after 18,000 of 30,000 steps and saved about 0:03:20"
+    assert words == "ended early, when it improved no more, after 18,000 of 30,000 steps and saved about 0:03:20"
     for kind in ("html", "md"):
         assert words[1:] in made.output.report(kind).read_text()
 

@@ -113,14 +113,15 @@ def test_a_retry_that_was_worse_is_worth_a_look_and_nothing_to_do(tmp_path: Path
 
 
 def test_a_splat_that_was_replaced_by_a_worse_one_can_be_had_back() -> None:
-    back = "8.1 dB worse than attempt 1, which was trained otherwise: `splatbatch accept p6 --attempt 1` brings it back"
+    said = "8.1 dB worse than attempt 1, which had other settings or files"
+    back = f"{said}: `splatbatch accept p6 --attempt 1` brings attempt 1 back"
     attempt = ReportedAttempt(2, choice=back, is_kept=True)
     assert commands({"patch": "p6", "state": "trained", "attempts": (attempt,)}) == ["splatbatch accept p6 --attempt 1"]
 
 
 def test_a_splat_that_could_not_be_compared_can_be_taken_until_it_is() -> None:
     said = "cannot be compared with attempt 1 (20.73 dB): attempt 2 has no hold-out PSNR: kept attempt 1"
-    later = ReportedAttempt(2, choice=f"{said}: `splatbatch accept p6 --attempt 2` accepts it anyway")
+    later = ReportedAttempt(2, choice=f"{said}: `splatbatch accept p6 --attempt 2` accepts attempt 2 anyway")
     (item,) = facts({"patch": "p6", "state": "trained", "attempts": (ReportedAttempt(1, is_kept=True), later)}).todo
     assert (item.kind, item.what, item.command) == ("look", f"attempt 2: {said}", "splatbatch accept p6 --attempt 2")
     taken = (ReportedAttempt(1), replace(later, is_kept=True))

@@ -71,7 +71,7 @@ def test_what_was_trained_without_a_backdrop_is_trained_again_once_there_is_one(
     done = batch.run("retry", "--patch", "backdrop")
     assert started(batch)[tried:] == ["backdrop"]
     assert done.returncode == 0, done.stdout
-    assert causes(batch)["p0"] == "stale the backdrop has changed"
+    assert causes(batch)["p0"] == "stale the backdrop behind the patch has changed"
     assert batch.run("train").returncode == 0
     assert started(batch)[tried + 1 :] == ["p0", "p1"]
 
@@ -88,8 +88,8 @@ def test_another_core_makes_a_patch_stale_and_leaves_the_backdrop(batch: FakeBat
     write_partition(halves(batch.folder, at=0.3))
     assert causes(batch) == {
         "backdrop": "trained",
-        "p0": "stale the core has changed",
-        "p1": "stale the core has changed",
+        "p0": "stale the core of the patch (its box of space) has changed",
+        "p1": "stale the core of the patch (its box of space) has changed",
     }
 
 

@@ -145,7 +145,10 @@ def test_what_was_decided_by_an_earlier_backdrop_is_decided_anew(batch: FakeBatc
     standing = open_batch(batch.config).standing("content")
     assert standing.is_up_to_date("p0")
     new_backdrop(batch)
-    assert (standing.is_due("p0"), standing.state("p0").reason) == (True, "the backdrop has changed")
+    assert (standing.is_due("p0"), standing.state("p0").reason) == (
+        True,
+        "the backdrop behind the patch has changed",
+    )
 
 
 def test_only_what_a_new_backdrop_has_made_stale_is_outdated(batch: FakeBatch) -> None:

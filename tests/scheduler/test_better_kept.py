@@ -71,7 +71,7 @@ def test_a_train_forced_by_settings_takes_the_new_splat_and_warns_when_it_is_wor
     trained.change(training={"max_steps": 30})
     ended = trained.run("train", "p0")
     assert (ended.returncode, kept(trained)) == (0, "attempt-02")
-    assert "`splatbatch accept p0 --attempt 1` brings it back" in ended.stderr
+    assert "`splatbatch accept p0 --attempt 1` brings attempt 1 back" in ended.stderr
 
 
 def test_accept_goes_back_and_forward_and_an_unchanged_yaml_leaves_it_so(trained: FakeBatch) -> None:
@@ -178,7 +178,7 @@ def test_two_retries_without_a_figure_leave_the_measured_splat_and_say_how_to_ta
     for number, seed in ((2, 1), (3, 2), (4, 3)):
         said = retry(trained, "--set", f"training.seed={seed}").stderr
         assert f"cannot be compared with attempt 1 (24.60 dB): attempt {number} has no hold-out PSNR" in said
-        assert f"kept attempt 1: `splatbatch accept p0 --attempt {number}` accepts it anyway" in said
+        assert f"kept attempt 1: `splatbatch accept p0 --attempt {number}` accepts attempt {number} anyway" in said
     assert kept(trained) == "attempt-01"
     report = json.loads((trained.output / "report.json").read_text())
     assert [one["command"].partition(" -c")[0] for one in report["todo"]] == ["splatbatch accept p0 --attempt 4"]
@@ -234,7 +234,7 @@ def test_photographs_that_differ_are_named_where_splats_cannot_be_compared(train
     photo.write_bytes(bytes(byte ^ (place == 60) for place, byte in enumerate(photo.read_bytes())))
     touch(trained)
     ended = retry(trained, *SET)
-    assert "they cannot be compared: other input files: images/img3.png\n" in ended.stderr
+    assert "the two cannot be compared: other input files: images/img3.png\n" in ended.stderr
 
 
 def test_no_retry_deletes_a_splat_that_was_measured_better(trained: FakeBatch) -> None:

@@ -161,10 +161,10 @@ def test_what_is_not_installed_is_named(tmp_path: Path, monkeypatch: pytest.Monk
     assert missing(script) == ()
     monkeypatch.chdir(tmp_path)  # where we stand says nothing: the program begins in its output folder
     alone = Program(command=("python", "train.py"))
-    assert missing(alone) == ("train.py: a relative path needs working_folder, which is not set",)
+    assert missing(alone) == ("train.py: a relative path needs working_folder, which is not set in the YAML",)
     (tmp_path / "train").touch(0o755)
     assert missing(Program(command=("./train",))) == (
-        "./train: a relative path needs working_folder, which is not set",
+        "./train: a relative path needs working_folder, which is not set in the YAML",
     )
 
 

@@ -46,7 +46,7 @@ def test_a_splat_from_a_tenth_of_the_way_is_not_the_product(run: Run, how: str, 
     [
         ("SIGTERM", "the program was ended by SIGTERM"),
         ("SIGSEGV", "the program was ended by SIGSEGV"),
-        ("hang", "the program was ended by its stall limit"),
+        ("hang", "the program was ended at the time limit limits.stall_s"),
     ],
 )
 def test_a_splat_of_no_known_step_does_not_count_after_a_bad_end(run: Run, how: str, why: str) -> None:
@@ -66,7 +66,7 @@ def test_a_splat_of_no_known_step_counts_after_a_crash_only_where_the_config_say
 def test_a_program_that_says_nothing_of_its_steps_and_ends_well_is_believed_with_a_warning(run: Run) -> None:
     outcome = run(settings={"do": "snapshot quietly exit"}, artifact=STEPLESS | {"finished_after_s": 30}).outcome()
     assert isinstance(outcome, Trained)
-    assert outcome.warnings == ("the program logged no steps: its splat may not be from the last one",)
+    assert outcome.warnings == ("the program logged no steps: its splat may not be from the last step",)
 
 
 def test_what_is_cancelled_leaves_no_product_of_no_known_step(run: Run) -> None:

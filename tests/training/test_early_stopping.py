@@ -73,7 +73,7 @@ def test_a_run_at_its_plateau_ends_after_a_tail_and_leaves_a_whole_splat(patch: 
     assert splat.metrics["final"]["step"] == splat.step
     record = Metrics.from_record(splat.metrics).early_stopping
     assert record is not None
-    assert record.in_words().startswith(f"ended early, at its plateau, after {splat.step} of {STEPS} steps")
+    assert record.in_words().startswith(f"ended early, when it improved no more, after {splat.step} of {STEPS} steps")
     assert [one["max_steps"] for one in read_lines(folder.progress)][-1] == splat.step
 
 

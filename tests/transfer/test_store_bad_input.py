@@ -46,7 +46,7 @@ def test_a_worker_of_builtin_trainers_leaves_what_brings_a_command_unclaimed(bat
     batch.make(*TWO, constants=SHORT, trainers={"beside": trainer_kinds.argv()}, patches={"p0": external}, **QUICK)
     run(batch, url, "pack", "--to", url)
     code, said = work(batch, tmp_path / "far", url, "--only-builtin")
-    refused = "p0: trainers.beside.command: --only-builtin runs no command of the store: "
+    refused = "p0: --only-builtin forbids the command from the store (trainers.beside.command): "
     assert (code, said.count(refused), said.count("external_program.py")) == (0, 1, 1), said
     told = {one["task"]: (one["state"], one["claims"]) for one in bundles(url)}
     assert told == {"p0": ("waiting", 0), "p1": ("trained", 1)}
@@ -63,7 +63,7 @@ def test_any_trainer_of_a_bundle_is_a_command_that_the_store_brings(told: object
     bundle = Bundle.from_record({"patch": "p0", "version": __version__, "settings": {"trainers": {"odd": told}}})
     assert why_left(bundle, only_builtin=False) == ""
     assert why_left(bundle, only_builtin=True).startswith(
-        "p0: trainers.odd.command: --only-builtin runs no command of the store: "
+        "p0: --only-builtin forbids the command from the store (trainers.odd.command): "
     )
 
 

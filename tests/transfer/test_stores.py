@@ -84,7 +84,7 @@ def test_a_host_that_takes_none_of_our_keys_is_refused_with_a_remedy(
     (tmp_path / ".ssh").mkdir()
     (tmp_path / ".ssh" / "known_hosts").write_text((home / ".ssh" / "known_hosts").read_text())
     monkeypatch.setenv("HOME", str(tmp_path))
-    with pytest.raises(StoreError, match="none of our keys") as refused:
+    with pytest.raises(StoreError, match="none of your ssh keys") as refused:
         open_store(sites["ssh"].url).names("claims")
     assert "~/.ssh" in refused.value.hint
 
@@ -107,9 +107,9 @@ def test_a_password_in_a_url_is_refused_and_not_repeated(url: str) -> None:
 def test_a_missing_library_is_told_with_the_line_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "obstore", None)
     monkeypatch.delitem(sys.modules, "splatbatch.transfer.s3", raising=False)  # an earlier test has loaded it
-    with pytest.raises(TrainerError, match="needs obstore") as refused:
+    with pytest.raises(TrainerError, match="need the Python package obstore") as refused:
         open_store("s3://reef/night")
-    assert refused.value.hint == "pip install 'splatbatch[stores]'"
+    assert refused.value.hint == "Install it: pip install 'splatbatch[stores]'"
 
 
 def test_only_a_folder_is_anchored_and_names_lead_nowhere_outside(tmp_path: Path) -> None:

@@ -107,7 +107,7 @@ class ExitFacts(TypedRecord):
     None in a field: unknown.
     """
 
-    end: Exit = field(default=Lost("unreadable exit record"), metadata=reads(lambda end: end))
+    end: Exit = field(default=Lost("exit.json cannot be read"), metadata=reads(lambda end: end))
     seconds: float | None = None
     ended_at: float | None = None
     out_of_memory: bool = False

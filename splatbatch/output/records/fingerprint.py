@@ -118,8 +118,8 @@ class Fingerprint(TypedRecord):
             behind: SHA-256 of the backdrop now; "": there is none.
         """
         if border != self.border:
-            return "the core has changed"
-        return "the backdrop has changed" if behind and behind != self.backdrop else ""
+            return "the core of the patch (its box of space) has changed"
+        return "the backdrop behind the patch has changed" if behind and behind != self.backdrop else ""
 
     @property
     def photographs(self) -> tuple[str, ...]:

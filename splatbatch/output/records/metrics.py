@@ -127,7 +127,7 @@ class EarlyStoppingRecord(TypedRecord):
         if self.ended_at is None:
             return ""
         saved = f" and saved about {clock(self.saved_s)}" if self.saved_s else ""
-        return f"ended early, at its plateau, after {self.ended_at:,} of {self.max_steps:,} steps{saved}"
+        return f"ended early, when it improved no more, after {self.ended_at:,} of {self.max_steps:,} steps{saved}"
 
 
 @dataclass(frozen=True)

@@ -20,10 +20,10 @@ HEALTH_RULES = (
 """Names of the health rules, with which warnings of a training begin: "loss_not_falling: loss 0.2 at the start,
 ..."."""
 GRADES = {
-    "A": "no sickness found, and held-out photographs are shown where others see the place",
-    "B": "one sickness found, or no held-out photograph to hold it against",
-    "C": "several sicknesses found, or a bad one",
-    "D": "several bad sicknesses found",
+    "A": "no defect found, and held-out photographs are reproduced where others show the same place",
+    "B": "one defect found, or no held-out photograph to check the splat with",
+    "C": "several defects found, or a serious one",
+    "D": "several serious defects found",
 }
 """Meaning of each grade; A needs figures of held-out photographs on covered pixels, and a training without warnings."""
 NEEDED = "fidelity"
@@ -115,8 +115,8 @@ class Inspection(TypedRecord):
         """
         if not (rules := health_rules(warnings)):
             return self
-        meaning = f"from the training's health rules: {', '.join(rules)}"
-        advice = "Read them in the report; train it again."
+        meaning = f"warnings during the training: {', '.join(rules)}"
+        advice = "Read these warnings in the report, then train the patch again."
         figures = (*self.figures, QualityFigure("health", float(len(rules)), 0, "warnings", (), meaning, advice))
         return replace(self, figures=figures, grade=grade(figures))
 
@@ -136,7 +136,7 @@ def grade(figures: tuple[QualityFigure, ...]) -> str:
 
 
 def grade_in_words(grade: str) -> str:
-    """Return a grade with its meaning: "grade A: no sickness found, …"; "grade unknown" for another text."""
+    """Return a grade with its meaning: "grade A: no defect found, …"; "grade unknown" for another text."""
     return f"grade {grade}: {GRADES[grade]}" if grade in GRADES else "grade unknown"
 
 
