@@ -55,7 +55,8 @@ def test_the_splat_of_another_patch_is_refused_and_that_patch_is_named(batch: Fa
     batch.change(trainers={"foreign": {**RUN, **doing(by.format(f"{batch.output}/patches/p0/splat.ply"))}})
     ended = batch.run("train", "p1")
     assert ended.returncode == 1
-    assert "the file is the splat of p0, which was trained from other inputs" in json.dumps(batch.events("attempt_ended"))
+    why = "the file is the splat of p0, which was trained from other inputs"
+    assert why in json.dumps(batch.events("attempt_ended"))
 
 
 @pytest.mark.all
