@@ -7,7 +7,10 @@ from splatbatch import bytecode
 
 
 def main() -> Any:
-    """Run the command line on `sys.argv`, with the bytecode of imported packages cached; ends in SystemExit."""
+    """Run the command line on `sys.argv`, with the bytecode of imported packages cached.
+
+    An error ends the process with its exit code.
+    """
     bytecode.keep()
     from splatbatch import cli
 

@@ -234,7 +234,7 @@ class FileFacts:
 class FileDifference:
     """Names of files that differ, or may differ, from their recorded size, time and hash.
 
-    Each tuple is empty if none do.
+    Empty where there are none.
     """
 
     changed: tuple[str, ...] = ()

@@ -38,7 +38,7 @@ class SplatFolder:
     path: Path
 
     splat = FileIn(SPLAT)
-    """The accepted splat."""
+    """The accepted splat of a patch, or the merged splat of the scene."""
     inspection = FileIn("inspection.json")
     """Figures of the splat beyond PSNR; `inspect` copies this file here from the attempt that measured them."""
     certificate = FileIn("certificate.json")

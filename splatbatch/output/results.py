@@ -36,7 +36,7 @@ from splatbatch.output.records.result import Result, SplatFacts, UsedPhotographs
 Depth = Literal["time", "content", "every byte"]
 """How thoroughly a file is compared with its record.
 
-time: only size and time. content: also the hash, where size or time have changed. every byte: always the hash.
+time: only size and time. content: also the hash, where only the time has changed. every byte: always the hash.
 """
 
 CHANGED = "changed on disk"
@@ -359,7 +359,7 @@ def forget_superseded(folder: PatchFolder, *kept: str) -> None:
 def names_of_splat(attempt: AttemptFolder) -> Iterator[Path]:
     """Yield every path of an attempt's splat: splat.ply, and its hard links in `output` of an external trainer.
 
-    None if the attempt has no splat. Folders with more than `MOST_FILES` files are not searched for links.
+    Yields nothing if the attempt has no splat. Folders with more than `MOST_FILES` files are not searched for links.
     """
     if not attempt.splat.exists():
         return

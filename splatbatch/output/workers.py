@@ -173,9 +173,8 @@ class Watcher:
     def silent_s(self, owner: WorkerRecord) -> float:
         """Return for how many seconds the content of a worker's file is known not to have changed.
 
-        0.0 at the first read.
-
-        For a worker of this host and boot the time since its last heartbeat counts from the first read on.
+        For a worker of this host and boot these are the seconds since its last heartbeat, else those since this watcher
+        first read the present content; 0.0 at that first read.
         """
         now, time_s = self.read(owner.worker), (self.clock or time.monotonic)()
         now = now if now and now.token == owner.token else owner  # a claim is its owner's file by another name

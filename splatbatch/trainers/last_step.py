@@ -126,11 +126,9 @@ def _in_words(end: Exit) -> str:
 
 
 def whose_splat(patches: Path, splat: Path, task: str, inputs: str) -> str:
-    """Return the other task whose accepted splat has the same hash but was trained from other inputs.
+    """Return the task whose accepted splat is the same file content, but was trained from other inputs; "": none.
 
-    "" if there is none.
-
-    Only splats of the same size are compared, so that few records are read.
+    Only splats of the same size are compared, by hash, so that few records are read. The task `task` is left out.
 
     Args:
         patches: folder of all tasks.

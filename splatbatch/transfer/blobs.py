@@ -113,9 +113,7 @@ def fetch(store: Store, folder: Path, pieces: Sequence[FileRef]) -> list[str]:
 
 
 def fetch_all(courier: Courier, folder: Path, pieces: Sequence[FileRef]) -> dict[FileRef, str]:
-    """Fetch the blobs of files into a local folder.
-
-    Return the faulty files, each with "damaged" or "missing" in the store.
+    """Fetch the blobs of files into a local folder; return "damaged" or "missing" for each faulty file.
 
     The result is empty if all were fetched. Of several files with the same content only the first is returned.
 

@@ -317,11 +317,9 @@ def _digest(content: bytes) -> str:
 
 
 def put_sealed(store: Store, begins: str, record: TypedRecord) -> str:
-    """Put a bundle or a result into a store, after its blobs.
+    """Put a bundle or a result into a store, after its blobs; return the hash of its contents.
 
-    Return the hash of its contents, with which its name ends.
-
-    Runs in the courier process.
+    The hash ends the name of the file. Runs in the courier process.
 
     Args:
         store: the store.

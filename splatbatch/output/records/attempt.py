@@ -260,7 +260,7 @@ class ProgressLine(TypedRecord):
     """Sentence of the health rule that ended the run; empty: none did."""
     warning: str = ""
     highest_step: int | None = None
-    """Last step named in the log of an external trainer; None: the log names none."""
+    """Highest step named in the log of an external trainer; None: the log names none."""
     step_gap: int | None = None
     """Largest distance between two successive steps named in the log of an external trainer."""
     steps_unheard: bool = False
