@@ -332,7 +332,7 @@ NOTICES: dict[NoticeKind, tuple[str, str]] = {
     "deadline": ("text", "{words}"),
     "expected": ("words", ""),
     "forecast": ("text", "{words}"),
-    "mps_off": ("reason", "going on without CUDA MPS: {words}"),
+    "mps_off": ("reason", "going on without CUDA MPS, NVIDIA's way to share a GPU: {words}"),
     "notify_failed": ("reason", "notification failed: {words}"),
     "paused": ("reason", "paused, nothing new is started: {words}"),
     "slot_given_up": ("reason", "{slot}: taken out of service: {words}"),

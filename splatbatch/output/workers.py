@@ -173,8 +173,8 @@ class Watcher:
     def silent_s(self, owner: WorkerRecord) -> float:
         """Return for how many seconds the content of a worker's file is known not to have changed.
 
-        For a worker of this host and boot these are the seconds since its last heartbeat, else those since this watcher
-        first read the present content; 0.0 at that first read.
+        For a worker of this host and boot these are the seconds since its last heartbeat. For any other worker they
+        count from the moment when this watcher first read the present content.
         """
         now, time_s = self.read(owner.worker), (self.clock or time.monotonic)()
         now = now if now and now.token == owner.token else owner  # a claim is its owner's file by another name
