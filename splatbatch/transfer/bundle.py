@@ -232,7 +232,7 @@ def _setup_of(bundle: Bundle, scene: Path, output: Path) -> TaskSettings:
             if variable not in os.environ:
                 raise ConfigError(
                     f"{bundle.task}: trainers.{name}.env: the variable {variable} is not set on this machine",
-                    "Values of variables are not sent, as they may be passwords. Set it here, then start the worker again.",
+                    "The value is not sent, since it may be a password. Set the variable, then start the worker again.",
                 )
         told["env"] = {variable: _KINDS.get(kind, str)(os.environ[variable]) for variable, kind in kinds.items()}
     places = {"scene": {"patches": scene}, "output": {"folder": output, "previews_mib": 0}}
