@@ -62,9 +62,9 @@ from splatbatch.terminal import Advance, unheard
 from splatbatch.text import plural
 
 AT_ONCE = 64
-"""Number of patches whose models are in memory together, so that several threads can read their photographs."""
+"""Number of patches whose models are in memory together, so that threads read the photographs of many at once."""
 SOURCE = "source"
-"""Name of the source reconstruction in rows and findings; it is not a patch."""
+"""Name under which the source reconstruction, which is no patch, stands in rows and findings."""
 _OF_LENS = frozenset({"distortion_kept", "distortion_dropped", "wrong_lens"})
 """Findings of a wrong lens. With one of these, `distorted` is not reported: undistortion would not help."""
 _KNOWN = frozenset({"truncated_image", "unreadable_image", "empty_image", "unreadable_mask"})
@@ -72,41 +72,44 @@ _KNOWN = frozenset({"truncated_image", "unreadable_image", "empty_image", "unrea
 
 @dataclass(frozen=True)
 class Audit:
-    """Result of an audit: findings, and one row per camera, in the order of the patches."""
+    """Result of an audit: findings, and one row per camera, in the order of the patches; the source comes last."""
 
     patches: tuple[str, ...]
     rows: tuple[photographs.CameraRow, ...]
     findings: tuple[AuditFinding, ...]
     trainer: str
     spans: Mapping[str, ModelExtent] = field(default_factory=dict)
-    """Extent of each patch whose model can be read, by name."""
+    """Box of cameras and points of each patch whose model can be read and has finite positions, by name."""
     num_photographs: int = 0
-    """Number of photographs; one that several patches share counts once."""
+    """Number of photographs that the patches' models name; a photograph that several patches share counts once."""
 
     def errors(self) -> tuple[AuditFinding, ...]:
-        """Return the findings that keep a patch from being trained."""
+        """Return the findings of severity "error", in order: each keeps its patch from being trained."""
         return tuple(finding for finding in self.findings if finding.severity == "error")
 
     def warnings(self) -> tuple[AuditFinding, ...]:
-        """Return the findings that do not keep a patch from being trained but should be read."""
+        """Return the findings of severity "warning", in order: to be read, but their patches are trained."""
         return tuple(finding for finding in self.findings if finding.severity == "warning")
 
     def bad_patches(self) -> tuple[str, ...]:
-        """Return the names of the patches that must not be trained, in order."""
+        """Return the names of the patches with an error, in order; they must not be trained."""
         bad = {finding.patch for finding in self.errors()}
         return tuple(name for name in self.patches if name in bad)
 
     def exit_code(self, *, strict: bool = False) -> int:
-        """Return 3 if there are errors (with `strict`: or warnings), else 0."""
+        """Return the exit code of `verify-dims`: 3 if there are errors (with `strict` also for warnings), else 0."""
         return SceneError.exit_code if self.errors() or (strict and self.warnings()) else 0
 
     def joined(self, other: Audit) -> Audit:
-        """Return an audit of the patches and findings of both; rows and photographs stay those of this one."""
+        """Return an audit with the patches, findings and extents of both; rows, trainer and photographs are this one's.
+
+        Used where patches are audited in several turns.
+        """
         names, findings = (*self.patches, *other.patches), (*self.findings, *other.findings)
         return replace(self, patches=names, findings=findings, spans={**self.spans, **other.spans})
 
     def facts(self) -> AuditResult:
-        """Return the JSON record of this audit, with the counts of errors and warnings."""
+        """Return the record of this audit for `--json`, with the counts of errors and warnings."""
         return AuditResult(
             self.trainer,
             self.patches,
@@ -120,7 +123,7 @@ class Audit:
 
 @dataclass(frozen=True)
 class AuditResult:
-    """JSON record of an audit, as `verify-dims --json` and `import --json` contain it."""
+    """Record of an audit as `verify-dims --json` and `import --json` print it; `bad_patches` have an error."""
 
     trainer: str
     patches: tuple[str, ...]
@@ -154,14 +157,17 @@ class _PatchAudit:
 
 @dataclass(frozen=True)
 class AuditExtent:
-    """How much an audit checks, and where it caches headers."""
+    """How much an audit checks, where it caches headers, and which photographs are held out."""
 
     groups: int | None = GROUPS
-    """Groups of three photographs to compare, shared by patches with the same photograph folder; None: all."""
+    """Number of groups of three photographs to compare with each other; None: all photographs are compared.
+
+    Patches with the same photograph folder divide the number among them.
+    """
     cache: Path | None = None
-    """File that caches the headers of photographs between runs; None: no cache."""
+    """File that keeps the headers of photographs between runs, read and written; None: no cache."""
     evaluations: Mapping[str, Evaluation] = field(default_factory=dict)
-    """Hold-out settings of each patch, by name; a patch without an entry has the defaults."""
+    """Hold-out settings of each patch, by name; a patch without an entry has the default settings."""
 
 
 USUAL = AuditExtent()
@@ -176,11 +182,12 @@ def audit_patches(
 ) -> Audit:
     """Audit the patches, and the source reconstruction if one is given.
 
-    A fault in a file becomes a finding, not an error.
+    A fault in a file becomes a finding, not an error. An unexpected exception over one patch becomes the finding
+    `internal_fault`, and the other patches are audited all the same.
 
     Args:
         patches: patches to audit.
-        source: folder of the reconstruction that they were cut from.
+        source: folder of the reconstruction that the patches were cut from; None: no comparison with a source.
         rules: camera models and photograph sizes that the trainer accepts.
         extent: how much to check.
         advance: called with the number of models checked so far and the total.
@@ -233,9 +240,14 @@ def _wall(scribe: FindingWriter, findings: list[AuditFinding]) -> Iterator[None]
 
 
 def source_patch(source: Path, patches: Sequence[Patch]) -> Patch:
-    """Return the source reconstruction as a patch named `SOURCE`.
+    """Return the source reconstruction as a patch named `SOURCE`, so that it is audited like one.
 
-    Without images/ of its own it gets the photograph folder of the patches, where they share a single one.
+    The model is the one in the folder itself, else below sparse/. Without images/ in `source`, the photographs are those
+    of the patches, if all patches share one folder. Raises nothing: the audit reports a missing model.
+
+    Args:
+        source: folder of the reconstruction.
+        patches: the patches that were cut from it.
     """
     images = source / "images"
     folders = {patch.images for patch in patches}
@@ -389,7 +401,11 @@ def _folder_problem(folder: Path) -> str:
 
 
 def decoded_too(audit: Audit, patches: Sequence[Patch], rules: TrainerRules) -> Audit:
-    """Return the audit with a finding per photograph or mask that cannot be decoded; a shared file is read once."""
+    """Return the audit with a finding for each photograph or mask that cannot be decoded whole; for `--deep`.
+
+    A file that several patches share is read once. Faults that the audit has already found in a file are not repeated,
+    and patches whose model cannot be read are skipped.
+    """
     files = {patch.name: _files(patch) for patch in patches}
     faults = undecodable(path for group in files.values() for path in group)
     known = {(finding.patch, finding.subject) for finding in audit.findings if finding.kind in _KNOWN}

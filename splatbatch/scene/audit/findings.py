@@ -1,4 +1,4 @@
-"""Kinds of findings: name, severity, reason, and what each trainer tolerates. Defined here alone."""
+"""Findings of the audit, and all kinds of findings with their severity, reason and remedy."""
 
 from __future__ import annotations
 
@@ -38,41 +38,42 @@ class TrainerRules:
     """Names of the COLMAP camera models that the trainer takes."""
     name: str
     undistorts: frozenset[str] = frozenset()
-    """Names of the camera models whose photographs the trainer undistorts itself, where a pinhole can show them."""
+    """Names of the camera models whose photographs the trainer undistorts itself; empty: none.
+
+    A lens too wide for a pinhole camera is still an error.
+    """
 
 
 @dataclass(frozen=True)
 class FindingKind:
-    """A kind of finding: its severity and the reason for it.
-
-    `absorbed` is the reason why it is only a warning for a trainer that works from the field of view; empty: it is not.
-    """
+    """A kind of finding: its severity and the reason for this severity (`why`)."""
 
     severity: Severity
     why: str
     absorbed: str = ""
+    """Reason why a trainer that works from the field of view gets a warning only; empty: the severity is the same."""
     remedy: str = ""
-    """What to do about it; empty where that depends on the case, and the check says it."""
+    """What to do about such a finding; empty: the check words the remedy for each case."""
 
 
 @dataclass(frozen=True)
 class AuditFinding:
-    """One fault in a patch: what it concerns, what is wrong, the remedy, and the reason for its severity."""
+    """One finding about a patch: what it concerns, what is wrong, the remedy, and the reason for its severity."""
 
     patch: str
     severity: Severity
     kind: str
-    """Kind of the finding, a key of `KINDS`."""
+    """Kind of the finding, a key of `KINDS`: "no_images"."""
     subject: str
-    """File, camera or image that the finding is about."""
+    """File, folder, camera or image that the finding is about, in words."""
     message: str
     remedy: str
     why: str
     traceback: str = ""
-    """Traceback of an internal fault, for the ledger; empty otherwise."""
+    """Traceback of an unexpected exception in splatbatch itself, for the ledger; empty for all other findings."""
 
     def in_words(self) -> str:
-        """Return subject, message and remedy as one text."""
+        """Return subject, message and remedy as one text: "camera 1: MESSAGE. REMEDY"."""
         return f"{self.subject}: {self.message}. {self.remedy}"
 
 
@@ -290,20 +291,32 @@ KINDS: dict[str, FindingKind] = {
 
 @dataclass(frozen=True)
 class FindingWriter:
-    """Makes findings about one patch, with the severity that the trainer's rules give them."""
+    """Makes the findings about one patch, with the severity that they have under the trainer's rules."""
 
     patch: str
     rules: TrainerRules
     alike: Mapping[int, int] = field(default_factory=dict)
-    """Cameras that are judged as if they were another one, with its id; see `alike_cameras`."""
+    """Ids of cameras that are judged as if they were another camera, with that camera's id; empty: none.
+
+    Cameras with few photographs are judged together with a camera that has nearly the same parameters.
+    """
 
     def camera(self, number: int) -> str:
-        """Return the name of a camera, with those that are judged with it: "cameras 1, 2, 3 and 27 more"."""
+        """Return the name of a camera for messages: "camera 1", or "cameras 1, 2, 3 and 27 more".
+
+        The latter if other cameras are judged together with camera `number`; see `alike`.
+        """
         others = [own for own, judged in self.alike.items() if judged == number]
         return f"cameras {list_some(map(str, sorted([number, *others])))}" if others else f"camera {number}"
 
     def note(self, kind: str, subject: str, message: str, remedy: str = "") -> AuditFinding:
-        """Return a finding; its severity and reason come from `KINDS`, and its remedy where none is given."""
+        """Return a finding; `KINDS` gives its severity and reason, and its remedy if `remedy` is empty.
+
+        Where the trainer tolerates resized photographs, kinds that allow for this become warnings.
+
+        Raises:
+            KeyError: `kind` is not a key of `KINDS`.
+        """
         known = KINDS[kind]
         severity, why = known.severity, known.why
         if known.absorbed and self.rules.absorbs_resize:

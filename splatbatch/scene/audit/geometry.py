@@ -1,6 +1,7 @@
-"""Checks of a model's geometry: whether poses, K, points and keypoints agree, as findings.
+"""Checks of a model's geometry for the audit: whether poses, K (the camera matrix), points and keypoints agree.
 
-Without tracks: whether points lie in front of the cameras and in view, and with --deep, whether matched pairs fit.
+A model without tracks is checked otherwise: points must lie in view of the cameras. With `verify-dims --deep`, pairs of
+photographs are also matched and compared with the poses.
 """
 
 from __future__ import annotations
@@ -38,7 +39,15 @@ _ABOUT = 0.02  # of two ways to read poses the plainer is taken
 
 
 def measure(model: Reconstruction, most_images: int | None, alike: Mapping[int, int]) -> GeometrySurvey | None:
-    """Return the survey of a model; None if it has no images or points, or a pose or camera is invalid.
+    """Return the survey of a model: sampled observations, on which the other checks work.
+
+    None if the model has no images or points, or an image has an invalid camera. Also None if a pose or point is not
+    finite, or beyond 1e12.
+
+    Args:
+        model: the model, read from its folder.
+        most_images: largest number of images that are sampled, evenly spaced; None: all.
+        alike: ids of cameras that are judged as if they were another, with that one's id; empty: each by itself.
 
     Raises:
         ModelError: the keypoints cannot be read.
@@ -52,7 +61,11 @@ def measure(model: Reconstruction, most_images: int | None, alike: Mapping[int, 
 
 
 def check_geometry(found: GeometrySurvey, scribe: FindingWriter) -> Iterator[AuditFinding]:
-    """Yield findings about poses, K, lenses and points, each with the cause that explains most of the error."""
+    """Yield findings about poses, K, lenses and points, one per cause found; none for an intact model.
+
+    Small systematic faults are warnings. Points far off (`stray_points`) and depths that are a guess (`flat_angles`)
+    are reported only where no cause was found.
+    """
     causes = find_causes(found)
     for cause in causes:
         best = cause.best
@@ -73,14 +86,27 @@ def check_geometry(found: GeometrySurvey, scribe: FindingWriter) -> Iterator[Aud
 
 
 def is_contradicted(findings: Iterable[AuditFinding]) -> bool:
-    """Return whether a geometry error was found. Photographs then cannot match their points, and are not compared."""
+    """Return whether one of the findings is an error of geometry (its kind is in `OF_GEOMETRY`).
+
+    The audit then does not compare photographs, which cannot match their points.
+    """
     return any(finding.severity == "error" and finding.kind in OF_GEOMETRY for finding in findings)
 
 
 def find_misfits(
     found: GeometrySurvey, rows: Iterable[CameraRow], cameras: Mapping[int, Camera], blamed: Iterable[AuditFinding]
 ) -> dict[int, Misfit]:
-    """Return the cameras whose K does not belong to their size, by id. Empty if a finding blames K itself."""
+    """Return the cameras whose K does not belong to their width and height, by id, each with the reason.
+
+    Empty if a finding blames K or the keypoints already. Cameras are skipped if their parameters are invalid, or if
+    their photographs have no size on disk, or several.
+
+    Args:
+        found: survey of the model.
+        rows: a row per camera, with the sizes of its photographs on disk.
+        cameras: cameras of the model, by id.
+        blamed: findings about the model so far.
+    """
     faults = {finding.kind for finding in blamed}
     if faults & {"k_rescaled", "keypoints_left", "wrong_k", "principal_point_off", "focal_off", "turned", "mirrored"}:
         return {}
@@ -95,7 +121,13 @@ def find_misfits(
 
 
 def note_misfit(number: int, misfit: Misfit, scribe: FindingWriter) -> AuditFinding:
-    """Return the finding about a camera whose K belongs to another size."""
+    """Return the finding about a camera whose K belongs to another size, with the remedy for that kind of misfit.
+
+    Args:
+        number: id of the camera.
+        misfit: what `find_misfits` found about the camera.
+        scribe: makes the finding.
+    """
     if misfit.kind == "size_alone":
         remedy = f"Set width and height alone: {FIX.format('scale')} does."
     elif misfit.meant:
@@ -123,12 +155,16 @@ def _subject(cause: Cause, found: GeometrySurvey, scribe: FindingWriter) -> str:
 
 
 def has_tracks(model: Reconstruction) -> bool:
-    """Return whether any point names an image that sees it."""
+    """Return whether any point of the model has a track, that is, names at least one image that sees the point."""
     return bool(model.points.track_lengths.any())
 
 
 def check_in_view(model: Reconstruction, scribe: FindingWriter) -> Iterator[AuditFinding]:
-    """Yield a finding if too few points lie in view of two cameras: poses or K do not belong to the points."""
+    """Yield one finding if fewer than 95 % of the points lie in view of two cameras; for models without tracks.
+
+    Poses or K then do not belong to the points. The finding is an error below 70 %, or if poses read in another
+    convention have the points in view; else a warning. No finding for fewer than two images or without finite points.
+    """
     images, points = model.images, finite(model.points.xyz)
     if len(images) < 2 or not len(points):
         return
@@ -166,12 +202,17 @@ def _in_view(points: Floats, cameras: Sequence[Camera], poses: hypotheses.Poses)
 
 
 def check_pairs(model: Reconstruction, paths: Mapping[int, str], scribe: FindingWriter) -> Iterator[AuditFinding]:
-    """Match pairs of photographs and yield a finding if they contradict the poses, or the depth of the points.
+    """Match pairs of photographs, and yield findings if they contradict the poses, or the depth of the points.
+
+    No finding for fewer than two photographs, or if pycolmap fails or takes too long. Nothing is left on disk.
 
     Args:
         model: a model without tracks.
-        paths: path of each photograph, by row of the model's images.
-        scribe: makes the finding.
+        paths: path of each photograph, by index in `model.images`; images that are not in it are left out.
+        scribe: makes the findings.
+
+    Raises:
+        OSError: the temporary folder cannot be written.
     """
     shots = tuple(
         PosedPhoto(

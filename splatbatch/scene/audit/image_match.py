@@ -1,4 +1,7 @@
-"""Checks of what photographs show: whether it matches the points of their images, and if not, what would match."""
+"""Checks of what photographs show: whether pairs of photographs look alike at the model's points.
+
+If they do not, the audit looks for the mistake that explains it: turned, exchanged, displaced or other photographs.
+"""
 
 from __future__ import annotations
 
@@ -22,15 +25,17 @@ from splatbatch.scene.photos.headers import SameSize, ScaledSize, relate
 from splatbatch.text import list_some, plural
 
 DISPLACED, DISPLACED_PX = 0.0012, 0.4
-"""A displacement field that all photographs of a camera share is reported from this size on.
+"""A displacement that all photographs of a camera share is reported from this size on.
 
-A root mean square, as a share of the longer side and in pixels of the reduced picture; both must be reached. Intact:
-0.0001. A zoom of 1 % is 0.003.
+Displacement: how far photographs show points from where the model puts them. The size is a root mean square, as a share
+of the longer side and in pixels of the reduced picture; both limits must be reached. Intact: 0.0001. A zoom of 1 % is
+0.003.
 """
 DISPLACED_ONE, UNUSUAL = 0.0027, 5.0
-"""A single displaced photograph is reported from this share of the side on, and from this multiple of the median.
+"""A single displaced photograph is reported from this displacement on: both limits must be reached.
 
-Intact: 0.0005, in one patch 0.0022.
+The first is a root mean square as a share of the longer side. The second is a multiple of the median displacement of
+all single photographs. Intact: 0.0005, in one patch 0.0022.
 """
 _BLACK, _FLAT = 12.0, 1.0  # of 255: mean of a black photograph, standard deviation of one that shows nothing
 _BLURRED = 0.4  # of the fine structure that others show; intact: 0.87 at least
@@ -44,16 +49,21 @@ _Tried = tuple[float, float, DisplacementField | None]
 
 @dataclass(frozen=True, eq=False)
 class ImageMatchFindings:
-    """Findings about the photographs of one model that are compared, with the folders searched for better matches."""
+    """Findings about the photographs of one model, from comparing pairs of photographs at the model's points."""
 
     compared: MatchContext
     folder: Path
-    """Folder of the photographs."""
+    """Folder of the photographs; folders beside it are searched for photographs that match better."""
     sparse: Path
+    """Folder of the model; other models near it are tried where the lens does not match."""
     scribe: FindingWriter
 
     def findings(self) -> Iterator[AuditFinding]:
-        """Yield the findings. Reads the photographs to be compared first; without pairs to compare there are none."""
+        """Yield the findings; none without pairs to compare. The photographs to be compared are decoded first.
+
+        Order: blank photographs, sets of photographs that fail together, displaced, single, then blurred photographs.
+        If at least half have another shape than their camera, only blank ones and a finding about all are reported.
+        """
         compared = self.compared
         if not compared.pairs:
             return
@@ -338,7 +348,14 @@ class ImageMatchFindings:
 
 
 def is_left_behind(compared: MatchContext, rows: Collection[int]) -> bool | None:
-    """Return whether photographs were resized or cropped and K was not; None where they show nothing."""
+    """Return whether photographs fit their points only with the K from before a resize or crop.
+
+    If so, the photographs were changed, and K was left as it was. None: no pair of photographs can be compared.
+
+    Args:
+        compared: images of the model with the pairs that are compared.
+        rows: images to judge, as indices of `compared.images`.
+    """
     seen = compared.of(rows)
     as_is = seen.mean()
     if not np.isfinite(as_is):
@@ -347,7 +364,14 @@ def is_left_behind(compared: MatchContext, rows: Collection[int]) -> bool | None
 
 
 def list_names(field: DisplacementField, view: MatchView) -> str:
-    """Describe what a displacement field does to photographs, the largest part first."""
+    """Return what a displacement field does to photographs in words, the largest part first.
+
+    Parts below 30 % of the largest are left out. The text is empty for a field without displacement.
+
+    Args:
+        field: the displacement.
+        view: a displaced photograph, whose size and focal length turn the field's numbers into shares.
+    """
     height, width = view.picture.shape
     parts, zoom, stretch, turn = field.parts(view), 100 * field.zoom, 200 * field.stretch, np.degrees(field.turn)
     right, down = (100 * share * view.focal / side for share, side in ((field.right, width), (field.down, height)))

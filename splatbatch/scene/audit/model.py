@@ -1,4 +1,7 @@
-"""Checks of a model: its images, points, cameras and rigs, its text and binary forms, and its drift from the source."""
+"""Checks of a COLMAP model for the audit: its images, points, cameras, rigs, and its text and binary files.
+
+A patch is also compared with the source, the reconstruction that the patch was cut from.
+"""
 
 from __future__ import annotations
 
@@ -39,9 +42,9 @@ from splatbatch.text import percent, plural
 _FARTHEST = 1e18  # a squared distance of more is infinite in float32; see splats.ply.LARGEST_COORDINATE
 _HUGE = 1e100  # below it nothing overflows, and thousands of centres need not be computed
 OVERLAP_TOLD = 0.2
-"""Share of the surface, seen from too few places, from which on `little_overlap` is reported.
+"""Share of the surface seen from fewer than three places, from which on the finding `little_overlap` is reported.
 
-Patches of usual flights have 0 to 0.16; with every second photograph of one removed, 0.1 to 0.3.
+Patches of usual flights have 0 to 0.16; with every second photograph of a flight removed, 0.1 to 0.3.
 """
 NOTHING = Evaluation(holdout_every=0)
 """Hold-out settings of the source reconstruction, which is not trained: no photograph is held out."""
@@ -61,13 +64,18 @@ _SAME_IN_TEXT = 1e-6  # relative: text may hold six digits only
 def check_model(
     model: Reconstruction, scribe: FindingWriter, evaluation: Evaluation, num_held_out: int
 ) -> Iterator[AuditFinding]:
-    """Yield findings about the images and points of a model that was read with its tracks.
+    """Yield findings about the images of a model, then about its points; none for an intact model.
+
+    A model without images gives the single finding `no_images`.
 
     Args:
-        model: model of a patch.
+        model: model of a patch, read with its tracks.
         scribe: makes the findings.
         evaluation: hold-out settings of the patch.
-        num_held_out: number of its photographs that are held out.
+        num_held_out: number of the patch's photographs that are held out.
+
+    Raises:
+        AssertionError: the points were read without their tracks.
     """
     count = len(model.images)
     if count == 0:
@@ -88,7 +96,15 @@ def check_model(
 
 
 def check_overlap(model: Reconstruction, scribe: FindingWriter, holdout: Collection[str]) -> Iterator[AuditFinding]:
-    """Yield a finding if too much of the surface is seen by too few training photographs."""
+    """Yield one finding if training photographs see a fifth of the surface or more from fewer than three places.
+
+    The fifth is `OVERLAP_TOLD`. No finding where the share cannot be computed: too few points, or no photograph.
+
+    Args:
+        model: model of a patch.
+        scribe: makes the finding.
+        holdout: names of the photographs that are held out; empty: none.
+    """
     share = share_seen_by_few(model, holdout)
     if share is not None and share >= OVERLAP_TOLD:
         message = f"training photographs see {100 * share:.0f} % of the surface from fewer than three places"
@@ -144,7 +160,10 @@ def _spell(facts: Sequence[str | float]) -> str:
 
 
 def check_camera(camera: Camera, scribe: FindingWriter) -> Iterator[AuditFinding]:
-    """Yield findings about a camera. A grave fault suppresses the lesser ones that follow from it."""
+    """Yield findings about a camera's model, size, parameters, focal length, principal point and distortion.
+
+    Size and parameters are checked first. If one of them is wrong, nothing after it is checked.
+    """
     subject = scribe.camera(camera.id)
     model = CAMERA_MODELS.get(camera.model)
     if camera.model not in scribe.rules.camera_models | scribe.rules.undistorts:
@@ -210,7 +229,11 @@ def _check_principal_point(camera: Camera, scribe: FindingWriter) -> Iterator[Au
 
 
 def check_rigs(model: Reconstruction, scribe: FindingWriter) -> Iterator[AuditFinding]:
-    """Yield findings about rigs and frames: COLMAP cannot read them, or their poses contradict those of the images."""
+    """Yield at most one finding about rigs and frames; none for a model without these two files.
+
+    `broken_rigs`: the files cannot be read, or do not fit the images and cameras. `rigs_differ`: poses computed from
+    frames and rigs differ from those of the images.
+    """
     try:
         rigs = read_rigs(model.folder)
     except ModelError as error:
@@ -255,16 +278,21 @@ def _posed(pose: tuple[float, ...]) -> Floats:
 
 @dataclass(frozen=True)
 class SourceModel:
-    """The source reconstruction, prepared for comparison with patches."""
+    """The reconstruction that patches were cut from: images by name, cameras by id, as `check_drift` needs them."""
 
     images: dict[str, Image]
     cameras: Mapping[int, Camera]
     extent: float
-    """Diagonal of the box around the camera centres, in units of the model."""
+    """Diagonal of the box around the finite camera centres, in units of the model; 0 if there are none."""
 
 
 def as_source(images: tuple[Image, ...], cameras: Mapping[int, Camera]) -> SourceModel:
-    """Return the source's images and cameras, prepared for comparison with patches."""
+    """Return the source reconstruction, prepared for the comparison with patches (`check_drift`).
+
+    Args:
+        images: images of the source; their names are unique.
+        cameras: cameras of the source, by id.
+    """
     centers = finite(centers_of(images))
     extent = float(np.linalg.norm(np.ptp(centers, axis=0))) if len(centers) else 0.0
     return SourceModel({image.name: image for image in images}, cameras, extent)
@@ -273,7 +301,11 @@ def as_source(images: tuple[Image, ...], cameras: Mapping[int, Camera]) -> Sourc
 def check_drift(
     images: tuple[Image, ...], cameras: Mapping[int, Camera], source: SourceModel, scribe: FindingWriter
 ) -> Iterator[AuditFinding]:
-    """Yield findings about cameras and poses that differ from the source's, and images that the source lacks."""
+    """Yield findings about images of a patch that differ from the source reconstruction; images are matched by name.
+
+    `not_in_source`: the source has no image of this name. `pose_drift`: the pose differs by more than 0.006 degrees, or
+    by more than 1e-4 of the source's extent. `camera_drift`: size, model or parameters differ.
+    """
     seen = set()
     for image in images:
         original = source.images.get(image.name)
@@ -316,7 +348,16 @@ def _spell_size(camera: Camera) -> str:
 
 
 def check_beside(patch: Patch, images: tuple[Image, ...], scribe: FindingWriter) -> Iterator[AuditFinding]:
-    """Yield findings about other models in its folder, text unlike the binary files, and photographs without a pose."""
+    """Yield findings about what lies beside the model of a patch.
+
+    `several_models`: other numbered models lie in the same folder. `formats_differ`: the .txt files differ from the
+    .bin files. `unregistered`: fewer than half of the patch's own photographs have a pose.
+
+    Args:
+        patch: the patch.
+        images: images of its model.
+        scribe: makes the findings.
+    """
     counts = models_beside(patch.sparse)
     if len(counts) > 1:
         others = ", ".join(f"{path.name} ({plural(count, 'image')})" for path, count in counts if path != patch.sparse)

@@ -60,17 +60,20 @@ _CROP = f"If they were cropped: {FIX.format('crop')}."
 
 @dataclass(frozen=True)
 class AuditedImage:
-    """An image of the model with its camera and the file found under its name."""
+    """An image of the model with its camera, and the place of the file with the image's name."""
 
     image: Image
     camera: Camera
     place: Location
     header: Header | None
-    """Header of the file, or why it cannot be read; None where there is no file."""
+    """Header of the photograph, or why it cannot be read; None where there is no file of exactly this name."""
 
 
 def check_photos(shots: list[AuditedImage], images: Path, scribe: FindingWriter) -> Iterator[AuditFinding]:
-    """Yield findings about photograph files, except for their sizes. Photographs renamed together give one finding.
+    """Yield findings about photograph files: missing, misspelt, unreadable, or of an unusual pixel format.
+
+    Sizes are left to `check_sizes`. If most photographs are missing and other files lie there, a single finding says
+    that they may be renamed.
 
     Args:
         shots: images of a model.
@@ -136,7 +139,11 @@ def _check_photo(shot: AuditedImage, photo: ImageHeader, scribe: FindingWriter) 
 
 
 def check_pairing(images: Path, scribe: FindingWriter) -> Iterator[AuditFinding]:
-    """Yield findings about files that clash or do not match between a photograph folder and its downscaled siblings."""
+    """Yield findings about file names in a photograph folder and its reduced copies (images_2, images_4, images_8).
+
+    `name_clash`: two files differ only in their extension. `shifted_pairing`: the folders do not hold the same names.
+    No finding without such copies beside the folder.
+    """
     siblings = [path for path in (images.with_name(images.name + end) for end in _SIBLINGS) if is_folder(path)]
     if not siblings:
         return
@@ -194,14 +201,17 @@ def _stem(name: str) -> str:
 def check_masks(
     masks: Mapping[str, Path], shots: list[AuditedImage], headers: Headers, scribe: FindingWriter, *, every: bool
 ) -> Iterator[AuditFinding]:
-    """Yield findings about masks: unreadable, of another shape than the photograph, or ignoring (nearly) all of it.
+    """Yield findings about masks that are unreadable, unlike their photograph in shape, or ignore 98 % or more of it.
 
     Args:
-        masks: path of each mask, by the name of its photograph.
+        masks: path of each mask, by the name of its photograph; photographs without a mask are not in it.
         shots: images of the model.
-        headers: headers already read, with those of the masks.
+        headers: headers that were already read, those of all masks among them.
         scribe: makes the findings.
-        every: decode all masks; otherwise a sample, and those that may be of one colour.
+        every: decode all masks; otherwise about eight, and up to 64 whose small file suggests a single colour.
+
+    Raises:
+        OSError: a mask was removed after its header was read.
     """
     paired = [(shot, masks[shot.image.name]) for shot in shots if shot.image.name in masks]
     step, num_decoded = len(paired) // _SOME_DECODED or 1, 0
@@ -237,7 +247,15 @@ def _check_values(shot: AuditedImage, path: Path, scribe: FindingWriter) -> Iter
 
 
 def check_mask_names(masks: Path, images: Path, scribe: FindingWriter) -> Iterator[AuditFinding]:
-    """Yield a finding about masks whose names match no photograph. A mask is called photo.jpg.png or photo.png."""
+    """Yield one finding if masks match no photograph; none for a folder without photographs.
+
+    The mask of photo.jpg is called photo.jpg.png or photo.png.
+
+    Args:
+        masks: folder of the masks.
+        images: folder of the photographs.
+        scribe: makes the finding.
+    """
     names = photographs_below(masks)
     photographs = photographs_below(images)
     wanted = {f"{name}.png" for name in photographs} | {f"{_stem(name)}.png" for name in photographs}
@@ -254,21 +272,33 @@ def _named(path: Path) -> str:
 
 @dataclass(frozen=True)
 class CameraRow:
-    """One camera of one patch, with the sizes of its photographs on disk."""
+    """One row of the audit's table: a camera of a patch, with the sizes of its photographs on disk.
+
+    `size` is the camera's width and height in pixels; `num_images` counts its images, missing photographs among them.
+    """
 
     patch: str
     camera_id: int
     prefixes: tuple[str, ...]
-    """Sub-folders of its photographs; "" for the photograph folder itself."""
+    """Sub-folders of the camera's photographs, sorted; "" for the photograph folder itself."""
     model: str
     size: Size
     num_images: int
     sizes: tuple[tuple[Size, int], ...]
-    """Each size on disk with its count, the most frequent first; unreadable photographs are left out."""
+    """Each size of a photograph on disk (width and height in pixels) with its count, the most frequent first.
+
+    Missing and unreadable photographs are left out; empty if all are.
+    """
 
 
 def camera_rows(patch: str, shots: list[AuditedImage], alike: Mapping[int, int]) -> tuple[CameraRow, ...]:
-    """Return one row per camera that an image uses, by id; cameras that are judged together share one."""
+    """Return one row per camera that an image uses, in the order of camera ids.
+
+    Args:
+        patch: name of the patch.
+        shots: images of its model.
+        alike: ids of cameras that are judged as if they were another, with that camera's id: both share a row.
+    """
     of_camera: dict[int, list[AuditedImage]] = defaultdict(list)
     for shot in shots:
         of_camera[alike.get(shot.camera.id, shot.camera.id)].append(shot)
@@ -284,13 +314,15 @@ def camera_rows(patch: str, shots: list[AuditedImage], alike: Mapping[int, int])
 def check_sizes(
     shots: list[AuditedImage], rows: tuple[CameraRow, ...], scribe: FindingWriter, divisor: int = 1
 ) -> Iterator[AuditFinding]:
-    """Yield findings about cameras with mixed sizes or unlike ratios, then photographs that do not fit their camera.
+    """Yield findings about sizes: first cameras whose photographs differ in size, then photographs unlike their camera.
+
+    Missing and unreadable photographs, and cameras without a positive size, are left out.
 
     Args:
         shots: images of the model.
-        rows: their cameras.
+        rows: the cameras of these images.
         scribe: makes the findings.
-        divisor: factor by which the photographs are expected to be smaller: 4 in images_4.
+        divisor: factor by which photographs are expected to be smaller than their camera: 4 in images_4; 1: equal.
     """
     as_meant = ScaledSize(1 / divisor)
     sound = [row for row in rows if min(row.size) > 0]

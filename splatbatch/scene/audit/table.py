@@ -18,13 +18,13 @@ from splatbatch.scene.photos.headers import size_text
 from splatbatch.text import one_line, plural
 
 MOST_LINES = 8
-"""Number of lines per patch and kind of finding before "… and 37 more"."""
+"""Most findings that are printed per patch and kind; the rest is counted: "… and 37 more"."""
 _MOST_SIZES = 3
 _STYLES = {"error": "red", "warning": "yellow", "info": "cyan"}
 
 
 def render(audit: Audit) -> list[RenderableType]:
-    """Return an audit as renderables: the camera table, the findings by patch and kind, and a summary line."""
+    """Return an audit for rich to print: the camera table, the findings by patch and kind, and a summary line."""
     return [_table(audit), *_details(audit.findings), _summary(audit)]
 
 
