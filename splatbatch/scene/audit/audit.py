@@ -242,8 +242,8 @@ def _wall(scribe: FindingWriter, findings: list[AuditFinding]) -> Iterator[None]
 def source_patch(source: Path, patches: Sequence[Patch]) -> Patch:
     """Return the source reconstruction as a patch named `SOURCE`, so that it is audited like one.
 
-    The model is the one in the folder itself, else below sparse/. Without images/ in `source`, the photographs are those
-    of the patches, if all patches share one folder. Raises nothing: the audit reports a missing model.
+    The model is the one in the folder itself, else below sparse/. Without images/ in `source`, the photographs are
+    those of the patches, if all patches share one folder. Raises nothing: the audit reports a missing model.
 
     Args:
         source: folder of the reconstruction.

@@ -1,1 +1,1 @@
-"""COLMAP models, text and binary: read with every value checked, and written."""
+"""COLMAP models, text and binary: read with every count and size checked, and written."""

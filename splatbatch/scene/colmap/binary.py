@@ -28,20 +28,23 @@ KEYPOINT = np.dtype([("xy", "<f8", 2), ("point3d", "<u8")])
 _LONGEST_NAME = 4096  # bytes; PATH_MAX of Linux
 _PIECE_BYTES = 4 << 20
 MOST_ENTRIES = {"cameras": 1_000_000, "images": 1_000_000, "points": 100_000_000}
-"""Most entries that are read; more need tens of GB of memory here and in every trainer; points alone 10 GB."""
+"""Most cameras, images and points of one model that are read; a file that states more raises a ModelError.
+
+More of them need tens of GB of memory here and in every trainer; so many points alone need 10 GB.
+"""
 MOST_KEYPOINTS = 16_000_000
-"""Most keypoints of one image that are read. COLMAP finds 8,192 by default."""
+"""Most keypoints of one image; an image with more raises a ModelError. COLMAP finds 8,192 by default."""
 MOST_TRACK = 16_000_000
-"""Most observations in the track of one point that are read."""
+"""Most observations in the track of one point; a longer track raises a ModelError."""
 SPLIT = "Cut the scene into patches (splatbatch split), or leave points out (colmap point_filtering)."
 Records = NDArray[np.void]
 
 
 def read_cameras(path: Path) -> list[Camera]:
-    """Return the cameras of cameras.bin.
+    """Return the cameras of cameras.bin, in the order of the file.
 
     Raises:
-        ModelError: the file is cut, too long or garbage.
+        ModelError: the file cannot be opened, is cut, too long or garbage, or has an unknown camera model.
     """
     with opened(path) as (file, size):
         count = _checked_count(path, file.read(_COUNT.size), size, _CAMERA.size, "cameras")
@@ -66,20 +69,24 @@ def read_cameras(path: Path) -> list[Camera]:
 
 
 def read_images(path: Path) -> list[Image]:
-    """Return the images of images.bin; their keypoints are skipped, not read.
+    """Return the images of images.bin, in the order of the file; their keypoints are skipped, not read.
 
     Raises:
-        ModelError: the file is cut, too long or garbage.
+        ModelError: the file cannot be opened, or is cut, too long or garbage.
     """
     with opened(path) as (file, size):
         return [image for image, _, _ in walk_images(path, file, size)]
 
 
 def walk_points2d(path: Path, wanted: Collection[int] | None = None) -> Iterator[tuple[Image, Points2D]]:
-    """Yield each image, or the wanted ones, with its keypoints; one image's are in memory at a time.
+    """Yield images with their keypoints, in the order of the file; one image's keypoints are in memory at a time.
+
+    Args:
+        path: path of images.bin.
+        wanted: ids of the images to yield; None: all.
 
     Raises:
-        ModelError: the file is cut, too long or garbage.
+        ModelError: the file cannot be opened, or is cut, too long or garbage.
     """
     with opened(path) as (file, size):
         for image, start, end in walk_images(path, file, size):
@@ -89,10 +96,15 @@ def walk_points2d(path: Path, wanted: Collection[int] | None = None) -> Iterator
 
 
 def walk_images(path: Path, file: BinaryIO, size: int) -> Iterator[tuple[Image, int, int]]:
-    """Yield every image with the byte range of its keypoints: first byte, and the one after the last.
+    """Yield every image with the byte range of its keypoints: the first byte, and the byte after the last.
+
+    Args:
+        path: path of images.bin, for error messages.
+        file: the same file, opened.
+        size: its size in bytes.
 
     Raises:
-        ModelError: the file is cut, too long or garbage.
+        ModelError: the file cannot be opened, or is cut, too long or garbage.
     """
     number = file.fileno()
     count = _checked_count(path, os.pread(number, _COUNT.size, 0), size, _IMAGE.size + 1 + _COUNT.size, "images")
@@ -130,7 +142,7 @@ def count_images(path: Path) -> int:
     """Return the number of images that images.bin states; the images are not read.
 
     Raises:
-        ModelError: the file is too small for this number, or the number is too large.
+        ModelError: the file cannot be opened, is too small for this number, or states more than `MOST_ENTRIES`.
     """
     with opened(path) as (file, size):
         return _checked_count(path, file.read(_COUNT.size), size, _IMAGE.size + 1 + _COUNT.size, "images")
@@ -140,26 +152,27 @@ def count_points(path: Path) -> int:
     """Return the number of points that points3D.bin states; the points are not read.
 
     Raises:
-        ModelError: the file is too small for this number, or the number is too large.
+        ModelError: the file cannot be opened, is too small for this number, or states more than `MOST_ENTRIES`.
     """
     with opened(path) as (file, size):
         return _checked_count(path, file.read(_COUNT.size), size, POINT.itemsize, "points")
 
 
 def count_observations(path: Path) -> int:
-    """Return the number of observations of all points in points3D.bin, by the size of the file.
+    """Return the number of observations of all points in points3D.bin, computed from the size of the file.
 
     Raises:
-        ModelError: see `count_points`.
+        OSError: the file does not exist.
+        ModelError: the file is too small for its number of points, or that number is above `MOST_ENTRIES`.
     """
     return (path.stat().st_size - _COUNT.size - count_points(path) * POINT.itemsize) // ELEMENT.itemsize
 
 
 def read_points(path: Path, *, tracks: bool = False) -> Points:
-    """Return the points of points3D.bin, with `tracks` set also their tracks.
+    """Return the points of points3D.bin, in the order of the file; `tracks` is None unless asked for.
 
     Raises:
-        ModelError: the file is cut, too long or garbage.
+        ModelError: the file cannot be opened, or is cut, too long or garbage.
     """
     heads, elements = [np.zeros(0, POINT)], [np.zeros(0, ELEMENT)]
     for head, tracked in walk_points(path, tracks=tracks):
@@ -179,10 +192,12 @@ def read_points(path: Path, *, tracks: bool = False) -> Points:
 
 
 def walk_points(path: Path, *, tracks: bool = True) -> Iterator[tuple[Records, Records]]:
-    """Yield the heads of some points at a time, with the elements of their tracks in one row (none without `tracks`).
+    """Yield the points some at a time, as arrays of `POINT`, with their tracks as one array of `ELEMENT`.
+
+    Points and track elements keep the order of the file. Without `tracks`, the second array is empty.
 
     Raises:
-        ModelError: the file is cut, too long or garbage.
+        ModelError: the file cannot be opened, or is cut, too long or garbage.
     """
     with opened(path) as (file, size):
         count = _checked_count(path, file.read(_COUNT.size), size, POINT.itemsize, "points")

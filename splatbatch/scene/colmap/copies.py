@@ -1,13 +1,12 @@
-"""Writes changed copies of a COLMAP model: a part of it, with other cameras, or moved in the world.
+"""Writes changed copies of a COLMAP model: a part of the model, the model with other cameras, or the model moved.
 
-A part of a model: some photographs and points; ids, keypoints and their order stay those of the source. pycolmap is not
-used, because it holds every keypoint as an object: 5,000 photographs would take minutes and more memory than most
-machines have. Tests read the files back and check them with pycolmap.
+`Subset` writes a part: some photographs and points; ids, keypoints and their order stay those of the source.
+`write_changed` writes other cameras: keypoints follow, and unchanged files are copied byte for byte. `write_moved`
+moves poses and points; rigs and frames are left out, because they hold poses too, and trainers read those of images.
 
-Other cameras: keypoints follow, and unchanged files are copied byte for byte. Moved in the world: other values stay.
-Rigs and frames are left out then: they hold poses too, and trainers read those of the images. Both keep the format.
-pycolmap is not used, because it refuses models with loose ends (tracks that contradict keypoints), which every trainer
-accepts. It would also lose rigs that it does not know.
+pycolmap is not used: each keypoint is an object there, so that 5,000 photographs would take minutes and more memory
+than most machines have. It also refuses models with loose ends (tracks that contradict keypoints), which every trainer
+accepts, and loses rigs that it does not know. Tests read the files back and check them with pycolmap.
 """
 
 from __future__ import annotations
@@ -50,28 +49,44 @@ _UNCHANGED = ("points3D", "rigs", "frames")  # none of them holds a pixel coordi
 
 @dataclass(frozen=True, eq=False)
 class Subset:
-    """A part of a model: some photographs, with some of the points that they see."""
+    """A part of a model, to be written as a model of its own: some photographs and some of the points.
+
+    `photos` and `points` choose images [I] and points [P] of `observations`.
+    """
 
     observations: IndexedModel
     photos: Mask  # [I]
     points: Mask  # [P]
     rigs: Rigs | None = None
-    """Rigs of the whole model; None: it has none."""
+    """Rigs of the whole model; None: the model has none, and no rig files are written."""
 
     def write(self, folder: Path) -> str:
-        """Write the files into a folder, and return their hash.
+        """Write the .bin files into an existing folder, and return the SHA-256 of their names and contents, in hex.
+
+        Each file is written whole; files of the same names are replaced.
 
         Raises:
             OSError: a file cannot be written.
+            KeyError: a camera has a model that COLMAP does not know.
         """
         return _hash_of(self.files(), folder)
 
     def hash(self) -> str:
-        """Return the hash that `write` would return, without writing."""
+        """Return the SHA-256 that `write` would return, without writing.
+
+        Raises:
+            KeyError: a camera has a model that COLMAP does not know.
+        """
         return _hash_of(self.files())
 
     def files(self) -> Iterator[tuple[str, Pieces]]:
-        """Yield the names of the files with their contents in pieces, sorted by name."""
+        """Yield the names of the files, sorted, each with its content in pieces.
+
+        Without rigs there are no frames.bin and rigs.bin.
+
+        Raises:
+            KeyError: a camera has a model that COLMAP does not know.
+        """
         chosen = [self.observations.images[index] for index in np.flatnonzero(self.photos)]
         rigs = self.rigs.of({image.id for image in chosen}) if self.rigs else None
         used = {image.camera_id for image in chosen} | (rigs.camera_ids() if rigs else set())
@@ -126,7 +141,12 @@ def _together(heads: Records, elements: Records) -> bytes:
 
 
 def hash_of_files(folder: Path, names: list[str]) -> str | None:
-    """Return the hash of files as `Subset.write` computes it; None if a file cannot be read."""
+    """Return the SHA-256 of files as `Subset.write` computes it, in hex; None if a file cannot be read.
+
+    Args:
+        folder: folder of the files.
+        names: names of the files in the folder, in any order.
+    """
     try:
         return _hash_of((name, _pieces(folder / name)) for name in sorted(names))
     except OSError:
@@ -163,22 +183,22 @@ def _write(path: Path, pieces: Pieces) -> None:
 
 @dataclass(frozen=True)
 class CameraFix:
-    """A camera before and after a fix, and the map of its pixels: xy * scale + shift."""
+    """A camera before and after a fix; a pixel xy of the old camera lies at xy * scale + shift in the new one."""
 
     before: Camera
     after: Camera
     scale: tuple[float, float] = (1.0, 1.0)
     shift: tuple[float, float] = (0.0, 0.0)
     has_keypoints: bool = True
-    """Whether the keypoints are moved too; they are not where they fit the photographs already."""
+    """Whether the keypoints are moved with the pixels; False where the keypoints fit the photographs already."""
 
     @property
     def moves_pixels(self) -> bool:
-        """Whether the fix changes the camera."""
+        """Whether the fix changes the camera: its id, model, size or parameters."""
         return self.before != self.after
 
     def in_words(self) -> str:
-        """Return one line with both cameras and the change."""
+        """Return one line for people: the id, model and size of both cameras, and the change."""
         old, new = (f"{each.model} {each.width}x{each.height}" for each in (self.before, self.after))
         parts = []
         if self.before.params == self.after.params:
@@ -195,14 +215,20 @@ class CameraFix:
 
 
 def write_changed(sparse: Path, cameras: Mapping[int, Camera], changes: Mapping[int, CameraFix], out: Path) -> None:
-    """Write the model of `sparse` with changed cameras into the new folder `out`; `changes` are by image id.
+    """Write a copy of a model with changed cameras, in the same format (.bin or .txt).
 
-    Where a change gives images a new camera, rigs and frames are left out: they name the old one, and COLMAP makes
-    trivial ones.
+    Where a change gives images a camera with a new id, rigs and frames are left out: they name the old camera, and
+    COLMAP makes trivial ones.
+
+    Args:
+        sparse: folder of the model.
+        cameras: all cameras of the model, by id.
+        changes: the fix of an image's camera, by image id; images that are not in it stay as they are.
+        out: folder of the copy, which must not exist; its parents are made.
 
     Raises:
-        ModelError: a file of the model is broken.
-        OSError: `out` cannot be written.
+        ModelError: a file of the model is missing or broken.
+        OSError: `out` exists or cannot be written.
     """
     suffix = choose_format(sparse)
     out.mkdir(parents=True)
@@ -267,7 +293,12 @@ def _changed(changes: Mapping[int, CameraFix], image: Image, keypoints: Points2D
 
 
 def write_moved(sparse: Path, by: Floats, target: Path) -> None:
-    """Write a copy of the model of `sparse`, moved by `by` [3], into the folder `target`, in the same format.
+    """Write a copy of a model, moved in the world, in the same format (.bin or .txt); rigs and frames are left out.
+
+    Args:
+        sparse: folder of the model.
+        by: shift of cameras and points in units of the model, [3].
+        target: folder of the copy, which must exist; images and points3D are replaced, a cameras file there is kept.
 
     Raises:
         ModelError: a file of the model is missing or broken.
@@ -287,7 +318,7 @@ def _placed(by: Floats, image: Image, keypoints: Points2D) -> tuple[Image, Point
 
 
 def moved(image: Image, by: Floats) -> tuple[float, float, float]:
-    """Return the translation of an image in a world moved by `by`: t - R by."""
+    """Return the translation of an image in a world moved by `by` [3], in units of the model: t - R by."""
     return triple(np.array(image.translation) - image.rotation() @ by)
 
 

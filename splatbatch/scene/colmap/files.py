@@ -29,9 +29,9 @@ _REMEDIES = {
     errno.ENOTDIR: ("not below a folder", "Name the folder that holds cameras, images and points3D (.bin or .txt)."),
 }
 TAKEN = (signal.SIGTERM, signal.SIGABRT, signal.SIGSEGV, signal.SIGILL, signal.SIGFPE, signal.SIGBUS)
-"""Signals whose handlers glog's InstallFailureSignalHandler replaces, which pycolmap calls when it is imported.
+"""Signals whose handlers pycolmap replaces when it is imported (by glog's InstallFailureSignalHandler).
 
-With glog's handlers a batch that was told to end would print a stack trace and die, its attempts with it.
+With those handlers a batch that was told to end would print a stack trace and die, its attempts with it.
 """
 SIGACTION = 256
 """Bytes reserved for a `struct sigaction`; glibc's takes 152."""
@@ -39,7 +39,10 @@ _IMPORTING = threading.Lock()
 
 
 class ModelError(SceneError):
-    """Error: a file or folder of a COLMAP model cannot be used."""
+    """Error: a file or folder of a COLMAP model cannot be used.
+
+    `path` is that file or folder, `what` the fault in words, and `hint` what to do.
+    """
 
     def __init__(self, path: Path, what: str, hint: str = _COPY_AGAIN) -> None:
         super().__init__(f"{path}: {what}", hint)
@@ -52,17 +55,20 @@ class MissingModel(ModelError):
 
 
 def unreadable(path: Path, error: OSError) -> ModelError:
-    """Return the error for a path that the operating system refuses to read."""
+    """Return the ModelError for a path that the operating system refused to read; `error` is the refusal.
+
+    Its words and hint fit the cause: a broken link, no permission, a pipe. It is returned, not raised.
+    """
     if error.errno == errno.ENOENT and path.is_symlink():
         return ModelError(path, f"a link to {path.readlink()}, which does not exist", "Correct the link.")
     return ModelError(path, *_REMEDIES.get(error.errno or 0, (error.strerror or str(error), _COPY_AGAIN)))
 
 
 def choose_format(folder: Path) -> str:
-    """Return "bin" or "txt"; a complete binary set is preferred, as in COLMAP itself.
+    """Return the format of the model in a folder: "bin" if all three .bin files exist, else "txt", as in COLMAP.
 
     Raises:
-        MissingModel: the folder does not exist, or neither set is complete.
+        MissingModel: the folder does not exist, or neither the .bin nor the .txt files are complete.
         ModelError: the folder cannot be read.
     """
     try:
@@ -87,11 +93,13 @@ def choose_format(folder: Path) -> str:
 
 @contextmanager
 def opened(path: Path, most_mib: int | None = None) -> Iterator[tuple[BinaryIO, int]]:
-    """Open a regular file and yield it with its size in bytes; pipes, empty files and git-lfs pointers are refused.
+    """Open a file of a model for reading, and yield it with its size in bytes.
+
+    Refused are pipes, empty files, git-lfs pointers, and .txt files with a byte order mark or in UTF-16.
 
     Args:
         path: path of the file.
-        most_mib: largest size that is accepted; None: any, for callers that do not read it whole.
+        most_mib: largest size that is accepted, in MiB; None: any, for callers that do not read the file whole.
 
     Raises:
         ModelError: the file cannot be opened or read, or is refused.
@@ -131,12 +139,17 @@ def _odd_encoding(head: bytes) -> str:
 
 
 def shown(name: str) -> str:
-    """Return a file name that is safe to print: control characters and undecodable bytes are escaped."""
+    """Return a text from a file in a form that is safe to print: control characters and invalid bytes are escaped."""
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in name)
 
 
 def unique_ids(path: Path, items: list[T], key: Callable[[T], int]) -> dict[int, T]:
-    """Return the items by id.
+    """Return the items by id, in their order.
+
+    Args:
+        path: file that the items were read from, for the error.
+        items: cameras or images of the file.
+        key: returns the id of an item.
 
     Raises:
         ModelError: two items have the same id.
@@ -148,9 +161,12 @@ def unique_ids(path: Path, items: list[T], key: Callable[[T], int]) -> dict[int,
 
 
 def load_pycolmap() -> Any:
-    """Import and return pycolmap without changing signal handlers; safe in any thread.
+    """Import pycolmap and return the module; signal handlers stay as they are. Safe in any thread.
 
     The first call takes half a second.
+
+    Raises:
+        ImportError: pycolmap is not installed.
     """
     with _IMPORTING:  # a second thread would take glog's handlers for those to put back
         kept = {} if "pycolmap" in sys.modules else {number: ctypes.create_string_buffer(SIGACTION) for number in TAKEN}

@@ -1,4 +1,7 @@
-"""Index of which photograph sees which point, in both directions; tracks with loose ends are left out."""
+"""Index of which photograph sees which point, in both directions.
+
+Track elements that contradict the keypoints are left out.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,11 @@ Indices = NDArray[np.int32]
 
 @dataclass(frozen=True, eq=False)
 class IndexedModel:
-    """A model whose photographs and points are numbered by their place in two lists, with n observations by point."""
+    """A model with an index of its observations: images, points and keypoints are named by their place in a list.
+
+    There are I images, P points, K keypoints, and n observations, sorted by point. An observation is an image that sees
+    a point, with the keypoint that shows the point.
+    """
 
     folder: Path
     cameras: dict[int, Camera]
@@ -44,7 +51,7 @@ class IndexedModel:
     xy: Floats  # [K, 2], of every keypoint
     point_of_keypoint: Indices  # [K], `NONE` where it was not triangulated
     num_nowhere: int = 0
-    """Number of points that were left out because their position is not finite."""
+    """Number of points that were left out on reading because their position is not finite."""
 
     @property
     def point(self) -> Indices:
@@ -52,7 +59,11 @@ class IndexedModel:
         return np.repeat(np.arange(len(self.points), dtype=np.int32), np.diff(self.starts))
 
     def seen_by(self, photos: Mask) -> Mask:
-        """Return which points [P] at least two of the given photographs [I] see."""
+        """Return a mask [P] of the points that at least two of the given photographs see.
+
+        Args:
+            photos: mask of the photographs, [I].
+        """
         rows = [
             self.point_of_keypoint[self.first_keypoint[index] : self.first_keypoint[index + 1]]
             for index in np.flatnonzero(photos)
@@ -61,15 +72,19 @@ class IndexedModel:
         return np.bincount(points[points != NONE], minlength=len(self.points)) >= 2
 
     def of_points(self, points: Mask) -> tuple[Ints, Ints]:
-        """Return the observations [m] of the given points [P], and the point of each, [m]."""
+        """Return the observations of some points as indices [m], and the index of the point of each, [m].
+
+        Args:
+            points: mask of the chosen points, [P].
+        """
         chosen = np.flatnonzero(points)
         return elements_of(self.starts, chosen), np.repeat(chosen, np.diff(self.starts)[chosen])
 
     def shares(self, owner: NDArray[np.intp], count: int) -> Floats:
-        """Return the share of its points that each photograph sees in each core, [count, I].
+        """Return the share of each photograph's points that lie in each core, [count, I]; 0 if it sees no point.
 
         Args:
-            owner: core of each point, [P]; -1: in none.
+            owner: number of the core of each point, [P]; -1: in no core.
             count: number of cores.
         """
         pairs = self.photo.astype(np.int64)
@@ -83,7 +98,11 @@ class IndexedModel:
         return _centers(self.images)
 
     def some(self, most: int) -> IndexedModel:
-        """Return a copy with at most `most` points, evenly taken, and only the keypoints that see them."""
+        """Return a copy with at most `most` points, evenly taken, and their observations; for estimates.
+
+        The copy has no keypoints without a point, and no keypoint positions: `xy` is empty. A model that has no more
+        points is returned as it is.
+        """
         if len(self.points) <= most:
             return self
         is_kept = np.zeros(len(self.points), dtype=bool)
@@ -99,13 +118,13 @@ class IndexedModel:
 
 
 def read_sightings(sparse: Path) -> IndexedModel:
-    """Read a model with all its keypoints and tracks.
+    """Return the model in a folder with all its keypoints, and an index of its observations.
 
-    Left out are track elements that name no image or keypoint, or a keypoint that another point has. So are
-    observations of points without a finite position, and of images with an invalid pose.
+    Left out are points without a finite position. Also left out are track elements that name no image or keypoint, a
+    keypoint of another point, or an image with an invalid pose.
 
     Raises:
-        ModelError: a file is missing, unreadable, cut or garbage; it is named.
+        ModelError: a file is missing, unreadable, cut or garbage; the error names the file.
     """
     model = read_reconstruction(sparse, tracks=True)
     points, tracks = model.points, model.points.tracks

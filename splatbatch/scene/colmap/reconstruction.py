@@ -1,8 +1,8 @@
 """Reads a COLMAP model quickly; a broken file raises a ModelError and never crashes the process.
 
-This reader is for models that have not been checked yet. pycolmap's reads a cut cameras.bin as if it were whole, and
-takes the garbage count of a cut points3D.bin for a size (bad_alloc). It can end the process; ours cannot. Projection
-and distortion are pycolmap's (`scene.reprojection`), once a camera is known to be valid.
+This reader is for models that have not been checked yet. pycolmap reads a cut cameras.bin as if it were whole. Of a cut
+points3D.bin it takes the garbage count for a size (bad_alloc), which can end the process. Projection and distortion are
+computed by pycolmap (`scene.reprojection`), once a camera is known to be valid.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from splatbatch.scene.colmap.types import (
 
 @dataclass(frozen=True, eq=False)
 class Reconstruction:
-    """Cameras, posed images and sparse points of one COLMAP model."""
+    """Cameras by id, posed images and sparse points of one COLMAP model, read from `folder`."""
 
     folder: Path
     cameras: dict[int, Camera]
@@ -36,7 +36,11 @@ class Reconstruction:
 
 
 def reader_of(sparse: Path, part: str) -> tuple[ModuleType, Path]:
-    """Return the module that reads a part of the model in a folder, and the path of its file.
+    """Return the module (`binary` or `text`) that reads a part of a model, and the path of that part's file.
+
+    Args:
+        sparse: folder of the model; the .bin files are chosen if all three exist, else the .txt files.
+        part: "cameras", "images" or "points3D".
 
     Raises:
         ModelError: the folder cannot be read, or holds no complete model.
@@ -49,10 +53,10 @@ def read_reconstruction(sparse: Path, *, tracks: bool = False) -> Reconstruction
     """Read the model in a folder: the .bin files if all three exist, else the .txt files.
 
     Values are not judged here (a NaN pose or an absurd focal length is for the audit): only whether the files are
-    complete and fit each other. `tracks` also reads `points.tracks`.
+    complete and fit each other. Without `tracks`, `points.tracks` is None.
 
     Raises:
-        ModelError: a file is missing, unreadable, cut or garbage; it is named.
+        ModelError: a file is missing, unreadable, cut or garbage, or an image names an unknown camera.
     """
     files, images_path = reader_of(sparse, "images")
     cameras, images = read_cameras(sparse), files.read_images(images_path)
@@ -78,27 +82,28 @@ def read_cameras(sparse: Path) -> dict[int, Camera]:
 
 
 def count_points(sparse: Path) -> int:
-    """Return the number of points of a model; those of a .bin are not read.
+    """Return the number of points of the model in a folder; of a .bin only the stated number is read.
 
     Raises:
-        ModelError: points3D.bin (or .txt) is missing or unreadable.
+        ModelError: points3D.bin (or .txt) is missing, unreadable or cut.
     """
     files, path = reader_of(sparse, "points3D")
     return files.count_points(path)
 
 
 def count_observations(sparse: Path) -> int:
-    """Return the number of observations of all points of a model; those of a .bin are not read.
+    """Return the number of observations of all points of the model in a folder; for a .bin by the size of the file.
 
     Raises:
-        ModelError: see `count_points`.
+        ModelError: points3D.bin (or .txt) is missing, unreadable or cut.
+        OSError: points3D.bin is a link to a file that does not exist.
     """
     files, path = reader_of(sparse, "points3D")
     return files.count_observations(path)
 
 
 def count_images(sparse: Path) -> int:
-    """Return the number of images of a model; 0 where it cannot be read."""
+    """Return the number of images of the model in a folder; 0 if the model is missing or cannot be read."""
     try:
         files, path = reader_of(sparse, "images")
         return binary.count_images(path) if files is binary else len(text.read_images(path))
@@ -107,7 +112,9 @@ def count_images(sparse: Path) -> int:
 
 
 def read_images(sparse: Path) -> list[Image]:
-    """Return the images of a model without reading its points; the last four files are cached until they change.
+    """Return the images of the model in a folder, in the order of the file; points are not read.
+
+    The images of the last four files are cached until the file changes.
 
     Raises:
         ModelError: images.bin (or .txt) is missing, unreadable, cut or garbage.
@@ -123,7 +130,7 @@ def _read_images(files: ModuleType, path: Path, stamp: Stamp) -> tuple[Image, ..
 
 
 def read_points2d(sparse: Path) -> dict[int, Points2D]:
-    """Return all keypoints of every image, with or without a 3D point, by image id.
+    """Return all keypoints of every image of the model in a folder, with or without a 3D point, by image id.
 
     Raises:
         ModelError: images.bin (or .txt) is missing, unreadable, cut or garbage.
@@ -132,7 +139,11 @@ def read_points2d(sparse: Path) -> dict[int, Points2D]:
 
 
 def walk_points2d(sparse: Path, wanted: Collection[int] | None = None) -> Iterator[tuple[int, Points2D]]:
-    """Yield the keypoints of each image, or of the wanted ones, with the image id.
+    """Return an iterator over image id and keypoints, in the order of the file.
+
+    Args:
+        sparse: folder of the model.
+        wanted: ids of the images to yield; None: all.
 
     Raises:
         ModelError: images.bin (or .txt) is missing, unreadable, cut or garbage.

@@ -1,4 +1,4 @@
-"""Reads rigs and frames, two files that COLMAP writes since 3.12, and writes them for a part of the images."""
+"""Reads rigs and frames, two files that COLMAP 3.12 and later write, and writes them for a part of the images."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from splatbatch.scene.colmap.files import ModelError, choose_format, opened
 
 CAMERA = 0
 MOST_MIB = 512
-"""Largest file of rigs or frames that is read; a million frames of five cameras have 250 MiB."""
+"""Largest file of rigs or frames that is read, in MiB; a million frames of five cameras have 250."""
 _OF_WORD: dict[str, Callable[[str], Any]] = {
     **dict.fromkeys("IQB", int), "d": float, "i": {"CAMERA": CAMERA, "IMU": 1}.__getitem__
 }  # fmt: skip
@@ -26,7 +26,11 @@ Pose = tuple[float, ...]
 
 @dataclass(frozen=True)
 class Rig:
-    """Sensors fixed to each other; the first is the reference and has no pose."""
+    """Sensors fixed to each other, each with its pose in the rig.
+
+    A sensor is a type (0: camera) and an id. A pose is a quaternion w, x, y, z and a translation, from rig to sensor;
+    None for the first sensor, which is the reference, and where the file has no pose.
+    """
 
     id: int
     sensors: tuple[tuple[Sensor, Pose | None], ...]
@@ -34,7 +38,7 @@ class Rig:
 
 @dataclass(frozen=True)
 class RigFrame:
-    """The images and other data that the sensors of a rig took at one moment."""
+    """The images and other data that the sensors of a rig took at one moment; `pose` leads from world to rig."""
 
     id: int
     rig_id: int
@@ -43,7 +47,7 @@ class RigFrame:
     """Type and id of a sensor, and id of its datum: the image id for a camera."""
 
     def image_ids(self) -> Iterator[int]:
-        """Yield the ids of its images."""
+        """Yield the ids of the frame's images, in the order of its data."""
         return (datum for kind, _, datum in self.data if kind == CAMERA)
 
 
@@ -55,7 +59,11 @@ class Rigs:
     frames: tuple[RigFrame, ...]
 
     def of(self, image_ids: Collection[int]) -> Rigs:
-        """Return the rigs of the given images: frames keep only these, rigs keep all of their sensors."""
+        """Return the rigs and frames of the given images, to be written beside a part of the model.
+
+        Frames without any of the images, and rigs without such a frame, are left out. The other frames keep only the
+        given images; rigs keep all of their sensors.
+        """
         kept = [frame for frame in self.frames if not {*frame.image_ids()}.isdisjoint(image_ids)]
         left = [tuple(one for one in frame.data if one[0] != CAMERA or one[2] in image_ids) for frame in kept]
         frames = tuple(replace(frame, data=data) for frame, data in zip(kept, left, strict=True))
@@ -63,11 +71,16 @@ class Rigs:
         return Rigs(tuple(rig for rig in self.rigs if rig.id in used), frames)
 
     def camera_ids(self) -> set[int]:
-        """Return the ids of the cameras in the rigs."""
+        """Return the ids of the cameras that are sensors of a rig."""
         return {number for rig in self.rigs for (kind, number), _ in rig.sensors if kind == CAMERA}
 
     def misfit(self, images: Collection[tuple[int, int]], cameras: Collection[int]) -> str:
-        """Return why the frames do not fit images (id, camera id) and cameras (ids), in words; empty if they do."""
+        """Return why rigs and frames do not fit a model, in words; empty if they fit.
+
+        Args:
+            images: id and camera id of each image of the model.
+            cameras: ids of the model's cameras.
+        """
         known = {rig.id: {sensor for sensor, _ in rig.sensors} for rig in self.rigs}
         data = [(datum, sensor) for frame in self.frames for kind, sensor, datum in frame.data if kind == CAMERA]
         if len(known) != len(self.rigs) or len({frame.id for frame in self.frames}) != len(self.frames):
@@ -81,10 +94,10 @@ class Rigs:
 
 
 def read_rigs(sparse: Path) -> Rigs | None:
-    """Return the rigs and frames of a model; None if it has neither file.
+    """Return the rigs and frames of the model in a folder; None if the model has neither file.
 
     Raises:
-        ModelError: one exists without the other, or cannot be read.
+        ModelError: one file exists without the other, a file cannot be read, or the folder holds no complete model.
     """
     suffix = choose_format(sparse)
     paths = [sparse / f"{name}.{suffix}" for name in ("rigs", "frames")]
@@ -98,7 +111,10 @@ def read_rigs(sparse: Path) -> Rigs | None:
 
 
 def rigs_of(sparse: Path) -> Rigs | None:
-    """Return the rigs of a model; None if it has none or they cannot be read, which the audit reports."""
+    """Return the rigs and frames of the model in a folder; None if there are none, or they cannot be read.
+
+    Raises nothing: the audit reports files that cannot be read.
+    """
     with contextlib.suppress(SceneError):
         return read_rigs(sparse)
     return None
@@ -112,7 +128,7 @@ def _whole(path: Path, read: Callable[[Entries], Iterator[Any]], form: type[Entr
 
 
 def rigs_bytes(rigs: Rigs) -> bytes:
-    """Return the content of rigs.bin."""
+    """Return the content of rigs.bin for these rigs, in COLMAP's format."""
     parts = [_COUNT.pack(len(rigs.rigs))]
     for rig in rigs.rigs:
         parts.append(_PAIR.pack(rig.id, len(rig.sensors)))
@@ -124,7 +140,7 @@ def rigs_bytes(rigs: Rigs) -> bytes:
 
 
 def frames_bytes(rigs: Rigs) -> bytes:
-    """Return the content of frames.bin."""
+    """Return the content of frames.bin for the frames of these rigs, in COLMAP's format."""
     parts = [_COUNT.pack(len(rigs.frames))]
     for frame in rigs.frames:
         parts.append(_PAIR.pack(frame.id, frame.rig_id) + _POSE.pack(*frame.pose) + struct.pack("<I", len(frame.data)))

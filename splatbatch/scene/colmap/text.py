@@ -1,4 +1,7 @@
-"""Reads the .txt files of a COLMAP model; every line is checked, and errors give its number."""
+"""Reads the .txt files of a COLMAP model; every line is checked, and errors name its number.
+
+The functions are those of `binary`, so that either module reads a part of a model.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +19,19 @@ _MAX_ID = 2**32 - 1
 _LONGEST_LINE = 64 * MIB
 """Longest line that is read: a million keypoints of one image."""
 MOST_POINTS_BYTES = 4096 * MIB
-"""Largest points3D.txt that is read; parsed it takes several times as much memory. A .bin has no such limit."""
+"""Largest points3D.txt that is read, in bytes; more raises a ModelError, as parsing takes several times as much memory.
+
+A .bin has no such limit.
+"""
 
 
 def read_cameras(path: Path) -> list[Camera]:
-    """Return the cameras of cameras.txt; unknown models and wrong parameter counts are kept for the audit to name.
+    """Return the cameras of cameras.txt, in the order of the file.
+
+    Cameras with an unknown model or a wrong number of parameters are kept: the audit reports them.
 
     Raises:
-        ModelError: a line is no camera.
+        ModelError: the file cannot be read, or a line is no camera.
     """
     cameras = []
     for number, line in entries(path):
@@ -39,19 +47,23 @@ def read_cameras(path: Path) -> list[Camera]:
 
 
 def read_images(path: Path) -> list[Image]:
-    """Return the images of images.txt; their keypoints are counted but not converted.
+    """Return the images of images.txt, in the order of the file; their keypoints are counted but not converted.
 
     Raises:
-        ModelError: a line is no image, or a line of keypoints is cut.
+        ModelError: the file cannot be read, a line is no image, or a line of keypoints is cut.
     """
     return [image for image, *_ in walk_images(path)]
 
 
 def walk_points2d(path: Path, wanted: Collection[int] | None = None) -> Iterator[tuple[Image, Points2D]]:
-    """Yield each image, or the wanted ones, with its keypoints.
+    """Yield images with their keypoints, in the order of the file.
+
+    Args:
+        path: path of images.txt.
+        wanted: ids of the images to yield; None: all.
 
     Raises:
-        ModelError: a line is no image or no keypoints.
+        ModelError: the file cannot be read, or a line is no image or holds no keypoints.
     """
     for image, line, number in walk_images(path):
         if wanted is not None and image.id not in wanted:
@@ -66,10 +78,12 @@ def walk_points2d(path: Path, wanted: Collection[int] | None = None) -> Iterator
 
 
 def walk_images(path: Path) -> Iterator[tuple[Image, bytes, int]]:
-    """Yield every image with its line of keypoints and the number of its own line.
+    """Yield every image with its line of keypoints and the number of the image's line, from 1.
+
+    The line of keypoints is empty for an image without any.
 
     Raises:
-        ModelError: a line is no image, or a line of keypoints is cut.
+        ModelError: the file cannot be read, a line is no image, or a line of keypoints is cut.
     """
     lines, before = _lines(path), -1
     for number, line in lines:
@@ -86,28 +100,28 @@ def walk_images(path: Path) -> Iterator[tuple[Image, bytes, int]]:
 
 
 def count_points(path: Path) -> int:
-    """Return the number of lines of points3D.txt that hold a point.
+    """Return the number of points in points3D.txt: of lines that are neither empty nor a comment; none is parsed.
 
     Raises:
-        ModelError: the file cannot be read.
+        ModelError: the file cannot be read, is larger than `MOST_POINTS_BYTES`, or has a line that is too long.
     """
     return sum(1 for _ in entries(path))
 
 
 def count_observations(path: Path) -> int:
-    """Return the number of observations of all points in points3D.txt.
+    """Return the number of observations of all points in points3D.txt, by the number of words in each line.
 
     Raises:
-        ModelError: the file cannot be read.
+        ModelError: the file cannot be read, is larger than `MOST_POINTS_BYTES`, or has a line that is too long.
     """
     return sum(max(0, len(line.split()) - 8) // 2 for _, line in entries(path))
 
 
 def read_points(path: Path, *, tracks: bool = False) -> Points:
-    """Return the points of points3D.txt, with `tracks` set also their tracks.
+    """Return the points of points3D.txt, in the order of the file; `tracks` is None unless asked for.
 
     Raises:
-        ModelError: a line is no point.
+        ModelError: the file cannot be read or is larger than `MOST_POINTS_BYTES`, or a line is no point.
     """
     ids, values, elements, sizes = [], [], [], []
     for number, line in entries(path):
@@ -135,7 +149,12 @@ def read_points(path: Path, *, tracks: bool = False) -> Points:
 
 
 def read_image(path: Path, number: int, line: bytes) -> Image:
-    """Return the image of a line of images.txt, the first of its two.
+    """Return the image that a line of images.txt describes: the first of an image's two lines.
+
+    Args:
+        path: path of the file, for the error.
+        number: number of the line, from 1, for the error.
+        line: the line.
 
     Raises:
         ModelError: the line is no image.
@@ -165,10 +184,10 @@ def _id(field: str | bytes) -> int:
 
 
 def entries(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Yield the lines that hold data, with their numbers.
+    """Yield the number, from 1, and the stripped text of each line that is neither empty nor a comment.
 
     Raises:
-        ModelError: the file cannot be read, or has a line that is too long.
+        ModelError: the file cannot be read, is a points3D.txt that is too large, or has a line of 64 MiB or more.
     """
     for number, line in _lines(path):
         text = line.strip()

@@ -21,7 +21,7 @@ NO_POINT3D = 2**64 - 1
 
 @dataclass(frozen=True)
 class CameraModel:
-    """A camera model of COLMAP; `params` are the names of its parameters in the order of the file."""
+    """A camera model of COLMAP; `params` are the names of the model's parameters in the order of the file."""
 
     id: int
     name: str
@@ -54,7 +54,7 @@ CAMERA_MODELS = {
 
 
 def misspelt(model: str) -> str:
-    """Return the camera model whose name differs only in upper and lower case (PINHOLE for PinHole); else ""."""
+    """Return the camera model that a name means if only upper and lower case differ: PINHOLE for PinHole; else ""."""
     known = model.upper()
     return known if known != model and known in CAMERA_MODELS else ""
 
@@ -64,7 +64,10 @@ CAMERA_MODELS_BY_ID = {model.id: model for model in CAMERA_MODELS.values()}
 
 @dataclass(frozen=True)
 class Camera:
-    """Intrinsics shared by some images. The top-left corner of the image is (0, 0), pixel centres lie at .5."""
+    """Intrinsics shared by some images; `width` and `height` are in pixels.
+
+    The top-left corner of the image is (0, 0); pixel centres lie at .5.
+    """
 
     id: int
     model: str
@@ -74,10 +77,10 @@ class Camera:
     params: tuple[float, ...]
 
     def param(self, *names: str) -> float:
-        """Return the first of the named parameters that the model has.
+        """Return the value of the first of the named parameters that the camera model has.
 
         Raises:
-            SceneError: the model has none of them, or the count of parameters does not fit the model.
+            SceneError: the model has none of them or is unknown, or the number of parameters does not fit the model.
         """
         known = CAMERA_MODELS.get(self.model)
         if known is None or len(known.params) != len(self.params):
@@ -93,22 +96,22 @@ class Camera:
 
     @property
     def fx(self) -> float:
-        """Focal length along x in pixels."""
+        """Focal length along x in pixels; raises SceneError for an unknown model, or a panorama (see `param`)."""
         return self.param("fx", "f")
 
     @property
     def fy(self) -> float:
-        """Focal length along y in pixels."""
+        """Focal length along y in pixels; raises SceneError for an unknown model, or a panorama (see `param`)."""
         return self.param("fy", "f")
 
     @property
     def cx(self) -> float:
-        """Principal point along x, in pixels from the left edge."""
+        """Principal point along x, in pixels from the left edge; raises SceneError where `has_center` is False."""
         return self.param("cx")
 
     @property
     def cy(self) -> float:
-        """Principal point along y, in pixels from the top edge."""
+        """Principal point along y, in pixels from the top edge; raises SceneError where `has_center` is False."""
         return self.param("cy")
 
     @property
@@ -118,28 +121,36 @@ class Camera:
 
     @property
     def pinhole(self) -> tuple[float, float, float, float]:
-        """Focal lengths and principal point (fx, fy, cx, cy), without distortion."""
+        """Focal lengths and principal point (fx, fy, cx, cy), in pixels; SceneError where `has_center` is False."""
         return self.fx, self.fy, self.cx, self.cy
 
     @property
     def has_center(self) -> bool:
-        """Whether its model is known, takes its parameters, and has a principal point; a panorama has none."""
+        """Whether the camera has a principal point: a panorama has none.
+
+        False also if the camera model is unknown, or takes another number of parameters.
+        """
         known = CAMERA_MODELS.get(self.model)
         return known is not None and len(known.params) == len(self.params) and "cx" in known.params
 
     def named_params(self) -> Iterator[tuple[str, float]]:
-        """Yield pairs of name and value of its parameters."""
+        """Return pairs of name and value of the camera's parameters, in the order of the file.
+
+        Raises:
+            KeyError: the camera model is unknown.
+            ValueError: the camera has another number of parameters than its model; raised at the end of the pairs.
+        """
         return zip(CAMERA_MODELS[self.model].params, self.params, strict=True)
 
     @property
     def K(self) -> Floats:
-        """Matrix of the pinhole part, [3, 3]; distortion is not in it."""
+        """Camera matrix [3, 3] in pixels, without distortion; raises SceneError where `has_center` is False."""
         return np.array([[self.fx, 0.0, self.cx], [0.0, self.fy, self.cy], [0.0, 0.0, 1.0]])
 
 
 @dataclass(frozen=True)
 class Image:
-    """A photograph with a pose: x_camera = R(quat) x_world + translation."""
+    """A photograph with a pose: x_camera = R(quat) x_world + translation, in units of the model."""
 
     id: int
     name: str
@@ -150,51 +161,61 @@ class Image:
     translation: tuple[float, float, float]
 
     def rotation(self) -> Floats:
-        """Return the 3x3 rotation from world to camera; NaN where the quaternion is no rotation."""
+        """Return the rotation [3, 3] from world to camera; all NaN if the quaternion is 0 or not finite."""
         return from_quats(np.array([self.quat]))[0]
 
     def world_to_camera(self) -> Floats:
-        """Return the [4, 4] matrix from world to camera coordinates (x right, y down, z forward)."""
+        """Return the matrix [4, 4] from world to camera coordinates (x right, y down, z forward).
+
+        Its rotation is NaN if the quaternion is 0 or not finite.
+        """
         matrix = np.eye(4)
         matrix[:3, :3] = self.rotation()
         matrix[:3, 3] = self.translation
         return matrix
 
     def center(self) -> Floats:
-        """Return the camera centre in world coordinates, [3]."""
+        """Return the camera centre in world coordinates, [3]; not finite if the pose is invalid."""
         with np.errstate(all="ignore"):
             return -self.rotation().T @ np.array(self.translation)
 
 
 def rotations_of(images: Iterable[Image]) -> Floats:
-    """Return the rotations of images, [I, 3, 3]; NaN where a quaternion is no rotation."""
+    """Return the rotations of images from world to camera, [I, 3, 3]; NaN where a quaternion is 0 or not finite."""
     return from_quats(np.array([image.quat for image in images], dtype=np.float64).reshape(-1, 4))
 
 
 def triple(values: Iterable[float]) -> tuple[float, float, float]:
-    """Return three numbers as a tuple of Python floats."""
+    """Return three numbers, as those of an array, as a tuple of Python floats.
+
+    Raises:
+        ValueError: there are not three numbers.
+    """
     x, y, z = map(float, values)
     return x, y, z
 
 
 def finite(rows: Floats) -> Floats:
-    """Return the rows of a 2D array, or the values of a 1D array, that are finite."""
+    """Return the rows of a 2D array whose values are all finite, or the finite values of a 1D array, in order."""
     return rows[np.isfinite(rows) if rows.ndim == 1 else np.logical_and.reduce(np.isfinite(rows), axis=1)]
 
 
 def centers_of(images: Sequence[Image]) -> Floats:
-    """Return the camera centres of images, [I, 3]; not finite where a pose is invalid."""
+    """Return the camera centres of images in world coordinates, [I, 3]; not finite where a pose is invalid."""
     places = np.array([image.translation for image in images], dtype=np.float64).reshape(-1, 3)
     with np.errstate(all="ignore"):
         return -np.einsum("iba,ib->ia", rotations_of(images), places)
 
 
 NONE = -1
-"""Index of a value that a list does not hold."""
+"""Index that stands for "not in the list", as `places_in` returns it."""
 
 
 def places_in(known: NDArray[Any], asked: NDArray[Any]) -> Ints:
-    """Return the index in `known` of each id in `asked`; `NONE` for ids that are not in it."""
+    """Return the index in `known` [K] of each id in `asked` [A], [A]; `NONE` (-1) for ids that `known` lacks.
+
+    Of equal ids in `known`, the first counts.
+    """
     if not len(known):
         return np.full(len(asked), NONE, dtype=np.int64)
     order = np.argsort(known, kind="stable")
@@ -203,12 +224,17 @@ def places_in(known: NDArray[Any], asked: NDArray[Any]) -> Ints:
 
 
 def starts_of(lengths: NDArray[Any]) -> Ints:
-    """Return the starts of consecutive runs with these lengths [N], and the end of the last, [N + 1]."""
+    """Return where consecutive runs of these lengths [N] start, and the end of the last run: [N + 1], from 0 on."""
     return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
 
 
 def elements_of(starts: Ints, runs: Ints) -> Ints:
-    """Return the indices of all elements of the given runs, from the starts of all runs."""
+    """Return the indices of all elements of some runs, run after run.
+
+    Args:
+        starts: starts of all N runs and the end of the last, [N + 1], as `starts_of` returns them.
+        runs: indices of the chosen runs.
+    """
     lengths = np.diff(starts)[runs]
     begins = np.cumsum(lengths) - lengths
     return np.repeat(starts[runs] - begins, lengths) + np.arange(int(lengths.sum()))
@@ -216,7 +242,10 @@ def elements_of(starts: Ints, runs: Ints) -> Ints:
 
 @dataclass(frozen=True, eq=False)
 class Tracks:
-    """Observations of points: observations starts[i] to starts[i + 1] belong to point i."""
+    """Observations of points by images: starts[i] up to, not including, starts[i + 1] are those of point i.
+
+    An observation names an image by its id, and one of that image's keypoints by its index.
+    """
 
     starts: Ints  # [P + 1]
     image_ids: NDArray[np.uint32]  # [O]
@@ -228,7 +257,7 @@ class Tracks:
         return np.repeat(np.arange(len(self.starts) - 1), np.diff(self.starts))
 
     def by_image(self) -> dict[int, Ints]:
-        """Return the indices of each image's observations, by image id."""
+        """Return the indices of each image's observations, ascending, by image id; images without any are left out."""
         order = np.argsort(self.image_ids, kind="stable")
         ids, starts = np.unique(self.image_ids[order], return_index=True)
         return dict(zip(ids.tolist(), np.split(order, starts[1:]), strict=True)) if len(ids) else {}
@@ -244,10 +273,14 @@ class Points:
     track_lengths: Ints  # [P]
     ids: NDArray[np.uint64]  # [P]
     tracks: Tracks | None = None
-    """Tracks of the points; None unless the reader was asked for them."""
+    """Images and keypoints that see each point; None unless the file was read with `tracks=True`."""
 
     def only(self, kept: Mask | Ints) -> Points:
-        """Return the chosen points, without their tracks."""
+        """Return the chosen points, without their tracks.
+
+        Args:
+            kept: a mask [P], or indices of points.
+        """
         return Points(self.xyz[kept], self.rgb[kept], self.errors[kept], self.track_lengths[kept], self.ids[kept])
 
     def __len__(self) -> int:
@@ -256,7 +289,7 @@ class Points:
 
 @dataclass(frozen=True, eq=False)
 class Points2D:
-    """Keypoints of one image."""
+    """Keypoints of one image: positions in pixels, and ids of their 3D points."""
 
     xy: Floats  # [N, 2] in pixels
     point3d_ids: NDArray[np.uint64]  # [N], NO_POINT3D where the keypoint was not triangulated
