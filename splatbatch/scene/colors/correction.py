@@ -18,7 +18,7 @@ class ColorCorrection:
     """
 
     gain: tuple[float, float, float] = (1.0, 1.0, 1.0)
-    """Gain of R, G and B; the geometric mean over all photographs of a scene is 1."""
+    """Gain of R, G and B; the geometric mean over all photographs that are linked by shared points is 1."""
     vignetting: tuple[float, ...] = ()
     """Vignetting v1, v2, empty if there is none: falloff(r) = exp(v1 r^2 + v2 r^4).
 
@@ -27,21 +27,21 @@ class ColorCorrection:
     shading_gradient: tuple[float, float] = (0.0, 0.0)
     """Shading gradient a, b: shading = exp(a x + b y), x right and y down from the principal point, in units of r.
 
-    It is the brighter side of a photograph where all photographs share the sun's light.
+    (a, b) points to the brighter side of the photograph, where all photographs share the sun's light; (0, 0): none.
     """
     shading_grid: tuple[float, ...] = ()
-    """Logarithms at NODES^2 nodes, row by row from the upper left, -1 to 1 in x and y; bilinear between; empty: none.
+    """Light of this photograph alone, as where the sun comes through clouds: shading = exp(tint x grid); empty: none.
 
-    Light of this photograph alone, as where the sun comes through clouds: shading = exp(tint x grid).
+    The values are logarithms at NODES^2 nodes, row by row from the upper left, -1 to 1 in x and y, bilinear between.
     """
     shading_color: tuple[float, float, float] = (1.0, 1.0, 1.0)
-    """Factors by which R, G and B follow the shading grid."""
+    """Tint: factors by which R, G and B follow the shading grid; without a grid they have no effect."""
 
     def values(self) -> list[float]:
-        """Return the numbers as files hold them; `of` reads them.
+        """Return the correction as a list of numbers, as files hold it; `of` reads the list back.
 
-        They are gain R, G, B; v1, v2; gradient a, b; tint R, G, B; grid. Missing parts at the end are left out; a
-        missing part before a present one is 0.
+        The numbers are gain R, G, B; v1, v2; gradient a, b; tint R, G, B; grid. Missing parts at the end are left out;
+        a missing part before a present one is 0.
         """
         if not any(self.shading_gradient) and not self.shading_grid:
             return [*self.gain, *self.vignetting]
@@ -50,7 +50,11 @@ class ColorCorrection:
 
     @classmethod
     def of(cls, values: Sequence[float]) -> ColorCorrection:
-        """Return the correction from numbers that `values` wrote."""
+        """Return the correction from numbers that `values` returned; missing parts have their defaults.
+
+        Raises:
+            ValueError: there are fewer than three numbers.
+        """
         (red, green, blue), others = values[:_GAIN], values[_GAIN:]
         if len(others) < _VIGNETTING + _TILT:
             return cls((red, green, blue), tuple(others[:_VIGNETTING]))
@@ -68,5 +72,5 @@ ToneOf = Callable[[str], ColorCorrection]
 
 
 def neutral(_: str) -> ColorCorrection:
-    """Return the correction that changes nothing; a `ToneOf` for scenes without colour correction."""
+    """Return the correction that changes nothing, for any name: the `ToneOf` of scenes without colour correction."""
     return NEUTRAL

@@ -1,4 +1,7 @@
-"""Colour-corrected copies of photographs for trainers without colour correction: gain, falloff and shading removed."""
+"""Colour-corrected copies of photographs, for trainers that cannot correct colours themselves.
+
+Gain, vignetting and shading are divided out.
+"""
 
 from __future__ import annotations
 
@@ -26,11 +29,14 @@ WHITE = 255
 
 
 def write_evened(patch: Patch, target: Path) -> None:
-    """Write corrected copies of a patch's photographs below `target`, under their names; links where nothing changes.
+    """Write colour-corrected copies of a patch's photographs below `target`, under their image names.
+
+    A photograph without a correction becomes a link to the original. Folders are made as needed; copies are written in
+    place, so that an interrupted run may leave a cut file.
 
     Raises:
-        SceneError: a photograph is missing or cannot be decoded; it is named.
-        OSError: a copy cannot be written.
+        SceneError: the model cannot be read, or a photograph is missing, cannot be decoded, or has an unsafe name.
+        OSError: a copy cannot be written, or a link's place is taken.
     """
     cameras, (folder, _) = read_cameras(patch.sparse), stored_photographs(patch.images)
 
@@ -68,7 +74,13 @@ def _write(source: Path, copy: Path, tone: ColorCorrection, camera: Camera) -> N
 
 
 def normalised_copies(pixels: NDArray[np.uint8], tone: ColorCorrection, camera: Camera) -> NDArray[np.uint8]:
-    """Return a photograph [H, W, 3] divided by its colour correction. White pixels stay white, whatever the gain."""
+    """Return a photograph [H, W, 3], 0 to 255, divided by its colour correction. White pixels stay white.
+
+    Args:
+        pixels: the photograph, [H, W, 3]; its size may differ from the camera's.
+        tone: colour correction of the photograph.
+        camera: camera of the photograph, whose principal point is the centre of the vignetting.
+    """
     divisor = np.asarray(tone.gain, np.float32) * _falloff(pixels.shape[:2], tone, camera)
     divided = np.rint(pixels / divisor).clip(0, 255).astype(np.uint8)
     return np.where((pixels == WHITE).all(axis=2, keepdims=True), np.uint8(WHITE), divided)
@@ -95,5 +107,5 @@ def _falloff(shape: tuple[int, ...], tone: ColorCorrection, camera: Camera) -> N
 
 
 def middle(camera: Camera) -> tuple[float, float]:
-    """Return the principal point of a camera; the middle of its image if the model has none."""
+    """Return the principal point of a camera in pixels, x and y; the middle of its image if it has none."""
     return (camera.cx, camera.cy) if camera.has_center else (camera.width / 2, camera.height / 2)

@@ -1,6 +1,6 @@
 """Observations of point colours: which photograph sees which points, in what colour, over one or several models.
 
-Each photograph is decoded once, at reduced size, in threads, and its samples are cached.
+Each photograph is decoded once, at reduced size, in threads. The colours read at its keypoints (samples) are cached.
 """
 
 from __future__ import annotations
@@ -30,29 +30,38 @@ from splatbatch.scene.photos.folders import MASK_COUNTS, find_masks, stored_phot
 from splatbatch.scene.photos.headers import opened_photograph, pixels_of
 
 LEAST = 50
-"""Fewest observations from which a gain is computed: one is right within about 10 %, the mean of 50 within 1.5 %."""
-MOST = 2_000_000
-"""Most observations kept for all patches together; beyond, whole tracks are dropped. A million takes 500 MB."""
-MOST_EACH = 2_000
-"""Most observations per photograph, in the mean, for all patches together: trainings wait for the solution.
+"""Fewest observations from which the gain of a photograph is computed.
 
-caliterra has 3,300. With 1,000, half of its gains move by 0.1 % or less, none by more than 0.6 %.
+A single observation is right within about 10 %, the mean of 50 within 1.5 %.
+"""
+MOST = 2_000_000
+"""Most observations kept for all patches together; of more, whole tracks are dropped. A million takes 500 MB."""
+MOST_EACH = 2_000
+"""Most observations per photograph, in the mean, for all patches together; more would only delay the trainings.
+
+The flight caliterra has 3,300. With 1,000, half of its gains move by 0.1 % or less, none by more than 0.6 %.
 """
 LEAST_EACH = 200
-"""Observations per photograph of a patch that are kept in the mean even if the total exceeds `MOST`."""
+"""Observations per photograph of a patch that are kept, in the mean, even if the total then exceeds `MOST`."""
 SPREADING = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio (Knuth): ids that follow each other land far apart
 LEAST_SHARED = 5
-"""Fewest points that two photographs share to be linked; one or two may be a false match."""
+"""Fewest points that two photographs must share to count as linked; one or two points may be a false match."""
 MOST_NEIGHBOURS = 10
-"""Number of photographs that each is compared with: those that share the most points with it."""
+"""Most photographs that a photograph is compared with: those that share the most points with it."""
 Samples = NDArray[np.uint16]
-"""256 times the mean of the pixels around each keypoint, [N, 3]; 0: left out, as masked, dark or clipped."""
+"""Colours at the keypoints of a photograph, [N, 3]: 256 times the mean of the pixels around each; 0: not usable.
+
+Pixels that are masked, dark or clipped are not usable.
+"""
 LONG_SIDE_PX = 640
-"""Shortest length to which the longer side is reduced when a JPEG is decoded (to a half, quarter or eighth)."""
+"""Length below which the longer side of a JPEG is never reduced when it is decoded (to a half, quarter or eighth)."""
 DARKEST, BRIGHTEST = 8, 243
-"""Range of usable pixel values, of 255: darker is noise and rounding, brighter may be clipped."""
+"""Range of usable pixel values, 0 to 255: darker values are noise and rounding, brighter ones may be clipped."""
 STRETCH = 0.02
-"""Largest relative difference of a photograph's two scale factors that counts as rounding; more is another shape."""
+"""Largest relative difference between a photograph's scale in x and in y to its camera that counts as rounding.
+
+A photograph beyond it has another shape than its camera, and is left out.
+"""
 SCALE = 256
 _DOWN, _RIGHT = (one.ravel() for one in np.mgrid[-2:3, -2:3])  # a JPEG smears the colours of clipped pixels so far
 _NEAR = (np.abs(_DOWN) <= 1) & (np.abs(_RIGHT) <= 1)
@@ -61,7 +70,7 @@ _VERSION = "2"  # raise it when pixels are sampled differently
 
 @dataclass(frozen=True, eq=False)
 class TrackedPhoto:
-    """A photograph with the keypoints of its tracks."""
+    """A photograph with those of its keypoints that belong to a 3D point."""
 
     name: str
     path: Path
@@ -71,16 +80,17 @@ class TrackedPhoto:
     rotation: Floats  # [3, 3], from world to camera; NaN where the pose is none
     mask: Path | None = None
     problem: str = ""
-    """Why the photograph cannot be used; empty if it can."""
+    """Why the photograph cannot be used; empty if there is no reason."""
 
 
 def shots_of(patches: Iterable[Patch]) -> dict[str, TrackedPhoto]:
     """Return the photographs of patches by name, with the observations of all patches merged.
 
-    Only points that at least two photographs see are kept. Unreadable models are skipped.
+    Only points that at least two photographs see are kept; empty without photographs. Models that cannot be read are
+    skipped, unless all are. Two files of one name but different size give the photograph a `problem`.
 
     Raises:
-        ModelError: no model can be read; the first error is raised.
+        ModelError: no model can be read; the error of the first is raised.
     """
     found: dict[str, TrackedPhoto] = {}
     num_points = 0
@@ -180,7 +190,7 @@ def _is_same_file(first: Path, second: Path) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class LinkedObservations:
-    """Observations within groups of linked photographs."""
+    """Observations of photographs in groups; photographs of two groups are not linked by shared points."""
 
     seen: ColorObservations
     group: Ints  # [num_photos], -1 for a photograph that is left alone
@@ -188,9 +198,9 @@ class LinkedObservations:
 
 
 def link(seen: ColorObservations) -> LinkedObservations:
-    """Return the observations of photographs that have enough of them, with their groups.
+    """Return the observations of photographs that have at least `LEAST` (50), with the group of each photograph.
 
-    Tracks stay within a group.
+    Photographs that share `LEAST_SHARED` (5) points are in one group. A point that two groups see becomes two points.
     """
     from scipy.sparse.csgraph import connected_components
 
@@ -223,9 +233,14 @@ def _incidence(seen: ColorObservations) -> Any:
 
 
 def neighbours_median(values: Floats, shared: Any, is_in: NDArray[np.bool_]) -> Floats:
-    """Return the median of values [num_photos] over each photograph's nearest neighbours; NaN where it has none.
+    """Return the median of the values of each photograph's neighbours, [num_photos]; NaN without neighbours.
 
-    Neighbours share the most points with it; only photographs in `is_in` count.
+    Neighbours are up to ten photographs that share the most points with it, and at least five.
+
+    Args:
+        values: a value per photograph, [num_photos].
+        shared: sparse matrix of the points that two photographs share, [num_photos, num_photos].
+        is_in: photographs that count, [num_photos]; all others get NaN.
     """
     means = np.full(len(values), np.nan)
     for one in np.flatnonzero(is_in):
@@ -239,9 +254,9 @@ def neighbours_median(values: Floats, shared: Any, is_in: NDArray[np.bool_]) -> 
 
 
 class SampleCache:
-    """Cache of the samples of photographs, valid until a file, its mask or its keypoints change.
+    """Cache of the samples of photographs, in one file; an entry is valid until photograph, mask or keypoints change.
 
-    A corrupt cache is ignored, and failing to write it is no error.
+    A corrupt file is ignored, and failing to write the file is no error. With `path` None nothing is kept on disk.
     """
 
     def __init__(self, path: Path | None = None) -> None:
@@ -250,7 +265,10 @@ class SampleCache:
         self._used: dict[str, Samples] = {}
 
     def read(self, shots: Iterable[TrackedPhoto]) -> tuple[dict[str, Samples], dict[str, str]]:
-        """Return the samples of photographs by name, and the reasons for photographs without any."""
+        """Return the samples of photographs by name, and for photographs without samples the reason by name.
+
+        Photographs that are not cached are decoded in threads. Raises nothing: a file that cannot be read has a reason.
+        """
         of_name = {shot.name: shot for shot in shots}
         with warnings.catch_warnings(), ThreadPoolExecutor(max(1, os.cpu_count() or 1)) as pool:
             warnings.simplefilter("ignore")  # Pillow's: what matters about a file becomes its problem
@@ -274,7 +292,10 @@ class SampleCache:
         return samples
 
     def keep(self) -> None:
-        """Write the samples used in this run, if they differ from the stored ones."""
+        """Write the samples that `read` returned to the cache file, whole, if other photographs are stored there.
+
+        Nothing happens without a cache file; errors of writing are ignored.
+        """
         if self._path and self._used and self._used.keys() != self._known.keys():
             keys, samples = np.array(list(self._used)), np.concatenate(list(self._used.values()))
             lengths = np.array([len(one) for one in self._used.values()], np.int64)
@@ -283,15 +304,15 @@ class SampleCache:
 
 
 class IncomparablePhotograph(Exception):
-    """Error: a photograph cannot be compared with its keypoints; the text says why."""
+    """Error: a photograph does not have the shape of its camera, so that keypoints have no place in it."""
 
 
 def sample(shot: TrackedPhoto) -> Samples:
-    """Return the mean of the 3 x 3 pixels around each keypoint of a photograph.
+    """Return the mean of the 3 x 3 pixels around each keypoint of a photograph, as `Samples`.
 
     Raises:
-        OSError: the photograph or its mask cannot be read or decoded.
-        IncomparablePhotograph: it does not have the shape of its camera.
+        IncomparablePhotograph: the photograph does not have the shape of its camera.
+        OSError: the photograph or its mask cannot be read or decoded; for some broken files Pillow raises other errors.
     """
     with opened_photograph(shot.path) as file:
         ratio = (file.size[0] / shot.camera.width, file.size[1] / shot.camera.height)

@@ -1,6 +1,6 @@
-"""Colour corrections of all photographs of a scene: sampled, linked and solved.
+"""Colour corrections of all photographs of a scene: colours are sampled, photographs linked, and corrections solved.
 
-Photographs without one are reported.
+Photographs without a correction are reported with the reason.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from splatbatch.scene.photos.headers import Exposure, read_exposure
 from splatbatch.text import plural
 
 PAYS = 0.2
-"""Share by which the residual must fall for `colors: auto` to correct the photographs."""
+"""Share by which the residual (spread of a track's colours) must fall for `colors: auto` to correct photographs."""
 LEAST_BEFORE = 0.005
-"""Smallest residual at which `auto` corrects; below it is rounding and noise."""
+"""Residual (a share of the colour) above which `colors: auto` corrects; less is rounding and noise."""
 LEAST_SHARING = 4
 """Fewest photographs per lens, in the mean, from which each lens gets its own vignetting."""
 FIELD_DIGITS = 3
-"""Decimal digits of a stored shading grid; it is right within some percent, so a tenth of one is rounding."""
+"""Decimal digits of a stored shading grid; the grid is right within some percent, so that more would be noise."""
 _COUNTING = "tracks that are neither dark, clipped nor masked"
 OUTLIER = 1.2
 """A photograph this many times brighter or darker than its neighbours is reported as an outlier."""
@@ -49,34 +49,48 @@ OUTLIER = 1.2
 
 @dataclass(frozen=True)
 class SceneCorrections:
-    """Result of the colour solution of a scene; empty, with a problem, where nothing could be solved."""
+    """Colour corrections of a scene's photographs (`tones`), by image name; if nothing could be solved, a `problem`.
+
+    `problem` is empty after a solution. `notes` are sentences for people about groups and light.
+    """
 
     tones: Mapping[str, ColorCorrection] = field(default_factory=dict)
     vignetting: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
-    """Vignetting coefficients by camera, and by aperture where a camera has several; only where there is vignetting."""
+    """Vignetting coefficients v1, v2 by camera id, or by id and aperture ("1 at f/8") where a camera has several.
+
+    Cameras without vignetting are left out.
+    """
     before: float = 0.0
-    """Standard deviation of the colours of a track without correction, as a share."""
+    """Standard deviation of the colours of a track without correction, as a share; `after`: with correction."""
     after: float = 0.0
     num_observations: int = 0
     outliers: Mapping[str, float] = field(default_factory=dict)
-    """How many times brighter than its neighbours a photograph is, the largest deviation first."""
+    """How many times brighter than its neighbours a photograph is, by name, the largest deviation first.
+
+    Photographs within a factor of `OUTLIER` (1.2) are left out.
+    """
     left_alone: Mapping[str, str] = field(default_factory=dict)
-    """Photographs without a correction, with the reason."""
+    """Names of photographs without a correction, with the reason."""
     notes: tuple[str, ...] = ()
     problem: str = ""
 
     @property
     def is_even(self) -> bool:
-        """Whether `training.colors: auto` applies it: the residual is above `LEAST_BEFORE`, and falls by `PAYS`."""
+        """Whether `training.colors: auto` applies the corrections.
+
+        They must lower the residual by a fifth (`PAYS`), from more than 0.005 (`LEAST_BEFORE`).
+        """
         return bool(self.tones) and self.before > LEAST_BEFORE and self.after <= (1 - PAYS) * self.before
 
 
 def solve_tones(patches: Iterable[Patch], cache: Path | None = None) -> SceneCorrections:
-    """Return the colour corrections of the photographs of patches of one scene. Unreadable files do not raise.
+    """Return the colour corrections of the photographs of one scene.
+
+    Raises nothing for unreadable files or an unsolvable system: the result then names the problem.
 
     Args:
-        patches: the source alone, or all patches together.
-        cache: file that keeps samples between runs; None: no cache.
+        patches: the source reconstruction alone, or all patches together.
+        cache: file that keeps the sampled colours between runs, read and written; None: no cache.
     """
     try:
         shots = shots_of(patches)

@@ -1,8 +1,8 @@
 """Shading grids: light that varies over one photograph, as where the sun comes through clouds.
 
-A grid holds logarithms over a photograph, bilinear between its nodes, times a tint: the sun is yellower than the sky.
-It is fitted to the residual of the photograph's tracks. It is accepted only if a grid fitted to half of the tracks
-explains the other half.
+A grid holds logarithms of brightness over a photograph, bilinear between its nodes. It is multiplied by a tint, as the
+sun is yellower than the sky. A grid is fitted to the residual of the photograph's tracks. A photograph gets a grid only
+if a grid fitted to half of the tracks explains the other half.
 """
 
 from __future__ import annotations
@@ -19,26 +19,27 @@ from splatbatch.scene.colors.correction import NODES
 LEAST_FALL = 0.05
 """Share by which a grid fitted to half of a photograph's tracks must lower the residual of the other half.
 
-On caliterra 11 of 75 photographs have such a grid of the size below: those into which the sun broke. It explains 52 to
-84 % of their residual. None of the quarry's or copr's photographs have one.
+Of the flight caliterra, 11 of 75 photographs have such a grid: those into which the sun broke. The grids explain 52 to
+84 % of their residual. No photograph of the flights quarry and copr has a grid.
 """
 LEAST_SIZE, MOST_SIZE = 0.06, 1.2
-"""Range of accepted contrast (logarithm) between the darkest and the brightest twentieth of the tracks.
+"""Range of accepted contrast of a grid: logarithm of the brightest over the darkest twentieth of the tracks.
 
-Less is hardly visible, more is not light.
+A smaller contrast is hardly visible; a larger one is not light.
 """
 SMOOTH = 1.0
 """Weight of the squared difference of neighbouring nodes, relative to one observation."""
 TO_ZERO = 1e-3
-"""Weight of the square of each node, so that a photograph with few tracks gets no grid."""
+"""Weight of the squared value of each node, relative to one observation: nodes without observations stay near 0."""
 LEAST_TINT, MOST_TINT = 0.2, 2.5
-"""Range of a channel's tint, relative to the mean of all; beyond it is not a colour of light."""
+"""Range of a channel's tint, relative to the mean of all channels; a tint outside is not a colour of light."""
 
 
 def corners_of(place: Floats) -> tuple[Ints, Floats]:
-    """Return the four nodes around places [N, 2] and their bilinear weights, [N, 4] each.
+    """Return the indices of the four nodes around each place, and their bilinear weights, [N, 4] each.
 
-    Places are relative to the principal point in half diagonals; places beyond the grid are clamped to its edge.
+    Args:
+        place: places relative to the principal point, in half diagonals, [N, 2]; beyond -1 to 1 the edge is taken.
     """
     at = (np.clip(place, -1, 1) + 1) / 2 * (NODES - 1)
     low = np.minimum(at.astype(np.int64), NODES - 2)
@@ -50,25 +51,34 @@ def corners_of(place: Floats) -> tuple[Ints, Floats]:
 
 
 def field_at(place: Floats, grid: Floats) -> Floats:
-    """Return a grid [NODES^2], without its tint, at places [N, 2]."""
+    """Return the values of one grid [NODES^2], without its tint, at places [N, 2]: logarithms, [N]."""
     return field_at_each(place, grid[None], np.zeros(len(place), np.int64))
 
 
 def field_at_each(place: Floats, fields: Floats, which: Ints) -> Floats:
-    """Return grid number `which` of several grids [F, NODES^2] at each place [N, 2]."""
+    """Return the value of a grid at each place: logarithms, [N].
+
+    Args:
+        place: places relative to the principal point, in half diagonals, [N, 2].
+        fields: the grids, [F, NODES^2].
+        which: index of the grid to take at each place, [N].
+    """
     nodes, shares = corners_of(place)
     return np.asarray((shares * fields[which[:, None], nodes]).sum(axis=1), np.float64)
 
 
 def shares_along(places: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return the bilinear weight of each node for places along one axis, [N, NODES]."""
+    """Return the linear weight of each node for places [N] along one axis, [N, NODES].
+
+    Places are in half diagonals from the principal point; beyond -1 to 1 the edge is taken.
+    """
     at = (np.clip(places, -1, 1) + 1) / 2 * (NODES - 1)
     return np.maximum(1 - np.abs(at[:, None] - np.arange(NODES, dtype=np.float32)), 0)
 
 
 @dataclass(frozen=True, eq=False)
 class ShadingResidual:
-    """Residuals of observations, after the colours of their points and all other corrections."""
+    """Residuals of observations to which shading grids are fitted: what is left after all other corrections."""
 
     point: Ints  # [N]; those of odd numbers are one half of the tracks
     place: Floats  # [N, 2]
@@ -76,11 +86,15 @@ class ShadingResidual:
     weights: Floats  # [N]
 
     def only(self, which: NDArray[Any]) -> ShadingResidual:
-        """Return a copy with the chosen observations."""
+        """Return a copy with the chosen observations alone.
+
+        Args:
+            which: a mask [N], or indices of observations.
+        """
         return ShadingResidual(self.point[which], self.place[which], self.rest[which], self.weights[which])
 
     def fitted(self) -> Floats:
-        """Return the smooth grid [NODES^2] that fits the residuals best in least squares."""
+        """Return the smooth grid [NODES^2], in logarithms, that fits the residuals best in weighted least squares."""
         num, (nodes, shares) = NODES * NODES, corners_of(self.place)
         weighted = self.weights[:, None] * shares
         pairs = (nodes[:, :, None] * num + nodes[:, None, :]).ravel()
@@ -90,11 +104,18 @@ class ShadingResidual:
         return np.asarray(np.linalg.solve(matrix, right), np.float64)
 
     def off(self, told: Floats | float) -> float:
-        """Return the weighted sum of absolute differences from a prediction."""
+        """Return the weighted sum of absolute differences of the residuals from a prediction.
+
+        Args:
+            told: the prediction: one value, or one per observation [N].
+        """
         return float(self.weights @ np.abs(self.rest - told))
 
     def fall(self) -> float:
-        """Return the share by which a grid lowers the residual of the half of the tracks that it was not fitted to."""
+        """Return the share by which a grid lowers the residual of the half of the tracks that it was not fitted to.
+
+        0 if one half is empty; negative if the grid makes the residual larger.
+        """
         is_odd = self.point % 2 == 1
         halves = self.only(is_odd), self.only(~is_odd)
         if not all(half.weights.sum() > 0 for half in halves):
@@ -107,7 +128,9 @@ class ShadingResidual:
 
 
 def paying_fields(photo: Ints, seen: ShadingResidual, which: NDArray[np.bool_]) -> tuple[Floats, Floats]:
-    """Return accepted grids, 0 for other photographs, and the residual share that each removes, [num_photos].
+    """Return the accepted grids [num_photos, NODES^2], and the share of the residual that each removes [num_photos].
+
+    A grid is 0 where none is accepted; a share is 0 for photographs that were not tried.
 
     Args:
         photo: photograph of each observation, [N].
@@ -130,7 +153,9 @@ def paying_fields(photo: Ints, seen: ShadingResidual, which: NDArray[np.bool_]) 
 
 
 def tint_of(field: Floats, rest: Floats, weights: Floats) -> Floats:
-    """Return the factors by which channels follow a grid, with mean 1; all 1 where they are no colour of light.
+    """Return the tint of a grid: factors by which the channels follow it, with mean 1, [C].
+
+    All are 1 if a factor is outside `LEAST_TINT` to `MOST_TINT`.
 
     Args:
         field: values of the grid at observations, [N].

@@ -7,9 +7,10 @@ a ramp. To first order this light is a plane over the photograph, fixed in the w
 
     log(colour of p in i) = log(colour of p) + exposure of i + a . d,    d = R_i^T (x / f, y / f, 1)
 
-Over flat ground, seen from one height, d = (p - c_i) / height. Then a . p looks like the colour of points, and -a . c_i
-like gains: tracks cannot tell. So a is chosen by the gains F a that result from leaving it out. Without them the gains
-should agree with the exposures in EXIF, or not drift where EXIF is missing. Tracks only have to fit (`solve`).
+Over flat ground, seen from one height, d = (p - c_i) / height, where c_i is the centre of camera i. Then a . p looks
+like the colour of points, and -a . c_i like gains, so that tracks cannot tell. Solved without light, the gains contain
+a part F a that is linear in a. So a is chosen such that the gains without F a agree with the exposures in EXIF, or do
+not drift where EXIF is missing. Tracks only have to fit (`solve`).
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ import numpy as np
 from splatbatch.scene.colmap.types import Floats, Ints
 
 RESPONSE, RESPONSE_SPREAD = 0.45, 0.2
-"""Logarithm of encoded values per logarithm of exposure: sRGB's curve, and the spread of cameras' own curves."""
+"""Change of log(pixel value) per change of log(exposure): its mean, by sRGB's curve, and its spread over cameras."""
 SUN_SPREAD = 0.3
-"""Expected strength of shared light: logarithm per unit of d; at most about twice this."""
+"""Expected strength of shared light, as log(brightness) per unit of d; the strength is at most about twice this."""
 LEAST_SURE = 12.0
 """Smallest F statistic of a plane over the gains. By chance 2 in 10,000 scenes of 32 photographs reach it."""
 LEAST_PHOTOS = 10
@@ -31,33 +32,36 @@ LEAST_PHOTOS = 10
 LEAST_DRIFT = 0.02
 """Smallest drift (logarithm, from one end of the scene to the other) that counts; less is not visible."""
 PLANE = 2
-"""Number of components of a slope over the ground."""
+"""Number of components of the shared light that gains can tell: its slope in two directions over the ground."""
 SOFT = 1.5
-"""Residual, in median residuals, at which an observation counts half (Cauchy's weights)."""
+"""Residual, as a multiple of the median residual, at which an observation counts half (Cauchy's weights)."""
 LEAST_SPREAD = 0.002
-"""Residuals below this are rounding; weights do not depend on them."""
+"""Residuals below this (logarithm) are rounding; weights do not depend on them."""
 ROUNDS = 20
 
 
 @dataclass(frozen=True, eq=False)
 class SharedIllumination:
-    """Drift of the gains over a scene, with the shared light that explains it."""
+    """Drift of the gains over a scene, with the light common to all photographs that explains the drift."""
 
     light: Floats  # [3], a
     drift: float
     """Range of the gains that the light explains, darkest to brightest photograph, as a logarithm."""
     has_exposures: bool
-    """Whether EXIF has the exposures of all photographs."""
+    """Whether EXIF has the exposures of all photographs; if not, the light was chosen by the drift alone."""
 
 
 def find_sun_side(gains: Floats, feigned: Floats, exposures: Floats, kinds: Ints) -> SharedIllumination | None:
-    """Return the shared light that explains the drift of the gains; None where no drift is certain.
+    """Return the shared light that explains the drift of the gains; None: no drift is certain, or too few photographs.
 
     Args:
         gains: gains of photographs in logarithms, [N], solved without such light.
-        feigned: gains that result from leaving out each component of the light, [N, 3].
+        feigned: gains that each component of the light causes if the light is left out, [N, 3].
         exposures: logarithms of the exposures in EXIF, [N]; NaN where unknown.
-        kinds: kind (lens, group) of each photograph, [N], with one scale of exposures; -1: left out.
+        kinds: number of each photograph's lens and group, [N]: gains of one number have one zero; -1: left out.
+
+    Raises:
+        numpy.linalg.LinAlgError: the system cannot be solved.
     """
     which = kinds >= 0
     names = np.unique(kinds[which])
@@ -79,7 +83,7 @@ def find_sun_side(gains: Floats, feigned: Floats, exposures: Floats, kinds: Ints
 
 
 def cauchy(size: Floats) -> Floats:
-    """Return Cauchy's weights for residuals of these sizes, [O]."""
+    """Return Cauchy's weights, 0 to 1, for absolute residuals [O]: 1/2 at `SOFT` times their median."""
     soft = max(SOFT * float(np.median(size)), LEAST_SPREAD)
     return 1 / (1 + (size / soft) ** 2)
 

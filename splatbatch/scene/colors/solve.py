@@ -1,8 +1,9 @@
-"""Solves the colour corrections of photographs from the colours of their tracks: one sparse linear system, made robust.
+"""Solves the colour corrections of photographs from the colours of their tracks: a sparse linear system, reweighted.
 
 In logarithms: log(colour of point p in photograph i) = log(colour of p) + gain of i + v1 r^2 + v2 r^4 of i's camera.
-The colours of the points are eliminated first (Schur complement), so that only photographs are unknown. All channels
-share the weights: an error in one (an occlusion, a highlight) is an error in all, and one matrix serves them.
+Here r is the distance from the principal point over half the diagonal. The colours of the points are eliminated first
+(Schur complement), so that only photographs and cameras are unknown. All channels share the weights: an occlusion or a
+highlight in one channel is an error in all, and one matrix serves all channels.
 """
 
 from __future__ import annotations
@@ -26,27 +27,28 @@ from splatbatch.scene.colors.shared_illumination import (
 )
 
 DENSE = 3000
-"""Most photographs for which the system is solved as a dense matrix."""
+"""Most unknowns (photographs, and two per camera with vignetting) for which the system is solved as a dense matrix."""
 TINY = 1e-9  # of the mean of the diagonal: what fixes the gauge
 CANDIDATE_FALL = LEAST_FIELD_FALL / 2
-"""A photograph is tried again only if a shading grid explains at least this share of its residual."""
+"""A photograph is tried again in the next round if a shading grid explains more than this share of its residual."""
 ROUNDS = 6
 """Rounds of reweighting; gains move by less than 0.1 % after five."""
 LAST_ROUNDS = 2
 MOST_RISE = 0.03
-"""Largest share by which a light common to all photographs may raise the residual of the tracks.
+"""Largest share by which a light common to all photographs may raise the residual of the tracks; more is no light.
 
-Of three flights it raises it by 0.5 % at most; exposures of the quarry that drift by a fifth, taken for light, by 20 %.
+In three flights such light raises the residual by 0.5 % at most. Exposures of the flight quarry that drift by a fifth,
+taken for light, raise the residual by 20 %.
 """
 LEAST_FALLOFF = 0.01
-"""Vignetting that changes less than this between centre and corner is taken as none (logarithm)."""
+"""Vignetting that changes brightness by less than this from centre to corner (logarithm) is taken as none."""
 LEAST_FALL = 0.003
 """Share by which vignetting must lower the residual of a camera's photographs to be accepted."""
 
 
 @dataclass(frozen=True, eq=False)
 class ColorObservations:
-    """Observed colours of points in photographs, one row per keypoint that is used."""
+    """Observed colours of points in photographs: O rows, one per keypoint that is used."""
 
     photo: Ints  # [O], 0 to num_photos - 1
     point: Ints  # [O], 0 to num_points - 1
@@ -59,7 +61,11 @@ class ColorObservations:
     exposures: Floats  # [num_photos], logarithms of what EXIF says; NaN where it says nothing
 
     def only(self, which: NDArray[np.bool_]) -> ColorObservations:
-        """Return a copy with the chosen observations."""
+        """Return a copy with the chosen observations alone; photographs, points and cameras keep their numbers.
+
+        Args:
+            which: mask of the observations, [O].
+        """
         parts = {name: getattr(self, name)[which] for name in ("photo", "point", "color", "place", "radius")}
         return replace(self, **parts)
 
@@ -75,25 +81,38 @@ class Solution:
     fields: Floats  # [num_photos, NODES^2], 0 for most
     tints: Floats  # [num_photos, 3], of the fields; 1 for most
     drift: SharedIllumination | None = None
-    """Drift of the gains over the scene; None: there is none."""
+    """Drift of the gains over the scene, and the light that explains it; None: no drift is certain."""
     before: float = 0.0
-    """Residual without correction: standard deviation in logarithms, with the weights of the solution."""
+    """Residual without correction: weighted standard deviation of a track's colours, in logarithms."""
     after: float = 0.0
 
 
 def falloff_of(seen: ColorObservations, vignetting: Floats) -> Floats:
-    """Return the logarithm of the vignetting at each observation, [O]."""
+    """Return the logarithm of the vignetting at each observation, [O].
+
+    Args:
+        seen: the observations.
+        vignetting: coefficients v1, v2 of each camera, [num_cameras, 2].
+    """
     one = vignetting[seen.camera[seen.photo]]
     return seen.radius * (one[:, 0] + seen.radius * one[:, 1])
 
 
 def shading_of(seen: ColorObservations, tilts: Floats) -> Floats:
-    """Return the logarithm of the shading gradient (tilt) at each observation, [O]."""
+    """Return the logarithm of the shading gradient at each observation, [O]: light that is a plane over a photograph.
+
+    Args:
+        seen: the observations.
+        tilts: slopes of that plane in x and y, [num_photos, 2].
+    """
     return (seen.place * tilts[seen.photo]).sum(axis=1)
 
 
 def own_light(seen: ColorObservations, found: Solution) -> Floats:
-    """Return the logarithm of the photographs' own shading grids at each observation, [O], without their tints."""
+    """Return the logarithm of each photograph's own shading grid at each observation, [O], without tint.
+
+    0 for photographs without a grid.
+    """
     light = np.zeros(len(seen.photo))
     if found.fields.any():
         has_field: NDArray[np.bool_] = np.any(found.fields, axis=1)
@@ -103,19 +122,30 @@ def own_light(seen: ColorObservations, found: Solution) -> Floats:
 
 
 def light_of(seen: ColorObservations, found: Solution) -> Floats:
-    """Return the logarithm of tilts and shading grids at each observation: [O, 1], or [O, 3] with tints."""
+    """Return the logarithm of shading gradients and shading grids at each observation.
+
+    The shape is [O, 1] if `seen` holds mean colours, else [O, 3], with the tints of the grids.
+    """
     own = own_light(seen, found)[:, None]
     tinted = own * found.tints[seen.photo] if seen.color.shape[1] > 1 else own
     return shading_of(seen, found.tilts)[:, None] + tinted
 
 
 def evened_of(seen: ColorObservations, found: Solution) -> Floats:
-    """Return the observed colours without the corrections of their photographs, in logarithms."""
+    """Return the observed colours with the corrections of their photographs removed, in logarithms, [O, 3 or 1]."""
     return seen.color - found.gains[seen.photo] - falloff_of(seen, found.vignetting)[:, None] - light_of(seen, found)
 
 
 def point_colors(seen: ColorObservations, found: Solution, weights: Floats) -> Floats:
-    """Return the colours of the points, [num_points, 3] or [num_points, 1]; NaN where no photograph sees the point."""
+    """Return the weighted mean colours of the points in logarithms, [num_points, 3 or 1], after correction.
+
+    NaN where no photograph sees the point.
+
+    Args:
+        seen: the observations.
+        found: the corrections.
+        weights: weight of each observation, [O].
+    """
     total = np.bincount(seen.point, weights)
     evened = evened_of(seen, found)
     sums = np.stack([np.bincount(seen.point, weights * one) for one in evened.T], axis=1)
@@ -124,20 +154,29 @@ def point_colors(seen: ColorObservations, found: Solution, weights: Floats) -> F
 
 
 def residuals_of(seen: ColorObservations, found: Solution, weights: Floats) -> Floats:
-    """Return the difference of each corrected colour from that of its point, [O, 3], in logarithms."""
+    """Return the difference of each corrected colour from the mean colour of its point, [O, 3 or 1], in logarithms.
+
+    Args:
+        seen: the observations.
+        found: the corrections.
+        weights: weight of each observation in the mean, [O].
+    """
     colors = point_colors(seen, found, weights)
     return evened_of(seen, found) - colors[seen.point]
 
 
 def rest_of(seen: ColorObservations, found: Solution, colors: Floats) -> Floats:
-    """Return each observation without the colour of its point and the vignetting of its lens, [O]."""
+    """Return the mean over channels of each observation, without the point's colour and the vignetting, [O].
+
+    What is left, in logarithms, is the gain and light of the photograph. `colors` are those of the points.
+    """
     return (seen.color - colors[seen.point]).mean(axis=1) - falloff_of(seen, found.vignetting)
 
 
 def own_weights(seen: ColorObservations, found: Solution, colors: Floats) -> Floats:
-    """Return weights [O] relative to the usual residual of each photograph.
+    """Return weights [O], 0 to 1, that fall with the residual relative to the usual residual of the photograph.
 
-    Where half of a photograph lies in the sun, that half keeps its weight.
+    So where half of a photograph lies in the sun, that half keeps its weight. `colors` are those of the points.
     """
     num = len(seen.camera)
     level = found.gains.mean(axis=1)[seen.photo] + shading_of(seen, found.tilts) + own_light(seen, found)
@@ -147,12 +186,14 @@ def own_weights(seen: ColorObservations, found: Solution, colors: Floats) -> Flo
 
 
 def spread(residuals: Floats, weights: Floats) -> float:
-    """Return the weighted standard deviation of residuals [O, 3]."""
+    """Return the weighted standard deviation of residuals [O, 3 or 1]; raises ZeroDivisionError if weights sum to 0."""
     return float(np.sqrt(np.average((residuals**2).mean(axis=1), weights=weights)))
 
 
 class DesignMatrix:
-    """The matrix of unknowns that each observation depends on; built once and then reweighted.
+    """Design matrix: which gains and vignetting coefficients each observation depends on.
+
+    It is built once and then solved with changing weights.
 
     Args:
         seen: the observations.
@@ -178,9 +219,18 @@ class DesignMatrix:
         self._tracks = csr_matrix((ones, (seen.point, np.arange(len(ones)))))  # [points, O]
 
     def fit(self, seen: ColorObservations, weights: Floats, light: Floats) -> tuple[Floats, Floats]:
-        """Return gains and vignetting at these weights and in the given light (see `light_of`). Gains have mean 0.
+        """Return the gains [num_photos, 3 or 1] and vignetting [num_cameras, 2] that fit best; gains have mean 0.
 
-        Vignetting is the same in all channels, so that it is solved from their mean alone.
+        Vignetting is the same in all channels, and is solved from their mean. It is 0 for cameras not in `bends`.
+
+        Args:
+            seen: the observations that the matrix was built from, with colours of either shape.
+            weights: weight of each observation, [O].
+            light: logarithm of light to be removed first, [O, 3 or 1], as `light_of` returns it.
+
+        Raises:
+            numpy.linalg.LinAlgError: the system cannot be solved.
+            RuntimeError: the same, for a system of more than `DENSE` unknowns.
         """
         num = self._num_photos
         matrix, rest = self._reduced(weights)
@@ -195,7 +245,10 @@ class DesignMatrix:
         return gains - gains.mean(axis=0), vignetting
 
     def feigned(self, weights: Floats, columns: Floats) -> tuple[Floats, Floats]:
-        """Return the gains [num_photos, K] and vignetting [num_cameras, 2, K] that fit columns [O, K] best."""
+        """Return the gains [num_photos, K] and vignetting [num_cameras, 2, K] that fit K columns [O, K] best.
+
+        So one learns which gains a light would be mistaken for. Raises the errors of `fit`.
+        """
         matrix, rest = self._reduced(weights)
         found = _solved(matrix, rest(columns))
         gains, vignetting = found[: self._num_photos], np.zeros((*self._bends.shape, 2, columns.shape[1]))
@@ -231,13 +284,17 @@ def _solved(matrix: Any, right: Floats) -> Floats:
 
 
 def solve(seen: ColorObservations, group: Ints) -> Solution:
-    """Return the colour corrections of photographs that are linked within their group.
+    """Return the colour corrections of all photographs: gains, vignetting, shared light and shading grids.
 
-    Most faults of an observation show in the mean of the channels, in a third of the time; the last rounds use all.
+    Gains have mean 0 over all photographs. All rounds but the last use the mean of the channels, which takes a third of
+    the time.
 
     Args:
         seen: the observations.
-        group: group of each photograph, [num_photos]; -1: none.
+        group: group of linked photographs that each belongs to, [num_photos]; -1: none.
+
+    Raises:
+        ArithmeticError, ValueError, RuntimeError: the system cannot be solved.
     """
     grey, num_cameras = replace(seen, color=seen.color.mean(axis=1, keepdims=True)), int(seen.camera.max()) + 1
     all_bend = DesignMatrix(grey, np.ones(num_cameras, bool))
