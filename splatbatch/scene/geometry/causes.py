@@ -1,6 +1,6 @@
 """Finds the most likely cause of reprojection errors: in the scene, then in each camera, then in single images.
 
-The simplest hypothesis is named that brings the error down to that of intact scenes.
+Of the hypotheses that bring the error down to that of intact scenes, the simplest is taken.
 """
 
 from __future__ import annotations
@@ -30,21 +30,28 @@ _RESECTED = 8  # images whose pose is looked for anew: 3 ms each
 
 @dataclass(frozen=True)
 class Cause:
-    """One fault of a model: its best explanation, the images it concerns, and how grave it is."""
+    """One fault of a model: its best explanation, the names of the images concerned, and how grave the fault is."""
 
     best: CauseCandidate
     images: tuple[str, ...]
     camera_id: int | None
-    """Camera that all these images have; None where the fault concerns the whole scene."""
+    """Id of the camera that all these images have; None where the fault concerns the whole scene."""
     behind: float
-    """Share of the observations whose point lies behind the camera."""
+    """Share of these images' observations whose point lies behind the camera; 0 without observations."""
     is_grave: bool
-    """Whether the error exceeds the trusted limit, or 5 % of the points lie behind; else it is systematic but small."""
+    """Whether the median error is above `trusted_px` (limits.py), or more than 5 % of the points lie behind the camera.
+
+    If not, the fault is systematic but small, and the audit only warns.
+    """
 
 
 @np.errstate(all="ignore")  # files hold what they like: what overflows is infinite, and no cause explains it
 def find_causes(survey: GeometrySurvey) -> tuple[Cause, ...]:
-    """Return the causes of the errors of a model; empty for an intact one. Values that overflow do not raise."""
+    """Return the causes of the errors of a model; empty for an intact model. Values that overflow do not raise.
+
+    It is a single cause if one explains the whole scene, else causes per camera. Images beyond the alarm limit
+    (`alarm_px` in limits.py) that nothing explains have a cause, too, of the kind `reprojection` or `points_mismatch`.
+    """
     views = survey.views
     seen = views.obs()
     bad = seen[views.medians[seen] > views.trusted[seen]]

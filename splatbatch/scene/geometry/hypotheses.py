@@ -1,9 +1,9 @@
 """Candidates for what is wrong with a model: another K or lens, points that were moved alone, or wrong poses.
 
-K and lenses are fitted anew by a robust line and named by their change: whatever the lens, COLMAP's models end in x =
-fx u + cx, y = fy v + cy, so that K follows from a line for each axis. Points are compared with the poses by the
-similarity between them. Poses are tried inverted, with the axes of OpenGL, with quaternions in another order, exchanged
-among images, or resected.
+K and lenses are fitted anew by robust least squares, and named by their change. Whatever the lens, COLMAP's models end
+in x = fx u + cx, y = fy v + cy, so that K follows from a line for each axis. Points are compared with the poses by the
+similarity (scale, rotation, shift) between them. Poses are tried inverted, with the axes of OpenGL, with quaternions in
+another order, exchanged among images, or computed anew from keypoints and points (resected).
 """
 
 from __future__ import annotations
@@ -53,27 +53,40 @@ _SEARCHED_IMAGES = 24
 
 
 def unit(camera: Camera) -> Camera:
-    """Return the camera with focal length 1 and principal point 0, so that only its lens is left."""
+    """Return the camera with focal length 1 and principal point 0, so that only its distortion is left.
+
+    Raises:
+        KeyError: the camera model is unknown.
+        ValueError: the camera has another number of parameters than its model.
+    """
     one = {"f": 1.0, "fx": 1.0, "fy": 1.0, "cx": 0.0, "cy": 0.0}
     return replace(camera, params=tuple(one.get(name, value) for name, value in camera.named_params()))
 
 
 def axes(rays: Floats) -> list[list[Floats]]:
-    """Return the columns of a pinhole fit for the x and y axes, u and v, from rays [O, 2]."""
+    """Return the columns of a pinhole fit (`fit`) for the x and the y axis: u, and v, of rays (u, v) [O, 2]."""
     return [[rays[:, :1]], [rays[:, 1:]]]
 
 
 def polynomial(rays: Floats) -> list[list[Floats]]:
-    """Return the columns of a lens fit for each axis: u, u r^2, u r^4, and two terms of decentring."""
+    """Return the columns of a lens fit (`fit`) for the x and the y axis, from rays (u, v) [O, 2].
+
+    For x they are u, u r^2, u r^4, and two terms of decentring distortion; for y the same with v.
+    """
     square = (rays**2).sum(axis=1, keepdims=True)
     cross = 2 * rays[:, :1] * rays[:, 1:]
     return [[ray, ray * square, ray * square**2, cross, square + 2 * ray**2] for ray in (rays[:, :1], rays[:, 1:])]
 
 
 def fit(terms: list[list[Floats]], xy: Floats) -> tuple[Floats, Floats, Floats] | None:
-    """Fit x and y by columns: return coefficients (the constant last) and errors [O]; None: too few observations.
+    """Return the coefficients for x, those for y, and the errors [O] in pixels, of a robust least squares fit.
 
-    Least squares, in rounds that leave out observations that miss by more than three medians.
+    Observations that miss by more than three times the median error are left out of the next round. None: too few
+    observations, fewer than four per coefficient.
+
+    Args:
+        terms: columns for the x and the y axis, [O, 1] each; a constant is added as the last.
+        xy: keypoints, [O, 2] in pixels.
     """
     columns = [np.concatenate([*parts, np.ones((len(xy), 1))], axis=1) for parts in terms]
     usable = np.isfinite(np.concatenate([*columns, xy], axis=1)).all(axis=1)
@@ -96,15 +109,15 @@ def _solve(columns: Floats, wanted: Floats) -> Floats:
 
 
 def of_camera(views: TrackObservations, camera: Camera, reach: KeypointReach, share: float) -> Iterator[CauseCandidate]:
-    """Yield what may be wrong with a camera: its K first, then its lens; none for a camera without a focal length.
+    """Yield what may be wrong with a camera: its K first, then its lens; nothing for a panorama or an unknown model.
 
-    The lens may be none at all, the opposite one, a dropped one, or a fisheye.
+    Tried for the lens: distortion of the wrong sign, keypoints without distortion, other distortion, and a fisheye.
 
     Args:
-        views: observations of the camera, or of some of its images.
+        views: observations of the camera's images, or of some of them.
         camera: the camera.
-        reach: how far their keypoints reach.
-        share: share of the camera's images that these are; 1 for all.
+        reach: how far the keypoints of these images reach over the photograph.
+        share: share of the camera's images that are in `views`; 1 for all.
     """
     if not camera.has_center:
         return
@@ -145,9 +158,13 @@ def of_camera(views: TrackObservations, camera: Camera, reach: KeypointReach, sh
 def name_change(
     camera: Camera, fitted: tuple[float, float, float, float], reach: KeypointReach, part: str
 ) -> tuple[str, str, str]:
-    """Return kind, words and remedy for a camera whose keypoints fit another K, `fitted` (fx, fy, cx, cy).
+    """Return kind of finding, words and remedy for a camera whose keypoints fit another K.
 
-    The first row of the table that holds is taken. `part` names those keypoints; empty for all of the camera's.
+    Args:
+        camera: the camera as the model has it.
+        fitted: fx, fy, cx, cy of the K that the keypoints fit, in pixels.
+        reach: how far the keypoints reach over the photograph.
+        part: the keypoints that were fitted, in words, if they are only some of the camera's; empty: they are all.
     """
     fx, fy, cx, cy = fitted
     size, side = camera.size, max(camera.size)
@@ -236,7 +253,10 @@ def _off_centre(camera: Camera, scale: Sequence[float] | Floats = (1.0, 1.0)) ->
 
 
 def moved_points(views: TrackObservations) -> Iterator[CauseCandidate]:
-    """Yield the similarity, without and with mirroring, that brings the points onto the rays of their keypoints."""
+    """Yield the hypothesis that the points were moved without the poses: by a similarity, then by a mirroring one.
+
+    None with fewer than 24 usable observations, or where no such transform can be computed.
+    """
     rays, of_camera = np.full((len(views.rows), 2), np.nan), views.camera_ids[views.rows]
     for number in np.unique(of_camera):
         chosen = of_camera == number
@@ -303,15 +323,19 @@ def _spell_similarity(similarity: Similarity, views: TrackObservations) -> str:
 
 
 def stray_share(views: TrackObservations) -> float:
-    """Return the share of observations beyond the alarm limit of their camera, which no intact image reaches."""
+    """Return the share of observations whose error is beyond the alarm limit of their camera (`limits.alarm_px`).
+
+    0 without observations.
+    """
     alarms = np.array([limits.alarm_px(views.cameras[image.camera_id]) for image in views.images])
     return float((views.errors > alarms[views.rows]).mean()) if len(views.rows) else 0.0
 
 
 def widest_angle_degrees(views: TrackObservations) -> float | None:
-    """Return the median, over sampled points, of the widest angle to their first ray; None where too few are sampled.
+    """Return the median, over sampled points, of the widest angle between a point's first ray and its others.
 
-    The widest angle from one ray is at least half of the widest between any two, which is enough to tell 0.1 from 3.
+    It is at least half of the widest angle between any two rays, which is enough to tell 0.1 degrees from 3. None:
+    fewer than 30 points were sampled with two rays.
     """
     with np.errstate(all="ignore"):
         centres = -np.einsum("iba,ib->ia", views.rotations, views.translations)
@@ -340,17 +364,20 @@ _INVERSIONS = {
 
 
 Poses = tuple[Floats, Floats]
-"""Rotations [I, 3, 3] and translations [I, 3], world to camera."""
+"""Rotations [I, 3, 3] and translations [I, 3] of images, from world to camera."""
 
 
 def conventions(views: TrackObservations) -> Iterator[CauseCandidate]:
-    """Yield poses read in the conventions of other programs, the one with the fewest changes first."""
+    """Yield the hypotheses that poses were written in the conventions of another program, the fewest changes first.
+
+    They are camera-to-world poses, quaternions in another order, and other camera axes, alone and together.
+    """
     for kind, what, remedy, (rotations, translations) in other_poses_of(views.images, views.translations):
         yield CauseCandidate(kind, what, remedy, replace(views, rotations=rotations, translations=translations).errors)
 
 
 def other_poses_of(images: Sequence[Image], before: Floats) -> Iterator[tuple[str, str, str, Poses]]:
-    """Yield kind, words, remedy and poses for each other convention that `images` may have been written in.
+    """Yield kind of finding, words, remedy and poses for each other convention that poses may have been written in.
 
     Args:
         images: images with their quaternions.
@@ -372,7 +399,10 @@ def other_poses_of(images: Sequence[Image], before: Floats) -> Iterator[tuple[st
 
 
 def resected(views: TrackObservations) -> Iterator[CauseCandidate]:
-    """Yield the poses that pycolmap finds for each image from its keypoints and points."""
+    """Yield the hypothesis that poses are wrong, with those that pycolmap finds from keypoints and points.
+
+    One candidate; none if pycolmap finds no pose for any image.
+    """
     found = {row: pose for row in np.unique(views.rows).tolist() if (pose := _resect(views, row))}
     if found:
         degrees = math.degrees(np.median([angle(views.rotations[row], turn) for row, (turn, _) in found.items()]))
@@ -403,7 +433,13 @@ def _resect(views: TrackObservations, row: int) -> tuple[Floats, Floats] | None:
 
 
 def other_cameras(views: TrackObservations, camera_id: int, others: Collection[int]) -> Iterator[CauseCandidate]:
-    """Yield the model's `others` in place of the camera `camera_id`, as if the two were exchanged."""
+    """Yield, for each other camera, the hypothesis that it was exchanged with the camera `camera_id`, by id.
+
+    Args:
+        views: observations of the camera's images.
+        camera_id: id of the camera whose keypoints do not fit.
+        others: ids of the cameras to try; those with the same model and parameters are left out.
+    """
     own = views.cameras[camera_id]
     for number, camera in sorted(views.cameras.items()):
         if number not in others or (camera.model, camera.params) == (own.model, own.params):
@@ -414,7 +450,10 @@ def other_cameras(views: TrackObservations, camera_id: int, others: Collection[i
 
 
 def other_poses(views: TrackObservations) -> Iterator[CauseCandidate]:
-    """Yield, for up to `_SEARCHED_IMAGES` images, the pose of the image that fits their keypoints best."""
+    """Yield the hypothesis that poses were exchanged among images: each image gets the pose that fits best.
+
+    The first 24 images are searched. One candidate; none if every image fits its own pose best.
+    """
     rows = np.unique(views.rows)[:_SEARCHED_IMAGES].tolist()
     partners = {row: partner for row in rows if (partner := _fitting_pose(views, row)) != row}
     if partners:
@@ -441,7 +480,7 @@ def _fitting_pose(views: TrackObservations, row: int) -> int:
 
 
 def shifted_points(views: TrackObservations) -> Iterator[CauseCandidate]:
-    """Yield points whose numbers are off by one, in either direction."""
+    """Yield the two hypotheses that keypoints name the neighbour of their point: the next or the previous by id."""
     for shift in (1, -1):
         places = np.clip(views.places + shift, 0, len(views.points) - 1)
         what = f"the keypoints fit the points whose numbers are {'one higher' if shift > 0 else 'one lower'}"

@@ -1,7 +1,7 @@
-"""The survey of a model: sampled observations of every image, and how far keypoints miss the projected points.
+"""The survey of a model: sampled observations of its images, and how far keypoints miss the projected points.
 
-Observations hold poses, cameras and points with the keypoints that they should project to. The survey also holds how
-far the keypoints of each image reach over it.
+An observation is a point that an image sees, with the keypoint that the point should project to. The survey also holds
+how far the keypoints of each image reach over the photograph.
 """
 
 from __future__ import annotations
@@ -36,7 +36,10 @@ _COEFFICIENT = 0.25  # coefficients of lenses that are alike differ by `limits.S
 
 @dataclass(frozen=True, eq=False)
 class TrackObservations:
-    """Poses of images with sampled observations of points in them. A hypothesis is a copy with one part exchanged."""
+    """Poses of I images with O sampled observations of points. A hypothesis is a copy with one part replaced.
+
+    `rows` and `places` name an image and a point by index.
+    """
 
     images: tuple[Image, ...]
     cameras: Mapping[int, Camera]
@@ -50,19 +53,22 @@ class TrackObservations:
 
     @cached_property
     def camera_ids(self) -> Ints:
-        """Camera id of each image, [I]."""
+        """Id of each image's camera, [I]."""
         return np.array([image.camera_id for image in self.images], dtype=np.int64)
 
     @cached_property
     def in_camera(self) -> Floats:
-        """Observed points in camera coordinates, [O, 3]."""
+        """Observed points in the coordinates of their camera, [O, 3]; z is the depth, not above 0 behind the camera."""
         with np.errstate(all="ignore"):
             turned: Floats = np.einsum("oij,oj->oi", self.rotations[self.rows], self.xyz)
             return turned + self.translations[self.rows]
 
     @cached_property
     def errors(self) -> Floats:
-        """Distance of each keypoint from its point's projection in pixels, [O]; infinite behind the camera."""
+        """Distance of each keypoint from the projection of its point in pixels, [O].
+
+        Infinite for points behind the camera, and for cameras that cannot project.
+        """
         errors = np.full(len(self.rows), np.inf)
         of_camera = self.camera_ids[self.rows]
         for number in np.unique(of_camera):
@@ -75,11 +81,15 @@ class TrackObservations:
         return errors
 
     def with_camera(self, camera: Camera) -> TrackObservations:
-        """Return a copy with another camera under the id of `camera`."""
+        """Return a copy in which `camera` replaces the camera with the same id."""
         return replace(self, cameras={**self.cameras, camera.id: camera})
 
     def with_poses(self, poses: Mapping[int, tuple[Floats, Floats]]) -> TrackObservations:
-        """Return a copy with other rotations [3, 3] and translations [3] of some images, by row."""
+        """Return a copy with other poses of some images.
+
+        Args:
+            poses: rotation [3, 3] and translation [3] from world to camera, by index of the image.
+        """
         rotations, translations = self.rotations.copy(), self.translations.copy()
         for row, pose in poses.items():
             rotations[row], translations[row] = pose
@@ -87,7 +97,7 @@ class TrackObservations:
 
     @cached_property
     def medians(self) -> Floats:
-        """Median error of each image in pixels, [I]; NaN where it has too few observations."""
+        """Median error of each image in pixels, [I]; NaN for images with fewer than 8 observations."""
         return medians(self.errors, self.rows, len(self.images))
 
     @cached_property
@@ -96,7 +106,13 @@ class TrackObservations:
         return np.array([limits.trusted_px(self.cameras[image.camera_id]) for image in self.images])
 
     def only(self, rows: Sequence[int] | Ints) -> TrackObservations:
-        """Return the observations of the given images alone, thinned to what a search for causes needs."""
+        """Return a copy with the observations of the given images alone, thinned to about `limits.SEARCHED` (4000).
+
+        Where images would be left with too few observations each, whole images are left out instead.
+
+        Args:
+            rows: indices of the images, which stay valid in the copy.
+        """
         chosen = np.flatnonzero(np.isin(self.rows, rows))
         step = -(-len(chosen) // limits.SEARCHED) or 1
         if len(chosen) // step >= 2 * limits.LEAST_OBSERVATIONS * len(rows):
@@ -106,18 +122,28 @@ class TrackObservations:
         return self.observed(chosen[np.isin(self.rows[chosen], kept)])
 
     def observed(self, chosen: Ints | Mask) -> TrackObservations:
-        """Return a copy with the chosen observations alone."""
+        """Return a copy with the chosen observations alone; images and points keep their indices.
+
+        Args:
+            chosen: a mask [O], or indices of observations.
+        """
         return replace(
             self, rows=self.rows[chosen], xyz=self.xyz[chosen], xy=self.xy[chosen], places=self.places[chosen]
         )
 
     def obs(self) -> Ints:
-        """Return the rows of the images that have enough observations to be judged."""
+        """Return the indices, ascending, of the images with enough observations to be judged: at least 8."""
         return np.flatnonzero(np.bincount(self.rows, minlength=len(self.images)) >= limits.LEAST_OBSERVATIONS)
 
 
 def medians(errors: Floats, rows: Ints, count: int) -> Floats:
-    """Return the median of the errors of each image, [I]; NaN for images with too few."""
+    """Return the (upper) median of the errors of each image, [count]; NaN for images with fewer than 8 observations.
+
+    Args:
+        errors: error of each observation, [O].
+        rows: index of the image of each observation, [O].
+        count: number of images.
+    """
     found = np.full(count, np.nan)
     order = np.lexsort((errors, rows))
     sizes = np.bincount(rows, minlength=count)
@@ -138,18 +164,20 @@ class CauseCandidate:
     errors: Floats
     """Errors of the same observations if the cause were repaired, in pixels, [O]."""
     before_px: float = float("nan")
-    """Median error of these observations now; known of a candidate that was chosen."""
+    """Median error of these observations without repair, in pixels; NaN until the candidate is chosen as the cause."""
 
     @property
     def after_px(self) -> float:
-        """Median error that would remain; NaN where nothing explains the errors."""
+        """Median error in pixels that would remain after repair; NaN where nothing explains the errors."""
         return float(np.median(self.errors))
 
 
 def best(views: TrackObservations, candidates: Iterable[CauseCandidate]) -> CauseCandidate | None:
     """Return the simplest candidate that explains the errors about as well as the best one; None: none explains them.
 
-    Candidates must come in order of simplicity.
+    Args:
+        views: the observations.
+        candidates: candidates for these observations, the simplest first.
     """
     found = [(each, each.after_px) for each in candidates if explains(views, each)]
     return _simplest(views, found, limits.AS_GOOD, 0.02)
@@ -158,12 +186,14 @@ def best(views: TrackObservations, candidates: Iterable[CauseCandidate]) -> Caus
 def best_of_small(
     views: TrackObservations, camera: Camera, candidates: Iterable[CauseCandidate]
 ) -> CauseCandidate | None:
-    """Return the simplest candidate that explains a small systematic error about as well as the best; None: no error.
+    """Return the simplest candidate that explains a small systematic error of a camera about as well as the best.
+
+    None: the error is too small to matter, or no candidate explains it.
 
     Args:
-        views: observations of one camera.
+        views: observations of the camera's images.
         camera: the camera, whose size sets the limits.
-        candidates: candidates in order of simplicity.
+        candidates: candidates for these observations, the simplest first.
     """
     before, least_gain = square_error(views.errors), limits.systematic_px(camera) ** 2
     if before < least_gain:
@@ -188,7 +218,10 @@ def _simplest(
 
 
 def explains(views: TrackObservations, candidate: CauseCandidate) -> bool:
-    """Return whether at least `limits.MOST` of the judged images become intact, with a clearly smaller error."""
+    """Return whether a candidate's repair makes at least 80 % (`limits.MOST`) of the judged images intact.
+
+    Their median error must also become four times smaller (`limits.GAIN`). False without images that can be judged.
+    """
     after = medians(candidate.errors, views.rows, len(views.images))
     judged = np.isfinite(after) | np.isinf(after)
     before, total = views.medians, int(judged.sum())
@@ -198,7 +231,7 @@ def explains(views: TrackObservations, candidate: CauseCandidate) -> bool:
 
 
 def square_error(errors: Floats) -> float:
-    """Return the mean square of the errors without the worst twentieth, which may be wrong matches."""
+    """Return the mean square of the errors [O], in px^2, without the worst twentieth, which may be wrong matches."""
     kept = np.sort(errors)[: max(1, int(0.95 * len(errors)))]
     return float(np.mean(kept**2))
 
@@ -211,42 +244,53 @@ def typical(views: TrackObservations) -> float:
 
 @dataclass(frozen=True)
 class KeypointReach:
-    """Extent of the keypoints of some images in pixels, and the shares beyond the edges of their camera."""
+    """Extent of the keypoints of some images, x and y in pixels, and the shares beyond the edges of the photograph.
+
+    All values are 0 without keypoints.
+    """
 
     num_keypoints: int
     low: tuple[float, float]
     high: tuple[float, float]
-    """Bounds of the keypoints, from the 0.001 to the 0.999 quantile of each axis."""
+    """Upper bound of the keypoints, their 0.999 quantile of each axis; `low` is the 0.001 quantile."""
     beyond_far: float
     """Share of the keypoints beyond the right or the lower edge."""
     beyond_near: float
     """Share of the keypoints beyond the left or the upper edge."""
 
     def lies_within(self, size: tuple[float, float]) -> bool:
-        """Return whether no keypoint lies beyond the right or the lower edge of a photograph of this size, by 2 %."""
+        """Return whether the keypoints lie within a photograph of this size (px), 2 % beyond its far edges allowed.
+
+        Checked are the right and the lower edge alone.
+        """
         return all(high <= 1.02 * side for high, side in zip(self.high, size, strict=True))
 
 
 @dataclass(frozen=True, eq=False)
 class GeometrySurvey:
-    """Sampled geometry of a model, from which causes and misfits are found.
-
-    Without its points it is small enough to keep until the photographs are read.
-    """
+    """Sampled geometry of a model, from which causes of errors, and cameras whose K does not fit, are found."""
 
     views: TrackObservations
     reach: dict[int, Floats]
-    """Sampled keypoints of each image by its row, [m, 2]."""
+    """Sampled keypoints of each image in pixels, [m, 2], by index of the image; images without any are left out."""
     own_cameras: Ints  # [I], camera ids as the model has them; images of cameras that are alike share one in `views`
 
     def without_points(self) -> GeometrySurvey:
-        """Return the survey without points and observations, which saves memory while many patches are kept."""
+        """Return a copy without points and observations, small enough to keep for many patches.
+
+        Poses, cameras and the reach of keypoints stay.
+        """
         none = np.zeros(0, np.int64)
         views = self.views.observed(none)
         return replace(self, views=replace(views, points=np.zeros((0, 3))))
 
     def reach_of(self, camera: Camera, rows: Iterable[int]) -> KeypointReach:
-        """Return the extent of the keypoints of the given images relative to the size of a camera."""
+        """Return the extent of the keypoints of some images, and the shares beyond the edges of a camera's photograph.
+
+        Args:
+            camera: camera whose width and height give the edges.
+            rows: indices of the images; those without keypoints are left out.
+        """
         seen = np.concatenate([np.zeros((0, 2)), *(self.reach[row] for row in rows if row in self.reach)])
         seen = seen[(np.abs(seen) < limits.LONGEST_PX).all(axis=1)]
         if not len(seen):
@@ -258,9 +302,10 @@ class GeometrySurvey:
 
 
 def alike_cameras(model: Reconstruction) -> dict[int, int]:
-    """Return the cameras that are judged as if they were another one, which they are like, with that one's id.
+    """Return ids of cameras that are judged as if they were another camera with nearly the same K, with its id.
 
-    A camera of one or two photographs gives too little evidence, and most photogrammetry programs write one for each.
+    These are cameras of one or two photographs, which give too little evidence by themselves. Many photogrammetry
+    programs write one camera per photograph. Empty if every camera is judged by itself.
     """
     counts = Counter(image.camera_id for image in model.images)
     groups, found = dict[tuple[str, Size, int], list[int]](), dict[int, int]()
@@ -281,9 +326,15 @@ def alike_cameras(model: Reconstruction) -> dict[int, int]:
 
 
 def survey(model: Reconstruction, alike: Mapping[int, int], most_images: int | None = None) -> GeometrySurvey:
-    """Return sampled observations of a model, of `most_images` evenly spaced images at most.
+    """Return the survey of a model: up to 48 observations of each image.
 
-    Images of cameras that are alike get one camera, and their keypoints move with K (see `alike_cameras`).
+    Left out are observations of unknown points, and images all of whose keypoints are the same.
+
+    Args:
+        model: the model, whose keypoints are read from its folder.
+        alike: ids of cameras that are judged as if they were another, with that camera's id, as `alike_cameras` returns
+            them: their images get the other camera, and their keypoints move with K.
+        most_images: largest number of images, evenly spaced; None: all.
 
     Raises:
         ModelError: the keypoints cannot be read.
@@ -318,7 +369,12 @@ def survey(model: Reconstruction, alike: Mapping[int, int], most_images: int | N
 
 
 def with_cameras(images: tuple[Image, ...], alike: Mapping[int, int]) -> tuple[Image, ...]:
-    """Return images with the cameras that they are judged with; see `alike_cameras`."""
+    """Return the images with the ids of the cameras that they are judged with; see `alike_cameras`.
+
+    Args:
+        images: the images.
+        alike: ids of cameras with the id of the camera that replaces each; empty: the images are returned as they are.
+    """
     return (
         tuple(replace(each, camera_id=alike.get(each.camera_id, each.camera_id)) for each in images)
         if alike
@@ -337,20 +393,25 @@ def _as_seen_by(cameras: Mapping[int, Camera], number: int, alike: Mapping[int, 
 
 @dataclass(frozen=True)
 class Misfit:
-    """A K that belongs to photographs of another size than the camera's width and height."""
+    """A camera whose K belongs to photographs of another size than the camera's width and height; `what`: in words.
+
+    "k_left_behind": width and height are right, K is not. "size_alone": K is right, width and height are not.
+    """
 
     kind: Literal["k_left_behind", "size_alone"]
     what: str
     meant: Size | None
-    """Size that K belongs to, where it is known to the pixel; else None."""
+    """Size in pixels that K belongs to; None if it is not known to the pixel."""
 
 
 def find_misfit(camera: Camera, photo: Size, reach: KeypointReach) -> Misfit | None:
-    """Return why a camera's K does not belong to its width and height; None if it does, or too few keypoints tell.
+    """Return why a camera's K does not belong to its width and height.
+
+    None if K does belong to them, if there are fewer than 120 keypoints, or for a panorama.
 
     Args:
         camera: a camera whose K agrees with its keypoints.
-        photo: the size of its photographs on disk.
+        photo: width and height of its photographs on disk, in pixels.
         reach: extent of its keypoints.
     """
     if not camera.has_center or reach.num_keypoints < limits.REACH_KEYPOINTS:
@@ -376,7 +437,13 @@ def find_misfit(camera: Camera, photo: Size, reach: KeypointReach) -> Misfit | N
 
 
 def belongs(camera: Camera, size: Size, reach: KeypointReach) -> bool:
-    """Return whether a size fits a camera: principal point near its middle, and keypoints within it."""
+    """Return whether a camera's K and keypoints fit a size in pixels.
+
+    The principal point must be within 3 % of the middle of this size, and the keypoints must lie within the size.
+
+    Raises:
+        SceneError: the camera is a panorama, or its model is unknown.
+    """
     near = all(abs(c / s - 0.5) < limits.CENTRED for c, s in zip((camera.cx, camera.cy), size, strict=True))
     return near and reach.lies_within(size)
 
