@@ -1,1 +1,1 @@
-"""Checks whether photographs match where a model puts their points; used by the audit and by camera fixes."""
+"""Checks whether photographs look alike where a model puts its points; used by the audit and by camera fixes."""

@@ -1,8 +1,8 @@
-"""Displacement fields: how photographs show their points elsewhere than the model says (zoom, offset, turn, lens).
+"""Displacement fields: how photographs show points elsewhere than the model says (zoom, offset, turn, lens).
 
-Squares of a pair (see `ncc_patches`) are shifted by the difference of the two photographs' fields. A field is linear
-in its numbers, so that they follow by least squares. What no pair can tell (an offset common to cameras that look
-alike) stays 0.
+Squares of a pair of photographs (see `ncc_patches`) are shifted by the difference of the two photographs' fields. The
+shift is linear in the six numbers of a field, so that least squares give the numbers. What no pair can tell (an offset
+common to cameras that look in one direction) stays 0.
 """
 
 from __future__ import annotations
@@ -22,35 +22,38 @@ _COMMON = np.array([0.1, 0.05, 0.002, 0.002, 0.002, 0.3])  # where cameras look 
 _NOISE = 0.3  # steps: of a shift
 _ROUNDS = 6
 LEAST_SQUARES = 12
-"""Fewest squares that were found again from which a field is computed."""
+"""Fewest squares, found in both photographs of a pair, from which a field is computed."""
 
 
 @dataclass(frozen=True)
 class DisplacementField:
-    """Displacement of a photograph against its model, about its middle; lengths in focal lengths."""
+    """Displacement of a photograph against the model: six numbers about the middle of the photograph; 0: none."""
 
     zoom: float = 0.0
     """Enlargement about the middle: 0.01 for 1 %."""
     stretch: float = 0.0
-    """Further enlargement in x, and equal reduction in y."""
+    """Further enlargement in x, and equal reduction in y: 0.01 for 1 % each."""
     right: float = 0.0
     down: float = 0.0
     """Offset to the right and downwards, in focal lengths."""
     turn: float = 0.0
     """Turn clockwise, in radians."""
     lens: float = 0.0
-    """Radial distortion, k1."""
+    """Radial distortion k1: displacement by k1 r^3, where r is the distance from the middle in focal lengths."""
 
     @property
     def numbers(self) -> Floats:
-        """All six numbers, in the order of the fields, [6]."""
+        """All six numbers in order of declaration (zoom, stretch, right, down, turn, lens), [6]."""
         return np.array([self.zoom, self.stretch, self.right, self.down, self.turn, self.lens])
 
     def __add__(self, other: DisplacementField) -> DisplacementField:
         return DisplacementField(*(float(value) for value in self.numbers + other.numbers))
 
     def place(self, view: MatchView) -> Places:
-        """Return the map of places (shares of the sides) into the displaced photograph, after the view's own map."""
+        """Return the map from places in the camera's image to places in the displaced photograph.
+
+        Places are shares of the sides, [N, 2]. The map contains the view's own map, if there is one.
+        """
         height, width = view.picture.shape
         focal, size, before = view.focal, np.array([width, height]), view.place
 
@@ -62,7 +65,10 @@ class DisplacementField:
         return placed
 
     def parts(self, view: MatchView) -> dict[str, float]:
-        """Return how far each number displaces the photograph, root mean square, as shares of the longer side."""
+        """Return how far each number displaces the photograph: root mean squares as shares of the longer side.
+
+        The keys are zoom, stretch, right, down, turn and lens.
+        """
         moved = np.sqrt(((_terms_over(view) * self.numbers) ** 2).sum(axis=1).mean(axis=0))
         return dict(zip(("zoom", "stretch", "right", "down", "turn", "lens"), map(float, moved), strict=True))
 
@@ -88,7 +94,10 @@ def _terms(away: Floats) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class DisplacementEquations:
-    """Linear equations for the fields of a pair's two pictures: steps = other @ its numbers - one @ its numbers."""
+    """Linear equations for the fields of a pair's two pictures, two for each of m squares.
+
+    steps = other @ (numbers of the other picture's field) - one @ (numbers of the first picture's field).
+    """
 
     one: Floats  # [m, 2, 6]
     other: Floats  # [m, 2, 6]
@@ -96,7 +105,10 @@ class DisplacementEquations:
 
 
 def equations(pair: ImagePair, one: MatchView, other: MatchView) -> DisplacementEquations:
-    """Return the equations from the shifts of a pair; squares that were not found again are left out."""
+    """Return the equations from how far the squares of a pair are shifted from one picture to the other.
+
+    Left out are squares that are not found in the other picture with a correlation above 0.6.
+    """
     squares, peak, steps = shifts(pair, one, other)
     slopes = [squares.slopes(view) for view in (one, other)]
     pixels = [view.pixels(pair.xyz) for view in (one, other)]
@@ -111,13 +123,13 @@ def equations(pair: ImagePair, one: MatchView, other: MatchView) -> Displacement
 
 
 def solved(parts: Sequence[tuple[Floats, Floats]], *, is_common: bool = False) -> DisplacementField | None:
-    """Return the field by robust least squares; None where fewer than `LEAST_SQUARES` squares were found again.
+    """Return the field that fits equations best in robust least squares; None: fewer than 12 squares (`LEAST_SQUARES`).
 
     Equations that miss by more than most count less.
 
     Args:
-        parts: for each pair, terms [m, 2, 6] and the steps [m, 2] that they must sum to.
-        is_common: whether both pictures of each pair have the field.
+        parts: for each pair, terms [m, 2, 6] and steps [m, 2]: terms @ (numbers of the field) should equal the steps.
+        is_common: whether both pictures of each pair have the field; offset and turn are then believed small.
     """
     if sum(len(steps) for _, steps in parts) < LEAST_SQUARES:
         return None
@@ -133,7 +145,10 @@ def solved(parts: Sequence[tuple[Floats, Floats]], *, is_common: bool = False) -
 
 
 def shrunk(view: MatchView, times: int) -> MatchView:
-    """Return the view with a smaller picture: each pixel the mean of `times` x `times`."""
+    """Return a copy of the view with a smaller picture: each pixel the mean of `times` x `times` pixels.
+
+    Rows and columns left over at the right and lower edge are cut off; for `times` 1 the view itself is returned.
+    """
     if times == 1:
         return view
     height, width = (side // times * times for side in view.picture.shape)

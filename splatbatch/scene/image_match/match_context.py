@@ -1,4 +1,4 @@
-"""Photographs compared under hypotheses: as stored, turned, from another folder, with another camera, displaced."""
+"""Photographs of a model compared in pairs under hypotheses: as stored, turned, displaced, of another file or camera."""
 
 from __future__ import annotations
 
@@ -26,46 +26,53 @@ from splatbatch.scene.photos.headers import Size
 from splatbatch.scene.photos.pixels import Greys, decode_grey
 
 UNLIKE, ALIKE = 0.3, 0.5
-"""Mean correlation of squares below which two photographs show different things, and from which on the same.
+"""Mean correlation below which two photographs show different things, and from which on they show the same.
 
-Intact: 0.76 to 0.98; other photographs, turned or mirrored ones: -0.1 to 0.2.
+Correlated are small squares about the points that both see. Intact: 0.76 to 0.98; other, turned or mirrored
+photographs: -0.1 to 0.2.
 """
 LEAST_SIDE = 600
-"""Pictures are reduced by the largest whole number that leaves no side shorter than this, in pixels."""
+"""Photographs are compared reduced, by the largest whole number that leaves no side shorter than this, in pixels."""
 _KEPT = 256  # pictures in memory
 _GROUPS_LEFT_OUT = 8
 _LEAST_PICTURE = 48  # px: smaller ones show no squares
 
 
 class GreyPhotographs:
-    """Cache of photographs decoded to grey and reduced in size; the `_KEPT` used last stay in memory."""
+    """Cache of photographs decoded to grey and reduced in size; the 256 used last stay in memory."""
 
     def __init__(self, least_side: int = LEAST_SIDE) -> None:
         self._decoded = lru_cache(_KEPT)(partial(decode_grey, least_side=least_side))
 
     def of(self, path: str) -> Greys | None:
-        """Return a picture, decoding it if it is not cached; None where it cannot be decoded."""
+        """Return the grey picture [H, W] of a photograph, decoded if it is not cached; None: it cannot be decoded."""
         return self._decoded(path)
 
     def read(self, paths: Iterable[str]) -> None:
-        """Decode the first `_KEPT` pictures on all cores, unless they are cached."""
+        """Decode photographs on all cores, so that `of` finds them in the cache: the first 256 of `paths`.
+
+        Files that cannot be decoded are no error.
+        """
         with ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="decoding") as pool:
             deque(pool.map(self._decoded, islice(dict.fromkeys(paths), _KEPT)), maxlen=0)
 
 
 @dataclass(frozen=True, eq=False)
 class Relabeling:
-    """A hypothesis of how photographs belong to their images: turned, other files, another camera, or displaced."""
+    """A hypothesis of how photographs belong to their images: turned, of other files or cameras, or displaced.
+
+    A part that is None is as stored.
+    """
 
     words: str
-    """Description of the photographs under the hypothesis, for findings."""
+    """Description of the photographs under the hypothesis, for findings: "turned by 180 degrees"."""
     remedy: str = ""
     place: Callable[[Size, Size], Places] | None = None
-    """Returns the map of places in the camera's image to the photograph, given the sizes of both."""
+    """Returns the map from places in the camera's image to places in the photograph, given both sizes in pixels."""
     camera: Callable[[Camera], Camera | None] | None = None
-    """Returns the camera to use instead of an image's own; None where the hypothesis does not apply to it."""
+    """Returns the camera to use instead of an image's own camera; None: the hypothesis does not apply to the camera."""
     path: Mapping[int, str | None] | None = None
-    """Files to use instead of the images' own, by row; None in it: there is no file."""
+    """Files to use instead of the images' own, by index of the image; a file of None: the image has none."""
     displacement: DisplacementField | None = None
 
 
@@ -74,18 +81,21 @@ AS_IS = Relabeling("as they are")
 
 @dataclass(frozen=True, eq=False)
 class MatchContext:
-    """Images of a model with the files of their photographs, and the pairs of them that are compared."""
+    """Images of a model with the files of their photographs, and the pairs of images that are compared.
+
+    A "row" is the index of an image in `images`.
+    """
 
     images: Sequence[Image]
     cameras: Mapping[int, Camera]
     paths: Mapping[int, str]
-    """Path of the photograph by row; images without a usable photograph are left out."""
+    """Path of the photograph of each image, by row; images without a usable photograph are left out."""
     sizes: Mapping[int, Size]
-    """Size of each of these photographs, by row."""
+    """Width and height of each of these photographs in pixels, by row."""
     pairs: Sequence[ImagePair]
     pictures: GreyPhotographs
     said: dict[tuple[int, int], DisplacementEquations | None] = field(default_factory=dict)
-    """Cache of the displacement equations of pairs as stored, by rows; None: a pair has none."""
+    """Cache of the displacement equations of pairs as stored, by the two rows; None: a picture is unusable."""
 
     @classmethod
     def of_files(
@@ -96,14 +106,22 @@ class MatchContext:
         pairs: Sequence[ImagePair],
         pictures: GreyPhotographs,
     ) -> MatchContext:
-        """Return the context of a model's pairs; `files` are path and size of each usable photograph, by image name."""
+        """Return the context of a model's pairs.
+
+        Args:
+            images: images of the model.
+            cameras: cameras of the model, by id.
+            files: path and size (px) of each usable photograph, by image name; other images are not compared.
+            pairs: pairs of images to compare.
+            pictures: cache of decoded photographs.
+        """
         known = {row: files[image.name] for row, image in enumerate(images) if image.name in files}
         paths, sizes = {row: path for row, (path, _) in known.items()}, {row: size for row, (_, size) in known.items()}
         return cls(images, cameras, paths, sizes, pairs, pictures)
 
     @property
     def rows(self) -> list[int]:
-        """Rows of the images that are compared, in ascending order."""
+        """Rows of the images that are in a pair, in ascending order."""
         return sorted({row for pair in self.pairs for row in (pair.one, pair.other)})
 
     def without(self, rows: Collection[int]) -> MatchContext:
@@ -115,12 +133,15 @@ class MatchContext:
         return replace(self, pairs=[pair for pair in self.pairs if pair.one in rows or pair.other in rows])
 
     def of(self, rows: Collection[int]) -> MatchContext:
-        """Return a copy with the pairs within the given images; without such pairs, those that contain any of them."""
+        """Return a copy with the pairs both of whose images are given; if there are none, like `touching`."""
         both = [pair for pair in self.pairs if pair.one in rows and pair.other in rows]
         return replace(self, pairs=both) if both else self.touching(rows)
 
     def view(self, row: int, reading: Relabeling = AS_IS) -> MatchView | None:
-        """Return the picture of an image with its camera under a hypothesis; None where it cannot be used."""
+        """Return the picture of an image with camera and pose under a hypothesis, `reading`.
+
+        None where there is no file, the file cannot be decoded, or the hypothesis does not apply to the camera.
+        """
         image, path = self.images[row], (self.paths if reading.path is None else reading.path).get(row)
         camera = self.cameras[image.camera_id]
         meant = reading.camera(camera) if reading.camera else camera
@@ -132,7 +153,12 @@ class MatchContext:
         return replace(view, place=reading.displacement.place(view)) if reading.displacement else view
 
     def value(self, pair: ImagePair, readings: Mapping[int, Relabeling]) -> float:
-        """Return the mean correlation of a pair under hypotheses by row; NaN: too few squares can be compared."""
+        """Return the mean correlation of a pair, -1 to 1; NaN: a picture is unusable, or too few squares are seen.
+
+        Args:
+            pair: the pair.
+            readings: hypotheses by row; an image without a hypothesis counts as stored.
+        """
         one, other = (self.view(row, readings.get(row, AS_IS)) for row in (pair.one, pair.other))
         if one is None or other is None:
             return float("nan")
@@ -140,11 +166,11 @@ class MatchContext:
         return float(found.mean()) if len(found) >= LEAST_POINTS else float("nan")
 
     def values(self, readings: Mapping[int, Relabeling] = {}, only: Collection[int] | None = None) -> dict[int, float]:
-        """Return for each image the highest correlation among its pairs; NaN where it is unknown.
+        """Return for each image, by row, the highest correlation among its pairs; NaN where no pair can be compared.
 
         Args:
-            readings: hypotheses by row; other photographs count as stored.
-            only: rows to return; None: all that are compared.
+            readings: hypotheses by row; images without a hypothesis count as stored.
+            only: rows to return; None: all images that are compared.
         """
         rows = self.rows if only is None else only
         found = dict.fromkeys(rows, float("nan"))
@@ -155,16 +181,21 @@ class MatchContext:
         return found
 
     def mean(self, readings: Mapping[int, Relabeling] = {}) -> float:
-        """Return the mean correlation of all pairs; NaN where none can be compared."""
+        """Return the mean correlation of all pairs; NaN where no pair can be compared.
+
+        Args:
+            readings: hypotheses by row; images without a hypothesis count as stored.
+        """
         known = [value for pair in self.pairs if np.isfinite(value := self.value(pair, readings))]
         return float(np.mean(known)) if known else float("nan")
 
     def displacement(self, rows: Collection[int], levels: Sequence[int] = (1,)) -> DisplacementField | None:
-        """Return the displacement common to the photographs of the given images; None: it cannot be computed.
+        """Return the displacement common to the photographs of the given images; None: too few squares are found again.
 
         Args:
-            rows: the images; other photographs count as not displaced.
-            levels: factors by which pictures are reduced, coarse to fine; coarse ones find zooms of many percent.
+            rows: rows of the images; other photographs count as not displaced.
+            levels: factors by which pictures are reduced, one round each, coarse to fine. Coarse rounds find zooms of
+                many percent; fine rounds measure them.
         """
         found: DisplacementField | None = None
         for times in levels:
@@ -180,10 +211,10 @@ class MatchContext:
         return found
 
     def displacement_error(self, rows: Collection[int]) -> float:
-        """Return the standard error of `displacement` as a share of the longer side, by what groups of photographs say.
+        """Return the standard error of `displacement`, as a share of the longer side, by leaving out photographs.
 
-        Each group of photographs is left out once: of `rows`, or of the others where there is one row. Infinite where a
-        single group tells.
+        Up to eight groups of photographs are left out in turn: of `rows`, or of the other images for a single row.
+        Infinite where the displacement cannot be computed without one of the groups, or there are fewer than two.
         """
         ours = sorted(rows if len(rows) > 1 else set(self.rows) - set(rows))
         groups = [set(ours[at::_GROUPS_LEFT_OUT]) for at in range(min(len(ours), _GROUPS_LEFT_OUT))]

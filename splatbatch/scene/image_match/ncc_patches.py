@@ -1,8 +1,8 @@
 """Compares two photographs by small squares in space about points: their correlation, and how far they are shifted.
 
-A square faces both cameras, so that pose, lens and scale of each are part of it. Normalised correlation does not depend
-on exposure and channel. Photographs that do not belong to their poses correlate by about 0. A square found a little
-aside measures the displacement.
+A square faces both cameras and is projected into each photograph, so that pose, lens and scale are taken into account.
+Normalised cross-correlation (NCC) does not depend on exposure. Photographs that do not belong to their poses correlate
+by about 0. A square that is found a little aside measures the displacement of a photograph.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from splatbatch.scene.photos.pixels import Greys
 from splatbatch.scene.reprojection import project
 
 HALF = 5
-"""Half of the side of a square, in pixels of the coarser picture."""
+"""Half of the side of a square, in pixels of the picture that shows it coarser; a side has 2 HALF + 1 samples."""
 REACH = 6
-"""Distance within which a shifted square is looked for, in pixels of the coarser picture."""
+"""Distance within which a shifted square is looked for, in pixels of the picture that shows the square coarser."""
 _LEAST_STD = 0.5  # of 255: a square of less contrast shows nothing
 Places = Callable[[Floats], Floats]
 
 
 @dataclass(frozen=True, eq=False)
 class MatchView:
-    """A picture with the camera and pose that the model, or a hypothesis, gives it."""
+    """A picture (a photograph in grey, reduced) with the camera and pose that the model, or a hypothesis, gives it."""
 
     picture: Greys  # [H, W]
     camera: Camera
     rotation: Floats  # [3, 3], world to camera
     translation: Floats  # [3]
     place: Places | None = None
-    """Map of places in the camera's image to the photograph, in shares of the sides; None: they are the same."""
+    """Map from places in the camera's image to places in the photograph, in shares of the sides; None: no change."""
 
     def pixels(self, xyz: Floats) -> Floats:
         """Return the pixels [N, 2] at which the picture shows world points [N, 3]; NaN behind the camera."""
@@ -53,7 +53,7 @@ class MatchView:
 
     @property
     def focal(self) -> float:
-        """Focal length in pixels of the picture."""
+        """Focal length in pixels of the picture; for a panorama, the pixels per radian."""
         fx = self.camera.fx if self.camera.has_center else self.camera.width / (2 * np.pi)
         return fx * max(self.picture.shape) / max(self.camera.width, self.camera.height)
 
@@ -65,14 +65,17 @@ class MatchView:
 
 @dataclass(frozen=True, eq=False)
 class NccPatches:
-    """Squares in space about points, given by their middle and two steps."""
+    """n squares in space about points, given by their middle and a step along each side, in world coordinates."""
 
     xyz: Floats  # [n, 3]
     right: Floats  # [n, 3], one step
     down: Floats  # [n, 3]
 
     def seen(self, view: MatchView, half: int) -> Floats:
-        """Return the greys of the squares in a picture, [n, 2 half + 1, 2 half + 1]; NaN outside the picture."""
+        """Return the greys (0 to 255) of the squares in a picture, [n, 2 half + 1, 2 half + 1]; NaN outside.
+
+        `half` is half of the side of a square, in steps.
+        """
         steps = np.arange(-half, half + 1)
         with np.errstate(all="ignore"):
             middle = self.xyz @ view.rotation.T + view.translation
@@ -83,13 +86,19 @@ class NccPatches:
         return _sampled(view.picture, view.shown(local.reshape(3, -1).T)).reshape(local.shape[1:])
 
     def slopes(self, view: MatchView) -> Floats:
-        """Return by how many pixels of the picture a step moves, [n, 2 (x, y), 2 (right, down)]."""
+        """Return by how many pixels of the picture a step to the right or down moves, [n, 2 (x, y), 2 (right, down)].
+
+        NaN behind the camera.
+        """
         moved = [(view.pixels(self.xyz + step) - view.pixels(self.xyz - step)) / 2 for step in (self.right, self.down)]
         return np.stack(moved, axis=2)
 
 
 def ncc_patches(pair: ImagePair, one: MatchView, other: MatchView) -> NccPatches:
-    """Return squares about the points of a pair that face both cameras; a step is a pixel of the coarser picture."""
+    """Return a square about each point of a pair that faces both cameras.
+
+    A step of a square is as long as a pixel of the picture that shows the point coarser.
+    """
     with np.errstate(all="ignore"):
         toward = [view.center - pair.xyz for view in (one, other)]
         far = [np.linalg.norm(each, axis=1, keepdims=True) for each in toward]
@@ -116,7 +125,10 @@ def _sampled(picture: Greys, pixels: Floats) -> Floats:
 
 
 def correlated(one: Floats, other: Floats) -> Floats:
-    """Return the correlation of each square [n, s, s] with its counterpart, [n]; NaN where either has no contrast."""
+    """Return the correlation of each square [n, s, s] with its counterpart, [n], -1 to 1.
+
+    NaN where either has no contrast, or lies partly outside its picture.
+    """
     a, b = one.reshape(len(one), -1), other.reshape(len(other), -1)
     a, b = a - a.mean(axis=1, keepdims=True), b - b.mean(axis=1, keepdims=True)
     spreads = [np.sqrt((each**2).mean(axis=1)) for each in (a, b)]
@@ -126,15 +138,19 @@ def correlated(one: Floats, other: Floats) -> Floats:
 
 
 def image_match(pair: ImagePair, one: MatchView, other: MatchView) -> Floats:
-    """Return the correlation of a pair's squares where the model puts them, [n]: 1 alike, 0 unrelated, NaN unknown."""
+    """Return the correlation of a pair's squares where the model puts them, [n]: 1 alike, 0 unrelated.
+
+    NaN where a square has no contrast, or lies partly outside a picture.
+    """
     found = ncc_patches(pair, one, other)
     return correlated(found.seen(one, HALF), found.seen(other, HALF))
 
 
 def shifts(pair: ImagePair, one: MatchView, other: MatchView) -> tuple[NccPatches, Floats, Floats]:
-    """Return the squares, and where those of one picture are found in the other, to a fraction of a step.
+    """Return the squares of a pair, the correlation [n] at which each is found in the other picture, and its shift.
 
-    Correlations there, [n], are NaN for squares that are found nowhere; steps, [n, 2], are to the right and down.
+    Shifts [n, 2] are in steps of the square, to the right and down, to a fraction of a step. Both are NaN for squares
+    that are found nowhere within `REACH` steps.
     """
     found = ncc_patches(pair, one, other)
     small, large = found.seen(one, HALF), found.seen(other, HALF + REACH)
@@ -172,7 +188,10 @@ def _summit(table: Floats, n: Ints, i: Ints, j: Ints, along: tuple[int, int]) ->
 
 
 def sharpness(pair: ImagePair, one: MatchView, other: MatchView) -> float:
-    """Return the fine detail of one picture relative to the other: below 1 it is blurred; NaN if unknown."""
+    """Return the fine detail of the first picture of a pair relative to the other, a median over the squares.
+
+    Below 1 the first picture is blurrier; NaN if no square can be compared.
+    """
     found = ncc_patches(pair, one, other)
     fine = []
     for view in (one, other):

@@ -1,4 +1,7 @@
-"""Chooses which images are compared, and at which points: neighbours that share tracks and see them displaced."""
+"""Chooses which images of a model are compared, and at which points.
+
+Chosen are neighbours that see the same points, at different places of the photograph.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +15,11 @@ from splatbatch.scene.colmap.types import Floats, Image, Ints, elements_of, fini
 from splatbatch.scene.reprojection import project
 
 GROUPS = 8
-"""Number of groups of three neighbours that are compared by default; with --deep all photographs are."""
+"""Number of groups of three neighbours that are compared by default; `verify-dims --deep` compares all photographs."""
 POINTS = 48
-"""Most points of a pair that are compared."""
+"""Most points of a pair at which the two photographs are compared."""
 LEAST_POINTS = 16
-"""Fewest points from which a pair is compared."""
+"""Fewest points that two images must share to be compared."""
 _ASKED, _SHORTLIST = 400, 12  # points that partners are counted at; candidates whose displacement is computed
 _FAR = 0.15  # of the side: points displaced by more make a pair no better
 _STILL = 0.05  # what a pair without any displacement is worth
@@ -24,7 +27,7 @@ _STILL = 0.05  # what a pair without any displacement is worth
 
 @dataclass(frozen=True, eq=False)
 class ImagePair:
-    """Two images, by their rows in a model, with points that both see."""
+    """Two images of a model, `one` and `other`, by index in the model's images, with n points that both see."""
 
     one: int
     other: int
@@ -33,16 +36,16 @@ class ImagePair:
 
 
 def pairs_of(model: Reconstruction, groups: int | None, about: Sequence[int] | None = None) -> list[ImagePair]:
-    """Return pairs of neighbours to compare, in groups of three spread over all cameras; empty without tracks.
+    """Return pairs of neighbours to compare, in groups of three spread over all cameras, sorted by image index.
 
-    Neighbours share many tracks, show them at different places of the photograph, and lie in two directions. Without
-    that, photographs that are all turned or exchanged alike would still match where cameras stand still or move along
-    one line.
+    Neighbours see many common points, show them at different places of the photograph, and lie in two directions. If
+    not, photographs that are all turned or exchanged alike would still match where cameras stand still or move along
+    one line. Empty without tracks.
 
     Args:
         model: a model that was read with its tracks.
-        groups: number of groups; None: one about every image.
-        about: rows of the images that groups are formed about; None: all.
+        groups: number of groups; None: one about every image; 0: no pairs.
+        about: indices of the images that groups are formed about; None: all images.
     """
     tracks = model.points.tracks
     if tracks is None or not len(tracks.image_ids) or groups == 0:

@@ -1,4 +1,7 @@
-"""Hypotheses of what photographs are if they do not match their images, each with its remedy."""
+"""Hypotheses of what photographs are if they do not match their images: turned, cropped, renamed, undistorted.
+
+Each is a `Relabeling`, with a description and a remedy for findings.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +41,7 @@ _TURNS: tuple[tuple[str, str, Places], ...] = (
 
 
 def turned() -> Iterator[Relabeling]:
-    """Yield the hypotheses that photographs were turned by 180 or 90 degrees, or mirrored."""
+    """Yield the five hypotheses that photographs were turned by 180 or 90 degrees, or mirrored."""
     for words, option, change in _TURNS:
         yield Relabeling(
             words,
@@ -52,7 +55,7 @@ def _whatever_the_sizes(change: Places, _camera: Size, _photo: Size) -> Places:
 
 
 def cropped() -> Relabeling:
-    """Return the hypothesis that photographs were cropped about the centre, or padded, at unchanged pixel size."""
+    """Return the hypothesis that photographs were cropped about the centre, or padded, without being resized."""
 
     def place(camera: Size, photo: Size) -> Places:
         ratio = np.array(camera) / np.array(photo)
@@ -62,7 +65,7 @@ def cropped() -> Relabeling:
 
 
 def left_behind() -> Iterator[Relabeling]:
-    """Yield the hypotheses that photographs were resized, or cropped about the centre, and K is that of before."""
+    """Yield the hypotheses that photographs were resized, or cropped about the centre, and K was left as it was."""
     yield Relabeling("resized", camera=_of_its_size)
     yield Relabeling("cropped about the centre", camera=_centred)
 
@@ -77,7 +80,10 @@ def _centred(camera: Camera) -> Camera:
 
 
 def of_names(compared: MatchContext) -> Iterator[Relabeling]:
-    """Yield the hypotheses that names are shifted by one, or exchanged between two folders."""
+    """Yield the hypotheses that names are shifted by one image, or exchanged between two sub-folders.
+
+    At most twelve pairs of folders are tried.
+    """
     by_folder: dict[str, list[int]] = {}
     for row, image in enumerate(compared.images):
         by_folder.setdefault(image.name.rpartition("/")[0], []).append(row)
@@ -107,7 +113,10 @@ def _moved(name: str, one: str, other: str) -> str:
 
 
 def of_image(compared: MatchContext, row: int) -> Relabeling:
-    """Return the hypothesis that photographs show what the photograph of image `row` shows."""
+    """Return the hypothesis that the photograph of one image, given by its row, lies under the names of others.
+
+    Every image is compared with that file.
+    """
     return Relabeling(
         f"that of {shown(compared.images[row].name)}",
         _NAMES,
@@ -116,7 +125,14 @@ def of_image(compared: MatchContext, row: int) -> Relabeling:
 
 
 def of_folders(compared: MatchContext, images: Path) -> Iterator[Relabeling]:
-    """Yield the hypotheses that the photographs lie under the same names in another folder beside `images`."""
+    """Yield the hypotheses that the right photographs lie under the same names in a folder beside `images`.
+
+    Only folders that hold a file for every compared image count; none if the folder above cannot be listed.
+
+    Args:
+        compared: images that are compared.
+        images: folder of the photographs, whose neighbours (the first 48 by name) are searched.
+    """
     names = [compared.images[row].name for row in compared.rows]
     try:
         beside = sorted(
@@ -132,7 +148,10 @@ def of_folders(compared: MatchContext, images: Path) -> Iterator[Relabeling]:
 
 
 def undistorted() -> Iterator[Relabeling]:
-    """Yield the hypotheses that photographs were undistorted already: with COLMAP's new K, and with K unchanged."""
+    """Yield the two hypotheses that photographs were undistorted already: with COLMAP's new K, and with K unchanged.
+
+    They do not apply to cameras without distortion, or too wide for a pinhole.
+    """
     words = "undistorted already, and the camera has the distortion still"
     yield Relabeling(words, camera=_straight)
     yield Relabeling(words, camera=_unbent)
@@ -150,9 +169,14 @@ def _unbent(camera: Camera) -> Camera | None:
 
 
 def models_near(sparse: Path, compared: MatchContext) -> Iterator[tuple[Path, MatchContext]]:
-    """Yield other models near `sparse` with the same photographs but other cameras, each ready to be compared.
+    """Yield other models near `sparse` with some of the same photographs but other cameras, each with its folder.
 
-    Models that cannot be read are skipped.
+    The context of each compares the same photographs by that model. Up to twelve models are looked into; models that
+    cannot be read are skipped.
+
+    Args:
+        sparse: folder of the model, which is not yielded itself.
+        compared: images of that model with their photographs.
     """
     files = {compared.images[row].name: (path, compared.sizes[row]) for row, path in compared.paths.items()}
     known = {image.name: compared.cameras[image.camera_id] for image in compared.images}
