@@ -1,4 +1,4 @@
-"""Photographs of a model compared in pairs under hypotheses: as stored, turned, displaced, of another file or camera."""
+"""Photographs of a model compared in pairs, under hypotheses: as stored, turned, displaced, other files or cameras."""
 
 from __future__ import annotations
 
