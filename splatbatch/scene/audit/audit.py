@@ -157,7 +157,7 @@ class _PatchAudit:
 
 @dataclass(frozen=True)
 class AuditExtent:
-    """How much an audit checks, where it caches headers, and which photographs are held out."""
+    """How much an audit checks, where the audit caches headers, and how photographs are held out."""
 
     groups: int | None = GROUPS
     """Number of groups of three photographs to compare with each other; None: all photographs are compared.
@@ -240,7 +240,7 @@ def _wall(scribe: FindingWriter, findings: list[AuditFinding]) -> Iterator[None]
 
 
 def source_patch(source: Path, patches: Sequence[Patch]) -> Patch:
-    """Return the source reconstruction as a patch named `SOURCE`, so that it is audited like one.
+    """Return the source reconstruction as a patch named `SOURCE`, so that the audit treats the source like a patch.
 
     The model is the one in the folder itself, else below sparse/. Without images/ in `source`, the photographs are
     those of the patches, if all patches share one folder. Raises nothing: the audit reports a missing model.
@@ -401,7 +401,7 @@ def _folder_problem(folder: Path) -> str:
 
 
 def decoded_too(audit: Audit, patches: Sequence[Patch], rules: TrainerRules) -> Audit:
-    """Return the audit with a finding for each photograph or mask that cannot be decoded whole; for `--deep`.
+    """Return the audit with a finding for each photograph or mask that cannot be decoded; for `verify-dims --deep`.
 
     A file that several patches share is read once. Faults that the audit has already found in a file are not repeated,
     and patches whose model cannot be read are skipped.

@@ -42,12 +42,12 @@ def measure(model: Reconstruction, most_images: int | None, alike: Mapping[int, 
     """Return the survey of a model: sampled observations, on which the other checks work.
 
     None if the model has no images or points, or an image has an invalid camera. Also None if a pose or point is not
-    finite, or beyond 1e12.
+    finite, or beyond 1e12 units of the model.
 
     Args:
         model: the model, read from its folder.
         most_images: largest number of images that are sampled, evenly spaced; None: all.
-        alike: ids of cameras that are judged as if they were another, with that one's id; empty: each by itself.
+        alike: ids of cameras that are judged as if they were another, with that other's id; empty: each by itself.
 
     Raises:
         ModelError: the keypoints cannot be read.

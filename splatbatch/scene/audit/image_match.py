@@ -32,10 +32,10 @@ of the longer side and in pixels of the reduced picture; both limits must be rea
 0.003.
 """
 DISPLACED_ONE, UNUSUAL = 0.0027, 5.0
-"""A single displaced photograph is reported from this displacement on: both limits must be reached.
+"""A single displaced photograph is reported from this displacement on; both limits must be reached.
 
 The first is a root mean square as a share of the longer side. The second is a multiple of the median displacement of
-all single photographs. Intact: 0.0005, in one patch 0.0022.
+all single photographs. `DISPLACED_PX` must be reached, too. Intact: 0.0005, in one patch 0.0022.
 """
 _BLACK, _FLAT = 12.0, 1.0  # of 255: mean of a black photograph, standard deviation of one that shows nothing
 _BLURRED = 0.4  # of the fine structure that others show; intact: 0.87 at least
@@ -61,7 +61,7 @@ class ImageMatchFindings:
     def findings(self) -> Iterator[AuditFinding]:
         """Yield the findings; none without pairs to compare. The photographs to be compared are decoded first.
 
-        Order: blank photographs, sets of photographs that fail together, displaced, single, then blurred photographs.
+        Order: blank photographs, sets that fail together, displaced ones, single failing ones, then blurred ones.
         If at least half have another shape than their camera, only blank ones and a finding about all are reported.
         """
         compared = self.compared

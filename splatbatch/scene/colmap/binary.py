@@ -101,10 +101,10 @@ def walk_images(path: Path, file: BinaryIO, size: int) -> Iterator[tuple[Image, 
     Args:
         path: path of images.bin, for error messages.
         file: the same file, opened.
-        size: its size in bytes.
+        size: size of the file in bytes.
 
     Raises:
-        ModelError: the file cannot be opened, or is cut, too long or garbage.
+        ModelError: the file is cut, too long or garbage.
     """
     number = file.fileno()
     count = _checked_count(path, os.pread(number, _COUNT.size, 0), size, _IMAGE.size + 1 + _COUNT.size, "images")
@@ -169,7 +169,7 @@ def count_observations(path: Path) -> int:
 
 
 def read_points(path: Path, *, tracks: bool = False) -> Points:
-    """Return the points of points3D.bin, in the order of the file; `tracks` is None unless asked for.
+    """Return the points of points3D.bin, in the order of the file; with `tracks`, their tracks too, else None there.
 
     Raises:
         ModelError: the file cannot be opened, or is cut, too long or garbage.

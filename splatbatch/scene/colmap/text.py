@@ -100,7 +100,7 @@ def walk_images(path: Path) -> Iterator[tuple[Image, bytes, int]]:
 
 
 def count_points(path: Path) -> int:
-    """Return the number of points in points3D.txt: of lines that are neither empty nor a comment; none is parsed.
+    """Return the number of points in points3D.txt: lines that are neither empty nor a comment. No value is parsed.
 
     Raises:
         ModelError: the file cannot be read, is larger than `MOST_POINTS_BYTES`, or has a line that is too long.
@@ -118,7 +118,7 @@ def count_observations(path: Path) -> int:
 
 
 def read_points(path: Path, *, tracks: bool = False) -> Points:
-    """Return the points of points3D.txt, in the order of the file; `tracks` is None unless asked for.
+    """Return the points of points3D.txt, in the order of the file; with `tracks`, their tracks too, else None there.
 
     Raises:
         ModelError: the file cannot be read or is larger than `MOST_POINTS_BYTES`, or a line is no point.

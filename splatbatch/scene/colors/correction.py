@@ -1,4 +1,4 @@
-"""The colour correction of a photograph: how it renders the colours of the scene."""
+"""The colour correction of a photograph: how the photograph renders the colours of the scene."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _GAIN, _VIGNETTING, _TILT, _TINT = 3, 2, 2, 3
 class ColorCorrection:
     """Colour correction of one photograph: photograph = scene x gain x falloff(r) x shading, per channel.
 
-    It acts on the encoded values of the file, 0 to 1.
+    The correction acts on the encoded values of the file, 0 to 1.
     """
 
     gain: tuple[float, float, float] = (1.0, 1.0, 1.0)

@@ -23,7 +23,7 @@ from splatbatch.scene.photos.folders import see_name, stored_photographs
 from splatbatch.scene.photos.headers import opened_photograph, pixels_of
 
 JPEG_QUALITY = 97
-"""JPEG quality at which the second rounding is below the noise of a photograph: about 45 dB."""
+"""JPEG quality of the copies: the error of compressing again (about 45 dB) is below the noise of a photograph."""
 
 WHITE = 255
 

@@ -200,7 +200,8 @@ class LinkedObservations:
 def link(seen: ColorObservations) -> LinkedObservations:
     """Return the observations of photographs that have at least `LEAST` (50), with the group of each photograph.
 
-    Photographs that share `LEAST_SHARED` (5) points are in one group. A point that two groups see becomes two points.
+    Photographs that share `LEAST_SHARED` (5) points, directly or through others, are in one group. A point that two
+    groups see becomes two points.
     """
     from scipy.sparse.csgraph import connected_components
 
@@ -292,9 +293,9 @@ class SampleCache:
         return samples
 
     def keep(self) -> None:
-        """Write the samples that `read` returned to the cache file, whole, if other photographs are stored there.
+        """Write the samples that `read` returned to the cache file, whole; others are dropped from the file.
 
-        Nothing happens without a cache file; errors of writing are ignored.
+        Nothing is written without a cache file, or if the file holds just these samples. Errors of writing are ignored.
         """
         if self._path and self._used and self._used.keys() != self._known.keys():
             keys, samples = np.array(list(self._used)), np.concatenate(list(self._used.values()))

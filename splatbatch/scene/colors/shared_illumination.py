@@ -2,8 +2,8 @@
 
 Ground is brighter where one looks with the sun than against it (Hapke 1981, doi:10.1029/JB086iB04p03039; in surveys
 from the air Honkavaara and Khoramshahi 2018, doi:10.3390/rs10020256). So every photograph is brighter on the same side
-of the scene. Each two of them differ in the same sense at the points that both see, and gains that explain it add up to
-a ramp. To first order this light is a plane over the photograph, fixed in the world:
+of the scene. Each two photographs differ in the same sense at the points that both see. Gains that explain these
+differences add up to a ramp over the scene. To first order this light is a plane over the photograph, fixed in the world:
 
     log(colour of p in i) = log(colour of p) + exposure of i + a . d,    d = R_i^T (x / f, y / f, 1)
 
@@ -26,7 +26,10 @@ RESPONSE, RESPONSE_SPREAD = 0.45, 0.2
 SUN_SPREAD = 0.3
 """Expected strength of shared light, as log(brightness) per unit of d; the strength is at most about twice this."""
 LEAST_SURE = 12.0
-"""Smallest F statistic of a plane over the gains. By chance 2 in 10,000 scenes of 32 photographs reach it."""
+"""Smallest F statistic of a plane over the gains that counts as a drift.
+
+By chance, 2 in 10,000 scenes of 32 photographs reach this value.
+"""
 LEAST_PHOTOS = 10
 """Fewest photographs from which a drift can be told from chance."""
 LEAST_DRIFT = 0.02

@@ -247,7 +247,8 @@ class DesignMatrix:
     def feigned(self, weights: Floats, columns: Floats) -> tuple[Floats, Floats]:
         """Return the gains [num_photos, K] and vignetting [num_cameras, 2, K] that fit K columns [O, K] best.
 
-        So one learns which gains a light would be mistaken for. Raises the errors of `fit`.
+        So one learns for which gains a light would be mistaken. `weights` are those of the observations, [O]. Raises
+        the errors of `fit`.
         """
         matrix, rest = self._reduced(weights)
         found = _solved(matrix, rest(columns))

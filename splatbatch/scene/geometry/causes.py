@@ -49,7 +49,7 @@ class Cause:
 def find_causes(survey: GeometrySurvey) -> tuple[Cause, ...]:
     """Return the causes of the errors of a model; empty for an intact model. Values that overflow do not raise.
 
-    It is a single cause if one explains the whole scene, else causes per camera. Images beyond the alarm limit
+    A single cause is returned if it explains the whole scene, else causes per camera. Images beyond the alarm limit
     (`alarm_px` in limits.py) that nothing explains have a cause, too, of the kind `reprojection` or `points_mismatch`.
     """
     views = survey.views

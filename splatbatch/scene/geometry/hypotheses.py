@@ -81,8 +81,8 @@ def polynomial(rays: Floats) -> list[list[Floats]]:
 def fit(terms: list[list[Floats]], xy: Floats) -> tuple[Floats, Floats, Floats] | None:
     """Return the coefficients for x, those for y, and the errors [O] in pixels, of a robust least squares fit.
 
-    Observations that miss by more than three times the median error are left out of the next round. None: too few
-    observations, fewer than four per coefficient.
+    Observations that miss by more than three times the median error are left out of the next round. The error is
+    infinite where a ray or keypoint is not finite. None: too few observations, fewer than four per coefficient.
 
     Args:
         terms: columns for the x and the y axis, [O, 1] each; a constant is added as the last.
@@ -255,7 +255,7 @@ def _off_centre(camera: Camera, scale: Sequence[float] | Floats = (1.0, 1.0)) ->
 def moved_points(views: TrackObservations) -> Iterator[CauseCandidate]:
     """Yield the hypothesis that the points were moved without the poses: by a similarity, then by a mirroring one.
 
-    None with fewer than 24 usable observations, or where no such transform can be computed.
+    Nothing is yielded with fewer than 24 usable observations, or where no such transform can be computed.
     """
     rays, of_camera = np.full((len(views.rows), 2), np.nan), views.camera_ids[views.rows]
     for number in np.unique(of_camera):
@@ -332,10 +332,10 @@ def stray_share(views: TrackObservations) -> float:
 
 
 def widest_angle_degrees(views: TrackObservations) -> float | None:
-    """Return the median, over sampled points, of the widest angle between a point's first ray and its others.
+    """Return the median, over sampled points, of the widest angle between a point's first ray and its other rays.
 
-    It is at least half of the widest angle between any two rays, which is enough to tell 0.1 degrees from 3. None:
-    fewer than 30 points were sampled with two rays.
+    None if fewer than 30 points were sampled with two rays. The angle is at least half of the widest between any two
+    rays, which is enough to tell 0.1 degrees from 3.
     """
     with np.errstate(all="ignore"):
         centres = -np.einsum("iba,ib->ia", views.rotations, views.translations)
@@ -399,9 +399,9 @@ def other_poses_of(images: Sequence[Image], before: Floats) -> Iterator[tuple[st
 
 
 def resected(views: TrackObservations) -> Iterator[CauseCandidate]:
-    """Yield the hypothesis that poses are wrong, with those that pycolmap finds from keypoints and points.
+    """Yield the hypothesis that poses are wrong, with the poses that pycolmap finds from keypoints and points.
 
-    One candidate; none if pycolmap finds no pose for any image.
+    One candidate is yielded; none if pycolmap finds no pose for any image.
     """
     found = {row: pose for row in np.unique(views.rows).tolist() if (pose := _resect(views, row))}
     if found:
@@ -433,7 +433,7 @@ def _resect(views: TrackObservations, row: int) -> tuple[Floats, Floats] | None:
 
 
 def other_cameras(views: TrackObservations, camera_id: int, others: Collection[int]) -> Iterator[CauseCandidate]:
-    """Yield, for each other camera, the hypothesis that it was exchanged with the camera `camera_id`, by id.
+    """Yield, for each other camera in order of ids, the hypothesis that it was exchanged with camera `camera_id`.
 
     Args:
         views: observations of the camera's images.
@@ -452,7 +452,7 @@ def other_cameras(views: TrackObservations, camera_id: int, others: Collection[i
 def other_poses(views: TrackObservations) -> Iterator[CauseCandidate]:
     """Yield the hypothesis that poses were exchanged among images: each image gets the pose that fits best.
 
-    The first 24 images are searched. One candidate; none if every image fits its own pose best.
+    The first 24 images are searched. One candidate is yielded; none if every image fits its own pose best.
     """
     rows = np.unique(views.rows)[:_SEARCHED_IMAGES].tolist()
     partners = {row: partner for row in rows if (partner := _fitting_pose(views, row)) != row}

@@ -1,6 +1,6 @@
 """Hypotheses of what photographs are if they do not match their images: turned, cropped, renamed, undistorted.
 
-Each is a `Relabeling`, with a description and a remedy for findings.
+Each is a `Relabeling`, with a description for findings, and with a remedy where a finding names one.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def cropped() -> Relabeling:
 
 
 def left_behind() -> Iterator[Relabeling]:
-    """Yield the hypotheses that photographs were resized, or cropped about the centre, and K was left as it was."""
+    """Yield two hypotheses: photographs were resized, or cropped about the centre, and K was left as it was before."""
     yield Relabeling("resized", camera=_of_its_size)
     yield Relabeling("cropped about the centre", camera=_centred)
 
@@ -171,8 +171,8 @@ def _unbent(camera: Camera) -> Camera | None:
 def models_near(sparse: Path, compared: MatchContext) -> Iterator[tuple[Path, MatchContext]]:
     """Yield other models near `sparse` with some of the same photographs but other cameras, each with its folder.
 
-    The context of each compares the same photographs by that model. Up to twelve models are looked into; models that
-    cannot be read are skipped.
+    With each comes a context that compares the same photographs by that model. Up to twelve models are looked into;
+    models that cannot be read are skipped.
 
     Args:
         sparse: folder of the model, which is not yielded itself.
