@@ -3,7 +3,9 @@
 Ground is brighter where one looks with the sun than against it (Hapke 1981, doi:10.1029/JB086iB04p03039; in surveys
 from the air Honkavaara and Khoramshahi 2018, doi:10.3390/rs10020256). So every photograph is brighter on the same side
 of the scene. Each two photographs differ in the same sense at the points that both see. Gains that explain these
-differences add up to a ramp over the scene. To first order this light is a plane over the photograph, fixed in the world:
+differences add up to a ramp over the scene.
+
+To first order this light is a plane over the photograph, fixed in the world:
 
     log(colour of p in i) = log(colour of p) + exposure of i + a . d,    d = R_i^T (x / f, y / f, 1)
 
