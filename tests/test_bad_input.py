@@ -99,7 +99,7 @@ REFUSALS = [
     (fill(f"{MODEL}/cameras.txt", b"1 PINHOLE 32\n"), ["cameras.txt"]),
     (fill(f"{MODEL}/images.txt", b"\0\xff\n"), ["images.txt"]),
     (fill(f"{MODEL}/images.txt", b"1 1 0 0 0 0 0 0 1 a\xff.png\n\n"), ["images.txt: line 1", "can't decode byte 0xff"]),
-    (fill(f"{MODEL}/cameras.txt", b"1 PINHOLE 32 24 1e999 30 16 12\n"), ["not all finite: inf"]),
+    (fill(f"{MODEL}/cameras.txt", b"1 PINHOLE 32 24 1e999 30 16 12\n"), ["no finite numbers: inf"]),
     (fill(f"{MODEL}/points3D.txt", b"1 1e999 0 3 1e99 0 0 0.5\n"), ["points3D.txt: line 1"]),
     (fill(f"{MODEL}/images.txt", b""), ["images.txt", "empty (0 bytes)"]),
     (remove("images/img3.png"), ["img3.png: no such file"]),

@@ -199,7 +199,7 @@ def test_auto_leaves_photographs_alone_that_are_alike(batch: FakeBatch) -> None:
 def test_a_batch_without_tracks_is_trained_as_it_is(batch: FakeBatch) -> None:
     ended = batch.make("p0", training={"colors": "even"}).run("train")
     assert ended.returncode == 0
-    assert "colours: photographs are not corrected: the tracks are too few" in ended.stderr
+    assert "colours: photographs are not corrected: no two photographs have 50 points" in ended.stderr
     assert "tones" not in batch.result("p0")
 
 

@@ -38,7 +38,7 @@ def test_the_largest_of_several_models_is_taken_and_the_rest_named(scene: MadeSc
     audit = audit_patches([replace(scene.patch(), sparse=largest)], None, OURS)
     (finding,) = audit.findings
     assert (finding.kind, finding.severity) == ("several_models", "warning")
-    assert "1 with 8 images, the most, is trained; 0 (3 images) beside it: not" in finding.message
+    assert "1 with 8 images, the most, is trained; not trained: 0 (3 images)" in finding.message
 
 
 def test_a_second_model_that_cannot_be_read_counts_as_empty(scene: MadeScene) -> None:
@@ -71,7 +71,7 @@ def test_photographs_that_no_model_registers_are_counted(scene: MadeScene) -> No
         scene.photograph(f"more{number}.jpg", (WIDTH, HEIGHT))
     (finding,) = scene.audit().findings
     assert finding.kind == "unregistered"
-    assert "8 of its 28 photographs" in finding.message
+    assert "8 of the 28 photographs" in finding.message
 
 
 @pytest.mark.parametrize("form", ["NFC", "NFD"])

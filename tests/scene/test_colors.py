@@ -94,7 +94,7 @@ def test_photographs_of_one_name_that_differ_are_left_alone(tmp_path: Path) -> N
     with (parts[1].photographs / "01.png").open("ab") as file:
         file.write(b"more")
     found = solve_tones([part.patch() for part in parts])
-    assert "another photograph has its name" in found.left_alone["01.png"]
+    assert "another photograph has the same name" in found.left_alone["01.png"]
     assert len(found.tones) == 7
 
 
@@ -128,8 +128,8 @@ def all_missing(scene: MadeScene) -> None:
     [
         (no_keypoints, "the model has no tracks"),
         (one_photograph, "the model has no tracks"),
-        (all_shaded(0.02), "neither dark, clipped nor masked"),
-        (all_shaded(2.6), "neither dark, clipped nor masked"),
+        (all_shaded(0.02), "not dark, clipped or masked"),
+        (all_shaded(2.6), "not dark, clipped or masked"),
         (broken, "images.bin"),
         (all_missing, "missing"),
     ],
@@ -152,8 +152,8 @@ def cut(path: Path) -> None:
 @pytest.mark.parametrize(
     ("spoil", "reason"),
     [
-        (lambda path: shade(path, 0.02), "0 observations in tracks that are neither dark"),
-        (lambda path: shade(path, 2.6), "0 observations in tracks that are neither dark"),
+        (lambda path: shade(path, 0.02), "0 points that others see, too, and that are not dark"),
+        (lambda path: shade(path, 2.6), "0 points that others see, too, and that are not dark"),
         (Path.unlink, "missing"),
         (cut, "cannot be decoded"),
         (lambda path: Image.new("RGB", (WIDTH, WIDTH), (90, 90, 90)).save(path), "not the aspect ratio of its camera"),
@@ -213,7 +213,7 @@ def test_a_scene_of_few_tracks_is_not_decoded(tmp_path: Path, monkeypatch: pytes
 
     monkeypatch.setattr(observations, "sample", lambda shot: pytest.fail(f"{shot.name} was decoded"))
     found = solve_tones([coloured(tmp_path, EVEN, num_points=20).patch()])
-    assert "the tracks are too few" in found.problem
+    assert "no two photographs have 50 points" in found.problem
 
 
 @pytest.mark.parametrize("num_patches", [1, 3])

@@ -94,7 +94,7 @@ SETS = {
     "turned by 90 degrees clockwise": turned(Picture.Transpose.ROTATE_270),
     "enlarged by 1": enlarged(1.01),
     "stretched by": enlarged(1.02, 1),
-    "looked at are black": lambda picture: Picture.new("RGB", picture.size),
+    "that were compared are black": lambda picture: Picture.new("RGB", picture.size),
 }
 
 
@@ -147,7 +147,7 @@ SINGLE = {
     "it is turned by 180 degrees": ("other_content", SETS["turned by 180 degrees"]),
     "it is mirrored": ("other_content", SETS["mirrored, left for right"]),
     "enlarged by": ("displaced", enlarged(1.01)),
-    "is black": ("blank", SETS["looked at are black"]),
+    "is black": ("blank", SETS["that were compared are black"]),
     "is of one colour": ("blank", lambda picture: Picture.new("RGB", picture.size, (90, 90, 90))),
 }
 

@@ -94,7 +94,7 @@ def test_verify_dims_names_the_folder_that_holds_the_photographs(tmp_path: Path,
     aside.rename(tmp_path / name)
     found = made.audit().errors()
     assert [one.kind for one in found] == ["no_image_folder"]
-    assert f"8 lie in {tmp_path / name}" in found[0].message and "Set scene.images" in found[0].remedy
+    assert f"8 of them lie in {tmp_path / name}" in found[0].message and "Set scene.images" in found[0].remedy
 
 
 @pytest.mark.parametrize("part", ["cameras", "images", "points3D"])

@@ -309,8 +309,8 @@ BAD_MODEL: dict[str, tuple[str, tuple[str, str], str]] = {
     ),
     "no photo": ("images.txt", ("01.jpg", "77.jpg"), r'image 1 "77.jpg": no such photograph below'),
     "twice": ("images.txt", ("02.jpg", "01.jpg"), r"2 poses are of the photograph 01.jpg"),
-    "pose nan": ("images.txt", ("\n1 ", "\n1 nan "), r"line 2 is no image|its pose is none"),
-    "point words": ("points3D.txt", ("\n1 ", "\n1 x "), r"points3D.txt: line 2 is no point"),
+    "pose nan": ("images.txt", ("\n1 ", "\n1 nan "), r"line 2 does not describe an image|its pose is none"),
+    "point words": ("points3D.txt", ("\n1 ", "\n1 x "), r"points3D.txt: line 2 does not describe a point"),
 }
 
 

@@ -72,12 +72,12 @@ def test_an_image_or_a_point_of_gigabytes_is_refused(scene: MadeScene) -> None:
     head = struct.pack("<QI7dI", 1, 1, 1, 0, 0, 0, 0, 0, 0, 1) + b"a.jpg\0"
     images.write_bytes(head + struct.pack("<Q", 10**9))
     os.truncate(images, len(head) + 8 + 24 * 10**9)
-    with pytest.raises(SceneError, match=r"images\.bin: image 'a\.jpg' claims 1,000,000,000 keypoints"):
+    with pytest.raises(SceneError, match=r"images\.bin: image 'a\.jpg' states 1,000,000,000 keypoints"):
         read_points2d(scene.sparse)
     images.write_bytes(whole)
     points.write_bytes(struct.pack("<QQ3d3BdQ", 1, 1, 0, 0, 0, 0, 0, 0, 0, 10**9))
     os.truncate(points, 8 + POINT.itemsize + 8 * 10**9)
-    with pytest.raises(SceneError, match=r"points3D\.bin: point 1 of 1 claims a track of 1,000,000,000"):
+    with pytest.raises(SceneError, match=r"points3D\.bin: point 1 of 1 states a track of 1,000,000,000"):
         read_reconstruction(scene.sparse)
 
 

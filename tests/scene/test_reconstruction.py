@@ -68,7 +68,7 @@ def test_the_binary_set_wins_when_it_is_complete(scene: MadeScene) -> None:
         (scene.sparse / f"{part}.txt").write_text("garbage")
     assert len(read_reconstruction(scene.sparse).images) == 8
     (scene.sparse / "points3D.bin").unlink()
-    with pytest.raises(SceneError, match=r"cameras\.txt: line 1 is no camera"):
+    with pytest.raises(SceneError, match=r"cameras\.txt: line 1 does not describe a camera"):
         read_reconstruction(scene.sparse)
 
 

@@ -86,7 +86,7 @@ def test_cameras_that_were_halved_without_their_keypoints_are_doubled_without_th
     spoilt = walk.copy()
     cameras(scaled_k(0.5, size=True))(spoilt)
     fixed = fix(spoilt, "scale", tmp_path)
-    assert "the keypoints left as they are" in fixed.in_words()
+    assert "keypoints left as they are" in fixed.in_words()
     assert true_error_px(walk, fixed) < 1
     for number, seen in read_points2d(fixed.sparse).items():
         np.testing.assert_array_equal(seen.xy, walk.keypoints[number].xy)

@@ -86,7 +86,7 @@ def test_frames_that_contradict_the_poses_of_images_are_a_warning(stereo: MadeSc
     frame.pack_into(data, 8, number, rig, *pose[:4], pose[4] + 0.5, *pose[5:])
     path.write_bytes(data)
     (finding,) = [one for one in stereo.audit().warnings() if one.kind == "rigs_differ"]
-    assert finding.message.startswith("the poses of 2 of 16 images")
+    assert finding.message.startswith("2 of 16 images have other poses")
 
 
 def test_frames_of_other_images_are_a_warning(stereo: MadeScene) -> None:
@@ -95,7 +95,7 @@ def test_frames_of_other_images_are_a_warning(stereo: MadeScene) -> None:
     assert rigs
     path.write_bytes(frames_bytes(replace(rigs, frames=rigs.frames[1:])))
     (finding,) = [one for one in stereo.audit().warnings() if one.kind == "broken_rigs"]
-    assert "do not name each other" in finding.message
+    assert "are not the images of the model" in finding.message
 
 
 @pytest.mark.parametrize("line", ["1 1 1 0 0 0 0 0 0", "1 1 1 0 0 0 0 0 0 2 CAMERA 1 7", "1 1 1 0 0 x 0 0 0 0"])
@@ -104,5 +104,5 @@ def test_a_text_file_of_frames_that_is_cut_or_garbage_is_told(tmp_path: Path, li
         (tmp_path / f"{name}.txt").touch()
     (tmp_path / "rigs.txt").write_text("1 1 CAMERA 1\n")
     (tmp_path / "frames.txt").write_text(f"{line}\n")
-    with pytest.raises(ModelError, match=r"frames\.txt: cut or garbage"):
+    with pytest.raises(ModelError, match=r"frames\.txt: cut short or damaged"):
         read_rigs(tmp_path)

@@ -128,9 +128,7 @@ def test_in_relief_the_tracks_tell_a_drift_from_the_sun_and_it_is_evened(tmp_pat
     found, intact = tones(QUARRY, tmp_path), tones(QUARRY)
     off = [found.tones[name].gain[1] / intact.tones[name].gain[1] / gain for name, gain in gains.items()]
     assert np.array(off) / np.mean(off) == pytest.approx(1, abs=0.03)
-    assert [
-        note for note in found.notes if "over the scene by the tracks alone, no EXIF says so: evened" in note
-    ] == list(found.notes)
+    assert [note for note in found.notes if "over the scene, EXIF is missing: corrected" in note] == list(found.notes)
     assert len(found.notes) == (not with_exif)
 
 

@@ -378,13 +378,11 @@ def _check_files(one: _PatchAudit, shots: list[photographs.AuditedImage]) -> Ite
     if held is not None and held.folder.absolute() == folder.absolute():
         held = None  # they are there, and cannot be read
     if problem or held:  # one finding instead of thousands
-        message = (
-            f"{problem or 'none of its photographs is there'}; {plural(len(shots), 'photograph')} should be below it"
-        )
-        remedy = "Set scene.images to the folder of the photographs, or make this one readable."
+        message = f"{problem or 'holds none of the photographs'}; {plural(len(shots), 'photograph')} should be there"
+        remedy = "Set scene.images to the folder of the photographs, or make this folder readable."
         if held:
-            message += f", and {held.num} lie in {shown(str(held.folder))}"
-            remedy = "Set scene.images to that folder; or call it images/, where each patch has photographs of its own."
+            message += f", and {held.num} of them lie in {shown(str(held.folder))}"
+            remedy = "Set scene.images to that folder, or rename it to images/ if each patch has its own photographs."
         yield one.scribe.note("no_image_folder", shown(str(folder)), message, remedy)
     else:
         yield from photographs.check_photos(shots, folder, one.scribe)
@@ -394,7 +392,7 @@ def _folder_problem(folder: Path) -> str:
     try:
         os.listdir(folder)  # noqa: PTH208 - for its errors
     except NotADirectoryError:
-        return "not a folder"
+        return "is not a folder"
     except OSError as error:
         return unreadable(error).what.replace("file", "folder")
     return ""

@@ -10,21 +10,21 @@ from splatbatch.scene.photos.undistort import UNDISTORT
 from splatbatch.text import list_some
 
 Severity = Literal["error", "warning", "info"]
-_WRONG_K = "the trainer takes K as it stands, so every ray of these photographs is bent and the splat blurs silently"
-_FIELD_OF_VIEW = "the trainer works from the field of view, which a pure resize leaves as it is"
-_DIES = "the trainer cannot load it and dies, at worst in mid-run"
-_NO_RAYS = "no ray can be computed from it"
-_LOADERS_DIFFER = "loaders differ in what they make of it: most convert to 8-bit RGB, some fail"
-_IN_ITSELF = "the patch is whole in itself and can be trained, but it will not fit what is cut from the source today"
-_UNUSUAL = "possible, but rarely meant"
+_WRONG_K = "focal length and principal point belong to photographs of another size, and the splat blurs silently"
+_FIELD_OF_VIEW = "the trainer uses the field of view, which stays the same when photographs are only resized"
+_DIES = "the trainer cannot load such a file and fails, at worst in the middle of a training"
+_NO_RAYS = "without a valid pose and camera, the photographs cannot be used in training"
+_LOADERS_DIFFER = "programs read such a photograph differently: most convert it to 8-bit RGB, some fail"
+_IN_ITSELF = "the patch can be trained, but its splat will not fit patches that are cut from the source today"
+_UNUSUAL = "such a value is possible, but mostly a mistake"
 FIX = "splatbatch verify-dims --fix {} --out DIR"
 RECUT = "Cut the patch again from the source reconstruction."
-REPAIR = "Repair the intrinsics in the source reconstruction and cut the patch again."
+REPAIR = "Correct the camera parameters in the source reconstruction, and cut the patch again."
 _EXPORT = "Export the model again, or make one anew: splatbatch reconstruct IMAGES."
-_RECUT_TODAY = "Cut the patch again from today's source."
-_RIGS = "Delete rigs and frames together (COLMAP makes trivial ones), or copy both again from the source."
-_TO_RGB = "Convert it to 8-bit RGB (magick IN -colorspace sRGB -depth 8 -alpha off OUT); keep name and size."
-_WHOLE = "Copy the {} again; the original may be whole."
+_RECUT_TODAY = "Cut the patch again from the source reconstruction as it is today."
+_RIGS = "Delete the files rigs and frames (COLMAP makes trivial ones), or copy both again from the source model."
+_TO_RGB = "Convert the file to 8-bit RGB (magick IN -colorspace sRGB -depth 8 -alpha off OUT); keep name and size."
+_WHOLE = "Copy the {} again from the camera or a backup: the original may be whole."
 _CONTRADICTS = "points do not fall where the photographs show them: the splat blurs, or does not form at all"
 
 
@@ -86,8 +86,8 @@ OF_GEOMETRY = (
 KINDS: dict[str, FindingKind] = {
     "internal_fault": FindingKind(
         "error",
-        "splatbatch itself failed over the patch: nothing is known of the rest of it",
-        remedy="The other patches are not affected. Please report it, with this line.",
+        "splatbatch itself failed while it checked the patch; the rest of the patch was not checked",
+        remedy="The other patches are not affected. Please report this line as a bug of splatbatch.",
     ),
     # the model
     "missing_model": FindingKind("error", "there is nothing to train from"),
@@ -95,7 +95,7 @@ KINDS: dict[str, FindingKind] = {
     "no_images": FindingKind("error", "there is nothing to train from", remedy=f"{RECUT} Or remove the patch."),
     "few_images": FindingKind(
         "warning",
-        "it trains, but its quality is measured on too few photographs to mean anything",
+        "the patch is trained, but its quality is measured on too few photographs to mean anything",
         remedy="Lower evaluation.holdout_every, name photographs in evaluation.holdout_list, or enlarge the patch.",
     ),
     "too_few_images": FindingKind(
@@ -104,14 +104,16 @@ KINDS: dict[str, FindingKind] = {
         remedy="Merge the patch with a neighbour, or remove it.",
     ),
     "no_points": FindingKind(
-        "error", "the first Gaussians are placed on the points", remedy=f"{RECUT} Or triangulate it again."
+        "error", "training places the first Gaussians on the points", remedy=f"{RECUT} Or triangulate the points again."
     ),
     "bad_points": FindingKind(
         "error",
-        "a Gaussian at a place that is no number poisons the whole training",
-        remedy="Remove them (colmap point_filtering), or cut again.",
+        "one Gaussian with an invalid position spoils the whole training",
+        remedy="Remove these points (colmap point_filtering), or cut the patch again.",
     ),
-    "unseen_points": FindingKind("warning", "Gaussians start there that no photograph of the patch corrects"),
+    "unseen_points": FindingKind(
+        "warning", "Gaussians start at these points, and no photograph of the patch corrects them"
+    ),
     "no_pose": FindingKind("error", _NO_RAYS, remedy=_EXPORT),
     "bad_pose": FindingKind("error", _NO_RAYS, remedy=_EXPORT),
     "duplicate_name": FindingKind(
@@ -121,27 +123,33 @@ KINDS: dict[str, FindingKind] = {
     ),
     "several_models": FindingKind(
         "warning",
-        "COLMAP could not join them; each is a scene of its own",
-        remedy="Merge them (colmap model_merger), or move away those that are not to be trained.",
+        "COLMAP could not join these models; each is a scene of its own",
+        remedy="Merge the models (colmap model_merger), or move all models but one to another folder.",
     ),
     "formats_differ": FindingKind(
         "warning",
-        "programs differ in which of the two they read",
-        remedy="Remove the older of the two: the .bin files are read, here and by COLMAP.",
+        "some programs read the .bin files and others the .txt files, so that they see different models",
+        remedy="Remove the older files. If both stay, the .bin files are read, here and by COLMAP.",
     ),
     "unregistered": FindingKind(
         "warning",
-        "what only those photographs show will be missing from the splat",
-        remedy="Look for a larger model, or register the rest (more features, sequential or exhaustive matching).",
+        "what only the photographs without a pose show will be missing from the splat",
+        remedy="Use a larger model, or register the others (more features, sequential or exhaustive matching).",
     ),
     "rigs_differ": FindingKind(
         "warning", "programs differ in which poses they take: those of images, or of frames and rigs", remedy=_RIGS
     ),
     "broken_rigs": FindingKind(
-        "warning", "poses are read from images; but COLMAP and programs built on it refuse the model", remedy=_RIGS
+        "warning",
+        "poses are read from the images file; but COLMAP and programs built on COLMAP refuse the model",
+        remedy=_RIGS,
     ),
-    "little_overlap": FindingKind("warning", "a place is known where three photographs see it from different places"),
-    "far_apart": FindingKind("error", "float32 would move its Gaussians onto steps larger than a millimetre"),
+    "little_overlap": FindingKind(
+        "warning", "a surface is placed well only where three photographs see it from different places"
+    ),
+    "far_apart": FindingKind(
+        "error", "with coordinates this large, float32 places Gaussians only in steps of more than a millimetre"
+    ),
     # cameras
     "bad_params": FindingKind("error", _NO_RAYS, remedy=REPAIR),
     "params_count": FindingKind("error", _NO_RAYS, remedy=REPAIR),
@@ -153,24 +161,30 @@ KINDS: dict[str, FindingKind] = {
     ),
     "distorted": FindingKind(
         "info",
-        "its photographs are undistorted while they are loaded, and cut where nothing is seen",
-        remedy=f"None is needed; for COLMAP's own resampling: {UNDISTORT}",
+        "photographs of this camera are undistorted while they are loaded, and cropped where nothing is seen",
+        remedy=f"Nothing needs to be done. To undistort with COLMAP instead: {UNDISTORT}",
     ),
-    "principal_point_outside": FindingKind("error", "K belongs to a photograph of another size", remedy=REPAIR),
-    "principal_point_far": FindingKind("warning", _UNUSUAL, remedy=f"Unless cropped: {REPAIR}"),
+    "principal_point_outside": FindingKind(
+        "error", "the camera parameters belong to photographs of another size", remedy=REPAIR
+    ),
+    "principal_point_far": FindingKind("warning", _UNUSUAL, remedy=f"Unless the photographs were cropped: {REPAIR}"),
     "impossible_focal": FindingKind(
-        "error", "no lens has it at this image size; K belongs to another photograph", remedy=REPAIR
+        "error",
+        "no lens has this focal length at this image size; the camera parameters belong to another size",
+        remedy=REPAIR,
     ),
     "unusual_focal": FindingKind("warning", _UNUSUAL),
     # geometry: what keypoints, K, poses and points say about each other
     **dict.fromkeys(OF_GEOMETRY, FindingKind("error", _CONTRADICTS)),
     "k_left_behind": FindingKind("error", _WRONG_K),
     "size_alone": FindingKind("error", _WRONG_K),
-    "keypoints_left": FindingKind("warning", "trainers ignore keypoints, but programs that use them will be misled"),
+    "keypoints_left": FindingKind(
+        "warning", "trainers ignore keypoints, but programs that use keypoints will be misled"
+    ),
     "stray_points": FindingKind(
         "error",
         "Gaussians start at places that the photographs contradict",
-        remedy="Remove points with a large error (colmap point_filtering), or take the points3D of these images.",
+        remedy="Remove points with a large error (colmap point_filtering), or use the points3D of these images.",
     ),
     "flat_angles": FindingKind(
         "warning",
@@ -179,29 +193,33 @@ KINDS: dict[str, FindingKind] = {
         " or remove points with a small angle (colmap point_filtering).",
     ),
     "out_of_view": FindingKind(
-        "error", _CONTRADICTS, remedy="Take poses, cameras and points of one model; all three are written together."
+        "error",
+        _CONTRADICTS,
+        remedy="Use the images, cameras and points3D files of one model; all three are written together.",
     ),
     "pairs_disagree": FindingKind(
-        "error", _CONTRADICTS, remedy="Take poses, cameras and points of the reconstruction of these photographs."
+        "error",
+        _CONTRADICTS,
+        remedy="Use the images, cameras and points3D files that were made from these photographs.",
     ),
     # sizes
     "scaled": FindingKind("error", _WRONG_K, _FIELD_OF_VIEW),
     "few_pixels_off": FindingKind(
         "error",
         _WRONG_K,
-        "the trainer works from the field of view; a few pixels move the principal point by at most as many",
+        "the trainer uses the field of view; a few pixels of size move the principal point by a few pixels at most",
     ),
     "transposed": FindingKind("error", _WRONG_K),
     "other_size": FindingKind("error", _WRONG_K),
     "mixed_sizes": FindingKind(
         "error",
-        "one K cannot be right for several sizes",
+        "camera parameters cannot be right for photographs of several sizes",
         _FIELD_OF_VIEW,
-        remedy="Resize the odd ones from their originals, or give each size a camera of its own in COLMAP.",
+        remedy="Resize the photographs of odd size from their originals, or give each size its own camera in COLMAP.",
     ),
     "unlike_ratios": FindingKind(
         "error",
-        "trainers rescale every camera by the ratio of the first photograph",
+        "trainers rescale all cameras by the ratio of the first photograph to its camera",
         _FIELD_OF_VIEW,
         remedy=f"Bring every camera to its photographs' true size: {FIX.format('scale')} (or crop).",
     ),
@@ -212,52 +230,58 @@ KINDS: dict[str, FindingKind] = {
     "other_pictures": FindingKind(
         "error",
         "photographs are trained with the poses of others, or upside down",
-        remedy="Copy the photographs again that COLMAP saw, or make the model from these.",
+        remedy="Copy the photographs again from which COLMAP made the model, or make a model from these.",
     ),
     "other_content": FindingKind(
         "warning",
         "these photographs do not show the points that their cameras should see",
-        remedy="Look at it; copy it again from where COLMAP saw it.",
+        remedy="Look at the photograph, and copy it again from the folder that COLMAP read.",
     ),
     "displaced": FindingKind(
         "error",
-        "every ray of these photographs is bent, and the splat blurs silently",
-        remedy="Use the photographs that the model was made from, uncropped; or make the model from these.",
+        "the photographs do not fit their camera parameters, and the splat blurs silently",
+        remedy="Use the photographs that the model was made from, uncropped; or make a model from these.",
     ),
-    "lens_mix": FindingKind("error", "every ray of these photographs is bent, and the splat blurs silently"),
+    "lens_mix": FindingKind(
+        "error", "the photographs do not fit their camera parameters, and the splat blurs silently"
+    ),
     "blank": FindingKind(
         "warning",
         "these photographs do not show the points that their cameras should see",
-        remedy="Copy them again; a photograph of one colour is of no use in training.",
+        remedy="Copy the photograph again; one that is black or of one colour is of no use in training.",
     ),
     "blurred": FindingKind(
-        "info", "what it alone shows will be blurred in the splat", remedy="Leave it out if others show the same."
+        "info",
+        "what this photograph alone shows will be blurred",
+        remedy="Leave the photograph out if others show the same.",
     ),
     "undecodable": FindingKind("error", _DIES, remedy=_WHOLE.format("file")),
-    "unicode_form": FindingKind("error", "file systems compare the bytes of names, and do not find it"),
+    "unicode_form": FindingKind("error", "file systems compare the bytes of names, and do not find the file"),
     "unreadable_mask": FindingKind(
-        "error", _DIES, remedy="Copy the mask again, or remove it: a photograph without one counts as a whole."
+        "error", _DIES, remedy="Copy the mask again, or remove it: without a mask the whole photograph is trained."
     ),
     "mask_size": FindingKind(
         "warning",
-        "the mask is stretched over the photograph and hides other parts of it than it was made for",
-        remedy="Make the mask anew from this photograph; it is stretched over it as it is.",
+        "the mask is stretched over the photograph, and hides other parts of the photograph than it should",
+        remedy="Make the mask again from this photograph, in the same size.",
     ),
-    "mask_values": FindingKind("error", "what is darker than 128 is ignored: nothing of these photographs is trained"),
+    "mask_values": FindingKind(
+        "error", "parts where the mask is darker than 128 are ignored: nothing of these photographs is trained"
+    ),
     "mask_names": FindingKind("warning", "a mask without a photograph has no effect"),
     "mask_share": FindingKind(
         "warning",
-        "almost all of such a photograph is ignored in training",
-        remedy="Black is ignored, white is trained: invert the mask if it means the opposite.",
+        "with such a mask almost all of the photograph is ignored in training",
+        remedy="Black parts of a mask are ignored, white parts are trained: invert the mask if it means the opposite.",
     ),
     "black_mask": FindingKind(
         "warning",
-        "such a photograph is ignored in training",
-        remedy="Black is ignored, white is trained: invert the mask if it means the opposite, or remove it.",
+        "with a black mask the whole photograph is ignored in training",
+        remedy="Black parts of a mask are ignored, white parts are trained: invert the mask, or remove it.",
     ),
     "wrong_case": FindingKind(
         "error",
-        "file systems that tell upper from lower case do not find it",
+        "file systems that tell upper from lower case do not find the file",
         remedy="Rename the file, or the image in the model, so that both are spelt alike.",
     ),
     "empty_image": FindingKind("error", _DIES, remedy="Copy the photograph again."),
@@ -265,22 +289,26 @@ KINDS: dict[str, FindingKind] = {
     "unreadable_image": FindingKind(
         "error",
         _DIES,
-        remedy="Make it readable or replace it, or make a model without it: splatbatch reconstruct IMAGES.",
+        remedy="Make the photograph readable, replace it, or make a model without it: splatbatch reconstruct IMAGES.",
     ),
     "cmyk": FindingKind(
-        "error", "its four channels are ink, not light; loaders that take three see wrong colours", remedy=_TO_RGB
+        "error",
+        "the four channels (CMYK) are ink, not light; programs that read three channels see wrong colours",
+        remedy=_TO_RGB,
     ),
     "sixteen_bit": FindingKind("warning", _LOADERS_DIFFER, remedy=_TO_RGB),
     "alpha": FindingKind("warning", _LOADERS_DIFFER, remedy=_TO_RGB),
-    "animated": FindingKind("warning", "only its first frame is used", remedy=_TO_RGB),
+    "animated": FindingKind("warning", "only the first frame of such a file is used", remedy=_TO_RGB),
     "exif_orientation": FindingKind(
         "warning",
-        "the pixels fit the camera as stored; a program that obeys EXIF turns them",
-        remedy="Reset the tag: exiftool -Orientation=1 -n FILE",
+        "the photograph fits the camera as stored; a program that obeys its EXIF orientation turns it",
+        remedy="Reset the orientation tag: exiftool -Orientation=1 -n FILE",
     ),
-    "name_clash": FindingKind("warning", "programs that know photographs by their stem take one for the other"),
+    "name_clash": FindingKind(
+        "warning", "programs that know photographs by name without extension take one for the other"
+    ),
     "shifted_pairing": FindingKind(
-        "warning", "programs that pair the folders by position train photographs with a neighbour's pose"
+        "warning", "programs that pair the files of two folders in order train photographs with a neighbour's pose"
     ),
     # against the source
     "camera_drift": FindingKind("warning", _IN_ITSELF, remedy=_RECUT_TODAY),

@@ -71,17 +71,17 @@ def check_geometry(found: GeometrySurvey, scribe: FindingWriter) -> Iterator[Aud
         best = cause.best
         before = f"{best.before_px:.4g} px" if np.isfinite(best.before_px) else "all points behind the camera"
         behind = f" and {percent(cause.behind)} of the points behind the camera" if cause.behind > 0.01 else ""
-        after = f", {best.after_px:.2g} px without it" if np.isfinite(best.after_px) else ""
+        after = f", {best.after_px:.2g} px after repair" if np.isfinite(best.after_px) else ""
         message = f"{best.what} (median reprojection error {before}{after}{behind})"
         finding = scribe.note(best.kind, _subject(cause, found, scribe), message, best.remedy)
         yield finding if cause.is_grave else replace(finding, severity="warning")
     stray = hypotheses.stray_share(found.views)
     if not causes and stray > limits.STRAY:
-        message = f"{percent(stray)} of the observations miss their keypoints by far, though poses and K fit the others"
+        message = f"{percent(stray)} of the observations miss keypoints by far, though poses and cameras fit the others"
         yield scribe.note("stray_points", "points3D", message)
     degrees = hypotheses.widest_angle_degrees(found.views)
     if not causes and degrees is not None and degrees < limits.FLAT_DEGREES:
-        message = f"half of the points are seen under less than {degrees:.2g} degrees: their depth is a guess"
+        message = f"rays to half of the points meet at less than {degrees:.2g} degrees: the depth is a guess"
         yield scribe.note("flat_angles", "points3D", message)
 
 
@@ -129,11 +129,11 @@ def note_misfit(number: int, misfit: Misfit, scribe: FindingWriter) -> AuditFind
         scribe: makes the finding.
     """
     if misfit.kind == "size_alone":
-        remedy = f"Set width and height alone: {FIX.format('scale')} does."
+        remedy = f"Correct width and height of the camera alone: {FIX.format('scale')} does it."
     elif misfit.meant:
-        remedy = f"If they were resized: {FIX.format('scale')}; if cropped: {FIX.format('crop')}."
+        remedy = f"If the photographs were resized: {FIX.format('scale')}; if cropped: {FIX.format('crop')}."
     else:
-        remedy = "Use the photographs that the model was made from, or bring K to these where the model is made."
+        remedy = "Use the photographs that the model was made from, or make a model from these."
     return scribe.note(misfit.kind, scribe.camera(number), misfit.what, remedy)
 
 
@@ -179,12 +179,12 @@ def check_in_view(model: Reconstruction, scribe: FindingWriter) -> Iterator[Audi
         for _, what, remedy, changed in hypotheses.other_poses_of(images, poses[1])
     ]
     best = max(share for share, _, _ in others)
-    message = f"{100 * (1 - share):.0f} % of the points are in view of no two images"
+    message = f"{100 * (1 - share):.0f} % of the points are not in view of any two images"
     message += f", and {100 * behind:.0f} % lie behind a camera on average" if behind > share / 2 else ""
     remedy = ""
     if best >= _SUSPECT:
         _, what, remedy = next(other for other in others if other[0] >= best - _ABOUT)
-        message = f"{message}; {100 * best:.0f} % would be if {what}"
+        message = f"{message}; {100 * best:.0f} % would be in view of two if {what}"
     finding = scribe.note("out_of_view", "points3D", message, remedy)
     yield finding if best >= _SUSPECT or share < _WRONG else replace(finding, severity="warning")
 
@@ -229,9 +229,9 @@ def check_pairs(model: Reconstruction, paths: Mapping[int, str], scribe: Finding
     except MatchingSkipped:
         return
     if verdict and verdict.is_contradicted:
-        share = f"{100 * verdict.agreement:.0f} % of what {verdict.num_pairs} pairs of photographs both show fits them"
+        share = f"{100 * verdict.agreement:.0f} % of what {verdict.num_pairs} pairs of photographs show fits the poses"
         yield scribe.note("pairs_disagree", "poses", share + (f"; more if {verdict.cause}" if verdict.cause else ""))
     ratio = verdict.depth_ratio if verdict else None
     if ratio is not None and not _SAME_DEPTH[0] <= ratio <= _SAME_DEPTH[1]:
-        message = f"points lie {ratio:.3g} times as far away as pairs of photographs show: K, or a scale, is wrong"
+        message = f"points lie {ratio:.3g} times as far away as pairs of photographs show: wrong focal length or scale"
         yield scribe.note("pairs_disagree", "points3D", message)

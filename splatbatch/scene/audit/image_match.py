@@ -70,7 +70,7 @@ class ImageMatchFindings:
         compared.pictures.read(compared.paths[row] for row in compared.rows if row in compared.paths)
         if self._blank and len(self._blank) >= limits.HALF * len(compared.rows):
             what = next(iter(self._blank.values()))
-            message = f"{len(self._blank)} of {len(compared.rows)} photographs looked at are {what}"
+            message = f"{len(self._blank)} of {len(compared.rows)} photographs that were compared are {what}"
             yield replace(self.scribe.note("blank", "photographs", message), severity="error")
         else:
             yield from (self.scribe.note("blank", self._name(row), f"is {what}") for row, what in self._blank.items())
@@ -124,7 +124,7 @@ class ImageMatchFindings:
         if rows and (mixed := self._mixed(rows, alike)):
             yield mixed
         elif rows and alike < ALIKE and (chosen := self._best(rows, self._hypotheses())):
-            message = f"{self._counted(rows)} nothing of the points of their images; they are {chosen[0].words}"
+            message = f"{self._counted(rows)} none of the points that they should show; they are {chosen[0].words}"
             yield self.scribe.note("other_pictures", self._subject(rows), message, chosen[0].remedy)
 
     def _sets(self) -> Iterator[set[int]]:
@@ -159,9 +159,9 @@ class ImageMatchFindings:
         if chosen is None and (moved := self._field_of(rows)):
             return self._note_field(rows, moved)
         usual = float(np.median([self._values[row] for row in rows]))
-        seen = f"{self._counted(rows)} nothing of the points of their images (correlation {usual:.2f}); "
+        seen = f"{self._counted(rows)} none of the points that they should show (correlation {usual:.2f}); "
         if chosen is None:
-            seen += "turned, mirrored, shifted or of another folder they fit no better: another scene's, or model's"
+            seen += "turned, mirrored, shifted or of another folder they fit no better: they show another scene"
             return self.scribe.note("other_pictures", self._subject(rows), seen)
         seen += f"they are {chosen[0].words} (correlation {chosen[1]:.2f} if read so)"
         return self.scribe.note("other_pictures", self._subject(subject), seen, chosen[0].remedy)
@@ -194,22 +194,22 @@ class ImageMatchFindings:
 
     def _of_one(self, row: int) -> AuditFinding:
         """Return the finding about one photograph that does not match its points while most do."""
-        name, seen = self._name(row), f"shows nothing of its points (correlation {self._values[row]:.2f}), others do"
+        name, seen = self._name(row), f"shows none of its points (correlation {self._values[row]:.2f}), others do"
         beside = {row + step for step in (-2, -1, 1, 2) if row + step in self.compared.paths}
         partners = {relabelings.of_image(self.compared, other): other for other in sorted((self._bad | beside) - {row})}
         if chosen := self._best([row], partners):
             reading, partner = chosen[0], partners[chosen[0]]
             if partner in self._bad:
-                message = f"{seen}; {self._name(partner)} shows them: photographs are exchanged"
+                message = f"{seen}; {self._name(partner)} shows them: the two photographs are exchanged"
                 return self.scribe.note("photos_exchanged", name, message, reading.remedy)
-            message = f"{seen}; {self._name(partner)} shows them: one was copied over the other"
-            return self.scribe.note("other_content", name, message, "Copy it again from where COLMAP saw it.")
+            message = f"{seen}; {self._name(partner)} shows them: one photograph was copied over the other"
+            return self.scribe.note("other_content", name, message, "Copy the right photograph there again.")
         if chosen := self._best([row], relabelings.turned()):
             return self.scribe.note("other_content", name, f"{seen}; it is {chosen[0].words}", chosen[0].remedy)
         if moved := self._field_of({row}):
             return self._note_field({row}, moved)
         return self.scribe.note(
-            "other_content", name, f"{seen}: another photograph, or one with something before the lens"
+            "other_content", name, f"{seen}: it is another photograph, or something was before the lens"
         )
 
     def _field_of(self, rows: set[int]) -> DisplacementField | None:
@@ -290,9 +290,9 @@ class ImageMatchFindings:
         fits = any(part.mean(other) >= enough for other in others) if is_bent else self._is_bent(part, rows, enough)
         if not near and not fits:
             return None
-        words = "undistorted already, the camera's distortion bends them again"
+        words = "undistorted already, but the camera in the model still has its distortion"
         message = f"{self._counted(rows)} their points elsewhere (correlation {before:.2f}): they are"
-        message += f" {words if is_bent else 'distorted still, the model is of undistorted ones'}"
+        message += f" {words if is_bent else 'still distorted, but the model is for undistorted photographs'}"
         remedy = f"{relabelings.UNDISTORT_BOTH}."
         if near:
             value, folder = max(near)
@@ -318,7 +318,7 @@ class ImageMatchFindings:
                 finer.setdefault(pair.other, []).append(1 / ratio if ratio else float("nan"))
         for row, ratios in sorted(finer.items()):
             if len(ratios) > 1 and (np.array(ratios) < _BLURRED).all():
-                message = f"is blurred: it has {100 * max(ratios):.0f} % of the fine structure that its neighbours show"
+                message = f"is blurred: it has {100 * max(ratios):.0f} % of the fine detail that its neighbours show"
                 yield self.scribe.note("blurred", self._name(row), message)
 
     def _camera_id(self, row: int) -> int:
@@ -335,7 +335,7 @@ class ImageMatchFindings:
         return view
 
     def _counted(self, rows: Collection[int]) -> str:
-        return f"{len(rows)} of {plural(len(self._values), 'photograph')} looked at show"
+        return f"{len(rows)} of {plural(len(self._values), 'photograph')} that were compared show"
 
     def _name(self, row: int) -> str:
         return shown(self.compared.images[row].name)

@@ -84,7 +84,7 @@ def check_model(
         message = f"{plural(count, 'image')}, of which {num_held_out} held out: {left} left to train from"
         yield scribe.note("too_few_images", "images", message)
     elif evaluation.holdout_list is None and count < evaluation.holdout_every and num_held_out < 2:
-        few = f"{plural(count, 'image')}, fewer than evaluation.holdout_every {evaluation.holdout_every}"
+        few = f"{plural(count, 'image')}, fewer than evaluation.holdout_every ({evaluation.holdout_every})"
         yield scribe.note("few_images", "images", f"{few}: {'only 1' if num_held_out else 'none'} is held out")
     for name, count in Counter(image.name for image in model.images).items():
         if count > 1:
@@ -122,7 +122,7 @@ def _check_poses(images: tuple[Image, ...], scribe: FindingWriter) -> Iterator[A
         elif not any(image.quat):
             yield scribe.note("no_pose", shown(image.name), "has no pose (its quaternion is 0, 0, 0, 0)")
         elif max(map(abs, pose)) > _HUGE and not np.isfinite(image.center()).all():
-            message = f"pose overflows: quaternion {_spell(image.quat)}, translation {_spell(image.translation)}"
+            message = f"pose is too large: quaternion {_spell(image.quat)}, translation {_spell(image.translation)}"
             yield scribe.note("bad_pose", shown(image.name), message)
 
 
@@ -133,7 +133,7 @@ def _check_points(points: Points, image_ids: set[int], scribe: FindingWriter) ->
         return
     is_finite = np.isfinite(points.xyz)
     for is_bad, what in (
-        (~is_finite, "have coordinates that are not finite"),
+        (~is_finite, "have coordinates that are no finite numbers"),
         (
             is_finite & (np.abs(points.xyz) > _FARTHEST),
             f"lie beyond {_FARTHEST:.0e}, where float32 computes no distances",
@@ -147,10 +147,10 @@ def _check_points(points: Points, image_ids: set[int], scribe: FindingWriter) ->
     if unseen := total - np.count_nonzero(np.bincount(tracks.points[is_ours], minlength=total)):
         message = f"{unseen} of {total} points are seen by no image of the patch"
         remedy = (
-            f"{RECUT} Keep points that two of its images see."
+            f"{RECUT} Keep points that at least two images of the patch see."
             if points.track_lengths.any()
-            else "Nothing needs tracks to train; but without any, neither geometry nor colours of the photographs can"
-            " be checked."
+            else "Training needs no tracks (which images see which point), but geometry and colours of photographs"
+            " cannot be checked without them."
         )
         yield scribe.note("unseen_points", "points3D", message, remedy)
 
@@ -169,7 +169,7 @@ def check_camera(camera: Camera, scribe: FindingWriter) -> Iterator[AuditFinding
     if camera.model not in scribe.rules.camera_models | scribe.rules.undistorts:
         yield _unsupported(camera, scribe)
     if not (0 < camera.width <= _MAX_SIDE and 0 < camera.height <= _MAX_SIDE):
-        yield scribe.note("bad_camera_size", subject, f"its size is {camera.width}x{camera.height} px")
+        yield scribe.note("bad_camera_size", subject, f"its size of {camera.width}x{camera.height} px is impossible")
     elif model is not None and len(model.params) != len(camera.params):
         message = (
             f"{len(camera.params)} parameters, but {model.name} has {len(model.params)}: {', '.join(model.params)}"
@@ -177,7 +177,7 @@ def check_camera(camera: Camera, scribe: FindingWriter) -> Iterator[AuditFinding
         yield scribe.note("params_count", subject, message)
     elif not all(map(math.isfinite, camera.params)):
         values = ", ".join(f"{value:g}" for value in camera.params)
-        yield scribe.note("bad_params", subject, f"its parameters are not all finite: {values}")
+        yield scribe.note("bad_params", subject, f"some of its parameters are no finite numbers: {values}")
     elif camera.has_center:
         yield from _check_focal(camera, scribe)
         yield from _check_principal_point(camera, scribe)
@@ -200,7 +200,7 @@ def _check_distortion(camera: Camera, scribe: FindingWriter) -> AuditFinding:
         straight = undistorted_camera(camera)
     except SceneError as error:
         return scribe.note("unsupported_model", subject, error.message.removeprefix(f"camera {camera.id}: "))
-    message = f"{camera.model}, {size_text(camera.size)} px become {size_text(straight.size)}"
+    message = f"{camera.model}; undistorted, {size_text(camera.size)} px become {size_text(straight.size)} px"
     return scribe.note("distorted", subject, message)
 
 
@@ -212,10 +212,10 @@ def _check_focal(camera: Camera, scribe: FindingWriter) -> Iterator[AuditFinding
         yield scribe.note("impossible_focal", subject, f"focal length is impossible: {value}")
     elif not all(_USUAL[0] <= ratio <= _USUAL[1] for ratio in ratios):
         message = f"focal length is {min(ratios):.3g} times the longer side: {value}"
-        yield scribe.note("unusual_focal", subject, message, f"Look at the lens. If it is wrong: {REPAIR}")
+        yield scribe.note("unusual_focal", subject, message, f"Compare with the lens. If wrong: {REPAIR}")
     elif not 1 / _MAX_STRETCH <= camera.fx / camera.fy <= _MAX_STRETCH:
         message = f"pixels are not square: {value}"
-        yield scribe.note("unusual_focal", subject, message, f"Unless the image was stretched: {REPAIR}")
+        yield scribe.note("unusual_focal", subject, message, f"Unless the photographs were stretched: {REPAIR}")
 
 
 def _check_principal_point(camera: Camera, scribe: FindingWriter) -> Iterator[AuditFinding]:
@@ -246,8 +246,8 @@ def check_rigs(model: Reconstruction, scribe: FindingWriter) -> Iterator[AuditFi
     elif moved := _moved_by_rigs(rigs, model.images):
         name, (degrees, share) = max(moved.items(), key=lambda item: item[1])
         message = (
-            f"the poses of {len(moved)} of {len(model.images)} images are others by frames and rigs: {shown(name)} by"
-            f" {degrees:.2g} degrees and {percent(share)} of the scene"
+            f"{len(moved)} of {len(model.images)} images have other poses in frames and rigs than in images:"
+            f" {shown(name)} differs by {degrees:.2g} degrees and {percent(share)} of the scene"
         )
         yield scribe.note("rigs_differ", "frames", message)
 
@@ -320,10 +320,10 @@ def check_drift(
                 share = (
                     f"{percent(moved / source.extent)} of the scene"
                     if source.extent
-                    else "the source has one place only"
+                    else "all cameras of the source are in one place"
                 )
                 message = f"{moved:.3g} units ({share}) and {math.degrees(turned):.2g} degrees away"
-                yield scribe.note("pose_drift", shown(image.name), f"{message} from its pose in the source")
+                yield scribe.note("pose_drift", shown(image.name), f"its pose is {message} from that in the source")
         pair = (image.camera_id, original.camera_id)
         if pair not in seen:
             seen.add(pair)
@@ -362,14 +362,14 @@ def check_beside(patch: Patch, images: tuple[Image, ...], scribe: FindingWriter)
     if len(counts) > 1:
         others = ", ".join(f"{path.name} ({plural(count, 'image')})" for path, count in counts if path != patch.sparse)
         own = next((count for path, count in counts if path == patch.sparse), 0)
-        message = f"{patch.sparse.name} with {plural(own, 'image')}, the most, is trained; {others} beside it: not"
+        message = f"{patch.sparse.name} with {plural(own, 'image')}, the most, is trained; not trained: {others}"
         yield scribe.note("several_models", shown(str(patch.sparse.parent)), message)
     yield from _check_formats(patch.sparse, scribe)
     if is_folder(patch.images) and patch.images.resolve().parent in patch.sparse.resolve().parents[:2]:
         there = photographs_below(patch.images)
         known = {image.name for image in images} & set(there)
         if known and len(known) < limits.REGISTERED * len(there):
-            message = f"{len(known)} of its {len(there)} photographs have a pose in the model"
+            message = f"only {len(known)} of the {len(there)} photographs in this folder have a pose in the model"
             yield scribe.note("unregistered", shown(str(patch.images)), message)
 
 
@@ -403,7 +403,7 @@ def _difference(sparse: Path) -> str:
     (*tables, points), (*others, lines) = parts
     for part, ours, theirs in zip(("cameras", "images"), tables, others, strict=True):
         if ours.keys() != theirs.keys():
-            return f"{len(ours)} {part} in {part}.bin, {len(theirs)} in {part}.txt, not all of the same names"
+            return f"{len(ours)} {part} in {part}.bin, {len(theirs)} in {part}.txt, and their names differ"
         for name, facts in ours.items():
             if len(facts) != len(theirs[name]) or any(map(_unlike, facts, theirs[name])):
                 return f"{name} is {_spell(facts)} in {part}.bin and {_spell(theirs[name])} in {part}.txt"

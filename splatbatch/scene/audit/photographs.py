@@ -54,8 +54,8 @@ A PNG of one colour has a byte for 1000 pixels of 8 bits.
 """
 _MOST_DECODED, _SOME_DECODED = 64, 8  # of those that may be of one colour; of all, evenly taken
 _MOST_IGNORED = 0.98  # share of a photograph
-_SCALE = f"If they were resized: {FIX.format('scale')}."
-_CROP = f"If they were cropped: {FIX.format('crop')}."
+_SCALE = f"If the photographs were resized: {FIX.format('scale')}."
+_CROP = f"If the photographs were cropped: {FIX.format('crop')}."
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ def check_photos(shots: list[AuditedImage], images: Path, scribe: FindingWriter)
                     f"{fault.fault}_image", shown(shot.image.name), f"cannot be read: {shown(fault.what)}"
                 )
             case MisspeltName(actual, "NFC" | "NFD" as form), _:
-                message = f"lies there under the same name with its accents encoded otherwise; the model has {form}"
+                message = f"lies there with its accents encoded in another way; the model has Unicode form {form}"
                 remedy = (
                     f"Rename the files to the model's form: convmv -f utf8 -t utf8 --{form.lower()} -r --notest IMAGES."
                 )
@@ -100,8 +100,8 @@ def check_photos(shots: list[AuditedImage], images: Path, scribe: FindingWriter)
                 message = f"is called {shown(actual)} on disk"
                 yield scribe.note("wrong_case", shown(shot.image.name), message)
             case MissingPhotograph(_, elsewhere), _ if elsewhere:
-                message = f"no such file; {shown(elsewhere)} is there"
-                remedy = "Lay the files out as the names in the model say, or rename its images."
+                message = f"no such file; but {shown(elsewhere)} is there"
+                remedy = "Move the files to where the image names in the model say, or rename the images in the model."
                 yield scribe.note("missing_image", shown(shot.image.name), message, remedy)
             case MissingPhotograph(similar), _ if not renamed:
                 message = "no such file" + (f"; there is {shown(similar)}" if similar else "")
@@ -121,10 +121,10 @@ def _renamed(shots: list[AuditedImage], images: Path, scribe: FindingWriter) -> 
     if len(unknown) < len(absent):
         return
     message = (
-        f"{len(absent)} images of the model have no file, as {shown(absent[0])};"
-        f" {len(unknown)} photographs there are not in the model, as {shown(unknown[0])}"
+        f"{len(absent)} images of the model have no file, for example {shown(absent[0])};"
+        f" {len(unknown)} photographs there are not in the model, for example {shown(unknown[0])}"
     )
-    remedy = "If they were renamed, give them their names again; else make a model: splatbatch reconstruct IMAGES."
+    remedy = "If the photographs were renamed, undo that; else make a model: splatbatch reconstruct IMAGES."
     yield scribe.note("missing_image", shown(str(images)), message, remedy)
 
 
@@ -134,7 +134,7 @@ def _check_photo(shot: AuditedImage, photo: ImageHeader, scribe: FindingWriter) 
         kind, message = _TRAITS[trait]
         yield scribe.note(kind, subject, message)
     if photo.orientation != 1 and photo.size == shot.camera.size:
-        message = f"EXIF orientation {photo.orientation}, but the camera fits the stored {size_text(photo.size)} px"
+        message = f"EXIF orientation is {photo.orientation}, but the camera fits the pixels as stored"
         yield scribe.note("exif_orientation", subject, message)
 
 
@@ -161,7 +161,7 @@ def _check_clashes(folder: Path, names: list[str], scribe: FindingWriter) -> Ite
         alike = ", ".join(shown(name) for name in names if _stem(name) == stem)
         subject = f"{folder.name}/{shown(stem)}"
         yield scribe.note(
-            "name_clash", subject, f"several files differ only in their extension: {alike}", "Rename all but one."
+            "name_clash", subject, f"several files differ only in their extension: {alike}", "Rename all files but one."
         )
 
 
@@ -175,18 +175,16 @@ def _check_shift(
     flat = Counter(PurePosixPath(stem).name for stem in stems)
     merged = sorted(name for name, count in flat.items() if count > 1 and name in copied and name not in stems)
     for name in merged:
-        message = f"{flat[name]} photographs of {images.name}/ have this name in different sub-folders, but one copy"
+        message = f"{flat[name]} photographs of {images.name}/ have this name in sub-folders, but only one copy exists"
         remedy = f"Make {sibling.name}/ again with the sub-folders of {images.name}/."
         yield scribe.note("name_clash", f"{sibling.name}/{shown(name)}", message, remedy)
     lacks, extra = sorted(stems - copied), sorted(copied - stems)
     message = (
-        f"{len(copies)} files beside {len(originals)} in {images.name}/: {_spell(lacks, 'lacks')}{_spell(extra, 'has')}"
+        f"{len(copies)} files here, {len(originals)} in {images.name}/: {_spell(lacks, 'lacks')}{_spell(extra, 'has')}"
     )
     unlike = next((pair for pair in zip(originals, copies, strict=False) if _stem(pair[0]) != _stem(pair[1])), None)
-    message += (
-        "by position, {} is paired with {}".format(*map(shown, unlike)) if unlike else "the last ones have no partner"
-    )
-    remedy = f"Make {sibling.name}/ again from {images.name}/, or remove it; pair by name, never by position."
+    message += "in order, {} is paired with {}".format(*map(shown, unlike)) if unlike else "the last have no partner"
+    remedy = f"Make {sibling.name}/ again from {images.name}/, or remove it; pair files by name, never in order."
     yield scribe.note("shifted_pairing", f"{sibling.name}/", message, remedy)
 
 
@@ -223,7 +221,7 @@ def check_masks(
         elif isinstance(mask, ImageHeader):
             photo = shot.header
             if isinstance(photo, ImageHeader) and not isinstance(relate(photo.size, mask.size), SameSize | ScaledSize):
-                sizes = f"{size_text(mask.size)}, its photograph {shown(shot.image.name)} is {size_text(photo.size)}"
+                sizes = f"{size_text(mask.size)} px; photograph {shown(shot.image.name)} has {size_text(photo.size)} px"
                 yield scribe.note("mask_size", _named(path), sizes)
             # os.stat, because thousands of masks are checked
             may_be_black = os.stat(path).st_size < mask.width * mask.height / _PIXELS_PER_BYTE + _HEAD  # noqa: PTH116
@@ -237,8 +235,8 @@ def _check_values(shot: AuditedImage, path: Path, scribe: FindingWriter) -> Iter
     if values is None or values.ignored < _MOST_IGNORED:
         return
     if 0 < values.brightest < MASK_COUNTS:
-        message = f"its values are 0 to {values.brightest}: nothing of {name} is trained"
-        remedy = f"Masks are 0 and 255: multiply their values by {255 // values.brightest}."
+        message = f"the values of the mask are 0 to {values.brightest} only: nothing of {name} is trained"
+        remedy = f"Masks must hold 0 and 255: multiply the values by {255 // values.brightest}."
         yield scribe.note("mask_values", _named(path), message, remedy)
     elif values.brightest == 0:
         yield scribe.note("black_mask", _named(path), f"is black all over: nothing of {name} is trained")
@@ -262,7 +260,7 @@ def check_mask_names(masks: Path, images: Path, scribe: FindingWriter) -> Iterat
     lost = [name for name in names if name not in wanted]
     if photographs and lost:
         message = f"{len(lost)} of {len(names)} masks belong to no photograph: {list_some(map(shown, lost))}"
-        remedy = f"Name them as their photographs: {shown(photographs[0])}.png, or {shown(_stem(photographs[0]))}.png."
+        remedy = f"Name masks after photographs: {shown(photographs[0])}.png, or {shown(_stem(photographs[0]))}.png."
         yield scribe.note("mask_names", shown(str(masks)), message, remedy)
 
 
@@ -328,7 +326,7 @@ def check_sizes(
     sound = [row for row in rows if min(row.size) > 0]
     for row in (row for row in sound if len(row.sizes) > 1):
         seen = ", ".join(f"{count} of {size_text(size)}" for size, count in row.sizes)
-        message = f"its photographs have {len(row.sizes)} sizes: {seen}; the camera says {size_text(row.size)}"
+        message = f"its photographs have {len(row.sizes)} sizes: {seen}; the model says {size_text(row.size)}"
         yield scribe.note("mixed_sizes", _camera_named(row), message)
     alike = [row for row in sound if len(row.sizes) == 1]
     for row in alike[1:]:
@@ -337,7 +335,7 @@ def check_sizes(
                 f"{size_text(each.sizes[0][0])} for {size_text(each.size)} ({_camera_named(each)})"
                 for each in (alike[0], row)
             )
-            message = f"photographs and cameras have unlike ratios: {ratios}"
+            message = f"photographs are reduced by different factors: {ratios}"
             yield scribe.note("unlike_ratios", f"{_camera_named(alike[0])}, {_camera_named(row)}", message)
     for shot in shots:
         photo, camera = shot.header, shot.camera.size
@@ -345,7 +343,7 @@ def check_sizes(
             relation = relate(camera, photo.size)
             if relation not in {SameSize(), as_meant}:
                 kind, what, remedy = _describe(relation, photo)
-                sizes = f"{size_text(photo.size)}, but camera {shot.camera.id} says {size_text(camera)}"
+                sizes = f"{size_text(photo.size)} px, but camera {shot.camera.id} says {size_text(camera)}"
                 yield scribe.note(kind, shown(shot.image.name), f"{sizes}: {what}", remedy)
 
 
@@ -366,17 +364,17 @@ def _describe(relation: Relation, photo: ImageHeader) -> tuple[str, str, str]:
     """Return kind, explanation and remedy of a finding about a photograph's size."""
     match relation:
         case ScaledSize(factor):
-            use = f"Bring K to this size: {FIX.format('scale')}. Or use the photographs that the model was made from."
+            use = f"Bring the camera to this size: {FIX.format('scale')}. Or use the model's own photographs."
             return "scaled", f"resized ({spell_factor(factor)})", use
         case NearSize(factor, off):
             scaled = "" if factor == 1 else f"resized ({spell_factor(factor)}) and "
             sides = [(pixels, side) for pixels, side in zip(off, ("width", "height"), strict=True) if pixels]
             parts = [f"{abs(pixels)} px {'more' if pixels > 0 else 'less'} in {side}" for pixels, side in sides]
-            what = f"{scaled}{' and '.join(parts) or 'less than a pixel off'}, rounding or a crop (ambiguous)"
+            what = f"{scaled}{' and '.join(parts) or 'less than a pixel off'}: rounding or a crop"
             return "few_pixels_off", what, f"{_SCALE} {_CROP}"
         case TransposedSize():
             why = f"; its EXIF orientation {photo.orientation} was applied when the model was made"
-            what = f"width and height are exchanged{why if photo.orientation > 4 else ': it was turned since'}"
-            return "transposed", what, "Turn the photographs back as COLMAP saw them; no change of K can fix this."
+            what = f"width and height are exchanged{why if photo.orientation > 4 else ': the file was turned since'}"
+            return "transposed", what, "Turn the photographs back as COLMAP saw them; no change of cameras helps."
         case ShapeMismatch() | SameSize():
             return "other_size", "another shape (cropped, padded or another camera's)", f"{_CROP} {_SCALE}"

@@ -56,7 +56,7 @@ def read_cameras(path: Path) -> list[Camera]:
             camera_id, model_id, width, height = _CAMERA.unpack(head)
             model = CAMERA_MODELS_BY_ID.get(model_id)
             if model is None:
-                raise ModelError(path, f"camera {camera_id} is of the unknown camera model {model_id}")
+                raise ModelError(path, f"camera {camera_id} has the unknown camera model {model_id}")
             if cameras and cameras[-1].id == camera_id:
                 raise _same_id(path, camera_id, "cameras")
             data = file.read(8 * len(model.params))
@@ -121,14 +121,14 @@ def walk_images(path: Path, file: BinaryIO, size: int) -> Iterator[tuple[Image, 
         try:
             name = head[_IMAGE.size : nul].decode()
         except UnicodeDecodeError as error:
-            raise ModelError(path, f"image {index + 1} of {count} has no name ({error})") from error
+            raise ModelError(path, f"image {index + 1} of {count} has no readable name ({error})") from error
         offset = start + KEYPOINT.itemsize * num_keypoints
         if offset > size:
             raise ModelError(
-                path, f"cut: image '{shown(name)}' claims {num_keypoints} keypoints, more than the file holds"
+                path, f"cut short: image '{shown(name)}' states {num_keypoints} keypoints, more than the file holds"
             )
         if num_keypoints > MOST_KEYPOINTS:
-            what = f"image '{shown(name)}' claims {num_keypoints:,} keypoints; {MOST_KEYPOINTS:,} are read at most"
+            what = f"image '{shown(name)}' states {num_keypoints:,} keypoints; at most {MOST_KEYPOINTS:,} are read"
             raise ModelError(path, what)
         if image_id == before:
             raise _same_id(path, image_id, "images")
@@ -252,7 +252,7 @@ def _missing_of_point(path: Path, data: bytes, at: tuple[int, int], left: int) -
     if missing > left:
         raise _cut(path, done, count, "points")
     if length > MOST_TRACK:
-        what = f"point {done + 1} of {count} claims a track of {length:,} keypoints; {MOST_TRACK:,} are read at most"
+        what = f"point {done + 1} of {count} states a track of {length:,} keypoints; at most {MOST_TRACK:,} are read"
         raise ModelError(path, what)
     return missing
 
@@ -274,25 +274,25 @@ def _checked_count(path: Path, data: bytes, size: int, least: int, what: str) ->
         ModelError: it is not, or the number is above `MOST_ENTRIES`.
     """
     if size < _COUNT.size or len(data) < _COUNT.size:
-        raise ModelError(path, f"cut: only {size} bytes")
+        raise ModelError(path, f"cut short: only {size} bytes")
     count: int = _COUNT.unpack_from(data)[0]
     if _COUNT.size + count * least > size:
-        raise ModelError(path, f"cut or garbage: claims {count} entries, but has only {size} bytes")
+        raise ModelError(path, f"cut short or damaged: states {count} entries, but has only {size} bytes")
     if count > MOST_ENTRIES[what]:
-        raise ModelError(path, f"claims {count:,} {what}; {MOST_ENTRIES[what]:,} are read at most", SPLIT)
+        raise ModelError(path, f"states {count:,} {what}; at most {MOST_ENTRIES[what]:,} are read", SPLIT)
     if not count:
         _expect_end(path, _COUNT.size, size)
     return count
 
 
 def _cut(path: Path, index: int, count: int, what: str) -> ModelError:
-    return ModelError(path, f"cut or garbage: ends inside {what[:-1]} {index + 1} of {count}")
+    return ModelError(path, f"cut short or damaged: ends inside {what[:-1]} {index + 1} of {count}")
 
 
 def _same_id(path: Path, number: int, what: str) -> ModelError:
-    return ModelError(path, f"garbage: two {what} in a row have the id {number}")
+    return ModelError(path, f"damaged: two {what} in a row have the id {number}")
 
 
-def _expect_end(path: Path, offset: int, size: int, why: str = "its count is wrong or the file is garbage") -> None:
+def _expect_end(path: Path, offset: int, size: int, why: str = "the file is damaged, or states a wrong count") -> None:
     if offset != size:
-        raise ModelError(path, f"{size - offset} bytes left over after the last entry; {why}")
+        raise ModelError(path, f"{size - offset} bytes are left over after the last entry; {why}")

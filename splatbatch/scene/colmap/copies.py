@@ -202,14 +202,14 @@ class CameraFix:
         old, new = (f"{each.model} {each.width}x{each.height}" for each in (self.before, self.after))
         parts = []
         if self.before.params == self.after.params:
-            parts.append("width and height alone: K and keypoints fit the photographs already")
+            parts.append("width and height alone: the other parameters and keypoints fit the photographs already")
         if self.scale != (1.0, 1.0):
             parts.append("scaled by {:.6g} in x, {:.6g} in y".format(*self.scale))
         if self.shift != (0.0, 0.0):
             shift = "principal point shifted by {:+.6g} px in x, {:+.6g} px in y".format(*self.shift)
             parts.append(f"{shift} for a crop about the centre")
         if not self.has_keypoints and self.before.params != self.after.params:
-            parts.append("the keypoints left as they are")
+            parts.append("keypoints left as they are")
         own = "" if self.after.id == self.before.id else f" (now camera {self.after.id})"
         return f"camera {self.before.id}{own}: {old} → {new}, {' and '.join(parts)}"
 

@@ -24,9 +24,9 @@ _LFS = b"version https://git-lfs"
 _COPY_AGAIN = "Copy the file again, or export the model again (colmap model_converter); a backup may hold a whole one."
 _REMEDIES = {
     errno.EACCES: ("no permission to read it", "Give the user who runs splatbatch read access (chmod, chown)."),
-    errno.ELOOP: ("its symbolic links run in a circle", "Replace the link by the file it was to point to."),
+    errno.ELOOP: ("symbolic links that run in a circle", "Replace the link by the file that it should point to."),
     errno.EINVAL: ("not a regular file", "Put the file itself there, in place of the folder, pipe or device."),
-    errno.ENOTDIR: ("not below a folder", "Name the folder that holds cameras, images and points3D (.bin or .txt)."),
+    errno.ENOTDIR: ("not inside a folder", "Name the folder that holds cameras, images and points3D (.bin or .txt)."),
 }
 TAKEN = (signal.SIGTERM, signal.SIGABRT, signal.SIGSEGV, signal.SIGILL, signal.SIGFPE, signal.SIGBUS)
 """Signals whose handlers pycolmap replaces when it is imported (by glog's InstallFailureSignalHandler).
@@ -86,7 +86,7 @@ def choose_format(folder: Path) -> str:
     missing = ", ".join(f"{part}.{suffix}" for part in PARTS if f"{part}.{suffix}" not in names)
     hint = "A model is cameras, images and points3D, all three .bin or all three .txt."
     if missing == f"points3D.{suffix}":
-        hint = f"Copy it too; or find points in the photographs: splatbatch import {quote(str(folder))} NEW"
+        hint = f"Copy the file too; or make points from photographs: splatbatch import {quote(str(folder))} NEW"
     what = f"no COLMAP model, {missing} missing{'' if names else ' (the folder is empty)'}"
     raise MissingModel(folder, what, hint)
 
@@ -108,17 +108,15 @@ def opened(path: Path, most_mib: int | None = None) -> Iterator[tuple[BinaryIO, 
         with open_regular(path) as file:
             size = os.fstat(file.fileno()).st_size
             if file.read(len(_LFS)) == _LFS:
-                raise ModelError(path, "a git-lfs pointer, not the file itself", "Run `git lfs pull` where it lies.")
+                raise ModelError(path, "a git-lfs pointer, not the file itself", "Run `git lfs pull` in its folder.")
             file.seek(0)
             if path.suffix == ".txt" and (encoding := _odd_encoding(file.read(3))):
-                remedy = (
-                    f"COLMAP refuses it: save it as plain UTF-8 (iconv, or sed -i '1s/^\\xEF\\xBB\\xBF//' {path.name})."
-                )
+                remedy = f"Save the file as plain UTF-8 (iconv, or sed -i '1s/^\\xEF\\xBB\\xBF//' {path.name})."
                 raise ModelError(path, encoding, remedy)
             file.seek(0)
             if most_mib is not None and size > most_mib * MIB:
                 raise ModelError(
-                    path, f"has {size // MIB:,} MiB; at most {most_mib} MiB are read", "Export less into it."
+                    path, f"has {size // MIB:,} MiB; at most {most_mib} MiB are read", "Export fewer images."
                 )
             if size == 0:
                 raise ModelError(path, "empty (0 bytes)")
@@ -156,7 +154,7 @@ def unique_ids(path: Path, items: list[T], key: Callable[[T], int]) -> dict[int,
     """
     by_id = {key(item): item for item in items}
     if len(by_id) != len(items):
-        raise ModelError(path, f"{len(items)} entries share {len(by_id)} ids")
+        raise ModelError(path, f"{len(items)} entries have only {len(by_id)} different ids")
     return by_id
 
 

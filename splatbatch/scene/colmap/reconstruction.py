@@ -64,7 +64,7 @@ def read_reconstruction(sparse: Path, *, tracks: bool = False) -> Reconstruction
     for image in images:
         if image.camera_id not in cameras:
             lack = (
-                f"image '{shown(image.name)}' is of camera {image.camera_id}, which cameras{images_path.suffix} lacks"
+                f"image '{shown(image.name)}' has camera {image.camera_id}, which is not in cameras{images_path.suffix}"
             )
             raise ModelError(images_path, lack)
     points = files.read_points(sparse / f"points3D{images_path.suffix}", tracks=tracks)

@@ -87,10 +87,10 @@ class Rigs:
             return "two rigs or frames share an id"
         for frame in self.frames:
             if not {one[:2] for one in frame.data} <= known.get(frame.rig_id, set()):
-                return f"frame {frame.id} is of sensors that rig {frame.rig_id} lacks"
+                return f"frame {frame.id} has sensors that rig {frame.rig_id} lacks"
         if sorted(data) != sorted(images):
-            return "frames and images do not name each other"
-        return "" if self.camera_ids() <= set(cameras) else "a rig is of cameras that the model lacks"
+            return "the images that frames name are not the images of the model"
+        return "" if self.camera_ids() <= set(cameras) else "a rig has cameras that the model lacks"
 
 
 def read_rigs(sparse: Path) -> Rigs | None:
@@ -105,7 +105,7 @@ def read_rigs(sparse: Path) -> Rigs | None:
     if not there:
         return None
     if len(there) == 1:
-        raise ModelError(there[0], "rigs and frames: one is there without the other")
+        raise ModelError(there[0], "rigs and frames belong together, but one file is missing")
     form = _TextEntries if suffix == "txt" else _BinaryEntries
     return Rigs(*(_whole(path, read, form) for path, read in zip(paths, (_rigs, _frames), strict=True)))
 
@@ -124,7 +124,7 @@ def _whole(path: Path, read: Callable[[Entries], Iterator[Any]], form: type[Entr
     try:
         return tuple(read(form(path)))
     except (struct.error, ValueError, IndexError, KeyError) as error:
-        raise ModelError(path, f"cut or garbage ({error})") from error
+        raise ModelError(path, f"cut short or damaged ({error})") from error
 
 
 def rigs_bytes(rigs: Rigs) -> bytes:
@@ -166,7 +166,7 @@ class _BinaryEntries:
         for _ in range(self.take("Q")[0]):
             yield self
         if self._at != len(self._data):
-            raise ModelError(self._path, f"its entries take {self._at} bytes, the file has {len(self._data)}")
+            raise ModelError(self._path, f"damaged: the entries take {self._at} bytes, the file has {len(self._data)}")
 
 
 class _TextEntries:

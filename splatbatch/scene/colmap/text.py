@@ -39,9 +39,9 @@ def read_cameras(path: Path) -> list[Camera]:
             camera_id, model, width, height, *params = line.decode().split()
             camera = Camera(_id(camera_id), model, _side(width), _side(height), tuple(map(float, params)))
         except _BAD_NUMBER as error:
-            raise ModelError(path, f"line {number} is no camera ({error})") from error
+            raise ModelError(path, f"line {number} does not describe a camera ({error})") from error
         if not params and model not in CAMERA_MODELS:
-            raise ModelError(path, f"line {number} is no camera (unknown model, no parameters)")
+            raise ModelError(path, f"line {number} does not describe a camera (unknown model, no parameters)")
         cameras.append(camera)
     return cameras
 
@@ -74,7 +74,7 @@ def walk_points2d(path: Path, wanted: Collection[int] | None = None) -> Iterator
             ids = [NO_POINT3D if field == b"-1" else int(field) for field in fields[2::3]]
             yield image, Points2D(xy, np.array(ids, dtype=np.uint64))
         except _BAD_NUMBER as error:
-            raise ModelError(path, f"line {number + 1} holds no keypoints ({error})") from error
+            raise ModelError(path, f"line {number + 1} does not hold keypoints ({error})") from error
 
 
 def walk_images(path: Path) -> Iterator[tuple[Image, bytes, int]]:
@@ -92,7 +92,7 @@ def walk_images(path: Path) -> Iterator[tuple[Image, bytes, int]]:
         image = read_image(path, number, line)
         _, keypoints = next(lines, (0, b""))  # an image without keypoints has an empty line
         if len(keypoints.split()) % 3:
-            raise ModelError(path, f"line {number + 1}: the keypoints are cut (not x, y, id throughout)")
+            raise ModelError(path, f"line {number + 1}: the keypoints are cut short (each needs x, y and id)")
         if image.id == before:
             raise ModelError(path, f"line {number}: two images in a row have the id {image.id}")
         before = image.id
@@ -131,9 +131,9 @@ def read_points(path: Path, *, tracks: bool = False) -> Points:
             values.append((float(x), float(y), float(z), int(red), int(green), int(blue), float(error)))
             elements.append(np.array(track if tracks else [], dtype=np.uint32))
         except _BAD_NUMBER as mistake:
-            raise ModelError(path, f"line {number} is no point ({mistake})") from mistake
+            raise ModelError(path, f"line {number} does not describe a point ({mistake})") from mistake
         if len(track) % 2 or not all(0 <= colour <= 255 for colour in values[-1][3:6]):
-            raise ModelError(path, f"line {number} is no point (odd track or a colour beyond 255)")
+            raise ModelError(path, f"line {number} does not describe a point (odd track, or a colour beyond 255)")
         sizes.append(len(track) // 2)
     table = np.array(values, dtype=np.float64).reshape(-1, 7)
     lengths = np.array(sizes, dtype=np.int64)
@@ -162,17 +162,17 @@ def read_image(path: Path, number: int, line: bytes) -> Image:
     try:
         image_id, qw, qx, qy, qz, tx, ty, tz, camera_id, name = line.split(maxsplit=9)
         if b"\0" in name:
-            raise ValueError("its name holds a zero byte")
+            raise ValueError("the name holds a zero byte")
         quat = (float(qw), float(qx), float(qy), float(qz))
         return Image(_id(image_id), name.strip().decode(), _id(camera_id), quat, (float(tx), float(ty), float(tz)))
     except _BAD_NUMBER as error:
-        raise ModelError(path, f"line {number} is no image ({error})") from error
+        raise ModelError(path, f"line {number} does not describe an image ({error})") from error
 
 
 def _side(field: str) -> int:
     side = int(field)
     if abs(side) >= 2**64:
-        raise ValueError(f"a side of {field[:20]}… px")
+        raise ValueError(f"a side of {field[:20]}… px is too long")
     return side
 
 
@@ -199,9 +199,9 @@ def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
     """Yield the lines with their numbers. A file of zeros, or one endless line, never fills the memory."""
     with opened(path) as (file, size):
         if path.stem == "points3D" and size > MOST_POINTS_BYTES:
-            what = f"{size // MIB:,} MiB of text; {MOST_POINTS_BYTES // MIB:,} MiB are read at most"
-            raise ModelError(path, what, "Write the model as .bin: colmap model_converter --output_type BIN.")
+            what = f"{size // MIB:,} MiB of text; at most {MOST_POINTS_BYTES // MIB:,} MiB are read"
+            raise ModelError(path, what, "Convert the model to .bin: colmap model_converter --output_type BIN.")
         for number, line in enumerate(iter(lambda: file.readline(_LONGEST_LINE), b""), start=1):
             if len(line) == _LONGEST_LINE:
-                raise ModelError(path, f"line {number} is longer than {_LONGEST_LINE // MIB} MiB: no text of a model")
+                raise ModelError(path, f"line {number} is longer than {_LONGEST_LINE // MIB} MiB: not a COLMAP model")
             yield number, line

@@ -84,7 +84,7 @@ class Camera:
         """
         known = CAMERA_MODELS.get(self.model)
         if known is None or len(known.params) != len(self.params):
-            wants = f"takes {len(known.params)}" if known else "is unknown"
+            wants = f"takes {len(known.params)}" if known else "is an unknown model"
             raise SceneError(f"camera {self.id}: {len(self.params)} parameters, but {self.model} {wants}")
         for name in names:
             if name in known.params:

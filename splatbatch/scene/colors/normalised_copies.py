@@ -46,7 +46,7 @@ def write_evened(patch: Patch, target: Path) -> None:
         copy.parent.mkdir(parents=True, exist_ok=True)
         tone = patch.tone_of(image.name)
         if not source.is_file():
-            raise SceneError(f"{source}: missing image", "Copy it there; training.colors evens what is trained.")
+            raise SceneError(f"{source}: missing image", "Copy the photograph there.")
         if tone == NEUTRAL:
             copy.symlink_to(source.resolve())
         else:
@@ -65,7 +65,7 @@ def _write(source: Path, copy: Path, tone: ColorCorrection, camera: Camera) -> N
             form, alpha = file.format, file.getchannel("A") if file.mode in ("RGBA", "LA") else None
             pixels = np.asarray(pixels_of(file))
     except (UnidentifiedImageError, OSError, SyntaxError, ValueError) as error:
-        raise SceneError(f"{source}: cannot be decoded ({error})", "Copy it again from the camera.") from error
+        raise SceneError(f"{source}: cannot be decoded ({error})", "Copy the file again from the camera.") from error
     picture = Image.fromarray(normalised_copies(pixels, tone, camera))
     if alpha is not None:
         picture.putalpha(alpha)

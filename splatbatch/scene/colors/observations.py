@@ -175,7 +175,7 @@ def _thinned(seen: tuple[Floats, Ids], halvings: int) -> tuple[Floats, Ids]:
 
 def _together(first: TrackedPhoto, second: TrackedPhoto) -> TrackedPhoto:
     if first.path != second.path and not _is_same_file(first.path, second.path):
-        return replace(first, problem=f"another photograph has its name: {second.path}")
+        return replace(first, problem=f"another photograph has the same name: {second.path}")
     xy, points = np.concatenate([first.xy, second.xy]), np.concatenate([first.points, second.points])
     return replace(first, xy=xy, points=points)
 

@@ -42,7 +42,7 @@ LEAST_SHARING = 4
 """Fewest photographs per lens, in the mean, from which each lens gets its own vignetting."""
 FIELD_DIGITS = 3
 """Decimal digits of a stored shading grid; the grid is right within some percent, so that more would be noise."""
-_COUNTING = "tracks that are neither dark, clipped nor masked"
+_COUNTING = "that others see, too, and that are not dark, clipped or masked"
 OUTLIER = 1.2
 """A photograph this many times brighter or darker than its neighbours is reported as an outlier."""
 
@@ -97,7 +97,7 @@ def solve_tones(patches: Iterable[Patch], cache: Path | None = None) -> SceneCor
     except SceneError as error:
         return SceneCorrections(problem=error.message)
     few = {
-        name: shot.problem or _too_few(len(shot.points), "tracks")
+        name: shot.problem or _too_few(len(shot.points), "that others see, too")
         for name, shot in shots.items()
         if shot.problem or len(shot.points) < LEAST
     }
@@ -118,14 +118,14 @@ def solve_tones(patches: Iterable[Patch], cache: Path | None = None) -> SceneCor
 
 
 def _too_few(number: int, of_what: str) -> str:
-    return f"{plural(number, 'observation')} in {of_what}, fewer than {LEAST}"
+    return f"{plural(number, 'point')} {of_what}; {LEAST} are needed"
 
 
 def _why_none(shots: Mapping[str, TrackedPhoto]) -> str:
     most = max((len(shot.points) for shot in shots.values()), default=0)
     if not most:
-        return "the model has no tracks: no keypoint of a photograph is that of a point which another one sees"
-    return f"the tracks are too few: no two photographs have {LEAST} observations (the most: {most})"
+        return "the model has no tracks: no two photographs are known to see the same point"
+    return f"no two photographs have {LEAST} points that others see, too (the most: {most})"
 
 
 def _solved(shots: list[TrackedPhoto], colors: Mapping[str, Samples], alone: dict[str, str]) -> SceneCorrections:
@@ -137,7 +137,7 @@ def _solved(shots: list[TrackedPhoto], colors: Mapping[str, Samples], alone: dic
     is_in = linked.group >= 0
     if is_in.sum() < 2:
         most = int(np.bincount(everything.photo).max(initial=0))
-        problem = f"no two photographs have {LEAST} observations in {_COUNTING} ({most})"
+        problem = f"no two photographs have {LEAST} points {_COUNTING} (the most: {most})"
         return SceneCorrections(left_alone=alone | _unusable(shots, everything, is_in), problem=problem)
     found = solve(linked.seen, linked.group)  # of all groups at once; then each group's gains are shifted to mean 0
     gains = np.where(is_in[:, None], found.gains, 0.0)
@@ -227,7 +227,7 @@ def _coefficients(values: Floats) -> tuple[float, ...]:
 
 def _unusable(shots: list[TrackedPhoto], seen: ColorObservations, is_in: NDArray[np.bool_]) -> dict[str, str]:
     counts = np.bincount(seen.photo, minlength=len(shots))
-    why = "shares too few points with the others"
+    why = "shares too few points with the other photographs"
     return {
         shot.name: _too_few(int(count), _COUNTING) if count < LEAST else why
         for shot, count, has_tone in zip(shots, counts, is_in, strict=True)
@@ -247,7 +247,7 @@ def _groups(linked: LinkedObservations) -> Iterable[str]:
     sizes = np.bincount(linked.group[linked.group >= 0])
     if len(sizes) > 1:
         told = ", ".join(map(str, sorted(sizes.tolist(), reverse=True)))
-        yield f"the photographs form {len(sizes)} groups that share no points ({told}): each is evened by itself"
+        yield f"the photographs form {len(sizes)} groups that share no points ({told}): each is corrected by itself"
 
 
 def _own_light(names: list[str], tones: Mapping[str, ColorCorrection]) -> Iterable[str]:
@@ -255,7 +255,7 @@ def _own_light(names: list[str], tones: Mapping[str, ColorCorrection]) -> Iterab
     lit = [name for name in names if name in tones and tones[name].shading_grid]
     if lit:
         num = plural(len(lit), "photograph")
-        yield f"light that others do not have, as where the sun breaks in, lies over {num}, as {lit[0]}: evened"
+        yield f"light of their own, as where the sun breaks in, lies over {num}, for example {lit[0]}: corrected"
 
 
 def _drift(found: Solution) -> Iterable[str]:
@@ -264,12 +264,12 @@ def _drift(found: Solution) -> Iterable[str]:
         return
     size = f"{100 * np.expm1(found.drift.drift):.0f} %"
     if not found.tilts.any():
-        why = "EXIF does not say so" if found.drift.has_exposures else "no EXIF says so"
-        yield f"exposures drift by {size} over the scene by the tracks alone, {why}: evened; colors: as_is leaves it"
+        why = "not in EXIF" if found.drift.has_exposures else "EXIF is missing"
+        yield f"brightness drifts by {size} over the scene, {why}: corrected; training.colors: as_is keeps the drift"
     elif found.drift.has_exposures:
-        yield f"all photographs are brighter on the same side: kept out of the gains, which would drift by {size}"
+        yield f"all photographs are brighter on one side: corrected as sunlight, not as a drift of exposures by {size}"
     else:
         yield (
-            f"brightness drifts by {size} over the scene, and no EXIF tells exposure from the sun's side: "
+            f"brightness drifts by {size} over the scene, and without EXIF it may be the sun or the exposures: "
             "the drift is left as photographed"
         )

@@ -134,12 +134,12 @@ def _of_cameras(survey: GeometrySurvey, seen: Ints, bad: Ints) -> Iterator[Cause
             left.append(rows[survey.views.medians[rows] > _alarm(survey, number)])
     rows = np.concatenate([np.zeros(0, np.int64), *left])
     groups: list[tuple[int | None, Ints]] = [*_by_camera(survey.views, rows)]
-    kind, what = "reprojection", "no known mistake explains it"
+    kind, what = "reprojection", "no known mistake explains the error"
     remedy = "Look at these images in COLMAP's viewer; register them again or remove them from the model."
     if len(rows) >= limits.MOST * len(seen) and len(rows):
         groups = [(None, rows)]
-        kind, what = "points_mismatch", "no pose, K or shift explains it: points and keypoints do not belong together"
-        remedy = "Take points3D, images and cameras of one model; all three are written together."
+        kind, what = "points_mismatch", "points and keypoints do not belong together: no other pose or camera fits"
+        remedy = "Use the points3D, images and cameras files of one model; all three are written together."
     for group, some in groups:
         before = typical(survey.views.only(some))
         yield _cause(survey, some, group, CauseCandidate(kind, what, remedy, np.array([np.nan]), before))

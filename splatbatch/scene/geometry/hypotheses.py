@@ -28,9 +28,9 @@ from splatbatch.text import percent
 
 _ROUNDS = 4
 _RECOVER = (
-    "Take K from the reconstruction that these keypoints and points came from, or refine it (colmap bundle_adjuster)."
+    "Take the camera from the reconstruction that the keypoints came from, or refine it by colmap bundle_adjuster."
 )
-_USE_ITS_LENS = "Take model and parameters of the camera that the keypoints came with, or use undistorted photographs."
+_USE_ITS_LENS = "Use the camera model and parameters that the keypoints came with, or undistorted photographs."
 _BEND = frozenset(
     {"k", "k0", "k1", "k2", "k3", "k4", "k5", "k6", "p0", "p1", "p2", "omega", "sx1", "sy1", "s0", "s1", "s2", "s3"}
 )
@@ -45,8 +45,8 @@ _AXES = {
     "the camera looks backward (x and z axes flipped)": (-1.0, 1.0, -1.0),
 }
 _REMEDY = {
-    "inverted_poses": "Invert every pose where the model is made (R' = R^T, t' = -R^T t).",
-    "flipped_axes": "Turn the axes where the model is made: COLMAP's cameras look along +z with y down.",
+    "inverted_poses": "Invert every pose in the program that makes the model (R' = R^T, t' = -R^T t).",
+    "flipped_axes": "Turn the axes in the program that makes the model: COLMAP's cameras look along +z with y down.",
     "quaternion_order": "Write quaternions as w, x, y, z (scipy and pycolmap's .quat have w last).",
 }
 _SEARCHED_IMAGES = 24
@@ -124,11 +124,11 @@ def of_camera(views: TrackObservations, camera: Camera, reach: KeypointReach, sh
     rays = project(unit(camera), views.in_camera)
     if fitted := fit(axes(rays), views.xy):
         (fx, cx), (fy, cy), errors = fitted
-        part = f"the keypoints of {len(np.unique(views.rows))} of its images" if share < 1 else ""
+        part = f"the keypoints of {len(np.unique(views.rows))} of the camera's images" if share < 1 else ""
         yield CauseCandidate(*name_change(camera, (float(fx), float(fy), float(cx), float(cy)), reach, part), errors)
     if turned := fit(axes(rays[:, ::-1]), views.xy):
         what = "the keypoints fit when x and y are exchanged: photographs or keypoints were turned by 90 degrees"
-        remedy = "Use photographs and keypoints as COLMAP saw them, upright or not."
+        remedy = "Use photographs and keypoints as COLMAP saw them, both turned alike."
         yield CauseCandidate("turned", what, remedy, turned[2])
     pinhole = replace(camera, model="PINHOLE", params=camera.pinhole)
     flat = project(unit(pinhole), views.in_camera)
@@ -136,7 +136,7 @@ def of_camera(views: TrackObservations, camera: Camera, reach: KeypointReach, sh
         negated = tuple(-value if name in _BEND else value for name, value in camera.named_params())
         bent = views.with_camera(replace(camera, params=negated))
         what = "the keypoints fit with the opposite distortion: its coefficients have the wrong sign"
-        yield CauseCandidate("wrong_lens", what, "Negate them; another program's model inverts COLMAP's.", bent.errors)
+        yield CauseCandidate("wrong_lens", what, "Negate the coefficients; another program inverts them.", bent.errors)
         if fitted := fit(axes(flat), views.xy):
             (fx, _), (fy, _), errors = fitted
             what = f"the keypoints fit a pinhole (fx {fx:.6g}, fy {fy:.6g}): they are undistorted already"
@@ -191,25 +191,25 @@ def name_change(
     worse = int(abs(scale[1] - 1) > abs(scale[0] - 1))
     which, times = ("the focal length", np.mean(off_by)) if is_uniform else (f"f{'xy'[worse]}", off_by[worse])
     rows = [  # whether the row holds, kind, words, remedy
-        (scale.min() < 0, "mirrored", f"the keypoints are mirrored against K ({k})", "Use the photographs unmirrored."),
+        (scale.min() < 0, "mirrored", f"the keypoints are mirrored: they say {k}", "Use the photographs unmirrored."),
         (
             not has_scale and are_centres_exchanged,
             "principal_point_off",
             f"cx and cy are exchanged: {centre}",
-            "Exchange them.",
+            "Exchange cx and cy.",
         ),
         (
             not has_scale and bool(part),
             "half_applied",
-            f"{part} lie {off} off where K puts their points",
-            "Apply the crop to all images of the camera, or give these a camera of their own.",
+            f"{part} lie {off} off where the camera puts their points",
+            "Apply the crop to all images of the camera, or give these images a camera of their own.",
         ),
         (
             not has_scale and is_centred and is_beyond,
             "keypoints_left",
-            f"the keypoints lie {off} off where K puts their points, and beyond the photograph:"
-            " a crop left them behind",
-            "Shift the keypoints as the principal point was shifted; K fits the photographs.",
+            f"the keypoints lie {off} off where the camera puts their points, and beyond the photograph:"
+            " it was cropped, and the keypoints were left as they were",
+            "Shift the keypoints as the principal point was shifted; the camera fits the photographs.",
         ),
         (
             not has_scale,
@@ -220,20 +220,20 @@ def name_change(
         (
             follows and bool(part),
             "half_applied",
-            f"{part} are {factor} times as large as K has them: a rescale was half-applied",
-            "Rescale all images of the camera alike, or give these a camera of their own.",
+            f"{part} are {factor} times as large as the camera says: only these were rescaled",
+            "Rescale all images of the camera alike, or give these images a camera of their own.",
         ),
         (
             follows and is_k_alone,
             "k_rescaled",
-            f"K is {off_by[0]:.4g} times what the keypoints and the camera's size say: K alone was rescaled",
-            f"Multiply fx, cx (and fy, cy) by {factor}, or take K from the source.",
+            f"focal length and principal point alone were rescaled, to {off_by[0]:.4g} times what the keypoints say",
+            f"Multiply fx, cx (and fy, cy) by {factor}, or take the camera from the source model.",
         ),
         (
             follows,
             "keypoints_left",
-            f"the keypoints are {factor} times as large as K and the camera's size say: a rescale left them behind",
-            f"Divide the keypoints in images.bin by {factor}; K fits the photographs.",
+            f"the keypoints are {factor} times as large as the camera says: only the camera was rescaled",
+            f"Divide the keypoints in images.bin by {factor}; the camera fits the photographs.",
         ),
         (
             stays,
@@ -241,7 +241,7 @@ def name_change(
             f"{which} is {times:.3g} times what the keypoints say ({fitted[worse]:.6g} px); the principal point fits",
             _RECOVER,
         ),
-        (True, "wrong_k", f"K is wrong: the keypoints say {k}; the camera {had}", _RECOVER),
+        (True, "wrong_k", f"the camera is wrong: the keypoints say {k}; the camera has {had}", _RECOVER),
     ]
     return next((kind, what, remedy) for holds, kind, what, remedy in rows if holds)
 
@@ -319,7 +319,7 @@ def _spell_similarity(similarity: Similarity, views: TrackObservations) -> str:
     if float(np.linalg.norm(similarity.translation)) > _PLAIN * max(float(views.xyz.std()), 1e-12):
         parts.append("shifted by ({:.6g}, {:.6g}, {:.6g})".format(*similarity.translation))
     done = " and ".join(parts) or "moved a little"
-    return f"the points fit the poses when they are {done}: one of the two was moved alone"
+    return f"the points fit the poses once the points are {done}: points or poses were moved alone"
 
 
 def stray_share(views: TrackObservations) -> float:
@@ -410,9 +410,7 @@ def resected(views: TrackObservations) -> Iterator[CauseCandidate]:
             views.rotations[row].T @ views.translations[row] - turn.T @ move for row, (turn, move) in found.items()
         ]
         distance = np.median(np.linalg.norm(moved, axis=1))
-        what = (
-            f"poses are off by {degrees:.3g} degrees and {distance:.3g} units (medians); points and K fit the keypoints"
-        )
+        what = f"poses are off by {degrees:.3g} degrees and {distance:.3g} units (medians); the rest fits the keypoints"
         remedy = "Register these images again (colmap image_registrator), or remove them from the model."
         yield CauseCandidate("wrong_pose", what, remedy, views.with_poses(found).errors)
 
@@ -464,7 +462,7 @@ def other_poses(views: TrackObservations) -> Iterator[CauseCandidate]:
         yield CauseCandidate(
             "poses_exchanged",
             _spell_exchange(views, partners),
-            "Give every image its own pose again, by name and never by position, where the model is made.",
+            "Give every image its own pose again, by name and never by order, in the program that makes the model.",
             errors,
         )
 
@@ -484,7 +482,7 @@ def shifted_points(views: TrackObservations) -> Iterator[CauseCandidate]:
     for shift in (1, -1):
         places = np.clip(views.places + shift, 0, len(views.points) - 1)
         what = f"the keypoints fit the points whose numbers are {'one higher' if shift > 0 else 'one lower'}"
-        remedy = "Number points as the keypoints do (point ids are no positions), where the model is made."
+        remedy = "Let keypoints name points by id, not by position, in the program that makes the model."
         yield CauseCandidate("points_mismatch", what, remedy, replace(views, xyz=views.points[places]).errors)
 
 

@@ -419,12 +419,12 @@ def find_misfit(camera: Camera, photo: Size, reach: KeypointReach) -> Misfit | N
     size = camera.size
     if photo != size and not belongs(camera, size, reach) and belongs(camera, photo, reach):
         what = (
-            f"K and keypoints fit its photographs of {size_text(photo)}, width and height of {size_text(size)} do not"
+            f"the keypoints fit the photographs of {size_text(photo)}; the camera's size of {size_text(size)} does not"
         )
         return Misfit("size_alone", what, photo)
     is_one_sided = reach.beyond_far > limits.ONE_SIDED * reach.beyond_near
     if reach.beyond_far > max(limits.OUTSIDE, limits.OUTSIDE_KEYPOINTS / reach.num_keypoints) and is_one_sided:
-        return _left_behind(camera, f"{100 * reach.beyond_far:.3g} % of the keypoints lie beyond them")
+        return _left_behind(camera, f"{100 * reach.beyond_far:.3g} % of the keypoints lie beyond that size")
     shares = (2 * camera.cx / camera.width, 2 * camera.cy / camera.height)
     reached = (reach.high[0] / camera.width, reach.high[1] / camera.height)
     off, common = abs(shares[0] - shares[1]), sum(shares) / 2
@@ -432,7 +432,7 @@ def find_misfit(camera: Camera, photo: Size, reach: KeypointReach) -> Misfit | N
         return _left_behind(camera, f"the principal point lies at {50 * common:.4g} % of both sides")
     is_small = off < limits.CENTRED and max(shares) < 1 - 2 * limits.CENTRED and max(reached) < limits.REACH
     if is_small and reach.lies_within((2 * camera.cx, 2 * camera.cy)):
-        return _left_behind(camera, "the keypoints reach over {:.0f}x{:.0f} px of them".format(*reach.high))
+        return _left_behind(camera, "the keypoints reach over {:.0f}x{:.0f} px only".format(*reach.high))
     return None
 
 
@@ -460,7 +460,7 @@ def _left_behind(camera: Camera, why: str) -> Misfit:
     else:
         how = "cropped"
     what = (
-        f"K and keypoints belong to photographs of about {size_text(meant)}, not to {size_text(size)} ({why}): "
-        f"the photographs were {how}, width and height followed, K was left behind"
+        f"camera parameters and keypoints belong to about {size_text(meant)}, not to {size_text(size)} ({why}): "
+        f"the photographs were {how}, and of the camera only width and height were changed"
     )
     return Misfit("k_left_behind", what, meant if is_exact else None)

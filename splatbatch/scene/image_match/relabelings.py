@@ -26,7 +26,7 @@ from splatbatch.scene.photos.undistort import is_distorted, undistorted_camera
 
 _MOST = 12  # folders or models that are looked into
 _DEPTH = 4  # of folders below the scene that models are looked for in
-_NAMES = "Give every photograph its own name again: names, not places in a list, tie photographs to poses."
+_NAMES = "Give every photograph its own name again: poses belong to names, not to places in a list."
 UNDISTORT_BOTH = (
     "python -c \"import pycolmap; pycolmap.undistort_images('undistorted', 'MODEL', 'IMAGES')\" makes undistorted"
     " photographs and their model together, from the distorted ones"
@@ -45,7 +45,7 @@ def turned() -> Iterator[Relabeling]:
     for words, option, change in _TURNS:
         yield Relabeling(
             words,
-            f"Turn them back, or make the model from them as they are: magick mogrify {option} FILES.",
+            f"Turn the photographs back (magick mogrify {option} FILES), or make a model from them as they are.",
             place=partial(_whatever_the_sizes, change),
         )
 
@@ -152,7 +152,7 @@ def undistorted() -> Iterator[Relabeling]:
 
     They do not apply to cameras without distortion, or too wide for a pinhole.
     """
-    words = "undistorted already, and the camera has the distortion still"
+    words = "undistorted already, but the camera still has the distortion"
     yield Relabeling(words, camera=_straight)
     yield Relabeling(words, camera=_unbent)
 
