@@ -158,7 +158,7 @@ CASES = [
     Case("no_image_folder", "images", "no such folder", lambda scene: shutil.rmtree(scene.photographs)),
     Case("missing_image", "03.jpg", "no such file", lambda scene: (scene.photographs / "03.jpg").unlink()),
     Case("missing_image", "01.png", "there is 01.jpg", with_image(0, name="01.png")),
-    Case("missing_image", "images", "8 images of the model have no file, for example", rename_all, besides=UNREGISTERED),
+    Case("missing_image", "images", "8 images of the model have no file, for", rename_all, besides=UNREGISTERED),
     Case("wrong_case", "01.JPG", "is called 01.jpg", with_image(0, name="01.JPG")),
     Case("empty_image", "03.jpg", "0 bytes", photo("03.jpg", b"")),
     Case("truncated_image", "03.jpg", "truncated", photo("03.jpg", cut=40)),
