@@ -61,7 +61,8 @@ class ImageMatchFindings:
     def findings(self) -> Iterator[AuditFinding]:
         """Yield the findings; none without pairs to compare. The photographs to be compared are decoded first.
 
-        Order: blank photographs, sets that fail together, displaced ones, single failing ones, then blurred ones.
+        Order: blank photographs, sets that do not match their points, displaced ones, single ones that do not match,
+        then blurred ones.
         If at least half have another shape than their camera, only blank ones and a finding about all are reported.
         """
         compared = self.compared

@@ -169,7 +169,9 @@ def count_observations(path: Path) -> int:
 
 
 def read_points(path: Path, *, tracks: bool = False) -> Points:
-    """Return the points of points3D.bin, in the order of the file; with `tracks`, their tracks too, else None there.
+    """Return the points of points3D.bin, in the order of the file.
+
+    With `tracks`, `Points.tracks` says which images see each point; without, it is None.
 
     Raises:
         ModelError: the file cannot be opened, or is cut, too long or garbage.

@@ -118,7 +118,9 @@ def count_observations(path: Path) -> int:
 
 
 def read_points(path: Path, *, tracks: bool = False) -> Points:
-    """Return the points of points3D.txt, in the order of the file; with `tracks`, their tracks too, else None there.
+    """Return the points of points3D.txt, in the order of the file.
+
+    With `tracks`, `Points.tracks` says which images see each point; without, it is None.
 
     Raises:
         ModelError: the file cannot be read or is larger than `MOST_POINTS_BYTES`, or a line is no point.

@@ -70,7 +70,7 @@ _VERSION = "2"  # raise it when pixels are sampled differently
 
 @dataclass(frozen=True, eq=False)
 class TrackedPhoto:
-    """A photograph with those of its keypoints that belong to a 3D point."""
+    """A photograph of one or several models, with those of its keypoints that belong to a 3D point."""
 
     name: str
     path: Path
