@@ -255,7 +255,7 @@ def _own_light(names: list[str], tones: Mapping[str, ColorCorrection]) -> Iterab
     lit = [name for name in names if name in tones and tones[name].shading_grid]
     if lit:
         num = plural(len(lit), "photograph")
-        yield f"light of their own, as where the sun breaks in, lies over {num}, for example {lit[0]}: corrected"
+        yield f"light that others do not have, as where the sun breaks in, is corrected in {num}, for example {lit[0]}"
 
 
 def _drift(found: Solution) -> Iterable[str]:
