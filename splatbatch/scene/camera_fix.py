@@ -1,4 +1,8 @@
-"""Writes copies of models with corrected cameras: all or none, never in place, and only where the new K is verified."""
+"""Writes copies of models whose cameras are corrected to fit the photographs, for `verify-dims --fix`.
+
+All copies are written or none. The originals stay as they are. A new K (focal lengths and principal point) that
+keypoints or photographs do not confirm is not written.
+"""
 
 from __future__ import annotations
 
@@ -76,9 +80,9 @@ _OF_GEOMETRY = frozenset(OF_GEOMETRY) - {"wrong_pose", "k_rescaled", "reprojecti
 BLOCKING = _OF_GEOMETRY | {
     "missing_model", "corrupt_model", "bad_camera_size", "params_count", "bad_params", "transposed", "lens_mix",
 }  # fmt: skip
-"""Errors of an original that no change of sizes fixes.
+"""Kinds of audit findings that forbid any fix of a model, since no change of its cameras' sizes removes them.
 
-`lens_mix` is among them, because under the wrong lens a wrong K seems right.
+`lens_mix` (photographs of another lens than the camera's) is among them: under the wrong lens a wrong K seems right.
 """
 _OF_PICTURES = frozenset({"other_pictures", "displaced", "lens_mix"})
 """Errors of photographs; a copy with one is rejected, even if its original has it."""
@@ -88,13 +92,18 @@ _MOST = 8
 
 
 def change_camera(camera: Camera, photo: Size, how: How) -> CameraFix:
-    """Return the change that makes `camera` fit photographs of size `photo`.
+    """Return the change that makes a camera fit photographs of another size; one without effect if the sizes are equal.
 
-    `scale` multiplies each axis by its own ratio. `crop` takes the photograph for the centre of the calibrated image,
-    after the uniform resize that a few pixels' difference at another resolution shows.
+    Args:
+        camera: the camera as the model has it.
+        photo: width and height of its photographs in pixels.
+        how: `scale` multiplies both axes of K by the ratios of the sizes. `crop` shifts the principal point, as if the
+            photographs were cut out of the middle of larger ones. If the sizes differ by a scale and a few pixels, K is
+            scaled first.
 
     Raises:
-        SceneError: no change of K would be right.
+        SceneError: width and height are exchanged; or, for `crop`, both sides differ by one factor, or the camera has
+            no principal point.
     """
     size, factor = camera.size, 1.0
     where = f"camera {camera.id}: {size_text(size)}, photographs {size_text(photo)}"
@@ -121,7 +130,15 @@ def change_camera(camera: Camera, photo: Size, how: How) -> CameraFix:
 
 
 def rescaled(camera: Camera, size: Size, scale: tuple[float, float]) -> Camera:
-    """Return the camera of photographs of `size` whose axes were scaled by `scale`; distortion carries over."""
+    """Return a camera for photographs that were resized; the same object if `size` is that of the camera.
+
+    Distortion coefficients stay as they are. A model with one focal length gets two if the factors differ.
+
+    Args:
+        camera: the camera before.
+        size: width and height of the resized photographs in pixels.
+        scale: factors of the resize in x and y.
+    """
     return camera if size == camera.size else _apply(camera, size, scale, (0.0, 0.0)).after
 
 
@@ -148,20 +165,22 @@ def _with_two_focals(camera: Camera) -> Camera:
 def choose_change(
     survey: GeometrySurvey, rows: list[int], photo: Size, how: How, told: Collection[str] = _OF_SIZE
 ) -> CameraFix:
-    """Return the change that makes a camera fit its photographs of one size.
+    """Return the change that makes a camera fit its photographs of one size; without effect if the camera fits already.
 
-    Keypoints that move with K cannot prove that K is right; their present places can. If they agree with K, both follow
-    the photographs, unless they fit these already. If not, K alone is changed, provided that it then agrees.
+    The keypoints decide what is changed. If K agrees with the keypoints, both are changed alike. If K disagrees, K
+    alone is changed, provided that the new K agrees with the keypoints. If K and keypoints fit the photographs already,
+    width and height alone are changed.
 
     Args:
         survey: geometry of the model.
-        rows: rows of the camera's images whose photographs have this size.
-        photo: the size of these photographs.
-        how: scale or crop.
-        told: kinds of findings about the model; keypoints alone prove no other K.
+        rows: indices of the camera's images whose photographs have this size, in the order of `survey.views.images`.
+        photo: width and height of these photographs in pixels.
+        how: scale or crop, see `change_camera`.
+        told: kinds of the audit's findings about the model. Keypoints that reach too far or not far enough lead to
+            another K only if the audit found the same.
 
     Raises:
-        SceneError: no change of K would be right.
+        SceneError: the camera model is unknown, no change makes K and keypoints agree, or `change_camera` raises it.
     """
     views = survey.views
     camera = views.cameras[views.images[rows[0]].camera_id]
@@ -202,7 +221,11 @@ def _followed(views: TrackObservations, change: CameraFix, reach: KeypointReach)
 
 @dataclass(frozen=True)
 class CameraFixPlan:
-    """Planned camera changes of one model, and the change of each image by image id."""
+    """Planned camera changes of one model.
+
+    `changes` has each change once, by camera id. `of_image` has the change of each image by image id; images that
+    keep their camera are left out of `of_image`.
+    """
 
     patch: Patch
     model: Reconstruction
@@ -211,12 +234,24 @@ class CameraFixPlan:
 
     @property
     def rows(self) -> list[int]:
-        """Rows of the images that are changed."""
+        """Indices, in `model.images`, of the images whose camera is changed."""
         return [row for row, image in enumerate(self.model.images) if image.id in self.of_image]
 
 
 def plan_model(patch: Patch, how: How, told: Collection[str], reasons: list[str]) -> CameraFixPlan:
-    """Return the planned changes of the cameras of a model; reasons against them are appended to `reasons`."""
+    """Return the planned changes of the cameras of a model, after reading the model and the headers of its photographs.
+
+    A camera whose photographs have several sizes is split: all sizes but the most frequent get a camera with a new id.
+
+    Args:
+        patch: the patch with the model.
+        how: scale or crop, see `change_camera`.
+        told: kinds of the audit's findings about the model.
+        reasons: list to which a text is appended for every camera that cannot be changed safely.
+
+    Raises:
+        ModelError: a file of the model is missing or broken.
+    """
     model = read_reconstruction(patch.sparse)
     paths = paths_of(patch.images, (image.name for image in model.images))
     read = sizes_of(paths.values())
@@ -351,10 +386,16 @@ def _toned(seen: Sequence[tuple[Floats, Greys, Floats]], offset: tuple[int, int]
 
 
 def verify_copies(audit: Audit, copies: Sequence[Patch], extent: AuditExtent = USUAL) -> None:
-    """Check that no copy has a size error or displaced photographs, nor a geometry error that its original lacks.
+    """Audit corrected copies of models before they are published.
+
+    Args:
+        audit: audit of the originals; geometry errors that an original had are allowed in its copy.
+        copies: the copies, under the names of their originals.
+        extent: how much the audit checks.
 
     Raises:
-        SceneError: a copy has one, so that the fix would make it worse.
+        SceneError: a copy has a size error, wrong or displaced photographs, or a geometry error that its original
+            lacks. At most 8 findings are listed.
     """
     rules = TrainerRules(False, frozenset(CAMERA_MODELS), audit.trainer)
     had = {(finding.patch, finding.kind) for finding in audit.errors()}
@@ -376,7 +417,11 @@ def verify_copies(audit: Audit, copies: Sequence[Patch], extent: AuditExtent = U
 
 @dataclass(frozen=True)
 class FixedModel:
-    """A corrected copy of a model: changes, and mean reprojection error before and after, each in its own pixels."""
+    """A corrected copy of a model, with its changes and the mean reprojection error before and after.
+
+    `sparse` is the folder of the copy. `changes` is empty if the model was copied as it was. Each error is in pixels of
+    the camera at that time; None where no keypoint has a 3D point.
+    """
 
     patch: str
     sparse: Path
@@ -385,7 +430,7 @@ class FixedModel:
     after: ReprojectionError | None
 
     def to_record(self) -> Record:
-        """Return the JSON form."""
+        """Return the record for JSON: patch, folder, changes, and both errors in pixels; an error may be None."""
         return {
             "patch": self.patch,
             "sparse": str(self.sparse),
@@ -397,7 +442,7 @@ class FixedModel:
         }  # fmt: skip
 
     def in_words(self) -> str:
-        """Return the folder written, each change on a line, and the reprojection errors."""
+        """Return several lines for people: the written folder, each change, and the reprojection errors in pixels."""
         lines = [f"{self.patch}: {self.sparse}"]
         lines += [f"  {change.in_words()}" for change in self.changes] or ["  copied, nothing to change"]
         if self.before and self.after:
@@ -413,7 +458,15 @@ def fix_models(
 ) -> tuple[FixedModel, ...]:
     """Write a corrected copy of every patch to out/<patch>/sparse/0, and of the source to out/source/sparse/0.
 
-    Returns nothing, and writes nothing, if every photograph fits its camera. After a failure `out` is unchanged.
+    Photographs, masks and the partition of the originals are linked or copied beside the models. If every photograph
+    fits its camera, the result is empty and nothing is written. After a failure `out` is unchanged.
+
+    Args:
+        audit: audit of these patches and of the source.
+        patches: patches to fix.
+        source: folder of the scene that the patches were cut from; None: there is none to fix.
+        how: scale or crop, see `change_camera`.
+        out: folder to write, absent or empty; renamed into place when all copies are checked.
 
     Raises:
         SceneError: `out` is not empty or cannot be written, or no safe correction of a model exists; all reasons are
@@ -437,7 +490,17 @@ def fix_models(
 
 
 def write_copies(plans: Sequence[CameraFixPlan], aside: Path, out: Path) -> tuple[FixedModel, ...]:
-    """Write the planned copies into `aside`, which becomes `out`, with links to photographs and the partition."""
+    """Write the planned copies of models, with links to their photographs and masks, and a copy of their partition.
+
+    Args:
+        plans: planned changes, one for each model.
+        aside: existing folder into which all files are written.
+        out: folder that the caller renames `aside` to; the paths in the result begin with `out`.
+
+    Raises:
+        SceneError: a file of a model or the partition cannot be read.
+        OSError: a file or link cannot be written.
+    """
     repaired = []
     for plan in plans:
         sparse = Path(plan.patch.name) / "sparse/0"
@@ -466,10 +529,12 @@ def write_copies(plans: Sequence[CameraFixPlan], aside: Path, out: Path) -> tupl
 
 
 def plan_models(audit: Audit, patches: Sequence[Patch], how: How) -> list[CameraFixPlan]:
-    """Return the planned changes of models that were audited.
+    """Return the planned changes of audited models, in the order of `patches`; nothing is written.
 
     Raises:
-        SceneError: no safe correction of a model exists; all reasons are listed.
+        SceneError: a model has a finding in `BLOCKING`, two models share a name, or a camera cannot be changed safely;
+            all reasons are listed.
+        ModelError: a file of a model is missing or broken.
     """
     names = [patch.name for patch in patches]
     reasons = [

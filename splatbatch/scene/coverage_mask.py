@@ -1,20 +1,21 @@
 """Coverage masks: the pixels of held-out photographs that show places seen by enough training photographs.
 
-Only there can a splat be judged; elsewhere it is invented, and its quality is chance. The pixels follow from poses and
-tracks alone, before anything is trained. They are the same for every attempt, setting and program.
+Only at these pixels can a splat be judged; elsewhere its surface is invented, and its quality is chance. The pixels
+follow from poses and tracks alone, before anything is trained: they are the same for every attempt and trainer.
 
 The depth of a pixel comes from the triangle of the photograph's own points around it (Delaunay; the inverse depth of a
 plane is linear in the pixel), unless that triangle spans a step in depth. Where the points lie on a plane, that plane
-is continued for a rim beyond them. Farther out nothing could be matched, as in trees that move. A model that was cut
-holds only a part of the points: those of its source are used where one is named; otherwise planes are continued.
+is continued for a rim beyond them. Farther out nothing could be matched, as in trees that move. A patch that was cut
+from a scene holds only a part of the scene's points. The scene's points are used where the config names the scene;
+otherwise planes are continued over the whole photograph.
 
-A place is covered if training photographs see it from three places. These are at least 2 degrees apart as seen from it,
-so that a stereo pair counts as one; so do all photographs that a rig took at one moment. A place behind a photograph's
-own points is hidden from it.
+A place of the scene is covered if training photographs see it from three camera positions. These positions are at least
+2 degrees apart as seen from the place, so that a stereo pair counts as one position. All photographs that a rig took at
+one moment count as one position, too. A place behind a photograph's own points is hidden from that photograph.
 
-Measured on the four patches of caliterra, whose models hold no points outside the patch. With the points of the whole
-scene 0.90, 0.89, 0.93 and 0.95 of the held-out pixels are covered; with continued planes 0.92, 0.90, 0.94 and 0.95. The
-planes are off by 0.1 to 2 % of the depth in the median of each photograph, compared with the points there.
+Measured on the four patches of the scene caliterra, whose models hold no points outside the patch. With the points of
+the whole scene 0.90, 0.89, 0.93 and 0.95 of the held-out pixels are covered; with continued planes 0.92, 0.90, 0.94 and
+0.95. The planes are off by 0.1 to 2 % of the depth in the median of each photograph, compared with the points there.
 """
 
 from __future__ import annotations
@@ -39,42 +40,53 @@ from splatbatch.scene.photos.undistort import undistorted_camera
 from splatbatch.scene.reprojection import in_picture, project
 
 VERSION = 1
-"""Version of the choice of pixels, stored in covered.json. Raise it when pixels are chosen differently."""
+"""Version of the rule that chooses pixels, stored in covered.json; to be raised whenever the rule changes."""
 MIN_VIEWS = 3
-"""Number of places from which training photographs must see a covered place."""
+"""Fewest camera positions from which training photographs must see a place of the scene that counts as covered."""
 MIN_BASELINE_DEG = 2.0
-"""Smallest angle between two of these places, in degrees, as seen from the covered place."""
+"""Smallest angle in degrees between two camera positions, as seen from a covered place, if both are to count."""
 CELLS = 128
-"""Number of cells along the longer side of a photograph; of each cell the pixel in its middle is checked."""
+"""Number of cells along the longer side of a photograph; a cell is covered if the pixel in its middle is."""
 MOST_POINTS = 2000
-"""Most points of a photograph that are triangulated, evenly taken; more change 0.1 % of the pixels on caliterra."""
+"""Most points of a photograph that are triangulated, evenly taken; more points change 0.1 % of caliterra's pixels."""
 STEP, GRAZING_DEG = 0.03, 80.0
-"""A triangle spans a step in depth if its depths differ by this share and it is seen at a more grazing angle."""
+"""Limits above which a triangle of points is a step in depth, and not a surface, if both are exceeded.
+
+`STEP` is a share: largest over smallest depth, minus 1. `GRAZING_DEG` is the angle in degrees between the line of sight
+and the normal of the triangle.
+"""
 HIDDEN = 0.03
-"""Share of its depth by which a place lies behind a photograph's points if it is hidden from the photograph."""
+"""A place is hidden from a photograph if it lies behind the points there by more than this share of their depth."""
 FLAT = 0.03
-"""A plane is continued only if half of the points are off it by less than this share of their depth."""
+"""A plane is used only if half of a photograph's points lie within this share of their depth from the plane."""
 BEYOND = 2.0
-"""A plane is continued down to the least depth of its points divided by this, and up to the greatest times this."""
+"""Factor that limits a continued plane: it ends at the least depth of its points divided by this factor.
+
+It also ends at the greatest depth of its points times this factor.
+"""
 RIM_CELLS = 4
 """Number of cells that a plane is continued beyond its points, where the points cover most of the photographs."""
 PART = 0.7
-"""Median share of a photograph covered by points, below which the model is taken to hold a part of its points only.
+"""Median share of a photograph inside the triangles of its points, below which a model is taken for a cut one.
 
-Caliterra: 0.93 of the whole, 0.4 to 0.5 of its patches; copr: 0.9.
+Planes of a cut model are continued over the whole photograph, not for `RIM_CELLS` cells. Measured: 0.93 on the scene
+caliterra, 0.4 to 0.5 on its patches, 0.9 on the scene copr.
 """
 VIEWS = 20
-"""Number of photographs, evenly taken, from which that share is measured; twice as many at most."""
+"""Approximate number of photographs, evenly taken, whose median is compared with `PART`; at most twice as many."""
 SAME_POSE = 1e-6
-"""Two poses are the same if rotations differ by less, and translations by less than this share of the largest one."""
+"""Largest difference of two poses that count as the same.
+
+It holds for each entry of the rotation matrices, and for translations as a share of the model's largest translation.
+"""
 LEAST_POINTS = 10
 """Fewest points of a photograph to which a plane is fitted."""
 LEAST_SHARE = 0.02
-"""A photograph counts for the covered figures only from this share of covered pixels on."""
+"""Smallest share of covered pixels with which a held-out photograph counts for the figures on covered pixels."""
 SAMPLES = 64
-"""Number of places of a photograph that are sampled to find the training photographs that show them."""
+"""Approximate number of places of a held-out photograph by which the training photographs that see it are found."""
 FITS = 10
-"""Rounds of reweighting, after which the plane is the one with the least absolute errors."""
+"""Number of rounds of reweighted least squares that fit a plane; by then absolute errors are near their least."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,13 +96,13 @@ class CoverageMask:
     cells: Mapping[str, Mask] = field(default_factory=dict)
     """Covered cells, [rows, columns] of the undistorted photograph, by image name.
 
-    Images without a finite pose are left out.
+    Left out are images without a finite pose, and those whose lens cannot be undistorted.
     """
     why: str = ""
     """Reason why no cell is covered; empty if any is."""
 
     def of(self, name: str, width: int, height: int) -> Mask | None:
-        """Return which pixels of a photograph are covered, [height, width]; None if none is.
+        """Return which pixels of a photograph are covered, [height, width]; None if none is, or the name is unknown.
 
         Args:
             name: image name.
@@ -106,7 +118,10 @@ class CoverageMask:
 
     @cached_property
     def hash(self) -> str:
-        """16 hexadecimal digits of the photographs and their covered cells; equal for figures over the same pixels."""
+        """Hash of image names and covered cells, 16 hexadecimal digits.
+
+        Two figures may be compared if the hashes of their masks are equal: both were measured over the same pixels.
+        """
         digest = hashlib.sha256()
         for name, cells in sorted(self.cells.items()):
             digest.update(f"{name}\0{cells.shape}\0".encode(errors="surrogateescape"))
@@ -114,15 +129,18 @@ class CoverageMask:
         return digest.hexdigest()[:16]
 
     def without(self, names: Collection[str]) -> CoverageMask:
-        """Return the masks of all other photographs."""
+        """Return a copy without the masks of the named photographs; unknown names are ignored."""
         return replace(self, cells={name: cells for name, cells in self.cells.items() if name not in names})
 
     def facts(self) -> dict[str, str]:
-        """Return the record for metrics.json: hash and reason."""
+        """Return the record for metrics.json: `hash` and `why` of this mask, the cells left out."""
         return {"hash": self.hash, "why": self.why}
 
     def to_record(self) -> dict[str, Any]:
-        """Return the record for covered.json: the cells row by row, one bit each, in base64."""
+        """Return the record for covered.json, with the cells of each photograph by image name.
+
+        Cells go row by row from the top left, one bit each, the first in the highest bit of a byte, in base64.
+        """
         photos = {
             name: {
                 "share": round(float(cells.mean()), 4),
@@ -142,14 +160,17 @@ def coverage_mask(
     rigs: Rigs | None = None,
     source: Reconstruction | None = None,
 ) -> CoverageMask:
-    """Return the covered cells of the held-out photographs of a model that was read with its tracks.
+    """Return the covered cells of the held-out photographs of a model; `why` of the result says why none is covered.
+
+    Raises nothing for a model without points, tracks or held-out photographs: the result then has no covered cell.
 
     Args:
-        model: a model in the coordinates of its files.
+        model: a model in the coordinates of its files, read with its tracks.
         holdout: names of the held-out photographs; all others are trained on.
-        border: border of the patch; places outside its reach are never covered.
-        rigs: rigs of the model, if it has any.
-        source: model that it was cut from, with tracks; its points count for photographs with the same poses.
+        border: border of the patch; places outside its reach are never covered. None: there is no such limit.
+        rigs: rigs of the model; None: each photograph is a camera position of its own.
+        source: model that this model was cut from, read with tracks; its points count for photographs with the same
+            poses in both. None: the points of `model` alone count.
     """
     views = views_of(model, _points_of(model) | ({} if source is None else _points_of(source, model)), rigs)
     looked_at = [float(np.isfinite(one.hides).mean()) for one in views[:: max(1, len(views) // VIEWS)]]
@@ -174,18 +195,21 @@ def _why_none(model: Reconstruction, num_held_out: int, num_places: int) -> str:
 
 @dataclass(frozen=True, eq=False)
 class CoverageView:
-    """A photograph as the undistorted pinhole that is trained, with the points that it sees in camera coordinates."""
+    """A photograph as the undistorted pinhole that is trained, with the points that the photograph sees.
+
+    `points` are in camera coordinates, in units of the model; there may be none.
+    """
 
     name: str
     place: int
-    """Number of the place it was taken from; the same for all photographs that a rig took at one moment."""
+    """Number of the camera position; the same for all photographs that a rig took at one moment."""
     camera: Camera
     matrix: Floats  # [4, 4], world to camera
     points: Floats  # [n, 3]
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Number of rows and columns of its cells."""
+        """Number of rows and columns of cells; `CELLS` along the longer side of the photograph."""
         size = np.array([self.camera.height, self.camera.width])
         rows, columns = np.maximum(1, np.round(size * CELLS / size.max())).astype(int)
         return int(rows), int(columns)
@@ -196,20 +220,29 @@ class CoverageView:
         return -self.matrix[:3, :3].T @ self.matrix[:3, 3]
 
     def rays(self) -> Floats:
-        """Return the rays x / z, y / z, 1 of the middle of each cell, [rows * columns, 3]."""
+        """Return the ray through the middle of each cell as (x / z, y / z, 1), row by row, [rows * columns, 3]."""
         rows, columns = self.shape
         x = ((np.arange(columns) + 0.5) / columns * self.camera.width - self.camera.cx) / self.camera.fx
         y = ((np.arange(rows) + 0.5) / rows * self.camera.height - self.camera.cy) / self.camera.fy
         return np.stack([np.tile(x, rows), np.repeat(y, columns), np.ones(rows * columns)], axis=1)
 
     def in_cells(self, places: Floats) -> Floats:
-        """Return the cell coordinates (column, row), [n, 2], of places [n, 3] in camera coordinates; NaN behind it."""
+        """Return the cell coordinates (column, row) of places, [n, 2]; fractions are kept, and may lie outside.
+
+        NaN for places behind the camera.
+
+        Args:
+            places: places in camera coordinates, [n, 3].
+        """
         rows, columns = self.shape
         return project(self.camera, places) * np.array([columns / self.camera.width, rows / self.camera.height])
 
     @cached_property
     def hides(self) -> NDArray[np.float32]:
-        """Depth behind which everything is hidden, of each cell, [rows * columns]; infinite where no points tell."""
+        """Depth of each cell behind which all is hidden, in units of the model, row by row, [rows * columns].
+
+        Infinite where no triangle of points covers the cell.
+        """
         found = np.full(self.shape[0] * self.shape[1], np.inf, dtype=np.float32)
         if len(self.points):
             cell, depths, steps = self._triangulated()
@@ -217,10 +250,11 @@ class CoverageView:
         return found
 
     def depths(self, rim: int | None) -> Floats:
-        """Return the depth of each cell, [rows * columns]; NaN where it is not known.
+        """Return the depth of each cell in units of the model, row by row, [rows * columns]; NaN where it is unknown.
 
         Args:
-            rim: number of cells that its plane is continued beyond the points; None: over the whole photograph.
+            rim: number of cells that the plane of the points is continued beyond the points; None: over the whole
+                photograph.
         """
         from scipy.ndimage import binary_dilation  # as below: who only counts places does without scipy
 
@@ -281,12 +315,15 @@ class CoverageView:
 def views_of(
     model: Reconstruction, points: Mapping[str, Floats] | None = None, rigs: Rigs | None = None
 ) -> list[CoverageView]:
-    """Return the photographs that have a finite pose and a lens that can be undistorted.
+    """Return the photographs of a model in its order; left out are those without a finite pose or a known lens.
+
+    Raises nothing for a lens that cannot be undistorted, which the audit reports.
 
     Args:
         model: a model in the coordinates of its files.
-        points: points [n, 3] that each photograph sees, by name; a photograph without any hides nothing.
-        rigs: rigs of the model, if it has any.
+        points: world points [n, 3] that each photograph sees, by image name. A photograph without points hides nothing;
+            None: none has points.
+        rigs: rigs of the model; None: each photograph is a camera position of its own.
     """
     at_once = {number: -1 - frame.id for frame in (rigs.frames if rigs else ()) for number in frame.image_ids()}
     views = []
@@ -376,7 +413,14 @@ def _looking_at(places: Floats, training: Sequence[CoverageView]) -> list[Covera
 
 
 def is_seen(places: Floats, training: Sequence[CoverageView]) -> Mask:
-    """Return which places [n, 3] training photographs see from `MIN_VIEWS` places at least `MIN_BASELINE_DEG` apart."""
+    """Return which places are covered, [n].
+
+    A place is covered if training photographs see it from `MIN_VIEWS` positions at least `MIN_BASELINE_DEG` apart.
+
+    Args:
+        places: places in world coordinates, [n, 3].
+        training: photographs that are trained on; none: no place is covered.
+    """
     num = np.zeros(len(places), np.int64)
     rays = np.zeros((len(places), MIN_VIEWS, 3))  # to those that were found first
     taken = np.zeros((len(places), MIN_VIEWS), np.int64)

@@ -1,4 +1,4 @@
-"""Finds the scene below or around a folder; where there is none, explains what the folder holds."""
+"""Finds the scene in a folder, or the scene that a folder belongs to; if there is none, says what the folder holds."""
 
 from __future__ import annotations
 
@@ -17,31 +17,34 @@ from splatbatch.scene.patches import A_SCENE, Patch, find_patches, model_folder
 from splatbatch.scene.photos.folders import PHOTO_FOLDERS, PHOTOGRAPHS, find_photographs, is_folder
 
 MOST_NAMED = 8
-"""Most files named of a folder that is no scene."""
+"""Most files and folders that the error names of a folder that is no scene."""
 
 
 @dataclass(frozen=True)
 class SceneLayout:
-    """Folders of a scene, as a YAML names them."""
+    """Folders of a scene, as the configuration names them; absolute or relative as the folder that was searched."""
 
     top: Path
-    """Folder of the scene, or that holds its patches."""
+    """Folder of the scene: the patches lie in it, or in its sub-folder patches/."""
     root: Path
-    """Folder of the patches: `scene.patches`."""
+    """Folder in which the patches lie, the value of `scene.patches`; the scene itself if it is one patch."""
     patches: tuple[Patch, ...]
     images: Path | None = None
-    """Photograph folder of all patches; None: each patch has its own images/."""
+    """Photograph folder of all patches, `scene.images`; None: each patch has its own images/."""
     source: Path | None = None
-    """Scene that the patches were cut from."""
+    """Scene that the patches were cut from, `scene.source`; None: it is unknown."""
     notes: tuple[str, ...] = ()
-    """Notes on unusual places, in words."""
+    """Notes for people on folders that are not where they usually lie; empty if all are."""
 
 
 def find_layout(place: Path) -> SceneLayout:
-    """Return the layout of a scene in a folder, or of the scene that the folder (a model, photographs) belongs to.
+    """Return the layout of the scene in a folder, or of the scene that a path inside a scene belongs to.
+
+    Args:
+        place: folder of a scene or of patches, or a model folder, a file of a model, or a photograph folder.
 
     Raises:
-        SceneError: there is none; the hint says what the folder holds, and what to do with it.
+        SceneError: there is no scene; the hint says what the folder holds, and what to do with it.
     """
     top = _top(place)
     notes = () if top == place else (f"{place}: a part of the scene {top}",)
@@ -102,7 +105,10 @@ def _top(place: Path) -> Path:
 
 
 def why_no_scene(place: Path) -> SceneError:
-    """Return the error for a place without a scene; its hint says what the place holds, and what to do with it."""
+    """Return the error for a path without a scene, for the caller to raise.
+
+    Its message says whether the path is missing, a file, empty, or of another format; its hint says what to do.
+    """
     if not place.exists():
         return SceneError(f"{place}: no such folder", near(place))
     seen = seen_at(place)

@@ -1,4 +1,7 @@
-"""Formats of other programs: the files that identify each, a description, and how to convert it."""
+"""Formats of other programs: the files that identify each format, its description, and how to convert it for training.
+
+Used for the hint of the error where a folder holds no COLMAP model.
+"""
 
 from __future__ import annotations
 
@@ -28,17 +31,20 @@ class ForeignFormat:
     """A format of another program that cannot be trained directly."""
 
     what: str
-    """Description, as a noun with its article."""
+    """Description for people, as a noun with its article: "a point cloud"."""
     patterns: tuple[str, ...]
-    """Patterns of its files, relative to the folder; upper and lower case are equal."""
+    """Shell patterns (`*`, `?`) of the format's files, relative to the folder; upper and lower case are equal."""
     todo: str
-    """Instruction, as a sentence. {file} is the found file and {beside} its folder; {folder} is where it was looked
-    for, and {photos} the folder of all photographs there.
+    """Instruction for people, as a sentence, to be filled in by `str.format`.
+
+    {file} is the found file, {beside} its folder, {folder} the folder that was searched, and {photos} the folder of all
+    photographs there.
     """
     heads: tuple[bytes, ...] = ()
-    """Byte strings of which one stands at the start of such a file; of JSON without blanks. Empty: the name is enough.
+    """Byte strings of which at least one occurs in the first 4 KiB of such a file. Empty: the file's name is enough.
 
-    A file that is named directly needs only the suffix of a pattern then.
+    JSON is compared without its white space. With such strings, a file that the user names needs only the suffix of a
+    pattern.
     """
 
 
@@ -162,21 +168,21 @@ FORMATS = (
         "Unpack it, and name the unpacked folder.",
     ),
 )
-"""All known formats; the first that matches counts, so that specific ones precede general ones."""
+"""All known formats. The first format that matches a folder counts, so specific formats stand before general ones."""
 
 
 @dataclass(frozen=True)
 class ScenePaths:
-    """A found file of another program's format."""
+    """A file of another program's format that was found in a folder."""
 
     format: ForeignFormat
     file: Path
     place: Path
-    """File or folder that was examined."""
+    """File or folder that was searched, as the caller named it; `file` begins with this path."""
 
     @property
     def todo(self) -> str:
-        """Instruction for this file, in a sentence, with its paths filled in."""
+        """What to do with the file: the instruction of its format, with paths filled in and quoted for a shell."""
         folder = self.place if self.place != self.file else self.file.parent
         above = [one for one in self.file.parents if one.is_relative_to(folder)]
         photos = next((one for one in above if one.absolute().name.casefold() in PHOTO_FOLDERS), folder)
@@ -184,12 +190,15 @@ class ScenePaths:
         return self.format.todo.format(**{name: quote(str(path)) for name, path in paths.items()})
 
     def in_words(self) -> str:
-        """Return description and instruction: "scan.psx is a Metashape project. Open it …"."""
+        """Return what the file is and what to do, for people: "scan.psx is a Metashape project. Open it …"."""
         return f"{self.file.name} is {self.format.what}. {self.todo}"
 
 
 def seen_at(place: Path) -> ScenePaths | None:
-    """Return the format of a file, or of the first known file in a folder; None if there is none."""
+    """Return the first format in `FORMATS` that a file has, or a file in a folder; None if none matches.
+
+    Raises nothing: what is missing or cannot be read matches no format.
+    """
     return next((ScenePaths(one, file, place) for one in FORMATS if (file := _file_of(one, place))), None)
 
 
@@ -227,7 +236,7 @@ def _fits(name: str, pattern: str) -> bool:
 
 
 def head_of(file: Path) -> bytes:
-    """Return the start of a file, of JSON without blanks; empty if it cannot be read."""
+    """Return the first 4 KiB of a file, without white space if they are JSON; empty if the file cannot be read."""
     try:
         with open_regular(file) as opened:
             head = opened.read(_HEAD)

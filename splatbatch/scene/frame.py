@@ -1,6 +1,6 @@
-"""The frame of splats: COLMAP's world, minus an offset where float32 cannot separate neighbouring points.
+"""The coordinates of splats: COLMAP's world, minus an offset where float32 cannot separate neighbouring points.
 
-A float32 has 24 bits: at UTM northings (4.5e6) neighbouring numbers lie 0.5 m apart, and a splat stored there looks
+A float32 has 24 bits: at UTM northings (4.5e6 m) neighbouring numbers lie 0.5 m apart, and a splat stored there looks
 like a staircase. The offset is subtracted from float64 when a model is read, and never added to float32 again.
 """
 
@@ -19,36 +19,51 @@ from splatbatch.scene.colmap.reconstruction import Reconstruction
 from splatbatch.scene.colmap.types import Floats, Image, centers_of, finite, triple
 
 FINEST = 100
-"""Smallest number of float32 steps between neighbouring points."""
+"""Fewest float32 steps between neighbouring points with which float32 is fine enough for a scene."""
 MILLIMETRE = 0.001
-"""Largest float32 step with an offset; such coordinates are those of a map, in metres."""
+"""Largest float32 step that always suffices once an offset is subtracted, in metres.
+
+Scenes that need an offset have coordinates of a map, whose unit is the metre.
+"""
 FAR = 4
-"""Distance from the origin, in half widths of the scene, above which an offset gains anything: two bits."""
+"""Largest coordinate, in half widths of the scene, up to which no offset is used: it would gain less than two bits."""
 TAILS = (0.1, 99.9)
-"""Percentiles of the points between which the extent is measured; a single mismatched point would stretch it."""
+"""Percentiles of the points between which the extent is measured, so that a single mismatched point does not count."""
 MOST_SAMPLES = 512
-"""Most points whose nearest neighbours are looked for."""
+"""Approximate number of points whose nearest neighbours are searched to measure the spacing."""
 
 
 @dataclass(frozen=True)
 class ModelExtent:
-    """Box of the cameras and points of a model, and the spacing of its points; in units of the model."""
+    """Box of the cameras and points of a model, and the spacing of its points; in units of the model.
+
+    `low` and `high` are the corners [x, y, z] with the smallest and largest coordinates.
+    """
 
     low: Offset
     high: Offset
     spacing: float | None = None
-    """Median distance of a point to its nearest neighbour; None around the origin, or without two different points."""
+    """Median distance of a point to its nearest different neighbour.
+
+    None: the model has no two different points, or lies so near the origin that no offset is needed.
+    """
 
     def loses(self, offset: Offset = NO_OFFSET) -> bool:
-        """Return whether float32 is too coarse for these points after the offset is subtracted."""
+        """Return whether float32 is too coarse for the model's points after an offset is subtracted.
+
+        False if `spacing` is None.
+        """
         return self.spacing is not None and self._outgrows(offset, self.spacing)
 
     def is_coarse(self, offset: Offset) -> bool:
-        """Return whether steps of a splat with this offset exceed a millimetre and are coarse for its points."""
+        """Return whether an offset does not serve the model: float32 steps exceed `MILLIMETRE` and are coarse for it.
+
+        Coarse is fewer than `FINEST` steps between neighbouring points, or any step if `spacing` is None.
+        """
         return self.step(offset) > MILLIMETRE and self._outgrows(offset, self.spacing or 0.0)
 
     def step(self, offset: Offset) -> float:
-        """Return the float32 step at the largest coordinate after the offset is subtracted."""
+        """Return the float32 step at the largest coordinate after the offset is subtracted, in units of the model."""
         return float(np.spacing(np.float32(_reach(self, offset))))
 
     def middle(self) -> Offset:
@@ -61,12 +76,17 @@ class ModelExtent:
 
 
 def span_of(model: Reconstruction) -> ModelExtent | None:
-    """Return the extent of a model; None if it has no finite position."""
+    """Return the extent of a model; None if neither a point nor a camera has a finite position."""
     return span_between(finite(model.points.xyz), finite(centers_of(model.images)))
 
 
 def span_between(points: Floats, centers: Floats) -> ModelExtent | None:
-    """Return the extent of points [N, 3] and cameras [n, 3]; None if there are none."""
+    """Return the extent of points and cameras; None if there are neither.
+
+    Args:
+        points: finite positions, [N, 3]; those outside the percentiles `TAILS` of an axis do not count.
+        centers: finite camera centres, [n, 3]; all count.
+    """
     if not len(points) and not len(centers):
         return None
     cut = np.percentile(points, TAILS, axis=0) if len(points) else centers
@@ -79,7 +99,10 @@ def span_between(points: Floats, centers: Floats) -> ModelExtent | None:
 
 
 def offset_for(spans: Collection[ModelExtent]) -> Offset:
-    """Return the offset of a batch in whole units; 0 where float32 is fine enough for every patch."""
+    """Return the offset of a batch in whole units, the middle of all patches.
+
+    `NO_OFFSET` (three zeros) where float32 is fine enough for every patch, or there is no patch.
+    """
     if not any(span.loses() for span in spans):
         return NO_OFFSET
     low = np.min([span.low for span in spans], axis=0)
@@ -88,14 +111,14 @@ def offset_for(spans: Collection[ModelExtent]) -> Offset:
 
 
 def shared_offset(spans: Mapping[str, ModelExtent], kept: Offset | None = None) -> tuple[Offset, tuple[str, ...]]:
-    """Return the offset that patches share, and the names of those too far away for it.
+    """Return the offset that patches share, and the names of the patches that lie too far away for it.
 
-    Where one offset cannot serve all, it is chosen for the patches that the kept one serves, else for those about the
-    median.
+    Where one offset cannot serve all patches, the offset `kept` is taken if it serves any patch. Else the offset is
+    chosen for the patches near the median of all. The names are in the order of `spans`; none if all are served.
 
     Args:
         spans: extents of the patches by name, at least one.
-        kept: offset of splats that exist already; None: there are none.
+        kept: offset of splats that exist already; None: there are no splats.
     """
     whole = offset_for(spans.values())
     if not any(span.is_coarse(whole) for span in spans.values()):
@@ -111,7 +134,7 @@ def shared_offset(spans: Mapping[str, ModelExtent], kept: Offset | None = None) 
 
 
 def shifted(model: Reconstruction, offset: Offset) -> Reconstruction:
-    """Return a model with the offset subtracted from points and cameras; the same object if the offset is 0."""
+    """Return a model with the offset subtracted from points and cameras; the same object for `NO_OFFSET`."""
     if offset == NO_OFFSET:
         return model
     points = replace(model.points, xyz=model.points.xyz - np.array(offset))
@@ -119,14 +142,19 @@ def shifted(model: Reconstruction, offset: Offset) -> Reconstruction:
 
 
 def shifted_image(image: Image, offset: Offset) -> Image:
-    """Return an image with the offset subtracted from its position; the same object if the offset is 0."""
+    """Return an image with the offset subtracted from its camera centre; the same object for `NO_OFFSET`."""
     if offset == NO_OFFSET:
         return image
     return replace(image, translation=moved(image, -np.array(offset)))
 
 
 def write_shifted(sparse: Path, offset: Offset, target: Path) -> None:
-    """Write a copy of a model with the offset subtracted into the folder `target`.
+    """Write a copy of a model with the offset subtracted from points and cameras.
+
+    Args:
+        sparse: folder of the model, which stays as it is.
+        offset: offset in units of the model.
+        target: existing folder for the copy. Images and points in it are replaced; a cameras file in it is kept.
 
     Raises:
         ModelError: a file of the model is missing or broken.

@@ -1,7 +1,7 @@
-"""Chooses held-out photographs on the source scene, so that a photograph is held out in all patches or in none.
+"""Chooses held-out photographs on the whole scene, so that a photograph is held out in all patches or in none.
 
-All photographs of a frame (see `scene.moments`) are held out together: while the right eye of a stereo rig is trained
-on, the left one's photograph is no test.
+All photographs of a frame (taken at one moment, see `scene.moments`) are held out together: if the right photograph of
+a stereo pair is trained on, the left photograph is no test.
 """
 
 from __future__ import annotations
@@ -29,40 +29,45 @@ from splatbatch.text import plural
 
 EVERY = 8
 MOST_LIST_BYTES = 64 * MIB
-"""Largest file of a hold-out list, with one name per line."""
+"""Largest file in bytes that is read as a hold-out list (`evaluation.holdout_list`: one image name per line)."""
 PIECE = 0.1
-"""Share of a scene's photographs that is held out side by side, where no split has chosen a block."""
+"""Share of a scene's photographs that is held out as a block (taken side by side) if no split has chosen a block."""
 MOST_SHARE, MOST_TIMES = 0.25, 1.5
-"""Largest share of photographs that whole frames may take, and largest multiple of the requested share.
+"""Limits of what may be held out as whole frames; above the larger limit single photographs are held out instead.
 
-Above the larger of both single photographs are held out instead.
+`MOST_SHARE` is a share of all photographs, `MOST_TIMES` a multiple of the requested share.
 """
 
 
 @dataclass(frozen=True)
 class HoldOut:
-    """Held-out and trained photographs of a scene, by name."""
+    """Held-out and trained photographs of a scene, by image name, as a split records them."""
 
     test: frozenset[str]
-    """Photographs held out in every patch."""
+    """Photographs held out in every patch by `evaluation.holdout: every` (the default) or `both`."""
     train: frozenset[str]
     """All other photographs; a later split never adds them to `test`."""
     contiguous: frozenset[str]
-    """Photographs held out as one contiguous block, for `evaluation.holdout: contiguous` or `both`."""
+    """Photographs held out as one block, for `evaluation.holdout: contiguous` or `both`; empty: there is no block.
+
+    They may be in `test` or `train`, too.
+    """
     words: str
-    """Note on frames, in words; empty where each photograph was taken alone."""
+    """Note for people on held-out frames; empty if each photograph was taken alone."""
 
 
 def hold_out(sightings: IndexedModel, share: float, before: Partition | None) -> HoldOut:
-    """Return the hold-out of a scene: every 8th of the frames that no partition knows yet, and a block if requested.
+    """Return the hold-out of a scene that is split: every 8th of the new frames, and a block if requested.
 
-    A held-out photograph stays so, and a trained one never becomes a test photograph; only a block that is requested
-    later may contain it. A photograph added to a known frame is held out if all known photographs of the frame are.
+    A photograph that an earlier split held out stays held out. A photograph that was trained on never enters `test`;
+    only a block that is requested later may contain it. A photograph added to a known frame is held out if all known
+    photographs of the frame are.
 
     Args:
-        sightings: the scene.
-        share: share of the photographs that the block takes; 0: no block.
-        before: partition of an earlier split; None: there is none.
+        sightings: the whole scene.
+        share: share of the photographs that the block takes, 0 to 1; 0: no block. Ignored if `before` has a block,
+            which keeps its photographs, and gains new ones that were taken inside it.
+        before: partition of an earlier split; None: the scene was not split before.
     """
     names, frames = [image.name for image in sightings.images], frames_of(sightings.images, rigs_of(sightings.folder))
     known_test, known_train = (before.test, before.train) if before else (frozenset[str](), frozenset[str]())
@@ -78,7 +83,14 @@ def hold_out(sightings: IndexedModel, share: float, before: Partition | None) ->
 
 
 def in_words(frames: Frames, held_out: Collection[str]) -> str:
-    """Return how many photographs of how many frames are held out, in words; empty where each was taken alone."""
+    """Return a note for people: how many photographs, of how many frames, are held out.
+
+    Empty if every held-out photograph was taken alone. The note warns if only a part of a frame is held out.
+
+    Args:
+        frames: frames of the scene.
+        held_out: names of the held-out photographs.
+    """
     whole = [frame for frame in frames if {*frame}.issubset(held_out)]
     num, num_whole = (len({*chain(*these)}.intersection(held_out)) for these in (frames, whole))
     said = f"{num} of {plural(sum(map(len, frames)), 'photograph')} are held out"
@@ -89,9 +101,9 @@ def in_words(frames: Frames, held_out: Collection[str]) -> str:
 
 
 def scene_in_words(patch: Patch, evaluation: Evaluation) -> str:
-    """Return how many photographs of a patch's scene are held out, in words as `in_words` does.
+    """Return the note of `in_words` for the scene that a patch was cut from, or for the patch itself.
 
-    Empty if the scene cannot be read, which the audit reports.
+    Empty if each photograph was taken alone, or if a model, partition or list cannot be read, which the audit reports.
     """
     with contextlib.suppress(SceneError):
         sparse = read_partition(patch.partition).source if patch.partition else _source_of(patch)
@@ -102,12 +114,12 @@ def scene_in_words(patch: Patch, evaluation: Evaluation) -> str:
 
 
 def every_nth_frame(frames: Iterable[Sequence[str]], n: int) -> frozenset[str]:
-    """Return the photographs of every n-th frame, the first included; none for n = 0.
+    """Return the names of the photographs of about every n-th frame, the first frame included; none for n = 0.
 
-    A frame is held out whenever fewer than every n-th photograph is held out so far. So they are never fewer than every
-    n-th, and exactly these where each frame is one photograph. Where few large frames would take more than `MOST_SHARE`
-    of all photographs, every n-th photograph is held out instead: one moment of a rig of 40 cameras would be all or
-    nothing.
+    A frame is taken whenever less than one photograph in n was taken so far. If each frame is one photograph, exactly
+    every n-th photograph is taken. Where whole frames would take more than the larger of `MOST_SHARE` and `MOST_TIMES`
+    / n of all photographs, every n-th photograph by name is taken instead. A moment of a rig of 40 cameras may be most
+    of a scene.
     """
     held, names = list[str](), list[str]()
     for frame in frames:
@@ -123,7 +135,15 @@ def _with_twins(frames: Iterable[Sequence[str]], names: Collection[str]) -> froz
 
 
 def block(names: Sequence[str], centers: Floats, share: float) -> frozenset[str]:
-    """Return this share of the photographs, taken side by side around one that is not at the edge of the scene."""
+    """Return the names of photographs that were taken side by side, around a photograph not at the edge of the scene.
+
+    The same scene gives the same names in every call. Photographs without a finite centre are never taken.
+
+    Args:
+        names: image names of the scene.
+        centers: camera centres in the order of `names`, [n, 3].
+        share: share of the photographs to take, 0 to 1; empty result if it rounds to none.
+    """
     sound = np.flatnonzero(np.isfinite(centers).all(axis=1))
     count = round(share * len(sound))
     if not count:
@@ -147,15 +167,19 @@ def _joining(names: list[str], centers: Floats, block: frozenset[str], new: froz
 
 
 def choose_holdout(patch: Patch, evaluation: Evaluation, images: Iterable[Image] | None = None) -> tuple[str, ...]:
-    """Return the names of the patch's held-out photographs, sorted.
+    """Return the names of the patch's held-out photographs, sorted; names that its model lacks are left out.
+
+    The first of these decides: `patch.held_out`, `evaluation.holdout_list`, the partition of the patch, and last the
+    frames of the scene that the patch was cut from, or of its own model.
 
     Args:
         patch: the patch.
         evaluation: hold-out settings.
-        images: images of its model, if they were read already.
+        images: images of the patch's model, if they were read already; None: they are read from `patch.sparse`.
 
     Raises:
-        SceneError: a model or the hold-out list cannot be read.
+        SceneError: a model, the partition or the hold-out list cannot be read; or `evaluation.holdout` asks for a block
+            that the partition lacks (`contiguous` also if there is no partition).
     """
     images = [*(read_images(patch.sparse) if images is None else images)]
     if patch.held_out is not None:
@@ -175,10 +199,13 @@ def choose_holdout(patch: Patch, evaluation: Evaluation, images: Iterable[Image]
 
 
 def in_one_piece(patch: Patch, evaluation: Evaluation) -> frozenset[str]:
-    """Return the held-out photographs that were taken side by side, whose surroundings are held out too.
+    """Return the names of the photographs that are held out as a block: taken side by side, none between trained on.
+
+    Empty if `evaluation.holdout` is `every`, or a hold-out list is set. Names of the whole scene are returned, also of
+    photographs that the patch lacks.
 
     Raises:
-        SceneError: a model or the partition cannot be read.
+        SceneError: a model or the partition cannot be read, or the partition has no block.
     """
     if evaluation.holdout == "every" or evaluation.holdout_list is not None:
         return frozenset()
@@ -228,10 +255,16 @@ def _frames_of_source(sparse: Path, by_name: bool) -> Frames:
 
 
 def check_lists(trained: Iterable[tuple[Patch, Evaluation]]) -> None:
-    """Check that every hold-out list can be read, and that there is a block where one is requested.
+    """Check before training that hold-out lists can be read, and that requested blocks exist.
+
+    A block is requested by `evaluation.holdout: contiguous`, or by `both` for a patch with a partition. Of patches with
+    one partition and equal settings only the last pair is checked.
+
+    Args:
+        trained: the patches to train, each with its hold-out settings.
 
     Raises:
-        SceneError: a list cannot be read, or a block is missing.
+        SceneError: a list or a partition cannot be read, or a requested block is missing.
     """
     for patch, evaluation in {(patch.partition, one): (patch, one) for patch, one in trained}.values():
         _listed(evaluation)

@@ -1,6 +1,7 @@
-"""Estimates memory and time of a patch's training before it starts, by arithmetic on counts and sizes.
+"""Estimates memory and time of a patch's training before the training starts, by arithmetic on counts and sizes.
 
-Memory is an upper bound: what is reserved once the cap is reached, with photographs where the config puts them.
+Memory is an upper bound: what is reserved once `cap_max` Gaussians are reached, with photographs in GPU or host memory
+as the config says.
 
 A step's time is linear in the pixels of its photograph and in the Gaussians at that time. Measured:
 
@@ -15,7 +16,7 @@ A step's time is linear in the pixels of its photograph and in the Gaussians at 
   | 995x748 | 10,000, 100,000, 400,000, 1,000,000 | 0.91, 1.27, 3.22, 6.00 | 1.17, 1.62, 3.12, 6.12 |
 
 - GPU: one H200, patches of 7,000 steps at 995x748 from start to exit: 13 s with `default` (some 200,000 Gaussians at
-  the end), 20 s with `mcmc` to 400,000; the model says 14 and 19. Other GPUs differ; nothing here knows by how much.
+  the end), 20 s with `mcmc` to 400,000; the model says 14 and 19. Other GPUs were not measured.
 """
 
 from __future__ import annotations
@@ -36,68 +37,85 @@ from splatbatch.scene.photos.headers import Size
 
 FLOAT = 4  # bytes
 GPU_CONTEXT_MIB = 512
-"""CUDA's context with the kernels of torch and gsplat: 290 MiB (loaded lazily) to 667 MiB (pytorch PR #86509)."""
-COPIES = 4
-"""Copies of each parameter in memory: itself, its gradient, and Adam's two moments.
+"""GPU memory in MiB of CUDA's context with the kernels of torch and gsplat.
 
-944 bytes per Gaussian at SH degree 3.
+Measured: 290 MiB (kernels loaded lazily) to 667 MiB (pytorch PR #86509).
+"""
+COPIES = 4
+"""Copies of each parameter in memory: the parameter, its gradient, and Adam's two moments.
+
+Together 944 bytes per Gaussian at SH degree 3.
 """
 PLAIN_SH_COPIES = 2
-"""Further copies of the harmonics with `kernels: gsplat`: joined for gsplat's rasteriser, and the gradient of that."""
+"""Further copies of the spherical harmonics with `training.kernels: gsplat`: the joined array and its gradient.
+
+gsplat's rasteriser takes all coefficients in one array.
+"""
 RASTER_BYTES = 136
 """Bytes per Gaussian for projection and tile lists.
 
-With the copies above 1,080 bytes per Gaussian at SH degree 3: on one H200 steps took 287 MiB of torch's memory at
-250,000, 1,038 at 1 M and 3,052 at 3 M (1,054 each). With the plain copies 1,464: gsplat's documentation has 1.75 GB for
-1 M and 4.97 GB for 3.2 M (1,463 each).
+With `COPIES` 1,080 bytes per Gaussian at SH degree 3. On one H200 steps took 287 MiB of torch's memory at 250,000
+Gaussians, 1,038 MiB at 1 M and 3,052 MiB at 3 M (1,054 bytes each). With `PLAIN_SH_COPIES` 1,464 bytes: gsplat's
+documentation has 1.75 GB for 1 M and 4.97 GB for 3.2 M (1,463 bytes each).
 """
 PIXEL_BYTES = 140
-"""Bytes per pixel of the largest photograph: rendering, gradient, SSIM maps; 135 on an H200, 995x748 to 1548x1357."""
-TONE_BYTES, PLAIN_TONE_BYTES = 24, 75
-"""Further bytes per pixel where colours are corrected: with our kernels, and with torch's own operations.
+"""Bytes of memory per pixel of the largest photograph: rendering, gradient and SSIM maps.
 
-Derived, not measured: the corrected target and the gradient that clipped pixels weigh, float32 each. With torch's own
-operations also gain and falloff, the photograph as float32, the rendering drawn to the target, and a mask.
+Measured on an H200: 135 bytes, at 995x748 to 1548x1357 px.
+"""
+TONE_BYTES, PLAIN_TONE_BYTES = 24, 75
+"""Further bytes per pixel if colours are corrected: with splatbatch's CUDA kernels, and with torch's operations.
+
+Derived, not measured. Both hold the corrected target and the gradient's weights of clipped pixels, float32 each. With
+torch's operations also gain and falloff, the photograph as float32, the rendering drawn to the target, and a mask.
 """
 GROWTH = 1.05  # at most, per refinement of `mcmc` (gsplat's MCMCStrategy)
 HOST_MIB = 2560
-"""Host memory of a process with torch and a CUDA context (estimated, not measured); 600 without CUDA."""
+"""Host memory in MiB of a process with torch and a CUDA context; estimated, not measured."""
 HOST_WITHOUT_CUDA_MIB = 600
 DECODERS = 16  # at most at a time
 DECODED_BYTES = 8  # per pixel while it is decoded: as stored, as RGB, and shrunk
 MOST_PHOTOS = 1000
-"""Most photographs of a whole scene that a backdrop is trained on; they fit any host and show every place coarsely."""
-FITS = 0.9
-"""Share of a GPU's memory that may be planned with; the rest is for fragmentation and uncounted parts."""
-DEFAULT_GROWTH = 6.0
-"""Smallest factor by which the Gaussians of a run with `default` grow over the sparse points, below the cap.
+"""Most photographs of a whole scene that a backdrop is trained on, evenly taken.
 
-4 to 6 in runs of 400 to 7,000 steps. Longer runs grow as `mcmc` does, by 5 % at each refinement, or not at all; that is
-an upper bound.
+So few fit into the memory of any host, and still show every place coarsely.
+"""
+FITS = 0.9
+"""Largest share of a GPU's memory that a training may use; the rest is for fragmentation and uncounted parts."""
+DEFAULT_GROWTH = 6.0
+"""Least growth assumed for `strategy: default`: Gaussians at the end over sparse points, unless the cap is lower.
+
+Measured: 4 to 6 in runs of 400 to 7,000 steps. For longer runs the 5 % of `GROWTH` at each refinement is assumed, which
+is an upper bound.
 """
 
 
 @dataclass(frozen=True)
 class PatchSize:
-    """Sizes and counts of a patch that determine its memory."""
+    """Sizes and counts of a patch that determine the memory of its training."""
 
     num_points: int
+    """Number of sparse points, with which the Gaussians begin."""
     sizes: tuple[Size, ...]
-    """Width and height of every photograph, as its camera has it."""
+    """Width and height of every photograph in pixels, as its camera has them; photographs without a camera left out."""
     stored: int = 1
-    """Factor by which the stored photographs are smaller than the cameras: 2 where only images_2 exists."""
+    """Factor by which the stored photographs are smaller than the cameras: 2 where only images_2/ exists."""
     num_behind: int = 0
-    """Most Gaussians of the backdrop that are drawn with the patch's own."""
+    """Most Gaussians of the backdrop that are drawn with the patch's own; 0: there is no backdrop."""
     track_length: float = 0.0
     """Mean number of photographs in which a point was found; 0: unknown."""
 
     def pixels(self, resolution: str) -> list[int]:
-        """Return the pixels of every photograph at a training resolution."""
+        """Return the number of pixels of every photograph, in the order of `sizes`.
+
+        Args:
+            resolution: value of `training.resolution`; photographs are never larger than they are stored.
+        """
         divisor = self.stored * max(1, divisor_of(resolution, self.sizes) // self.stored)
         return [-(-width // divisor) * -(-height // divisor) for width, height in self.sizes]
 
     def settle(self, recipe: Recipe) -> Recipe:
-        """Return a recipe with `cap_max` as a number for this patch."""
+        """Return a copy of a recipe in which `training.cap_max`, which may be `auto`, is a number for this patch."""
         pixels = sum(self.pixels(recipe.training.resolution))
         surface_px = pixels / self.track_length if self.track_length else math.inf
         return recipe.with_training({"cap_max": recipe.training.cap(self.num_points, surface_px)})
@@ -105,33 +123,35 @@ class PatchSize:
 
 @dataclass(frozen=True)
 class MemoryEstimate:
-    """Expected peak memory of one training, with its parts."""
+    """Expected peak memory of one training, with its parts; memory in MiB."""
 
     gpu_mib: int
-    """GPU memory as NVML counts it, with the process's context; 0 on the CPU."""
+    """GPU memory as NVML counts it, with the process's CUDA context; 0: the training uses the CPU."""
     host_mib: int
+    """Memory of the process on the host."""
     num_gaussians: int
-    """Largest number of Gaussians at the end."""
+    """Largest number of Gaussians that the training may reach."""
     photos: Literal["gpu", "host"]
+    """Memory in which the photographs are kept during the training."""
     photos_mib: int
-    """All photographs of the patch at training resolution, 3 bytes per pixel."""
+    """All photographs of the patch at training resolution, 3 bytes per pixel; a part of `gpu_mib` or `host_mib`."""
     num_points: int = 0
     """Number of Gaussians at the start, one per sparse point."""
     mean_px: int = 0
-    """Mean pixels of a photograph at training resolution."""
+    """Mean number of pixels of a photograph at training resolution; 0: there are no photographs."""
 
     def in_words(self) -> str:
-        """Return the estimate as one line for people."""
+        """Return the estimate as one line for people, without a full stop; GPU memory is left out if it is 0."""
         where = f", {self.gpu_mib:,} MiB of GPU memory" if self.gpu_mib else ""
         photos = f"{self.photos_mib:,} MiB of photographs in {'GPU' if self.photos == 'gpu' else 'host'} memory"
         return f"up to {self.num_gaussians:,} Gaussians{where}, {self.host_mib:,} MiB of host memory, {photos}"
 
 
 def measure(patch: Patch) -> PatchSize:
-    """Return the sizes and counts of a patch; cameras and images are read, points and photographs are not.
+    """Return the sizes and counts of a patch; cameras and images are read, points (of a .bin) and photographs are not.
 
     Raises:
-        ModelError: the model cannot be read.
+        ModelError: a file of the model is missing or cannot be read.
     """
     num_points, cameras = count_points(patch.sparse), read_cameras(patch.sparse)
     found = extent_of(num_points, count_observations(patch.sparse), read_images(patch.sparse), cameras)
@@ -141,21 +161,33 @@ def measure(patch: Patch) -> PatchSize:
 def extent_of(
     num_points: int, num_observations: int, images: Iterable[Image], cameras: Mapping[int, Camera]
 ) -> PatchSize:
-    """Return the sizes and counts of a model that was read."""
+    """Return the sizes and counts of a model that was read; `stored` and `num_behind` have their defaults.
+
+    Args:
+        num_points: number of sparse points.
+        num_observations: number of observations of all points, the sum of their track lengths.
+        images: images of the model; one whose camera is missing is left out.
+        cameras: cameras of the model, by id.
+    """
     used = (cameras.get(image.camera_id) for image in images)
     sizes = tuple(camera.size for camera in used if camera)
     return PatchSize(num_points, sizes, track_length=num_observations / max(1, num_points))
 
 
 def thinned(extent: PatchSize, most_points: int) -> PatchSize:
-    """Return the sizes and counts of a whole scene, reduced as for training its backdrop."""
+    """Return the sizes and counts with which the backdrop of a whole scene is trained.
+
+    Args:
+        extent: sizes and counts of the whole scene.
+        most_points: most points of a backdrop; fewer points stay as they are.
+    """
     return replace(
         extent, num_points=min(extent.num_points, most_points), sizes=extent.sizes[:: every(len(extent.sizes))]
     )
 
 
 def every(num_photos: int) -> int:
-    """Return the step in which a backdrop takes the photographs of a scene, so that at most `MOST_PHOTOS` are used."""
+    """Return n where a backdrop is trained on every n-th photograph of a scene, at most `MOST_PHOTOS`; 1: on all."""
     return max(1, -(-num_photos // MOST_PHOTOS))
 
 
@@ -165,7 +197,8 @@ def estimate(recipe: Recipe, extent: PatchSize, card_mib: int | None = None) -> 
     Args:
         recipe: settings of the training.
         extent: sizes and counts of the patch.
-        card_mib: memory of the GPU; None: unknown, and photographs are expected to fit.
+        card_mib: memory of the GPU in MiB; None: unknown. With `training.images: auto` photographs are kept in GPU
+            memory if they are expected to fit, and if the GPU's memory is unknown.
     """
     training = recipe.training
     pixels = extent.pixels(training.resolution)
@@ -186,7 +219,12 @@ def estimate(recipe: Recipe, extent: PatchSize, card_mib: int | None = None) -> 
 
 
 def why_tight(need: MemoryEstimate, card_mib: int) -> str:
-    """Return why a training may not fit a GPU with so much memory; empty if it is expected to fit."""
+    """Return why a training may not fit into a GPU, and what to change; empty if the training is expected to fit.
+
+    Args:
+        need: expected memory of the training.
+        card_mib: memory of the GPU in MiB, of which the share `FITS` may be used.
+    """
     if need.gpu_mib <= FITS * card_mib:
         return ""
     return (
@@ -196,7 +234,14 @@ def why_tight(need: MemoryEstimate, card_mib: int) -> str:
 
 
 def expected_gaussians(recipe: Recipe, num_points: int) -> int:
-    """Return the largest expected number of Gaussians: at most the cap; `mcmc` adds 5 % per refinement."""
+    """Return the largest expected number of Gaussians of a training.
+
+    With `strategy: mcmc` the sparse points grow by 5 % at each refinement, up to the cap; else the cap is expected.
+
+    Args:
+        recipe: settings of the training, with `cap_max` and the schedule of refinements.
+        num_points: number of sparse points, with which the Gaussians begin.
+    """
     cap = recipe.training.cap(num_points)
     if recipe.training.strategy != "mcmc":
         return cap
@@ -207,7 +252,7 @@ def expected_gaussians(recipe: Recipe, num_points: int) -> int:
 
 
 def bytes_per_gaussian(training: Training) -> int:
-    """Return the bytes of memory that one Gaussian takes during training."""
+    """Return the bytes of memory that one Gaussian takes during training, with gradients and Adam's moments."""
     harmonics = 3 * (training.sh_degree + 1) ** 2
     joined = PLAIN_SH_COPIES if training.kernels == "gsplat" else 0
     parameters = 3 + 3 + 4 + 1 + harmonics  # mean, scales, quaternion, opacity
@@ -215,7 +260,10 @@ def bytes_per_gaussian(training: Training) -> int:
 
 
 def bytes_per_pixel(training: Training) -> int:
-    """Return the bytes that a step takes per pixel of its photograph, with colour correction where it may be used."""
+    """Return the bytes of memory that a training step takes per pixel of its photograph.
+
+    Memory for colour correction is included unless `training.colors` is `as_is`.
+    """
     if training.colors == "as_is":
         return PIXEL_BYTES
     is_plain = training.kernels == "gsplat" or training.device == "cpu"
@@ -223,7 +271,15 @@ def bytes_per_pixel(training: Training) -> int:
 
 
 def bytes_behind(training: Training, num: int, num_behind: int) -> int:
-    """Return the bytes that a backdrop takes: itself, joined to the patch's own Gaussians, and the gradient."""
+    """Return the bytes of memory that a backdrop takes during training; 0 without a backdrop.
+
+    Counted are its Gaussians, a copy joined to the patch's own Gaussians, and the gradient of that copy.
+
+    Args:
+        training: settings of the training.
+        num: number of the patch's own Gaussians.
+        num_behind: number of Gaussians of the backdrop; 0: there is no backdrop.
+    """
     if not num_behind:
         return 0
     parameters = FLOAT * (3 + 3 + 4 + 1 + 3 * (training.sh_degree + 1) ** 2)
@@ -236,16 +292,16 @@ def _mib(num_bytes: int) -> int:
 
 @dataclass(frozen=True)
 class TrainingSpeed:
-    """Coefficients of training time, in seconds, for one device."""
+    """Coefficients of training time for one device, in seconds."""
 
     start: float
-    """Time from process start to the first step, plus from the last step to the end."""
+    """Time of an attempt outside its steps, in s: from process start to the first step, and after the last step."""
     step: float
-    """Constant time of each step."""
+    """Constant time of each step, in s."""
     pixel: float
-    """Time of each step per pixel."""
+    """Time of each step per pixel of its photograph, in s."""
     gaussian: float
-    """Time of each step per Gaussian."""
+    """Time of each step per Gaussian, in s."""
 
 
 CPU = TrainingSpeed(start=4.0, step=0.0, pixel=1.5e-6, gaussian=5e-6)
@@ -255,19 +311,37 @@ H200 = TrainingSpeed(start=3.0, step=0.3e-3, pixel=0.5e-9, gaussian=5e-9)
 
 
 def training_s(recipe: Recipe, need: MemoryEstimate, throughput: TrainingSpeed, steps: float) -> float:
-    """Return the expected seconds of one attempt of `steps` steps, from process start to end."""
+    """Return the expected seconds of one attempt, from process start to end.
+
+    Args:
+        recipe: settings of the training.
+        need: expected memory, with the numbers of Gaussians and pixels.
+        throughput: coefficients of the device.
+        steps: steps of the attempt; more than `training.max_steps` count as that.
+    """
     return throughput.start + stepping_s(recipe, need, throughput, steps)
 
 
 def stepping_s(recipe: Recipe, need: MemoryEstimate, throughput: TrainingSpeed, until: float | None = None) -> float:
-    """Return the expected seconds of an attempt's steps: of the first `until`, or of all."""
+    """Return the expected seconds of an attempt's steps, without its start and end.
+
+    Args:
+        recipe: settings of the training.
+        need: expected memory, with the numbers of Gaussians and pixels.
+        throughput: coefficients of the device.
+        until: number of first steps to count, at most `training.max_steps`; None: all.
+    """
     steps = recipe.training.max_steps if until is None else min(until, recipe.training.max_steps)
     of_each = throughput.step + throughput.pixel * need.mean_px
     return steps * of_each + throughput.gaussian * gaussian_steps(recipe, need, steps)
 
 
 def gaussian_steps(recipe: Recipe, need: MemoryEstimate, until: float) -> float:
-    """Return the sum of the Gaussians over the first `until` steps; they grow by a factor at each refinement."""
+    """Return the sum, over the first `until` steps, of the number of Gaussians at each step.
+
+    The number begins with the sparse points, and grows by a constant factor at each refinement up to
+    `need.num_gaussians`. Multiplied by the time per Gaussian, the sum is a part of the training time.
+    """
     plan, first = schedule(recipe), max(1, need.num_points)
     refinements = max(1, (plan.refine_stop - plan.refine_start) // plan.refine_every)
     growth = math.log(GROWTH)

@@ -1,4 +1,4 @@
-"""Groups photographs into frames: those taken at one moment, which show the same from almost the same place.
+"""Groups photographs into frames: all photographs of a frame were taken at one moment, from almost the same place.
 
 The evidence, in this order:
 
@@ -8,14 +8,15 @@ The evidence, in this order:
    the rest: the other folders, and words that name a camera (`CAMERA_WORD`). Padding, case and file type are ignored.
 3. Poses check the names, for each two cameras. Drones count anew in each flight: flight1/DJI_0001.jpg and
    flight2/DJI_0001.jpg are no frame. A rig is stiff: seen from its first camera, the second has the same pose at all
-   moments. Names count where at least half of the shared moments differ from the median by no more than this:
-   15 degrees, and a tenth of the baseline or the way between two moments, whichever is more. The way leaves room for
-   cameras that no cable synchronises. Two flights differ by about their extent, which is many ways. One or two shared
-   moments prove no constancy: there the cameras may also be no more than 5 ways apart. Of one photograph by each
-   camera no way is known: those are no frame.
+   moments. Names count where at least half of the shared moments differ from the median pose by no more than two
+   limits: 15 degrees, and a tenth of the baseline or one way, whichever is more. A way is the median distance that a
+   camera moves between two moments. It leaves room for cameras that no cable synchronises. Two flights differ by about
+   their extent, which is many ways. One or two shared moments prove no constancy: there the cameras may also be no more
+   than 5 ways apart. If each camera took only one photograph, no way is known, and the two are no frame.
 
-In doubt photographs are a frame: held out together they cost a few photographs, apart they flatter every figure. So a
-shared moment counts even where one of its poses is wrong, and without any pose names decide.
+In doubt photographs are a frame. If they are held out together, that costs a few photographs for training. If one is
+held out and its twin is trained on, every figure flatters. So a shared moment counts even where one of its poses is
+wrong, and without any pose names decide.
 """
 
 from __future__ import annotations
@@ -32,23 +33,29 @@ from splatbatch.scene.colmap.types import Floats, Image, centers_of, finite, rot
 from splatbatch.scene.patches import natural_key
 
 Frames = tuple[tuple[str, ...], ...]
-"""Names of photographs, each once: sorted within a frame, frames in the order of their first names."""
+"""Names of the photographs of each frame, every photograph once.
+
+Names are sorted within a frame, and frames by their first names; a photograph that was taken alone is a frame of one.
+"""
 _PLAIN = "left|right|front|rear|back|top|bottom|up|down|middle|cent(?:er|re)|port|starboard|fore|aft|master|slave|[lr]"
 _NUMBERED = r"(?:cam|camera|sensor|lens|eye)(?:\d{1,2}(?!\d)|[-_ ]\d{1,2}(?=[-_ ].*\d))"
 CAMERA_WORD = re.compile(rf"(?<![a-z])(?:{_PLAIN}|{_NUMBERED})(?![a-z])")
-"""Words that name a camera, in lower case: `cam1/`, `0012_l`, `cam_1_0012`; not `cam_0012`, a photograph's number."""
+"""Pattern of the words in a lower-case path that name a camera: `cam1` in `cam1/`, `l` in `0012_l`.
+
+In `cam_1_0012` it is `cam_1`; in `cam_0012` there is none, since 0012 is a photograph's number.
+"""
 ALIKE_DEG, ALIKE_BASELINES, ALIKE_WAYS = 15.0, 0.1, 1.0
 FEW, NEAR_WAYS = 2, 5.0
 MOST_CAMERAS = 128
-"""Most cameras whose names are compared in pairs; more folders or words are no rig."""
+"""Most cameras, told apart by name, of a rig; with more, names group no photographs, and COLMAP's rigs alone count."""
 
 
 def frames_of(images: Sequence[Image], rigs: Rigs | None = None) -> Frames:
     """Return the frames of a model; a photograph that was taken alone is a frame of one.
 
     Args:
-        images: images of the model.
-        rigs: rigs of the model; ignored if they do not fit its images.
+        images: images of the model; those without a finite pose are grouped, too.
+        rigs: rigs of the model; ignored if they do not fit its images. None: the model has none.
     """
     row = {image.id: number for number, image in enumerate(images)}
     known = [(image.id, image.camera_id) for image in images]
@@ -65,7 +72,11 @@ def frames_of(images: Sequence[Image], rigs: Rigs | None = None) -> Frames:
 
 
 def moment_and_camera(name: str) -> tuple[str, str]:
-    """Return the moment and the camera in a photograph's path; an empty moment if the path has no number."""
+    """Return the moment and the camera that a photograph's path names, in lower case, as keys for comparison.
+
+    `left/0012.jpg` gives ("12", "*/left"): words for a camera become `*` and follow at the end. The moment is empty if
+    the path has no number, and the camera is the whole path then.
+    """
     path = re.sub(r"\.[^./]*$", "", name.casefold())
     words = CAMERA_WORD.findall(path)
     parts = CAMERA_WORD.sub("*", path).split("/")

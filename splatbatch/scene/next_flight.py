@@ -1,9 +1,11 @@
-"""Plans the next flight: finds the weakly photographed cells of a scene, and few views that would improve them.
+"""Plans the next flight: finds the weak cells of a scene, and a few new photographs (views) that would improve them.
 
-Views look at weak cells from the distance at which well-known cells were photographed, so that they are as fine:
-straight down, and obliquely (30 and 50 degrees from the vertical) from eight sides. Views must stand clear of
-obstacles. Among them a greedy set cover takes the view that helps most cells, until no cell lacks anything: within
-ln(n) of the fewest possible (Chvatal 1979, "A greedy heuristic for the set-covering problem").
+A cell is a small part of the surface; a weak cell was photographed too seldom, from too narrow an angle, or from too
+far. Views look at weak cells from the usual distance, at which well-photographed cells were taken: straight down, and
+obliquely (30 and 50 degrees from the vertical) from eight sides. Views stand clear of obstacles.
+
+A greedy set cover takes the view that helps most cells, until no cell lacks anything. Their number is within a factor
+of ln(n) of the least possible (Chvatal 1979, "A greedy heuristic for the set-covering problem").
 """
 
 from __future__ import annotations
@@ -22,38 +24,47 @@ from splatbatch.scene.colmap.types import Camera, Floats, Image, Mask, triple
 from splatbatch.text import plural
 
 FEW = 3
-"""A cell seen by fewer photographs is weak; the same number as in inspections."""
+"""A cell that fewer photographs see is weak; inspections of splats use the same number."""
 NARROW_DEG = 20.0
-"""A cell is weak if the two directions farthest apart from which it is seen differ by less (degrees)."""
+"""A cell is weak if the two directions farthest apart from which it is seen differ by fewer degrees than this."""
 COARSE = 0.5
-"""A cell is weak if its resolution is below this share of the usual one: seen from twice as far."""
+"""A cell is weak if its finest resolution is below this share of the usual: its nearest camera is twice as far."""
 MOST_EMPTY = 400
-"""Most cells without any surface that are added to the weak cells."""
+"""Most empty cells (gaps in the surface, without any point) that are added to the weak cells."""
 VERTICAL = 0.9
 TILTS_DEG = (0.0, 30.0, 50.0)
 SIDES = 8
 MARGIN = 0.08
-"""Share of a photograph at its edge in which cells do not count: no flight is exact to the centimetre."""
+"""Margin at each edge of a view, as a share of its side, in which cells do not count: no flight is exact."""
 APART_DEG = 8.0
-"""A direction closer than this (degrees) to one from which a cell is seen does not help that cell."""
+"""Smallest angle in degrees between a view and all photographs of a cell, with which the view helps that cell."""
 REACH = (0.5, 1.5)
-"""Nearest and farthest distance at which a view helps, in usual distances: nearer is not sharp, farther not fine."""
+"""Nearest and farthest distance at which a view helps a cell, as multiples of the usual distance.
+
+Nearer views would not be sharp, farther views not fine enough.
+"""
 FREE = 0.25
-"""Clearance between a camera and all obstacles, in usual distances."""
+"""Least distance between a view's camera and all obstacles, as a multiple of the usual distance."""
 MOST_CELLS = 300
-"""Most cells that views are aimed at, evenly taken; every weak cell still counts as covered where a view helps it."""
+"""Most weak cells that views are aimed at, evenly taken; the other weak cells count wherever a view helps them."""
 MOST_VIEWS = 500
 Convert = Callable[[Floats], Floats]
-"""Converts world coordinates [n, 3] to longitude, latitude and height above the ellipsoid."""
+"""Function from world coordinates [n, 3] to longitude and latitude in degrees, and height above the ellipsoid in m."""
 LOCAL = "the model's own axes and units: scene.crs is not set, so their place on Earth is unknown"
 METERS_PER_DEGREE = 111_319.49
-"""Meters per degree at the equator, where KML puts a scene without a CRS: one unit of the model is one metre."""
+"""Metres per degree at the equator, where KML shows a scene without a CRS (coordinate reference system).
+
+One unit of the model is taken for one metre there.
+"""
 KML = "http://www.opengis.net/kml/2.2"
 
 
 @dataclass(frozen=True)
 class FlightCamera:
-    """A camera in the world: pose, focal lengths and size of its photographs. Without distortion and centred."""
+    """A camera in the world, without distortion, whose principal point is the middle of the photograph.
+
+    `focal` holds the focal lengths in x and y, and `size` width and height of the photograph, all in pixels.
+    """
 
     matrix: Floats  # [4, 4], world to camera
     focal: tuple[float, float]
@@ -65,7 +76,12 @@ class FlightCamera:
         return -self.matrix[:3, :3].T @ self.matrix[:3, 3]
 
     def sees(self, places: Floats, margin: float = 0.0) -> Mask:
-        """Return which places, [n, 3], project into its photograph, and not within `margin` (a share) of its edge."""
+        """Return which places project into the photograph, [n]; what hides a place is ignored.
+
+        Args:
+            places: places in world coordinates, [n, 3].
+            margin: share of each side of the photograph, at both of its ends, in which places do not count.
+        """
         local = places @ self.matrix[:3, :3].T + self.matrix[:3, 3]
         with np.errstate(all="ignore"):
             off = np.abs(local[:, :2] / local[:, 2:] * self.focal) / self.size
@@ -73,7 +89,14 @@ class FlightCamera:
 
 
 def placed_cameras(images: Iterable[Image], cameras: Mapping[int, Camera]) -> list[FlightCamera]:
-    """Return the cameras of a model that have a finite pose; distortion and principal points are ignored."""
+    """Return the camera of each image with a finite pose, in order; distortion and principal points are ignored.
+
+    Images whose camera is missing are left out.
+
+    Args:
+        images: images of a model.
+        cameras: cameras of the model, by id.
+    """
     pairs = ((image, cameras.get(image.camera_id)) for image in images)
     found = [
         FlightCamera(image.world_to_camera(), (camera.fx, camera.fy), camera.size)
@@ -85,20 +108,28 @@ def placed_cameras(images: Iterable[Image], cameras: Mapping[int, Camera]) -> li
 
 @dataclass(frozen=True)
 class WeakRegion:
-    """A cell of the scene that more photographs would improve."""
+    """A weak cell: a small part of the surface that more photographs would improve.
+
+    `place` is the middle of the cell, and `size` its side in units of the model. `num_photos` photographs see the cell.
+    `angle_deg` is the largest angle between two of their directions in degrees, 0 if there are none. `patch` is the
+    name of its patch, empty if unknown.
+    """
 
     place: Floats  # [3], world
     size: float
     num_photos: int
     angle_deg: float
     why: str
-    """Why it is weak: "few photographs", "narrow", "coarse" or "nothing there"."""
+    """Why the cell is weak: "few photographs", "narrow" (angle), "coarse" (too far) or "nothing there" (empty)."""
     patch: str = ""
 
 
 @dataclass(frozen=True)
 class CoverageSurvey:
-    """The cells of a scene's surface with the cameras that photographed it."""
+    """The cells of a scene's surface, with the cameras that photographed the surface, at least one.
+
+    `sizes` are the sides of the cells in units of the model. `up` has length 1.
+    """
 
     places: Floats  # [c, 3], world: the middles of the surface in each cell
     sizes: Floats  # [c]
@@ -109,33 +140,41 @@ class CoverageSurvey:
 
     @cached_property
     def centers(self) -> Floats:
-        """Camera centres, [s, 3]."""
+        """Camera centres in world coordinates, [s, 3]."""
         return np.array([camera.center for camera in self.cameras])
 
     @cached_property
     def seen(self) -> Mask:
-        """Whether each cell is seen by each camera, [c, s]."""
+        """Whether the middle of each cell lies in the photograph of each camera, [c, s]; occlusion is ignored."""
         return np.stack([camera.sees(self.places) for camera in self.cameras], axis=1)
 
     @cached_property
     def rays(self) -> Floats:
-        """Unit vectors from cells to cameras, [c, s, 3]."""
+        """Unit vectors from each cell to each camera, [c, s, 3], also where the camera does not see the cell."""
         rays = self.centers[None] - self.places[:, None]
         return rays / np.maximum(np.linalg.norm(rays, axis=2, keepdims=True), 1e-12)
 
     @cached_property
     def distances(self) -> Floats:
-        """Distance of each cell from each camera, [c, s]; NaN where the camera does not see it."""
+        """Distance of each cell from each camera, [c, s], in units of the model; NaN if the camera sees nothing of it."""
         far = np.linalg.norm(self.centers[None] - self.places[:, None], axis=2)
         return np.where(self.seen, far, np.nan)
 
     def angle_deg(self, cell: int) -> float:
-        """Return the largest angle in degrees between two directions from which a cell is seen; 0 if it is unseen."""
+        """Return the largest angle in degrees between two directions from which a cell is seen; 0 if no camera sees it.
+
+        Args:
+            cell: index of the cell.
+        """
         rays = self.rays[cell][self.seen[cell]]
         return float(np.degrees(np.arccos(np.clip((rays @ rays.T).min(), -1, 1)))) if len(rays) else 0.0
 
     def usual_distance(self) -> float:
-        """Return the median distance from which well-seen cells are photographed."""
+        """Return the usual distance in units of the model: the median of all photographs of well-photographed cells.
+
+        Those are cells that at least `FEW` photographs see, else all cells. If no camera sees any cell, the median
+        distance of the cameras from the middle of all cells is returned.
+        """
         good = self.seen.sum(axis=1) >= FEW
         known = self.distances[good if good.any() else slice(None)]
         if np.isfinite(known).any():
@@ -143,7 +182,7 @@ class CoverageSurvey:
         return float(np.median(np.linalg.norm(self.centers - self.places.mean(axis=0), axis=1)))
 
     def weak(self) -> list[WeakRegion]:
-        """Return the weak cells, followed by the cells without any surface."""
+        """Return the weak cells in the order of `places`, followed by the empty cells, at most `MOST_EMPTY`."""
         usual = self.usual_distance()
         nearest = np.nanmin(np.where(self.seen, self.distances, np.inf), axis=1, initial=np.inf)
         found = [self._cell(index, float(nearest[index]), usual) for index in range(len(self.places))]
@@ -183,14 +222,14 @@ class CoverageSurvey:
 
 
 def up_of(places: Floats, cameras: Sequence[FlightCamera], *, is_mapped: bool = False) -> Floats:
-    """Return the up direction, [3]: z where the model is in a CRS or the ground's normal is close to z; else that
-    normal.
+    """Return the up direction of a scene, [3], of length 1.
 
-    The normal points from the ground to the cameras.
+    The normal of the ground is taken, on the side of the cameras. The z axis is taken instead if the normal is within
+    26 degrees of z, if the model is in a CRS (coordinate reference system), or if there are fewer than three places.
 
     Args:
         places: places on the surface, [n, 3].
-        cameras: cameras that photographed it.
+        cameras: cameras that photographed the surface.
         is_mapped: whether the coordinates are those of a CRS.
     """
     z = np.array([0.0, 0.0, 1.0])
@@ -203,9 +242,12 @@ def up_of(places: Floats, cameras: Sequence[FlightCamera], *, is_mapped: bool = 
 
 
 def axes_of(up: Floats) -> tuple[Floats, Floats, Floats]:
-    """Return east, north and up.
+    """Return the directions east, north and up, each [3] and of length 1.
 
-    North is the model's y axis projected to the horizontal; its x axis if y is upright.
+    North is the model's y axis projected to the horizontal plane, or the x axis if y is nearly upright.
+
+    Args:
+        up: the up direction, [3], of length 1.
     """
     y = np.array([0.0, 1.0, 0.0]) if abs(up[1]) < VERTICAL else np.array([1.0, 0.0, 0.0])
     north = y - (y @ up) * up
@@ -215,25 +257,27 @@ def axes_of(up: Floats) -> tuple[Floats, Floats, Floats]:
 
 @dataclass(frozen=True)
 class SuggestedPhotograph:
-    """A photograph that the plan proposes."""
+    """A new photograph (view) that the plan proposes, with the place that the camera looks at."""
 
     camera: FlightCamera
     target: Floats  # [3]
     covers: tuple[int, ...] = ()
-    """Indices of the weak cells, in the plan's order, that the photograph helps."""
+    """Indices, in the plan's list of weak cells, of those that the photograph helps."""
 
     @property
     def direction(self) -> Floats:
-        """Viewing direction, [3], of length 1."""
+        """Viewing direction in world coordinates, [3], of length 1."""
         return self.camera.matrix[2, :3]
 
 
 def suggest(survey: CoverageSurvey, obstacles: Floats) -> FlightPlan:
-    """Return the photographs to take, at most `MOST_VIEWS`.
+    """Return the plan of the photographs to take, at most `MOST_VIEWS`, those that help most cells first.
+
+    No photograph is suggested if no cell is weak, or no camera position is free.
 
     Args:
         survey: cells and cameras of the scene.
-        obstacles: places of points and Gaussians, [n, 3]; no camera is placed in or under them.
+        obstacles: places of points and Gaussians in world coordinates, [n, 3]; no camera is placed in or under these.
     """
     cells, distance = survey.weak(), survey.usual_distance()
     candidates = _candidates(survey, cells, distance, np.vstack([obstacles, survey.places])) if cells else []
@@ -341,7 +385,12 @@ def _free(centers: Floats, targets: Floats, obstacles: Floats, up: Floats, dista
 
 @dataclass(frozen=True)
 class FlightView:
-    """A proposed photograph in the coordinates of the model, as plain values."""
+    """A proposed photograph as plain values for JSON, GeoJSON and KML.
+
+    Places and the height `above_target` are in the coordinates and units of the model. `direction` has length 1.
+    `heading_deg` is clockwise from north, 0 for a view straight up or down. `pitch_deg` is the angle above the horizon,
+    -90 for a view straight down.
+    """
 
     name: str
     position: tuple[float, float, float]
@@ -351,40 +400,44 @@ class FlightView:
     pitch_deg: float
     above_target: float
     covers: tuple[str, ...]
-    """Names of the weak cells that it helps."""
+    """Names of the weak cells that the photograph helps: "cell 1", "cell 2", …"""
 
 
 @dataclass(frozen=True)
 class CapturePlan:
-    """JSON record of `plan-capture --json`."""
+    """JSON record of `plan-capture --json`: the proposed photographs, and the number of weak cells before."""
 
     views: tuple[FlightView, ...]
     weak_cells: int
     left: int
-    """Number of weak cells that would still lack photographs."""
+    """Number of weak cells that would still lack photographs after these; 0: none."""
 
 
 @dataclass(frozen=True)
 class FlightPlan:
-    """The suggested photographs for the weak cells of a scene, and where its coordinates lie on Earth."""
+    """The suggested photographs for the weak cells of a scene, and the place of the scene on Earth.
+
+    `name` is the title for map programs, empty if there is none. `offset` is added to all coordinates to get those of
+    the model's files. `to_globe` converts the latter to degrees; None: the place on Earth is unknown.
+    """
 
     cells: Sequence[WeakRegion]
     suggested: Sequence[SuggestedPhotograph]
     left: tuple[int, ...]
-    """Indices of the cells that still lack views, as no free camera position helps them."""
+    """Indices, in `cells`, of those that would still lack photographs: no free position helps, or views ran out."""
     up: Floats
     distance: float
-    """Distance from cells at which the photographs are to be taken."""
+    """Distance from the cells at which the photographs are to be taken, in units of the model."""
     name: str = ""
     offset: Floats = field(default_factory=partial(np.zeros, 3))  # [3], to be added for the coordinates of the model
     to_globe: Convert | None = None
 
     def facts(self) -> CapturePlan:
-        """Return the JSON record."""
+        """Return the record for `plan-capture --json`."""
         return CapturePlan(self.views(), len(self.cells), len(self.left))
 
     def views(self) -> tuple[FlightView, ...]:
-        """Return all views as plain values, those that help most cells first."""
+        """Return the suggested photographs as plain values, named "view 1" onwards, those that help most cells first."""
         return tuple(self._view(number, view) for number, view in enumerate(self.suggested, start=1))
 
     def _view(self, number: int, view: SuggestedPhotograph) -> FlightView:
@@ -404,7 +457,11 @@ class FlightPlan:
         )
 
     def to_geojson(self) -> str:
-        """Return a GeoJSON FeatureCollection: a point for each view, a polygon for each weak cell."""
+        """Return a GeoJSON FeatureCollection as text: a point for each view, a polygon for each weak cell.
+
+        Coordinates are longitude, latitude (degrees) and height (m); those of the model if `to_globe` is None, which
+        `coordinates_are` in the text says.
+        """
         features, to_globe = list[Mapping[str, object]](), self.to_globe or np.asarray
         for view in self.views():
             point = {"type": "Point", "coordinates": _rounded(to_globe(np.array([view.position]))[0], 9)}
@@ -420,7 +477,10 @@ class FlightPlan:
         return json.dumps({**known, **where, "features": features}, indent=1, allow_nan=False) + "\n"
 
     def to_kml(self) -> str:
-        """Return a KML document: a placemark with its camera for each view, a polygon for each weak cell."""
+        """Return a KML document as text: a placemark with its camera for each view, a polygon for each weak cell.
+
+        If `to_globe` is None, the scene is shown at the equator, with one unit of the model as one metre.
+        """
         ElementTree.register_namespace("", KML)
         root = ElementTree.Element(f"{{{KML}}}kml")
         document = ElementTree.SubElement(root, f"{{{KML}}}Document")

@@ -1,7 +1,7 @@
-"""The share of a surface that too few places see, computed from poses and points before training.
+"""The share of a surface that was photographed from too few positions, computed from poses and points before training.
 
-There a splat is a guess: held-out photographs are shown 5 to 10 dB worse, after 30,000 steps no better than after 7,000
-(docs/benchmarks.md, "Overlap").
+Where a surface is seen from too few positions, its splat is a guess. There held-out photographs are rendered 5 to 10 dB
+worse (PSNR), after 30,000 steps no better than after 7,000 (docs/benchmarks.md, "Overlap").
 """
 
 from __future__ import annotations
@@ -15,28 +15,30 @@ from splatbatch.scene.colmap.types import Floats, centers_of, finite
 from splatbatch.scene.coverage_mask import is_seen, views_of
 
 CELLS = 300
-"""Approximate number of cells of a flat surface; each counts once, however many points lie in it."""
+"""Approximate number of cells (cubes of space) into which a flat surface is cut; all cells count alike for the share."""
 MOST_POINTS = 20_000
-"""Most points that are sorted into cells, evenly taken."""
+"""Approximate number of points, evenly taken, that are sorted into cells."""
 MOST_CENTERS = 400
-"""Number of camera positions, evenly taken, that the distance of a point from the nearest camera is measured to."""
+"""Approximate number of cameras, evenly taken, among which the nearest to each point is searched."""
 EDGE = 2.0
-"""Percent of the points at either end of each axis that are left out: stray points lie there."""
+"""Percent of the points at either end of each axis that are left out, since stray points lie there."""
 LEAST_POINTS = 3
-"""A cell with fewer points is left out: they are strays."""
+"""Fewest points of a cell that counts; the points of other cells are taken for strays."""
 LEAST_CELLS = 50
-"""Fewest cells from which a share is computed."""
+"""Fewest cells from which a share is computed; with fewer the share is unknown."""
 NOTHING = np.zeros((0, 3)), 0.0
 FAR = 3.0
-"""Points farther than this multiple of the median distance to the nearest photograph are background."""
+"""Points farther from their nearest camera than this multiple of the median distance are background."""
 
 
 def surface_cells(points: Floats, centers: Floats) -> tuple[Floats, float]:
-    """Return the middles of the cells [c, 3] of a surface without its background, and the side of a cell.
+    """Return the cells of a surface without its background: mean point of each cell, [c, 3], and side of a cell.
+
+    Both are in units of the model. No cell and a side of 0 if no finite point or camera is left.
 
     Args:
-        points: points on the surface, [n, 3].
-        centers: camera centres of the photographs, [s, 3].
+        points: points on the surface, [n, 3]; points that are not finite are left out.
+        centers: camera centres of the photographs, [s, 3]; centres that are not finite are left out.
     """
     points, centers = finite(points[:: max(1, len(points) // MOST_POINTS)]), finite(centers)
     if not len(points) or not len(centers):
@@ -56,14 +58,16 @@ def surface_cells(points: Floats, centers: Floats) -> tuple[Floats, float]:
 
 
 def share_seen_by_few(model: Reconstruction, holdout: Collection[str] = ()) -> float | None:
-    """Return the share of the surface that training photographs see from fewer than three places; None: unknown.
+    """Return the share (0 to 1) of the surface that training photographs see from fewer than three positions.
 
-    Places are at least 2 degrees apart, as for covered pixels. Occlusion is ignored, and the background is left out.
-    Unlike there, rigs are not read: photographs of one moment that lie so far apart are several places.
+    Positions are at least 2 degrees apart, as for covered pixels. Occlusion is ignored, and the background is left out.
+    Unlike for covered pixels, rigs are not read: photographs of one moment may count as several positions.
+
+    Returns None if there is no training photograph, or fewer than `LEAST_CELLS` cells.
 
     Args:
         model: a model in the coordinates of its files.
-        holdout: names of photographs that are not trained on.
+        holdout: names of photographs that are not trained on; empty: all are.
     """
     cells, _ = surface_cells(model.points.xyz, centers_of(model.images))
     views = [one for one in views_of(model) if one.name not in holdout]

@@ -1,4 +1,7 @@
-"""Finds the patches of a scene, in natural order (p2 before p10), with the folders of their models and photographs."""
+"""Finds the patches of a scene, in natural order (p2 before p10), with the folders of their models and photographs.
+
+Finding reads folders and names alone, so that thousands of patches are found fast; files are opened by the audit.
+"""
 
 from __future__ import annotations
 
@@ -35,33 +38,36 @@ _WILDCARD = re.compile(r"[*?[]")
 
 @dataclass(frozen=True)
 class Patch:
-    """A part of the scene that becomes one splat: a COLMAP model and its photographs."""
+    """A part of a scene, or a whole scene, that becomes one splat: a COLMAP model and its photographs."""
 
     name: str
     sparse: Path
     """Folder of cameras, images and points3D (.bin or .txt); need not exist."""
     images: Path
-    """Folder that the image names of the model are relative to; need not exist."""
+    """Folder of the photographs, to which the image names of the model are relative; need not exist."""
     source: Path | None = None
-    """COLMAP scene that it was cut from, if the config names one."""
+    """Folder of the COLMAP scene that the patch was cut from, `scene.source`; None: the config names none."""
     masks: Path | None = None
-    """Folder of the masks, if there is one."""
+    """Folder of the masks; None: there are no masks."""
     offset: Offset = NO_OFFSET
-    """Offset subtracted from its coordinates before training."""
+    """Offset subtracted from the patch's coordinates before training, in units of the model."""
     tones: Mapping[str, ColorCorrection] = field(default_factory=dict, hash=False)
-    """Colour corrections of its photographs, by image name; photographs that are not in it stay unchanged."""
+    """Colour corrections by image name; photographs without an entry stay unchanged."""
     partition: Path | None = None
-    """The partition.json of its split, which decides hold-out and core; None: it was not split."""
+    """The partition.json of the split, which decides hold-out and core; None: the patch was not made by a split."""
     border: Border | None = None
-    """Border of the patch, if it has a core."""
+    """Border of the patch, by which its Gaussians are limited; None: the patch has no core."""
     behind: Path | None = None
-    """Folder with the results of the whole scene, whose splat is the backdrop of a patch with a core."""
+    """Folder with the results of the whole scene, whose splat is the backdrop; None: the patch has no backdrop."""
     is_whole: bool = False
-    """Whether it is the whole scene, trained coarsely as the backdrop of its patches."""
+    """Whether this patch is the whole scene, trained coarsely as the backdrop of the other patches."""
     held_out: tuple[str, ...] | None = None
-    """Held-out photographs chosen elsewhere, for a patch without its source, partition or list; None: chosen here."""
+    """Names of the held-out photographs, if they were chosen on another machine; None: they are chosen on this one.
+
+    A task that travels through a store comes without the scene, partition or list that would decide.
+    """
     by_name: bool = False
-    """Whether photographs are held out one by one, as the batch's records say; else all of a frame together."""
+    """Whether photographs are held out one by one, as an output folder's records may say; else whole frames."""
 
     @property
     def is_evened(self) -> bool:
@@ -69,17 +75,18 @@ class Patch:
         return bool(self.tones)
 
     def tone_of(self, photograph: str) -> ColorCorrection:
-        """Return the colour correction of a photograph; neutral if it has none."""
+        """Return the colour correction of a photograph by its image name; `NEUTRAL` (no change) if it has none."""
         return self.tones.get(photograph, NEUTRAL)
 
 
 def find_patches(scene: Scene) -> tuple[Patch, ...]:
-    """Return the patches of a scene, or the scenes of a list, in natural order; a plain COLMAP scene is one patch.
+    """Return the patches that a configuration describes, in natural order; at least one.
 
-    A numbered sub-folder (p7) without a model counts too, so that the audit can report what it lacks.
+    They are the sub-folders of `scene.patches`, or the scenes of `scene.scenes`. A folder with a model of its own is
+    one patch. A numbered sub-folder (p7) without a model counts too, so that the audit can report what is missing.
 
     Raises:
-        SceneError: a folder is missing, or holds neither patches nor a model.
+        SceneError: a folder is missing or cannot be read, or holds neither patches nor a model.
     """
     named = {"patches": None if scene.scenes else scene.patches, "masks": scene.masks, "source": scene.source}
     missing = {key: folder for key, folder in named.items() if folder and not is_folder(folder)}
@@ -107,7 +114,7 @@ def find_patches(scene: Scene) -> tuple[Patch, ...]:
 
 
 def list_names(names: Sequence[str], most: int = 20) -> str:
-    """Return names in one text of at most `most` names: "p0, p1, p2, … p99"."""
+    """Return names as one text: "p0, p1, p2, … p99"; of more than `most` names the first ones and the last."""
     if len(names) <= most:
         return ", ".join(names)
     return f"{', '.join(names[: most - 1])}, … {names[-1]}"
@@ -115,15 +122,15 @@ def list_names(names: Sequence[str], most: int = 20) -> str:
 
 @lru_cache(maxsize=1 << 16)
 def natural_key(name: str) -> tuple[tuple[int, int, str], ...]:
-    """Return a sort key that orders p2 before p10."""
+    """Return a sort key for names that orders p2 before p10, by the values of their numbers."""
     parts = _DIGITS.split(name)
     return tuple([(1, int(part), part) if part.isdecimal() else (0, 0, part) for part in parts if part])
 
 
 def model_folder(folder: Path | str) -> Path | None:
-    """Return the folder of the COLMAP model below `folder`: sparse/0, else sparse; None if there is neither.
+    """Return the folder of the COLMAP model below `folder`: sparse/0, else sparse; None if neither has a cameras file.
 
-    Where COLMAP left several (sparse/0, sparse/1, …), it is the one with the most images.
+    Where COLMAP left several models (sparse/0, sparse/1, …), the model with the most images is returned.
     """
     if os.path.isdir(f"{folder}/sparse/1"):  # noqa: PTH112 - as below
         models = models_beside(Path(f"{folder}/sparse/1"))
@@ -137,9 +144,13 @@ def model_folder(folder: Path | str) -> Path | None:
 
 
 def models_beside(sparse: Path) -> list[tuple[Path, int]]:
-    """Return the models in numbered folders beside one, itself included, with their numbers of images, most first.
+    """Return the models in the numbered folders around a model, itself included, with their numbers of images.
 
-    A model whose images cannot be read counts 0 images.
+    Those with the most images stand first, equal ones by folder number. A model whose images cannot be read counts 0
+    images. Empty if the name of `sparse` is no number, or its parent folder cannot be read.
+
+    Args:
+        sparse: folder of a model, such as sparse/0.
     """
     from splatbatch.scene.colmap.reconstruction import count_images  # reads arrays, which `status` has no use for
 
@@ -153,7 +164,7 @@ def models_beside(sparse: Path) -> list[tuple[Path, int]]:
 
 
 def has_model(folder: Path) -> bool:
-    """Return whether a folder itself holds the cameras of a COLMAP model."""
+    """Return whether a folder itself holds a cameras.bin or cameras.txt; its other files are not checked."""
     return any((folder / f"cameras.{suffix}").is_file() for suffix in ("bin", "txt"))
 
 
@@ -187,10 +198,13 @@ def _subfolders(root: Path) -> list[os.DirEntry[str]]:
 
 
 def scene_folders(places: Sequence[Path]) -> Mapping[str, Path]:
-    """Return the folders of scenes by name; a pattern such as /data/360_v2/* stands for the models that it matches.
+    """Return the folders of several scenes by their names, in the order given; a folder named twice counts once.
+
+    Args:
+        places: folders, or patterns such as /data/360_v2/*; a pattern stands for the matching folders with a model.
 
     Raises:
-        SceneError: a folder is missing, or a pattern matches no model; all of them are listed.
+        SceneError: a folder is missing, or a pattern matches no model; all such folders and patterns are listed.
     """
     found: dict[Path, Path] = {}
     lacking = []
@@ -209,9 +223,10 @@ def scene_folders(places: Sequence[Path]) -> Mapping[str, Path]:
 
 
 def distinct_names(folders: Sequence[Path]) -> list[str]:
-    """Return a different name for each folder: its own, prefixed by parent folders where two would be equal.
+    """Return a different name for each folder, in their order: the folder's own, after those of its parents if needed.
 
-    Names do not depend on the order of the folders, and stay different on file systems that ignore case.
+    A part of a hash follows where even those are equal. Characters that are not letters, digits, or one of `_ . + -`
+    become "-". Names do not depend on the order of the folders, and differ on file systems that ignore case, too.
     """
     paths = [Path(os.path.abspath(folder)) for folder in folders]  # noqa: PTH100 - a link keeps the name it has
     names = [_tail(path, 1) for path in paths]

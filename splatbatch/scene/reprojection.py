@@ -1,4 +1,4 @@
-"""Projects 3D points into photographs, and measures their distance from keypoints; used to verify repairs."""
+"""Projects 3D points into photographs, and measures how far their pixels lie from keypoints, for audit and fixes."""
 
 from __future__ import annotations
 
@@ -15,19 +15,20 @@ from splatbatch.scene.colmap.types import CAMERA_MODELS, NONE, PINHOLE_MODELS, C
 
 @dataclass(frozen=True)
 class ReprojectionError:
-    """Mean reprojection error over all observations in front of their camera, in pixels."""
+    """Mean reprojection error of a model in pixels, over all observations whose point lies in front of the camera."""
 
     mean_px: float
     num_observations: int
 
 
 def reprojection_error(model: Reconstruction) -> ReprojectionError | None:
-    """Return the error computed from poses, cameras and points; None where no keypoint has a point.
+    """Return the mean error of a model, computed from poses, cameras and points.
 
-    The errors stored with the points are not used: they are stale after most edits.
+    None if no keypoint has a point in front of its camera. The errors that the model file stores with its points are
+    not used: after most edits they are out of date.
 
     Raises:
-        ModelError: the keypoints cannot be read.
+        ModelError: images.bin (or .txt), which holds the keypoints, cannot be read.
     """
     total, count, keypoints = 0.0, 0, read_points2d(model.folder)
     rows = [keypoints[image.id] for image in model.images]
@@ -46,10 +47,11 @@ def reprojection_error(model: Reconstruction) -> ReprojectionError | None:
 
 
 def project(camera: Camera, points: Floats) -> Floats:
-    """Return the pixels [N, 2] of points [N, 3] in camera coordinates; NaN behind the camera or for an invalid model.
+    """Return the pixels [N, 2] of points [N, 3] in camera coordinates.
 
-    The formulas are pycolmap's own, except for pinholes: importing it takes half a second, which most scenes do not
-    need. Only the parameters reach its C++, as many as the model takes; no file and no size does.
+    NaN for points behind the camera, and for all points if the camera model is unknown or has another number of
+    parameters. pycolmap computes the pixels, except for pinholes: importing pycolmap takes half a second, which most
+    scenes do not need.
     """
     if camera.model in PINHOLE_MODELS and len(camera.params) == len(CAMERA_MODELS[camera.model].params):
         with np.errstate(all="ignore"):
@@ -64,7 +66,10 @@ def project(camera: Camera, points: Floats) -> Floats:
 
 
 def unproject(camera: Camera, pixels: Floats) -> Floats:
-    """Return where the rays of pixels [N, 2] cross the plane z = 1 of the camera, [N, 2]; NaN for an invalid model."""
+    """Return where the rays of pixels [N, 2] cross the plane z = 1 of the camera, [N, 2].
+
+    NaN if the camera model is unknown or has another number of parameters.
+    """
     theirs = in_pycolmap(camera)
     if theirs is None:
         return np.full((len(pixels), 2), np.nan)
@@ -72,7 +77,12 @@ def unproject(camera: Camera, pixels: Floats) -> Floats:
 
 
 def in_picture(camera: Camera, local: Floats) -> tuple[Mask, Floats]:
-    """Return which points [N, 3] in camera coordinates lie in a photograph, and their pixels [N, 2]."""
+    """Return which points lie in a photograph, [N], and the pixels of all points, [N, 2].
+
+    Args:
+        camera: camera of the photograph.
+        local: points in camera coordinates, [N, 3]; points behind the camera lie in no photograph.
+    """
     pixels = project(camera, local)
     with np.errstate(invalid="ignore"):
         inside = ((pixels >= 0) & (pixels < camera.size)).all(axis=1) & (local[:, 2] > 0)
@@ -81,7 +91,10 @@ def in_picture(camera: Camera, local: Floats) -> tuple[Mask, Floats]:
 
 @lru_cache(maxsize=4096)
 def in_pycolmap(camera: Camera) -> Any:
-    """Return the camera as pycolmap's; None where its model is unknown or has another number of parameters."""
+    """Return the camera as a pycolmap.Camera, with width and height of 1.
+
+    None if the camera model is unknown or has another number of parameters. Cached for 4,096 cameras.
+    """
     model = CAMERA_MODELS.get(camera.model)
     if model is None or len(model.params) != len(camera.params):
         return None

@@ -1,4 +1,4 @@
-"""Rotations as matrices and as quaternions, w first."""
+"""Rotations as matrices and as quaternions [w, x, y, z]."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ FloatArray = NDArray[np.floating[Any]]
 
 
 def from_quats(quats: NDArray[F]) -> NDArray[F]:
-    """Return rotations [I, 3, 3] of quaternions [I, 4], w first; pycolmap's Rotation3d is the reference of its test."""
+    """Return the rotation matrices [I, 3, 3] of quaternions [I, 4], w first, of any length.
+
+    NaN for quaternions of length 0 and those that are not finite.
+    """
     with np.errstate(all="ignore"):
         lengths = np.linalg.norm(quats, axis=1, keepdims=True)  # infinite where the squares overflow
         w, x, y, z = (quats / np.where((lengths > 0) & (lengths < np.inf), lengths, np.nan)).T
@@ -26,9 +29,10 @@ def from_quats(quats: NDArray[F]) -> NDArray[F]:
 
 
 def to_quats(axes: NDArray[np.float64]) -> NDArray[np.float32]:
-    """Return the quaternions [N, 4] of orthonormal axes [N, 3, 3], in columns.
+    """Return the quaternions [N, 4], w first and float32, of orthonormal axes.
 
-    The first axis of left-handed ones is reversed.
+    Args:
+        axes: the axes as columns, [N, 3, 3]. The first axis is reversed where three axes are left-handed.
     """
     from scipy.spatial.transform import Rotation
 
@@ -38,20 +42,28 @@ def to_quats(axes: NDArray[np.float64]) -> NDArray[np.float32]:
 
 
 def angle(one: NDArray[np.float64], other: NDArray[np.float64]) -> float:
-    """Return the angle between two rotation matrices in radians, from the chord: the arc cosine is inexact near 0."""
+    """Return the angle between two rotation matrices [3, 3] in radians; NaN if a matrix is not finite.
+
+    Computed from the chord, since the arc cosine of the trace is inexact near 0.
+    """
     chord = float(np.linalg.norm(one - other))
     return 2 * math.asin(min(1.0, chord / math.sqrt(8))) if math.isfinite(chord) else math.nan
 
 
 def rotate(points: ArrayLike, turn: FloatArray) -> FloatArray:
-    """Return points, [N, 3], rotated by a quaternion w x y z of length 1."""
+    """Return points [N, 3] rotated by `turn`, a quaternion [w, x, y, z] of length 1."""
     axis = turn[1:]
     across = np.cross(axis, np.asarray(points))
     return points + 2 * (turn[0] * across + np.cross(axis, across))
 
 
 def multiply(turn: FloatArray, quats: FloatArray) -> FloatArray:
-    """Return the products of `turn` and quaternions [N, 4]: rotations of Gaussians that are rotated by `turn`."""
+    """Return the products of `turn` and quaternions, [N, 4]: the rotations of Gaussians after a further rotation.
+
+    Args:
+        turn: quaternion of the further rotation, [w, x, y, z].
+        quats: rotations before, [N, 4], w first.
+    """
     w, axis, scalars, vectors = turn[0], turn[1:], quats[:, :1], quats[:, 1:]
     scalar = w * scalars - vectors @ axis[:, None]
     vector = w * vectors + scalars * axis + np.cross(axis, vectors)

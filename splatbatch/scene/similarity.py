@@ -1,4 +1,4 @@
-"""Similarity transforms: rotation, scale and translation of the world, given or fitted to points."""
+"""Similarity transforms of the world (rotation, scale and translation), given or fitted to points."""
 
 from __future__ import annotations
 
@@ -11,33 +11,38 @@ from splatbatch.scene.colmap.types import Floats
 
 @dataclass(frozen=True, eq=False)
 class Similarity:
-    """The transform x -> scale * rotation @ x + translation."""
+    """The transform of points x -> scale * rotation @ x + translation."""
 
     rotation: Floats  # [3, 3]; its determinant is -1 for one that mirrors
     translation: Floats  # [3]
     scale: float
 
     def inverse(self) -> Similarity:
-        """Return the inverse transform."""
+        """Return the inverse transform; `scale` must not be 0."""
         back = self.rotation.T
         return Similarity(back, -back @ self.translation / self.scale, 1 / self.scale)
 
     def after(self, first: Similarity) -> Similarity:
-        """Return the composition: `first`, then this transform."""
+        """Return the composition, a transform that applies `first` and then this transform."""
         moved = self.scale * self.rotation @ first.translation + self.translation
         return Similarity(self.rotation @ first.rotation, moved, self.scale * first.scale)
 
     def of_points(self, points: Floats) -> Floats:
-        """Return the transformed points [N, 3]; overflow gives infinity or NaN, without a warning."""
+        """Return points [N, 3] after the transform; overflow gives infinity or NaN, without a warning."""
         with np.errstate(all="ignore"):  # what overflows is told of as no place
             return self.scale * points @ self.rotation.T + self.translation
 
     def of_pose(self, rotation: Floats, center: Floats) -> tuple[Floats, Floats]:
-        """Return the rotation (from the world) and the centre of a camera in the transformed world."""
+        """Return the pose of a camera after the transform: rotation from world to camera, [3, 3], and centre, [3].
+
+        Args:
+            rotation: rotation from world to camera before, [3, 3].
+            center: camera centre in the world before, [3].
+        """
         return rotation @ self.rotation.T, self.of_points(center[None])[0]
 
     def matrix(self) -> list[list[float]]:
-        """Return the transform as a 4x4 matrix of lists, for JSON."""
+        """Return the transform as a 4x4 matrix for JSON: a list of four rows, the last 0 0 0 1."""
         rows = np.eye(4)
         rows[:3, :3], rows[:3, 3] = self.scale * self.rotation, self.translation
         return rows.tolist()
@@ -50,10 +55,10 @@ def fitted_similarity(source: Floats, target: Floats, weights: Floats, *, is_mir
     """Return the similarity that maps `source` to `target` with least squares (Umeyama 1991).
 
     Args:
-        source: points before, [n, 3].
-        target: points after, [n, 3].
-        weights: weight of each point, [n].
-        is_mirrored: whether the transform mirrors.
+        source: finite points before, [n, 3].
+        target: the same points after, [n, 3].
+        weights: weight of each point, [n]; the sum must not be 0.
+        is_mirrored: whether the transform must mirror (determinant -1); else it must not.
     """
     weights = weights / weights.sum()
     middle, other = weights @ source, weights @ target

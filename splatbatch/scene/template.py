@@ -1,4 +1,4 @@
-"""Makes the commented configuration that `splatbatch init` writes for a scene."""
+"""Makes the commented configuration (YAML) that `splatbatch init` and imports write for a scene."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ DEVICES = {
     True: "cuda            # never the CPU, on which a night is too short; cpu trains there all the same",
     False: "auto            # no NVIDIA GPU was seen here: the CPU, for an hour at most; cpu: for as long as it takes",
 }
-"""Line of the YAML for the device, by whether this machine has an NVIDIA GPU, usable or not."""
+"""Value of `training.device` with its comment, by whether this machine has an NVIDIA GPU, usable or not."""
 
 
 _HOLDOUT_EVERY = "  holdout_every: 8        # every 8th photograph is held out and measured on; 0: none"
@@ -55,22 +55,25 @@ _HOLDOUT_LIST = "  holdout_list: {}  # the test and val photographs of the sourc
 
 @dataclass(frozen=True)
 class ImportNotes:
-    """Facts of an import that the model itself does not hold, for its configuration."""
+    """Facts of an import from another program that a COLMAP model cannot hold, for the configuration."""
 
     offset: Offset = NO_OFFSET
-    """Offset subtracted from all coordinates before training."""
+    """Offset subtracted from all coordinates before training, in units of the model; three zeros: none."""
     crs: str = ""
-    """Coordinate reference system, in words; empty if unknown."""
+    """Coordinate reference system, in words; written as a comment. Empty: unknown."""
     holdout: str = ""
-    """File with the photographs that the source holds out; empty if there is none."""
+    """List of the photographs that the other program holds out, a file with one name a line.
+
+    Relative to the YAML. Empty: there is none, and every 8th photograph is held out.
+    """
 
 
 def config_for(found: SceneLayout, base: Path, *, has_gpu: bool, kept: ImportNotes | None = None) -> str:
-    """Return the YAML of a scene.
+    """Return the text of a configuration (YAML) for a scene; no file is written.
 
     Args:
         found: folders of the scene.
-        base: folder that the YAML will lie in; its paths are relative to it.
+        base: folder that the YAML will lie in; paths in the YAML are relative to this folder.
         has_gpu: whether this machine has an NVIDIA GPU.
         kept: facts of an import; None: the scene was not imported.
     """
