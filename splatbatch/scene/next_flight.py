@@ -156,7 +156,7 @@ class CoverageSurvey:
 
     @cached_property
     def distances(self) -> Floats:
-        """Distance of each cell from each camera, [c, s], in units of the model; NaN if the camera sees nothing of it."""
+        """Distance of each cell from each camera, [c, s], in units of the model; NaN where `seen` is False."""
         far = np.linalg.norm(self.centers[None] - self.places[:, None], axis=2)
         return np.where(self.seen, far, np.nan)
 
@@ -224,8 +224,9 @@ class CoverageSurvey:
 def up_of(places: Floats, cameras: Sequence[FlightCamera], *, is_mapped: bool = False) -> Floats:
     """Return the up direction of a scene, [3], of length 1.
 
-    The normal of the ground is taken, on the side of the cameras. The z axis is taken instead if the normal is within
-    26 degrees of z, if the model is in a CRS (coordinate reference system), or if there are fewer than three places.
+    The normal of the ground is taken, on the side of the cameras. The z axis is taken instead in three cases: the
+    normal is within 26 degrees of z; the model is in a CRS (coordinate reference system); or there are fewer than three
+    places.
 
     Args:
         places: places on the surface, [n, 3].
@@ -437,7 +438,7 @@ class FlightPlan:
         return CapturePlan(self.views(), len(self.cells), len(self.left))
 
     def views(self) -> tuple[FlightView, ...]:
-        """Return the suggested photographs as plain values, named "view 1" onwards, those that help most cells first."""
+        """Return the suggested photographs as plain values, named "view 1", "view 2", …; the most helpful first."""
         return tuple(self._view(number, view) for number, view in enumerate(self.suggested, start=1))
 
     def _view(self, number: int, view: SuggestedPhotograph) -> FlightView:

@@ -15,7 +15,7 @@ from splatbatch.scene.colmap.types import Floats, centers_of, finite
 from splatbatch.scene.coverage_mask import is_seen, views_of
 
 CELLS = 300
-"""Approximate number of cells (cubes of space) into which a flat surface is cut; all cells count alike for the share."""
+"""Approximate number of cells (cubes of space) into which a flat surface is cut; the share is one of cells."""
 MOST_POINTS = 20_000
 """Approximate number of points, evenly taken, that are sorted into cells."""
 MOST_CENTERS = 400

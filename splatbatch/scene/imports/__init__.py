@@ -1,1 +1,1 @@
-"""Imports reconstructions of other programs as COLMAP models; photographs are linked, and every change is logged."""
+"""Imports reconstructions of other programs as COLMAP models; photographs are linked, and every change is recorded."""

@@ -1,6 +1,6 @@
 """Checks imported poses by matching photographs, and triangulates points from the matches.
 
-pycolmap matches with SIFT on the CPU, bounded in time, threads, pixels and features.
+pycolmap matches with SIFT on the CPU; time, threads, pixels and features are limited.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ _WIDEST = np.cos(np.radians(75))
 _SHOTS, _POINTS = 24, 200_000  # sampled, evenly
 _LEAST_SEEN = 5
 LEAST_MATCHES = 20
-"""Fewest matches from which a pair is judged."""
+"""Fewest matches of a pair of photographs by which its poses are judged."""
 AGREES, CONTRADICTS = 0.7, 0.35
-"""Share of matches that fit the poses from which on they agree, and below which they contradict.
+"""Shares of matches that fit the poses: from `AGREES` on the poses are right, below `CONTRADICTS` they are wrong.
 
-Sound poses have 0.9 and more, wrong ones hardly any.
+Right poses have 0.9 and more, wrong poses hardly any.
 """
 _OFF = 0.004  # of the longer side: epipolar distance that passes
 _LEAST_BASELINE = 1e-6
@@ -55,41 +55,48 @@ _LATE = "not done in time"
 
 
 class MatchingSkipped(Exception):
-    """Error: matching was not done; the message says why."""
+    """Error: photographs were not matched, since the time was over or pycolmap failed; the message says which."""
 
 
 FULL, GLANCE = (1600, 4096, 1 << 20), (1000, 2048, 800)
-"""Effort of matching, and that which is enough to check poses: longest side in pixels, features, and a side in pixels.
+"""Efforts of matching: `FULL` to triangulate points, `GLANCE` to check poses.
 
-Photographs are reduced to the first. All are doubled if the longest side is below the last: finer features, in four
-times the time.
+Each holds the longest side of the photographs in pixels, to which larger ones are reduced; the most features of a
+photograph; and the longest side in pixels below which photographs are doubled. That gives finer features in four times
+the time.
 """
 
 
 @dataclass(frozen=True, eq=False)
 class MatchFolder:
-    """Working folder of matching: images/ with the photographs under the names of the shots, and a database."""
+    """Working folder of matching: the posed photographs, as links in images/ under their names, and a database.
+
+    `effort` is one of `FULL` and `GLANCE`.
+    """
 
     work: Path
     shots: Sequence[PosedPhoto]
     until: float
-    """Deadline, as a value of time.monotonic()."""
+    """Deadline of all matching in this folder, as a value of time.monotonic() in seconds."""
     effort: tuple[int, int, int] = FULL
 
     @property
     def images(self) -> Path:
-        """Folder of the photographs."""
+        """Folder of the links to the photographs."""
         return self.work / "images"
 
     @property
     def database(self) -> Path:
-        """Path of the database of features and matches."""
+        """Path of COLMAP's database with features and matches; absent until photographs are matched."""
         return self.work / "matches.db"
 
 
 @dataclass(frozen=True, eq=False)
 class PhotographMatch:
-    """Matches of two shots, given by index: pixels [N, 2] in each, row by row."""
+    """Matches of two posed photographs, given by their indices.
+
+    Row n of `here` [N, 2] is a pixel in the first photograph, row n of `there` [N, 2] the same point in the second.
+    """
 
     first: int
     second: int
@@ -98,7 +105,14 @@ class PhotographMatch:
 
 
 def near_pairs(shots: Sequence[PosedPhoto], each: int) -> list[tuple[int, int]]:
-    """Return up to `each` pairs for every photograph: neighbours that look in a similar direction."""
+    """Return pairs of photographs to match, as indices with the smaller first, each pair once.
+
+    Paired are neighbours that look in directions less than 75 degrees apart.
+
+    Args:
+        shots: posed photographs, at least one.
+        each: most neighbours that are paired with a photograph; a photograph may be the neighbour of further ones.
+    """
     from scipy.spatial import cKDTree
 
     centers = np.array([shot.center for shot in shots])
@@ -112,11 +126,13 @@ def near_pairs(shots: Sequence[PosedPhoto], each: int) -> list[tuple[int, int]]:
 
 
 def match(model: Any, pairs: Sequence[tuple[int, int]], place: MatchFolder) -> list[PhotographMatch]:
-    """Return the verified matches of pairs of photographs; features and matches stay in the database of `place`.
+    """Return the matches of pairs of photographs that a two-view geometry confirms; pairs without any are left out.
+
+    Features and matches stay in the database of `place`, which replaces an older one.
 
     Args:
-        model: pycolmap's model of the shots of `place`; image ids are shot indices plus one.
-        pairs: pairs of shot indices.
+        model: pycolmap.Reconstruction of the photographs of `place`; an image id is the index of a photograph plus one.
+        pairs: pairs of indices of photographs; none: nothing is matched.
         place: working folder with the photographs.
 
     Raises:
@@ -200,7 +216,11 @@ def _within_time(place: MatchFolder) -> Iterator[Any]:
 
 
 def triangulate(model: Any, place: MatchFolder) -> Any:
-    """Return the model with points triangulated from the matches; poses and cameras stay as they are.
+    """Return pycolmap's reconstruction with points triangulated from the matches; poses and cameras stay as they are.
+
+    Args:
+        model: pycolmap.Reconstruction of the photographs of `place`.
+        place: working folder whose photographs were matched.
 
     Raises:
         MatchingSkipped: the time is over, or pycolmap fails.
@@ -219,14 +239,28 @@ def triangulate(model: Any, place: MatchFolder) -> Any:
 
 
 def share_that_see(shots: Sequence[PosedPhoto], points: Floats) -> float:
-    """Return the share of photographs, sampled, that have some of the points [P, 3] in view."""
+    """Return the share (0 to 1) of photographs that have at least 5 of the points in view; 0 without photographs.
+
+    Photographs and points are sampled. If there are fewer than 5 points, all must be in view.
+
+    Args:
+        shots: posed photographs.
+        points: points in the world of the poses, [P, 3].
+    """
     some_points, some_shots = points[:: len(points) // _POINTS or 1], shots[:: len(shots) // _SHOTS or 1]
     seen = [int(in_view(shot, some_points)[0].sum()) for shot in some_shots]
     return float(np.mean(np.array(seen) >= min(_LEAST_SEEN, max(1, len(points))))) if seen else 0.0
 
 
 def in_view(shot: PosedPhoto, points: Floats) -> tuple[Mask, Floats, Floats]:
-    """Return which points [P, 3] lie in a photograph, with their pixels [P, 2] and depths [P]; a panorama shows all."""
+    """Return which points lie in a photograph, [P], with their pixels, [P, 2], and depths in units of the world, [P].
+
+    A panorama shows all points; their pixels are 0, and their depths are distances from the camera.
+
+    Args:
+        shot: the photograph with its pose.
+        points: points in the world of the pose, [P, 3].
+    """
     camera = shot.camera
     local = (points - shot.center) @ shot.rotation.T
     if not camera.has_center:  # a panorama sees all
@@ -237,28 +271,38 @@ def in_view(shot: PosedPhoto, points: Floats) -> tuple[Mask, Floats, Floats]:
 
 @dataclass(frozen=True)
 class PoseVerdict:
-    """Agreement of matches with the poses, and with the depths of the points."""
+    """How well matches between photographs fit the poses, and the depths of the points."""
 
     num_pairs: int
+    """Number of pairs of photographs with enough matches and a distance between their cameras."""
     agreement: float
-    """Median over the pairs of the share of matches that fit."""
+    """Median, over the pairs, of the share (0 to 1) of matches that fit the poses."""
     cause: str = ""
-    """Change of the poses under which the matches would fit; empty if they fit, or no change helps."""
+    """The likely mistake in the poses, in words, without which the matches would fit.
+
+    Empty: the matches fit, or no known mistake explains them.
+    """
     depth_ratio: float | None = None
-    """Median ratio of the points' depths to those of matches near them; None: contradicted poses, or too few points."""
+    """Median ratio of the points' depths to those of matches near them; 1 if both have one unit.
+
+    None: no points were given, the poses are wrong, or too few points lie near matches.
+    """
 
     @property
     def is_contradicted(self) -> bool:
-        """Whether the poses are wrong."""
+        """Whether the matches contradict the poses: fewer than `CONTRADICTS` fit, or a mistake was recognised."""
         return self.agreement < CONTRADICTS or bool(self.cause)
 
 
 def judge(
     shots: Sequence[PosedPhoto], matched: Sequence[PhotographMatch], points: Floats | None = None
 ) -> PoseVerdict | None:
-    """Return how well matches fit the poses; None where no pair of photographs can be judged.
+    """Return how well matches fit the poses; None if no pair of photographs can be judged.
 
-    With `points`, [P, 3], their depths are compared with those of the matches, too.
+    Args:
+        shots: posed photographs; panoramas are not judged.
+        matched: matches between them; pairs with fewer than `LEAST_MATCHES` do not count.
+        points: points in the world of the poses, [P, 3], whose depths are compared, too; None: poses alone are judged.
     """
     # panoramas have no focal length: rays all round
     with_focal = {at for at, shot in enumerate(shots) if shot.camera.has_center}
@@ -343,7 +387,7 @@ def _between(one: PhotographMatch, shots: Sequence[PosedPhoto]) -> tuple[Floats,
 
 
 def rays(shot: PosedPhoto, pixels: Floats) -> Floats:
-    """Return the rays [N, 3] (z = 1) of pixels [N, 2]."""
+    """Return the rays of pixels [N, 2] in camera coordinates, [N, 3], with z = 1; NaN for an unknown lens."""
     return np.concatenate([unproject(shot.camera, pixels), np.ones((len(pixels), 1))], axis=1)
 
 
@@ -371,9 +415,14 @@ def _beside(shot: PosedPhoto, points: Floats, pixels: Floats, depths: Floats) ->
 
 
 def check_poses(capture: SourceCapture, folder: Path, log: ImportLog) -> None:
-    """Match a few pairs of photographs and note a mistake if they contradict poses or points.
+    """Match a few pairs of photographs, and record a mistake if the matches contradict poses or points.
 
-    If matching is skipped, that is noted as an omission.
+    Raises nothing if matching is skipped, which is recorded as left out.
+
+    Args:
+        capture: the source that was read.
+        folder: existing folder in which a working folder is made, and removed again.
+        log: record of the import, to which the result is added.
     """
     points = capture.cloud.xyz if capture.cloud else None
     try:
@@ -389,12 +438,14 @@ def check_poses(capture: SourceCapture, folder: Path, log: ImportLog) -> None:
 
 
 def judge_few(shots: Sequence[PosedPhoto], folder: Path, points: Floats | None) -> PoseVerdict | None:
-    """Match a few pairs of photographs and return how well they fit the poses and the points [P, 3].
+    """Match a few pairs of photographs, and return how well the matches fit the poses and the points.
+
+    None if no pair can be judged. Matching ends after 300 s at the latest.
 
     Args:
         shots: the photographs with their poses.
-        folder: a folder that a working folder is made in.
-        points: the points; None: poses alone are judged.
+        folder: existing folder in which a working folder is made, and removed again.
+        points: points in the world of the poses, [P, 3]; None: poses alone are judged.
 
     Raises:
         MatchingSkipped: the time is over, or pycolmap fails.
@@ -428,9 +479,15 @@ def _note(verdict: PoseVerdict | None, log: ImportLog) -> None:
 
 
 def triangulated(capture: SourceCapture, folder: Path, options: ImportOptions, log: ImportLog) -> Any:
-    """Return pycolmap's model with points triangulated from the photographs; without points if time runs out.
+    """Return a pycolmap.Reconstruction with points triangulated from the photographs, for a source without points.
 
-    Wrong poses found on the way are noted as mistakes.
+    Without points if poses are found wrong, the time is over, or no photographs match; `log` says so.
+
+    Args:
+        capture: the source that was read.
+        folder: existing folder in which a working folder is made, and removed again.
+        options: options of the import, with the longest time in seconds.
+        log: record of the import; wrong poses are recorded as mistakes.
     """
     shots = capture.shots
     with _workplace(folder, options.within_s, shots) as place:

@@ -1,4 +1,4 @@
-"""Types of an import: photographs with lens and pose, points, options, and the log of what was changed."""
+"""Types of an import: photographs with lens and pose, points, options, and the record of changes and mistakes."""
 
 from __future__ import annotations
 
@@ -21,17 +21,20 @@ from splatbatch.scene.similarity import IDENTITY, Similarity
 from splatbatch.text import list_some, plural
 
 OPENGL = np.diag([1.0, -1.0, -1.0])
-"""Matrix from camera axes of OpenGL and Blender (y up, looking along -z) to COLMAP's (y down, looking along z)."""
+"""Matrix [3, 3] from camera axes of OpenGL and Blender (y up, looking along -z) to COLMAP's (y down, along z)."""
 _SHEAR = 1e-3
 """Largest deviation from a rotation, after a common scale is removed, that counts as rounding."""
 _LAST_ROW = 1e-6
 MOST_OF_A_KIND = 8
-"""Number of places named for one kind of mistake before "and 37 more"."""
+"""Most lines that an error lists for mistakes with the same remedy; the others are counted ("and 37 more")."""
 _LONGEST_VALUE = 60
 
 
 class NoPhotograph(SceneError):
-    """Error: there is no photograph for a pose. `ImportOptions.skips_missing` leaves such poses out."""
+    """Error: there is no photograph for a pose; `name` is the photograph as the source writes it.
+
+    With `ImportOptions.skips_missing` such poses are left out instead.
+    """
 
     def __init__(self, name: str, what: str) -> None:
         remedy = (
@@ -43,10 +46,14 @@ class NoPhotograph(SceneError):
 
 
 def similarity_of(value: Any) -> Similarity:
-    """Return a 4x4 matrix (16 numbers, or its first three rows) from JSON or XML as a similarity.
+    """Return a matrix from JSON or XML as a similarity: rotation, scale and translation.
+
+    Args:
+        value: a 4x4 matrix, its 16 numbers row by row, or its first three rows.
 
     Raises:
-        SceneError: it has another shape or last row, holds values that are no finite numbers, or mirrors or shears.
+        SceneError: the matrix has another shape or last row, holds values that are no finite numbers, or mirrors or
+            shears. The message is without a subject, as "is no matrix of numbers".
     """
     try:
         matrix = np.array(value, dtype=np.float64)
@@ -74,107 +81,129 @@ def similarity_of(value: Any) -> Similarity:
 
 @dataclass(frozen=True, eq=False)
 class PosedPhoto:
-    """A photograph with its camera and pose: x_camera = rotation @ (x_world - center), x right, y down, z forward."""
+    """A photograph with its camera and pose, as read from a source.
+
+    x_camera = rotation @ (x_world - center); in the camera x is right, y down, z forward. `photo`, `mask` and `depth`
+    are the files; None: there is no mask, or no depth image. `keypoints` is None if the source has none.
+    """
 
     name: str
     """Image name in the model: a path below the photograph folder, with "/" between its parts."""
     photo: Path
     camera: Camera
-    """Camera of the photograph; its id is ignored, and equal cameras become one."""
+    """Camera of the photograph; its id is ignored, and equal cameras become one in the model."""
     rotation: Floats  # [3, 3]
     center: Floats  # [3]
     where: str
-    """Place in the source, for messages: 'frames[3]', 'camera 7 "DJI_0042"'."""
+    """Place of the pose in the source, for messages: 'frames[3]', 'camera 7 "DJI_0042"'."""
     mask: Path | None = None
     depth: Path | None = None
     keypoints: Points2D | None = None
     split: str = ""
-    """Split in the source: train, val or test; empty if it has none."""
+    """Split of the photograph in the source: train, val or test; empty if the source names none."""
 
 
 @dataclass(frozen=True, eq=False)
 class PointCloud:
-    """Points of a source, in its world."""
+    """Points with their colours (0 to 255), in the world of the source's poses."""
 
     xyz: Floats  # [P, 3]
     rgb: NDArray[np.uint8]  # [P, 3]
     origin: str
-    """File that the points are from."""
+    """File or folder that the points were read from, for messages."""
     ids: NDArray[np.uint64] | None = None
-    """Point ids that keypoints of the shots refer to; None where no keypoint refers to a point."""
+    """Ids of the points, [P], to which the keypoints of photographs refer; None: no keypoint refers to a point."""
 
 
 @dataclass(frozen=True, eq=False)
 class SourceCapture:
-    """Content of a source that was read, from which a model is made."""
+    """Content of a source (files of another program) that was read, from which a COLMAP model is made."""
 
     kind: str
-    """Kind of source, in words: "nerfstudio transforms.json"."""
+    """Kind of source, in words: "COLMAP export"."""
     shots: tuple[PosedPhoto, ...]
+    """Photographs with their poses."""
     cloud: PointCloud | None
+    """Points; None: the source has none."""
     world: str
-    """Description of its coordinates, in words."""
+    """Description of the coordinates of poses and points, in words."""
     crs: str = ""
     """Coordinate reference system, as the source writes it (WKT, EPSG); empty if unknown."""
     reference: Record = field(default_factory=dict)
-    """Relations of its world to others, for import.json: transforms undone or applied, georeference found beside it."""
+    """Relations of these coordinates to others, for import.json; empty if none is known.
+
+    As transforms that were undone or applied, and a georeference that was found beside the source.
+    """
     of_points: Similarity = IDENTITY
-    """Similarity that brings points given by --points from the world of the source's file to this world."""
+    """Similarity that brings the points of --points, given in the coordinates of the source's file, to those here."""
 
 
 @dataclass(frozen=True)
 class ImportOptions:
-    """Options of an import, apart from its source."""
+    """Options of an import on the command line, apart from its source."""
 
     images: Path | None = None
-    """Folder of the photographs, where the source does not name it or names a wrong one."""
+    """Folder of the photographs (--images); None: the folder that the source names, or one near it."""
     points: Path | None = None
-    """PLY file with points, in the coordinates of the source."""
+    """PLY file with points in the coordinates of the source (--points); None: the points of the source, if any."""
     chunk: str = ""
-    """Label of the Metashape chunk; empty: the only one with poses."""
+    """Label of the Metashape chunk (--chunk); empty: the only chunk with poses."""
     skips_missing: bool = False
-    """Whether poses without a photograph are left out instead of being mistakes."""
+    """Whether poses without a photograph are left out (--skip-missing); else they are mistakes."""
     triangulates: bool = True
-    """Whether points are triangulated from the photographs where the source has none."""
+    """Whether points are triangulated from the photographs if the source has none."""
     within_s: float = 1800.0
     """Longest time for triangulation, in seconds."""
 
 
 class ImportLog:
-    """Log of an import: conversions, omissions, and mistakes. Mistakes are collected and raised together by `stop`."""
+    """Record of an import: conversions, omissions, and mistakes.
+
+    Mistakes are collected, so that all are listed at once; `stop` raises them.
+
+    Args:
+        source: path of the source, named in the error.
+        skips_missing: whether poses without a photograph are omissions; else they are mistakes.
+    """
 
     def __init__(self, source: Path, *, skips_missing: bool = False) -> None:
         self.source, self._skips_missing = source, skips_missing
         self.converted: list[str] = []
-        """Conversions, in words: what was changed and to what."""
+        """Conversions in words, in their order, each once: what was changed and to what."""
         self.left_out: list[str] = []
-        """Parts of the source that are not in the result, in words."""
+        """Parts of the source that are not in the result, in words, in their order, each once."""
         self._by_remedy: dict[str, dict[str, None]] = {}
         self._missing: list[str] = []
 
     def convert(self, what: str) -> None:
-        """Record a conversion; each text once."""
+        """Record a conversion, described in words; a text that is recorded already is not repeated."""
         if what not in self.converted:
             self.converted.append(what)
 
     def leave_out(self, what: str) -> None:
-        """Record an omission; each text once."""
+        """Record an omission, described in words; a text that is recorded already is not repeated."""
         if what not in self.left_out:
             self.left_out.append(what)
 
     def leave_out_unused(self, photographs: Sequence[str]) -> None:
-        """Record poses whose photograph is missing, and photographs without a pose, if there are any."""
+        """Record as omissions the poses whose photograph is missing, and photographs without a pose.
+
+        Args:
+            photographs: names of the photographs without a pose; may be empty.
+        """
         for names, noun, lacking in ((self._missing, "pose", "photograph"), (photographs, "photograph", "a pose")):
             if names:
                 self.leave_out(f"{plural(len(names), noun)} without {lacking}: {some(names)}")
 
     @contextmanager
     def noting(self, where: str, remedy: str = "") -> Iterator[None]:
-        """Record an error raised within as a mistake at a place; a missing photograph only if none may be missing.
+        """Record a SceneError that the block raises as a mistake, and go on after the block.
+
+        With `skips_missing` a missing photograph is recorded as left out instead. Other errors pass.
 
         Args:
-            where: place in the source.
-            remedy: remedy for errors without a hint.
+            where: place in the source, for messages.
+            remedy: what to do about errors without a hint.
         """
         try:
             yield
@@ -190,7 +219,13 @@ class ImportLog:
         return sum(map(len, self._by_remedy.values()))
 
     def mistake(self, where: str, what: str, remedy: str) -> None:
-        """Record a mistake: its place in the source, the error there, and the remedy. Equal ones are listed once."""
+        """Record a mistake in the source, for `stop` to raise; equal mistakes count once.
+
+        Args:
+            where: place in the source, such as "frames[3]".
+            what: the mistake, in words.
+            remedy: what to do, as a sentence.
+        """
         line = f"{shown(where)}: {' '.join(shown(what).split())}"
         self._by_remedy.setdefault(remedy, {})[line] = None  # what all frames share is told once
 
@@ -212,18 +247,24 @@ class ImportLog:
 
 
 def spelt(value: Any) -> str:
-    """Return a value as errors quote it: short, on one line; null, true and false as in JSON."""
+    """Return a value from JSON as errors quote it: on one line, cut with "…" after 60 characters.
+
+    null, true and false are spelt as in JSON, texts are in quotes.
+    """
     words = json.dumps(value) if value is None or isinstance(value, bool) else " ".join(str(value).split())
     text = repr(value) if isinstance(value, str) else words
     return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}…"
 
 
 def why_no_number(value: Any) -> str:
-    """Return why a value is no usable number of a lens: not a finite number, or too large."""
+    """Return why a value, known to be unusable as a number of a lens, is so: not a finite number, or too large.
+
+    A predicate for messages, as "is no finite number"; never empty.
+    """
     is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     return "is beyond what any lens has" if is_number else "is no finite number"
 
 
 def some(names: Sequence[str], most: int = 3) -> str:
-    """Return some names in words: "a, b, c and 12 more"."""
+    """Return names as one text, at most `most` of them: "a, b, c and 12 more"."""
     return list_some(map(shown, names), most)

@@ -1,4 +1,4 @@
-"""Checks of an import: sizes of photographs and cameras, names, units, and points that no photograph sees."""
+"""Checks of an import before anything is written: sizes of photographs and cameras, names, positions, and points."""
 
 from __future__ import annotations
 
@@ -41,7 +41,14 @@ _LEAST_SEEING = 0.25
 
 
 def without_repeats(shots: Sequence[PosedPhoto], log: ImportLog) -> tuple[PosedPhoto, ...]:
-    """Return the shots; of equal ones (photograph, camera and pose), as splits may share, the first."""
+    """Return posed photographs without repeats, in their order; of equal ones the first.
+
+    Equal are name, camera and pose. Files of several splits may list a photograph twice.
+
+    Args:
+        shots: posed photographs of all files of a source.
+        log: record of the import, to which the number of repeats is added.
+    """
     found: dict[tuple[object, ...], PosedPhoto] = {}
     for one in shots:
         found.setdefault((one.name, one.camera, one.rotation.tobytes(), one.center.tobytes()), one)
@@ -51,7 +58,15 @@ def without_repeats(shots: Sequence[PosedPhoto], log: ImportLog) -> tuple[PosedP
 
 
 def fit_to_photographs(shots: Sequence[PosedPhoto], log: ImportLog) -> tuple[PosedPhoto, ...]:
-    """Return the shots with cameras of the size of their photographs; what cannot be adapted is noted as a mistake."""
+    """Return posed photographs with cameras of the photographs' sizes, in their order.
+
+    K (focal lengths and principal point) is scaled where photographs were resized as a whole. Photographs that cannot
+    be read, or whose camera is of another shape, are recorded as mistakes and left out.
+
+    Args:
+        shots: posed photographs; the headers of their files are read.
+        log: record of the import, to which changes and mistakes are added.
+    """
     headers = headers_of([shot.photo for shot in shots])
     fitted, told = [], dict[str, set[Camera]]()
     for shot in shots:
@@ -111,7 +126,13 @@ def _fitted(shot: PosedPhoto, size: Size) -> tuple[PosedPhoto, str]:
 
 
 def check_world(shots: Sequence[PosedPhoto], cloud: PointCloud | None, log: ImportLog) -> None:
-    """Note mistakes in names, camera positions, and points that too few photographs have in view."""
+    """Record mistakes in names, in camera positions, and in points that too few photographs have in view.
+
+    Args:
+        shots: posed photographs; may be empty.
+        cloud: points in the same world; None: there are none to check.
+        log: record of the import, to which mistakes are added.
+    """
     counts = Counter(shot.name for shot in shots)
     for shot in shots:
         if counts[shot.name] > 1:

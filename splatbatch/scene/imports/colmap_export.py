@@ -1,4 +1,4 @@
-"""Reads a COLMAP export (RealityScan, ODM, OpenSfM, Metashape) as a capture."""
+"""Reads a COLMAP model that another program exported (RealityScan, ODM, OpenSfM, Metashape), for an import."""
 
 from __future__ import annotations
 
@@ -36,7 +36,10 @@ _SAMPLE = 50  # names that a folder of photographs is recognised by
 
 
 def suffix_of(folder: Path) -> str | None:
-    """Return "bin" or "txt" if a folder has cameras and images in that form; None if it has neither."""
+    """Return "bin" or "txt", the form in which a folder holds cameras and images of a COLMAP model.
+
+    "bin" if both forms are there; None if neither is complete.
+    """
     for suffix in ("bin", "txt"):
         if all((folder / f"{part}.{suffix}").is_file() for part in ("cameras", "images")):
             return suffix
@@ -124,10 +127,15 @@ def _settle_tracks(keypoints: Mapping[int, Points2D], points: Points | None, log
 
 
 def read(paths: Sequence[Path], options: ImportOptions, log: ImportLog) -> SourceCapture:
-    """Return the capture in the only folder of a source.
+    """Return the content of an exported COLMAP model.
+
+    Args:
+        paths: the folder of the model, and nothing else.
+        options: options of the import, with the folder of the photographs.
+        log: record of the import; faulty cameras and images are recorded as mistakes and left out.
 
     Raises:
-        SceneError: its files cannot be read, or mistakes leave no usable image.
+        SceneError: cameras or images cannot be read, or no usable image is left.
     """
     [folder] = paths
     suffix, points = suffix_of(folder), None

@@ -1,7 +1,7 @@
-"""Converts lenses of other programs to COLMAP cameras: the simplest model of the same lens, else a fitted one.
+"""Converts lenses of other programs to COLMAP cameras: to the simplest equal camera model, else to a fitted one.
 
-The general lens here is Brown's with a radial polynomial up to r^8 and the terms that Metashape adds (skew B2, P3 and
-P4): Agisoft Metashape User Manual, appendix "Camera models". OpenCV's own rational model needs no conversion.
+The general lens is Brown's, with a radial polynomial up to r^8 and the terms that Metashape adds (skew B2, P3 and P4):
+Agisoft Metashape User Manual, appendix "Camera models". OpenCV's rational model needs no fit.
 """
 
 from __future__ import annotations
@@ -39,14 +39,18 @@ BENDS: Mapping[str, Bend] = {
     "SIMPLE_RADIAL_FISHEYE": "equidistant",
     "SPHERICAL": "panorama",
 }
-"""How a lens bends rays, by its name in a transforms.json or in Metashape's XML."""
+"""How a lens projects rays, by its name (in capitals) in a transforms.json or in Metashape's XML.
+
+`frame` is a perspective lens with a radial polynomial, `rational` one with a quotient of two. `equidistant` and
+`equisolid` are fisheyes; `panorama` is equirectangular.
+"""
 OF_METASHAPE = {
     **{key: key for key in ("k1", "k2", "k3", "k4", "p3", "p4", "skew")},
     **{"p1": "p2", "p2": "p1", "b2": "skew"},
 }
-"""Parameter of `Lens` by its key in Metashape's XML, whose P1 belongs to x: OpenCV calls that p2."""
+"""Parameter of `Lens` by its key in Metashape's XML. Metashape's P1 acts along x: OpenCV calls that p2."""
 MOST_OFF_PX = 1.0
-"""Largest difference in pixels between a fitted camera and the lens."""
+"""Largest difference in pixels, anywhere in the image, between a lens and a fitted camera that is accepted."""
 _GRID = 25  # pixels along each side of the image
 _SMALL = 1e-6
 _WIDEST = np.radians(83)
@@ -58,32 +62,40 @@ _TERMS = slice(4, 12)  # of FULL_OPENCV and OPENCV_FISHEYE: all but focal length
 
 @dataclass(frozen=True)
 class Lens:
-    """A general lens: focal lengths, principal point in pixels from the top-left corner, and distortion."""
+    """A general lens: focal lengths in pixels, principal point in pixels from the top-left corner, and distortion.
+
+    Coefficients of 0 have no effect.
+    """
 
     fx: float
     fy: float
     cx: float
     cy: float
     k1: float = 0.0
-    """Coefficients of the radial polynomial: r^2, r^4, r^6, and r^8 unless `bend` is rational."""
+    """With k2, k3 and k4 the coefficients of the radial polynomial: r^2, r^4, r^6 and r^8. In `rational` lenses k4
+    belongs to the divisor instead.
+    """
     k2: float = 0.0
     k3: float = 0.0
     k4: float = 0.0
     k5: float = 0.0
-    """With k4 and k6 the coefficients that a rational lens is divided by."""
+    """With k4 and k6 the coefficients of the polynomial by which a `rational` lens is divided; unused by others."""
     k6: float = 0.0
     p1: float = 0.0
-    """Tangential terms in OpenCV's order."""
+    """With p2 the tangential coefficients in OpenCV's order."""
     p2: float = 0.0
     p3: float = 0.0
-    """Metashape's P3 and P4: the tangential terms are multiplied by 1 + P3 r^2 + P4 r^4."""
+    """With p4 Metashape's P3 and P4: tangential terms are multiplied by 1 + P3 r^2 + P4 r^4."""
     p4: float = 0.0
     skew: float = 0.0
     """Metashape's B2: shift along x in pixels per unit of y."""
     bend: Bend = "frame"
 
     def project(self, rays: Floats) -> Floats:
-        """Return the pixels [N, 2] of rays [N, 2] given as x / z, y / z."""
+        """Return the pixels [N, 2] of rays in front of the camera, given as (x / z, y / z), [N, 2].
+
+        Not for panoramas.
+        """
         x, y = self._bent(rays).T
         r2 = x * x + y * y
         radial = 1 + r2 * (self.k1 + r2 * (self.k2 + r2 * (self.k3 + r2 * self.k4)))
@@ -106,10 +118,14 @@ class Lens:
 
 
 def bend_of(key: str, name: str) -> Bend:
-    """Return how a lens bends rays, by the name that the source gives it under a key.
+    """Return how a lens projects rays, see `BENDS`.
+
+    Args:
+        key: key of the source that holds the name, for the error.
+        name: name of the lens; upper and lower case are equal.
 
     Raises:
-        SceneError: the name is not known.
+        SceneError: the name is not in `BENDS`.
     """
     if (bend := BENDS.get(name.upper())) is None:
         remedy = "COLMAP has no such camera: undistort the images to one of its models first."
@@ -118,18 +134,18 @@ def bend_of(key: str, name: str) -> Bend:
 
 
 def panorama(size: Size) -> Camera:
-    """Return the camera of panoramas of a size."""
+    """Return the EQUIRECTANGULAR camera, with id 0, of panoramas of a width and height in pixels."""
     return Camera(0, "EQUIRECTANGULAR", *size, (float(size[0]), float(size[1])))
 
 
 def in_colmap(lens: Lens, size: Size, terms: str, refit: str) -> tuple[Camera, str]:
-    """Return the COLMAP camera of a lens, and how it was fitted in words; empty if it is the same lens.
+    """Return the COLMAP camera (id 0) of a lens, and a note on how the camera was fitted; empty if nothing was fitted.
 
     Args:
         lens: lens of the source.
-        size: width and height of the images.
-        terms: terms of the lens that COLMAP's models lack, in words.
-        refit: remedy where no camera comes close enough.
+        size: width and height of the images in pixels.
+        terms: terms of the lens that COLMAP's models lack, in words, for note and error.
+        refit: what to do if no camera comes close enough, for the error.
 
     Raises:
         SceneError: no camera of COLMAP comes closer than `MOST_OFF_PX`.
@@ -145,7 +161,14 @@ def in_colmap(lens: Lens, size: Size, terms: str, refit: str) -> tuple[Camera, s
 
 @lru_cache(maxsize=256)
 def camera_of(lens: Lens, size: Size) -> tuple[Camera, float]:
-    """Return the COLMAP camera of a lens for images of a size, and its largest error in pixels; infinite: none fits."""
+    """Return the COLMAP camera (id 0) of a lens, and the largest distance of their pixels, in pixels.
+
+    0: the camera is the same lens. Infinite: no camera can be fitted, since the lens does not reach the whole image.
+
+    Args:
+        lens: lens of the source, no panorama.
+        size: width and height of the images in pixels.
+    """
     lacks_a_model = bool(lens.k4) if lens.bend == "frame" else lens.bend == "equisolid"
     if lens.skew or lens.p3 or lens.p4 or lacks_a_model:
         return _fitted(lens, size)
@@ -206,7 +229,11 @@ def _rays_inside(lens: Lens, size: Size) -> Floats:
 
 
 def simplified(camera: Camera) -> Camera:
-    """Return the simplest model of the same lens: OPENCV for FULL_OPENCV with last terms 0, PINHOLE if undistorted."""
+    """Return a camera with the simplest model of the same lens; the same object if no simpler model is known.
+
+    FULL_OPENCV whose last four terms are 0 becomes OPENCV, and OPENCV without distortion PINHOLE. SIMPLE_RADIAL and
+    RADIAL without distortion become SIMPLE_PINHOLE.
+    """
     params = camera.params
     if camera.model == "FULL_OPENCV" and len(params) == 12 and not any(params[8:]):
         camera = replace(camera, model="OPENCV", params=params[:8])
@@ -218,7 +245,14 @@ def simplified(camera: Camera) -> Camera:
 
 
 def resized(camera: Camera, size: Size) -> Camera:
-    """Return the camera of photographs that were resized as a whole; focal lengths and principal point are scaled."""
+    """Return the camera, with the same id, of photographs that were resized as a whole.
+
+    Focal lengths and principal point are scaled, distortion stays. A single focal length gets the mean of both factors.
+
+    Args:
+        camera: the camera before.
+        size: width and height of the resized photographs in pixels.
+    """
     if camera.model == "EQUIRECTANGULAR":
         return replace(panorama(size), id=camera.id)
     ratio, params = (size[0] / camera.width, size[1] / camera.height), list(camera.params)

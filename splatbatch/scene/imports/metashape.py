@@ -1,6 +1,7 @@
-"""Reads Metashape's XML as a capture: the enabled and aligned cameras of one chunk.
+"""Reads cameras that Metashape exported as XML, for an import: the enabled and aligned cameras of one chunk.
 
-Sensors become COLMAP cameras; slaves of a rig get the pose of their master and their place on it.
+Sensors become COLMAP cameras. In a rig, the pose of a slave is computed from that of its master and the slave's place
+on the master.
 
 Formulas: Agisoft Metashape User Manual, appendix "Camera models". cx and cy are relative to the middle of the image; B1
 is added to the focal length along x, and P1, P2 are in the opposite order to OpenCV's.
@@ -41,14 +42,14 @@ if TYPE_CHECKING:
 LARGEST_MIB = 256
 MOST_LEVELS = 64
 MOST_TOKEN_BYTES = 1 << 20
-"""Longest tag with its attributes, or comment; expat 2.5 takes a minute for one of 30 MB."""
+"""Longest tag with its attributes, or comment, in bytes; expat 2.5 takes a minute for a tag of 30 MB."""
 _PIECE_BYTES = 1 << 16
 _REMEDY = "Export it again: File > Export > Export Cameras, as Agisoft XML."
 _ECEF = (6.2e6, 6.6e6)
 """Range of distances in metres from the centre of the Earth at which coordinates are taken as geocentric."""
 _AGAIN = "Export the cameras again, as Agisoft XML."
 MOST_FILES = 200_000
-"""Most files that are searched before a folder counts as the wrong one."""
+"""Most files in the folder of the photographs that are looked at; the folder is named wrongly if there are more."""
 _TERMS = ("f", "fx", "fy", "cx", "cy", "b1", *OF_METASHAPE)
 _LONGEST_PX = 1 << 20
 _REFIT = (
@@ -59,12 +60,13 @@ _OPTIMISE = "Optimise the cameras in Metashape and export them again, as Agisoft
 
 
 class XmlDocument:
-    """An XML file, with the line in which each element begins.
+    """An XML file that was read whole, with the line in which each element begins.
 
-    Built from expat's events; a document type is refused, so that no entity is expanded or fetched.
+    A file that declares a document type is refused, so that no entity is expanded or fetched.
 
     Raises:
-        SceneError: it cannot be read, is too large, is no whole XML, or declares a document type or entities.
+        SceneError: the file cannot be read, is larger than `LARGEST_MIB`, is no complete XML, is nested deeper than
+            `MOST_LEVELS`, or declares a document type or entities.
     """
 
     def __init__(self, path: Path) -> None:
@@ -95,7 +97,12 @@ class XmlDocument:
         self.root: Element = self._tree.close()
 
     def where(self, element: Element, name: str = "") -> str:
-        """Return the place of an element as mistakes name it: "line 12: camera"."""
+        """Return the place of an element for messages: "line 12: camera".
+
+        Args:
+            element: element of this document.
+            name: name of the element in the text; empty: its tag.
+        """
         return f"line {self._lines.get(element, 0)}: {name or element.tag}"
 
     def _error(self, what: str) -> SceneError:
@@ -116,7 +123,10 @@ class XmlDocument:
 
 
 def numbers(element: Element | None, count: int) -> Floats | None:
-    """Return the `count` finite numbers in the text of an element; None if it holds anything else."""
+    """Return the `count` finite numbers in the text of an element, [count].
+
+    None if there is no element, or its text holds anything else.
+    """
     if element is None:
         return None
     try:
@@ -127,12 +137,15 @@ def numbers(element: Element | None, count: int) -> Floats | None:
 
 
 def is_enabled(element: Element) -> bool:
-    """Return whether a chunk or a camera is enabled, which is the default."""
+    """Return whether a chunk or a camera is enabled; True without the attribute `enabled`."""
     return element.get("enabled", "true").strip().lower() not in ("false", "0")
 
 
 def cameras_below(element: Element | None) -> Iterator[tuple[Element, str]]:
-    """Yield every camera, including those in groups, with the label of its group."""
+    """Yield every camera below an element, including those in groups, with the label of its outermost group.
+
+    The label is empty for cameras in no group. Nothing is yielded if there is no element.
+    """
     for child in element if element is not None else ():
         if child.tag == "camera":
             yield child, ""
@@ -141,10 +154,15 @@ def cameras_below(element: Element | None) -> Iterator[tuple[Element, str]]:
 
 
 def chosen_chunk(document: XmlDocument, label: str, log: ImportLog) -> Element:
-    """Return the chunk to import; the others are recorded as left out.
+    """Return the chunk to import; the other chunks with cameras are recorded as left out.
+
+    Args:
+        document: the XML file.
+        label: label of the chunk; empty: the only chunk that is enabled and has poses, or the only one at all.
+        log: record of the import.
 
     Raises:
-        SceneError: the choice is not clear.
+        SceneError: no chunk has cameras, or not exactly one chunk fits.
     """
     where = document.where(document.root)
     chunks = [chunk for chunk in document.root.iter("chunk") if chunk.find("cameras") is not None]
@@ -176,9 +194,16 @@ def _in_words(chunk: Element) -> str:
 def world_of(
     document: XmlDocument, chunk: Element, component: str | None, log: ImportLog
 ) -> tuple[Similarity, str, str]:
-    """Return how poses of a chunk are moved to its world, and in words that world and its coordinate reference system.
+    """Return how poses of a chunk are moved to the world of the model, and two descriptions for import.json.
 
-    `component` is the id of the component of its cameras.
+    The descriptions are the coordinates of that world in words, and its coordinate reference system as the file writes
+    it, empty if there is none. The identity is returned if the chunk has no transform, or a faulty one.
+
+    Args:
+        document: the XML file.
+        chunk: the chunk.
+        component: id of the component of its cameras; None: the cameras name none.
+        log: record of the import; a faulty or missing transform is recorded as a mistake.
     """
     named = (chunk.findtext(name, "").split() for name in ("reference", "crs", "projection"))
     crs = " ".join(next(filter(None, named), ()))
@@ -252,16 +277,27 @@ def _find(written: str, group: str, photographs: Mapping[str, Sequence[str]], fo
 
 @dataclass(frozen=True, eq=False)
 class Sensor:
-    """A sensor of a chunk, with its place on the master of its rig."""
+    """A sensor (camera device) of a chunk, with its place on the master of its rig.
+
+    `label` names the sensor in messages.
+    """
 
     label: str
     element: Element
     on_master: Similarity | None = None
-    """Transform from the axes of this sensor to its master's; None where it has no master, or no place is given."""
+    """Transform from the axes of this sensor to those of its master; None: there is no master, or no place is given."""
 
 
 def read_sensors(document: XmlDocument, chunk: Element, log: ImportLog) -> Mapping[str, Sensor]:
-    """Return the sensors of a chunk by id; broken ones are noted as mistakes."""
+    """Return the sensors of a chunk by id; a faulty place on a master is recorded as a mistake.
+
+    Sensors without an id, or with that of another, are recorded as mistakes and left out. Lenses are not read here.
+
+    Args:
+        document: the XML file.
+        chunk: the chunk.
+        log: record of the import.
+    """
     found = {}
     for element in chunk.findall("sensors/sensor"):
         name = f'sensor {element.get("id", "?")} "{element.get("label", "")}"'
@@ -360,10 +396,15 @@ def _on_master(element: Element) -> Similarity | None:
 
 
 def read(paths: Sequence[Path], options: ImportOptions, log: ImportLog) -> SourceCapture:
-    """Return the capture in the only file of a source.
+    """Return the content of cameras that Metashape exported; points are not in the file.
+
+    Args:
+        paths: the XML file, and nothing else.
+        options: options of the import, with the label of the chunk and the folder of the photographs.
+        log: record of the import; faulty sensors and cameras are recorded as mistakes and left out.
 
     Raises:
-        SceneError: the file cannot be read, or mistakes leave no usable camera.
+        SceneError: the file cannot be read, the chunk is not clear, or no usable camera is left.
     """
     [path] = paths
     document = XmlDocument(path)

@@ -1,4 +1,7 @@
-"""Reads the points of a PLY file: positions and colours of its vertices; counts are checked before they are used."""
+"""Reads the points of a PLY file, text or binary: positions and colours of its vertices.
+
+The number of points that a binary file claims is checked against the file's size before memory is taken.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from splatbatch.scene.colmap.files import opened
 from splatbatch.scene.imports.capture import ImportLog, PointCloud
 
 MOST_POINTS = 2_000_000
-"""Most points that are read, evenly taken from the file; no training starts from more."""
+"""Most points that are taken from a file, evenly spread over it; no training starts from more."""
 LARGEST_MIB = 4096
 _LONGEST_HEADER = 1 << 16  # bytes
 _REMEDY = "Export the points again, as a PLY file with x, y, z (and red, green, blue) for each vertex."
@@ -29,10 +32,17 @@ _GREY = 128
 
 
 def read_cloud(path: Path, log: ImportLog) -> PointCloud:
-    """Return the points of a PLY file; conversions go to the log.
+    """Return the points of a PLY file in its coordinates; without `ids`.
+
+    Points without a finite position are left out, and at most `MOST_POINTS` are returned. Points without colours get
+    grey. Colours of type float whose largest is at most 1 are taken for shares of 255.
+
+    Args:
+        path: the file.
+        log: record of the import, to which such changes are added.
 
     Raises:
-        SceneError: the file is missing, cut, or no PLY file with positions.
+        SceneError: the file is missing, cannot be read, is cut or larger than 4096 MiB, or no PLY file with positions.
     """
     with opened(path, LARGEST_MIB) as (file, size):
         form, count, columns = _header(path, file)

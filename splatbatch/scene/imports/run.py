@@ -1,4 +1,7 @@
-"""Runs an import: reads the source, checks it against the photographs, writes aside, and renames."""
+"""Runs an import: reads files of another program, checks them against the photographs, and writes a COLMAP model.
+
+The new folder is written under a temporary name and renamed, so that it is complete or absent.
+"""
 
 from __future__ import annotations
 
@@ -34,20 +37,23 @@ _WORDS = {
 
 @dataclass(frozen=True)
 class ImportSource:
-    """A source that can be imported."""
+    """A source (files of another program) that can be imported."""
 
     kind: Literal["transforms", "metashape", "colmap"]
     paths: tuple[Path, ...]
-    """The JSON files, the XML file, or the folder of the model."""
+    """The JSON files, the XML file, or the folder of the model; at least one path, as found below the searched path."""
 
     def in_words(self) -> str:
-        """Return a description of the source for messages."""
+        """Return a description of the source for messages: "cameras of Metashape (cameras.xml)"."""
         names = ", ".join(path.name for path in self.paths)
         return _WORDS[self.kind].format(names=names, folder=self.paths[0])
 
 
 def find_sources(path: Path) -> list[ImportSource]:
-    """Return the sources that a file or a folder holds; an import uses the first."""
+    """Return the sources that a file or a folder holds, in the order in which an import prefers them.
+
+    Empty if there are none, or the path is a file of a format that cannot be imported.
+    """
     if path.is_file() and path.suffix.lower() in (".json", ".xml") and seen_at(path):  # of another program
         return []
     found = []
@@ -70,7 +76,11 @@ def find_sources(path: Path) -> list[ImportSource]:
 
 @dataclass(frozen=True, eq=False)
 class ImportResult:
-    """Result of an import, after it was written."""
+    """Result of an import that was written.
+
+    `num_points` is the number of points of the model. `offset` is to be subtracted from all coordinates before
+    training. `holdout` has the sorted names of the photographs that the source holds out, empty if there are none.
+    """
 
     capture: SourceCapture
     log: ImportLog
@@ -80,11 +90,18 @@ class ImportResult:
 
 
 def bring_in(path: Path, target: Path, options: ImportOptions) -> ImportResult:
-    """Write the model of a source into a new folder `target`: completely, or not at all.
+    """Import a source: write its COLMAP model, links to its photographs, and import.json into a new folder.
+
+    The folder is written completely, or not at all.
+
+    Args:
+        path: file or folder of the source.
+        target: folder to write, absent or empty; its parent must exist.
+        options: options of the import.
 
     Raises:
-        SceneError: the source holds mistakes, all of which are listed, or is none that can be imported.
-        ConfigError: the target is no new folder, or an option does not fit the source.
+        SceneError: the source holds mistakes, all of which are listed, or cannot be imported.
+        ConfigError: the target is no empty or new folder, or an option does not fit the source.
         OutputError: the target cannot be written.
     """
     log = ImportLog(path, skips_missing=options.skips_missing)

@@ -1,7 +1,8 @@
-"""Reads a transforms.json, or the split files of a Blender scene, as a capture; all mistakes are noted.
+"""Reads a transforms.json (nerfstudio, instant-ngp), or the files of a Blender scene's splits, for an import.
 
-Points are those of a COLMAP model beside it, with its tracks, else of the PLY file that it names. A frame's own keys
-describe its lens, else those at the top. Focal lengths are in pixels, else computed from the angle of view.
+Points are taken from a COLMAP model beside the file, with its tracks, else from the PLY file that the file names. A
+frame's own keys of a lens go before those at the top. Focal lengths are read in pixels, else computed from the angle of
+view. All mistakes are recorded, so that they are listed at once.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ OTHER_NAMES = {
         "Write fl_x, fl_y, cx and cy in its place: rows 1 and 2 are fl_x 0 cx and 0 fl_y cy.",
     ),
 }
-"""Keys with which other programs write intrinsics, with the remedy for each."""
+"""Keys under which other programs write intrinsics, which are not read, with what to do about each."""
 _CONTRARY = 0.01
 """Relative difference from which on a focal length and an angle of view contradict each other."""
 BESIDE = ("colmap/sparse/0", "colmap/sparse", "sparse/0", "sparse")
@@ -106,27 +107,33 @@ _OF_FRAMES = {"file_path", "transform_matrix", "mask_path", "depth_file_path", "
 
 @dataclass(frozen=True)
 class TransformsFile:
-    """A JSON file with frames that was read: a transforms.json, or the file of one split."""
+    """A JSON file with frames that was read: a transforms.json, or the file of one split. `top` is its content."""
 
     path: Path
     split: str
-    """Split in its file name: train, val or test; empty if it has none."""
+    """Split in the file's name: train, val or test; empty if the name has none."""
     top: Mapping[str, Any]
     undone: Similarity
-    """Similarity from the world of the file to the one before applied_transform and applied_scale."""
+    """Similarity from the file's coordinates to those before applied_transform and applied_scale.
+
+    `IDENTITY` (the same object) if the file has neither.
+    """
 
 
 @dataclass(frozen=True, eq=False)
 class TransformsFrame:
-    """A frame with a photograph and a valid pose; its lens is not read yet."""
+    """A frame of a file, with an existing photograph and a valid pose; its lens is not read yet.
+
+    `where` is its place for messages, and `written` its keys and values. `mask` and `depth` are None if not named.
+    """
 
     where: str
     document: TransformsFile
     written: Mapping[str, object]
     pose: Similarity
-    """From the camera, in the axes of OpenGL, to the world."""
+    """Transform from camera coordinates (OpenGL's axes: y up, looking along -z) to the world."""
     name: str
-    """Name of the photograph: its file_path with the suffix of the file, below the folder that all frames share."""
+    """Image name in the model: file_path with the suffix of the file, relative to the folder that all frames share."""
     photo: Path
     mask: Path | None
     depth: Path | None
@@ -152,16 +159,17 @@ def _camera(frame: TransformsFrame, photo: Size | None, log: ImportLog) -> Camer
 def read_camera(
     numbers: Mapping[str, float], written: Mapping[str, object], photo: Size | None, log: ImportLog
 ) -> Camera:
-    """Return the COLMAP camera of intrinsics, given the size of the photograph.
+    """Return the COLMAP camera (id 0) of a frame's intrinsics, of the size in the file.
 
     Args:
-        numbers: the values of `_NUMBERS` that are written.
-        written: all keys of the frame and of the top, among which other names may be.
-        photo: size of the photograph; None: it is not known.
-        log: receives what was assumed.
+        numbers: numbers of the lens that are written, by key.
+        written: all keys of the frame and of the top of the file, with their values.
+        photo: width and height of the photograph in pixels; None: the photograph cannot be read.
+        log: record of the import, to which assumptions are added.
 
     Raises:
-        SceneError: keys contradict each other, or no camera of COLMAP is such a lens; the message begins with a key.
+        SceneError: a key is missing, keys contradict each other, or no COLMAP camera comes close to the lens. The
+            message begins with the key.
     """
     size, model = _size(numbers, photo), written.get("camera_model")
     bend: Bend = "equidistant" if written.get("is_fisheye") is True else "frame"
@@ -240,15 +248,19 @@ def _of_angle(numbers: Mapping[str, float], axis: str, side: int) -> float | Non
 def cloud_beside(
     document: TransformsFile, ids: Mapping[str, int | None], shots: Sequence[PosedPhoto], log: ImportLog
 ) -> tuple[PointCloud, tuple[PosedPhoto, ...]] | None:
-    """Return the points of the COLMAP model beside a file, and the shots with its keypoints.
+    """Return the points of the COLMAP model beside a file, and the posed photographs with that model's keypoints.
 
-    The points lie in the world of the shots. None where no model fits or can be read; the log says why.
+    The points are moved to the world of the poses. None if there is no model, or the model cannot be read or does not
+    fit; in the latter cases `log` says why.
 
     Args:
-        document: the transforms.json.
-        ids: colmap_im_id by name of the shot; None: it is not written.
-        shots: the shots of the file.
-        log: receives which model was used, and how its world was moved to this one.
+        document: the file with frames.
+        ids: id of the image in the COLMAP model (key colmap_im_id) by image name; None: the key is missing.
+        shots: posed photographs of the file; those that the model lacks stay as they are.
+        log: record of the import, to which the model and its move are added.
+
+    Raises:
+        SceneError: the model's keypoints cannot be read.
     """
     folders = [document.path.parent / name for name in BESIDE]
     folder = next((one for one in folders for end in ("bin", "txt") if (one / f"points3D.{end}").is_file()), None)
@@ -315,12 +327,18 @@ def _same_world(pairs: Sequence[tuple[PosedPhoto, Image]]) -> Similarity | None:
 
 
 def cloud_named(document: TransformsFile, shots: Sequence[PosedPhoto], log: ImportLog) -> PointCloud | None:
-    """Return the points of ply_file_path in the world of the shots; None if it is not written.
+    """Return the points of the PLY file that ply_file_path names, in the world of the poses; None without the key.
 
-    Points that programs left unmoved are kept so.
+    Like the poses, the points are moved to the coordinates before applied_transform. They stay as they are if clearly
+    more photographs have them in view then: some programs do not move the points with the poses.
+
+    Args:
+        document: the file with frames.
+        shots: posed photographs of the file.
+        log: record of the import.
 
     Raises:
-        SceneError: the file cannot be read.
+        SceneError: the PLY file is missing or cannot be read.
     """
     written = document.top.get("ply_file_path")
     if (path := _file_beside(document, "ply_file_path", written)) is None:
@@ -352,7 +370,10 @@ def _file_beside(document: TransformsFile, key: str, written: object) -> Path | 
 
 
 def find_documents(source: Path) -> list[Path]:
-    """Return the JSON files of a source: itself, transforms.json in it, or one per split; empty if there are none."""
+    """Return the JSON files of a file or folder: the file itself, transforms.json in the folder, or one for each split.
+
+    Empty if there are none. Their content is not read.
+    """
     if source.is_file():
         return [source] if source.suffix.lower() == ".json" else []
     if (source / MAIN).is_file():
@@ -361,7 +382,10 @@ def find_documents(source: Path) -> list[Path]:
 
 
 def read_documents(paths: Iterable[Path], log: ImportLog) -> list[TransformsFile]:
-    """Return the files with their frames; a file that is no JSON or has no frames is noted as a mistake."""
+    """Return the content of JSON files with frames, in their order.
+
+    A file that cannot be read, is no JSON or has no frames is recorded in `log` as a mistake and left out.
+    """
     found = []
     for path in paths:
         with log.noting(
@@ -499,9 +523,10 @@ def _plain(written: str) -> str:
 
 
 def common_names(frames: Sequence[TransformsFrame]) -> list[str]:
-    """Return the names of photographs below one folder: file_path without an images/ that all share.
+    """Return the image names of frames in a model, in their order: file_path without an images/ that all share.
 
-    Absolute paths, and paths out of the file's folder, are shortened by their common folder.
+    Other folders that all share stay. If a path is absolute or leads out of the file's folder, all become relative to
+    the deepest folder that holds all photographs.
     """
     written = [frame.name for frame in frames]
     if any(path.startswith(("/", "..")) or path[1:2] == ":" for path in written):
@@ -516,10 +541,15 @@ def common_names(frames: Sequence[TransformsFrame]) -> list[str]:
 
 
 def read(paths: Sequence[Path], options: ImportOptions, log: ImportLog) -> SourceCapture:
-    """Return the capture in the files.
+    """Return the content of files with frames.
+
+    Args:
+        paths: a transforms.json, or the files of several splits.
+        options: options of the import, with the folder of the photographs.
+        log: record of the import; faulty files, frames and lenses are recorded as mistakes and left out.
 
     Raises:
-        SceneError: mistakes leave no usable frame.
+        SceneError: no usable frame is left.
     """
     found = read_documents(paths, log)
     frames = _frames(found, options.images, log)

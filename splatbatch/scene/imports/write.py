@@ -1,4 +1,4 @@
-"""Writes a capture: a COLMAP model by pycolmap, links to photographs, masks and depth, and import.json."""
+"""Writes the result of an import: a COLMAP model, links to photographs, masks and depth images, and import.json."""
 
 from __future__ import annotations
 
@@ -20,11 +20,18 @@ MODEL, RECORD, HOLDOUT = "sparse/0", "import.json", "holdout.txt"
 
 
 def link_files(shots: Iterable[PosedPhoto], folder: Path) -> None:
-    """Link photographs, masks and depth below images/, masks/ and depths/ under the names of the model.
+    """Make symbolic links to photographs, masks and depth images, below images/, masks/ and depths/.
+
+    A link has the name of the photograph in the model, with `.png` after it for a mask, and the suffix of its file for
+    a depth image. Links are absolute.
+
+    Args:
+        shots: posed photographs, with different names.
+        folder: folder to write into; folders below are made.
 
     Raises:
         SceneError: a name leads out of the folder.
-        OSError: the folder cannot be written, or its file system has no links.
+        OSError: the folder cannot be written, a link exists already, or the file system has no links.
     """
     for shot in shots:
         see_name(shot.name, shot.where, "source")
@@ -41,7 +48,13 @@ def _link(source: Path, target: Path) -> None:
 
 
 def posed_model(shots: Sequence[PosedPhoto]) -> Any:
-    """Return pycolmap's reconstruction with cameras and poses; image ids are shot indices plus one."""
+    """Return a pycolmap.Reconstruction with cameras, poses and keypoints, but without points.
+
+    An image id is the index of the posed photograph plus one. Equal cameras become one, with ids from 1 on.
+
+    Raises:
+        ValueError, RuntimeError: pycolmap does not accept a camera or pose.
+    """
     pycolmap = load_pycolmap()
     model, numbers = pycolmap.Reconstruction(), _numbered(shots)
     for camera, number in numbers.items():
@@ -69,7 +82,13 @@ def _bare(camera: Camera) -> Camera:
 
 
 def add_points(model: Any, shots: Sequence[PosedPhoto], cloud: PointCloud) -> None:
-    """Add points to a model, with the tracks that keypoints of the shots refer to."""
+    """Add points to a model, with tracks made from the keypoints that refer to the points.
+
+    Args:
+        model: pycolmap.Reconstruction that `posed_model` made of `shots`; it is changed.
+        shots: posed photographs.
+        cloud: the points; without `ids` they get no tracks.
+    """
     pycolmap = load_pycolmap()
     images, places, starts = _tracks(shots, cloud)
     element, track = pycolmap.TrackElement, pycolmap.Track
@@ -96,12 +115,25 @@ def _tracks(shots: Sequence[PosedPhoto], cloud: PointCloud) -> tuple[list[int], 
 
 
 def held_out(shots: Sequence[PosedPhoto]) -> list[str]:
-    """Return the names of the photographs of the test and val splits, sorted; they are held out."""
+    """Return the sorted names of the photographs in the source's splits test and val, which become the hold-out."""
     return sorted(shot.name for shot in shots if shot.split in {"test", "val"})
 
 
 def write_record(source: Path, capture: SourceCapture, log: ImportLog, offset: Offset, folder: Path) -> None:
-    """Write import.json, and the hold-out list if the source has test or val splits."""
+    """Write import.json, and holdout.txt with one name a line if the source has test or val splits.
+
+    Existing files are replaced whole.
+
+    Args:
+        source: path of the source, written as an absolute path.
+        capture: the source that was read.
+        log: record of the import, whose conversions and omissions are written.
+        offset: offset in units of the model.
+        folder: existing folder to write into.
+
+    Raises:
+        OSError: a file cannot be written.
+    """
     names = held_out(capture.shots)
     if names:
         write_text(folder / HOLDOUT, "\n".join(names) + "\n")
