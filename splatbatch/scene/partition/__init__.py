@@ -1,1 +1,1 @@
-"""Cuts a big scene into patches: the box of each, and the values that all patches share."""
+"""Cuts a big scene into patches (`splatbatch split`): the box of each patch, and the values that all patches share."""

@@ -1,7 +1,7 @@
-"""Borders of patches: how far each reaches beyond its core, and the seams where two cores meet.
+"""Borders of patches: how far the Gaussians of a patch may lie beyond its core, and the seams where two cores meet.
 
-A place belongs to the patch whose core holds it, if it lies within that patch's reach; otherwise to the backdrop. So
-every place is drawn once, and sky and far field come from the backdrop alone.
+A place belongs to the patch whose core holds the place, if the place lies within that patch's reach; otherwise to the
+backdrop. So every place is drawn once, and sky and far field come from the backdrop alone.
 """
 
 from __future__ import annotations
@@ -21,44 +21,53 @@ from splatbatch.scene.partition.boxes import Box, Corner, box_between, open_side
 from splatbatch.scene.partition.record import Axes, Core, Partition
 
 MARGIN = 0.05
-"""Share of a core's width by which its patch reaches over a side that it shares with another core.
+"""Share of a core's width by which its patch reaches over a side where another core begins.
 
-Of a core with neighbours on all four sides 1 / 1.1^2 = 83 % of the area survives the crop. BlockGaussian 2025 grows its
-boxes by as much. Photographs and points overlap by more: what is seen there must be explained, not densified.
+Of a patch with neighbours on all four sides, 1 / 1.1^2 = 83 % of the trained area is kept when it is cropped to its
+core. BlockGaussian (2025) grows its boxes by as much. Photographs and points overlap by more than the Gaussians: what
+the photographs show there must be explained.
 """
 OUTWARD = 0.25
-"""Share of the widest side of the core's bounds by which a patch reaches outwards, where no other core is."""
+"""Share of the widest side of a core's bounds by which its patch reaches outwards, where no other core is."""
 ACROSS = 0.15
-"""A photograph looks across a seam if it sees at least this share of its points in each of the two cores."""
+"""Least share of its points in each of two cores with which a photograph looks across their seam."""
 Shares = Mapping[str, NDArray[np.float64]]
-"""Share of a photograph's points in each core, [P], by its name."""
+"""Share (0 to 1) of a photograph's points in each core, [P] in the order of the partition's cores, by image name."""
 
 
 @dataclass(frozen=True)
 class Border:
-    """Core of a patch with its reach, as training and merging use them."""
+    """Core of a patch, and the box that its Gaussians may fill (its reach), for training and merging."""
 
     axes: Axes
-    """Unit vectors of the boxes' axes in world coordinates, one a row."""
+    """Unit vectors of the boxes' axes in world coordinates (without an offset), one a row."""
     core: Box
+    """Box that the patch answers for; outer sides may be infinite."""
     reach: Box
-    """Box that bounds the patch; finite."""
+    """Box around the core, with finite sides, outside of which the patch has no Gaussians."""
 
     @property
     def margin(self) -> float:
-        """Smallest distance from the core to the end of its reach, over finite sides; infinite if there are none."""
+        """Smallest distance from a finite side of the core to the end of the reach, in units of the model.
+
+        Infinite if the core has no finite side.
+        """
         sides = zip(self.core.lower + self.core.upper, self.reach.lower + self.reach.upper, strict=True)
         return min((abs(far - near) for near, far in sides if math.isfinite(near)), default=math.inf)
 
     def to_record(self) -> dict[str, Any]:
-        """Return the border as JSON; null for an infinite side."""
+        """Return the record for JSON: `axes`, and both corners of `core` and of `reach`; null: an infinite side."""
         boxes = {name: getattr(self, name) for name in ("core", "reach")}
         sides = {name: [[*open_sides(box.lower)], [*open_sides(box.upper)]] for name, box in boxes.items()}
         return {"axes": [list(axis) for axis in self.axes], **sides}
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Border | None:
-        """Return the border that `to_record` wrote; None for an empty record."""
+        """Return the border that `to_record` wrote; None for an empty record (the patch has no core).
+
+        Raises:
+            KeyError: the record lacks a key.
+        """
         if not record:
             return None
         x, y, z = map(triple, record["axes"])
@@ -72,7 +81,10 @@ def border_of(partition: Partition, name: str) -> Border | None:
 
 
 def reach_of(core: Core) -> Box:
-    """Return the reach of a core: over finite sides by the margin, outwards beyond the scene."""
+    """Return the reach of a core, a finite box around its bounds.
+
+    It is wider than the bounds by `MARGIN` where another core begins, and by `OUTWARD` where none does.
+    """
     widths = [high - low for low, high in zip(core.bounds.lower, core.bounds.upper, strict=True)]
     outwards = OUTWARD * max(widths)
 
@@ -86,22 +98,25 @@ def reach_of(core: Core) -> Box:
 
 @dataclass(frozen=True)
 class Seam:
-    """The face that the cores of two patches share."""
+    """The face that the cores of two patches share. `at` is its place along `axis`, in the axes of the partition."""
 
     one: Core
     other: Core
     axis: int
-    """Axis of the partition at right angles to the face."""
+    """Number (0 to 2) of the partition's axis at right angles to the face."""
     at: float
 
     @property
     def name(self) -> str:
-        """Name of the seam in messages: "p0|p1"."""
+        """Name of the seam in messages and files: "p0|p1"."""
         return f"{self.one.name}|{self.other.name}"
 
 
 def seams_of(partition: Partition) -> tuple[Seam, ...]:
-    """Return the seams of a partition, in the order of its cores."""
+    """Return the seams of a partition, in the order of its cores, each pair once; none if there is one core.
+
+    Cores that share no more than an edge have no seam.
+    """
     seams = []
     for one, other in combinations(partition.cores, 2):
         both = one.core.clipped(other.core)
@@ -112,9 +127,12 @@ def seams_of(partition: Partition) -> tuple[Seam, ...]:
 
 
 def shares_of(partition: Partition, model: Reconstruction) -> Shares:
-    """Return the share of its points that each photograph sees in each core, by name.
+    """Return the share of its points that each photograph of a model sees in each core.
 
-    The model must be in the world's own frame. Photographs without tracks have 0.
+    Args:
+        partition: partition of the scene.
+        model: model of the scene or a patch, in the coordinates of its files, read with its tracks. Photographs without
+            tracks get shares of 0.
     """
     tracks, num = model.points.tracks, len(partition.cores)
     counts = np.zeros((len(model.images), num), np.int64)
@@ -127,5 +145,11 @@ def shares_of(partition: Partition, model: Reconstruction) -> Shares:
 
 
 def looks_across(share: NDArray[np.float64], one: int, other: int) -> bool:
-    """Return whether a photograph with these shares looks across the seam of two cores, given by index."""
+    """Return whether a photograph looks across the seam of two cores.
+
+    Args:
+        share: share of the photograph's points in each core, [P].
+        one: index of one core.
+        other: index of the other core.
+    """
     return bool(min(share[one], share[other]) >= ACROSS)

@@ -1,4 +1,4 @@
-"""Half-open boxes that tile space, so that each finite place lies in exactly one core."""
+"""Half-open boxes that tile space, so that each finite place lies in exactly one box."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from splatbatch.scene.colmap.types import Floats, triple
 
 Corner = tuple[float, float, float]
 NO_BOX = -1
-"""Index for a place in no box, as NaN or infinity."""
+"""Index instead of a box's for a place that lies in no box, as NaN or infinity."""
 
 
 @dataclass(frozen=True)
 class Box:
-    """A half-open box in the axes of a partition, lower <= x < upper on each; sides may be infinite."""
+    """A half-open box: lower <= x < upper along each of the partition's axes. Sides may be infinite."""
 
     lower: Corner
     upper: Corner
 
     def holds(self, places: Floats) -> NDArray[np.bool_]:
-        """Return which places [N, 3] lie in the box."""
+        """Return which places [N, 3], in the axes of the box, lie in the box, [N]; NaN lies in none."""
         inside = np.ones(len(places), dtype=bool)
         for values, low, high in zip(np.asarray(places).T, self.lower, self.upper, strict=True):
             inside &= values >= low
@@ -33,30 +33,35 @@ class Box:
         return inside
 
     def with_overlap(self, by: Corner) -> Box:
-        """Return the box with its finite sides moved outwards by `by` along each axis."""
+        """Return a box with finite sides moved outwards by `by`, in units of the model along each axis."""
         return Box(triple(np.subtract(self.lower, by)), triple(np.add(self.upper, by)))
 
     def clipped(self, to: Box) -> Box:
-        """Return the intersection with another box."""
+        """Return the intersection with another box; without one, `lower` is not below `upper` on some axis."""
         return Box(triple(map(max, self.lower, to.lower)), triple(map(min, self.upper, to.upper)))
 
     def cut(self, axis: int, at: float) -> tuple[Box, Box]:
-        """Return the parts below and above a place on one axis."""
+        """Return the two parts of the box below and above a place.
+
+        Args:
+            axis: number of the axis that is cut, 0 to 2.
+            at: place of the cut on that axis, inside the box.
+        """
         below, above = list(self.upper), list(self.lower)
         below[axis] = above[axis] = at
         return Box(self.lower, triple(below)), Box(triple(above), self.upper)
 
     def meets(self, other: Box) -> bool:
-        """Return whether the two boxes have a place in common."""
+        """Return whether the two boxes have a place in common; boxes that share only a face have none."""
         both = self.clipped(other)
         return all(low < high for low, high in zip(both.lower, both.upper, strict=True))
 
     def within(self, other: Box) -> bool:
-        """Return whether the box lies within the other."""
+        """Return whether this box lies within the other box, or equals it."""
         return self.clipped(other) == self
 
     def is_finite(self) -> bool:
-        """Return whether all sides are finite."""
+        """Return whether no side is infinite."""
         return all(map(math.isfinite, self.lower + self.upper))
 
 
@@ -64,7 +69,12 @@ EVERYWHERE = Box((-math.inf,) * 3, (math.inf,) * 3)
 
 
 def owners(boxes: Sequence[Box], places: Floats) -> NDArray[np.intp]:
-    """Return the index of the box that each place [N, 3] lies in; `NO_BOX` where none holds it."""
+    """Return the index of the box in which each place lies, [N]; `NO_BOX` (-1) for a place in no box.
+
+    Args:
+        boxes: boxes that do not overlap; else the last box that holds a place counts.
+        places: places in the axes of the boxes, [N, 3].
+    """
     found = np.full(len(places), NO_BOX, dtype=np.intp)
     for index, box in enumerate(boxes):
         found[box.holds(places)] = index
@@ -72,12 +82,12 @@ def owners(boxes: Sequence[Box], places: Floats) -> NDArray[np.intp]:
 
 
 def first_meeting(boxes: Sequence[Box]) -> tuple[int, int] | None:
-    """Return the indices of the first two boxes that overlap; None if no two do."""
+    """Return the indices of the first two boxes that have a place in common; None if no two boxes have."""
     return next((pair for pair in combinations(range(len(boxes)), 2) if boxes[pair[0]].meets(boxes[pair[1]])), None)
 
 
 def tile(boxes: Sequence[Box]) -> bool:
-    """Return whether boxes that do not overlap cover all space.
+    """Return whether boxes that do not overlap cover all space, without any gap; False for no boxes.
 
     Volumes are counted in ranks of the sides, which are whole numbers, so that the sum is exact.
     """
@@ -90,12 +100,12 @@ def tile(boxes: Sequence[Box]) -> bool:
 
 
 def open_sides(corner: Corner) -> tuple[float | None, ...]:
-    """Return a corner as in files: None for an infinite side."""
+    """Return a corner of a box as files hold it: None (null) for an infinite side."""
     return tuple(side if math.isfinite(side) else None for side in corner)
 
 
 def box_between(lower: Sequence[float | None], upper: Sequence[float | None]) -> Box:
-    """Return the box between two corners as in files, where None is an infinite side."""
+    """Return the box between two corners as files hold them; None is minus infinity below, and infinity above."""
     low = (-math.inf if side is None else side for side in lower)
     high = (math.inf if side is None else side for side in upper)
     return Box(triple(low), triple(high))

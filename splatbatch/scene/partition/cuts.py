@@ -1,6 +1,7 @@
-"""Cuts a scene into patches: as few as the limits allow, with costs as even as possible.
+"""Cuts a scene into patches: as few patches as the limits allow, with costs as even as possible.
 
-A photograph belongs to a core by what it sees, not by where it was taken.
+A photograph belongs to a core by what the photograph shows, not by where it was taken. All places are in the axes of
+the partition, whose third axis is up.
 """
 
 from __future__ import annotations
@@ -22,69 +23,90 @@ from splatbatch.scene.partition.record import Axes
 from splatbatch.text import plural
 
 SHARE = 0.15
-"""A photograph belongs to a core if it sees this share of its points there, however far away it is."""
+"""Least share of its points inside a core with which a photograph belongs to the core, from any distance."""
 GROWN_SHARE = 0.25
-"""A photograph that is near also belongs if it sees this share of its points in the core with its overlap."""
+"""Least share of its points inside a core and its overlap with which a photograph that is near belongs to the core."""
 NEAR = 2.0
-"""A photograph is near a core up to this multiple of the median distance at which the core is seen."""
+"""A photograph is near a core up to this multiple of the median distance at which the core's photographs see it."""
 COVER = 0.98
-"""Share of a core's points that two of its photographs should see, among points that any two photographs see."""
+"""Share of a core's points that its patch should see in two photographs, of those seen by any two photographs.
+
+More photographs are added to the patch until that share is reached.
+"""
 TAILS = (2.0, 98.0)
-"""Percentiles of the points between which the longer side is measured."""
+"""Percentiles of the points between which the sides of a box are compared, to cut the longer side."""
 DIGITS = 4
 """Significant digits of a cut, relative to the extent of the points: readable, and equal on every machine."""
 EVEN = 1.25
-"""Ratio of the dearest to the cheapest part at which cuts are no longer moved."""
+"""Cuts are moved until the ratio of the highest to the lowest cost of the parts is at most this."""
 ROUNDS, PULL = 8, 0.7
-"""Rounds in which cuts are moved, and the exponent: parts dearer than the mean weigh more in the next round."""
+"""Most rounds in which cuts are moved, and strength of a move.
+
+After each round the points of a part weigh more by its cost over the mean cost, to the power `PULL`.
+"""
 MOST_TRIALS = 16
 FEWER = 0.95
-"""Share of the estimated number of parts that is tried next, since too many cannot be taken back."""
+"""Share of the estimated number of parts that is tried next: the search adds parts and never takes any back."""
 STEADY = 3
-"""Search ends at this multiple of the parts of the best layout so far, if none since has smaller parts."""
+"""The search ends at this multiple of the number of parts of the best layout, if no later layout has smaller parts."""
 SENSIBLE = 1.1
-"""A layout is sensible up to this multiple of the smallest possible part; smaller ones take many more parts."""
+"""The limit that an error proposes is at most this multiple of the smallest possible: smaller takes many more parts."""
 LEAST_PHOTOS, LEAST_POINTS = 3, 20
-"""Fewest training photographs of a patch, and fewest points in its core, with which it can be trained."""
+"""Fewest training photographs of a patch, and fewest points in its core, with which the patch can be trained."""
 EXTENT_TAILS, MARGIN = (0.1, 99.9), 0.05
-"""Percentiles of the points that bound a scene, and the margin added on each side, as a share of its width."""
+"""Percentiles of its points between which the extent of a core is measured, and the margin beyond on each side.
+
+The margin is a share of the width between both.
+"""
 CutInto = Callable[[Floats, Floats], list[Box]]
 FLAT = 0.1
-"""Spread of the cameras in a direction, relative to their largest, up to which the points decide the direction.
+"""Largest spread of the cameras in a direction, as a share of their largest spread, at which the points decide it.
 
-A single strip of flight varies as little across as in height.
+The cameras of a single flight line vary as little across the line as in height.
 """
 FAR = 8
-"""Cameras beyond this multiple of the median distance from the middle are ignored as wrongly registered."""
+"""Cameras farther from the middle than this multiple of the median distance are ignored as wrongly registered."""
 AXIS_DIGITS = 9
-"""Decimal digits of a unit vector on which libraries of linear algebra agree."""
+"""Decimal digits to which axes are rounded, so that different libraries of linear algebra give equal axes."""
 
 
 @dataclass(frozen=True, eq=False)
 class CutRegion:
-    """Contents of a patch: photographs, points and core, with their cost."""
+    """Contents of a planned patch, as masks over the photographs [I] and points [P] of the scene, with its cost.
+
+    `in_core` are the points whose place is in the core, whether the patch has them or not.
+    """
 
     photos: Mask  # [I]
     points: Mask  # [P], those that two of the photographs see
     in_core: Mask  # [P]
     cost: float
-    """Share of the scene's work, half of it pixels, half points; the shares of all parts sum to more than 1."""
+    """Share of the scene's training work, the mean of its shares of pixels and points.
+
+    The shares of all parts sum to more than 1, as patches overlap.
+    """
 
     @property
     def num_photos(self) -> int:
-        """Number of its photographs."""
+        """Number of the patch's photographs."""
         return int(self.photos.sum())
 
 
 class UncuttableBox(Exception):
-    """Error: a box cannot be cut, since its points lie in one place."""
+    """Error: a box cannot be cut, since it has fewer than two points with different places along the axis."""
 
 
 def halves(places: Floats, weights: Floats, num_parts: int, box: Box = EVERYWHERE) -> list[Box]:
-    """Return a box cut recursively into `num_parts` parts of even weight, in order.
+    """Return a box cut into parts of even weight, by halving along the longer horizontal side again and again.
+
+    Args:
+        places: points inside the box, [n, 3].
+        weights: weight of each point, [n].
+        num_parts: number of parts, at least 1; odd numbers are cut in proportion.
+        box: the box to cut.
 
     Raises:
-        UncuttableBox: there are too few places for so many parts.
+        UncuttableBox: there are too few different places for so many parts.
     """
     if num_parts == 1:
         return [box]
@@ -101,10 +123,15 @@ def halves(places: Floats, weights: Floats, num_parts: int, box: Box = EVERYWHER
 
 
 def grid(places: Floats, weights: Floats, shape: tuple[int, int]) -> list[Box]:
-    """Return all space cut into shape[0] rows along the first axis, each cut into shape[1] parts; weights are even.
+    """Return all space cut into a grid of boxes, row by row, each row and part with an even share of the weight.
+
+    Args:
+        places: points, [n, 3].
+        weights: weight of each point, [n].
+        shape: number of rows along the first axis, and of parts of each row along the second.
 
     Raises:
-        UncuttableBox: there are too few places for so many parts.
+        UncuttableBox: there are too few different places for so many parts.
     """
     cells = []
     for row in slices(places, weights, EVERYWHERE, (0, shape[0])):
@@ -114,10 +141,16 @@ def grid(places: Floats, weights: Floats, shape: tuple[int, int]) -> list[Box]:
 
 
 def slices(places: Floats, weights: Floats, box: Box, cut: tuple[int, int]) -> list[Box]:
-    """Return a box cut into slices of even weight; `cut` is the axis and the number of slices.
+    """Return a box cut into slices of even weight, in the order of their places along the axis.
+
+    Args:
+        places: points inside the box, [n, 3].
+        weights: weight of each point, [n].
+        box: the box to cut.
+        cut: axis to cut, 0 to 2, and number of slices, at least 1.
 
     Raises:
-        UncuttableBox: there are too few places for so many slices.
+        UncuttableBox: there are too few different places for so many slices.
     """
     axis, count = cut
     found = []
@@ -148,13 +181,16 @@ def _place_at(values: Floats, weights: Floats, share: float) -> float:
 
 
 def evenness(costs: Sequence[float] | Floats) -> float:
-    """Return the ratio of the dearest part to the cheapest; infinite where a part costs nothing."""
+    """Return the ratio of the highest to the lowest cost; infinite if there is no cost, or one of 0."""
     return max(costs) / min(costs) if len(costs) and min(costs) > 0 else math.inf
 
 
 @dataclass(frozen=True, eq=False)
 class CutLayout:
-    """Cores with their overlap, bounds and contents."""
+    """Cores of all patches with their overlap, bounds and contents, each list in the same order.
+
+    `overlap` holds the cores with the overlap around them, `bounds` the finite parts of the cores that the scene fills.
+    """
 
     cores: list[Box]
     overlap: list[Box]
@@ -162,13 +198,16 @@ class CutLayout:
     parts: list[CutRegion]
 
     def most(self) -> int:
-        """Return the largest number of photographs of a part."""
+        """Return the largest number of photographs of a patch."""
         return max(part.num_photos for part in self.parts)
 
 
 @dataclass(frozen=True, eq=False)
 class CutContext:
-    """Observations of a scene with points and cameras in the axes of the boxes, and the rules by which it is cut."""
+    """A scene that is to be cut, in the axes of the partition.
+
+    `is_test` says which photographs are held out. `overlap` is the overlap around a core, as a share of its width.
+    """
 
     observations: IndexedModel
     axes: Floats  # [3, 3]
@@ -177,39 +216,53 @@ class CutContext:
 
     @cached_property
     def places(self) -> Floats:
-        """Points in the axes, [P, 3]."""
+        """Points of the scene in the axes of the partition, [P, 3]."""
         return self.observations.points.xyz @ self.axes.T
 
     @cached_property
     def centers(self) -> Floats:
-        """Camera centres in the axes, [I, 3]."""
+        """Camera centres in the axes of the partition, [I, 3]; NaN for images without a finite pose."""
         return self.observations.centers() @ self.axes.T
 
     @cached_property
     def totals(self) -> Floats:
-        """Number of sightings of each photograph, [I]."""
+        """Number of points that each photograph sees, [I]."""
         return np.bincount(self.observations.photo, minlength=len(self.observations.images)).astype(np.float64)
 
     @cached_property
     def pixels(self) -> Floats:
-        """Number of pixels of each photograph, [I]."""
+        """Number of pixels of each photograph, by the size of its camera, [I]."""
         cameras = [self.observations.cameras[image.camera_id] for image in self.observations.images]
         return np.array([float(camera.width) * camera.height for camera in cameras])
 
     def weights(self) -> Floats:
-        """Return each point's share of the scene's work, [P]: half by the pixels that see it, half as a point."""
+        """Return each point's share of the scene's training work, [P]; the shares sum to about 1.
+
+        Half of the work is shared out alike to all points. The other half is that of pixels: each photograph shares out
+        its pixels to the points that it sees.
+        """
         per_sighting = self.pixels / np.maximum(self.totals, 1) / max(self.pixels.sum(), 1)
         seen = per_sighting[self.observations.photo]
         shares = np.bincount(self.observations.point, seen, minlength=len(self.places))
         return (shares + 1 / len(self.places)) / 2
 
     def counted(self, points: Mask) -> Floats:
-        """Return the number of the given points [P] that each photograph sees, [I]."""
+        """Return how many of the chosen points each photograph sees, [I].
+
+        Args:
+            points: which points of the scene are chosen, [P].
+        """
         at, _ = self.observations.of_points(points)
         return np.bincount(self.observations.photo[at], minlength=len(self.totals)).astype(np.float64)
 
     def distances(self, points: Mask) -> Floats:
-        """Return the mean distance of the given points that each photograph sees, [I]; NaN where it sees none."""
+        """Return the mean distance of each photograph from the chosen points that it sees, [I], in units of the model.
+
+        NaN for a photograph that sees none of these points.
+
+        Args:
+            points: which points of the scene are chosen, [P].
+        """
         at, point = self.observations.of_points(points)
         photo = self.observations.photo[at]
         away = self.centers[photo] - self.places[point]
@@ -242,9 +295,10 @@ class CutContext:
         return CutRegion(photos, points, in_core, float(pixels + points.sum() / max(len(points), 1)) / 2)
 
     def lay_out(self, cores: Sequence[Box]) -> CutLayout:
-        """Return the layout of given cores.
+        """Return the layout of given cores, with the photographs and points of each patch.
 
-        A photograph that belongs to no core by its shares goes to the core where it sees most.
+        A photograph that belongs to no core by `SHARE` or `GROWN_SHARE` goes to the core where it sees most points. A
+        photograph that sees no point is in no patch.
         """
         bounds = [_bounds(core, self.places[core.holds(self.places)]) for core in cores]
         steps = [_corner(self.overlap * np.subtract(bound.upper, bound.lower)) for bound in bounds]
@@ -258,12 +312,12 @@ class CutContext:
         return CutLayout(list(cores), grown, bounds, parts)
 
     def balanced(self, cut: CutInto, box: Box = EVERYWHERE, others: Sequence[Box] = ()) -> CutLayout:
-        """Return the most even layout of a box, beside fixed other cores, over `ROUNDS` rounds of reweighting.
+        """Return the layout of a box with the most even costs of `ROUNDS` trials, which move the cuts.
 
         Args:
-            cut: cuts places with weights into boxes.
+            cut: function that cuts places [n, 3] with weights [n] into boxes.
             box: the box to cut.
-            others: cores that stay.
+            others: cores outside the box, which stay as they are; they come last in the layout.
 
         Raises:
             UncuttableBox: the box cannot be cut.
@@ -281,7 +335,10 @@ class CutContext:
         return min(tried, key=itemgetter(0))[1]
 
     def lacks(self, layout: CutLayout) -> int | None:
-        """Return the index of the first part with too few photographs or points to be trained; None: no such part."""
+        """Return the index of the first part with too few photographs or points to be trained; None: all have enough.
+
+        Needed are `LEAST_PHOTOS` photographs that are not held out, and `LEAST_POINTS` points in the core.
+        """
         for index, part in enumerate(layout.parts):
             if (part.photos & ~self.is_test).sum() < LEAST_PHOTOS or part.in_core.sum() < LEAST_POINTS:
                 return index
@@ -289,15 +346,15 @@ class CutContext:
 
 
 def by_size(tried: CutContext, ground: CutContext, most: int) -> CutLayout:
-    """Return a layout of few even parts with at most `most` photographs each.
+    """Return a layout of few patches with even costs and at most `most` photographs each.
 
     Args:
-        tried: a sample of the points, on which cuts are tried.
-        ground: all points, for which the result must hold.
-        most: most photographs of a part.
+        tried: the scene with a sample of its points, on which cuts are tried.
+        ground: the scene with all points, for which the result must hold.
+        most: most photographs of a patch (--max-images).
 
     Raises:
-        ConfigError: photographs see too much of the scene for parts so small; the nearest possible limit is named.
+        ConfigError: photographs see too much of the scene for patches so small; the nearest possible limit is named.
     """
     num_photos, least = len(ground.totals), None
     count = max(1, -(-num_photos // most))
@@ -349,10 +406,15 @@ def _nearest(layouts: Sequence[CutLayout], most: int) -> CutLayout:
 
 
 def by_grid(tried: CutContext, ground: CutContext, shape: tuple[int, int]) -> CutLayout:
-    """Return a layout of shape[0] rows with shape[1] parts each.
+    """Return a layout whose cores form a grid, row by row, with costs as even as possible.
+
+    Args:
+        tried: the scene with a sample of its points, on which cuts are tried.
+        ground: the scene with all points, for which the result is laid out.
+        shape: number of rows along the first axis, and of patches in each row (--grid).
 
     Raises:
-        ConfigError: some parts could not be trained; the nearest possible grid is named.
+        ConfigError: some patches would have too little to be trained; the nearest possible grid is named.
     """
     if found := _tried(tried, partial(grid, shape=shape)):
         return ground.lay_out(found.cores)
@@ -391,12 +453,16 @@ def _corner(values: Floats) -> tuple[float, float, float]:
 
 
 def principal_axes(centers: Floats, points: Floats, up: tuple[float, float, float] | None = None) -> Axes:
-    """Return the axes of a scene as rows: along the longest extent of the cameras [I, 3], across it, and up.
+    """Return the axes of a scene as three unit vectors: along the longest extent of the cameras, across, and up.
 
-    Up is the given direction, or that in which the cameras vary least, pointing from the points to the cameras.
+    Args:
+        centers: camera centres, [I, 3]; those that are not finite or far from all others are ignored.
+        points: points of the scene, [P, 3]; they decide directions in which the cameras hardly vary.
+        up: the up direction (--axis), of any length; None: the direction in which the cameras vary least, pointing from
+            the points to the cameras.
 
     Raises:
-        ConfigError: the given direction has no length.
+        ConfigError: the length of `up` is 0 or not finite.
     """
     cameras = _near(finite(centers))
     if up is not None:

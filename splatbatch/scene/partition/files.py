@@ -1,4 +1,4 @@
-"""Files of a split: their names, and how they are found. Without numpy, so that `status` starts fast."""
+"""Files of a split: their names, and how partition.json is found. Numpy is not loaded, so that `status` starts fast."""
 
 from __future__ import annotations
 
@@ -8,18 +8,22 @@ from splatbatch.errors import SceneError
 from splatbatch.files import read_json, read_record
 
 PARTITION, PATCH = "partition.json", "patch.json"
-"""Files of `split`: beside the patches, and in each patch."""
+"""Files that `splatbatch split` writes: the first beside the patches, the second into the folder of each patch."""
 SPLIT_READY = ".split-ready"
-"""Folder beside the patches that holds those of an interrupted split, ready to be put in place."""
+"""Folder beside the patches with new patches that are complete; there only while they are put in place.
+
+If a split is interrupted then, the folder stays, and the next split puts the patches in place.
+"""
 
 
 def find_partition(root: Path) -> Path | None:
-    """Return the partition.json of a folder of patches; None if it has none of `splatbatch split`.
+    """Return the path of the partition.json in a folder of patches; None if `splatbatch split` wrote none there.
 
-    A damaged file is returned too; reading it raises the error.
+    A damaged file is returned too, since the error belongs to the call that reads the file.
 
     Raises:
         SceneError: a split was interrupted while it put patches in place.
+        LaterFormatError: a later version of splatbatch wrote the file.
     """
     if (root / SPLIT_READY / PARTITION).exists():
         message = f"{root}: a split was interrupted while its patches were put in place: some are new, others not"
@@ -29,10 +33,12 @@ def find_partition(root: Path) -> Path | None:
 
 
 def is_of_split(path: Path) -> bool:
-    """Return whether a file is a partition.json of `splatbatch split`, damaged or not; other programs use the name too.
+    """Return whether a file exists and `splatbatch split` wrote it; other programs use the name partition.json, too.
+
+    True also for a file that is damaged, so that no JSON can be read.
 
     Raises:
-        LaterFormatError: a later version wrote it.
+        LaterFormatError: a later version of splatbatch wrote the file.
     """
     if not path.exists():
         return False

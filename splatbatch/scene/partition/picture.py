@@ -1,4 +1,4 @@
-"""Draws a plan from above as SVG: cores, overlaps, points, cameras and costs."""
+"""Draws the plan of a split from above, as SVG: cores, overlaps, points, cameras and costs of the patches."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WIDTH_PX, MOST_HEIGHT_PX, EDGE_PX, HEAD_PX = 1400, 2400, 40, 80
 POINTS_DRAWN, POINTS_ASKED = 6000, 200_000
 TAILS = (0.5, 99.5)
 GOLDEN = 0.618034
-"""Turn of the colour wheel from patch to patch, so that successive patches never have similar colours."""
+"""Turn of the colour wheel from patch to patch, a share of a full turn: successive patches get unlike colours."""
 INK, FAINT = (40, 40, 40), (190, 190, 190)
 
 
@@ -50,7 +50,11 @@ class _Sheet:
 
 
 def draw(plan: PartitionPlan, path: Path) -> None:
-    """Write a plan as SVG.
+    """Write the picture of a planned split.
+
+    Args:
+        plan: the plan.
+        path: SVG file to write, whole or not at all; an older file is replaced.
 
     Raises:
         OSError: the file cannot be written.
@@ -108,7 +112,7 @@ def _shapes(plan: PartitionPlan) -> dict[str, object]:
 
 
 LETTER = 0.55
-"""Width of a letter, as a share of its height."""
+"""Width of a letter as a share of its height, by which texts too wide for their box are left out."""
 
 
 def _words(plan: PartitionPlan, sheet: _Sheet) -> list[tuple[float, float, int, str]]:

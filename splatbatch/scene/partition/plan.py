@@ -1,6 +1,6 @@
-"""Plans a split: cores, photographs, hold-out and offset of each patch. Nothing is written.
+"""Plans a split: cores and photographs of the patches, and the hold-out and offset that they share. Nothing is written.
 
-Options that cannot be met raise an error that names the nearest possible ones.
+If an option cannot be met, the error names the nearest possible value.
 """
 
 from __future__ import annotations
@@ -33,41 +33,42 @@ LARGEST_BLOCK = 0.3
 WORLD: record.Axes = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
 BOXES_LOOK_SO = 'As {"boxes": [{"name": "p0", "lower": [null, null, null], "upper": [3.5, null, null]}, …]}.'
 POINTS_TRIED = 200_000
-"""Most points on which cuts are tried; the result is then checked on all points."""
+"""Approximate number of points on which cuts are tried; the result is then checked on all points."""
 UNEVEN = 1.6
 
 
 @dataclass(frozen=True)
 class DrawnBoxes:
-    """Cores drawn by hand, in a file given by --boxes."""
+    """Cores that were drawn by hand, in the file of --boxes. `axes` are the axes of the boxes."""
 
     axes: record.Axes
     cores: dict[str, Box]
-    """Core of each patch, by its name; together they tile space."""
+    """Core of each patch, by its name; together the cores fill all space without overlapping."""
 
 
 @dataclass(frozen=True)
 class SplitOptions:
-    """Options of `split` that decide where patches lie."""
+    """Options of `splatbatch split` that decide where patches lie."""
 
     max_images: int | None = None
-    """Most photographs of a patch; None: `MAX_IMAGES`, unless boxes, a grid or an earlier split decide."""
+    """Most photographs of a patch (--max-images); None: `MAX_IMAGES`, unless boxes or a grid decide."""
     overlap: float = 0.15
-    """Overlap of a patch beyond its core, as a share of the core's width."""
+    """Overlap of a patch beyond each side of its core, as a share of the core's width, 0 to `WIDEST_OVERLAP`."""
     grid: tuple[int, int] | None = None
-    """Number of patches along the cameras' longest extent, and across it."""
+    """Number of patches along the cameras' longest extent, and across (--grid); None: no grid is requested."""
     boxes: DrawnBoxes | None = None
+    """Cores drawn by hand (--boxes); None: cores are computed, or kept from an earlier split."""
     up: tuple[float, float, float] | None = None
-    """Direction that is not cut, up; None: the direction in which the cameras vary least."""
+    """Up direction (--axis), along which nothing is cut; None: the direction in which the cameras vary least."""
     block: float = 0.0
-    """Share of the photographs to be held out as one contiguous block; 0: none."""
+    """Share of the photographs to hold out as one block, taken side by side, 0 to `LARGEST_BLOCK`; 0: no block."""
 
 
 def parse_grid(text: str) -> tuple[int, int] | None:
-    """Return the numbers of a grid as "3x4"; None for an empty text.
+    """Return rows and columns of the value of --grid, such as "3x4"; None for an empty text.
 
     Raises:
-        ConfigError: the text is no grid.
+        ConfigError: the text is not two whole numbers above 0.
     """
     if not text:
         return None
@@ -78,7 +79,7 @@ def parse_grid(text: str) -> tuple[int, int] | None:
 
 
 def parse_axis(text: str) -> tuple[float, float, float] | None:
-    """Return the direction of a text as "0,0,1"; None for an empty text.
+    """Return the direction in the value of --axis, such as "0,0,1"; None for an empty text. Its length is not checked.
 
     Raises:
         ConfigError: the text is not three numbers.
@@ -93,10 +94,14 @@ def parse_axis(text: str) -> tuple[float, float, float] | None:
 
 
 def check_shares(overlap: float, block: float) -> None:
-    """Check that overlap and hold-out block are within their limits.
+    """Check that the shares of --overlap and --holdout-block are within their limits.
+
+    Args:
+        overlap: share of a core's width, 0 to `WIDEST_OVERLAP`.
+        block: share of the photographs, 0 to `LARGEST_BLOCK`.
 
     Raises:
-        ConfigError: one is not; the nearest possible value is named.
+        ConfigError: a share is outside its limits; the nearest possible value is named.
     """
     asked = (("overlap", overlap, WIDEST_OVERLAP, " of a core's width"), ("holdout-block", block, LARGEST_BLOCK, ""))
     for option, share, most, of_what in asked:
@@ -117,10 +122,13 @@ class _Drawing(BaseModel):
 
 
 def read_boxes(path: Path) -> DrawnBoxes:
-    """Return the boxes in a partition.json or a file drawn by hand; outer sides become infinite.
+    """Return the cores in the file of --boxes: a partition.json, or a JSON file that was drawn by hand.
+
+    The outer sides of all boxes together become infinite.
 
     Raises:
-        ConfigError: the file cannot be read, or its boxes overlap or leave space between them.
+        ConfigError: the file cannot be read or has another form; its axes are not at right angles; two boxes have one
+            name; or boxes overlap or leave space between them.
     """
     try:
         given = json.loads(read_regular(path, MOST_JSON_BYTES))
@@ -151,24 +159,30 @@ def read_boxes(path: Path) -> DrawnBoxes:
 
 @dataclass(frozen=True, eq=False)
 class PartitionPlan:
-    """A scene with its planned partition, not yet written."""
+    """A scene with its planned partition, of which nothing is written yet."""
 
     observations: IndexedModel
+    """The scene: images, points, and which image sees which point."""
     partition: record.Partition
     parts: Mapping[str, cuts.CutRegion]
     """Contents of each patch, by its name."""
     before: record.Partition | None
     """Partition of an earlier split in the same folder; None: there is none."""
     notes: tuple[str, ...] = ()
-    """Notes for the user, in words."""
+    """Notes for the user in words, as on photographs that are in no patch; may be empty."""
     hold_out: str = ""
-    """How many frames are held out, in words; empty where each photograph was taken alone."""
+    """Note on how many frames are held out; empty if each photograph was taken alone."""
 
 
 def plan_split(source: Path, out: Path, options: SplitOptions) -> PartitionPlan:
-    """Return how a scene would be cut into patches in the folder `out`.
+    """Return how a scene would be cut into patches; files are read, and none is written.
 
-    An earlier partition there is kept as far as the options allow: axes, offset, hold-out, and cores.
+    The partition of an earlier split in `out` is kept as far as the options allow: axes, offset, hold-out, and cores.
+
+    Args:
+        source: folder of the scene's COLMAP model.
+        out: folder that the patches are planned for; may be absent.
+        options: options of the split.
 
     Raises:
         ConfigError: the options cannot be met; the nearest possible ones are named.

@@ -1,4 +1,7 @@
-"""Reads and writes partition.json, which holds how a scene was cut. It is checked when read, and written atomically."""
+"""Reads and writes partition.json, which holds how a scene was cut into patches.
+
+The file is checked whenever it is read, and is written whole or not at all.
+"""
 
 from __future__ import annotations
 
@@ -30,14 +33,14 @@ Axes = tuple[Triple, Triple, Triple]
 Side = Finite | None
 Count = Annotated[int, Field(ge=0)]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-][A-Za-z0-9_.-]*$", max_length=LONGEST_PART_BYTES)]
-"""Name of a patch's folder: a single part of a path."""
+"""Name of a patch and of its folder: letters, digits, and `_ . -`, not beginning with a dot."""
 
 
 _STRICT = ConfigDict(extra="ignore", frozen=True, use_attribute_docstrings=True, strict=True, defer_build=True)
 
 
 class BoxForm(BaseModel):
-    """A half-open box: lower <= x < upper on each of the partition's axes; null is a side that is infinitely far."""
+    """A half-open box in a file: lower <= x < upper along each of the partition's axes; null: an infinite side."""
 
     model_config = _STRICT
 
@@ -53,7 +56,7 @@ class BoxForm(BaseModel):
 
 
 def box_of(form: BoxForm) -> Box:
-    """Return the box of its form in a file; null there is an infinite side."""
+    """Return the box that a file holds; null in the file becomes an infinite side."""
     return box_between(form.lower, form.upper)
 
 
@@ -66,27 +69,28 @@ BoxInFile = Annotated[Box, GetPydanticSchema(_box_schema)]
 
 @dataclass(frozen=True)
 class Core:
-    """A patch in the partition: its core, its overlap, and the size of its model."""
+    """A patch of the partition: its boxes, in the axes of the partition, and the size of its model."""
 
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT
 
     name: Name
     """Name of the patch and of its folder, beside this file."""
     core: BoxInFile
-    """Box that the patch is responsible for; the cores of all patches tile space, outer sides are infinite."""
+    """Box that the patch answers for. The cores of all patches fill space without overlap; outer sides are infinite."""
     grown: BoxInFile
-    """Core with the overlap around it; infinite sides stay infinite."""
+    """Core with the overlap around it, from which photographs are taken; infinite sides stay infinite."""
     bounds: BoxInFile
-    """Part of the core that the scene reaches; finite."""
+    """Part of the core that the scene's points fill, with a margin; its sides are finite."""
     num_images: Count = 0
+    """Number of photographs of the patch."""
     num_points: Count = 0
-    """Number of points in its model."""
+    """Number of points in the patch's model."""
     num_core_points: Count = 0
-    """Number of points of its model that lie inside the core."""
+    """Number of points of the patch's model that lie inside the core."""
     cost: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
-    """Share of the scene's work that the patch costs, by which cuts are balanced."""
+    """Share of the scene's training work that the patch costs; cuts are chosen so that costs are even."""
     cut_from: str = ""
-    """SHA-256 of its files; a later split with the same result leaves the patch unchanged."""
+    """SHA-256 of the patch's files. A later split with the same result leaves the patch unchanged. Empty: unknown."""
 
 
 @dataclass(frozen=True)
@@ -96,27 +100,36 @@ class Partition:
     __pydantic_config__: ClassVar[ConfigDict] = {**_STRICT, "title": "PartitionForm"}
 
     path: Annotated[SkipJsonSchema[Path], Field(default=Path())]
-    """Path of partition.json, which does not hold it."""
+    """Path of the partition.json that was read or is to be written; it is no key of the file."""
     source: Path
-    """Folder of the COLMAP model that was cut; in the file relative to it."""
+    """Folder of the COLMAP model that was cut. In the file relative to the file's folder, if they share more than the
+    root.
+    """
     axes: Axes
-    """Unit vectors, one a row: world coordinates times their transpose are coordinates of the boxes.
+    """Axes of the boxes: unit vectors in world coordinates, one a row; the last is up.
 
-    The last is up: the direction in which the cameras vary least.
+    World coordinates times the transpose of this matrix are coordinates of the boxes.
     """
     offset: Triple
-    """Offset subtracted from all coordinates before training, the same for every patch."""
+    """Offset subtracted from all coordinates before training, in units of the model, the same for every patch."""
     test: frozenset[str]
     """Photographs that are held out in every patch, by image name."""
     contiguous: Annotated[frozenset[str], Field(default=frozenset())]
-    """Photographs held out as one contiguous block instead, where that was requested."""
+    """Photographs held out as one block, taken side by side, for `evaluation.holdout: contiguous` or `both`.
+
+    By image name; empty: no block was requested.
+    """
     cores: Annotated[tuple[Core, ...], Field(min_length=1, validation_alias="patches")]
+    """The patches with their cores; in the file under `patches`."""
     overlap: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = 0.0
     """Overlap around a core, as a share of its width."""
     train: frozenset[str] = frozenset()
-    """All other photographs; they never become test photographs when the scene grows."""
+    """All photographs that are not in `test`; they never become test photographs when the scene grows."""
     grid: tuple[Count, Count] | None = None
-    """Rows and columns of the requested grid; a later split with the same grid keeps the cores."""
+    """Rows and columns of the grid that the cores form; null: they form none.
+
+    A later split with the same grid keeps the cores.
+    """
     format: Annotated[Literal[1], Field(default=...)] = 1
     """Version of the file format."""
 
@@ -125,50 +138,59 @@ class Partition:
         return next((core for core in self.cores if core.name == name), None)
 
     def in_axes(self, places: Floats, offset: Offset = NO_OFFSET) -> Floats:
-        """Return places [N, 3] of a frame with an offset in the axes of the boxes, float64.
+        """Return places in the axes of the boxes, [N, 3], in float64.
 
-        Each place gives the same bits whatever other places are in the array. A matrix product does not guarantee that,
-        and a Gaussian on a border would then belong to two cores, or to none.
+        The result for a place has the same bits whatever other places are in the array. A matrix product does not
+        guarantee that: a Gaussian on a border could belong to two cores, or to none.
+
+        Args:
+            places: places in world coordinates from which `offset` was subtracted, [N, 3].
+            offset: that offset; three zeros: none was subtracted.
         """
         x, y, z = (np.asarray(places, dtype=np.float64) + np.array(offset)).T
         return np.stack([x * along[0] + y * along[1] + z * along[2] for along in self.axes], axis=1)
 
     def owner(self, places: Floats) -> NDArray[np.intp]:
-        """Return the index in `cores` of each place [N, 3], in the axes of the boxes; -1 for places not finite.
+        """Return the index, in `cores`, of the core in which each place lies, [N]; -1 for places that are not finite.
 
         Places are compared in float64, so that a place on a border belongs to the same core for every caller.
+
+        Args:
+            places: places in the axes of the boxes, [N, 3], as `in_axes` returns them.
         """
         return owners([core.core for core in self.cores], np.asarray(places, dtype=np.float64))
 
 
 def partition_of(patches: Path) -> Partition | None:
-    """Return the partition of the patches in a folder; None if it has none of `splatbatch split`.
+    """Return the partition of the patches in a folder; None if `splatbatch split` wrote no partition.json there.
 
     Raises:
-        SceneError: partition.json cannot be read, or is invalid.
+        SceneError: partition.json cannot be read or is invalid, or a split was interrupted.
+        LaterFormatError: a later version of splatbatch wrote the file.
     """
     path = find_partition(patches)
     return read_partition(path) if path else None
 
 
 def read_partition(path: Path) -> Partition:
-    """Return the partition in a file; cached until the file changes.
+    """Return the partition in a file, with `source` as a path from the file's folder; cached until the file changes.
 
     Raises:
-        SceneError: it cannot be read, or is invalid; the key and value are named.
+        SceneError: the file cannot be read or is invalid; the error names key and value.
     """
     return _read(path, stamp_of(path))
 
 
 def write_partition(partition: Partition, home: Path | None = None) -> None:
-    """Write partition.json atomically.
+    """Write partition.json at `partition.path`, whole or not at all; an older file is replaced.
 
     Args:
-        partition: partition with the path to write.
-        home: folder it will lie in, if it is prepared elsewhere; paths in it are relative to that.
+        partition: the partition.
+        home: folder in which the file will lie later, to which paths in the file are relative; None: the folder of
+            `partition.path`.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: the file cannot be written.
     """
     record = {
         "source": relative(partition.source, home or partition.path.parent),
@@ -200,7 +222,15 @@ def _read(path: Path, stamp: Stamp) -> Partition:
 
 
 def patch_record(partition: Partition, name: str, photographs: set[str]) -> dict[str, Any]:
-    """Return the record for patch.json: all of partition.json that concerns one patch, so that changes show there."""
+    """Return the record for a patch's patch.json: all of partition.json that concerns the patch.
+
+    So the patch's files change whenever its part of the partition does.
+
+    Args:
+        partition: the partition.
+        name: name of the patch, which must be in the partition.
+        photographs: image names of the patch.
+    """
     core = next(core for core in partition.cores if core.name == name)
     return {
         "format": 1,
@@ -219,14 +249,17 @@ def _boxes_record(core: Core) -> dict[str, Any]:
 
 
 def relative(path: Path, base: Path) -> str:
-    """Return a path relative to `base`, or absolute where only the root is in common."""
+    """Return a path relative to the folder `base`, or absolute if they have only the root in common.
+
+    Links are not resolved.
+    """
     path, base = absolute(path), absolute(base)
     common = Path(os.path.commonpath([path, base]))
     return os.path.relpath(path, base) if common != Path(common.anchor) else str(path)
 
 
 def absolute(path: Path) -> Path:
-    """Return the absolute path; links are not resolved."""
+    """Return a path as an absolute one, without `..`; links are not resolved."""
     return Path(os.path.abspath(path))  # noqa: PTH100
 
 
@@ -249,7 +282,10 @@ def mistake_in(partition: Partition) -> str:
 
 
 def mistake_in_cores(cores: Sequence[tuple[str, Box]]) -> str:
-    """Return why named cores do not share out all space, in words; empty if they do."""
+    """Return why named cores do not divide up all space, in words: a name twice, an overlap or a gap.
+
+    Empty if the cores are right.
+    """
     names, boxes = [name for name, _ in cores], [box for _, box in cores]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         return f"{twice[0]}: two patches have this name"
@@ -275,7 +311,10 @@ def _misfit(core: Core) -> str:
 
 
 def first_mistake(error: Any) -> str:
-    """Return the first of pydantic's mistakes: key, value, and what it should be."""
+    """Return the first mistake of a pydantic.ValidationError as text: key, value, and what the value should be.
+
+    The value is cut after 80 characters. A mistake without a key, as in broken JSON, is given alone.
+    """
     first = error.errors(include_url=False)[0]
     key = ".".join(str(part) for part in first["loc"])
     value = "" if first["type"] in ("missing", "json_invalid") else f"{str(first['input'])[:80]}: "

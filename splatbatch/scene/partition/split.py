@@ -1,6 +1,6 @@
-"""Cuts a scene into patches: writes each patch aside, keeps unchanged ones, and puts all in place at once.
+"""Cuts a scene into patches: writes new patches aside, keeps unchanged ones, and puts all in place at the end.
 
-An interrupted split is either finished by the next call or leaves nothing.
+An interrupted split is finished by the next split, or leaves nothing.
 """
 
 from __future__ import annotations
@@ -49,24 +49,31 @@ from splatbatch.text import plural
 SPARSE = "sparse/0"
 PICTURE = "partition.svg"
 WRITERS = 2
-"""Number of patches written at once; more would take more memory and gain nothing on two cores."""
+"""Number of patches written at the same time; more would take more memory, and gained nothing on two CPU cores."""
 State = Literal["new", "stays", "changes"]
 
 
 Shared = Mapping[str, Path]
-"""Folders of the scene that every patch links to, by the name of the link."""
+"""Folders of the scene to which every patch links, by the name of the link: images, images_2, masks."""
 
 
 def find_source(given: Path) -> Path:
-    """Return the folder of the model: the given one, or sparse/0 below it; the given one if there is none."""
+    """Return the folder of a scene's COLMAP model: the given folder, or sparse/0 or sparse below it.
+
+    The given folder, too, if there is no model; whether there is one is for the caller to check.
+    """
     return given if has_model(given) else model_folder(given) or given
 
 
 def find_shared(source: Path, images: Path | None) -> Shared:
-    """Return the folders that patches link to; photographs are looked for near the model where none are named.
+    """Return the folders to which patches link: photographs, their reduced copies (images_2, …) and masks, if any.
+
+    Args:
+        source: folder of the scene's model.
+        images: folder of the photographs (--images); None: it is searched near the model.
 
     Raises:
-        SceneError: there is no such folder, or the model cannot be read.
+        SceneError: there is no such folder, or none near the model holds its photographs, or the model cannot be read.
     """
     if images is not None and not is_folder(images):
         raise SceneError(f"--images {images}: {no_such(images, 'folder')}", near(images))
@@ -89,10 +96,14 @@ def _photographs_of(source: Path) -> Path:
 
 
 def missing_photographs(shared: Shared, sightings: IndexedModel) -> str:
-    """Return how many photographs are missing, in words; empty if none is.
+    """Return a note on how many photographs of a model are missing, with the first names; empty if none is.
+
+    Args:
+        shared: folders to which patches link, among them `images`.
+        sightings: the scene's model.
 
     Raises:
-        SceneError: all are missing.
+        SceneError: all photographs are missing.
     """
     folder, names = shared["images"], [image.name for image in sightings.images]
     missing = [name for name in names if not (folder / name).exists()]
@@ -106,16 +117,21 @@ def missing_photographs(shared: Shared, sightings: IndexedModel) -> str:
 
 @dataclass(frozen=True, eq=False)
 class PatchContents:
-    """Contents of the folder of a patch, before they are written."""
+    """Contents of the folder of a patch, to be written or compared: model, patch.json and links."""
 
     subset: Subset
+    """Photographs and points of the scene's model that form the patch's model."""
     record: str
     """Text of patch.json."""
     links: Mapping[str, str]
-    """Targets of the links by name; relative, unless only the root is in common."""
+    """Targets of the links by name; relative to the patch's folder, unless both have only the root in common."""
 
     def write(self, folder: Path) -> str:
-        """Write the contents into a new folder and return their hash."""
+        """Write the contents into a folder, made if absent, and return the hash of model and patch.json.
+
+        Raises:
+            OSError: a file cannot be written, or the folder has contents of a patch already.
+        """
         (folder / SPARSE).mkdir(parents=True)
         found = self.subset.write(folder / SPARSE)
         write_text(folder / PATCH, self.record)
@@ -124,11 +140,18 @@ class PatchContents:
         return _with(found, self.record)
 
     def hash(self) -> str:
-        """Return the hash that `write` would return."""
+        """Return the hash that `write` would return, without writing; links do not count."""
         return _with(self.subset.hash(), self.record)
 
     def is_in(self, folder: Path, cut_from: str) -> bool:
-        """Return whether a folder holds exactly these contents, unchanged since they were written."""
+        """Return whether a folder holds exactly these model files and links, unchanged since they were written.
+
+        False if a file is missing or cannot be read. Other files in the folder do not count, except beside the model.
+
+        Args:
+            folder: folder of the patch.
+            cut_from: hash that `write` returned.
+        """
         names = [name for name, _ in self.subset.files()]
         try:
             there = sorted(os.listdir(folder / SPARSE))  # noqa: PTH208 - names alone
@@ -141,7 +164,14 @@ class PatchContents:
 
 
 def content_of(partition: Partition, name: str, subset: Subset, shared: Shared) -> PatchContents:
-    """Return the contents of the folder of a patch."""
+    """Return the contents that the folder of a patch is to have.
+
+    Args:
+        partition: partition, whose path decides where links begin.
+        name: name of the patch.
+        subset: photographs and points of the patch.
+        shared: folders to which patches link.
+    """
     chosen = {image.name for image, is_in in zip(subset.observations.images, subset.photos, strict=True) if is_in}
     record = json.dumps(patch_record(partition, name, chosen), indent=1) + "\n"
     out = Path(os.path.realpath(partition.path.parent))
@@ -151,10 +181,11 @@ def content_of(partition: Partition, name: str, subset: Subset, shared: Shared) 
 
 
 def check_out(out: Path) -> None:
-    """Check that a split may be written to a folder: it is missing, empty, or holds a split of splatbatch.
+    """Check that patches may be written into a folder: it is missing, empty, or made by `splatbatch split`.
 
     Raises:
-        SceneError: it holds other files, or is not a folder.
+        SceneError: the folder holds other files, or is no folder.
+        LaterFormatError: a later version of splatbatch wrote its partition.json.
     """
     if out.is_dir():
         names = sorted(os.listdir(out))  # noqa: PTH208 - names alone
@@ -167,10 +198,13 @@ def check_out(out: Path) -> None:
 
 @contextlib.contextmanager
 def prepared(out: Path) -> Iterator[Path]:
-    """Yield a folder to prepare the patches of `out` in; they are put in place on success, and removed on failure.
+    """Yield a temporary folder for new patches, which are put into `out` after the block; removed if the block fails.
+
+    Folders that killed splits left are removed first. `out` may be absent, empty, or hold an earlier split.
 
     Raises:
-        OutputError: another split is being put in place there, or the folder cannot be renamed.
+        OutputError: another split is being put in place in `out`, or the folder cannot be renamed.
+        OSError: the temporary folder cannot be made.
     """
     has_split = is_of_split(out / PARTITION)
     place = out / "split" if has_split else out
@@ -192,9 +226,14 @@ def prepared(out: Path) -> Iterator[Path]:
 
 
 def finish(out: Path) -> bool:
-    """Put in place the patches that an interrupted split has ready; return whether there were any.
+    """Put the complete patches in `SPLIT_READY` in place, and return whether that folder existed.
 
-    It may be interrupted and called again: patches in place are no longer ready, and partition.json is moved last.
+    May be interrupted and called again: each patch is moved once, and partition.json last. Files that others put into a
+    patch's folder are kept.
+
+    Raises:
+        SceneError: a partition.json cannot be read.
+        OSError: a file or folder cannot be moved.
     """
     ready = out / SPLIT_READY
     if not ready.is_dir():
@@ -245,19 +284,23 @@ def _with(model: str, record: str) -> str:
 
 @dataclass(frozen=True)
 class SplitRequest:
-    """Scene, target folder and options of a split."""
+    """Scene, target folder and options of a split. `images` is None if the photographs are searched near the model."""
 
     source: Path
     images: Path | None
     out: Path
     options: SplitOptions
     trained: frozenset[str] = frozenset()
-    """Patches of an earlier split with a trained splat; a cut that drops one is refused."""
+    """Names of patches of an earlier split that have a trained splat; a split that would drop any is refused."""
 
 
 @dataclass(frozen=True)
 class CutPatch:
-    """JSON record of one patch of a split."""
+    """JSON record of one patch of a split.
+
+    `state` compares the patch with an earlier split in the same folder: new, unchanged (`stays`) or different
+    (`changes`).
+    """
 
     name: str
     state: State
@@ -266,14 +309,18 @@ class CutPatch:
     num_points: int
     num_core_points: int
     cost: float
-    """Share of the scene's work that the patch costs."""
+    """Share of the scene's training work that the patch costs; the shares sum to more than 1."""
     bounds: Box
-    """Part of the core that the scene reaches, in the axes of partition.json."""
+    """Part of the core that the scene's points fill, in the axes of partition.json."""
 
 
 @dataclass(frozen=True)
 class SplitFacts:
-    """JSON record of `split --json`."""
+    """JSON record of `split --json`.
+
+    `partition` and `source` are absolute paths, of partition.json and the model's folder. `evenness` is the ratio of
+    the highest to the lowest cost of a patch.
+    """
 
     partition: str
     source: str
@@ -284,29 +331,30 @@ class SplitFacts:
     evenness: float
     patches: tuple[CutPatch, ...]
     gone: tuple[str, ...]
-    """Patches of an earlier split that no longer exist."""
+    """Names of patches of an earlier split in the same folder that this split does not have, sorted."""
     notes: tuple[str, ...]
+    """Notes for the user, in words; may be empty."""
     hold_out: str
-    """How many frames are held out, in words; empty where each photograph was taken alone."""
+    """Note on how many frames are held out; empty if each photograph was taken alone."""
 
 
 @dataclass(frozen=True, eq=False)
 class SplitFiles:
-    """Result of a split: its plan, and the state of each patch."""
+    """Result of a split, or of a dry run: its plan, the state of each patch, and notes for the user."""
 
     plan: PartitionPlan
     states: dict[str, State]
-    """State of each patch, by its name: new, unchanged, or different from the earlier split."""
+    """State of each patch by name, compared with an earlier split: `new`, `stays` (unchanged) or `changes`."""
     notes: tuple[str, ...]
 
     @property
     def gone(self) -> tuple[str, ...]:
-        """Patches of the earlier split that no longer exist, sorted."""
+        """Names of patches of an earlier split that this split lacks, sorted; empty without an earlier split."""
         before = self.plan.before.cores if self.plan.before else ()
         return tuple(sorted({core.name for core in before} - self.states.keys()))
 
     def facts(self) -> SplitFacts:
-        """Return the JSON record."""
+        """Return the record for `split --json`."""
         partition, parts = self.plan.partition, self.plan.parts
         return SplitFacts(
             str(partition.path),
@@ -328,22 +376,25 @@ class SplitFiles:
         return CutPatch(core.name, self.states[core.name], *counts, core.cost, core.bounds)
 
     def photographs(self, patch: str) -> tuple[str, ...]:
-        """Return the names of a patch's photographs, in the order of the model."""
+        """Return the names of a patch's photographs, in the order of the scene's model."""
         images, chosen = self.plan.observations.images, self.plan.parts[patch].photos
         return tuple(images[index].name for index in np.flatnonzero(chosen))
 
 
 def split(request: SplitRequest, *, dry_run: bool = False, advance: Advance = unheard) -> SplitFiles:
-    """Cut a scene into patches; a dry run writes nothing.
+    """Cut a scene into patches, and write them with partition.json and a picture into the target folder.
+
+    Unchanged patches of an earlier split stay as they are.
 
     Args:
         request: scene, target folder and options.
-        dry_run: only return what would be written.
-        advance: called with the number of patches written and the total.
+        dry_run: whether nothing is written, and the result says what would be.
+        advance: called with the number of patches done and the total, after each patch.
 
     Raises:
         ConfigError: the options cannot be met; the nearest possible ones are named.
-        SceneError: the source cannot be read, the folder is used otherwise, or a trained patch would be lost.
+        SceneError: the scene cannot be read, the folder holds other files, or a trained patch would be lost.
+        OutputError: another split is being put in place there, or the patches cannot be.
         OSError: a file cannot be written.
     """
     source = find_source(request.source)
