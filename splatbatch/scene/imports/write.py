@@ -22,8 +22,8 @@ MODEL, RECORD, HOLDOUT = "sparse/0", "import.json", "holdout.txt"
 def link_files(shots: Iterable[PosedPhoto], folder: Path) -> None:
     """Make symbolic links to photographs, masks and depth images, below images/, masks/ and depths/.
 
-    A link has the name of the photograph in the model, with `.png` after it for a mask, and the suffix of its file for
-    a depth image. Links are absolute.
+    A link has the name of the photograph in the model. A mask has `.png` after it; a depth image has the suffix of its
+    own file instead of the photograph's. Targets of links are absolute.
 
     Args:
         shots: posed photographs, with different names.

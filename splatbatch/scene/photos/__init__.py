@@ -1,1 +1,1 @@
-"""Photographs and masks on disk: folders, headers, pixels, undistortion."""
+"""Photographs and masks on disk: their folders, headers, pixels, and undistortion."""

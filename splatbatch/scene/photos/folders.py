@@ -23,25 +23,25 @@ PHOTOGRAPHS = frozenset({".jpg", ".jpeg", ".png", ".tif", ".tiff", ".webp", ".he
 PHOTO_FOLDERS = ("images", "photos", "input", "photographs", "pictures", "image", "rgb")
 """Names of folders that are searched for photographs, the most usual first."""
 MASK_COUNTS = 128
-"""Smallest mask value that counts; darker pixels are ignored.
+"""Smallest value (0 to 255) of a mask's pixel at which training uses the photograph's pixel; darker ones are ignored.
 
-COLMAP ignores 0 alone, but masks are often resized and saved as JPEG by then.
+COLMAP ignores 0 alone, but masks may have been resized and saved as JPEG, which blurs their edges.
 """
 DIVISORS = {"full": 1, "1/2": 2, "1/4": 4, "1/8": 8}
 LONGEST_SIDE_PX = 1600
-"""Longest side in pixels to which `resolution: auto` reduces photographs, by whole divisors.
+"""Longest side in pixels to which `training.resolution: auto` reduces photographs, by a divisor in `DIVISORS`.
 
 The rule of 3DGS (Kerbl 2023): its reference program resizes wider photographs to 1600 px.
 """
 
 
 def see_name(name: str, where: object, named_in: str = "model") -> None:
-    """Check that a photograph's name stays in its folder; call it before a file is read or written under the name.
+    """Check that an image name stays inside its folder, before a file is read or written under the name.
 
     Args:
-        name: image name of the photograph.
-        where: place of the name, which begins the error message.
-        named_in: what else must be changed.
+        name: image name of the photograph, a path relative to the photograph folder.
+        where: place of the name, such as a path, which begins the error message.
+        named_in: what names the photograph and must be changed with it, for the hint.
 
     Raises:
         SceneError: the name leads out of the folder, or cannot be a file name.
@@ -52,44 +52,52 @@ def see_name(name: str, where: object, named_in: str = "model") -> None:
 
 @dataclass(frozen=True)
 class FoundPhotograph:
-    """The photograph exists, or its folder cannot be listed."""
+    """The photograph exists, or may exist in a folder that cannot be listed. `path` is its whole path."""
 
     path: str
 
 
 @dataclass(frozen=True)
 class MisspeltName:
-    """A file exists whose name differs in upper and lower case, or in the encoding of accents."""
+    """A photograph exists under a name that differs in upper and lower case, or in the encoding of accents."""
 
     actual: str
-    """Path of that file below the photograph folder."""
+    """Path of the existing file, relative to the photograph folder."""
 
     in_form: str = ""
-    """Unicode form of the name in the model, NFC or NFD, if only the encoding of accents differs; else empty."""
+    """Unicode form of the wanted name, NFC or NFD, if only the encoding of accents differs; else empty."""
 
 
 @dataclass(frozen=True)
 class MissingPhotograph:
-    """No file with this name exists."""
+    """No photograph with the wanted name exists."""
 
     similar: str = ""
-    """Name of a file with the same stem and another suffix; empty if there is none."""
+    """Name of a file in the same folder with the same stem and another suffix; empty if there is none."""
     elsewhere: str = ""
-    """Path of the file if its folders are written otherwise: left_01.jpg or 01.jpg for left/01.jpg; else empty."""
+    """Path, relative to the photograph folder, of a file whose folders are written otherwise; empty if there is none.
+
+    As left_01.jpg or 01.jpg for left/01.jpg.
+    """
 
 
 Location = FoundPhotograph | MisspeltName | MissingPhotograph
 
 
 class FolderListings:
-    """Cache of folder listings; each folder is read once."""
+    """Finds photographs by image name below folders; each folder is listed once, so later changes are not seen."""
 
     def __init__(self) -> None:
         self.names = cache(_names_in)
         self._folded: dict[str, dict[str, str]] = {}
 
     def locate(self, root: Path, name: str) -> Location:
-        """Return whether the photograph `name` exists below `root`, and under which name."""
+        """Return whether a photograph exists below the folder `root`, and under which name; raises nothing.
+
+        Args:
+            root: the photograph folder; may be missing.
+            name: image name, relative to that folder.
+        """
         parent, _, base = name.rpartition("/")
         folder = str(root / parent) if parent else str(root)
         names = self.names(folder)
@@ -102,12 +110,12 @@ class FolderListings:
         return MissingPhotograph(similar[0] if similar else "", self._elsewhere(str(root), name))
 
     def find(self, root: Path, name: str) -> str:
-        """Return the photograph below `root` that a name means; empty if there is none.
+        """Return the image name, relative to `root`, of the existing photograph that a name means; empty: none exists.
 
         The name may be misspelt, lead through folders that became part of the file's name, or lack its suffix.
 
         Raises:
-            SceneError: it lacks its suffix, and several photographs have this name.
+            SceneError: the name lacks its suffix, and several photographs have this stem.
         """
         place = self.locate(root, name)
         if isinstance(place, MisspeltName):
@@ -122,7 +130,10 @@ class FolderListings:
         return place.elsewhere or (f"{parent}{mark}{found[0]}" if found else "")
 
     def similar(self, root: Path, name: str) -> str:
-        """Return the file with the same stem and another suffix in the folder of a missing photograph; else empty."""
+        """Return the name of a file with the same stem and another suffix, in the folder of a missing photograph.
+
+        Empty if there is none, or the photograph is not missing.
+        """
         place = self.locate(root, name)
         return place.similar if isinstance(place, MissingPhotograph) else ""
 
@@ -158,31 +169,40 @@ def _names_in(folder: str) -> frozenset[str] | None:
 
 
 def paths_of(folder: Path, names: Iterable[str]) -> dict[str, str]:
-    """Return the paths of the photographs that exist below a folder, by name."""
+    """Return the whole paths of the photographs that exist below a folder, by image name; others are left out.
+
+    Args:
+        folder: the photograph folder; may be missing. If it cannot be listed, all photographs are taken to exist.
+        names: image names, relative to the folder; misspelt names are not found.
+    """
     folders = FolderListings()
     places = ((name, folders.locate(folder, name)) for name in names)
     return {name: place.path for name, place in places if isinstance(place, FoundPhotograph)}
 
 
 def is_folder(path: Path) -> bool:
-    """Return whether a path is a folder that can be reached; never raises."""
+    """Return whether a path is an existing folder that can be reached; raises nothing, as for lack of permission."""
     return os.path.isdir(path)  # noqa: PTH112 - Path.is_dir raises where there is no permission
 
 
 @dataclass(frozen=True)
 class FolderContents:
-    """A folder that holds photographs of a model."""
+    """A folder that holds at least one photograph of a model."""
 
     folder: Path
     num: int
-    """Number of the given names that exist in it."""
+    """Number of the wanted photographs that exist in the folder."""
 
 
 def find_photographs(beside: Path, names: Sequence[str]) -> FolderContents | None:
-    """Return the folder near a model that holds most of the named photographs; None if there is none.
+    """Return the folder near a model that holds most of the named photographs; None if no folder holds any.
 
-    The model's folder and three levels above it are searched: folders named as in `PHOTO_FOLDERS`, sub-folders of
-    these, undistorted/images, and the folders themselves.
+    The model's folder and three levels above are searched: in each the folders named as in `PHOTO_FOLDERS`, their
+    sub-folders, undistorted/images, and the level itself.
+
+    Args:
+        beside: folder of the model.
+        names: image names of the model, or a sample of them.
     """
     folders, best = FolderListings(), None
     for folder in _may_hold(beside, folders):
@@ -207,9 +227,13 @@ def _may_hold(beside: Path, folders: FolderListings) -> Iterator[Path]:
 
 
 def photographs_below(folder: Path, most_files: int | None = None) -> list[str]:
-    """Return the sorted names of the photographs below a folder, relative to it; linked folders are not followed.
+    """Return the sorted paths, relative to a folder, of the photographs in the folder and below, by their suffixes.
 
-    Left out are folders below it that an import has made: they hold links to photographs that are listed already.
+    Linked folders are not followed. Folders that an import has made are left out: they hold links to photographs.
+
+    Args:
+        folder: the folder; if it is missing, the result is empty.
+        most_files: most files of any type below the folder; None: no limit.
 
     Raises:
         SceneError: there are more than `most_files` files.
@@ -243,7 +267,14 @@ def _fold(name: str) -> str:
 
 
 def find_masks(folder: Path | None, names: Iterable[str]) -> dict[str, Path]:
-    """Return the mask of every photograph that has one, by name: photo.jpg.png as COLMAP names it, else photo.png."""
+    """Return the path of the mask of every photograph that has a mask, by image name; others are left out.
+
+    The mask of photo.jpg is photo.jpg.png, as COLMAP names it, else photo.png.
+
+    Args:
+        folder: folder of the masks; None: there are none.
+        names: image names of the photographs.
+    """
     if folder is None:
         return {}
     wanted = {name: (f"{name}.png", str(PurePosixPath(name).with_suffix(".png"))) for name in names}
@@ -253,9 +284,12 @@ def find_masks(folder: Path | None, names: Iterable[str]) -> dict[str, Path]:
 
 
 def divisor_of(resolution: str, sizes: Iterable[Size]) -> int:
-    """Return the number by which the sides of photographs are divided at a resolution of the config.
+    """Return the number by which the sides of photographs are divided at a training resolution.
 
-    `auto` is the smallest of 1, 2, 4 and 8 that leaves no side longer than 1600 px; 8 if none does.
+    Args:
+        resolution: value of `training.resolution`: a key of `DIVISORS`, or `auto`. `auto` is the smallest of 1, 2, 4
+            and 8 that leaves no side longer than 1600 px, else 8.
+        sizes: widths and heights of the photographs in pixels, for `auto`.
     """
     if resolution != "auto":
         return DIVISORS[resolution]
@@ -264,15 +298,22 @@ def divisor_of(resolution: str, sizes: Iterable[Size]) -> int:
 
 
 def reduced_copies(images: Path) -> dict[int, Path]:
-    """Return the folders beside that of photographs that hold them reduced (images_2, images_4, …), by divisor."""
+    """Return the existing folders with reduced copies of photographs (images_2, images_4, images_8), by divisor.
+
+    Smallest divisor first; what the folders hold is not checked.
+
+    Args:
+        images: folder of the photographs, beside which the copies lie; need not exist.
+    """
     beside = {divisor: images.with_name(f"{images.name}_{divisor}") for divisor in DIVISORS.values() if divisor > 1}
     return {divisor: folder for divisor, folder in beside.items() if is_folder(folder)}
 
 
 def stored_photographs(images: Path) -> tuple[Path, int]:
-    """Return the folder that photographs lie in, and the number by which their sides are already divided there.
+    """Return the folder in which photographs lie, and the number by which their sides are divided there.
 
-    It is `images` if that exists, else the largest of images_2, images_4 and images_8; `images` if none exists.
+    The folder is `images` if it exists, else the first existing of images_2, images_4 and images_8 beside it. If none
+    exists, it is `images`, with 1.
     """
     if is_folder(images):
         return images, 1
@@ -281,29 +322,36 @@ def stored_photographs(images: Path) -> tuple[Path, int]:
 
 @dataclass(frozen=True)
 class PhotographSource:
-    """The folder that photographs are loaded from, and how much they are reduced."""
+    """The folder from which photographs are loaded for training, and how much they are reduced."""
 
     folder: Path
     stored: int
     """Number by which the sides of the stored files are divided already: 4 for images_4."""
     shrink: int
-    """Number by which they are divided further while loading."""
+    """Number by which the sides are divided further while loading; 1: not at all."""
     note: str = ""
-    """Why another folder than expected is used; empty if it is the expected one."""
+    """Note for people on why another folder than expected is used; empty if the expected folder is."""
 
     @property
     def divisor(self) -> int:
-        """Number by which the trained photographs are smaller than their cameras."""
+        """Number by which the sides of the trained photographs are smaller than those of their cameras."""
         return self.stored * self.shrink
 
 
 def choose_photographs(
     folder: Path, images: Sequence[Image], cameras: Mapping[int, Camera], resolution: str
 ) -> PhotographSource:
-    """Return how to load the photographs in `folder` at a resolution of the config.
+    """Return from which folder photographs are loaded at a training resolution, and how they are shrunk.
 
-    images_2, images_4 or images_8 beside it is used if it holds every photograph at the size that its name says.
-    Otherwise the originals are shrunk while loading; if they do not exist, the nearest complete folder is used.
+    Reduced copies (images_2, images_4 or images_8 beside `folder`) are used if they hold every photograph at the size
+    that the folder's name says. Otherwise the originals are shrunk while loading. If the originals do not exist, other
+    complete copies are used; if there are none, loading fails later.
+
+    Args:
+        folder: folder of the originals; need not exist.
+        images: images of the model.
+        cameras: cameras of the model, by id.
+        resolution: value of `training.resolution`.
     """
     used = {image.name: (cameras[image.camera_id].width, cameras[image.camera_id].height) for image in images}
     divisor = divisor_of(resolution, used.values())
@@ -343,20 +391,24 @@ def _problem(folder: Path, used: Mapping[str, Size], divisor: int) -> str:
 
 
 def numbers_of(names: Iterable[str]) -> list[str]:
-    """Return a numbered name for each photograph, as "0000012.jpg", for programs that misread some characters.
+    """Return a numbered name for each photograph in order, as "0000012.jpg", for programs that misread some characters.
 
-    COLMAP splits lists at blanks and takes # for a comment; OpenImageIO takes ? for the end of a path. COLMAP needs the
-    suffix to know the file type.
+    COLMAP splits lists at blanks and takes # for a comment; OpenImageIO takes ? for the end of a path. The suffix is
+    kept if it is in `PHOTOGRAPHS`, since COLMAP knows the file type by it.
     """
     suffixes = (PurePosixPath(name).suffix for name in names)
     return [f"{place:07d}{one if one.lower() in PHOTOGRAPHS else ''}" for place, one in enumerate(suffixes)]
 
 
 def link_numbers(photographs: Sequence[Path], folder: Path) -> list[str]:
-    """Link photographs into a folder under numbered names, and return these in order.
+    """Link photographs into a folder under the names of `numbers_of`, and return these names in order.
+
+    Args:
+        photographs: paths of the photographs; links hold them as absolute paths.
+        folder: folder for the links, made if absent.
 
     Raises:
-        OSError: the folder cannot be written, or its file system has no links.
+        OSError: the folder cannot be written, a link exists already, or the file system has no links.
     """
     folder.mkdir(parents=True, exist_ok=True)
     numbers = numbers_of(one.name for one in photographs)

@@ -1,6 +1,6 @@
-"""Headers of photographs: size, orientation, traits and exposure; and how a size relates to that of the camera.
+"""Headers of photographs: size, orientation, traits (as 16 bits or alpha) and exposure.
 
-Pixels are decoded only where a file looks truncated.
+Also how the size of a photograph relates to that of its camera. Pixels are decoded only if a file looks truncated.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 P = TypeVar("P", bound=str | Path)
 Trait = Literal["cmyk", "deep", "alpha", "animated"]
 MOST_PHOTO_BYTES = 8192 * MIB
-"""Largest file that is opened as a photograph; the largest aerial cameras write 3 GiB without compression."""
+"""Largest file in bytes that is opened as a photograph; the largest aerial cameras write 3 GiB uncompressed."""
 MOST_PIXELS = 1 << 30
-"""Most pixels that are decoded: 3 GiB of memory; a header of 30 bytes can claim four times as many."""
+"""Most pixels of a photograph that is opened: 3 GiB of memory as RGB. A header of 30 bytes can claim 4 times as many."""
 _HEIC_BRANDS = {b"heic", b"heix", b"hevc", b"mif1", b"msf1", b"heim", b"heis"}
 DEEP_MODES = {"I", "F", "I;16", "I;16B", "I;16L", "I;16N"}
 _MOST_OF_16_BITS, _NO_WHITE = 65535, "32 bits per channel do not say what is white: store 8 or 16"
@@ -50,15 +50,15 @@ _VERSION = 1  # raise it when headers are read differently: older caches are the
 _AT_ONCE = 64  # files per task: handing over single files costs more than reading them
 THREADS = 8  # enough to hide the waiting of network file systems; parsing itself holds the interpreter's lock
 Known = dict[str, list[Any]]
-"""Cache entries: path -> [size in bytes, mtime in ns, width, height, orientation, traits]."""
+"""Cached headers by path: [size in bytes, mtime in ns, width, height, orientation, traits]."""
 
 
 @contextmanager
 def opened_photograph(path: str | Path) -> Iterator[Image.Image]:
-    """Open a photograph without decoding its pixels.
+    """Yield a photograph or mask as a Pillow image, without decoding its pixels; the file is closed after the block.
 
     Raises:
-        OSError: it cannot be opened, is not a regular file, or is larger than any photograph.
+        OSError: the file cannot be opened, is not a regular file, or exceeds `MOST_PHOTO_BYTES` or `MOST_PIXELS`.
         Exception: errors of Pillow's plug-ins for files that are not photographs.
     """
     from PIL import Image
@@ -74,10 +74,14 @@ def opened_photograph(path: str | Path) -> Iterator[Image.Image]:
 
 
 def pixels_of(image: Image.Image, mode: Literal["RGB", "L"] = "RGB") -> Image.Image:
-    """Return an opened photograph or mask with 8 bits per channel. All code that reads pixels uses this function.
+    """Return an opened photograph or mask with 8 bits per channel; all code that reads pixels uses this function.
 
-    Of 16 bits the upper 8 are kept, where Pillow cuts at 255 and makes the photograph white. Alpha is dropped;
-    palettes, CMYK and other colours become RGB or grey as Pillow converts them.
+    Of 16 bits the upper 8 are kept; Pillow would cut values at 255 and make the photograph white. Alpha is dropped.
+    Palettes, CMYK and other colours become RGB or grey as Pillow converts them. EXIF orientation is not applied.
+
+    Args:
+        image: image that `opened_photograph` yields.
+        mode: `RGB` for three channels, `L` for grey.
 
     Raises:
         ValueError: the pixels are floats or 32-bit integers, whose value for white is unknown.
@@ -96,7 +100,11 @@ def pixels_of(image: Image.Image, mode: Literal["RGB", "L"] = "RGB") -> Image.Im
 
 @dataclass(frozen=True)
 class ImageHeader:
-    """Header of a photograph as stored; `orientation` (EXIF, 1 to 8) is not applied to the size."""
+    """Header of a photograph as stored: width and height in pixels, EXIF orientation, and traits.
+
+    `orientation` is 1 to 8, 1 if the file has none; for JPEG and PNG it is not applied to the size. `traits` are CMYK
+    colours, more than 8 bits per channel (`deep`), transparency (`alpha`), and several pictures (`animated`).
+    """
 
     width: int
     height: int
@@ -105,13 +113,13 @@ class ImageHeader:
 
     @property
     def size(self) -> tuple[int, int]:
-        """Width and height of the stored pixels."""
+        """Width and height in pixels, as stored."""
         return self.width, self.height
 
 
 @dataclass(frozen=True)
 class Unreadable:
-    """A photograph that cannot be used, and why."""
+    """A photograph that cannot be used: the kind of fault, and why in words, as "0 bytes"."""
 
     fault: Literal["missing", "empty", "truncated", "unreadable"]
     what: str
@@ -121,7 +129,13 @@ Header = ImageHeader | Unreadable
 
 
 def read_other(path: Path) -> Header:
-    """Return the header of a TIFF, WebP, HEIC or other file that Pillow knows; decoding errors become `Unreadable`."""
+    """Return the header of a TIFF, WebP, HEIC or other file that Pillow reads; a damaged file gives `Unreadable`.
+
+    HEIC needs the package pillow_heif.
+
+    Raises:
+        OSError: the file cannot be opened or read.
+    """
     with open_regular(path) as file:
         head = file.read(16)
     if head[4:8] == b"ftyp" and head[8:12] in _HEIC_BRANDS and not _has_heif():
@@ -150,7 +164,7 @@ def read_other(path: Path) -> Header:
 
 
 def decode_problem(path: Path) -> str:
-    """Return why a file cannot be decoded; empty if it can."""
+    """Return why the pixels of a photograph cannot be decoded, in words; empty if they can. Raises nothing."""
     try:
         with opened_photograph(path) as image:
             pixels_of(image)
@@ -185,10 +199,14 @@ class _Bad(Exception):
 
 
 def read_known(path: str | Path, status: os.stat_result) -> Header:
-    """Return the header of a file whose status is known; a damaged file gives `Unreadable`.
+    """Return the header of a photograph; an empty or damaged file, or a pipe or device, gives `Unreadable`.
+
+    Args:
+        path: path of the file.
+        status: result of os.stat for the file.
 
     Raises:
-        OSError: it cannot be opened or read.
+        OSError: the file cannot be opened or read.
     """
     if not stat.S_ISREG(status.st_mode):  # opening a pipe would wait for ever
         return Unreadable("unreadable", "not a regular file")
@@ -210,7 +228,7 @@ _FAULTS: Mapping[int | None, Unreadable] = {
 
 
 def unreadable(error: OSError) -> Unreadable:
-    """Return the fault that an operating system error stands for."""
+    """Return the fault of a photograph whose opening or reading raised an operating system error."""
     return _FAULTS.get(error.errno, Unreadable("unreadable", error.strerror or str(error)))
 
 
@@ -292,7 +310,12 @@ def _read_png(window: _Window) -> ImageHeader:
 
 
 def exif_orientation(window: _Window, start: int) -> int:
-    """Return the orientation (1 to 8) in the first directory of the TIFF block at `start`; 0 if there is none."""
+    """Return the EXIF orientation (1 to 8) of a JPEG or PNG; 0 if there is none, or the EXIF block is broken.
+
+    Args:
+        window: the opened file.
+        start: position in bytes of the TIFF header of the EXIF block.
+    """
     try:
         order = {b"II": "<", b"MM": ">"}[window.take(start, 2)]
         directory = start + struct.unpack(order + "I", window.take(start + 4, 4))[0]
@@ -316,7 +339,9 @@ def _sides(width: int, height: int) -> tuple[int, int]:
 class Headers:
     """Reads headers of photographs, each once, with a cache on disk.
 
-    A corrupt cache is ignored, and failing to write it is no error.
+    Args:
+        cache: JSON file of the cache, in the cache folder of a batch; None: no cache. The file may be absent. If it is
+            damaged, it is ignored. An entry counts while size and time of the photograph are the same.
     """
 
     def __init__(self, cache: Path | None = None) -> None:
@@ -326,7 +351,7 @@ class Headers:
         self._headers: dict[str, Header] = {}
 
     def read(self, paths: Iterable[str]) -> None:
-        """Read the headers of the files that were not read yet, in threads."""
+        """Read the headers of photographs that were not read yet, in threads; raises nothing for faulty files."""
         new = [path for path in dict.fromkeys(paths) if path not in self._headers]
         chunks = [new[start : start + _AT_ONCE] for start in range(0, len(new), _AT_ONCE)]
         if not chunks:
@@ -342,11 +367,18 @@ class Headers:
                     self._fresh[path] = entry
 
     def of(self, path: str) -> Header:
-        """Return the header of a file that `read` has read."""
+        """Return the header of a photograph that `read` has read; `Unreadable` if it cannot be used.
+
+        Raises:
+            KeyError: the photograph was not read.
+        """
         return self._headers[path]
 
     def keep(self) -> None:
-        """Write new headers to the cache, if there is one."""
+        """Write new headers to the cache file, whole or not at all; nothing without a cache or new headers.
+
+        Raises nothing if the file cannot be written.
+        """
         if self._cache and self._fresh:
             with contextlib.suppress(OSError, ValueError):
                 make_cache(self._cache.parent)
@@ -354,14 +386,14 @@ class Headers:
 
 
 def headers_of(photographs: Iterable[P]) -> dict[P, Header]:
-    """Return the headers of photographs, by path; unreadable files have `Unreadable`."""
+    """Return the headers of photographs by path, without a cache; files that cannot be used have `Unreadable`."""
     headers, paths = Headers(), [*photographs]
     headers.read(map(str, paths))
     return {path: headers.of(str(path)) for path in paths}
 
 
 def sizes_of(photographs: Iterable[P]) -> dict[P, tuple[int, int]]:
-    """Return width and height of the photographs whose headers can be read, by path."""
+    """Return width and height in pixels, by path, of the photographs whose headers can be read; others are left out."""
     return {path: header.size for path, header in headers_of(photographs).items() if isinstance(header, ImageHeader)}
 
 
@@ -397,13 +429,13 @@ def _load(cache: Path | None) -> Known:
 
 
 EXIF_TAGS = 0x8769
-"""Tag of the directory of EXIF that holds what the camera wrote (CIPA DC-008, Exif 2.32, 4.6.3)."""
+"""Tag of the EXIF directory in which the camera's settings stand (CIPA DC-008, Exif 2.32, 4.6.3)."""
 _TIME, _F_NUMBER, _ISO = 0x829A, 0x829D, 0x8827  # the same, 4.6.5
 
 
 @dataclass(frozen=True)
 class Exposure:
-    """Exposure settings of a photograph; 0 where its EXIF does not hold one."""
+    """Exposure of a photograph from its EXIF: time in s, aperture as f-number, and ISO sensitivity; 0: unknown."""
 
     time_s: float = 0.0
     f_number: float = 0.0
@@ -411,9 +443,10 @@ class Exposure:
 
     @property
     def logarithm(self) -> float:
-        """Logarithm of the light on the sensor times its gain; NaN where time or sensitivity is unknown.
+        """Natural logarithm of the light on the sensor times its gain; NaN if time or sensitivity is unknown.
 
-        An unknown aperture is taken as the same for all photographs of the lens.
+        Only differences between photographs mean anything. An unknown aperture counts as f/1: it is then the same for
+        all photographs of the lens.
         """
         if not (self.time_s and self.iso):
             return math.nan
@@ -421,7 +454,7 @@ class Exposure:
 
 
 def read_exposure(path: Path) -> Exposure:
-    """Return the exposure of a photograph; unreadable files and broken EXIF give zeros, nothing raises."""
+    """Return the exposure of a photograph; zeros for an unreadable file or broken EXIF. Raises nothing."""
     try:
         with opened_photograph(path) as file:
             told = file.getexif().get_ifd(EXIF_TAGS)
@@ -443,14 +476,14 @@ def _positive(value: Any) -> float:
 Size = tuple[int, int]
 """Width and height in pixels."""
 FEW_PX = 4
-"""Largest difference in pixels that may be rounding or a crop; the sizes alone do not tell which."""
+"""Largest difference of a side, in pixels, that may be rounding or a crop; the sizes alone do not tell which."""
 _FEW_SHARE = 0.1  # of the side: 4 px of a thumbnail are not few
 _WORDS = {2: "a half", 3: "a third", 4: "a quarter", 8: "an eighth", 16: "a sixteenth"}
 
 
 @dataclass(frozen=True)
 class SameSize:
-    """The photograph has the size of its camera."""
+    """The photograph has the width and height of its camera."""
 
 
 @dataclass(frozen=True)
@@ -462,7 +495,10 @@ class ScaledSize:
 
 @dataclass(frozen=True)
 class NearSize:
-    """After scaling by `factor` up to 4 px are missing or too many on an axis; `off` holds the difference in pixels."""
+    """The photograph is its camera's size times `factor`, but for a few pixels.
+
+    `off` is the rest in x and y, at most 4 px and a tenth of the side; negative: pixels are missing.
+    """
 
     factor: float
     off: Size
@@ -470,21 +506,26 @@ class NearSize:
 
 @dataclass(frozen=True)
 class TransposedSize:
-    """Width and height are exchanged, and then scaled by `factor`."""
+    """The photograph has width and height of its camera exchanged, and then scaled by `factor`."""
 
     factor: float
 
 
 @dataclass(frozen=True)
 class ShapeMismatch:
-    """The photograph has another shape: cropped, padded, stretched or another camera's."""
+    """The photograph has another shape than its camera: it was cropped, padded, stretched, or is of another camera."""
 
 
 Relation = SameSize | ScaledSize | NearSize | TransposedSize | ShapeMismatch
 
 
 def relate(camera: Size, photo: Size) -> Relation:
-    """Return how the size of a photograph relates to that of its camera; all sides must be positive."""
+    """Return how the size of a photograph relates to that of its camera.
+
+    Args:
+        camera: width and height of the camera in pixels, above 0.
+        photo: width and height of the photograph in pixels, above 0.
+    """
     turned = (camera[1], camera[0])
     if photo == camera:
         return SameSize()
@@ -500,7 +541,14 @@ def relate(camera: Size, photo: Size) -> Relation:
 
 
 def uniform_factor(camera: Size, photo: Size) -> float | None:
-    """Return one factor that explains both sides, each rounded up or down to a pixel; None if none does."""
+    """Return the factor from the camera's size to the photograph's, if one factor explains both sides; else None.
+
+    Each side may be rounded up or down to a pixel. 1/2, 1/3, 1/4, 1/8 and 1/16 are preferred.
+
+    Args:
+        camera: width and height of the camera in pixels, above 0.
+        photo: width and height of the photograph in pixels.
+    """
     low = max((photo[axis] - 1) / camera[axis] for axis in (0, 1))
     high = min((photo[axis] + 1) / camera[axis] for axis in (0, 1))
     if low >= high:
@@ -512,7 +560,7 @@ def uniform_factor(camera: Size, photo: Size) -> float | None:
 
 
 def spell_factor(factor: float) -> str:
-    """Return the scale in words: "images_4, a quarter", "2 times as large" or "37.5 % of the size"."""
+    """Return a scale factor (above 0) in words: "images_4, a quarter", "2 times as large" or "37.5 % of the size"."""
     divisor = round(1 / factor)
     if divisor > 1 and abs(1 / factor - divisor) < 1e-9:
         return f"images_{divisor}, {_WORDS.get(divisor, f'1/{divisor}')}"
@@ -522,7 +570,7 @@ def spell_factor(factor: float) -> str:
 
 
 def size_text(size: Size) -> str:
-    """Return the size as text: "1548x1357"."""
+    """Return width and height in pixels as text: "1548x1357"."""
     return f"{size[0]}x{size[1]}"
 
 

@@ -1,4 +1,4 @@
-"""Pixels of photographs and masks: whether they can be decoded, grey pictures, and greys at places."""
+"""Pixels of photographs and masks: whether they can be decoded, grey pictures, and their values at pixels."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ Greys = NDArray[np.uint8]
 
 
 def undecodable(photographs: Iterable[str | Path], threads: int | None = None) -> dict[str, str]:
-    """Return the photographs that cannot be decoded, in their order, with the reason; missing files are among them.
+    """Return the photographs that cannot be decoded, in their order: path and reason in words. Raises nothing.
 
-    Pillow releases the interpreter's lock while it decodes, so that threads use all cores: 10 to 20 ms per megapixel of
-    JPEG and core.
+    Missing files are among them. Pillow releases the interpreter's lock while it decodes, so that threads use all
+    cores: decoding takes 10 to 20 ms per megapixel of JPEG and core.
 
     Args:
         photographs: paths; each is decoded once.
-        threads: number of threads; None: one per core.
+        threads: number of threads; None: one per CPU core.
     """
     paths = list(dict.fromkeys(map(str, photographs)))
     chunks = [paths[start : start + _AT_ONCE] for start in range(0, len(paths), _AT_ONCE)]
@@ -42,13 +42,13 @@ class MaskValues:
     """Statistics of the pixels of a mask."""
 
     brightest: int
-    """Value of its brightest pixel, 0 to 255."""
+    """Value of the brightest pixel, 0 to 255."""
     ignored: float
-    """Share of its pixels that are darker than `MASK_COUNTS`, which training ignores."""
+    """Share (0 to 1) of pixels darker than `MASK_COUNTS`, which training ignores."""
 
 
 def mask_values(path: Path) -> MaskValues | None:
-    """Return the statistics of a mask; None where it cannot be decoded."""
+    """Return the statistics of a mask; None if the file is missing or cannot be decoded. Raises nothing."""
     try:
         with opened_photograph(path) as image:
             counts = pixels_of(image, "L").histogram()
@@ -59,11 +59,12 @@ def mask_values(path: Path) -> MaskValues | None:
 
 
 def decode_grey(path: str | Path, least_side: int) -> Greys | None:
-    """Return a photograph in grey [H, W]; None where it cannot be decoded.
+    """Return a photograph in grey, [H, W], reduced; None if the file is missing or cannot be decoded. Raises nothing.
 
     Args:
         path: path of the photograph.
-        least_side: it is reduced by the largest whole number that leaves its shorter side this long, in pixels.
+        least_side: shortest allowed side in pixels. The photograph is reduced by the largest whole number that leaves
+            its shorter side at least so long; smaller photographs stay as they are.
     """
     try:
         with opened_photograph(path) as image:
@@ -75,7 +76,12 @@ def decode_grey(path: str | Path, least_side: int) -> Greys | None:
 
 
 def greys_at(picture: Greys, pixels: Floats) -> Floats:
-    """Return the grey values [N] at pixels [N, 2]; NaN outside."""
+    """Return the grey values (0 to 255) of a picture at pixels, [N]; NaN for pixels outside.
+
+    Args:
+        picture: the picture, [H, W].
+        pixels: x and y, [N, 2]; fractions are cut off.
+    """
     found, (height, width) = np.full(len(pixels), np.nan), picture.shape
     with np.errstate(invalid="ignore"):
         is_inside = ((pixels >= 0) & (pixels < (width, height))).all(axis=1)
@@ -85,7 +91,10 @@ def greys_at(picture: Greys, pixels: Floats) -> Floats:
 
 
 def correlation(one: Floats, other: Floats) -> float:
-    """Return the correlation of two rows of numbers where both are finite; NaN where one is constant there."""
+    """Return the correlation (-1 to 1) of two rows of numbers of one length, over the entries where both are finite.
+
+    NaN if there is no such entry, or one of the rows is constant there.
+    """
     usable = np.isfinite(one) & np.isfinite(other)
     if not usable.any():
         return float("nan")

@@ -1,9 +1,9 @@
-"""Undistortion of photographs: the pinhole camera that they get, and the source of each pixel.
+"""Undistortion of photographs: the pinhole camera of the undistorted photograph, and the source of each of its pixels.
 
-The distortion is pycolmap's (`reprojection.project`). Its inverse is ours, because pycolmap's `cam_from_img` does not
-say where a lens folds over; `cam_from_img` is the reference of its test. As in COLMAP's own undistorter, focal lengths
-stay, so that a pixel in the middle of the photograph stays a pixel. A pinhole stretches the margin of a fisheye's view:
-by 1 / cos^2 of the angle along the ray, which is 4 at 60 degrees. There it is cut.
+The distortion is pycolmap's (`reprojection.project`). Its inverse is computed here, because pycolmap's `cam_from_img`
+does not say where a lens folds over (maps two rays to one pixel). As in COLMAP's own undistorter, focal lengths stay,
+so that a pixel in the middle of the photograph keeps its size. A pinhole stretches the margin of a fisheye's view by
+1 / cos^2 of the angle to the axis, which is 4 at 60 degrees; the view is cut at that angle.
 """
 
 from __future__ import annotations
@@ -31,7 +31,11 @@ _WIDEST = np.tan(np.deg2rad(60))  # of a fisheye, to each side of its axis
 
 
 def is_distorted(camera: Camera) -> bool:
-    """Return whether a camera distorts: it is no pinhole model, and not all of its distortion coefficients are 0."""
+    """Return whether a camera distorts, so that its photographs must be undistorted.
+
+    False for pinhole models, and for perspective models whose distortion coefficients are all 0. True for all fisheyes,
+    and for models that cannot be undistorted.
+    """
     if camera.model in PINHOLE_MODELS:
         return False
     first = 4 if camera.model in {"OPENCV", "FULL_OPENCV"} else 3
@@ -39,16 +43,17 @@ def is_distorted(camera: Camera) -> bool:
 
 
 def load_lenses(cameras: Iterable[Camera]) -> None:
-    """Import pycolmap if any camera is distorted. Call it once, before threads start to undistort."""
+    """Import pycolmap if any camera is distorted; to be called once, before threads start to undistort."""
     if any(map(is_distorted, cameras)):
         load_pycolmap()
 
 
 @lru_cache(maxsize=4096)
 def undistorted_camera(camera: Camera) -> Camera:
-    """Return the pinhole camera of the undistorted photograph: the largest box without black borders.
+    """Return the PINHOLE camera, with the same id, of the undistorted photograph: the largest without black borders.
 
-    A fisheye's is 120 degrees wide and high at most.
+    Focal lengths stay; width, height and principal point change. The view of a fisheye is cut to 120 degrees in width
+    and height. Without distortion the size stays, too.
 
     Raises:
         SceneError: the camera model is not supported, or the distortion is too strong for a pinhole.
@@ -66,9 +71,13 @@ def undistorted_camera(camera: Camera) -> Camera:
 
 
 def sources(camera: Camera, straight: Camera) -> NDArray[np.float32]:
-    """Return where the pixels of the undistorted photograph lie in the distorted one, [2, H, W], rows before columns.
+    """Return where each pixel of an undistorted photograph lies in the distorted one, [2, H, W]: row, then column.
 
-    As indices: 0 is the middle of the first pixel.
+    Both are fractional indices: 0 is the middle of the first pixel.
+
+    Args:
+        camera: camera of the distorted photograph.
+        straight: pinhole camera of the undistorted photograph, of H rows and W columns, from `undistorted_camera`.
     """
     places = np.empty((2, straight.height, straight.width), np.float32)
     x = (np.arange(straight.width) + 0.5 - straight.cx) / straight.fx
@@ -79,7 +88,14 @@ def sources(camera: Camera, straight: Camera) -> NDArray[np.float32]:
 
 
 def undistorted_rays(camera: Camera, pixels: Floats) -> Floats:
-    """Return the rays x / z, y / z [N, 2] of a camera's pixels [N, 2]; NaN where none is found."""
+    """Return the rays (x / z, y / z) of a camera's pixels, [N, 2]; NaN for pixels without a ray.
+
+    Such pixels lie where the lens folds over.
+
+    Args:
+        camera: a camera with two focal lengths or one, and a model in `UNDISTORTED_MODELS` or a pinhole.
+        pixels: x and y, [N, 2].
+    """
     start = (pixels - (camera.cx, camera.cy)) / (camera.fx, camera.fy)  # the pinhole's
     if camera.model in _FISHEYES:
         angles = unbent(partial(_at_angles, camera), start, pixels)
@@ -95,14 +111,15 @@ def _at_angles(camera: Camera, angles: Floats) -> Floats:
 
 
 def unbent(bend: Callable[[Floats], Floats], rays: Floats, pixels: Floats) -> Floats:
-    """Return the rays [N, 2] that a lens maps to pixels [N, 2], by Newton's method; NaN where none is found.
+    """Return the rays [N, 2] that a lens maps to given pixels, by Newton's method; NaN for pixels without a ray.
 
-    A ray is accepted only if the lens does not fold over between the axis and the ray.
+    A ray is accepted only if it meets its pixel within 1e-4 px. Between the axis and the ray the lens must not fold
+    over.
 
     Args:
-        bend: maps rays to pixels.
+        bend: function of the lens, from rays [N, 2] to pixels [N, 2].
         rays: start values, [N, 2].
-        pixels: wanted pixels, [N, 2].
+        pixels: the pixels, [N, 2].
     """
     with np.errstate(all="ignore"):
         for _ in range(_NEWTON_STEPS):
