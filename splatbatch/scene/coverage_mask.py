@@ -65,7 +65,7 @@ BEYOND = 2.0
 It also ends at the greatest depth of its points times this factor.
 """
 RIM_CELLS = 4
-"""Number of cells that a plane is continued beyond its points, where the points cover most of the photographs."""
+"""Number of cells by which a plane is continued beyond its points, if the model is not taken for a cut one (`PART`)."""
 PART = 0.7
 """Median share of a photograph inside the triangles of its points, below which a model is taken for a cut one.
 
@@ -77,7 +77,7 @@ VIEWS = 20
 SAME_POSE = 1e-6
 """Largest difference of two poses that count as the same.
 
-It holds for each entry of the rotation matrices, and for translations as a share of the model's largest translation.
+The limit holds for each entry of the rotation matrices. For translations it is a share of the model's largest one.
 """
 LEAST_POINTS = 10
 """Fewest points of a photograph to which a plane is fitted."""
@@ -91,7 +91,7 @@ FITS = 10
 
 @dataclass(frozen=True, eq=False)
 class CoverageMask:
-    """Which cells of the held-out photographs are covered."""
+    """Which cells (square parts, see `CELLS`) of the held-out photographs are covered; kept as covered.json."""
 
     cells: Mapping[str, Mask] = field(default_factory=dict)
     """Covered cells, [rows, columns] of the undistorted photograph, by image name.
@@ -220,7 +220,10 @@ class CoverageView:
         return -self.matrix[:3, :3].T @ self.matrix[:3, 3]
 
     def rays(self) -> Floats:
-        """Return the ray through the middle of each cell as (x / z, y / z, 1), row by row, [rows * columns, 3]."""
+        """Return the ray (x / z, y / z, 1) through the middle of each cell, row by row, [rows * columns, 3].
+
+        Rays are in camera coordinates.
+        """
         rows, columns = self.shape
         x = ((np.arange(columns) + 0.5) / columns * self.camera.width - self.camera.cx) / self.camera.fx
         y = ((np.arange(rows) + 0.5) / rows * self.camera.height - self.camera.cy) / self.camera.fy

@@ -22,7 +22,10 @@ MOST_NAMED = 8
 
 @dataclass(frozen=True)
 class SceneLayout:
-    """Folders of a scene, as the configuration names them; absolute or relative as the folder that was searched."""
+    """Folders of a scene, as the configuration names them.
+
+    Paths begin with the searched folder, so that they are relative to the working folder if the searched folder is.
+    """
 
     top: Path
     """Folder of the scene: the patches lie in it, or in its sub-folder patches/."""

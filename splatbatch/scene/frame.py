@@ -67,7 +67,7 @@ class ModelExtent:
         return float(np.spacing(np.float32(_reach(self, offset))))
 
     def middle(self) -> Offset:
-        """Return the centre of the box, rounded to whole units."""
+        """Return the centre of the box, rounded to whole units of the model, as an offset."""
         return triple(np.round(np.add(self.low, self.high) / 2) + 0.0)  # no -0
 
     def _outgrows(self, offset: Offset, spacing: float) -> bool:

@@ -46,7 +46,7 @@ class HoldOut:
     test: frozenset[str]
     """Photographs held out in every patch by `evaluation.holdout: every` (the default) or `both`."""
     train: frozenset[str]
-    """All other photographs; a later split never adds them to `test`."""
+    """All photographs that are not in `test`; a later split never adds them to `test`."""
     contiguous: frozenset[str]
     """Photographs held out as one block, for `evaluation.holdout: contiguous` or `both`; empty: there is no block.
 

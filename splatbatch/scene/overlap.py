@@ -34,7 +34,7 @@ FAR = 3.0
 def surface_cells(points: Floats, centers: Floats) -> tuple[Floats, float]:
     """Return the cells of a surface without its background: mean point of each cell, [c, 3], and side of a cell.
 
-    Both are in units of the model. No cell and a side of 0 if no finite point or camera is left.
+    Both are in units of the model. The array is empty and the side 0 if no point or no camera is finite.
 
     Args:
         points: points on the surface, [n, 3]; points that are not finite are left out.

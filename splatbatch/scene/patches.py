@@ -67,11 +67,11 @@ class Patch:
     A task that travels through a store comes without the scene, partition or list that would decide.
     """
     by_name: bool = False
-    """Whether photographs are held out one by one, as an output folder's records may say; else whole frames."""
+    """Whether photographs are held out one by one, if the output folder was begun so; False: whole frames are."""
 
     @property
     def is_evened(self) -> bool:
-        """Whether training corrects the colours of any of its photographs."""
+        """Whether training corrects the colours of any of the patch's photographs."""
         return bool(self.tones)
 
     def tone_of(self, photograph: str) -> ColorCorrection:

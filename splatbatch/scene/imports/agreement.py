@@ -62,8 +62,8 @@ FULL, GLANCE = (1600, 4096, 1 << 20), (1000, 2048, 800)
 """Efforts of matching: `FULL` to triangulate points, `GLANCE` to check poses.
 
 Each holds the longest side of the photographs in pixels, to which larger ones are reduced; the most features of a
-photograph; and the longest side in pixels below which photographs are doubled. That gives finer features in four times
-the time.
+photograph; and the longest side in pixels below which photographs are enlarged to double size. Doubling gives finer
+features in four times the time.
 """
 
 
@@ -128,7 +128,7 @@ def near_pairs(shots: Sequence[PosedPhoto], each: int) -> list[tuple[int, int]]:
 def match(model: Any, pairs: Sequence[tuple[int, int]], place: MatchFolder) -> list[PhotographMatch]:
     """Return the matches of pairs of photographs that a two-view geometry confirms; pairs without any are left out.
 
-    Features and matches stay in the database of `place`, which replaces an older one.
+    Features and matches stay in the database of `place`; an older database there is removed first.
 
     Args:
         model: pycolmap.Reconstruction of the photographs of `place`; an image id is the index of a photograph plus one.

@@ -153,7 +153,7 @@ class ImportOptions:
     triangulates: bool = True
     """Whether points are triangulated from the photographs if the source has none."""
     within_s: float = 1800.0
-    """Longest time for triangulation, in seconds."""
+    """Longest time for matching and triangulation, in seconds; after that the import goes on without points."""
 
 
 class ImportLog:
@@ -215,7 +215,7 @@ class ImportLog:
 
     @property
     def num_mistakes(self) -> int:
-        """Number of different mistakes."""
+        """Number of different mistakes that are recorded."""
         return sum(map(len, self._by_remedy.values()))
 
     def mistake(self, where: str, what: str, remedy: str) -> None:
@@ -230,7 +230,7 @@ class ImportLog:
         self._by_remedy.setdefault(remedy, {})[line] = None  # what all frames share is told once
 
     def stop(self) -> None:
-        """Raise all recorded mistakes as one error; do nothing if there are none.
+        """Raise all recorded mistakes as one error, grouped by remedy; do nothing if there are none.
 
         Raises:
             SceneError: there are mistakes; at most `MOST_OF_A_KIND` lines per remedy are listed.

@@ -88,7 +88,7 @@ class Lens:
     """With p4 Metashape's P3 and P4: tangential terms are multiplied by 1 + P3 r^2 + P4 r^4."""
     p4: float = 0.0
     skew: float = 0.0
-    """Metashape's B2: shift along x in pixels per unit of y."""
+    """Metashape's B2, in pixels: shift along x for each unit of y / z after distortion."""
     bend: Bend = "frame"
 
     def project(self, rays: Floats) -> Floats:

@@ -49,7 +49,7 @@ _ECEF = (6.2e6, 6.6e6)
 """Range of distances in metres from the centre of the Earth at which coordinates are taken as geocentric."""
 _AGAIN = "Export the cameras again, as Agisoft XML."
 MOST_FILES = 200_000
-"""Most files in the folder of the photographs that are looked at; the folder is named wrongly if there are more."""
+"""Most files of any type below the folder of the photographs; with more, an error asks for the right folder."""
 _TERMS = ("f", "fx", "fy", "cx", "cy", "b1", *OF_METASHAPE)
 _LONGEST_PX = 1 << 20
 _REFIT = (

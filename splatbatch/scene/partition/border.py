@@ -23,8 +23,8 @@ from splatbatch.scene.partition.record import Axes, Core, Partition
 MARGIN = 0.05
 """Share of a core's width by which its patch reaches over a side where another core begins.
 
-Of a patch with neighbours on all four sides, 1 / 1.1^2 = 83 % of the trained area is kept when it is cropped to its
-core. BlockGaussian (2025) grows its boxes by as much. Photographs and points overlap by more than the Gaussians: what
+If a patch has neighbours on all four sides, cropping it to its core keeps 1 / 1.1^2 = 83 % of the trained area.
+BlockGaussian (2025) grows its boxes by as much. Photographs and points overlap by more than the Gaussians: what
 the photographs show there must be explained.
 """
 OUTWARD = 0.25
@@ -75,7 +75,7 @@ class Border:
 
 
 def border_of(partition: Partition, name: str) -> Border | None:
-    """Return the border of a patch; None if the partition has no such patch."""
+    """Return the border of a patch by its name; None if the partition has no such patch."""
     core = partition.core(name)
     return Border(partition.axes, core.core, reach_of(core)) if core else None
 

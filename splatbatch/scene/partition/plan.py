@@ -165,7 +165,7 @@ class PartitionPlan:
     """The scene: images, points, and which image sees which point."""
     partition: record.Partition
     parts: Mapping[str, cuts.CutRegion]
-    """Contents of each patch, by its name."""
+    """Photographs and points of each patch, by its name, in the order of the partition."""
     before: record.Partition | None
     """Partition of an earlier split in the same folder; None: there is none."""
     notes: tuple[str, ...] = ()

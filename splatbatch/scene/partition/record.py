@@ -95,7 +95,7 @@ class Core:
 
 @dataclass(frozen=True)
 class Partition:
-    """How a scene was cut into patches, and what is decided once for all of them."""
+    """How a scene was cut into patches, and what is decided once for all patches: offset and hold-out."""
 
     __pydantic_config__: ClassVar[ConfigDict] = {**_STRICT, "title": "PartitionForm"}
 
@@ -131,10 +131,10 @@ class Partition:
     A later split with the same grid keeps the cores.
     """
     format: Annotated[Literal[1], Field(default=...)] = 1
-    """Version of the file format."""
+    """Version of the file format; a file with another version is invalid."""
 
     def core(self, name: str) -> Core | None:
-        """Return the core of a patch; None if the partition has no such patch."""
+        """Return the record of a patch by its name; None if the partition has no such patch."""
         return next((core for core in self.cores if core.name == name), None)
 
     def in_axes(self, places: Floats, offset: Offset = NO_OFFSET) -> Floats:
@@ -264,12 +264,15 @@ def absolute(path: Path) -> Path:
 
 
 def json_schema() -> dict[str, Any]:
-    """Return the JSON Schema of partition.json."""
+    """Return the JSON Schema (2020-12) of partition.json, for docs and editors."""
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **TypeAdapter(Partition).json_schema()}
 
 
 def mistake_in(partition: Partition) -> str:
-    """Return what makes a partition invalid, in words; empty if it is valid."""
+    """Return the first fault that makes a partition invalid, in words with its key; empty if the partition is valid.
+
+    Checked are axes, boxes, names, and that no photograph is in `test` and `train`.
+    """
     if wrong := not_a_frame(partition.axes):
         return f"axes: {wrong}"
     cores = partition.cores
@@ -295,7 +298,7 @@ def mistake_in_cores(cores: Sequence[tuple[str, Box]]) -> str:
 
 
 def not_a_frame(axes: Axes) -> str:
-    """Return why three vectors are not orthonormal axes, in words; empty if they are."""
+    """Return why three vectors are not unit vectors at right angles, in words; empty if they are."""
     rows = np.array(axes)
     is_frame = np.allclose(rows @ rows.T, np.eye(3), atol=1e-6)
     return "" if is_frame else f"{rows.tolist()}: should be three unit vectors at right angles"

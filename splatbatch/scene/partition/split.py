@@ -122,7 +122,7 @@ class PatchContents:
     subset: Subset
     """Photographs and points of the scene's model that form the patch's model."""
     record: str
-    """Text of patch.json."""
+    """Text of patch.json, with a line end at its end."""
     links: Mapping[str, str]
     """Targets of the links by name; relative to the patch's folder, unless both have only the root in common."""
 

@@ -19,9 +19,9 @@ if TYPE_CHECKING:  # numpy, which `status` does without
     from splatbatch.scene.colmap.types import Camera, Image
 
 PHOTOGRAPHS = frozenset({".jpg", ".jpeg", ".png", ".tif", ".tiff", ".webp", ".heic", ".bmp"})
-"""Suffixes of photographs, in lower case."""
+"""Suffixes by which files count as photographs, in lower case with their dot."""
 PHOTO_FOLDERS = ("images", "photos", "input", "photographs", "pictures", "image", "rgb")
-"""Names of folders that are searched for photographs, the most usual first."""
+"""Names of folders that are searched for photographs, in lower case, the most usual first."""
 MASK_COUNTS = 128
 """Smallest value (0 to 255) of a mask's pixel at which training uses the photograph's pixel; darker ones are ignored.
 

@@ -34,7 +34,7 @@ Trait = Literal["cmyk", "deep", "alpha", "animated"]
 MOST_PHOTO_BYTES = 8192 * MIB
 """Largest file in bytes that is opened as a photograph; the largest aerial cameras write 3 GiB uncompressed."""
 MOST_PIXELS = 1 << 30
-"""Most pixels of a photograph that is opened: 3 GiB of memory as RGB. A header of 30 bytes can claim 4 times as many."""
+"""Most pixels of a photograph that is opened: as RGB 3 GiB of memory. A header of 30 bytes can claim far more."""
 _HEIC_BRANDS = {b"heic", b"heix", b"hevc", b"mif1", b"msf1", b"heim", b"heis"}
 DEEP_MODES = {"I", "F", "I;16", "I;16B", "I;16L", "I;16N"}
 _MOST_OF_16_BITS, _NO_WHITE = 65535, "32 bits per channel do not say what is white: store 8 or 16"
@@ -488,7 +488,7 @@ class SameSize:
 
 @dataclass(frozen=True)
 class ScaledSize:
-    """Both sides of the photograph are `factor` times as long as the camera's, to the pixel."""
+    """Both sides of the photograph are `factor` times those of its camera, rounded to a whole pixel."""
 
     factor: float
 

@@ -39,7 +39,7 @@ def undecodable(photographs: Iterable[str | Path], threads: int | None = None) -
 
 @dataclass(frozen=True)
 class MaskValues:
-    """Statistics of the pixels of a mask."""
+    """Statistics of the pixels of a mask in grey, by which the audit finds masks that hide too much."""
 
     brightest: int
     """Value of the brightest pixel, 0 to 255."""
