@@ -106,25 +106,35 @@ def change_camera(camera: Camera, photo: Size, how: How) -> CameraFix:
             no principal point.
     """
     size, factor = camera.size, 1.0
-    where = f"camera {camera.id}: {size_text(size)}, photographs {size_text(photo)}"
+    where = f"camera {camera.id} has {size_text(size)} pixels, its photographs have {size_text(photo)}"
     match relate(size, photo):
         case SameSize():
             return CameraFix(camera, camera)
         case TransposedSize():
             raise SceneError(
-                f"{where}: width and height are exchanged", "Turn the photographs back as COLMAP saw them."
+                f"{where}: width and height are exchanged",
+                "Turn the photographs back to the orientation that COLMAP used.",
             )
         case ScaledSize(resize) if how == "crop":
             is_whole = (1 / resize).is_integer()
-            exactly = f"exactly 1/{1 / resize:.0f}" if is_whole else f"both sides times {resize:.4g}"
-            remedy = "Use --fix scale; if they were cropped alike on all sides, cut K where the model is made."
-            raise SceneError(f"{where}: {exactly}, resized and not cropped", "Use --fix scale." if is_whole else remedy)
+            by = f"exactly 1/{1 / resize:.0f}" if is_whole else f"{resize:.4g}"
+            remedy = (
+                "Use --fix scale. If the photographs were cropped alike on all sides, correct the camera in the program"
+                " that made the model."
+            )
+            raise SceneError(
+                f"{where}: both sides times {by}, so they were resized and not cropped",
+                "Use --fix scale." if is_whole else remedy,
+            )
         case NearSize(near):
             factor = near
     if how == "scale":
         return _apply(camera, photo, (photo[0] / size[0], photo[1] / size[1]), (0.0, 0.0))
     if not camera.has_center:
-        raise SceneError(f"camera {camera.id}: {camera.model} has no principal point to shift", "Use --fix scale.")
+        raise SceneError(
+            f"camera {camera.id}: {camera.model} has no principal point, which --fix crop would shift",
+            "Use --fix scale.",
+        )
     shift = ((photo[0] - size[0] * factor) / 2, (photo[1] - size[1] * factor) / 2)
     return _apply(camera, photo, (factor, factor), shift)
 
@@ -185,7 +195,10 @@ def choose_change(
     views = survey.views
     camera = views.cameras[views.images[rows[0]].camera_id]
     if camera.model not in CAMERA_MODELS:
-        raise SceneError(f"camera {camera.id}: unknown camera model {camera.model}", "Undistort the reconstruction.")
+        raise SceneError(
+            f"camera {camera.id}: unknown camera model {camera.model}",
+            "Undistort photographs and model: colmap image_undistorter.",
+        )
     misfit = find_misfit(camera, photo, survey.reach_of(camera, rows))
     if misfit and misfit.kind == "size_alone":
         return CameraFix(camera, replace(camera, width=photo[0], height=photo[1]), has_keypoints=False)
@@ -213,10 +226,10 @@ def _followed(views: TrackObservations, change: CameraFix, reach: KeypointReach)
     if alone <= limits.trusted_px(after) and reach.lies_within(after.size):
         return replace(change, has_keypoints=False)
     what = (
-        f"camera {before.id}: K and keypoints disagree (median reprojection error {agreed:.4g} px), and with K for"
-        f" {size_text(after.size)} the keypoints as they are miss by {alone:.4g} px: this would not fix it"
+        f"camera {before.id}: K (focal lengths, principal point) and keypoints disagree by {agreed:.4g} px (median);"
+        f" with K for {size_text(after.size)} they would disagree by {alone:.4g} px, so that this is no fix"
     )
-    raise SceneError(what, "Fix the geometry that verify-dims reports first.")
+    raise SceneError(what, "First correct the other errors that `splatbatch verify-dims` reports.")
 
 
 @dataclass(frozen=True)
@@ -290,7 +303,7 @@ def _groups(
     if ordered:
         ordered[0][1].extend(unread)
     else:
-        reasons.append(f"camera {camera_id}: none of its photographs can be read → Bring the photographs back.")
+        reasons.append(f"camera {camera_id}: none of its photographs can be read → Copy the photographs again.")
     return ordered
 
 
@@ -312,24 +325,33 @@ def _why_unlike(plan: CameraFixPlan, after: MatchContext, how: How) -> tuple[str
     before = replace(after, cameras=plan.model.cameras, images=plan.model.images, said={})
     everyone, rows = range(len(plan.model.images)), plan.rows
     likeness = after.of(rows).mean()
-    was = before.of(rows).mean(dict.fromkeys(everyone, Relabeling("as a trainer takes K", place=_pixel_by_pixel)))
+    was = before.of(rows).mean(
+        dict.fromkeys(everyone, Relabeling("with K as a trainer uses it", place=_pixel_by_pixel))
+    )
     if not np.isfinite(likeness):
-        what = "too few of its photographs can be compared: they share no tracks, or show nothing"
-        return what, "Repair the model where it was made; without pixels no repair is known to be right."
+        what = "too few photographs of the model can be compared: they share no 3D points, or show no detail"
+        return what, "Correct the model in the program that made it: this correction cannot be checked."
     if likeness < ALIKE:
         what = (
-            f"photographs are not alike where the copy puts their points (correlation {likeness:.2f}; before {was:.2f})"
+            "with the corrected camera, photographs of the same points do not look alike (correlation"
+            f" {likeness:.2f}; {was:.2f} before)"
         )
         return what, "Use the photographs that the model was made from."
     if all(change.before.params == change.after.params for change in plan.changes):
         return None
     if not likeness > (was if np.isfinite(was) else -1.0):
-        what = f"the photographs were more alike before (correlation {was:.3f}, {likeness:.3f} after)"
+        what = (
+            "with the corrected camera, photographs of the same points look less alike (correlation"
+            f" {likeness:.3f}; {was:.3f} before)"
+        )
         return what, "Use the photographs that the model was made from."
     word, reading = ("crop", cropped()) if how == "scale" else ("scale", AS_IS)
     other = before.of(rows).mean(dict.fromkeys(everyone, reading))
     if other > likeness + _CLEARLY:
-        what = f"they are more alike with --fix {word} (correlation {other:.3f}, {likeness:.3f} with {how})"
+        what = (
+            f"photographs of the same points look more alike with --fix {word} (correlation {other:.3f};"
+            f" {likeness:.3f} with --fix {how})"
+        )
         return what, f"Use --fix {word}."
     return None
 
@@ -345,8 +367,8 @@ def _why_off_centre(plan: CameraFixPlan, after: MatchContext) -> tuple[str, str]
     if not cut or not (missed := _centre_missed_by(after, np.max(cut, axis=0))):
         return None
     x, y = missed
-    what = f"the photographs were not cropped about the centre: they show their points ({x:+d}, {y:+d}) px from there"
-    return what, "Crop the originals about the centre, or cut K where the model is made."
+    what = f"the photographs were not cropped about their centre: what they show is shifted by ({x:+d}, {y:+d}) px"
+    return what, "Crop the originals about their centre, or correct the camera in the program that made the model."
 
 
 def _centre_missed_by(compared: MatchContext, reach_px: Floats) -> tuple[int, int] | None:
@@ -410,8 +432,8 @@ def verify_copies(audit: Audit, copies: Sequence[Patch], extent: AuditExtent = U
     ]
     if wrong:
         raise SceneError(
-            "the corrected copy would not be right, nothing was written:\n  " + "\n  ".join(wrong[:_MOST]),
-            "Try the other of scale and crop, or use the photographs that the model was made from.",
+            "the corrected copy would have errors, nothing was written:\n  " + "\n  ".join(wrong[:_MOST]),
+            "Try the other of --fix scale and --fix crop, or use the photographs that the model was made from.",
         )
 
 
@@ -444,12 +466,14 @@ class FixedModel:
     def in_words(self) -> str:
         """Return several lines for people: the written folder, each change, and the reprojection errors in pixels."""
         lines = [f"{self.patch}: {self.sparse}"]
-        lines += [f"  {change.in_words()}" for change in self.changes] or ["  copied, nothing to change"]
+        lines += [f"  {change.in_words()}" for change in self.changes] or ["  copied without a change"]
         if self.before and self.after:
-            errors = f"{self.before.mean_px:.4g} px before, {self.after.mean_px:.4g} px after"
-            lines.append(f"  mean reprojection error {errors} ({self.after.num_observations} observations)")
+            lines.append(
+                f"  mean reprojection error {self.before.mean_px:.4g} px before, {self.after.mean_px:.4g} px after"
+                f" ({self.after.num_observations} observations)"
+            )
         else:
-            lines.append("  no keypoint has a 3D point: no reprojection error")
+            lines.append("  reprojection error unknown: no keypoint has a 3D point")
         return "\n".join(lines)
 
 
@@ -543,15 +567,15 @@ def plan_models(audit: Audit, patches: Sequence[Patch], how: How) -> list[Camera
         if finding.patch in names and finding.kind in BLOCKING
     ]
     if len(set(names)) < len(names):
-        reasons.append(f"two models share a name: {', '.join(names)} → rename a patch ({SOURCE} is the source)")
+        reasons.append(f"two models have the same name: {', '.join(names)} → Rename the patch named {SOURCE}.")
     plans = []
     if not reasons:
         told = {name: {one.kind for one in audit.findings if one.patch == name} for name in names}
         plans = [plan_model(patch, how, told[patch.name], reasons) for patch in patches]
     if reasons:
         raise SceneError(
-            "no correction is safe, nothing was written:\n  " + "\n  ".join(reasons),
-            "Fix these first, or name only the other patches: splatbatch verify-dims PATCH --fix HOW.",
+            "cameras cannot be corrected safely, nothing was written:\n  " + "\n  ".join(reasons),
+            "Correct these errors first, or name only the other patches: splatbatch verify-dims PATCH --fix HOW.",
         )
     return plans
 
@@ -563,7 +587,9 @@ def _refuse_occupied(out: Path) -> None:
     except FileNotFoundError:
         return
     except OSError as error:
-        raise SceneError(f"--out {out}: {error.strerror}", "Name a folder that does not exist yet.") from error
+        raise SceneError(
+            f"--out {out}: cannot be read ({error.strerror})", "Name a folder that does not exist yet."
+        ) from error
 
 
 @contextmanager
@@ -577,6 +603,8 @@ def _written_aside(out: Path) -> Iterator[Path]:
         out.parent.mkdir(parents=True, exist_ok=True)
         aside.rename(out)
     except OSError as error:
-        raise SceneError(f"--out {out}: cannot be written ({error.strerror})", "Nothing was written.") from error
+        raise SceneError(
+            f"--out {out}: cannot be written ({error.strerror})", "Name a folder that you may write, with free space."
+        ) from error
     finally:
         shutil.rmtree(aside, ignore_errors=True)

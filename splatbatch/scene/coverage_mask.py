@@ -187,10 +187,10 @@ def _why_none(model: Reconstruction, num_held_out: int, num_places: int) -> str:
     if not num_held_out:
         return "no photograph with a pose is held out"
     if model.points.tracks is None or not len(model.points.tracks.image_ids):
-        return "no point of the model names the photographs that see it"
+        return "the points of the model have no tracks, which list the photographs that show each point"
     if num_places < MIN_VIEWS:
-        return f"training photographs were taken from {num_places} of {MIN_VIEWS} places"
-    return f"held-out photographs show nothing that training photographs see from {MIN_VIEWS} places"
+        return f"training photographs were taken from {num_places} of the {MIN_VIEWS} positions that are needed"
+    return f"held-out photographs show nothing that training photographs see from {MIN_VIEWS} positions"
 
 
 @dataclass(frozen=True, eq=False)

@@ -50,7 +50,7 @@ def find_layout(place: Path) -> SceneLayout:
         SceneError: there is no scene; the hint says what the folder holds, and what to do with it.
     """
     top = _top(place)
-    notes = () if top == place else (f"{place}: a part of the scene {top}",)
+    notes = () if top == place else (f"{place} belongs to the scene {top}, which is used",)
     if not top.is_dir():
         raise why_no_scene(place)
     holds_patches = (top / "patches").is_dir()
@@ -79,11 +79,11 @@ def _with_photographs(found: SceneLayout) -> SceneLayout:
         return found if own else replace(found, images=usual)
     held = find_photographs(first.sparse, names)
     if held is None:
-        note = f"no folder near {first.sparse} holds its photographs: name theirs in scene.images"
+        note = f"no folder near {first.sparse} holds the photographs of that model: set scene.images to their folder"
         return replace(found, images=None if own else usual, notes=(*found.notes, note) if names else found.notes)
-    said = f"photographs: {os.path.relpath(held.folder, found.top)}/ ({held.num} of {len(names)})"
+    said = f"photographs found in {os.path.relpath(held.folder, found.top)}/ ({held.num} of {len(names)})"
     if len(found.patches) > 1 and held.folder.is_relative_to(first.sparse.absolute().parent.parent):
-        said += f" for {first.name}; each patch has its own: call that folder images/"
+        said += f" for {first.name}; if each patch has such a folder, rename the folders to images/"
         return replace(found, notes=(*found.notes, said))
     return replace(found, images=held.folder, notes=(*found.notes, said))
 
@@ -117,9 +117,9 @@ def why_no_scene(place: Path) -> SceneError:
     seen = seen_at(place)
     if not is_folder(place):
         if place.suffix.lower() in (".yml", ".yaml"):
-            hint = f"Is it the configuration? Then: splatbatch verify-dims --config {quote(str(place))}"
+            hint = f"If the file is the configuration: splatbatch verify-dims --config {quote(str(place))}"
         elif _top(place) != place:
-            hint = f"It belongs to the scene {_top(place)}: name that folder."
+            hint = f"The file belongs to the scene {_top(place)}: name that folder."
         else:
             hint = seen.in_words() if seen else f"Name a folder. {A_SCENE}"
         return SceneError(f"{place}: a file, not a folder", hint)
@@ -128,8 +128,8 @@ def why_no_scene(place: Path) -> SceneError:
     try:
         names = sorted(name for name in os.listdir(place) if name[0] != ".")  # noqa: PTH208 - names alone
     except OSError as error:
-        return SceneError(f"{place}: cannot be read ({error.strerror})")
+        return SceneError(f"{place}: the folder cannot be read ({error.strerror})", "Make the folder readable.")
     if not names:
-        return SceneError(f"{place}: an empty folder", f"{A_SCENE} `splatbatch demo NEW` writes a small one.")
+        return SceneError(f"{place}: an empty folder", f"{A_SCENE} `splatbatch demo NEW` writes a small scene.")
     found = ", ".join(names if len(names) <= MOST_NAMED else [*names[:MOST_NAMED], "…"])
     return SceneError(f"{place}: no COLMAP model, and no patches with one (found {found})", A_SCENE)

@@ -19,10 +19,12 @@ _HEAD = 4096
 """Number of bytes at the start of a file that are searched."""
 _MOST_LOOKED_INTO = 20
 """Most files of one format whose start is read."""
-_COLMAP = "Make a model of its photographs (splatbatch reconstruct PHOTOS), or write a transforms.json of its poses."
-_OPENMVG = "Run `openMVG_main_openMVG2Colmap -i {file} -o NEW`, then import NEW."
-_ALICEVISION = "Run `aliceVision_exportColmap -i {file} -o NEW`, then import NEW."
-_TRAINED = "It needs no training: name the photographs and the COLMAP model that it was made from."
+_COLMAP = "Reconstruct the photographs (splatbatch reconstruct PHOTOS), or write the poses as a transforms.json."
+_OPENMVG = "Run `openMVG_main_openMVG2Colmap -i {file} -o NEW`, then `splatbatch import NEW`."
+_ALICEVISION = "Run `aliceVision_exportColmap -i {file} -o NEW`, then `splatbatch import NEW`."
+_TRAINED = (
+    "A splat needs no training. To train it anew, name the scene (photographs, COLMAP model) that it was made from."
+)
 _PHOTOS = tuple(f"{above}*{suffix}" for above in ("", "*/", "*/*/") for suffix in sorted(PHOTOGRAPHS))
 
 
@@ -52,12 +54,12 @@ FORMATS = (
     ForeignFormat(
         "a Metashape project",
         ("*.psx", "*.psz"),
-        "Open it and export its cameras (File > Export > Export Cameras, Agisoft XML), then import the XML.",
+        "Export its cameras (File > Export > Export Cameras, Agisoft XML), then `splatbatch import` the XML file.",
     ),
     ForeignFormat(
-        "OpenSfM's reconstruction, also ODM's",
+        "a reconstruction of OpenSfM or ODM",
         ("reconstruction.json", "opensfm/reconstruction.json"),
-        "Run `opensfm export_colmap {beside}`, then import that folder.",
+        "Run `opensfm export_colmap {beside}`, then `splatbatch import {beside}`.",
         (b'[{"cameras":',),
     ),
     ForeignFormat(
@@ -72,62 +74,70 @@ FORMATS = (
     ForeignFormat(
         "a Meshroom project",
         ("*.mg",),
-        "Add the node ExportColmap after StructureFromMotion, then import its folder.",
+        "In Meshroom, add the node ExportColmap after StructureFromMotion, then `splatbatch import` the node's folder.",
         (b'"fileVersion":',),
     ),
     ForeignFormat(
         "a table of poses from RealityScan",
         ("*.csv",),
-        "Export the registration as COLMAP instead: it has the lenses as well.",
+        "In RealityScan, export the registration as COLMAP instead: a table of poses lacks the lenses.",
         (b"#name",),
     ),
-    ForeignFormat("a RealityScan project", ("*.rsproj", "*.rcproj"), "Open it and export the registration as COLMAP."),
+    ForeignFormat(
+        "a RealityScan project",
+        ("*.rsproj", "*.rcproj"),
+        "Open it in RealityScan and export the registration as COLMAP.",
+    ),
     ForeignFormat(
         "a pose from RealityScan beside its photograph",
         ("*.xmp", *(f"{one}/*.xmp" for one in PHOTO_FOLDERS)),
-        "Export the registration as COLMAP instead: poses of single files lack the points.",
+        "In RealityScan, export the registration as COLMAP instead: poses of single files lack the points.",
         (b"xcr:",),
     ),
     ForeignFormat("a Bundler file", ("*.out", "bundle/*.out"), _COLMAP, (b"# Bundle file",)),
     ForeignFormat("VisualSFM's reconstruction", ("*.nvm",), _COLMAP),
     ForeignFormat(
-        "an OpenMVS scene", ("*.mvs",), "Take the COLMAP model that it was made from; OpenMVS computes no poses."
+        "an OpenMVS scene", ("*.mvs",), "Name the COLMAP model that the scene was made from; OpenMVS computes no poses."
     ),
     ForeignFormat(
         "a Pix4D project in OPF",
         ("*.opf", "*.json"),
-        "Run `opf2colmap {file}` (pip install pyopf[tools]), then import its result.",
+        "Run `opf2colmap {file}` (pip install pyopf[tools]), then `splatbatch import` its result.",
         (b'"application/opf-project+json"',),
     ),
     ForeignFormat(
         "a Pix4D project",
         ("*.p4d", "*calibrated_camera_parameters.txt", "*/params/*calibrated_camera_parameters.txt"),
-        "Export it as OPF from PIX4Dmatic, then run `opf2colmap` (pip install pyopf[tools]).",
+        "Export it as OPF from PIX4Dmatic, then run `opf2colmap` (pip install pyopf[tools]) and `splatbatch import`.",
     ),
     ForeignFormat("an aerotriangulation of iTwin Capture (BlocksExchange)", ("*.xml",), _COLMAP, (b"<BlocksExchange",)),
     ForeignFormat(
-        "poses in LLFF's form", ("poses_bounds.npy",), "Take the COLMAP model that it was made from, sparse/0."
+        "a file of poses in LLFF's format",
+        ("poses_bounds.npy",),
+        "Name the folder of the COLMAP model (sparse/0) that the poses were made from.",
     ),
     ForeignFormat(
         "a Polycam capture",
         ("keyframes/corrected_cameras/*.json", "keyframes/cameras/*.json"),
-        "Run `ns-process-data polycam --data {folder} --output-dir NEW` (nerfstudio), then import NEW.",
+        "Run `ns-process-data polycam --data {folder} --output-dir NEW` (nerfstudio), then `splatbatch import NEW`.",
         (b'"t_00":',),
     ),
     ForeignFormat(
         "a Record3D capture",
         ("*.r3d",),
-        "Run `ns-process-data record3d --data {file} --output-dir NEW` (nerfstudio), then import NEW.",
+        "Run `ns-process-data record3d --data {file} --output-dir NEW` (nerfstudio), then `splatbatch import NEW`.",
     ),
     ForeignFormat(
-        "cameras for MVSNet", ("cams/*_cam.txt",), "Take the COLMAP model that they were made from, sparse/0."
+        "a camera file for MVSNet",
+        ("cams/*_cam.txt",),
+        "Name the folder of the COLMAP model (sparse/0) that the cameras were made from.",
     ),
-    ForeignFormat("poses of NSVF or ScanNet", ("pose/*.txt",), _COLMAP),
-    ForeignFormat("a trajectory", ("*trajectory*.txt", "groundtruth.txt", "poses.txt"), _COLMAP),
+    ForeignFormat("a file of poses in the format of NSVF or ScanNet", ("pose/*.txt",), _COLMAP),
+    ForeignFormat("a trajectory of camera poses", ("*trajectory*.txt", "groundtruth.txt", "poses.txt"), _COLMAP),
     ForeignFormat(
-        "a folder that 3DGS has trained into",
+        "the settings file of a 3DGS training",
         ("cfg_args",),
-        "Name the scene that it was trained from: source_path in {file}.",
+        "Name the scene that was trained: the folder that {file} has as source_path.",
     ),
     ForeignFormat(
         "a part of a COLMAP model",
@@ -137,12 +147,12 @@ FORMATS = (
             for part in ("cameras", "images", "points3D")
             for suffix in ("bin", "txt")
         ),
-        "A model is cameras, images and points3D, all .bin or all .txt: copy them all, or export it again.",
+        "A model is cameras, images and points3D, all .bin or all .txt: copy them all, or export the model again.",
     ),
     ForeignFormat(
         "COLMAP's database, which has matches and no poses",
         ("*.db",),
-        "Run `colmap mapper --database_path {file} --image_path IMAGES --output_path sparse`.",
+        "Compute the poses: colmap mapper --database_path {file} --image_path IMAGES --output_path sparse",
         (b"SQLite format 3",),
     ),
     ForeignFormat(
@@ -155,12 +165,12 @@ FORMATS = (
     ForeignFormat(
         "a point cloud",
         ("*.ply", "*.las", "*.laz", "*.e57", "*.pcd"),
-        "It has no cameras: reconstruct the photographs. `import --points` takes a PLY beside poses.",
+        "It has no cameras: reconstruct the photographs. To add a PLY file to poses: `splatbatch import --points`.",
     ),
     ForeignFormat(
         "a video",
         ("*.mp4", "*.mov", "*.insv", "*.mkv", "*.avi"),
-        "Take photographs from it (ffmpeg -i {file} -vf fps=2 images/%05d.jpg), then reconstruct them with COLMAP.",
+        "Take photographs from it (ffmpeg -i {file} -vf fps=2 images/%05d.jpg), then `splatbatch reconstruct images`.",
     ),
     ForeignFormat(
         "an archive",

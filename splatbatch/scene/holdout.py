@@ -95,8 +95,10 @@ def in_words(frames: Frames, held_out: Collection[str]) -> str:
     num, num_whole = (len({*chain(*these)}.intersection(held_out)) for these in (frames, whole))
     said = f"{num} of {plural(sum(map(len, frames)), 'photograph')} are held out"
     if num > num_whole:
-        beside = "a photograph of the same moment is trained on, so that their PSNR flatters"
-        return f"{said}; beside {num - num_whole} of them {beside}"
+        return (
+            f"{said}; for {num - num_whole} of them another photograph of the same moment is trained on, so that their"
+            " PSNR is too good"
+        )
     return f"{said}: {plural(len(whole), 'frame')}, so that no stereo twin is trained on" if num > len(whole) else ""
 
 
@@ -236,10 +238,12 @@ def _block_of(patch: Patch, evaluation: Evaluation) -> frozenset[str]:
     partition = read_partition(patch.partition) if patch.partition else None
     if partition is None or not partition.contiguous:
         hint = (
-            "Choose one when the scene is cut: splatbatch split --holdout-block 0.1; or leave evaluation.holdout out."
+            "Choose a block when the scene is cut: splatbatch split --holdout-block 0.1. Or remove evaluation.holdout."
         )
-        where = patch.partition or f"{patch.name}, which no split has cut,"
-        raise SceneError(f"evaluation.holdout: {evaluation.holdout}: {where} holds nothing out in one piece", hint)
+        where = patch.partition or f"the patch {patch.name}, which `splatbatch split` did not cut,"
+        raise SceneError(
+            f"evaluation.holdout: {evaluation.holdout}: {where} has no block of held-out photographs", hint
+        )
     return partition.contiguous
 
 
@@ -281,7 +285,7 @@ def _listed(evaluation: Evaluation) -> frozenset[str]:
         lines = read_regular(path, MOST_LIST_BYTES).decode().split("\n") if path else []
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or error
-        hint = "Write one image name per line, or leave it out for every n-th photograph."
+        hint = "Write one image name per line, or remove evaluation.holdout_list to hold out every n-th photograph."
         raise SceneError(f"evaluation.holdout_list: {path}: cannot be read ({reason})", hint) from error
     # a name may begin with a blank, and contain characters that Unicode counts as line ends
     return frozenset(one for line in lines for one in (line.removesuffix("\r"), line.strip()) if one)

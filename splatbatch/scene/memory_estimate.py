@@ -228,8 +228,8 @@ def why_tight(need: MemoryEstimate, card_mib: int) -> str:
     if need.gpu_mib <= FITS * card_mib:
         return ""
     return (
-        f"expected to need {need.gpu_mib:,} MiB of GPU memory at {need.num_gaussians:,} Gaussians, the GPU has"
-        f" {card_mib:,}: lower training.cap_max or training.resolution, or set training.images to host"
+        f"expected to need {need.gpu_mib:,} MiB of GPU memory at {need.num_gaussians:,} Gaussians, but the GPU has"
+        f" {card_mib:,} MiB: lower training.cap_max or training.resolution, or set training.images to host"
     )
 
 

@@ -487,7 +487,7 @@ class FlightPlan:
         document = ElementTree.SubElement(root, f"{{{KML}}}Document")
         _add(document, {"name": f"next flight: {self.name}"})
         if self.to_globe is None:
-            _add(document, {"description": f"At the equator instead, a unit as a metre: {LOCAL}"})
+            _add(document, {"description": f"Shown at the equator, one unit of the model as one metre: {LOCAL}"})
         for view in self.views():
             longitude, latitude, altitude = _rounded(self._on_globe(np.array([view.position]))[0], 9)
             where = {"longitude": longitude, "latitude": latitude, "altitude": altitude}
@@ -496,7 +496,7 @@ class FlightPlan:
             placemark = {
                 "name": view.name,
                 "Camera": {**where, **turned, "altitudeMode": "absolute"},
-                "description": f"heading {view.heading_deg}, pitch {view.pitch_deg}; {', '.join(view.covers)}",
+                "description": f"heading {view.heading_deg}°, pitch {view.pitch_deg}°; shows {', '.join(view.covers)}",
                 "Point": {"altitudeMode": "absolute", "coordinates": f"{longitude},{latitude},{altitude}"},
             }
             _add(document, {"Placemark": placemark})

@@ -91,7 +91,7 @@ def find_patches(scene: Scene) -> tuple[Patch, ...]:
     named = {"patches": None if scene.scenes else scene.patches, "masks": scene.masks, "source": scene.source}
     missing = {key: folder for key, folder in named.items() if folder and not is_folder(folder)}
     if missing:
-        hint = " ".join(near(folder) for folder in missing.values()) + " Paths begin at the folder of the YAML."
+        hint = " ".join(near(folder) for folder in missing.values()) + " Paths are relative to the folder of the YAML."
         lacking = [f"scene.{key}: {folder}: {no_such(folder, 'folder')}" for key, folder in missing.items()]
         raise SceneError("\n  ".join(lacking), hint)
     # masks beside a shared photograph folder are looked for once: there may be thousands of patches
@@ -194,7 +194,9 @@ def _subfolders(root: Path) -> list[os.DirEntry[str]]:
         with os.scandir(root) as entries:
             return sorted((one for one in entries if one.is_dir() and one.name[0] != "."), key=lambda one: one.name)
     except OSError as error:
-        raise SceneError(f"scene.patches: {root}: cannot be read ({error.strerror})") from error
+        raise SceneError(
+            f"scene.patches: {root}: cannot be read ({error.strerror})", "Make the folder readable."
+        ) from error
 
 
 def scene_folders(places: Sequence[Path]) -> Mapping[str, Path]:

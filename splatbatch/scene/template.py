@@ -23,7 +23,7 @@ scene:
 training:
   max_steps: 30000        # schedules are given for 30,000 steps and scale with this
   strategy: mcmc          # mcmc (at most cap_max Gaussians) or default (3DGS)
-  cap_max: auto           # as many as pixels and overlap ask for, a million at most
+  cap_max: auto           # as many Gaussians as pixels and overlap ask for, a million at most
   device: {device}
 
 evaluation:
@@ -43,8 +43,8 @@ output:
 
 
 DEVICES = {
-    True: "cuda            # never the CPU, on which a night is too short; cpu trains there all the same",
-    False: "auto            # no NVIDIA GPU was seen here: the CPU, for an hour at most; cpu: for as long as it takes",
+    True: "cuda            # never the CPU, which is too slow for a night; cpu: train on the CPU all the same",
+    False: "auto            # no NVIDIA GPU was seen here: the CPU, for an hour at most; cpu: the CPU without a limit",
 }
 """Value of `training.device` with its comment, by whether this machine has an NVIDIA GPU, usable or not."""
 
@@ -95,7 +95,7 @@ def _offset(kept: ImportNotes) -> str:
     if kept.offset == NO_OFFSET:
         return crs
     numbers = ", ".join(f"{value:.15g}" for value in kept.offset)
-    return f"{crs}  offset: [{numbers}]  # taken off all coordinates before training; see import.json\n"
+    return f"{crs}  offset: [{numbers}]  # subtracted from all coordinates before training; see import.json\n"
 
 
 def _relative(path: Path, base: Path) -> str:

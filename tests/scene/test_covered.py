@@ -63,7 +63,7 @@ def test_ground_counts_that_three_other_photographs_see() -> None:
 def test_what_two_other_photographs_see_does_not_count() -> None:
     found = coverage_mask(taken_from((0, 1, 2), ground()), OUT)
     assert not found.cells["0"].any()
-    assert found.why == "training photographs were taken from 2 of 3 places"
+    assert found.why == "training photographs were taken from 2 of the 3 positions that are needed"
 
 
 def test_places_less_than_two_degrees_apart_are_one() -> None:
@@ -149,7 +149,7 @@ def test_a_model_without_tracks_covers_nothing_and_says_so() -> None:
     model = taken_from((0, 1, 2, 3), ground())
     found = coverage_mask(replace(model, points=replace(model.points, tracks=None)), OUT)
     assert found.of("0", 100, 80) is None
-    assert found.why == "no point of the model names the photographs that see it"
+    assert found.why == "the points of the model have no tracks, which list the photographs that show each point"
 
 
 @pytest.mark.parametrize("spoil", [float("nan"), float("inf")])

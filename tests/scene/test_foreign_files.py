@@ -59,7 +59,7 @@ def test_verify_dims_says_what_lies_where_a_model_should(tmp_path: Path) -> None
 def test_a_scene_is_found_from_any_of_its_parts(tmp_path: Path, part: str) -> None:
     made = MadeScene(tmp_path / "reef").write()
     found = find_layout(made.root / part)
-    assert found.top == made.root and f"a part of the scene {made.root}" in found.notes[0]
+    assert found.top == made.root and f"belongs to the scene {made.root}" in found.notes[0]
 
 
 @pytest.mark.parametrize("name", ["photos", "input", "Images/cam0", "images/cam0"])
@@ -69,14 +69,14 @@ def test_photographs_under_another_name_are_found_and_told(tmp_path: Path, name:
     (made.root / name).parent.mkdir(exist_ok=True)
     aside.rename(made.root / name)
     ended = invoke("init", str(made.root))
-    assert f"photographs: {name}/ (8 of 8)" in ended.out, ended.err
+    assert f"photographs found in {name}/ (8 of 8)" in ended.out, ended.err
     assert invoke("verify-dims", "--config", str(made.root / "splat_config.yml")).code == 0
 
 
 def test_each_patch_with_photos_of_its_own_is_told_to_rename_them(tmp_path: Path) -> None:
     for patch in ("p0", "p1"):
         MadeScene(tmp_path / patch).write().photographs.rename(tmp_path / patch / "photos")
-    assert "call that folder images/" in find_layout(tmp_path).notes[0]
+    assert "rename the folders to images/" in find_layout(tmp_path).notes[0]
 
 
 def test_a_split_says_where_it_found_the_photographs(tmp_path: Path) -> None:

@@ -154,7 +154,7 @@ def test_of_few_moments_of_many_cameras_single_photographs_are_held_out_and_it_i
     frames = [tuple(f"{number}/{part:02d}.jpg" for part in range(size)) for number, size in enumerate(sizes)]
     found = every_nth_frame(frames, 8)
     assert len(found) == 5
-    words = "5 of 40 photographs are held out; beside 5 of them a photograph of the same moment is trained on"
+    words = "5 of 40 photographs are held out; for 5 of them another photograph of the same moment is trained on"
     assert in_words(tuple(frames), found).startswith(words)
 
 

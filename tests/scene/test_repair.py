@@ -144,11 +144,11 @@ def spoil_photographs(scene: MadeScene) -> None:
 
 
 REFUSED = [
-    (lambda scene: resize(scene, 72, 54), "crop", "both sides times 0.75, resized and not cropped"),
+    (lambda scene: resize(scene, 72, 54), "crop", "both sides times 0.75, so they were resized and not cropped"),
     (spoil_transposed, "scale", "exchanged"),
     (spoil_model, "scale", r"points3D\.bin"),
     (spoil_photographs, "scale", "none of its photographs can be read"),
-    (lambda scene: resize(scene, 48, 36), "crop", "exactly 1/2, resized and not cropped"),
+    (lambda scene: resize(scene, 48, 36), "crop", "both sides times exactly 1/2, so they were resized and not cropped"),
 ]
 
 
@@ -176,7 +176,7 @@ def test_an_occupied_folder_is_refused(scene: MadeScene) -> None:
 
 def test_a_repair_that_no_photograph_proves_is_refused(scene: MadeScene, tmp_path: Path) -> None:
     resize(scene, 48, 36)
-    with pytest.raises(SceneError, match="too few of its photographs can be compared"):
+    with pytest.raises(SceneError, match="too few photographs of the model can be compared"):
         judged(scene, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 

@@ -175,10 +175,10 @@ def test_a_block_of_photographs_side_by_side_can_be_held_out_instead(tmp_path: P
 def test_a_block_that_nobody_chose_is_refused_where_it_is_asked_for(scene: Path):
     cut(scene, scene / "patches")
     patch = find_patches(Scene(patches=scene / "patches"))[0]
-    with pytest.raises(SceneError, match=r"evaluation.holdout: contiguous: .*partition\.json holds nothing out"):
+    with pytest.raises(SceneError, match=r"evaluation.holdout: contiguous: .*partition\.json has no block of held-out"):
         choose_holdout(patch, Evaluation(holdout="contiguous"))
     (uncut,) = find_patches(Scene(patches=scene))
-    with pytest.raises(SceneError, match="which no split has cut"):
+    with pytest.raises(SceneError, match="which `splatbatch split` did not cut"):
         choose_holdout(uncut, Evaluation(holdout="contiguous"))
 
 

@@ -102,7 +102,7 @@ def test_a_partition_of_before_keeps_its_test_photographs_and_says_what_that_cos
     known = {"test": names[::8], "train": sorted({*names}.difference(names[::8]))}
     path.write_text(json.dumps(json.loads(path.read_text()) | known))
     ended = invoke("split", "--source", str(tmp_path), "--out", str(tmp_path / "patches"), "--grid", "2x1")
-    assert "beside 5 of them a photograph of the same moment is trained on" in ended.out + ended.err
+    assert "for 5 of them another photograph of the same moment is trained on" in ended.out + ended.err
     assert sorted(read_partition(path).test) == names[::8]
 
 
@@ -156,7 +156,7 @@ def test_a_patch_of_it_that_was_never_trained_holds_out_what_the_others_do(of_ol
 
 
 def test_of_it_plan_and_report_say_that_twins_are_trained_on(of_old: FakeBatch) -> None:
-    words = "5 of 40 photographs are held out; beside 5 of them a photograph of the same moment is trained on"
+    words = "5 of 40 photographs are held out; for 5 of them another photograph of the same moment is trained on"
     assert words in invoke("plan", batch=of_old).out
     invoke("train", batch=of_old)
     assert words in (of_old.output / "report.md").read_text()
