@@ -80,7 +80,7 @@ def test_a_broken_source_ends_with_3_and_its_mistakes(tmp_path: Path) -> None:
     path = write_nerfstudio(made(tmp_path), tmp_path / "in")
     path.write_text(path.read_text()[:500])
     ended = invoke("import", str(tmp_path / "in"), str(tmp_path / "out"))
-    assert ended.code == 3 and "no whole JSON" in ended.err and "Traceback" not in ended.err
+    assert ended.code == 3 and "no complete JSON" in ended.err and "Traceback" not in ended.err
     assert not (tmp_path / "out").exists()
 
 
@@ -88,7 +88,7 @@ def test_what_the_audit_finds_in_the_result_is_told_and_ends_with_3(tmp_path: Pa
     write_ngp(made(tmp_path), tmp_path / "in")
     ended = invoke("import", str(tmp_path / "in"), str(tmp_path / "out"), "--no-triangulation")
     assert ended.code == 3 and "no_points" in ended.out
-    assert "points: the source has none, and none were looked for" in ended.out
+    assert "points: the source has none, and none were triangulated" in ended.out
 
 
 def test_programs_get_json(tmp_path: Path) -> None:

@@ -81,9 +81,11 @@ def test_terms_that_colmap_lacks_are_fitted_and_told(tmp_path: Path, terms: dict
 @pytest.mark.parametrize("b2", [30.0, -14.0, -28.0])
 def test_a_skew_that_no_model_has_is_refused_with_what_to_leave_out(tmp_path: Path, b2: float) -> None:
     made = Camera(1, "PINHOLE", 400, 300, (290.0, 290.0, 200.0, 150.0))
-    with pytest.raises(SceneError, match=rf"B2 {b2:g}: no camera of COLMAP comes closer than [\d.]+ px") as raised:
+    with pytest.raises(
+        SceneError, match=rf"B2 {b2:g}: no camera of COLMAP comes closer to the lens than [\d.]+ px"
+    ) as raised:
         metashape_camera(tmp_path, {"b2": b2}, made)
-    assert "No COLMAP camera has B2. Leave that out in Tools > Optimize Cameras" in raised.value.message
+    assert "COLMAP has no camera with B2. Leave these terms out in Tools > Optimize Cameras" in raised.value.message
 
 
 @given(st.tuples(*[st.floats(-0.02, 0.02)] * 4), st.tuples(*[st.floats(-1e-3, 1e-3)] * 2))

@@ -128,7 +128,7 @@ def test_points_of_a_colmap_model_beside_keep_their_tracks(tmp_path: Path, appli
     model = pycolmap.Reconstruction(tmp_path / "out/sparse/0")
     assert model.compute_mean_track_length() == scene.model().compute_mean_track_length()
     assert model.compute_mean_reprojection_error() < 1e-3
-    assert any("tracks are those of colmap/sparse/0" in line for line in done.log.converted)
+    assert any("tracks were taken from colmap/sparse/0" in line for line in done.log.converted)
 
 
 def edit(path: Path, **keys: Any) -> None:
@@ -187,7 +187,7 @@ def test_photographs_that_were_resized_take_their_k_along(tmp_path: Path) -> Non
     done = bring(tmp_path / "in", tmp_path)
     camera = pycolmap.Reconstruction(tmp_path / "out/sparse/0").cameras[1]
     assert camera.params.tolist() == pytest.approx([top[key] for key in ("fl_x", "fl_y", "cx", "cy")])
-    assert any("K follows" in line for line in done.log.converted)
+    assert any("focal lengths and centre follow" in line for line in done.log.converted)
 
 
 # Metashape
@@ -207,7 +207,7 @@ def test_one_of_several_chunks_is_named(tmp_path: Path) -> None:
     path = write_metashape(made(tmp_path), tmp_path / "in")
     chunk = path.read_text().partition('<document version="2.0.0">')[2].partition("</document>")[0]
     path.write_text(f'<document version="2.0.0">{chunk}{chunk.replace("Chunk 1", "Chunk 2")}</document>')
-    with pytest.raises(SceneError, match=r'(?s)2 chunks with poses: "Chunk 1" \(8 cameras.*--chunk LABEL'):
+    with pytest.raises(SceneError, match=r'(?s)2 chunks have poses: "Chunk 1" \(8 cameras.*--chunk LABEL'):
         bring(path, tmp_path)
     assert len(bring(path, tmp_path, replace(QUICK, chunk="Chunk 2")).capture.shots) == 8
 
@@ -260,7 +260,7 @@ def test_lenses_without_distortion_and_sizes_a_pixel_off_are_mended(tmp_path: Pa
     done = bring(tmp_path / "in", tmp_path)
     cameras = pycolmap.Reconstruction(tmp_path / "out/sparse/0").cameras.values()
     assert [(camera.model.name, camera.width, camera.height) for camera in cameras] == [("PINHOLE", 96, 72)]
-    assert "12 points without tracks" in done.log.converted
+    assert any("12 points without tracks" in line for line in done.log.converted)
 
 
 @pytest.mark.parametrize("size", ["1 1", "0 0"])
@@ -281,7 +281,7 @@ def test_tracks_that_count_other_keypoints_are_made_anew(tmp_path: Path) -> None
     done = bring(tmp_path / "in", tmp_path)
     model = pycolmap.Reconstruction(tmp_path / "out/sparse/0")
     assert model.compute_mean_track_length() == scene.model().compute_mean_track_length()
-    assert any("tracks were made anew" in line for line in done.log.converted)
+    assert any("tracks were made again" in line for line in done.log.converted)
 
 
 @pytest.mark.parametrize("way", ["missing", "empty", "no keypoint lines"])
@@ -327,4 +327,4 @@ def test_without_points_the_photographs_give_them_and_the_geometry_holds(tmp_pat
 def test_triangulating_ends_in_time_and_says_so(tmp_path: Path) -> None:
     write_ngp(quarry(), tmp_path / "in")
     done = bring(tmp_path / "in", tmp_path, ImportOptions(within_s=1.0))
-    assert done.num_points == 0 and "not done in time" in done.log.left_out[-1]
+    assert done.num_points == 0 and "the time for matching was over" in done.log.left_out[-1]

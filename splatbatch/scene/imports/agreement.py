@@ -51,7 +51,7 @@ _SAME_DEPTH = (0.5, 2.0)
 _CHECKED, _NEIGHBOURS, _EACH = 6, 3, 12
 """Numbers of photographs matched as a check, of pairs of each, and of pairs of each when points are triangulated."""
 _CHECK_S = 300.0
-_LATE = "not done in time"
+_LATE = "the time for matching was over"
 
 
 class MatchingSkipped(Exception):
@@ -207,7 +207,7 @@ def _within_time(place: MatchFolder) -> Iterator[Any]:
     try:
         yield token
     except (OSError, RuntimeError, ValueError) as error:
-        raise MatchingSkipped(_LATE if token.is_cancelled else f"pycolmap cannot: {error}") from error
+        raise MatchingSkipped(_LATE if token.is_cancelled else f"pycolmap failed: {error}") from error
     finally:
         timer.cancel()
         pycolmap.logging.minloglevel = before
@@ -334,27 +334,27 @@ def _agreement(telling: Sequence[PhotographMatch], shots: Sequence[PosedPhoto]) 
 
 
 _CAUSES: dict[str, Callable[[PosedPhoto], PosedPhoto]] = {
-    "the camera axes are OpenCV's (y down, looking along z), OpenGL's are meant (y up, looking along -z)": (
+    "the camera axes are OpenCV's (y down, looking along z), not OpenGL's (y up, looking along -z)": (
         lambda shot: replace(shot, rotation=OPENGL @ shot.rotation)
     ),
-    "the matrices lead from the world to the camera, the inverse is meant": (
+    "the matrices lead from the world to the camera, not from the camera to the world": (
         lambda shot: replace(shot, rotation=shot.rotation.T, center=-shot.rotation @ shot.center)
     ),
-    "the matrices lead from the world to the camera, with OpenCV's axes; the inverse is meant, with OpenGL's": (
+    "the matrices lead from the world to the camera, and the camera axes are OpenCV's (y down, looking along z)": (
         lambda shot: replace(shot, rotation=shot.rotation.T @ OPENGL, center=-OPENGL @ shot.rotation @ shot.center)
     ),
-    "the matrices lead from the world to the camera, with OpenGL's axes; the inverse is meant": (
+    "the matrices lead from the world to the camera, and the camera axes are OpenGL's (y up, looking along -z)": (
         lambda shot: replace(
             shot, rotation=OPENGL @ shot.rotation.T @ OPENGL, center=-OPENGL @ shot.rotation @ shot.center
         )
     ),
-    "the world is mirrored along x: places are, rotations are not": (
+    "the camera positions are mirrored along x, and the rotations are not": (
         lambda shot: replace(shot, center=shot.center * (-1, 1, 1))
     ),
-    "the world is mirrored along y: places are, rotations are not": (
+    "the camera positions are mirrored along y, and the rotations are not": (
         lambda shot: replace(shot, center=shot.center * (1, -1, 1))
     ),
-    "the world is mirrored along z: places are, rotations are not": (
+    "the camera positions are mirrored along z, and the rotations are not": (
         lambda shot: replace(shot, center=shot.center * (1, 1, -1))
     ),
 }
@@ -428,13 +428,13 @@ def check_poses(capture: SourceCapture, folder: Path, log: ImportLog) -> None:
     try:
         verdict = judge_few(capture.shots, folder, points)
     except MatchingSkipped as error:
-        log.leave_out(f"a look at the poses by matching photographs: {error}")
+        log.leave_out(f"the check of the poses by matching photographs: {error}")
         return
     _note(verdict, log)
     ratio = verdict.depth_ratio if verdict else None
     if capture.cloud and ratio is not None and not _SAME_DEPTH[0] <= ratio <= _SAME_DEPTH[1]:
-        what = f"its points lie {ratio:.3g} times as far from the cameras as the photographs show"
-        log.mistake(capture.cloud.origin, what, "Points and poses are in different units: export both in the same.")
+        what = f"the points lie {ratio:.3g} times as far from the cameras as the photographs show"
+        log.mistake(capture.cloud.origin, what, "Export points and poses again, both in the same unit.")
 
 
 def judge_few(shots: Sequence[PosedPhoto], folder: Path, points: Floats | None) -> PoseVerdict | None:
@@ -465,17 +465,17 @@ def _few_pairs(shots: Sequence[PosedPhoto]) -> list[tuple[int, int]]:
 def _note(verdict: PoseVerdict | None, log: ImportLog) -> None:
     """Note what photographs say about the poses."""
     if verdict is None:
-        log.leave_out("a look at the poses: too few features match between the photographs")
+        log.leave_out("the check of the poses by matching photographs: too few features match")
         return
     told = (
-        f"{100 * verdict.agreement:.0f} % of what pairs of photographs both show (median of {verdict.num_pairs} pairs)"
+        f"{100 * verdict.agreement:.0f} % of the matching features (median of {verdict.num_pairs} pairs of photographs)"
     )
     if verdict.is_contradicted:
-        cause = f"; it would if {verdict.cause}" if verdict.cause else ""
-        remedy = "Export poses and photographs anew, in the axes that the format is written in."
-        log.mistake("poses", f"the photographs contradict them: {told} fits{cause}", remedy)
+        cause = f"; more would fit if {verdict.cause}" if verdict.cause else ""
+        remedy = "Export poses and photographs again, with the camera axes that the format demands."
+        log.mistake("poses", f"the photographs contradict the poses: {told} fit{cause}", remedy)
     else:
-        log.convert(f"poses were compared with the photographs: {told} fits")
+        log.convert(f"poses were compared with the photographs: {told} fit")
 
 
 def triangulated(capture: SourceCapture, folder: Path, options: ImportOptions, log: ImportLog) -> Any:
@@ -498,15 +498,15 @@ def triangulated(capture: SourceCapture, folder: Path, options: ImportOptions, l
             if not log.num_mistakes and match(model, near_pairs(shots, _EACH), place):
                 model = triangulate(model, place)
         except MatchingSkipped as error:
-            log.leave_out(f"points: the source has none; triangulating in {options.within_s:.0f} s: {error}")
+            log.leave_out(f"points: the source has none; triangulation (in {options.within_s:.0f} s) failed: {error}")
     for number, shot in enumerate(shots, start=1):
         model.images[number].name = shot.name
     if model.num_points3D():
         kept = f"{plural(model.num_points3D(), 'point')} triangulated from the photographs (SIFT)"
         unseen = sorted(image.name for image in model.images.values() if not image.num_points3D)
-        log.convert(f"{kept}, poses and lenses kept{f'; none in {some(unseen)}' if unseen else ''}")
+        log.convert(f"{kept}, poses and lenses kept{f'; no point is seen in {some(unseen)}' if unseen else ''}")
     elif not log.left_out or "points:" not in log.left_out[-1]:
-        log.leave_out("points: the source has none, and the photographs show none that match")
+        log.leave_out("points: the source has none, and too few features match between the photographs")
     return model
 
 

@@ -38,8 +38,8 @@ class NoPhotograph(SceneError):
 
     def __init__(self, name: str, what: str) -> None:
         remedy = (
-            "Put the photographs where the source says, name their folder with --images DIR, or leave such poses out: "
-            "--skip-missing."
+            "Put the photographs where the source says, name their folder with --images DIR, or leave out poses "
+            "without a photograph with --skip-missing."
         )
         super().__init__(what, remedy)
         self.name = name
@@ -53,28 +53,30 @@ def similarity_of(value: Any) -> Similarity:
 
     Raises:
         SceneError: the matrix has another shape or last row, holds values that are no finite numbers, or mirrors or
-            shears. The message is without a subject, as "is no matrix of numbers".
+            shears.
     """
     try:
         matrix = np.array(value, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise SceneError("is no matrix of numbers") from error
+        raise SceneError("the matrix holds values that are not numbers") from error
     matrix = matrix.reshape(4, 4) if matrix.shape == (16,) else matrix
     if matrix.shape not in ((4, 4), (3, 4)):
-        raise SceneError(f"has the shape {'x'.join(map(str, matrix.shape))}, not 4x4")
+        raise SceneError(f"the matrix has the shape {'x'.join(map(str, matrix.shape))}, not 4x4")
     if not np.isfinite(matrix).all():
-        raise SceneError("holds what is no finite number")
+        raise SceneError("the matrix holds NaN or infinity")
     if len(matrix) == 4 and np.abs(matrix[3] - (0, 0, 0, 1)).max() > _LAST_ROW:
-        raise SceneError(f"has the last row {', '.join(f'{value:g}' for value in matrix[3])}, not 0, 0, 0, 1")
+        raise SceneError(
+            f"the last row of the matrix is {', '.join(f'{value:g}' for value in matrix[3])}, not 0, 0, 0, 1"
+        )
     linear = matrix[:3, :3]
     size = np.abs(np.linalg.det(linear)) ** (1 / 3)
     if not size > 1e-12:
-        raise SceneError("has no rotation: its determinant is 0")
+        raise SceneError("the matrix has no rotation: its determinant is 0")
     if np.linalg.det(linear) < 0:
-        raise SceneError("mirrors (its determinant is negative): one axis is turned round")
+        raise SceneError("the matrix mirrors (its determinant is negative): one axis is reversed")
     left, stretch, right = np.linalg.svd(linear / size)
     if np.abs(stretch - 1).max() > _SHEAR:
-        raise SceneError(f"is no rotation: it stretches by {stretch.max():.4g} and {stretch.min():.4g}")
+        raise SceneError(f"the matrix is no rotation: it stretches by {stretch.max():.4g} and {stretch.min():.4g}")
     scale = 1.0 if abs(size - 1) < _LAST_ROW else float(size)
     return Similarity(left @ right, matrix[:3, 3].copy(), scale)
 
@@ -191,9 +193,9 @@ class ImportLog:
         Args:
             photographs: names of the photographs without a pose; may be empty.
         """
-        for names, noun, lacking in ((self._missing, "pose", "photograph"), (photographs, "photograph", "a pose")):
+        for names, noun, lacking in ((self._missing, "pose", "photograph"), (photographs, "photograph", "pose")):
             if names:
-                self.leave_out(f"{plural(len(names), noun)} without {lacking}: {some(names)}")
+                self.leave_out(f"{plural(len(names), noun)} without a {lacking}: {some(names)}")
 
     @contextmanager
     def noting(self, where: str, remedy: str = "") -> Iterator[None]:
@@ -241,7 +243,7 @@ class ImportLog:
         for remedy, found in self._by_remedy.items():
             lines += list(found)[:MOST_OF_A_KIND]
             if len(found) > MOST_OF_A_KIND:
-                lines.append(f"… and {len(found) - MOST_OF_A_KIND:,} more of this kind")
+                lines.append(f"… and {len(found) - MOST_OF_A_KIND:,} more mistakes like these")
             lines.append(f"→ {remedy}")
         raise SceneError("\n  ".join(lines))
 
@@ -262,7 +264,7 @@ def why_no_number(value: Any) -> str:
     A predicate for messages, as "is no finite number"; never empty.
     """
     is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    return "is beyond what any lens has" if is_number else "is no finite number"
+    return "is larger than any lens has" if is_number else "is not a finite number"
 
 
 def some(names: Sequence[str], most: int = 3) -> str:

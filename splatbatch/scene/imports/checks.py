@@ -53,7 +53,7 @@ def without_repeats(shots: Sequence[PosedPhoto], log: ImportLog) -> tuple[PosedP
     for one in shots:
         found.setdefault((one.name, one.camera, one.rotation.tobytes(), one.center.tobytes()), one)
     if len(found) < len(shots):
-        log.convert(f"{plural(len(shots) - len(found), 'photograph')} listed again with the same pose: taken once")
+        log.convert(f"{plural(len(shots) - len(found), 'photograph')} listed again with the same pose, and taken once")
     return tuple(found.values())
 
 
@@ -73,10 +73,10 @@ def fit_to_photographs(shots: Sequence[PosedPhoto], log: ImportLog) -> tuple[Pos
         header = headers[shot.photo]
         with log.noting(shot.where):
             if not isinstance(header, ImageHeader):
-                remedy = "Copy the photograph again; a backup may hold a whole one."
+                remedy = "Copy the photograph again; a backup may hold an intact file."
                 raise SceneError(f"{shot.photo}: cannot be read: {header.what}", remedy)
             if shot.camera.model == "EQUIRECTANGULAR" and shot.camera.width != 2 * shot.camera.height:
-                what = f"a panorama of {size_text(shot.camera.size)}: it is not twice as wide as high"
+                what = f"the panorama has {size_text(shot.camera.size)} pixels, and is not twice as wide as high"
                 raise SceneError(what, "Export whole panoramas, or the camera model that the photographs have.")
             one, change = _fitted(shot, header.size)
             fitted.append(one)
@@ -99,30 +99,35 @@ def _fitted(shot: PosedPhoto, size: Size) -> tuple[PosedPhoto, str]:
         shares = [value / side for value, side in zip(center, size, strict=True)]
         named = f"camera size {size_text(own)}"
         if all(_CENTRAL[0] < share < _CENTRAL[1] for share in shares):
-            what = f"{named} is none: it is now the photograph's, in whose pixels K is"
+            what = f"{named} is no size: that of the photograph was taken, since K (focal lengths, centre) fits it"
             return replace(shot, camera=replace(camera, width=size[0], height=size[1])), what
         where = f"({', '.join(f'{value:g}' for value in center)})"
-        what = f"{named}, principal point {where}: K is not in pixels of {shot.photo.name} ({size_text(size)})"
+        what = (
+            f"{named} is no size, and the principal point {where} is not in pixels of the photograph"
+            f" {shot.photo.name} ({size_text(size)})"
+        )
         raise SceneError(what, "Export focal length and principal point in pixels, with the size of the images.")
     relation = relate(own, size)
     if isinstance(relation, SameSize):
         return shot, ""
     if isinstance(relation, NearSize) and relation.factor == 1 and max(map(abs, relation.off)) <= 2:
         # rounding: K stays as it is, so that the middle of the photograph stays where it was
-        what = "the size was a pixel or two off and is now the photograph's; K is as it was"
+        what = "its size was 1 or 2 pixels off and is set to the photograph's; focal lengths and centre stay"
         return replace(shot, camera=replace(camera, width=size[0], height=size[1])), what
     if isinstance(relation, ScaledSize):
         keypoints = shot.keypoints and replace(shot.keypoints, xy=shot.keypoints.xy * (np.array(size) / own))
-        what = f"photographs are {spell_factor(relation.factor)} of what the cameras say: K follows"
+        what = f"the photographs were resized ({spell_factor(relation.factor)}): focal lengths and centre follow"
         return replace(shot, camera=resized(camera, size), keypoints=keypoints), what
     is_turned = isinstance(relation, TransposedSize)
-    why = "width and height are exchanged" if is_turned else "another shape: cropped, padded or another photograph"
+    why = "width and height are exchanged" if is_turned else "the photograph was cropped or padded, or is another one"
     remedy = (
         "Turn the photographs as their EXIF orientation says, or write width and height as the pixels are stored."
         if is_turned
-        else "Give the photographs that the source was made with; or correct their size there."
+        else "Use the photographs that the source was made with, or correct their size in the source."
     )
-    raise SceneError(f"camera {size_text(own)}, photograph {shot.photo.name} {size_text(size)}: {why}", remedy)
+    raise SceneError(
+        f"the camera has {size_text(own)} pixels, its photograph {shot.photo.name} has {size_text(size)}: {why}", remedy
+    )
 
 
 def check_world(shots: Sequence[PosedPhoto], cloud: PointCloud | None, log: ImportLog) -> None:
@@ -136,19 +141,19 @@ def check_world(shots: Sequence[PosedPhoto], cloud: PointCloud | None, log: Impo
     counts = Counter(shot.name for shot in shots)
     for shot in shots:
         if counts[shot.name] > 1:
-            what = f"{counts[shot.name]} poses are of the photograph {shot.name}"
+            what = f"the photograph {shot.name} has {counts[shot.name]} poses"
             log.mistake(shot.where, what, "Keep one pose for each photograph.")
         if why := fault_of_name(shot.name):
-            log.mistake(shot.where, why, "Name the photograph otherwise, on the disk and in the source.")
+            log.mistake(shot.where, why, "Rename the photograph, on the disk and in the source.")
     _check_places(shots, log)
     if log.num_mistakes or cloud is None or not shots or not len(cloud.xyz):
         return
     share = share_that_see(shots, cloud.xyz)
     if share < _LEAST_SEEING:
-        what = f"{100 * share:.0f} % of the photographs have any of its points in view"
+        what = f"only {100 * share:.0f} % of the photographs have any of the points in view"
         remedy = (
-            "Points and poses are not in one world (units, axes, coordinate system), or the axes of the poses are "
-            "turned: export both together, in the same coordinates."
+            "Points and poses differ in unit, axes or coordinate system, or the camera axes are wrong. "
+            "Export both together, in the same coordinates."
         )
         log.mistake(cloud.origin, what, remedy)
 
@@ -159,9 +164,11 @@ def _check_places(shots: Sequence[PosedPhoto], log: ImportLog) -> None:
     centers = np.array([shot.center for shot in shots]).reshape(-1, 3)
     sound = (np.abs(centers) < _NOWHERE).all(axis=1)
     for index in map(int, np.flatnonzero(~sound)):
-        remedy = "Export it again; numbers of this size come of a broken transform."
+        remedy = "Export the pose again; numbers of this size come from a broken transform."
         log.mistake(
-            shots[index].where, f"its place is {spell_place(centers[index])}: none that can be computed", remedy
+            shots[index].where,
+            f"the camera's position {spell_place(centers[index])} is not finite or too large",
+            remedy,
         )
     shots, centers = [shot for shot, is_sound in zip(shots, sound, strict=True) if is_sound], centers[sound]
     if len(centers) < 4:
@@ -169,9 +176,13 @@ def _check_places(shots: Sequence[PosedPhoto], log: ImportLog) -> None:
     apart = np.linalg.norm(centers - np.median(centers, axis=0), axis=1)
     typical = float(np.median(apart))
     if not apart.max() > 0:
-        log.mistake("all poses", "all cameras stand at the same place", "Export poses with their translations.")
+        log.mistake(
+            "all poses",
+            "all cameras stand at the same place",
+            "Export the poses with their translations (camera positions).",
+        )
         return
     for index in map(int, np.flatnonzero(apart > _FAR * typical)) if typical > 0 else ():
-        what = f"stands {apart[index] / typical:,.0f} times as far out as the cameras typically do"
-        remedy = "Poses are in mixed units, or these are wrong: bring all into one unit, or remove these."
+        what = f"the camera is {apart[index] / typical:,.0f} times as far from the middle as the others typically are"
+        remedy = "Export all poses in one unit, or remove the cameras that are far away."
         log.mistake(shots[index].where, what, remedy)

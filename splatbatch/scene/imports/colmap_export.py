@@ -95,10 +95,10 @@ def _check_ids(cameras: Sequence[Camera], images: Sequence[Image], log: ImportLo
     known = {camera.id for camera in cameras}
     for part, given, ids in (("cameras", cameras, known), ("images", images, {image.id for image in images})):
         if len(ids) < len(given):
-            log.mistake(f"{part}.{suffix}", f"{len(given)} {part} share {len(ids)} ids", _REMEDY)
+            log.mistake(f"{part}.{suffix}", f"{len(given)} {part} have only {len(ids)} different ids", _REMEDY)
     for image in images:
         if image.camera_id not in known:
-            what = f"is of camera {image.camera_id}, which cameras.{suffix} lacks"
+            what = f"the image names camera {image.camera_id}, which cameras.{suffix} lacks"
             log.mistake(f'images.{suffix}: image {image.id} "{image.name}"', what, _REMEDY)
 
 
@@ -112,7 +112,7 @@ def _settle_tracks(keypoints: Mapping[int, Points2D], points: Points | None, log
     tracks, ids = points.tracks, points.ids[points.tracks.points]
     seen = sum(int((one.point3d_ids != np.uint64(NO_POINT3D)).sum()) for one in keypoints.values())
     if not len(tracks.image_ids) and not seen:
-        log.convert(f"{plural(len(points), 'point')} without tracks")
+        log.convert(f"{plural(len(points), 'point')} without tracks: which photographs show the points is unknown")
         return
     loose = 0
     for image, own in tracks.by_image().items():
@@ -122,8 +122,10 @@ def _settle_tracks(keypoints: Mapping[int, Points2D], points: Points | None, log
         fits[fits] = theirs[places[fits]] == ids[own][fits]
         loose += int((~fits).sum())
     if loose:
-        share = f"{loose:,} of {len(tracks.image_ids):,} entries of the tracks name no keypoint of their point"
-        log.convert(f"{share}: tracks were made anew from the {seen:,} keypoints that name a point")
+        log.convert(
+            f"{loose:,} of {len(tracks.image_ids):,} entries of the tracks name a wrong keypoint: the tracks were made"
+            f" again from the {seen:,} keypoints that name a point"
+        )
 
 
 def read(paths: Sequence[Path], options: ImportOptions, log: ImportLog) -> SourceCapture:
@@ -146,7 +148,7 @@ def read(paths: Sequence[Path], options: ImportOptions, log: ImportLog) -> Sourc
     _check_ids(every, images, log, suffix)
     _settle_tracks(keypoints, points, log)
     if not images:
-        raise SceneError("the model has no images", "Export it with its registered images.")
+        raise SceneError("the model has no images", "Export the model with its registered images.")
     cameras = {}
     for camera in every:
         with log.noting(
@@ -156,13 +158,16 @@ def read(paths: Sequence[Path], options: ImportOptions, log: ImportLog) -> Sourc
     place = options.images or _photographs(folder, images)
     shots = _shots(images, cameras, keypoints, place, log)
     if not shots:
-        raise SceneError(f"none of {len(images)} images has a photograph", "Name their folder: --images.")
+        raise SceneError(
+            f"none of the {len(images)} images of the model has a photograph",
+            "Name the folder of the photographs: --images DIR.",
+        )
     posed = {shot.name for shot in shots}
     log.leave_out_unused([name for name in photographs_below(place) if name not in posed])
     has_names = any((one.point3d_ids != np.uint64(NO_POINT3D)).any() for one in keypoints.values())
     cloud = _cloud(points, folder, log, has_names=has_names) if points is not None else None
     reference, crs = _georeference(folder, log)
-    return SourceCapture("COLMAP export", shots, cloud, "the world of the export", crs, reference)
+    return SourceCapture("COLMAP export", shots, cloud, "the coordinates of the export", crs, reference)
 
 
 def _sound(camera: Camera, log: ImportLog) -> Camera:
@@ -176,12 +181,14 @@ def _sound(camera: Camera, log: ImportLog) -> Camera:
         raise SceneError(f"unknown camera model {camera.model} (known: {', '.join(CAMERA_MODELS)})", remedy)
     if len(model.params) != len(camera.params):
         params = ", ".join(model.params)
-        raise SceneError(f"{len(camera.params)} parameters, but {model.name} has {len(model.params)}: {params}")
+        raise SceneError(
+            f"the camera has {len(camera.params)} parameters, but {model.name} has {len(model.params)}: {params}"
+        )
     if not np.isfinite(camera.params).all():
-        raise SceneError("parameters that are no finite numbers")
+        raise SceneError("a parameter of the camera is not a finite number")
     plain = simplified(camera)
     if plain.model != camera.model:
-        log.convert(f"{camera.model} whose last terms are 0 is {plain.model}: the same lens")
+        log.convert(f"cameras {camera.model} with last terms of 0 were written as {plain.model}, the same lens")
     return plain
 
 
@@ -209,10 +216,10 @@ def _shots(
         where, name = f'image {image.id} "{image.name}"', _plain(image.name)
         with log.noting(where):
             if not (np.isfinite((*image.quat, *image.translation)).all() and any(image.quat)):
-                raise SceneError("its pose is none: not finite, or a quaternion of zeros", "Register it again.")
+                raise SceneError("the pose is not finite, or its rotation is all zeros", "Register the image again.")
             if not (own := folders.find(folder, name)):
                 similar = folders.similar(folder, name)
-                what = f"no such photograph below {folder}{f'; there is {similar}' if similar else ''}"
+                what = f"no photograph of this name below {folder}{f'; there is {similar}' if similar else ''}"
                 raise NoPhotograph(image.name, what)
             renamed += [image.name] if image.name != own else []
             if camera := cameras.get(image.camera_id):
@@ -228,7 +235,7 @@ def _cloud(points: Points, folder: Path, log: ImportLog, *, has_names: bool) -> 
     """Return the finite points; `has_names` says whether keypoints name them."""
     finite = np.isfinite(points.xyz).all(axis=1)
     if not finite.all():
-        log.leave_out(f"{plural(int((~finite).sum()), 'point')} without a finite place")
+        log.leave_out(f"{plural(int((~finite).sum()), 'point')} without a finite position")
     ids = points.ids[finite] if has_names else None
     return PointCloud(points.xyz[finite], points.rgb[finite], str(folder), ids)
 
@@ -240,7 +247,7 @@ def _georeference(folder: Path, log: ImportLog) -> tuple[Record, str]:
         lla = read_json(top / "reference_lla.json") or read_json(top / "opensfm" / "reference_lla.json")
         if lla and "reference_lla" not in found:
             found["reference_lla"] = {key: lla.get(key) for key in ("latitude", "longitude", "altitude")}
-            log.convert("reference_lla.json (OpenSfM: where the origin lies) is kept in import.json")
+            log.convert("reference_lla.json (OpenSfM: where on Earth the origin lies) is kept in import.json")
         coords = top / "odm_georeferencing" / "coords.txt"
         if coords.is_file() and "odm_coords" not in found:
             lines = read_tail(coords).splitlines()[:2]

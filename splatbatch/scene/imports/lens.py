@@ -128,8 +128,8 @@ def bend_of(key: str, name: str) -> Bend:
         SceneError: the name is not in `BENDS`.
     """
     if (bend := BENDS.get(name.upper())) is None:
-        remedy = "COLMAP has no such camera: undistort the images to one of its models first."
-        raise SceneError(f"{key} {spelt(name)} is not known ({', '.join(BENDS)})", remedy)
+        remedy = "If COLMAP has no such lens, undistort the photographs first."
+        raise SceneError(f"{key} {spelt(name)} is no known lens (known: {', '.join(BENDS)})", remedy)
     return bend
 
 
@@ -153,10 +153,12 @@ def in_colmap(lens: Lens, size: Size, terms: str, refit: str) -> tuple[Camera, s
     camera, off = camera_of(lens, size)
     if off > MOST_OFF_PX:
         close = (
-            "it folds over inside the image" if np.isinf(off) else f"no camera of COLMAP comes closer than {off:.2g} px"
+            "the lens folds over inside the image (two rays meet in one pixel)"
+            if np.isinf(off)
+            else f"no camera of COLMAP comes closer to the lens than {off:.2g} px"
         )
         raise SceneError(f"{terms}: {close}", refit)
-    return camera, f"{terms}: fitted as {camera.model}, {off:.2g} px off at most" if off else ""
+    return camera, f"{terms}: fitted as {camera.model}, at most {off:.2g} px off" if off else ""
 
 
 @lru_cache(maxsize=256)

@@ -44,7 +44,7 @@ MOST_LEVELS = 64
 MOST_TOKEN_BYTES = 1 << 20
 """Longest tag with its attributes, or comment, in bytes; expat 2.5 takes a minute for a tag of 30 MB."""
 _PIECE_BYTES = 1 << 16
-_REMEDY = "Export it again: File > Export > Export Cameras, as Agisoft XML."
+_REMEDY = "Export the cameras again: File > Export > Export Cameras, as Agisoft XML."
 _ECEF = (6.2e6, 6.6e6)
 """Range of distances in metres from the centre of the Earth at which coordinates are taken as geocentric."""
 _AGAIN = "Export the cameras again, as Agisoft XML."
@@ -53,8 +53,8 @@ MOST_FILES = 200_000
 _TERMS = ("f", "fx", "fy", "cx", "cy", "b1", *OF_METASHAPE)
 _LONGEST_PX = 1 << 20
 _REFIT = (
-    "No COLMAP camera has {keys}. Leave that out in Tools > Optimize Cameras and export again. Or export cameras as "
-    "Colmap (Metashape 2.2), which undistorts the photographs."
+    "COLMAP has no camera with {keys}. Leave these terms out in Tools > Optimize Cameras and export again. Or export "
+    "cameras as Colmap (Metashape 2.2), which undistorts the photographs."
 )
 _OPTIMISE = "Optimise the cameras in Metashape and export them again, as Agisoft XML."
 
@@ -86,14 +86,16 @@ class XmlDocument:
                     taken += len(piece)
                     # expat parses a token from its beginning whenever it gets a further piece of it
                     if taken - self._parser.CurrentByteIndex > MOST_TOKEN_BYTES:
-                        raise self._error(f"a tag or a comment longer than {MOST_TOKEN_BYTES:,} bytes")
+                        raise self._error(f"a tag or a comment is longer than {MOST_TOKEN_BYTES:,} bytes")
                 self._parser.Parse(b"", True)
             except (LookupError, ValueError) as error:  # Python's, of an encoding
-                raise SceneError(f"its encoding is not read ({error})", f"{_REMEDY} It writes UTF-8.") from error
+                raise SceneError(
+                    f"the file's encoding cannot be read ({error})", f"{_REMEDY} Metashape writes UTF-8."
+                ) from error
             except expat.ExpatError as error:
                 what = expat.errors.messages[error.code]
                 place = f"line {error.lineno}, column {error.offset + 1}"
-                raise SceneError(f"{place}: {what}: no whole XML", _REMEDY) from error
+                raise SceneError(f"{place}: {what}; the file is no complete XML", _REMEDY) from error
         self.root: Element = self._tree.close()
 
     def where(self, element: Element, name: str = "") -> str:
@@ -109,12 +111,12 @@ class XmlDocument:
         return SceneError(f"line {self._parser.CurrentLineNumber}: {what}", _REMEDY)
 
     def _refuse(self, *_: object) -> None:
-        raise self._error("declares a document type or an entity, which is not read")
+        raise self._error("the file declares a document type or an entity, which is refused")
 
     def _start(self, tag: str, attributes: dict[str, str]) -> None:
         self._level += 1
         if self._level > MOST_LEVELS:
-            raise self._error("nested too deeply")
+            raise self._error(f"elements are nested more than {MOST_LEVELS} deep")
         self._lines[self._tree.start(tag, attributes)] = self._parser.CurrentLineNumber
 
     def _end(self, tag: str) -> None:
@@ -177,8 +179,8 @@ def chosen_chunk(document: XmlDocument, label: str, log: ImportLog) -> Element:
             log.leave_out(f"chunk {_in_words(other)}")
         return candidates[0]
     known = "; ".join(_in_words(chunk) for chunk in chunks)
-    what = f"{len(candidates)} chunks have this name" if label else f"{len(candidates)} chunks with poses"
-    remedy = "Name one with --chunk LABEL and import each into a folder of its own, or merge them in Metashape."
+    what = f'{len(candidates)} chunks have the label "{label}"' if label else f"{len(candidates)} chunks have poses"
+    remedy = "Name one chunk with --chunk LABEL and import each into a folder of its own, or merge them in Metashape."
     raise SceneError(f"{where}: {what}: {known}", remedy)
 
 
@@ -214,10 +216,10 @@ def world_of(
         element = own[0].find("transform")
     elif element is None and components:
         known = ", ".join(one.get("id", "?") for one in components)
-        what = f"cameras name the component {component or '(none)'}; transforms are there for {known}"
+        what = f"the cameras are of component {component or '(none)'}, but only these have a transform: {known}"
         log.mistake(document.where(chunk, "components"), what, _AGAIN)
     if element is None:
-        return (IDENTITY, "the chunk's own coordinates: it has no transform, so their unit is unknown", crs)
+        return (IDENTITY, "the chunk's own coordinates, whose unit is unknown, as the chunk has no transform", crs)
     placed = IDENTITY
     with log.noting(document.where(element, "transform of the chunk"), _AGAIN):
         placed = _similarity(element)
@@ -238,7 +240,7 @@ def _similarity(element: Element) -> Similarity:
     rotation, translation = numbers(element.find("rotation"), 9), numbers(element.find("translation"), 3)
     scale = numbers(element.find("scale"), 1) if element.find("scale") is not None else np.ones(1)
     if rotation is None or translation is None or scale is None or not scale[0] > 0:
-        raise SceneError("is not a rotation of 9 numbers, a translation of 3 and a scale above 0")
+        raise SceneError("the transform is not a rotation of 9 numbers, a translation of 3 and a scale above 0")
     turned = similarity_of(np.column_stack([rotation.reshape(3, 3), translation]))
     return replace(turned, scale=float(scale[0]) * turned.scale)
 
@@ -271,7 +273,7 @@ def _find(written: str, group: str, photographs: Mapping[str, Sequence[str]], fo
         raise NoPhotograph(written, f"no photograph of this name below {folder}")
     if len(found) > 1:
         remedy = "Name the folder that holds just this chunk's photographs with --images DIR."
-        raise SceneError(f"may be {some(sorted(found))} below {folder}", remedy)
+        raise SceneError(f"several photographs below {folder} have this name: {some(sorted(found))}", remedy)
     return found[0]
 
 
@@ -303,7 +305,7 @@ def read_sensors(document: XmlDocument, chunk: Element, log: ImportLog) -> Mappi
         name = f'sensor {element.get("id", "?")} "{element.get("label", "")}"'
         where = document.where(element, name)
         if (key := element.get("id")) is None or key in found:
-            log.mistake(where, "has no id, or that of another sensor", _OPTIMISE)
+            log.mistake(where, "the sensor has no id, or the id of another sensor", _OPTIMISE)
             continue
         on_master = None
         with log.noting(where, _OPTIMISE):
@@ -325,18 +327,18 @@ def _camera(sensor: Sensor, log: ImportLog) -> Camera:
     own = _size(sensor.element)
     size = _size(calibration) or own
     if size is None:
-        raise SceneError("its resolution is missing or no number of pixels")
-    if (bend := bend_of("its type", kind or sensor.element.get("type", "frame"))) == "panorama":
+        raise SceneError("the sensor's resolution is missing, or is not in whole pixels")
+    if (bend := bend_of("sensor type", kind or sensor.element.get("type", "frame"))) == "panorama":
         return panorama(size)
     if calibration is None:
-        raise SceneError("it has no calibration")
+        raise SceneError("the sensor has no calibration")
     if not adjusted:
-        log.convert(f"{sensor.label}: its calibration was never adjusted; the initial one was taken")
+        log.convert(f"{sensor.label}: the calibration was never adjusted, so that the initial one was taken")
     if own not in (None, size):
-        raise SceneError(f"its resolution is {own}, that of its calibration {size}")
+        raise SceneError(f"the sensor has the resolution {own}, but its calibration has {size}")
     written = {key: numbers(one, 1) for key in _TERMS if (one := calibration.find(key)) is not None}
     if broken := [key for key, values in written.items() if values is None]:
-        raise SceneError(f"{', '.join(broken)} of its calibration is no number")
+        raise SceneError(f"the calibration has no number for {', '.join(broken)}")
     known = {key: float(values[0]) for key, values in written.items() if values is not None}
     terms = dict.fromkeys(_TERMS, 0.0) | known
     lacking = [key for key in ("b2", "skew", "k4", "p3", "p4") if terms[key]]
@@ -357,7 +359,7 @@ def _lens(terms: Mapping[str, float], bend: Bend, size: Size) -> Lens:
         fx, fy = terms["f"] + terms["b1"], terms["f"]
         cx, cy = size[0] / 2 + terms["cx"], size[1] / 2 + terms["cy"]
     if not (fx > 0 and fy > 0):
-        raise SceneError("its calibration has no focal length f above 0")
+        raise SceneError("the calibration has no focal length f above 0")
     return Lens(fx, fy, cx, cy, bend=bend, **{name: terms[key] for key, name in OF_METASHAPE.items() if terms[key]})
 
 
@@ -387,11 +389,11 @@ def _on_master(element: Element) -> Similarity | None:
     rotation = numbers(turn, 9)
     location = numbers(place, 3) if place is not None else np.zeros(3)
     if rotation is None or location is None:
-        raise SceneError("rotation or location on its master are not 9 and 3 numbers")
+        raise SceneError("rotation and location of the sensor on its master are not 9 and 3 numbers")
     try:
         found = similarity_of(np.column_stack([rotation.reshape(3, 3), location]))
     except SceneError as error:
-        raise SceneError(f"rotation on its master {error}") from error
+        raise SceneError(f"rotation of the sensor on its master: {error}") from error
     return replace(found, scale=1.0)
 
 
@@ -430,7 +432,7 @@ def read(paths: Sequence[Path], options: ImportOptions, log: ImportLog) -> Sourc
     log.leave_out_unused([name for name in names if name not in taken])
     if not shots:
         where = document.where(chunk, "cameras")
-        raise SceneError(f"{where}: no camera is left with a photograph and a pose", _AGAIN)
+        raise SceneError(f"{where}: no camera has both a photograph and a pose", _AGAIN)
     reference = {"from_chunk_to_model": placed.matrix(), "chunk": chunk.get("label", "")}
     kind = f"Metashape XML {document.root.get('version', '')}".strip()
     return SourceCapture(kind, tuple(shots), None, world, crs, reference)
@@ -458,8 +460,8 @@ def _aligned(
     components = Counter(camera.get("component_id") for camera in posed)
     if len(components) > 1:
         counts = ", ".join(f"component {key}: {plural(count, 'camera')}" for key, count in components.most_common())
-        remedy = "Align them to each other (markers, more photographs), or export one component alone."
-        what = f"{len(components)} components that are not connected: {counts}"
+        remedy = "Align the components to each other (markers, more photographs), or export one of them alone."
+        what = f"the cameras form {len(components)} components that are not connected: {counts}"
         log.mistake(document.where(chunk, "components"), what, remedy)
     return [(camera, enabled[camera], poses[camera.get("id")]) for camera in posed], next(iter(components), None)
 
@@ -471,9 +473,9 @@ def _poses(document: XmlDocument, cameras: Iterable[Element], log: ImportLog) ->
     for camera, element in posed:
         with log.noting(document.where(element, f'transform of camera "{_label(camera)}"'), _AGAIN):
             if (matrix := numbers(element, 16)) is None:
-                raise SceneError("is not 16 finite numbers")
+                raise SceneError("the matrix is not 16 finite numbers")
             if camera.get("id") in poses:
-                raise SceneError(f"has the id {camera.get('id')} of another camera")
+                raise SceneError(f"the camera has the id {camera.get('id')} of another camera")
             poses[camera.get("id")] = similarity_of(matrix[:12].reshape(3, 4))
     return poses
 
@@ -491,14 +493,14 @@ def _slave_poses(
         sensor = sensors.get(camera.get("sensor_id", ""))
         if sensor is None or sensor.on_master is None:
             where = document.where(camera, f'camera "{_label(camera)}"')
-            what = "has no pose of its own, and its sensor does not say where it sits on its master"
-            log.mistake(where, what, "Export with the rig's offsets, or disable the slaves.")
+            what = "the camera has no pose of its own, and its sensor has no place on the master camera"
+            log.mistake(where, what, "Export the cameras with the rig's offsets, or disable the slave cameras.")
         else:
             found[camera.get("id")] = replace(master, scale=1.0).after(sensor.on_master)
     if found:
         log.convert(
-            f"{plural(len(found), 'camera')} of a rig stand on their masters, turned and moved as their sensors say, "
-            "in units of the chunk"
+            f"{plural(len(found), 'camera')} of a rig: poses computed from the master cameras and the rig's offsets, in "
+            "units of the chunk"
         )
     return found
 
@@ -513,9 +515,10 @@ def _lenses(cameras: Iterable[Element], sensors: Mapping[str, Sensor], log: Impo
     for key in dict.fromkeys(camera.get("sensor_id", "") for camera in cameras):
         lenses[key], sensor = None, sensors.get(key)
         with log.noting(
-            sensor.label if sensor else f"camera of sensor {key or '?'}", "Calibrate it, and export again."
+            sensor.label if sensor else f"camera of sensor {key or '?'}",
+            "Calibrate the sensor, and export the cameras again.",
         ):
             if sensor is None:
-                raise SceneError(f"sensor {key or '?'} is not there")
+                raise SceneError(f"the file has no sensor {key or '?'}")
             lenses[key] = _camera(sensor, log)
     return lenses

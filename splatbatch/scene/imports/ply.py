@@ -52,15 +52,17 @@ def read_cloud(path: Path, log: ImportLog) -> PointCloud:
             order = ">" if form == "binary_big_endian" else "<"
             kind = np.dtype([(name, order + code) for name, code in columns.items()])
             if not 0 <= count * kind.itemsize <= size - file.tell():
-                raise SceneError(f"{path}: cut: claims {count:,} points, more than its {size:,} bytes hold", _REMEDY)
+                raise SceneError(f"{path}: the file is cut: {count:,} points do not fit into {size:,} bytes", _REMEDY)
             table = np.frombuffer(file.read(count * kind.itemsize), kind)
     xyz = np.stack([table[axis].astype(np.float64) for axis in "xyz"], axis=1)
     finite = np.isfinite(xyz).all(axis=1)
     if not finite.all():
-        log.convert(f"{path.name}: {int((~finite).sum()):,} of {len(xyz):,} points have no finite place: left out")
+        log.convert(
+            f"{path.name}: {int((~finite).sum()):,} of {len(xyz):,} points have no finite position and were left out"
+        )
     rgb, has_colors = _colors(table, columns)
     if not has_colors:
-        log.convert(f"{path.name}: its points have no colours: they start grey")
+        log.convert(f"{path.name}: the points have no colours and start grey")
     xyz, rgb = xyz[finite], rgb[finite]
     if len(xyz) > MOST_POINTS:
         log.convert(f"{path.name}: of {len(xyz):,} points {MOST_POINTS:,}, evenly spread over the file, were taken")
@@ -78,14 +80,14 @@ def _header(path: Path, file: BinaryIO) -> tuple[str, int, dict[str, str]]:
     lines = [line.split() for line in head[: end.start()].decode("ascii", errors="replace").splitlines()]
     forms = [line[1] for line in lines if line[:1] == ["format"] and len(line) > 1]
     if not forms or forms[0] not in ("ascii", "binary_little_endian", "binary_big_endian"):
-        raise SceneError(f"{path}: format {forms[0] if forms else 'missing'}: no form of PLY", _REMEDY)
+        raise SceneError(f"{path}: format {forms[0] if forms else 'missing'} is no format of PLY", _REMEDY)
     elements = [index for index, line in enumerate(lines) if line[:1] == ["element"]]
     if not elements or lines[elements[0]][1:2] != ["vertex"]:
-        raise SceneError(f"{path}: its first element is not vertex", _REMEDY)
+        raise SceneError(f"{path}: the first element in the header is not vertex", _REMEDY)
     try:
         count = int(lines[elements[0]][2])
     except (IndexError, ValueError) as error:
-        raise SceneError(f"{path}: the number of its vertices is no number", _REMEDY) from error
+        raise SceneError(f"{path}: the header has no number of vertices", _REMEDY) from error
     until = elements[1] if len(elements) > 1 else len(lines)
     file.seek(end.end())
     return forms[0], count, _columns(path, [one for one in lines[elements[0] + 1 : until] if one[:1] == ["property"]])
@@ -93,10 +95,10 @@ def _header(path: Path, file: BinaryIO) -> tuple[str, int, dict[str, str]]:
 
 def _columns(path: Path, properties: list[list[str]]) -> dict[str, str]:
     if any(len(line) != 3 or line[1] not in _TYPES for line in properties):
-        raise SceneError(f"{path}: a property of its vertices is a list, or of no known type", _REMEDY)
+        raise SceneError(f"{path}: a property of the vertices is a list, or of no known type", _REMEDY)
     names = [line[2] for line in properties]
     if not set("xyz") <= set(names) or len(set(names)) < len(names):
-        raise SceneError(f"{path}: its vertices lack x, y or z, or have one twice ({', '.join(names)})", _REMEDY)
+        raise SceneError(f"{path}: the vertices lack x, y or z, or have a property twice ({', '.join(names)})", _REMEDY)
     return {line[2]: _TYPES[line[1]] for line in properties}
 
 
@@ -109,7 +111,7 @@ def _ascii(path: Path, file: BinaryIO, count: int, names: Sequence[str]) -> NDAr
         except ValueError as error:
             raise SceneError(f"{path}: point {number + 1} is not a row of numbers", _REMEDY) from error
         if len(fields) < len(names):
-            raise SceneError(f"{path}: cut: ends inside point {number + 1} of {count:,}", _REMEDY)
+            raise SceneError(f"{path}: the file is cut: it ends inside point {number + 1} of {count:,}", _REMEDY)
     return np.array(rows, dtype=[(name, "f8") for name in names])
 
 

@@ -108,7 +108,7 @@ def bring_in(path: Path, target: Path, options: ImportOptions) -> ImportResult:
     source = _chosen(path, log)
     _see_target(target)
     if options.chunk and source.kind != "metashape":
-        raise ConfigError(f"--chunk {options.chunk}: only Metashape's XML has chunks")
+        raise ConfigError(f"--chunk {options.chunk}: only Metashape's XML has chunks", "Leave --chunk out.")
     if options.images and not is_folder(options.images):
         raise ConfigError(f"--images {options.images}: {no_such(options.images, 'folder')}")
     with log.noting(source.paths[0].name):
@@ -120,8 +120,8 @@ def bring_in(path: Path, target: Path, options: ImportOptions) -> ImportResult:
         done = _written(source.paths[0], capture, aside, options, log)
         aside.rename(target.absolute())
     except (ValueError, RuntimeError) as error:  # pycolmap's words for what it does not take
-        hint = "Look at focal lengths, sizes and poses for values that no camera has."
-        raise SceneError(f"{path}: pycolmap does not take this model: {' '.join(str(error).split())}", hint) from error
+        hint = "Correct focal lengths, sizes or poses that no camera can have, and export again."
+        raise SceneError(f"{path}: pycolmap rejects this model: {' '.join(str(error).split())}", hint) from error
     except OSError as error:
         remedy = "Name a new folder on a disk with free space and symbolic links: photographs are linked, not copied."
         raise OutputError(f"{target}: cannot be written ({error.strerror or error})", remedy) from error
@@ -134,11 +134,11 @@ def _see_target(target: Path) -> None:
     try:
         is_free = not target.exists() or not any(target.iterdir())
     except OSError as error:
-        raise ConfigError(f"{target}: is no folder that can be used ({error.strerror})") from error
+        raise ConfigError(f"{target}: cannot be used as a folder ({error.strerror})", "Name a new folder.") from error
     if not is_free or target.is_symlink():
         raise ConfigError(f"{target}: exists and is not empty", "Name a new folder: an import overwrites nothing.")
     if not target.absolute().parent.is_dir():
-        raise ConfigError(f"{target}: its folder does not exist", f"Make it first: mkdir -p {target.parent}")
+        raise ConfigError(f"{target}: the folder above does not exist", f"Make it first: mkdir -p {target.parent}")
 
 
 def _chosen(path: Path, log: ImportLog) -> ImportSource:
@@ -152,9 +152,9 @@ def _chosen(path: Path, log: ImportLog) -> ImportSource:
     alike = [one for one in found if one.kind == found[0].kind]
     if len(alike) > 1:
         names = ", ".join(one.paths[0].name for one in alike)
-        raise SceneError(f"{path}: {len(alike)} files of the same kind: {names}", "Name one of them.")
+        raise SceneError(f"{path}: {len(alike)} files that could be imported: {names}", "Name one of these files.")
     for other in found[1:]:
-        log.leave_out(f"beside it: {other.in_words()}")
+        log.leave_out(f"found beside the source: {other.in_words()}")
     return found[0]
 
 
@@ -165,9 +165,9 @@ def _checked(capture: SourceCapture, options: ImportOptions, log: ImportLog) -> 
         with log.noting("--points"):
             cloud = read_cloud(options.points, log)
             capture = replace(capture, cloud=replace(cloud, xyz=capture.of_points.of_points(cloud.xyz)))
-            log.convert(f"{plural(len(cloud.xyz), 'point')} of {options.points.name}; they have no tracks")
+            log.convert(f"{plural(len(cloud.xyz), 'point')} taken from {options.points.name}, without tracks")
     if capture.cloud is not None and not len(capture.cloud.xyz):
-        log.leave_out(f"{capture.cloud.origin}: it holds no points")
+        log.leave_out(f"{capture.cloud.origin}: the file holds no points")
         capture = replace(capture, cloud=None)
     check_world(shots, capture.cloud, log)
     return replace(capture, shots=shots)
@@ -194,7 +194,7 @@ def _written(
         model = triangulated(capture, folder, options, log)
     else:
         model = write.posed_model([replace(shot, keypoints=None) for shot in shots])
-        log.leave_out("points: the source has none, and none were looked for; nothing can be trained without")
+        log.leave_out("points: the source has none, and none were triangulated; training needs points")
     log.stop()
     (folder / write.MODEL).mkdir(parents=True)
     model.write_binary(folder / write.MODEL)

@@ -47,12 +47,12 @@ from splatbatch.scene.similarity import IDENTITY, Similarity
 from splatbatch.text import plural
 
 OTHER_NAMES = {
-    "fx": "Rename fx and fy: nerfstudio and instant-ngp call them fl_x and fl_y.",
-    "focal_length": "Write it as fl_x and fl_y, in pixels.",
-    "focal": "Write it as fl_x and fl_y, in pixels.",
+    "fx": "Rename the keys fx and fy to fl_x and fl_y, as nerfstudio and instant-ngp call them.",
+    "focal_length": "Write the focal length as fl_x and fl_y, in pixels.",
+    "focal": "Write the focal length as fl_x and fl_y, in pixels.",
     **dict.fromkeys(
         ("K", "intrinsics", "intrinsic_matrix", "camera_intrinsics", "intrinsic", "cam_K"),
-        "Write fl_x, fl_y, cx and cy in its place: rows 1 and 2 are fl_x 0 cx and 0 fl_y cy.",
+        "Write fl_x, fl_y, cx and cy instead of the matrix, whose rows 1 and 2 are fl_x 0 cx and 0 fl_y cy.",
     ),
 }
 """Keys under which other programs write intrinsics, which are not read, with what to do about each."""
@@ -68,16 +68,16 @@ MAIN = "transforms.json"
 SPLITS = ("train", "val", "test")
 LARGEST_MIB = 512
 _SAYS_NOTHING = {
-    "orientation_override": "the frame of the model is not turned",
-    "auto_scale_poses_override": "the frame of the model is not scaled",
-    "center_method_override": "the frame of the model is not moved",
-    "aabb_scale": "it is the size of instant-ngp's box, which no trainer here needs",
-    "scale": "it is how instant-ngp shows the scene; poses are as they are written",
-    "offset": "it is how instant-ngp shows the scene; poses are as they are written",
-    "from_na": "it is how instant-ngp shows the scene; poses are as they are written",
-    "depth_unit_scale_factor": "no trainer here reads depth",
-    "integer_depth_scale": "no trainer here reads depth",
-    "enable_depth_loading": "no trainer here reads depth",
+    "orientation_override": "splatbatch does not rotate the coordinates of a model",
+    "auto_scale_poses_override": "splatbatch does not scale the coordinates of a model",
+    "center_method_override": "splatbatch does not move the coordinates of a model",
+    "aabb_scale": "only instant-ngp needs the size of its box",
+    "scale": "only instant-ngp uses this key, to show the scene; poses are taken as they are written",
+    "offset": "only instant-ngp uses this key, to show the scene; poses are taken as they are written",
+    "from_na": "only instant-ngp uses this key, to show the scene; poses are taken as they are written",
+    "depth_unit_scale_factor": "splatbatch does not train with depth images",
+    "integer_depth_scale": "splatbatch does not train with depth images",
+    "enable_depth_loading": "splatbatch does not train with depth images",
 }
 """Known keys at the top that are ignored, with the reason."""
 
@@ -90,14 +90,14 @@ _NUMBERS = (
 )
 """Keys of a lens whose values are numbers; a frame's own keys go before those at the top."""
 _COMPUTED = {
-    "fl_x": "focal lengths are computed from camera_angle_x (and camera_angle_y where it is written)",
+    "fl_x": "focal lengths are computed from camera_angle_x (and camera_angle_y, if it is written)",
     **dict.fromkeys(("cx", "cy"), "cx, cy are not written: the principal point is the middle of the image"),
 }
 """How numbers are computed that are not written, by key."""
 _OF_LENSES = {"camera_model", "is_fisheye", *_NUMBERS}
 _APPLIED = {
-    "applied_transform": "It is 3 rows of 4 numbers: the rotation and shift that were applied to the world.",
-    "applied_scale": "Write the scale that the poses were multiplied by, or remove the key.",
+    "applied_transform": "Write it as 3 rows of 4 numbers: the rotation and shift that were applied to the world.",
+    "applied_scale": "Write applied_scale as the factor that the poses were multiplied by, or remove the key.",
 }
 """Keys of what was done to the world after the poses were computed, with the remedies for wrong values."""
 _LISTS = tuple(f"{split}_filenames" for split in SPLITS)
@@ -145,10 +145,10 @@ def _camera(frame: TransformsFrame, photo: Size | None, log: ImportLog) -> Camer
     written = {**top, **own}
     numbers = {key: found for key in _NUMBERS if key in written and (found := number(written[key])) is not None}
     broken = [key for key in _NUMBERS if key in written and key not in numbers]
-    places = dict.fromkeys(top.keys() - own.keys(), f"{frame.document.path.name}: at the top")
+    places = dict.fromkeys(top.keys() - own.keys(), f"{frame.document.path.name}: top level")
     for key in broken:
         what = f"{key} {spelt(written[key])} {why_no_number(written[key])}"
-        log.mistake(places.get(key, frame.where), what, f"Correct {key}.")
+        log.mistake(places.get(key, frame.where), what, f"Write a number as {key}, or remove the key.")
     try:
         return None if broken else read_camera(numbers, written, photo, log)
     except SceneError as error:
@@ -176,7 +176,7 @@ def read_camera(
     if model is not None:
         bend = bend_of("camera_model", str(model))
     elif bend == "frame":
-        log.convert("camera_model is not written: a perspective lens with the k and p that are (OPENCV)")
+        log.convert("camera_model is not written: a perspective lens with the written k and p was assumed (OPENCV)")
     if bend == "panorama":
         return panorama(size)
     measured = photo if min(size) <= 1 and photo else size
@@ -186,12 +186,15 @@ def read_camera(
             log.convert(how)
     given = {key: value for key, value in numbers.items() if key[0] in "kp" and value}
     if given and "PINHOLE" in str(model).upper():
-        what = f"camera_model {model}, but {', '.join(f'{key} {value:g}' for key, value in given.items())}"
-        remedy = "Write OPENCV where the photographs are distorted; remove k and p where they are not."
+        what = (
+            f"camera_model {model} has no distortion, but there are"
+            f" {', '.join(f'{key} {value:g}' for key, value in given.items())}"
+        )
+        remedy = "Write OPENCV as camera_model if the photographs are distorted; otherwise remove k and p."
         raise SceneError(what, remedy)
     cx, cy = numbers.get("cx", measured[0] / 2), numbers.get("cy", measured[1] / 2)
     lens = Lens(fx, fy, cx, cy, bend="rational" if {"k5", "k6"} & given.keys() else bend, **given)
-    refit = "Undistort the images first, or calibrate without k4."
+    refit = "Undistort the photographs first, or calibrate without k4."
     camera, fit = in_colmap(lens, size, f"k4 {lens.k4:g} of a radial polynomial", refit)
     if fit:
         log.convert(fit)
@@ -203,11 +206,13 @@ def _size(numbers: Mapping[str, float], photo: Size | None) -> Size:
     if {"w", "h"} & numbers.keys():
         wide, high = whole_number(numbers.get("w")), whole_number(numbers.get("h"))
         if wide is None or high is None or min(wide, high) < 0:
-            what = f"w {spelt(numbers.get('w'))}, h {spelt(numbers.get('h'))}"
-            raise SceneError(what, "Write width and height in pixels.")
+            what = f"w {spelt(numbers.get('w'))}, h {spelt(numbers.get('h'))}: not the size of a photograph"
+            raise SceneError(what, "Write w and h as width and height in pixels.")
         return wide, high
     if photo is None:
-        raise SceneError("w is not written, and the photograph cannot be read", "Copy the photograph again.")
+        raise SceneError(
+            "w is not written, and the photograph cannot be read", "Copy the photograph again, or write w and h."
+        )
     return photo
 
 
@@ -220,16 +225,16 @@ def _focal_lengths(
     if x is None:
         remedy = "Write fl_x (and fl_y) in pixels" + ("." if is_fisheye else ", or camera_angle_x in radians.")
         other = next((key for key in OTHER_NAMES if written.get(key) is not None), "")
-        what = f"{other} stands for fl_x, which is missing" if other else "fl_x is missing"
+        what = f"{other} is written instead of fl_x" if other else "fl_x is missing"
         raise SceneError(what, OTHER_NAMES.get(other, remedy))
     for axis, angle in of_angle.items():
         focal = numbers.get(f"fl_{axis}")
         if focal and angle and not is_fisheye and abs(angle / focal - 1) > _CONTRARY:
-            what = f"fl_{axis} {focal:g} contradicts camera_angle_{axis}, which means {angle:.6g} at {max(size)} px"
-            raise SceneError(what, "Write the one that is right, and remove the other.")
+            what = f"fl_{axis} {focal:g} contradicts camera_angle_{axis}, from which {angle:.6g} px would follow"
+            raise SceneError(what, "Keep the key whose value is right, and remove the other.")
     y = next(value for value in (numbers.get("fl_y"), of_angle["y"], x) if value is not None)
     if min(x, y) <= 0:
-        raise SceneError(f"fl_x {x:g}, fl_y {y:g}: a focal length is above 0", "Write fl_x and fl_y in pixels.")
+        raise SceneError(f"fl_x {x:g}, fl_y {y:g}: a focal length must be above 0", "Write fl_x and fl_y in pixels.")
     return x, y
 
 
@@ -269,17 +274,21 @@ def cloud_beside(
     try:
         model = read_reconstruction(folder)
     except SceneError as error:
-        log.leave_out(f"the COLMAP model beside it cannot be read: {error.message}")
+        log.leave_out(f"the COLMAP model beside {document.path.name} cannot be read: {error.message}")
         return None
     pairs = _pairs(shots, model.images, ids)
     moved = _same_world(pairs)
     name = folder.relative_to(document.path.parent)
     if moved is None or not len(model.points):
-        why = f"{len(pairs)} of its photographs are the same" if len(pairs) < _LEAST_COMMON else "its poses are others"
-        log.leave_out(f"the COLMAP model in {name}: {'it has no points' if moved else why}")
+        why = (
+            f"only {len(pairs)} of its photographs are imported"
+            if len(pairs) < _LEAST_COMMON
+            else f"its poses differ from those of {document.path.name}"
+        )
+        log.leave_out(f"the COLMAP model in {name}: {'the model has no points' if moved else why}")
         return None
-    how = f", brought into this world by what the poses of both say (scale {moved.scale:.6g})"
-    log.convert(f"points with their tracks are those of {name}{'' if moved is IDENTITY else how}")
+    how = f", moved to the coordinates of the poses (scale {moved.scale:.6g})"
+    log.convert(f"points and their tracks were taken from {name}{'' if moved is IDENTITY else how}")
     points = model.points
     cloud = PointCloud(moved.of_points(points.xyz), points.rgb, str(folder), points.ids)
     keypoints, found = read_points2d(model.folder), {}
@@ -348,9 +357,11 @@ def cloud_named(document: TransformsFile, shots: Sequence[PosedPhoto], log: Impo
     # some programs do not move the points with the poses; the views show which holds
     was_moved = document.undone is not IDENTITY
     if was_moved and share_that_see(shots, moved) < _SHARE_LOST * share_that_see(shots, cloud.xyz):
-        log.convert(f"{written}: its points lie where the photographs look without applied_transform undone: kept so")
+        log.convert(
+            f"{written}: the points fit the photographs without undoing applied_transform, and stay as they are"
+        )
         moved = cloud.xyz
-    log.convert(f"{plural(len(moved), 'point')} of {written}; they have no tracks")
+    log.convert(f"{plural(len(moved), 'point')} taken from {written}, without tracks")
     return replace(cloud, xyz=moved)
 
 
@@ -364,8 +375,8 @@ def _file_beside(document: TransformsFile, key: str, written: object) -> Path | 
         return None
     path = document.path.parent / _plain(written) if isinstance(written, str) and written else None
     if path is None or not path.is_file():
-        otherwise = "name another with --points, " if key == "ply_file_path" else ""
-        raise SceneError(f"{key} {spelt(written)}: no such file", f"Put it there, {otherwise}or remove {key}.")
+        otherwise = " Or name another file with --points." if key == "ply_file_path" else ""
+        raise SceneError(f"{key} {spelt(written)}: no such file", f"Put the file there, or remove {key}.{otherwise}")
     return path
 
 
@@ -389,7 +400,7 @@ def read_documents(paths: Iterable[Path], log: ImportLog) -> list[TransformsFile
     found = []
     for path in paths:
         with log.noting(
-            path.name, "Write the file again, or take a whole copy; JSON ends with the bracket it began with."
+            path.name, "Export or copy the file again; complete JSON ends with the bracket with which it began."
         ):
             top, split = _read(path), path.stem.removeprefix("transforms_")
             found.append(TransformsFile(path, split if split in SPLITS else "", top, _undone(path, top, log)))
@@ -400,13 +411,13 @@ def _undone(path: Path, top: Mapping[str, object], log: ImportLog) -> Similarity
     """Return the similarity that undoes applied_transform and applied_scale of a file."""
     written = [key for key in _APPLIED if top.get(key) is not None]
     if written:
-        log.convert(f"{' and '.join(written)} was undone: the model lies in the world that it was computed in")
+        log.convert(f"{' and '.join(written)} was undone: the model has the coordinates in which it was computed")
     applied, scale = IDENTITY, number(top.get("applied_scale", 1.0))
     if "applied_transform" in written:
         with log.noting(path.name, _APPLIED["applied_transform"]):
             applied = _similarity(top, "applied_transform")
     if not scale or scale < 0:
-        what = f"applied_scale {spelt(top['applied_scale'])} is no number above 0"
+        what = f"applied_scale {spelt(top['applied_scale'])} is not a number above 0"
         log.mistake(path.name, what, _APPLIED["applied_scale"])
         return IDENTITY
     return Similarity(np.eye(3), np.zeros(3), scale).after(applied).inverse() if written else IDENTITY
@@ -421,7 +432,7 @@ def _similarity(written: Mapping[str, object], key: str) -> Similarity:
     try:
         return similarity_of(written[key])
     except SceneError as error:
-        raise SceneError(f"{key} {error.message}") from error
+        raise SceneError(f"{key}: {error.message}") from error
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -435,14 +446,16 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         top = parse(data)
     except JSONDecodeError as error:
-        raise SceneError(f"line {error.lineno}, column {error.colno}: {error.msg}: no whole JSON") from error
+        raise SceneError(
+            f"line {error.lineno}, column {error.colno}: {error.msg}; the file is no complete JSON"
+        ) from error
     except ValueError as error:
-        raise SceneError(f"no JSON text ({error})") from error
+        raise SceneError(f"the file is no JSON ({error})") from error
     if not isinstance(top, dict) or not isinstance(top.get("frames"), list):
-        what = "frames is missing, or no list" if isinstance(top, dict) else "holds no object at its top"
+        what = "frames is missing, or is not a list" if isinstance(top, dict) else "the file holds no JSON object"
         raise SceneError(what, "A transforms.json has frames: [{file_path, transform_matrix}, …].")
     if not top["frames"]:
-        raise SceneError("frames is empty", "Export it again with the photographs that have a pose.")
+        raise SceneError("frames is empty", "Export the file again with the photographs that have a pose.")
     return top
 
 
@@ -457,7 +470,7 @@ def _frames(documents: Iterable[TransformsFile], images: Path | None, log: Impor
             elif frame := _frame(document, keys, where, partial(_find, images=images, folders=folders), log):
                 found.append(frame)
     if scaled := sum(abs(frame.pose.scale - 1) > 1e-3 for frame in found):
-        log.convert(f"{scaled} of the poses carry a scale: it was taken out of their rotations")
+        log.convert(f"{scaled} of the poses contain a scale, which was removed from their rotations")
     written = {str(frame.written["file_path"]): frame.photo for frame in found}
     renamed = [one for one, photo in written.items() if _plain(one).rpartition("/")[2] not in (photo.name, photo.stem)]
     if renamed:
@@ -474,18 +487,20 @@ def _frame(
 ) -> TransformsFrame | None:
     path = written.get("file_path")
     if not isinstance(path, str) or not path.strip():
-        log.mistake(where, f"file_path {spelt(path)}", "Name the photograph in file_path.")
+        log.mistake(
+            where, f"file_path {spelt(path)} names no photograph", "Write the path of the photograph as file_path."
+        )
         path = ""
     place = f'{where} "{path}"' if path else where
     pose, photo, mask, depth = None, None, None, None
     with log.noting(
-        place, "A transform_matrix is a 4x4 matrix from camera to world: a rotation and a place, no mirror."
+        place, "A transform_matrix is a 4x4 matrix from camera to world: a rotation and a position, without mirroring."
     ):
         if written.get("transform_matrix") is None:
             what = "transform_matrix is missing: a photograph without a pose"
             if written.keys() & {"transform_matrix_start", "transform_matrix_end", "rolling_shutter"}:
-                what = "has poses at the start and the end (rolling shutter), and no transform_matrix"
-            remedy = "Export one pose for each photograph; register those without one, or remove their frames."
+                what = "the frame has poses at start and end of the exposure (rolling shutter), not a transform_matrix"
+            remedy = "Export one pose for each photograph. Align photographs without a pose, or remove their frames."
             raise SceneError(what, remedy)
         pose = _similarity(written, "transform_matrix")
     with log.noting(place):
@@ -513,7 +528,7 @@ def _find(path: str, document: TransformsFile, images: Path | None, folders: Fol
         if own := folders.find(folder, name):
             return folder / own
     similar = folders.similar(folder, name)
-    raise NoPhotograph(path, f"no such photograph{f'; there is {similar}' if similar else ''}")
+    raise NoPhotograph(path, f"no photograph of this name{f'; there is {similar}' if similar else ''}")
 
 
 def _plain(written: str) -> str:
@@ -557,7 +572,9 @@ def read(paths: Sequence[Path], options: ImportOptions, log: ImportLog) -> Sourc
     for each in found:
         _tell_keys(each, log)
     if not shots:
-        raise SceneError("no frame is left with a photograph and a pose", "See the mistakes of its frames.")
+        raise SceneError(
+            "no frame has both a photograph and a pose", "Correct the mistakes of the frames that are listed."
+        )
     posed = {frame.photo.absolute() for frame in frames}
     posed |= {extra.absolute() for frame in frames for extra in (frame.mask, frame.depth) if extra}
     below = (
@@ -573,9 +590,10 @@ def read(paths: Sequence[Path], options: ImportOptions, log: ImportLog) -> Sourc
         with log.noting(first.path.name):
             cloud = cloud_named(first, shots, log)
     is_moved = first.undone is not IDENTITY
-    world = "the world before applied_transform: that of the reconstruction" if is_moved else "the world of the file"
+    before = "the coordinates before applied_transform: those of the reconstruction"
+    world = before if is_moved else "the coordinates of the file"
     reference = {"from_file_to_model": first.undone.matrix()} if is_moved else {}
-    kind = "transforms.json" if first.path.name == MAIN else f"{first.path.name} and its like"
+    kind = "transforms.json" if first.path.name == MAIN else f"{first.path.name} and the files of the other splits"
     return SourceCapture(kind, shots, cloud, world, reference=reference, of_points=first.undone)
 
 
@@ -595,7 +613,7 @@ def _shots(frames: Sequence[TransformsFrame], log: ImportLog) -> tuple[PosedPhot
             if any(one.written.get(key, top[key]) != top[key] for one in frames)
         )
         if keys := ", ".join(own):
-            log.convert(f"{keys}: frames have values of their own; those at the top are ignored")
+            log.convert(f"{keys}: frames have values of their own; those at the top level are ignored")
     return tuple(found)
 
 
@@ -609,7 +627,7 @@ def _splits(frames: Sequence[TransformsFrame], log: ImportLog) -> dict[Path, str
             found[photo] = key.partition("_")[0]
         else:
             what = f"{key}: {spelt(name)} is the photograph of no frame"
-            log.mistake(path.name, what, "Name photographs as their file_path does.")
+            log.mistake(path.name, what, "Name photographs as file_path of their frames does.")
     return found
 
 
@@ -625,7 +643,7 @@ def _tell_keys(document: TransformsFile, log: ImportLog) -> None:
         of_frames.update(sorted(frame.keys() - (_OF_FRAMES | _OF_LENSES)) if isinstance(frame, dict) else ())
     if of_frames:
         told = [f"{key} ({count})" for key, count in of_frames.most_common()]
-        log.leave_out(f"keys of frames that are not known: {some(told, 8)}")
+        log.leave_out(f"unknown keys of frames: {some(told, 8)}")
     ply = sorted(path.name for path in document.path.parent.glob("*.ply"))
     if ply and "ply_file_path" not in document.top:
-        log.leave_out(f"{some(ply)} beside it: no ply_file_path names it (--points FILE takes it)")
+        log.leave_out(f"{some(ply)} beside the file: not named by ply_file_path (--points FILE reads such points)")
