@@ -96,7 +96,7 @@ def test_split_drops_no_trained_patch_unasked(tmp_path: Path) -> None:
     accept(load(config).output.folder, "p1", quarry_splat())
     ended = invoke(*again, "1x1")
     assert ended.code == 3, ended.out
-    assert "p1: trained, and no patch of the new cut" in ended.err and "split --drop" in ended.err
+    assert "p1: trained, but not among the patches of the new split" in ended.err and "split --drop" in ended.err
     assert (patches / "p1/sparse/0").is_dir()
     assert invoke(*again, "1x1", "--dry-run").code == 0
     assert invoke(*again, "1x1", "--drop").code == 0

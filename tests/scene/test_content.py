@@ -288,7 +288,7 @@ def test_no_size_is_mended_while_the_lens_is_another(quarry: Path, tmp_path: Pat
     halved(quarry, lambda picture: picture)
     assert "lens_mix" in {one.kind for one in audited(quarry).errors()}
     for how in ("scale", "crop"):
-        with pytest.raises(SceneError, match=r"no correction is safe(.|\n)*pycolmap.undistort_images"):
+        with pytest.raises(SceneError, match=r"cameras cannot be corrected safely(.|\n)*pycolmap.undistort_images"):
             mended(quarry, tmp_path / "out", how)
     assert not (tmp_path / "out").exists()
 

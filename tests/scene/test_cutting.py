@@ -106,7 +106,7 @@ def test_a_given_axis_is_up_as_it_was_given():
     cameras, points, _ = _on_a_wall(np.random.default_rng(3))
     axes = np.array(principal_axes(cameras, points, (0.0, 0.0, -5.0)))
     assert axes[2].tolist() == [0, 0, -1]
-    with pytest.raises(ConfigError, match=r"--axis 0\.0,0\.0,0\.0: no direction"):
+    with pytest.raises(ConfigError, match=r"--axis 0\.0,0\.0,0\.0: not a direction"):
         principal_axes(cameras, points, (0.0, 0.0, 0.0))
 
 
@@ -133,7 +133,7 @@ def test_points_in_one_place_cannot_be_cut():
 @pytest.mark.parametrize(
     ("wish", "words", "hint"),
     [
-        (SplitOptions(max_images=5), r"--max-images 5: cannot be kept to", r"--max-images \d+, \d+ patch"),
+        (SplitOptions(max_images=5), r"--max-images 5: not possible", r"--max-images \d+, \d+ patch"),
         (SplitOptions(grid=(30, 40)), r"--grid 30x40: some of its 1200 patches", r"Nearest possible: --grid \d+x\d+"),
         (SplitOptions(grid=(2, 2), max_images=20), r"--max-images 20: a patch would have \d+", r"--max-images \d+"),
         (SplitOptions(overlap=0.9), r"--overlap 0.9: .*nearest: 0.5", ""),
@@ -190,7 +190,7 @@ def test_drawn_boxes_are_cores_whose_outer_sides_are_open(tmp_path: Path):
     [
         (((-30, 2), (1, 30)), "b0 and b1 overlap"),
         (((-30, 1), (2, 30)), "leave space between them"),
-        (((1, -30),), "boxes.0: .*should have room"),
+        (((1, -30),), "boxes.0: .*should not be empty"),
     ],
 )
 def test_drawn_boxes_that_do_not_share_space_are_refused(tmp_path: Path, sides, words: str):
@@ -207,7 +207,7 @@ def test_a_file_without_boxes_is_refused_by_its_name(tmp_path: Path, text: str):
 
 def test_boxes_that_are_nested_without_end_are_refused(tmp_path: Path):
     (tmp_path / "boxes.json").write_text("[" * 100_000)
-    with pytest.raises(ConfigError, match=r"no JSON that holds boxes"):
+    with pytest.raises(ConfigError, match=r"no JSON with boxes"):
         read_boxes(tmp_path / "boxes.json")
 
 

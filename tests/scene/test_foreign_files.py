@@ -83,7 +83,7 @@ def test_a_split_says_where_it_found_the_photographs(tmp_path: Path) -> None:
     made = MadeScene(tmp_path / "reef", xyz=POINTS).write()
     made.photographs.rename(made.root / "photos")
     done = split(SplitRequest(made.root, None, tmp_path / "patches", WHOLE), dry_run=True)
-    assert f"photographs: {made.root / 'photos'}" in done.notes
+    assert f"photographs found in {made.root / 'photos'}" in done.notes
 
 
 @pytest.mark.parametrize("name", ["input", "images/cam0"])

@@ -45,20 +45,25 @@ def test_copies_that_are_not_complete_are_not_used_and_it_is_said(images: Path) 
     write_photos(images.with_name("images_2"), NAMES[:2], (16, 12))
     chosen = choose(images, "1/2")
     assert (chosen.folder, chosen.shrink) == (images, 2)
-    assert chosen.note.startswith("images_2 was not used (1 of 3 photographs cannot be read there, as c.png: no such")
+    assert chosen.note.startswith(
+        "images_2 was not used (1 of 3 photographs cannot be read there, such as c.png: no such"
+    )
 
 
 def test_copies_of_another_size_are_not_used_and_it_is_said(images: Path) -> None:
     write_photos(images.with_name("images_2"), NAMES, (16, 12))
     write_photos(images.with_name("images_2"), NAMES[2:], (33, 24))
-    assert "1 of 3 photographs have another size, as c.png is 33x24, its camera 33x24" in choose(images, "1/2").note
+    assert (
+        "1 of 3 photographs have the wrong size, such as c.png has 33x24 pixels, its camera 33x24"
+        in choose(images, "1/2").note
+    )
 
 
 @pytest.mark.parametrize(("resolution", "stored", "shrink"), [("full", 2, 1), ("1/2", 2, 1), ("1/4", 2, 2)])
 def test_without_originals_the_nearest_copies_do(images: Path, resolution: str, stored: int, shrink: int) -> None:
     images.rename(images.with_name("elsewhere"))
     write_photos(images.with_name("images_2"), NAMES, (16, 12))
-    note = "there is no images: images_2 was used instead" if resolution != "1/2" else ""
+    note = "there is no folder images: images_2 was used instead" if resolution != "1/2" else ""
     assert choose(images, resolution) == PhotographSource(images.with_name("images_2"), stored, shrink, note)
 
 

@@ -373,7 +373,7 @@ def test_a_source_with_loose_ends_makes_sound_patches(scene: Path, tmp_path: Pat
     (sparse / "images.bin").write_bytes(images)
     done = cut(scene, tmp_path / "patches")
     assert any("1 photograph see no point and are in no patch" in note for note in done.notes)
-    assert any("1 point of the source left out: no finite place" in note for note in done.notes)
+    assert any("1 point of the source left out: no finite position" in note for note in done.notes)
     for name in ("p0", "p1"):
         assert pycolmap.Reconstruction(tmp_path / "patches" / name / "sparse" / "0").is_valid()
     assert (done.plan.observations.point_of_keypoint != NONE).sum() == len(done.plan.observations.photo)
@@ -400,10 +400,10 @@ def test_a_cut_source_is_refused_by_file(scene: Path, name: str):
 
 def test_photographs_that_lie_elsewhere_are_asked_for(scene: Path, tmp_path: Path):
     (tmp_path / "empty").mkdir()
-    with pytest.raises(SceneError, match=r"none of the model's 32 photographs lies there, as left/0001\.jpg"):
+    with pytest.raises(SceneError, match=r"none of the model's 32 photographs lies there, such as left/0001\.jpg"):
         split(SplitRequest(scene / "sparse" / "0", tmp_path / "empty", scene / "patches", TWO))
     (scene / "images").unlink()
-    with pytest.raises(SceneError, match="no folder near it holds its photographs"):
+    with pytest.raises(SceneError, match="no folder near this model holds its photographs"):
         cut(scene, scene / "patches")
 
 

@@ -125,11 +125,11 @@ def test_a_lens_without_distortion_is_a_pinhole_as_it_is(model: str, params: tup
 
 
 @pytest.mark.parametrize(("camera", "why"), [
-    (Camera(1, "FOV", 400, 300, (200.0, 200, 200, 150, 0.9)), "FOV is not supported"),
-    (equidistant(183), "sees 180 degrees or more, or folds over, inside the photograph"),
-    (Camera(1, "OPENCV_FISHEYE", 400, 300, (200.0, 200, 200, 150, -0.5, 0, 0, 0)), "or folds over, inside"),
+    (Camera(1, "FOV", 400, 300, (200.0, 200, 200, 150, 0.9)), "FOV: not supported"),
+    (equidistant(183), "shows 180 degrees or more, or the lens folds over inside it"),
+    (Camera(1, "OPENCV_FISHEYE", 400, 300, (200.0, 200, 200, 150, -0.5, 0, 0, 0)), "or the lens folds over inside"),
     (Camera(1, "SIMPLE_RADIAL", 400, 300, (150.0, 200, 150, -0.3)), "folds over"),
-    (Camera(1, "SIMPLE_RADIAL", 400, 300, (150.0, 200, 150, 3.0)), "too strong a distortion"),
+    (Camera(1, "SIMPLE_RADIAL", 400, 300, (150.0, 200, 150, 3.0)), "the distortion is too strong"),
 ])  # fmt: skip
 def test_what_no_pinhole_shows_is_refused_with_advice(camera: Camera, why: str) -> None:
     with pytest.raises(SceneError, match=why) as refused:

@@ -56,7 +56,7 @@ def test_a_shrunk_photograph_is_undistorted_at_its_own_size(tmp_path: Path) -> N
 def test_another_lens_is_refused_with_advice(tmp_path: Path) -> None:
     Pillow.new("RGB", (40, 30)).save(tmp_path / "a.png")
     camera = Camera(1, "FOV", 40, 30, (30.0, 30, 20, 15, 0.9))
-    with pytest.raises(SceneError, match="FOV is not supported: undistort") as refused:
+    with pytest.raises(SceneError, match="FOV: not supported: undistort") as refused:
         decode(PhotoSource(tmp_path / "a.png", camera, 1))
     assert "image_undistorter" in refused.value.hint
 

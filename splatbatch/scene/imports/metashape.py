@@ -499,8 +499,8 @@ def _slave_poses(
             found[camera.get("id")] = replace(master, scale=1.0).after(sensor.on_master)
     if found:
         log.convert(
-            f"{plural(len(found), 'camera')} of a rig: poses computed from the master cameras and the rig's offsets, in "
-            "units of the chunk"
+            f"{plural(len(found), 'camera')} of a rig: poses computed from the master cameras and the rig's offsets, "
+            "in units of the chunk"
         )
     return found
 

@@ -392,7 +392,7 @@ def _nearest(layouts: Sequence[CutLayout], most: int) -> CutLayout:
     Raises:
         ConfigError: there is none; a limit near the smallest possible is named.
     """
-    asked = f"--max-images {most}: cannot be kept to: the photographs see too much of the scene for patches so small"
+    asked = f"--max-images {most}: not possible: the photographs see too much of the scene for patches so small"
     if not layouts:
         raise ConfigError(asked, "Nearest possible: leave --max-images out.")
 
@@ -468,7 +468,7 @@ def principal_axes(centers: Floats, points: Floats, up: tuple[float, float, floa
     if up is not None:
         length = float(np.linalg.norm(up))
         if not 0 < length < np.inf:
-            raise ConfigError(f"--axis {','.join(map(str, up))}: no direction", "Name one, as --axis 0,0,1.")
+            raise ConfigError(f"--axis {','.join(map(str, up))}: not a direction", "Name a direction, as --axis 0,0,1.")
         third = np.array(up) / length
         first = _directions(cameras, points, third[None])[0]
     else:

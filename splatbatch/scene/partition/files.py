@@ -27,7 +27,7 @@ def find_partition(root: Path) -> Path | None:
     """
     if (root / SPLIT_READY / PARTITION).exists():
         message = f"{root}: a split was interrupted while its patches were put in place: some are new, others not"
-        raise SceneError(message, "Run the same `splatbatch split` again: it finishes what is ready.")
+        raise SceneError(message, "Run the same `splatbatch split` again: that puts the other patches in place.")
     path = root / PARTITION
     return path if is_of_split(path) else None
 

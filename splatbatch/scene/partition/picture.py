@@ -121,7 +121,7 @@ def _words(plan: PartitionPlan, sheet: _Sheet) -> list[tuple[float, float, int, 
     patches = plural(len(partition.cores), "patch", "es")
     words: list[tuple[float, float, int, str]] = [
         (EDGE_PX, 34.0, 20, f"{patches}, {plural(len(plan.observations.images), 'photograph')}"),
-        (EDGE_PX, 60.0, 14, "solid: cores; dashed: with overlap; rings: held out; seen against the last axis"),
+        (EDGE_PX, 60.0, 14, "solid: cores; dashed: cores with overlap; rings: held-out photographs; seen from above"),
     ]
     for core in partition.cores:
         left, top, right, bottom = sheet.box(core.bounds)

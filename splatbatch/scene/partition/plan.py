@@ -31,7 +31,9 @@ MAX_IMAGES = 400
 WIDEST_OVERLAP = 0.5
 LARGEST_BLOCK = 0.3
 WORLD: record.Axes = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
-BOXES_LOOK_SO = 'As {"boxes": [{"name": "p0", "lower": [null, null, null], "upper": [3.5, null, null]}, …]}.'
+BOXES_LOOK_SO = (
+    'Write the file as {"boxes": [{"name": "p0", "lower": [null, null, null], "upper": [3.5, null, null]}, …]}.'
+)
 POINTS_TRIED = 200_000
 """Approximate number of points on which cuts are tried; the result is then checked on all points."""
 UNEVEN = 1.6
@@ -137,11 +139,11 @@ def read_boxes(path: Path) -> DrawnBoxes:
             given = {"axes": given["axes"], "boxes": cores}
         form = _Drawing.model_validate_json(json.dumps(given))
     except OSError as error:
-        raise ConfigError(f"--boxes {path}: cannot be read ({error.strerror})") from error
+        raise ConfigError(f"--boxes {path}: cannot be read ({error.strerror})", "Name a readable file.") from error
     except ValidationError as error:
         raise ConfigError(f"--boxes {path}: {record.first_mistake(error)}", BOXES_LOOK_SO) from error
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise ConfigError(f"--boxes {path}: no JSON that holds boxes ({error!r})", BOXES_LOOK_SO) from error
+        raise ConfigError(f"--boxes {path}: the file is no JSON with boxes ({error!r})", BOXES_LOOK_SO) from error
     if wrong := record.not_a_frame(form.axes):
         raise ConfigError(f"--boxes {path}: axes: {wrong}")
     # a rectangle drawn by hand stands for all of the scene: outer sides become infinite
@@ -152,7 +154,7 @@ def read_boxes(path: Path) -> DrawnBoxes:
     sides = zip(form.boxes, lower, upper, strict=True)
     named = [(one.name, Box(triple(low), triple(high))) for one, low, high in sides]
     if wrong := record.mistake_in_cores(named):
-        hint = "Give each box its own name, and neighbours the same sides; null is infinitely far."
+        hint = "Give each box a name of its own, and let neighbours share a side; null is infinitely far."
         raise ConfigError(f"--boxes {path}: {wrong}", hint)
     return DrawnBoxes(form.axes, dict(named))
 
@@ -193,7 +195,9 @@ def plan_split(source: Path, out: Path, options: SplitOptions) -> PartitionPlan:
     sightings = read_sightings(source)
     if not sightings.images or not len(sightings.photo):
         lack = f"{plural(len(sightings.images), 'image')} and {plural(len(sightings.points), 'point')}"
-        raise SceneError(f"{source}: nothing to cut: {lack}, none of which sees another", "Name a reconstruction.")
+        raise SceneError(
+            f"{source}: nothing to cut: {lack}, and no image sees a point", "Name a model with images and points."
+        )
     held = hold_out(sightings, options.block, before)
     axes, out_of_training = _axes(sightings, options, before), held.test | held.contiguous
     is_test = np.array([image.name in out_of_training for image in sightings.images], dtype=bool)
@@ -267,12 +271,12 @@ def _laid_out(
         part = layout.parts[lacking]
         few = f"{plural(part.num_photos, 'photograph')} and {plural(int(part.in_core.sum()), 'point')}"
         raise ConfigError(
-            f"patch {names[lacking]} would have {few}: too few to train ({cuts.LEAST_PHOTOS} that are not held out, "
-            f"{cuts.LEAST_POINTS})",
-            "Draw its box larger, or join it to a neighbour; a scene so small needs no split.",
+            f"patch {names[lacking]} would have {few}, too few to train: needed are {cuts.LEAST_PHOTOS} photographs "
+            f"that are not held out, and {cuts.LEAST_POINTS} points",
+            "Draw the box of this patch larger, or join it to a neighbour; a scene so small needs no split.",
         )
     if options.max_images and layout.most() > options.max_images:
-        asked = f"--max-images {options.max_images}: a patch would have {layout.most()}"
+        asked = f"--max-images {options.max_images}: a patch would have {layout.most()} photographs"
         raise ConfigError(asked, f"Nearest possible with these boxes: --max-images {layout.most()}.")
     return names, layout
 
@@ -311,13 +315,14 @@ def _kept(tried: cuts.CutContext, ground: cuts.CutContext, cores: dict[str, Box]
         try:
             below, above, *_ = tried.balanced(partial(cuts.halves, num_parts=2, box=box), box, others).cores
         except cuts.UncuttableBox as error:
-            raise ConfigError(f"--max-images {most}: {large[0]} cannot be cut any more") from error
+            what = f"--max-images {most}: patch {large[0]} has too many photographs, and cannot be cut any further"
+            raise ConfigError(what, "Give a larger --max-images.") from error
         name = next(name for index in range(len(cores) + 1) if (name := f"p{index}") not in cores)
         trial = cores | {large[0]: below, name: above}
         halved = ground.lay_out(list(trial.values()))
         if ground.lacks(halved) is not None or len(trial) > len(ground.totals):
             raise ConfigError(
-                f"--max-images {most}: cannot be kept to: {large[0]} cannot be cut any smaller",
+                f"--max-images {most}: not possible: patch {large[0]} cannot be cut any smaller",
                 f"Nearest possible: --max-images {layout.most()}.",
             )
         cores = trial
@@ -335,10 +340,10 @@ def _notes(
         notes.append(f"{plural(len(names), 'photograph')} see no point and are in no patch: {', '.join(names[:5])}")
     if sightings.num_nowhere:
         notes.append(
-            f"{plural(sightings.num_nowhere, 'point')} of the source left out: no finite place (NaN, infinity)"
+            f"{plural(sightings.num_nowhere, 'point')} of the source left out: no finite position (NaN, infinity)"
         )
     evenness = cuts.evenness([part.cost for part in parts.values()])
     if len(parts) > 1 and evenness > UNEVEN:
         remedy = "; to cut anew, split into another folder" if before else ""
-        notes.append(f"largest patch / smallest patch, by cost: {evenness:.1f}{remedy}")
+        notes.append(f"the largest patch costs {evenness:.1f} times as much to train as the smallest{remedy}")
     return notes

@@ -51,7 +51,7 @@ class BoxForm(BaseModel):
     def _has_room(self) -> BoxForm:
         for low, high in zip(self.lower, self.upper, strict=True):
             if low is not None and high is not None and not low < high:
-                raise ValueError(f"should have room: lower {low} is not below upper {high}")
+                raise ValueError(f"should not be empty: lower {low} is not below upper {high}")
         return self
 
 
@@ -280,7 +280,7 @@ def mistake_in(partition: Partition) -> str:
     if wrong:
         return f"patches: {wrong}"
     if both := sorted(partition.test & partition.train):
-        return f"test: {both[0]}: is named under train too; a photograph is test everywhere or nowhere"
+        return f"test: {both[0]}: stands under train, too; a photograph is held out in all patches or in none"
     return ""
 
 

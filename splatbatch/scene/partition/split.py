@@ -91,7 +91,8 @@ def _photographs_of(source: Path) -> Path:
     if held := find_photographs(source, [image.name for image in read_images(source)]):
         return held.folder
     raise SceneError(
-        f"{source}: no folder near it holds its photographs", "Name the folder of the photographs: --images DIR."
+        f"{source}: no folder near this model holds its photographs",
+        "Name the folder of the photographs: --images DIR.",
     )
 
 
@@ -109,7 +110,7 @@ def missing_photographs(shared: Shared, sightings: IndexedModel) -> str:
     missing = [name for name in names if not (folder / name).exists()]
     if len(missing) == len(names):
         raise SceneError(
-            f"--images {folder}: none of the model's {plural(len(names), 'photograph')} lies there, as {names[0]}",
+            f"--images {folder}: none of the model's {plural(len(names), 'photograph')} lies there, such as {names[0]}",
             "Name the folder that the image names of the model are relative to.",
         )
     return f"{plural(len(missing), 'photograph')} missing in {folder}: {', '.join(missing[:5])}" if missing else ""
@@ -214,11 +215,15 @@ def prepared(out: Path) -> Iterator[Path]:
     aside.mkdir(parents=True)
     try:
         yield aside
-        why_not = f"{out}: another split is being put in place" if has_split else f"--out {out}: cannot be put in place"
+        why_not = (
+            f"{out}: another split is putting its patches in place"
+            if has_split
+            else f"--out {out}: the patches cannot be put in place"
+        )
         try:
             aside.rename(out / SPLIT_READY if has_split else out)
         except OSError as error:
-            raise OutputError(f"{why_not} ({error.strerror})", "Split again.") from error
+            raise OutputError(f"{why_not} ({error.strerror})", "Run `splatbatch split` again.") from error
         if not finish(out):
             sync_folder(out.parent)
     finally:
@@ -407,8 +412,8 @@ def split(request: SplitRequest, *, dry_run: bool = False, advance: Advance = un
     plan = plan_split(source, request.out, request.options)
     lost = sorted(request.trained - {core.name for core in plan.partition.cores}, key=natural_key)
     if lost and not dry_run:
-        message = f"--out {request.out}: {list_names(lost, 5)}: trained, and no patch of the new cut"
-        hint = "`splatbatch split --drop` removes it all the same; or cut into a new folder, with another --out."
+        message = f"--out {request.out}: {list_names(lost, 5)}: trained, but not among the patches of the new split"
+        hint = "`splatbatch split --drop` removes trained patches all the same. Or split into a new folder (--out)."
         raise SceneError(message, hint)
     for camera in plan.observations.cameras.values():
         if camera.model not in CAMERA_MODELS:
@@ -416,7 +421,9 @@ def split(request: SplitRequest, *, dry_run: bool = False, advance: Advance = un
             hint = "Undistort the reconstruction to PINHOLE cameras: colmap image_undistorter."
             raise SceneError(message, f"Write {right} in cameras.txt." if (right := misspelt(camera.model)) else hint)
     rigs, why_not = _rigs(plan.observations)
-    elsewhere = "" if request.images or shared["images"].name == "images" else f"photographs: {shared['images']}"
+    elsewhere = (
+        "" if request.images or shared["images"].name == "images" else f"photographs found in {shared['images']}"
+    )
     notes = tuple(filter(None, (*plan.notes, elsewhere, why_not, missing_photographs(shared, plan.observations))))
     subsets = {name: Subset(plan.observations, part.photos, part.points, rigs) for name, part in plan.parts.items()}
     contents = {name: content_of(plan.partition, name, one, shared) for name, one in subsets.items()}

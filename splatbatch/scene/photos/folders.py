@@ -47,7 +47,7 @@ def see_name(name: str, where: object, named_in: str = "model") -> None:
         SceneError: the name leads out of the folder, or cannot be a file name.
     """
     if why := fault_of_name(name):
-        raise SceneError(f"{where}: {why}", f"Name the photograph otherwise, on the disk and in the {named_in}.")
+        raise SceneError(f"{where}: {why}", f"Rename the photograph, on the disk and in the {named_in}.")
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,10 @@ class FolderListings:
         same = _with_stem(base, self.names(str(root / parent)) or ())
         found = [one for one in same if PurePosixPath(one).suffix.lower() in PHOTOGRAPHS]
         if len(found) > 1 and not place.elsewhere:
-            raise SceneError(f"may be {', '.join(found)}", "Write its name with the suffix of the right file.")
+            raise SceneError(
+                f"several photographs have this name: {', '.join(found)}",
+                "Write the name with the suffix of the right file.",
+            )
         return place.elsewhere or (f"{parent}{mark}{found[0]}" if found else "")
 
     def similar(self, root: Path, name: str) -> str:
@@ -372,7 +375,7 @@ def _nearest(wanted: PhotographSource, used: Mapping[str, Size]) -> PhotographSo
     if not whole:
         return wanted  # loading says which photograph is missing
     stored = next((each for each in whole if wanted.divisor % each == 0), whole[0])
-    note = f"there is no {wanted.folder.name}: {copies[stored].name} was used instead"
+    note = f"there is no folder {wanted.folder.name}: {copies[stored].name} was used instead"
     return replace(wanted, folder=copies[stored], stored=stored, shrink=max(1, wanted.divisor // stored), note=note)
 
 
@@ -380,14 +383,14 @@ def _problem(folder: Path, used: Mapping[str, Size], divisor: int) -> str:
     """Return why a folder lacks a photograph at 1 / divisor of its camera's size; empty if it has all."""
     found = dict(zip(used, headers_of(folder / name for name in used).values(), strict=True))
     if unusable := [f"{name}: {one.what}" for name, one in found.items() if not isinstance(one, ImageHeader)]:
-        return f"{len(unusable)} of {len(used)} photographs cannot be read there, as {unusable[0]}"
+        return f"{len(unusable)} of {len(used)} photographs cannot be read there, such as {unusable[0]}"
     sizes = ((name, header.size, used[name]) for name, header in found.items() if isinstance(header, ImageHeader))
     wrong = [
-        f"{name} is {size_text(size)}, its camera {size_text(camera)}"
+        f"{name} has {size_text(size)} pixels, its camera {size_text(camera)}"
         for name, size, camera in sizes
         if any(abs(size[axis] - camera[axis] / divisor) >= 1 for axis in (0, 1))
     ]
-    return f"{len(wrong)} of {len(used)} photographs have another size, as {wrong[0]}" if wrong else ""
+    return f"{len(wrong)} of {len(used)} photographs have the wrong size, such as {wrong[0]}" if wrong else ""
 
 
 def numbers_of(names: Iterable[str]) -> list[str]:

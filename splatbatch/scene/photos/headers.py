@@ -37,7 +37,7 @@ MOST_PIXELS = 1 << 30
 """Most pixels of a photograph that is opened: as RGB 3 GiB of memory. A header of 30 bytes can claim far more."""
 _HEIC_BRANDS = {b"heic", b"heix", b"hevc", b"mif1", b"msf1", b"heim", b"heis"}
 DEEP_MODES = {"I", "F", "I;16", "I;16B", "I;16L", "I;16N"}
-_MOST_OF_16_BITS, _NO_WHITE = 65535, "32 bits per channel do not say what is white: store 8 or 16"
+_MOST_OF_16_BITS, _NO_WHITE = 65535, "it has 32 bits per channel, in which white is unknown: save it with 8 or 16"
 _ALPHA_MODES = {"RGBA", "LA", "PA", "RGBa", "La"}
 _STRIPS = ((273, 279), (324, 325))  # TIFF 6.0: offsets and byte counts of strips, of tiles
 _JPEG, _PNG, _LFS = b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"version https://git-lfs"
@@ -68,7 +68,7 @@ def opened_photograph(path: str | Path) -> Iterator[Image.Image]:
     Image.MAX_IMAGE_PIXELS = None  # survey cameras do have more pixels than Pillow's "bomb" limit; ours is below
     with open_regular(path, MOST_PHOTO_BYTES) as file, Image.open(file) as image:
         if image.width * image.height > MOST_PIXELS:
-            sides = f"{image.width}x{image.height} pixels, {MOST_PIXELS:,} are decoded at most"
+            sides = f"it has {image.width}x{image.height} pixels, and at most {MOST_PIXELS:,} are decoded"
             raise OSError(errno.EFBIG, sides, str(path))
         yield image
 
@@ -139,7 +139,7 @@ def read_other(path: Path) -> Header:
     with open_regular(path) as file:
         head = file.read(16)
     if head[4:8] == b"ftyp" and head[8:12] in _HEIC_BRANDS and not _has_heif():
-        return Unreadable("unreadable", "HEIC, which needs the package pillow_heif")
+        return Unreadable("unreadable", "HEIC needs a further package: pip install pillow-heif")
     if head[:4] == b"RIFF" and int.from_bytes(head[4:8], "little") + 8 > path.stat().st_size:
         return Unreadable("truncated", "its RIFF header claims more bytes than the file has")
     try:
@@ -185,7 +185,7 @@ def _strip_problem(path: Path, image: Any) -> str:
     for offsets, counts in _STRIPS:
         for offset, count in zip(tags.get(offsets, ()), tags.get(counts, ()), strict=False):
             if offset + count > size:
-                return f"pixels up to byte {offset + count}, but only {size} bytes"
+                return f"its pixels end at byte {offset + count}, but the file has only {size} bytes"
     return ""
 
 
@@ -248,7 +248,7 @@ class _Window:
         if at < self.start or at + count > self.start + len(self.data):
             if at + count > self.size:
                 self.beyond = True
-                raise _Bad(f"ends inside its header ({self.size} bytes)")
+                raise _Bad(f"the file ends inside its header ({self.size} bytes)")
             self.start, self.data = at, os.pread(self.descriptor, max(_CHUNK, count), at)
         offset = at - self.start
         return self.data[offset : offset + count]
@@ -264,7 +264,7 @@ def _read(path: str | Path, window: _Window) -> Header:
     elif window.data.startswith(_PNG):
         photo, is_whole = _read_png(window), window.tail().endswith(_PNG_END)
     elif window.data.startswith(_LFS):
-        return Unreadable("unreadable", "a git-lfs pointer, not the photograph (git lfs pull)")
+        return Unreadable("unreadable", "a git-lfs pointer instead of the photograph: run git lfs pull")
     else:
         return read_other(Path(path))
     # A file may have data after its end (panoramas, motion photographs): only decoding tells it from a cut one.
@@ -277,7 +277,7 @@ def _read_jpeg(window: _Window) -> ImageHeader:
     while True:
         lead, marker = window.take(at, 2)
         if lead != 0xFF:
-            raise _Bad(f"no JPEG marker at byte {at}")
+            raise _Bad(f"there is no JPEG marker at byte {at}")
         if marker == 0xFF:  # fill bytes may stand before a marker
             at += 1
             continue

@@ -56,16 +56,16 @@ def undistorted_camera(camera: Camera) -> Camera:
     and height. Without distortion the size stays, too.
 
     Raises:
-        SceneError: the camera model is not supported, or the distortion is too strong for a pinhole.
+        SceneError: not supported, or the distortion is too strong for a pinhole.
     """
     if camera.model not in UNDISTORTED_MODELS | PINHOLE_MODELS:
-        raise _refused(camera, "is not supported")
+        raise _refused(camera, "not supported")
     pinhole = camera.pinhole
     if not is_distorted(camera):
         return Camera(camera.id, "PINHOLE", *camera.size, pinhole)
     left, top, right, bottom = _box(camera)
     if right - left < _LEAST_LEFT * camera.width or bottom - top < _LEAST_LEFT * camera.height:
-        raise _refused(camera, "has too strong a distortion")
+        raise _refused(camera, "the distortion is too strong")
     params = (camera.fx, camera.fy, camera.cx - left, camera.cy - top)
     return Camera(camera.id, "PINHOLE", right - left, bottom - top, params)
 
@@ -146,8 +146,8 @@ def _box(camera: Camera) -> tuple[int, int, int, int]:
     rays = undistorted_rays(camera, pixels.reshape(-1, 2)).reshape(pixels.shape)
     if np.isnan(rays).any():
         if camera.model in _FISHEYES:
-            raise _refused(camera, "sees 180 degrees or more, or folds over, inside the photograph")
-        raise _refused(camera, "has a distortion that folds over inside the photograph")
+            raise _refused(camera, "the photograph shows 180 degrees or more, or the lens folds over inside it")
+        raise _refused(camera, "the distortion folds over inside the photograph")
     widest = _WIDEST if camera.model in _FISHEYES else np.inf
     reached = np.clip(rays, -widest, widest) * (camera.fx, camera.fy) + (camera.cx, camera.cy)
     starts = [np.ceil(reached[axis, :, axis].max() - _SOLVED_PX) for axis in (0, 1)]
@@ -165,6 +165,6 @@ def _jacobian(bend: Callable[[Floats], Floats], rays: Floats) -> Floats:
 
 def _refused(camera: Camera, why: str) -> SceneError:
     return SceneError(
-        f"camera {camera.id}: camera model {camera.model} {why}: undistort the images first",
+        f"camera {camera.id}: camera model {camera.model}: {why}: undistort the photographs first",
         f"Undistort photographs and model together: {UNDISTORT}",
     )
