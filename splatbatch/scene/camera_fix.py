@@ -604,7 +604,8 @@ def _written_aside(out: Path) -> Iterator[Path]:
         aside.rename(out)
     except OSError as error:
         raise SceneError(
-            f"--out {out}: cannot be written ({error.strerror})", "Name a folder that you may write, with free space."
+            f"--out {out}: cannot be written ({error.strerror})",
+            "Name a folder that can be written, on a disk with free space.",
         ) from error
     finally:
         shutil.rmtree(aside, ignore_errors=True)

@@ -54,7 +54,7 @@ FORMATS = (
     ForeignFormat(
         "a Metashape project",
         ("*.psx", "*.psz"),
-        "Export its cameras (File > Export > Export Cameras, Agisoft XML), then `splatbatch import` the XML file.",
+        "Export the cameras (File > Export > Export Cameras, Agisoft XML), then `splatbatch import` the XML file.",
     ),
     ForeignFormat(
         "a reconstruction of OpenSfM or ODM",
@@ -86,7 +86,7 @@ FORMATS = (
     ForeignFormat(
         "a RealityScan project",
         ("*.rsproj", "*.rcproj"),
-        "Open it in RealityScan and export the registration as COLMAP.",
+        "Open the project in RealityScan and export the registration as COLMAP.",
     ),
     ForeignFormat(
         "a pose from RealityScan beside its photograph",
@@ -108,7 +108,7 @@ FORMATS = (
     ForeignFormat(
         "a Pix4D project",
         ("*.p4d", "*calibrated_camera_parameters.txt", "*/params/*calibrated_camera_parameters.txt"),
-        "Export it as OPF from PIX4Dmatic, then run `opf2colmap` (pip install pyopf[tools]) and `splatbatch import`.",
+        "In PIX4Dmatic, export it as OPF. Then run `opf2colmap` (pip install pyopf[tools]) and `splatbatch import`.",
     ),
     ForeignFormat("an aerotriangulation of iTwin Capture (BlocksExchange)", ("*.xml",), _COLMAP, (b"<BlocksExchange",)),
     ForeignFormat(
@@ -165,17 +165,17 @@ FORMATS = (
     ForeignFormat(
         "a point cloud",
         ("*.ply", "*.las", "*.laz", "*.e57", "*.pcd"),
-        "It has no cameras: reconstruct the photographs. To add a PLY file to poses: `splatbatch import --points`.",
+        "Points have no cameras: reconstruct the photographs. To add a PLY to poses: `splatbatch import --points`.",
     ),
     ForeignFormat(
         "a video",
         ("*.mp4", "*.mov", "*.insv", "*.mkv", "*.avi"),
-        "Take photographs from it (ffmpeg -i {file} -vf fps=2 images/%05d.jpg), then `splatbatch reconstruct images`.",
+        "Take photographs from the video (ffmpeg -i {file} -vf fps=2 images/%05d.jpg), then `splatbatch reconstruct`.",
     ),
     ForeignFormat(
         "an archive",
         ("*.zip", "*.tar", "*.tar.gz", "*.tgz", "*.7z"),
-        "Unpack it, and name the unpacked folder.",
+        "Unpack the archive, and name the unpacked folder.",
     ),
 )
 """All known formats. The first format that matches a folder counts, so specific formats stand before general ones."""

@@ -240,7 +240,7 @@ def _block_of(patch: Patch, evaluation: Evaluation) -> frozenset[str]:
         hint = (
             "Choose a block when the scene is cut: splatbatch split --holdout-block 0.1. Or remove evaluation.holdout."
         )
-        where = patch.partition or f"the patch {patch.name}, which `splatbatch split` did not cut,"
+        where = patch.partition or f"patch {patch.name} (not cut by `splatbatch split`)"
         raise SceneError(
             f"evaluation.holdout: {evaluation.holdout}: {where} has no block of held-out photographs", hint
         )

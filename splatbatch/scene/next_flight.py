@@ -496,7 +496,9 @@ class FlightPlan:
             placemark = {
                 "name": view.name,
                 "Camera": {**where, **turned, "altitudeMode": "absolute"},
-                "description": f"heading {view.heading_deg}°, pitch {view.pitch_deg}°; shows {', '.join(view.covers)}",
+                "description": (
+                    f"heading {view.heading_deg}, pitch {view.pitch_deg} degrees; shows {', '.join(view.covers)}"
+                ),
                 "Point": {"altitudeMode": "absolute", "coordinates": f"{longitude},{latitude},{altitude}"},
             }
             _add(document, {"Placemark": placemark})

@@ -106,7 +106,7 @@ def test_a_given_axis_is_up_as_it_was_given():
     cameras, points, _ = _on_a_wall(np.random.default_rng(3))
     axes = np.array(principal_axes(cameras, points, (0.0, 0.0, -5.0)))
     assert axes[2].tolist() == [0, 0, -1]
-    with pytest.raises(ConfigError, match=r"--axis 0\.0,0\.0,0\.0: not a direction"):
+    with pytest.raises(ConfigError, match=r"--axis 0\.0,0\.0,0\.0: the length of this direction is 0"):
         principal_axes(cameras, points, (0.0, 0.0, 0.0))
 
 

@@ -187,7 +187,7 @@ def test_photographs_that_were_resized_take_their_k_along(tmp_path: Path) -> Non
     done = bring(tmp_path / "in", tmp_path)
     camera = pycolmap.Reconstruction(tmp_path / "out/sparse/0").cameras[1]
     assert camera.params.tolist() == pytest.approx([top[key] for key in ("fl_x", "fl_y", "cx", "cy")])
-    assert any("focal lengths and centre follow" in line for line in done.log.converted)
+    assert any("focal length and principal point follow" in line for line in done.log.converted)
 
 
 # Metashape

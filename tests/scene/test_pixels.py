@@ -83,6 +83,6 @@ def test_a_mask_of_16_bits_counts_where_it_is_white(tmp_path: Path, mode: str) -
 @pytest.mark.parametrize(("mode", "grey"), [("F", GREY), ("I", 9000)])
 def test_numbers_that_do_not_say_what_is_white_are_refused(tmp_path: Path, mode: str, grey: int) -> None:
     path = photograph(tmp_path, mode, grey)
-    with pytest.raises(SceneError, match=r"photograph.tif: .*32 bits per channel.*save it with 8 or 16"):
+    with pytest.raises(SceneError, match=r"photograph.tif: .*32 bits per channel.*save the photograph with 8 or 16"):
         decode(PhotoSource(path, CAMERA, 1))
     assert "32 bits per channel" in decode_problem(path)

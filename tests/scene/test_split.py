@@ -178,7 +178,7 @@ def test_a_block_that_nobody_chose_is_refused_where_it_is_asked_for(scene: Path)
     with pytest.raises(SceneError, match=r"evaluation.holdout: contiguous: .*partition\.json has no block of held-out"):
         choose_holdout(patch, Evaluation(holdout="contiguous"))
     (uncut,) = find_patches(Scene(patches=scene))
-    with pytest.raises(SceneError, match="which `splatbatch split` did not cut"):
+    with pytest.raises(SceneError, match="not cut by `splatbatch split`"):
         choose_holdout(uncut, Evaluation(holdout="contiguous"))
 
 

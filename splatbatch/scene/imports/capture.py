@@ -261,10 +261,10 @@ def spelt(value: Any) -> str:
 def why_no_number(value: Any) -> str:
     """Return why a value, known to be unusable as a number of a lens, is so: not a finite number, or too large.
 
-    A predicate for messages, as "is no finite number"; never empty.
+    A clause for messages, as "the value is not a finite number"; never empty.
     """
     is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    return "is larger than any lens has" if is_number else "is not a finite number"
+    return "the value is larger than any lens has" if is_number else "the value is not a finite number"
 
 
 def some(names: Sequence[str], most: int = 3) -> str:

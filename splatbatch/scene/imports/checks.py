@@ -99,7 +99,7 @@ def _fitted(shot: PosedPhoto, size: Size) -> tuple[PosedPhoto, str]:
         shares = [value / side for value, side in zip(center, size, strict=True)]
         named = f"camera size {size_text(own)}"
         if all(_CENTRAL[0] < share < _CENTRAL[1] for share in shares):
-            what = f"{named} is no size: that of the photograph was taken, since K (focal lengths, centre) fits it"
+            what = f"{named} is no size: the photograph's was taken, since focal length and principal point fit it"
             return replace(shot, camera=replace(camera, width=size[0], height=size[1])), what
         where = f"({', '.join(f'{value:g}' for value in center)})"
         what = (
@@ -112,11 +112,13 @@ def _fitted(shot: PosedPhoto, size: Size) -> tuple[PosedPhoto, str]:
         return shot, ""
     if isinstance(relation, NearSize) and relation.factor == 1 and max(map(abs, relation.off)) <= 2:
         # rounding: K stays as it is, so that the middle of the photograph stays where it was
-        what = "its size was 1 or 2 pixels off and is set to the photograph's; focal lengths and centre stay"
+        what = "the size was 1 or 2 pixels off and is set to the photograph's; focal length and principal point stay"
         return replace(shot, camera=replace(camera, width=size[0], height=size[1])), what
     if isinstance(relation, ScaledSize):
         keypoints = shot.keypoints and replace(shot.keypoints, xy=shot.keypoints.xy * (np.array(size) / own))
-        what = f"the photographs were resized ({spell_factor(relation.factor)}): focal lengths and centre follow"
+        what = (
+            f"the photographs were resized ({spell_factor(relation.factor)}): focal length and principal point follow"
+        )
         return replace(shot, camera=resized(camera, size), keypoints=keypoints), what
     is_turned = isinstance(relation, TransposedSize)
     why = "width and height are exchanged" if is_turned else "the photograph was cropped or padded, or is another one"

@@ -138,7 +138,9 @@ def _see_target(target: Path) -> None:
     if not is_free or target.is_symlink():
         raise ConfigError(f"{target}: exists and is not empty", "Name a new folder: an import overwrites nothing.")
     if not target.absolute().parent.is_dir():
-        raise ConfigError(f"{target}: the folder above does not exist", f"Make it first: mkdir -p {target.parent}")
+        raise ConfigError(
+            f"{target}: the folder above does not exist", f"Make that folder first: mkdir -p {target.parent}"
+        )
 
 
 def _chosen(path: Path, log: ImportLog) -> ImportSource:

@@ -96,7 +96,7 @@ _COMPUTED = {
 """How numbers are computed that are not written, by key."""
 _OF_LENSES = {"camera_model", "is_fisheye", *_NUMBERS}
 _APPLIED = {
-    "applied_transform": "Write it as 3 rows of 4 numbers: the rotation and shift that were applied to the world.",
+    "applied_transform": "Write applied_transform as 3 rows of 4 numbers: the rotation and shift of the world.",
     "applied_scale": "Write applied_scale as the factor that the poses were multiplied by, or remove the key.",
 }
 """Keys of what was done to the world after the poses were computed, with the remedies for wrong values."""
@@ -147,7 +147,7 @@ def _camera(frame: TransformsFrame, photo: Size | None, log: ImportLog) -> Camer
     broken = [key for key in _NUMBERS if key in written and key not in numbers]
     places = dict.fromkeys(top.keys() - own.keys(), f"{frame.document.path.name}: top level")
     for key in broken:
-        what = f"{key} {spelt(written[key])} {why_no_number(written[key])}"
+        what = f"{key} {spelt(written[key])}: {why_no_number(written[key])}"
         log.mistake(places.get(key, frame.where), what, f"Write a number as {key}, or remove the key.")
     try:
         return None if broken else read_camera(numbers, written, photo, log)
@@ -281,9 +281,9 @@ def cloud_beside(
     name = folder.relative_to(document.path.parent)
     if moved is None or not len(model.points):
         why = (
-            f"only {len(pairs)} of its photographs are imported"
+            f"only {len(pairs)} of the model's photographs are imported"
             if len(pairs) < _LEAST_COMMON
-            else f"its poses differ from those of {document.path.name}"
+            else f"the model's poses differ from those of {document.path.name}"
         )
         log.leave_out(f"the COLMAP model in {name}: {'the model has no points' if moved else why}")
         return None

@@ -468,7 +468,10 @@ def principal_axes(centers: Floats, points: Floats, up: tuple[float, float, floa
     if up is not None:
         length = float(np.linalg.norm(up))
         if not 0 < length < np.inf:
-            raise ConfigError(f"--axis {','.join(map(str, up))}: not a direction", "Name a direction, as --axis 0,0,1.")
+            raise ConfigError(
+                f"--axis {','.join(map(str, up))}: the length of this direction is 0 or not finite",
+                "Name a direction, as --axis 0,0,1.",
+            )
         third = np.array(up) / length
         first = _directions(cameras, points, third[None])[0]
     else:

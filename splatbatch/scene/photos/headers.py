@@ -37,7 +37,7 @@ MOST_PIXELS = 1 << 30
 """Most pixels of a photograph that is opened: as RGB 3 GiB of memory. A header of 30 bytes can claim far more."""
 _HEIC_BRANDS = {b"heic", b"heix", b"hevc", b"mif1", b"msf1", b"heim", b"heis"}
 DEEP_MODES = {"I", "F", "I;16", "I;16B", "I;16L", "I;16N"}
-_MOST_OF_16_BITS, _NO_WHITE = 65535, "it has 32 bits per channel, in which white is unknown: save it with 8 or 16"
+_MOST_OF_16_BITS, _NO_WHITE = 65535, "32 bits per channel, in which white is unknown: save the photograph with 8 or 16"
 _ALPHA_MODES = {"RGBA", "LA", "PA", "RGBa", "La"}
 _STRIPS = ((273, 279), (324, 325))  # TIFF 6.0: offsets and byte counts of strips, of tiles
 _JPEG, _PNG, _LFS = b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"version https://git-lfs"
@@ -68,7 +68,7 @@ def opened_photograph(path: str | Path) -> Iterator[Image.Image]:
     Image.MAX_IMAGE_PIXELS = None  # survey cameras do have more pixels than Pillow's "bomb" limit; ours is below
     with open_regular(path, MOST_PHOTO_BYTES) as file, Image.open(file) as image:
         if image.width * image.height > MOST_PIXELS:
-            sides = f"it has {image.width}x{image.height} pixels, and at most {MOST_PIXELS:,} are decoded"
+            sides = f"{image.width}x{image.height} pixels are too many: at most {MOST_PIXELS:,} are decoded"
             raise OSError(errno.EFBIG, sides, str(path))
         yield image
 
@@ -141,7 +141,7 @@ def read_other(path: Path) -> Header:
     if head[4:8] == b"ftyp" and head[8:12] in _HEIC_BRANDS and not _has_heif():
         return Unreadable("unreadable", "HEIC needs a further package: pip install pillow-heif")
     if head[:4] == b"RIFF" and int.from_bytes(head[4:8], "little") + 8 > path.stat().st_size:
-        return Unreadable("truncated", "its RIFF header claims more bytes than the file has")
+        return Unreadable("truncated", "the RIFF header claims more bytes than the file has")
     try:
         with opened_photograph(path) as image:
             if image.mode == "F":
@@ -185,7 +185,7 @@ def _strip_problem(path: Path, image: Any) -> str:
     for offsets, counts in _STRIPS:
         for offset, count in zip(tags.get(offsets, ()), tags.get(counts, ()), strict=False):
             if offset + count > size:
-                return f"its pixels end at byte {offset + count}, but the file has only {size} bytes"
+                return f"the pixels end at byte {offset + count}, but the file has only {size} bytes"
     return ""
 
 
@@ -223,7 +223,7 @@ def read_known(path: str | Path, status: os.stat_result) -> Header:
 _FAULTS: Mapping[int | None, Unreadable] = {
     **dict.fromkeys((errno.ENOENT, errno.ENOTDIR), Unreadable("missing", "no such file")),
     **dict.fromkeys((errno.EACCES, errno.EPERM), Unreadable("unreadable", "no permission to read it")),
-    errno.ELOOP: Unreadable("unreadable", "its symbolic links run in a circle"),
+    errno.ELOOP: Unreadable("unreadable", "the symbolic links run in a circle"),
 }
 
 
@@ -332,7 +332,7 @@ def exif_orientation(window: _Window, start: int) -> int:
 
 def _sides(width: int, height: int) -> tuple[int, int]:
     if not (width and height):
-        raise _Bad(f"its header says {width}x{height} pixels")
+        raise _Bad(f"the header says {width}x{height} pixels")
     return width, height
 
 
