@@ -68,16 +68,16 @@ MAIN = "transforms.json"
 SPLITS = ("train", "val", "test")
 LARGEST_MIB = 512
 _SAYS_NOTHING = {
-    "orientation_override": "splatbatch does not rotate the coordinates of a model",
-    "auto_scale_poses_override": "splatbatch does not scale the coordinates of a model",
-    "center_method_override": "splatbatch does not move the coordinates of a model",
+    "orientation_override": "the coordinates of a model are never rotated",
+    "auto_scale_poses_override": "the coordinates of a model are never scaled",
+    "center_method_override": "the coordinates of a model are never moved",
     "aabb_scale": "only instant-ngp needs the size of its box",
     "scale": "only instant-ngp uses this key, to show the scene; poses are taken as they are written",
     "offset": "only instant-ngp uses this key, to show the scene; poses are taken as they are written",
     "from_na": "only instant-ngp uses this key, to show the scene; poses are taken as they are written",
-    "depth_unit_scale_factor": "splatbatch does not train with depth images",
-    "integer_depth_scale": "splatbatch does not train with depth images",
-    "enable_depth_loading": "splatbatch does not train with depth images",
+    "depth_unit_scale_factor": "depth images are not used in training",
+    "integer_depth_scale": "depth images are not used in training",
+    "enable_depth_loading": "depth images are not used in training",
 }
 """Known keys at the top that are ignored, with the reason."""
 
