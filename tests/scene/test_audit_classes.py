@@ -169,7 +169,7 @@ CASES = [
     Case("unreadable_image", "03.jpg", "not a regular file", pipe),
     Case("cmyk", "03.jpg", "CMYK", lambda scene: scene.photograph("03.jpg", (WIDTH, HEIGHT), "CMYK")),
     Case("sixteen_bit", "a.png", "more than 8 bits", repaint("a.png", "I;16"), "warning"),
-    Case("unreadable_image", "a.tif", "do not say what is white", repaint("a.tif", "F")),
+    Case("unreadable_image", "a.tif", "white is unknown", repaint("a.tif", "F")),
     Case("sixteen_bit", "a.tif", "more than 8 bits", repaint("a.tif", "I;16"), "warning"),
     Case("alpha", "a.png", "alpha channel", repaint("a.png", "RGBA"), "warning"),
     Case("alpha", "a.webp", "alpha channel", repaint("a.webp", "RGBA", lossless=True), "warning"),
