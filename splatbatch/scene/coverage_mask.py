@@ -60,9 +60,9 @@ HIDDEN = 0.03
 FLAT = 0.03
 """A plane is used only if half of a photograph's points lie within this share of their depth from the plane."""
 BEYOND = 2.0
-"""Factor that limits a continued plane: it ends at the least depth of its points divided by this factor.
+"""Factor that limits a continued plane, from the least depth of its points divided by this factor on.
 
-It also ends at the greatest depth of its points times this factor.
+The plane ends at the greatest depth of its points times this factor.
 """
 RIM_CELLS = 4
 """Number of cells by which a plane is continued beyond its points, if the model is not taken for a cut one (`PART`)."""
@@ -77,7 +77,7 @@ VIEWS = 20
 SAME_POSE = 1e-6
 """Largest difference of two poses that count as the same.
 
-The limit holds for each entry of the rotation matrices. For translations it is a share of the model's largest one.
+The limit holds for each entry of the rotation matrices, and for translations as a share of the largest translation.
 """
 LEAST_POINTS = 10
 """Fewest points of a photograph to which a plane is fitted."""

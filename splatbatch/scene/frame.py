@@ -26,7 +26,7 @@ MILLIMETRE = 0.001
 Scenes that need an offset have coordinates of a map, whose unit is the metre.
 """
 FAR = 4
-"""Largest coordinate, in half widths of the scene, up to which no offset is used: it would gain less than two bits."""
+"""Largest coordinate, in half widths of the scene, up to which no offset is used: it would gain under two bits."""
 TAILS = (0.1, 99.9)
 """Percentiles of the points between which the extent is measured, so that a single mismatched point does not count."""
 MOST_SAMPLES = 512

@@ -338,8 +338,8 @@ def _same_world(pairs: Sequence[tuple[PosedPhoto, Image]]) -> Similarity | None:
 def cloud_named(document: TransformsFile, shots: Sequence[PosedPhoto], log: ImportLog) -> PointCloud | None:
     """Return the points of the PLY file that ply_file_path names, in the world of the poses; None without the key.
 
-    Like the poses, the points are moved to the coordinates before applied_transform. They stay as they are if clearly
-    more photographs have them in view then: some programs do not move the points with the poses.
+    Like the poses, the points are moved to the coordinates before applied_transform. The points stay as they are if
+    clearly more photographs have the unmoved points in view: some programs move the poses alone.
 
     Args:
         document: the file with frames.

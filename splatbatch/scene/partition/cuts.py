@@ -60,7 +60,7 @@ The margin is a share of the width between both.
 """
 CutInto = Callable[[Floats, Floats], list[Box]]
 FLAT = 0.1
-"""Largest spread of the cameras in a direction, as a share of their largest spread, at which the points decide it.
+"""Largest spread of cameras in a direction, as a share of their largest spread, at which the points decide instead.
 
 The cameras of a single flight line vary as little across the line as in height.
 """
@@ -457,7 +457,7 @@ def principal_axes(centers: Floats, points: Floats, up: tuple[float, float, floa
 
     Args:
         centers: camera centres, [I, 3]; those that are not finite or far from all others are ignored.
-        points: points of the scene, [P, 3]; they decide directions in which the cameras hardly vary.
+        points: points of the scene, [P, 3], which decide the directions in which the cameras hardly vary.
         up: the up direction (--axis), of any length; None: the direction in which the cameras vary least, pointing from
             the points to the cameras.
 

@@ -78,7 +78,10 @@ class Core:
     core: BoxInFile
     """Box that the patch answers for. The cores of all patches fill space without overlap; outer sides are infinite."""
     grown: BoxInFile
-    """Core with the overlap around it, from which photographs are taken; infinite sides stay infinite."""
+    """Core with the overlap around the core; near photographs that see enough points in this box belong to the patch.
+
+    Infinite sides of the core stay infinite.
+    """
     bounds: BoxInFile
     """Part of the core that the scene's points fill, with a margin; its sides are finite."""
     num_images: Count = 0

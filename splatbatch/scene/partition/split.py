@@ -399,7 +399,7 @@ def split(request: SplitRequest, *, dry_run: bool = False, advance: Advance = un
     Raises:
         ConfigError: the options cannot be met; the nearest possible ones are named.
         SceneError: the scene cannot be read, the folder holds other files, or a trained patch would be lost.
-        OutputError: another split is being put in place there, or the patches cannot be.
+        OutputError: another split is putting its patches in place there, or the patches cannot be moved there.
         OSError: a file cannot be written.
     """
     source = find_source(request.source)
