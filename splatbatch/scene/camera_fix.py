@@ -326,7 +326,7 @@ def _why_unlike(plan: CameraFixPlan, after: MatchContext, how: How) -> tuple[str
     everyone, rows = range(len(plan.model.images)), plan.rows
     likeness = after.of(rows).mean()
     was = before.of(rows).mean(
-        dict.fromkeys(everyone, Relabeling("with K as a trainer uses it", place=_pixel_by_pixel))
+        dict.fromkeys(everyone, Relabeling("camera as a trainer uses it", place=_pixel_by_pixel))
     )
     if not np.isfinite(likeness):
         what = "too few photographs of the model can be compared: they share no 3D points, or show no detail"

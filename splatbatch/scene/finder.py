@@ -81,7 +81,7 @@ def _with_photographs(found: SceneLayout) -> SceneLayout:
     if held is None:
         note = f"no folder near {first.sparse} holds the photographs of that model: set scene.images to their folder"
         return replace(found, images=None if own else usual, notes=(*found.notes, note) if names else found.notes)
-    said = f"photographs found in {os.path.relpath(held.folder, found.top)}/ ({held.num} of {len(names)})"
+    said = f"photographs were found in {os.path.relpath(held.folder, found.top)}/ ({held.num} of {len(names)})"
     if len(found.patches) > 1 and held.folder.is_relative_to(first.sparse.absolute().parent.parent):
         said += f" for {first.name}; if each patch has such a folder, rename the folders to images/"
         return replace(found, notes=(*found.notes, said))

@@ -69,7 +69,7 @@ def test_photographs_under_another_name_are_found_and_told(tmp_path: Path, name:
     (made.root / name).parent.mkdir(exist_ok=True)
     aside.rename(made.root / name)
     ended = invoke("init", str(made.root))
-    assert f"photographs found in {name}/ (8 of 8)" in ended.out, ended.err
+    assert f"photographs were found in {name}/ (8 of 8)" in ended.out, ended.err
     assert invoke("verify-dims", "--config", str(made.root / "splat_config.yml")).code == 0
 
 
@@ -83,7 +83,7 @@ def test_a_split_says_where_it_found_the_photographs(tmp_path: Path) -> None:
     made = MadeScene(tmp_path / "reef", xyz=POINTS).write()
     made.photographs.rename(made.root / "photos")
     done = split(SplitRequest(made.root, None, tmp_path / "patches", WHOLE), dry_run=True)
-    assert f"photographs found in {made.root / 'photos'}" in done.notes
+    assert f"photographs were found in {made.root / 'photos'}" in done.notes
 
 
 @pytest.mark.parametrize("name", ["input", "images/cam0"])

@@ -93,7 +93,7 @@ def roll(frame: dict[str, Any]) -> None:
 
 BAD_JSON: dict[str, tuple[Change, str]] = {
     "unknown model": (put("camera_model", "ORTHOPHOTO"), r"top level: camera_model 'ORTHOPHOTO' is no known lens"),
-    "no frames": (put("frames", []), r"transforms.json: frames is empty"),
+    "no frames": (put("frames", []), r"transforms.json: the list of frames is empty"),
     "frames no list": (put("frames", {"a": 1}), r"frames is missing, or is not a list"),
     "frame no object": (put("frames", 3, "hello"), r"frames\[3\]: 'hello' is no frame"),
     "no path": (put("frames", 3, "file_path", None), r"frames\[3\]: file_path null"),

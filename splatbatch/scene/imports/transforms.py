@@ -452,10 +452,12 @@ def _read(path: Path) -> dict[str, Any]:
     except ValueError as error:
         raise SceneError(f"the file is no JSON ({error})") from error
     if not isinstance(top, dict) or not isinstance(top.get("frames"), list):
-        what = "frames is missing, or is not a list" if isinstance(top, dict) else "the file holds no JSON object"
+        what = (
+            "the key frames is missing, or is not a list" if isinstance(top, dict) else "the file holds no JSON object"
+        )
         raise SceneError(what, "A transforms.json has frames: [{file_path, transform_matrix}, …].")
     if not top["frames"]:
-        raise SceneError("frames is empty", "Export the file again with the photographs that have a pose.")
+        raise SceneError("the list of frames is empty", "Export the file again with the photographs that have a pose.")
     return top
 
 

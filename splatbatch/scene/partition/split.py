@@ -422,7 +422,7 @@ def split(request: SplitRequest, *, dry_run: bool = False, advance: Advance = un
             raise SceneError(message, f"Write {right} in cameras.txt." if (right := misspelt(camera.model)) else hint)
     rigs, why_not = _rigs(plan.observations)
     elsewhere = (
-        "" if request.images or shared["images"].name == "images" else f"photographs found in {shared['images']}"
+        "" if request.images or shared["images"].name == "images" else f"photographs were found in {shared['images']}"
     )
     notes = tuple(filter(None, (*plan.notes, elsewhere, why_not, missing_photographs(shared, plan.observations))))
     subsets = {name: Subset(plan.observations, part.photos, part.points, rigs) for name, part in plan.parts.items()}
