@@ -24,18 +24,36 @@ def write_report(
     previews_mib: int = 48,
     standing: FreshnessChecker | None = None,
 ) -> Report:
-    """Gather the facts of a batch from its files, as `build` does, and write the reports as `write_facts` does."""
+    """Write report.json, report.md and report.html of a batch, from the files of its output folder; return the facts.
+
+    Args:
+        output: the output folder; the reports are written into it, and earlier ones replaced.
+        names: names of the tasks to report.
+        variants: variants of a sweep; empty: the batch is no sweep.
+        previews_mib: most MiB of report.html for splats that open in 3D; 0: none.
+        standing: decides which products are up to date, and names the folders of photographs. None: every existing
+            product counts as up to date, and no photograph is shown.
+
+    Raises:
+        LaterFormatError: a later version of splatbatch wrote a record of the output folder.
+        OSError: a report cannot be written.
+    """
     return write_facts(build(output, names, tuple(variants), standing), output, previews_mib, standing)
 
 
 def write_facts(report: Report, output: OutputFolder, previews_mib: int, standing: FreshnessChecker | None) -> Report:
-    """Write the three reports of these facts, and return the facts.
+    """Write report.json, report.md and report.html of these facts, and return the facts.
+
+    Each file is written whole or not at all, and replaces an earlier one.
 
     Args:
         report: the facts.
-        output: the output folder.
-        previews_mib: space in report.html for splats that open in 3D.
-        standing: names the folders of photographs; without it the page has no pictures made from photographs.
+        output: the output folder, which gets the files, and has the pictures and curves for the page.
+        previews_mib: most MiB of report.html for splats that open in 3D; 0: none.
+        standing: names the folders of photographs; None: the page has no pictures of colour correction.
+
+    Raises:
+        OSError: a report cannot be written.
     """
     write_json(output.report("json"), in_json(report))
     write_text(output.report("md"), to_markdown(report))

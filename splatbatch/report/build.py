@@ -1,4 +1,4 @@
-"""Gathers the facts of a batch from the files of its output folder."""
+"""Gathers the facts of a batch from the files of its output folder; nothing is written."""
 
 from __future__ import annotations
 
@@ -61,7 +61,17 @@ T = TypeVar("T")
 
 
 def attempts_of(folder: PatchFolder, history: Sequence[OfAttempt]) -> tuple[ReportedAttempt, ...]:
-    """Return the attempts at a patch in order, from the events of the ledger and the attempts' folders."""
+    """Return the attempts at a patch, first to last, from the events of the ledger and the attempts' folders.
+
+    Attempts whose folder was removed are included as far as the ledger tells of them.
+
+    Args:
+        folder: folder of the patch in the output folder.
+        history: events of this patch, the oldest first.
+
+    Raises:
+        LaterFormatError: a later version of splatbatch wrote the manifest of the accepted splat.
+    """
     product = folder.read_result() or Result()
     attempts = {one.number: ReportedAttempt(one.number) for one in folder.attempts()}
     latest = 0
@@ -149,7 +159,11 @@ def _as_its_folder_says(attempt: ReportedAttempt, folder: AttemptFolder, product
 
 
 def pace_s(lines: Sequence[ProgressLine]) -> float | None:
-    """Return the mean seconds per step after the first one; None if fewer than two steps have a time."""
+    """Return the mean seconds per step after the first recorded step; None if fewer than two steps have a time.
+
+    Args:
+        lines: progress lines of an attempt; only those with a loss, a step above 0 and a time count.
+    """
     known = [(line.step, line.t) for line in lines if line.loss is not None and line.step and line.t is not None]
     steps = [(step, at) for step, at in known if step > 0]
     if len(steps) < 2 or steps[-1][0] <= steps[0][0]:
@@ -158,9 +172,14 @@ def pace_s(lines: Sequence[ProgressLine]) -> float | None:
 
 
 def gain_db(attempts: Sequence[ReportedAttempt], since: float) -> float | None:
-    """Return the gain in dB of the accepted splat over the one before it, by PSNR; the covered one if it is comparable.
+    """Return the gain in PSNR, in dB, of the accepted splat of a patch over the one trained before it.
 
-    None if the run that started at `since` did not train the accepted splat, or there is no earlier one.
+    PSNR is of covered pixels if both splats were measured on the same ones, else of all pixels. The result is None if
+    an earlier run trained the accepted splat, no splat was trained before it, or a PSNR is unknown.
+
+    Args:
+        attempts: attempts at the patch, first to last.
+        since: start of the latest run in seconds since 1970.
     """
     kept = next((one for one in attempts if one.is_kept), None)
     if kept is None or kept.psnr is None or (kept.started_at or 0.0) + 1 < since:
@@ -177,7 +196,16 @@ def gain_db(attempts: Sequence[ReportedAttempt], since: float) -> float | None:
 def deadline_of(
     output: OutputFolder, history: Iterable[events.Event], standing: FreshnessChecker | None
 ) -> ReportedDeadline | None:
-    """Return the facts about the deadline; None if nothing was chosen for a deadline."""
+    """Return the facts about the deadline of a batch; None if no step budget was chosen for a deadline.
+
+    Args:
+        output: the output folder.
+        history: events of all ledgers, for the end of the last attempt.
+        standing: has the tasks, whose steps the words name; None: the words name no steps.
+
+    Raises:
+        LaterFormatError: a later version of splatbatch wrote deadline.json.
+    """
     choice = DeadlineDecision.read(output.deadline)
     if choice is None:
         return None
@@ -199,14 +227,18 @@ def build(
     standing: FreshnessChecker | None = None,
     statuses: Sequence[PatchStatus] = (),
 ) -> Report:
-    """Return the facts of a batch.
+    """Return the facts of a batch, for the reports. A patch whose files are damaged is reported without their facts.
 
     Args:
         output: the output folder.
         names: names of the tasks to report.
-        variants: variants of a sweep.
-        standing: decides which products are up to date; None: every existing product counts.
-        statuses: statuses of the tasks if they are known already; otherwise they are read.
+        variants: variants of a sweep; empty: the batch is no sweep.
+        standing: decides which products are up to date. None: every existing product counts as up to date, and facts
+            that need the YAML (map, scene, path of the YAML) are left out.
+        statuses: statuses of the tasks if they are known already; empty: they are read.
+
+    Raises:
+        LaterFormatError: a later version of splatbatch wrote a record of the output folder.
     """
     statuses, said = statuses or read_status(output, names, standing=standing), _said(output)
     history = [event for record in said if (event := events.event_of(record))]

@@ -12,15 +12,19 @@ from splatbatch.scene.colors.correction import ColorCorrection
 from splatbatch.tasks.shared_decisions.colors import in_words
 
 MOST_SHOWN = 24
-"""Most photographs that are shown, over all scenes."""
+"""Most photographs that the report lists, over all scenes."""
 LEAST_SEEN = 1.03
-"""Least factor from the mean, in a channel, that is visible."""
+"""Least factor of brightness from the mean, up or down, in a channel, from which a photograph is listed."""
 
 
 def colors_of(output: OutputFolder) -> tuple[ReportedColors, ...]:
-    """Return the facts about each scene whose photographs were examined; "" is the name of all patches together.
+    """Return the facts about the colour correction of each scene; empty if no photographs were examined.
 
-    At most MOST_SHOWN photographs are listed over all scenes: outliers first, then the farthest from the mean.
+    The scene of the name "" stands for all patches together. At most MOST_SHOWN photographs are listed over all
+    scenes: outliers first, then those farthest from the mean.
+
+    Raises:
+        LaterFormatError: a later version of splatbatch wrote colors.json.
     """
     solved = Colors.read(output.colors)
     scenes = {"": solved.together, **solved.scenes} if solved else {}

@@ -20,44 +20,64 @@ TITLES = {
     "num_gaussians": "Gaussians",
     "seconds": "time, s",
 }
-"""Titles of the figures that are drawn against settings."""
+"""Titles of the charts in which a figure is drawn against a setting, by field of `SweepFigures`."""
 MADE = re.compile(rf"_[0-9a-f]{{{HASH_DIGITS}}}$")
-"""Ending of the generated name of a variant."""
+"""Ending of a generated name of a variant: "_" and a hash in hexadecimal digits; names in the YAML lack it."""
 HEADINGS = {
     **{"psnr_covered": "covered dB", "psnr": "PSNR dB", "ssim": "SSIM"},
     **{"num_gaussians": "Gaussians", "bytes": "MiB", "seconds": "time"},
 }
 HIGHER = ("psnr_covered", "psnr", "ssim")
-"""Figures of which a higher value is better; of all others a lower one is."""
+"""Figures of which a higher value is better; of Gaussians, bytes and seconds a lower value is better."""
 
 
 @dataclass(frozen=True)
 class SettingChart:
-    """A figure drawn against a setting, with a line for each combination of the other settings."""
+    """Chart of a sweep: a figure drawn against a setting, with a line for each combination of the other settings."""
 
     title: str
     values: tuple[str, ...]
-    """Values of the setting, in order."""
+    """Values of the setting as text: numbers ascending, other values in the order of the YAML."""
     lines: Mapping[str, Sequence[tuple[int, float, str]]]
-    """Lines by the other settings as text; a point is index of the value, figure, name of the variant."""
+    """Points of each line, by the other settings as text; empty text: there is no other setting.
+
+    A point is the index in `values`, the figure, and the label of the variant.
+    """
 
     @property
     def low(self) -> float:
-        """Return the least figure."""
+        """Return the least figure of all lines, the lower end of the y axis.
+
+        Raises:
+            ValueError: the chart has no points.
+        """
         return min(one for points in self.lines.values() for _, one, _ in points)
 
     @property
     def high(self) -> float:
-        """Return the greatest figure."""
+        """Return the greatest figure of all lines, the upper end of the y axis.
+
+        Raises:
+            ValueError: the chart has no points.
+        """
         return max(one for points in self.lines.values() for _, one, _ in points)
 
     def height(self, value: float) -> float:
-        """Return the position of a figure between the least (0) and the greatest (1); 0.5 if these are equal."""
+        """Return the position of a figure on the y axis, from 0 (least) to 1 (greatest); 0.5 if all are equal.
+
+        Raises:
+            ValueError: the chart has no points.
+        """
         return (value - self.low) / (self.high - self.low) if self.high > self.low else 0.5
 
 
 def compare(patches: Sequence[ReportedPatch], variants: Sequence[Variant]) -> SweepFacts | None:
-    """Return the comparison of a sweep; None if there are no variants."""
+    """Return the comparison of the variants of a sweep, in the order of `variants`; None if there are none.
+
+    Args:
+        patches: all patches of the batch; a patch under an unknown variant is left out.
+        variants: variants of the sweep.
+    """
     if not variants:
         return None
     names = {variant.name for variant in variants}
@@ -81,13 +101,16 @@ def compare(patches: Sequence[ReportedPatch], variants: Sequence[Variant]) -> Sw
 
 
 def deciding_of(figures: Iterable[SweepFigures]) -> str:
-    """Return the PSNR by which splats are compared: "psnr_covered" if all measured ones have it, else "psnr"."""
+    """Return the name of the PSNR by which these splats are compared: "psnr_covered" or "psnr".
+
+    It is "psnr_covered" if every splat with a PSNR has both; "psnr" also if no splat was measured.
+    """
     known = [one for one in figures if one.psnr is not None]
     return "psnr_covered" if known and all(one.psnr_covered is not None for one in known) else "psnr"
 
 
 def spelt(value: object) -> str:
-    """Return the value of a setting as text; None is empty."""
+    """Return the value of a setting as text: strings and paths as they are, others as in JSON; empty for None."""
     if value is None or isinstance(value, str | PurePath):
         return "" if value is None else str(value)
     short = f"{value:g}" if isinstance(value, float) else ""
@@ -105,7 +128,10 @@ def _row(variant: Variant, tasks: Mapping[str, ReportedPatch | None]) -> Variant
 
 
 def label_of(variant: Variant) -> str:
-    """Return the label of a variant: its name, or if that is generated the compared values, such as "mcmc"."""
+    """Return the label of a variant for people: its name in the YAML, else its compared values, such as "mcmc, 4".
+
+    A value None, a setting that does not apply, is "none".
+    """
     has_name = variant.name != BASE and not MADE.search(variant.name)
     return variant.name if has_name else ", ".join(spelt(value) or "none" for value in variant.compared.values())
 
@@ -139,7 +165,10 @@ def _best(values: Mapping[str, float | None], key: str) -> str | None:
 
 
 def setting_charts(sweep: SweepFacts) -> Iterator[tuple[str, list[SettingChart]]]:
-    """Yield every setting with at least two values, with a chart for each known figure; comparable variants only."""
+    """Yield full name and charts of each setting that has at least two values among the comparable variants.
+
+    Settings are in the order of the YAML. There is a chart for each figure of TITLES that some variant has.
+    """
     rows = [row for row in sweep.variants if row.is_comparable]
     for key in sweep.settings:
         known = list(dict.fromkeys(row.settings[key] for row in rows))
@@ -163,19 +192,33 @@ def _lines(
 
 
 def headings_of(sweep: SweepFacts) -> dict[str, str]:
-    """Return the figures to show with their headings; without the covered PSNR if no variant has it."""
+    """Return the headings of the columns of figures, by field of `SweepFigures`, in their order.
+
+    The PSNR of covered pixels is left out if no variant has it.
+    """
     has_covered = any(row.mean.psnr_covered is not None for row in sweep.variants)
     return {key: words for key, words in HEADINGS.items() if has_covered or key != "psnr_covered"}
 
 
 def is_best(sweep: SweepFacts, row: VariantRow, key: str) -> bool:
-    """Return whether a comparable variant's mean is the best or equal to it as printed; the report marks these."""
+    """Return whether the report marks a variant's mean as best: it is the best one, or reads the same when printed.
+
+    False if the variant is not comparable, or there is no best one.
+
+    Args:
+        sweep: the comparison.
+        row: the variant.
+        key: field of `SweepFigures`.
+    """
     best = next((one for one in sweep.variants if one.variant == sweep.best[key]), None)
     return bool(best and row.is_comparable) and _reads_alike(key, row.mean, best.mean if best else None)
 
 
 def is_best_of(sweep: SweepFacts, patch: str, row: VariantRow) -> bool:
-    """Return whether a variant's figure for a patch is the best or equal to it as printed; the report marks these."""
+    """Return whether the report marks a variant's PSNR of a patch: it is the best one, or reads the same when printed.
+
+    False if there is no best one.
+    """
     best = next((one for one in sweep.variants if one.variant == sweep.best_of_patch[patch]), None)
     return _reads_alike(deciding_in(sweep, patch), row.patches[patch], best.patches[patch] if best else None)
 
@@ -185,11 +228,14 @@ def _reads_alike(key: str, one: SweepFigures, best: SweepFigures | None) -> bool
 
 
 def deciding_in(sweep: SweepFacts, patch: str) -> str:
-    """Return the PSNR by which a patch's splats are compared: "psnr_covered" or "psnr"."""
+    """Return the name of the PSNR by which a patch's splats are compared: "psnr_covered" or "psnr".
+
+    It is "psnr_covered" if every measured splat of the patch has it.
+    """
     return deciding_of([row.patches[patch] for row in sweep.variants])
 
 
 def changed_in(sweep: SweepFacts) -> list[str]:
-    """Return the patches whose settings a retry changed, as "p0 under b"."""
+    """Return the patches whose settings a retry changed, as texts "p0 under b"; empty: no settings were changed."""
     rows = ((patch, row) for row in sweep.variants for patch in row.patches)
     return [f"{patch} under {row.label}" for patch, row in rows if row.patches[patch].changes]

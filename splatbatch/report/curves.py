@@ -15,9 +15,9 @@ from splatbatch.output.records.metrics import Metrics
 from splatbatch.report.units import figure
 
 MOST_POINTS = 160
-"""Most points of a curve."""
+"""Most points of a curve; a longer curve keeps the lowest and the highest point of every stretch."""
 MOST_ATTEMPTS = 4
-"""Latest attempts that have a curve in a chart."""
+"""Most attempts that have a curve in a chart, the latest ones of a patch."""
 TRAINING = (
     ("loss", "loss", ""),
     ("psnr", "hold-out PSNR", "dB"),
@@ -35,16 +35,16 @@ MOST_TICKS = 6
 MOST_LOG_TICKS = 7
 STEPS = (1.0, 2.0, 5.0, 10.0)
 TIMES_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400)
-"""Distances of ticks on an axis of time; longer ones are multiples of a day."""
+"""Distances between ticks on an axis of time, in seconds; longer distances are multiples of a day."""
 Curve = tuple[int, Points]
 """Number of an attempt, and the points of its curve."""
 Ticks = list[tuple[float, str]]
-"""Labels of an axis, each with its position as a share of the axis."""
+"""Labels of an axis, each as its position, from 0 (start) to 1 (end), and its text."""
 
 
 @dataclass(frozen=True)
 class Chart:
-    """One figure of a patch's attempts over steps or seconds, with what is needed to draw it."""
+    """Chart of one figure of a patch's attempts over steps or seconds; all its members need at least one curve."""
 
     title: str
     unit: str
@@ -61,14 +61,14 @@ class Chart:
 
     @cached_property
     def end(self) -> float:
-        """Return the end of the x axis, which starts at 0."""
+        """Return the end of the x axis, in steps or seconds; the axis starts at 0."""
         return max(*(x for _, points in self.curves for x, _ in points), 1e-9)
 
     @cached_property
     def range(self) -> tuple[float, float]:
-        """Return both ends of the y axis: percent 0 to 100, memory from 0, other figures their range.
+        """Return both ends of the y axis: 0 and 100 for percent, 0 and the most for memory, else least and most.
 
-        A constant figure gets a margin on both sides.
+        A constant figure gets a margin on both sides, so that the ends always differ.
         """
         ys = [y for _, points in self.curves for _, y in points]
         low, high = min(ys), max(ys)
@@ -87,28 +87,32 @@ class Chart:
         return self.wants_log and min(y for _, points in self.curves for _, y in points) > 0
 
     def height(self, value: float) -> float:
-        """Return the position of a value on the y axis, from 0 (low) to 1 (high)."""
+        """Return the position of a value on the y axis: 0 at its lower end, 1 at its upper end, beyond outside them."""
         low, high = self.range
         return math.log(value / low) / math.log(high / low) if self.is_log else (value - low) / (high - low)
 
     @property
     def heading(self) -> str:
-        """Return the heading of the chart: title, unit, and whether it is logarithmic."""
+        """Return the heading of the chart: title, unit if there is one, and "logarithmic" if the y axis is."""
         return f"{self.title}{f', {self.unit}' if self.unit else ''}{', logarithmic' if self.is_log else ''}"
 
     def y_ticks(self) -> Ticks:
-        """Return the labels of the y axis, with as many digits as make them different."""
+        """Return the labels of the y axis, from low to high, with as many digits as make them different."""
         ticks = log_ticks(*self.range) if self.is_log else round_ticks(*self.range, 4)
         digits = next((most for most in range(3, 8) if len({figure(one, most) for one in ticks}) == len(ticks)), 8)
         return [(self.height(one), figure(one, digits)) for one in ticks]
 
     def x_ticks(self) -> Ticks:
-        """Return the labels of the x axis at round values; the page's script makes others when zoomed."""
+        """Return the labels of the x axis at round values, ascending; the page's script makes others when zoomed."""
         ticks = round_ticks(0, self.end) if self.along == "step" else time_ticks(0, self.end)
         return [(one / self.end, axis_label(one, self.end, self.along)) for one in ticks]
 
     def lines(self) -> list[tuple[int, str, str | None]]:
-        """Return for each attempt its number, points "x,percent from the top", and values if it is the latest."""
+        """Return the curves as text for SVG: for each attempt its number, its points and its values.
+
+        Points are "x,y" with x in steps or seconds and y in percent from the top. Values are None for all attempts but
+        the latest, whose values the page shows under the cursor.
+        """
         drawn = []
         for attempt, points in self.curves:
             line = " ".join(f"{x:.6g},{100 * (1 - self.height(y)):.2f}" for x, y in points)
@@ -118,7 +122,14 @@ class Chart:
 
 
 def charts_of(folders: Sequence[AttemptFolder]) -> tuple[Chart, ...]:
-    """Return the charts of a patch's latest attempts; a figure that was not recorded has no chart."""
+    """Return the charts of the latest attempts at a patch: figures of training first, then those of the GPU.
+
+    A figure that no attempt recorded at least twice has no chart; empty if there is none at all. Never fails: files
+    that are missing or damaged count as not recorded.
+
+    Args:
+        folders: folders of all attempts at the patch, first to last; only the last MOST_ATTEMPTS are read.
+    """
     latest = folders[-MOST_ATTEMPTS:]
     progress = {folder.number: folder.read_progress() for folder in latest}
     samples = {folder.number: folder.read_gpu_samples() for folder in latest}
@@ -159,7 +170,10 @@ def _points(lines: Lines, along: str, key: str) -> Points:
 
 
 def thin(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Return at most MOST_POINTS points: the lowest and the highest of every stretch, so that peaks are kept."""
+    """Return at most MOST_POINTS of the points, in order; the first and the last are kept.
+
+    Of every stretch between them the points with the lowest and the highest y are kept, so that peaks stay.
+    """
     if len(points) <= MOST_POINTS:
         return list(points)
     size = math.ceil(2 * len(points) / MOST_POINTS)
@@ -171,7 +185,7 @@ def thin(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
 
 
 def round_ticks(low: float, high: float, most: int = MOST_TICKS) -> list[float]:
-    """Return round values from low to high, about `most` of them; low alone if both are equal."""
+    """Return about `most` round values from low to high for an axis, ascending; low alone if high is not above low."""
     if not high > low:
         return [low]
     rough = (high - low) / most
@@ -181,7 +195,10 @@ def round_ticks(low: float, high: float, most: int = MOST_TICKS) -> list[float]:
 
 
 def time_ticks(low: float, high: float) -> list[float]:
-    """Return round times in seconds from low to high, about `MOST_TICKS`: whole seconds, minutes, hours or days."""
+    """Return round times from low to high for an axis, ascending, about MOST_TICKS of them; all in seconds.
+
+    Times are whole seconds, minutes, hours or days; fractions of a second only for short axes, below MOST_TICKS s.
+    """
     rough, day = (high - low) / MOST_TICKS, TIMES_S[-1]
     if rough > day:
         return [day * number for number in round_ticks(low / day, high / day)]
@@ -191,7 +208,15 @@ def time_ticks(low: float, high: float) -> list[float]:
 
 
 def log_ticks(low: float, high: float) -> list[float]:
-    """Return round values for a logarithmic axis from low to high, both above 0."""
+    """Return round values for a logarithmic axis, ascending, at most about MOST_LOG_TICKS of them.
+
+    Args:
+        low: lower end of the axis, above 0.
+        high: upper end of the axis, above `low`.
+
+    Raises:
+        ValueError: an end is not above 0.
+    """
     for mantissas in ((1,), (1, 3), (1, 2, 5), tuple(range(1, 10))):
         found = [
             float(f"{mantissa}e{power}")
@@ -219,7 +244,13 @@ def _multiples(low: float, high: float, step: float) -> list[float]:
 
 
 def axis_label(value: float, span: float, along: str) -> str:
-    """Return a label of the x axis: steps, or a time in the unit that fits the span of the axis."""
+    """Return a label of the x axis: "7000" or "30k" for steps, else a time in s, min or h by the span of the axis.
+
+    Args:
+        value: the labelled step, or time in seconds.
+        span: length of the axis, in steps or seconds.
+        along: unit of the axis: "step" or "s".
+    """
     # templates/page.js has the same rules
     if along == "step":
         return f"{value:.0f}" if value < 1e3 or span < 5e3 else f"{value / 1e3:g}k"

@@ -28,17 +28,17 @@ Grade = Literal["even", "slight", "step", "unknown"]
 
 @dataclass(frozen=True)
 class NextStep:
-    """The decision after an attempt: another try, or giving up; and why."""
+    """The decision after a failed attempt: to try the patch again, or to give it up, with the reason."""
 
     decision: Literal["retry", "gave_up"]
     wait_s: float | None = None
-    """Seconds to wait before the next attempt."""
+    """Seconds to wait before the next attempt; None: the patch was given up, or the ledger names no wait."""
     reason: str = ""
-    """Why the patch was given up, and until when."""
+    """Why the patch was given up, and until when; empty if another attempt follows."""
     changes: dict[str, Any] = field(default_factory=dict)
-    """Settings of the next attempt that differ from the YAML."""
+    """Settings of the next attempt that differ from the YAML, by full name; empty: none differ, or none follows."""
     trained_in_between: tuple[str, ...] = ()
-    """Patches that were trained in between, which shows that the GPU works."""
+    """Patches trained between two failures of this patch, which shows that the GPU works; empty: none."""
 
 
 @dataclass(frozen=True)
@@ -47,56 +47,56 @@ class ReportedAttempt:
 
     number: int
     outcome: Outcome | None = None
-    """How it ended; None while it runs."""
+    """How the attempt ended; None while it runs, or if no end was recorded."""
     slot: str = ""
     node: str = ""
-    """Name of its host."""
+    """Host name of the machine that the attempt ran on; empty: unknown."""
     worker: str = ""
     started_at: float | None = None
     ended_at: float | None = None
     setup_s: float | None = None
-    """Time from its start to the first step."""
+    """Seconds from the start of the attempt to its first phase after set-up; None: no such phase was recorded."""
     seconds: float | None = None
     step: int | None = None
     phase: str = ""
     gate_s: float | None = None
-    """Seconds that the slot was not ready before the attempt."""
+    """Seconds that the attempt waited until its GPU was free and cool; None: it did not wait, or this is unknown."""
     gate: str = ""
-    """Why the slot was not ready."""
+    """Why the GPU was not ready; empty: the attempt did not wait."""
     cause: str = ""
     advice: str = ""
     evidence: tuple[str, ...] = ()
-    """Lines of the log that show the cause."""
+    """Lines of the attempt's log that show the cause of a failure; empty: it did not fail, or no line shows it."""
     warnings: tuple[str, ...] = ()
     changes: dict[str, Any] = field(default_factory=dict)
-    """Settings that differ from the YAML."""
+    """Settings of the attempt that differ from the YAML, by full name; empty: none, or not recorded."""
     gpu_peak_mib: float | None = None
-    """Peak of all memory in use on the GPU."""
+    """Most GPU memory in use by all processes while the attempt ran, in MiB; None: not measured, as on a CPU."""
     own_gpu_peak_mib: float | None = None
-    """Peak of this attempt's GPU memory by NVML."""
+    """Most GPU memory that this attempt held by NVML, in MiB; None: not measured."""
     torch_peak_mib: float | None = None
-    """Peak of the memory that torch had allocated."""
+    """Most GPU memory that torch had allocated in the attempt, in MiB; None: not recorded, as on a CPU."""
     psnr_covered: float | None = None
-    """PSNR in dB on the covered pixels of held-out photographs; splats are compared by this figure."""
+    """PSNR in dB on the covered pixels of held-out photographs, which ranks splats; None: not measured."""
     psnr: float | None = None
-    """PSNR in dB on all pixels of held-out photographs."""
+    """PSNR in dB on all pixels of held-out photographs; None: not measured."""
     ssim: float | None = None
     num_gaussians: int | None = None
-    """Number of Gaussians in its splat."""
+    """Number of Gaussians in the attempt's splat; None: it has no splat, or none with a record."""
     covered_set: str = ""
-    """Hash of the set of covered pixels; covered PSNRs are compared only if their sets are equal."""
+    """Hash of the set of covered pixels; covered PSNRs are compared only if their hashes are equal. Empty: unknown."""
     pace_s: float | None = None
-    """Mean seconds per step, without the first, which compiles kernels."""
+    """Mean seconds per step, without the first step, which compiles kernels; None: fewer than two timed steps."""
     choice: str = ""
-    """Which of two splats was kept, and why; empty if there was no choice."""
+    """Sentence on which of two splats was kept, and why; empty if there was no choice."""
     adopted: bool = False
-    """Whether a later run took it over."""
+    """Whether a later run collected the attempt, since the run that started it had died."""
     is_kept: bool = False
-    """Whether its splat is the accepted one."""
+    """Whether the splat of this attempt is the accepted one of its patch."""
     has_splat: bool = False
-    """Whether its splat still exists in its folder."""
+    """Whether the attempt's own folder still has its splat."""
     is_pictured: bool = False
-    """Whether pictures of its held-out views exist."""
+    """Whether the attempt's folder lists pictures of its held-out views."""
     next: NextStep | None = None
 
 
@@ -107,26 +107,32 @@ class SplatQuality:
     grade: str
     figures: tuple[QualityFigure, ...]
     cells: tuple[dict[str, float], ...]
-    """Vertical columns of the scene with their coverage, as in inspection.json."""
+    """Vertical columns of the scene, each with its position and the number of photographs that see it.
+
+    The keys are those of inspection.json; empty: the inspection measured no columns.
+    """
     holdout: dict[str, dict[str, float]]
-    """PSNR, distance and position of each held-out photograph."""
+    """Figures of each held-out photograph, by its name: psnr in dB, distance in baselines, camera position x, y, z.
+
+    Figures that were not measured are absent; empty: no held-out photograph was measured.
+    """
     cameras: dict[str, dict[str, float]]
-    """Camera position x, y, z of each photograph."""
+    """Camera position of each photograph, by its name: x, y, z in the splat's coordinates, as far as known."""
     psnr: float | None
-    """Mean PSNR over held-out photographs whose neighbours were trained on."""
+    """Mean PSNR in dB over held-out photographs whose neighbours were trained on; None: there are none."""
     psnr_in_one_piece: float | None
-    """Mean PSNR over held-out photographs whose neighbours are held out, too."""
+    """Mean PSNR in dB over held-out photographs whose neighbours are held out, too; None: there are none."""
     thumbnails: dict[str, str]
-    """File names of pictures, by caption."""
+    """Names of picture files in the folder `pictures`, by the photograph that each shows."""
     pictures: str
-    """Folder of all pictures."""
+    """Path of the folder with the pictures of the inspection; the folder may be absent."""
     seconds: float | None
     certificate: dict[str, Any]
     """Content of certificate.json; empty if this splat has no certificate."""
 
     @property
     def exceeded(self) -> list[QualityFigure]:
-        """Return the figures whose state is weak or bad."""
+        """Return the figures above their limit (state weak or bad), in the order of `figures`."""
         return [one for one in self.figures if one.state in ("weak", "bad")]
 
 
@@ -135,11 +141,11 @@ class ReportedPatch(PatchStatus):
     """A patch in a report: its status, and further facts that only the report has."""
 
     outliers: tuple[str, ...] = ()
-    """How it differs from the other patches, as messages."""
+    """How far PSNR, Gaussians or time of the patch are from the median of all patches, as messages; empty: not far."""
     gain_db: float | None = None
-    """Gain in dB if the latest run replaced the accepted splat, by covered PSNR if both have the same covered pixels.
+    """Gain in PSNR, in dB, if the latest run replaced the accepted splat; None if it did not, or PSNR is unknown.
 
-    None if it did not.
+    It is of covered pixels if both splats were measured on the same ones, else of all pixels.
     """
     attempts: tuple[ReportedAttempt, ...] = ()
     of_patch: str = ""
@@ -147,11 +153,14 @@ class ReportedPatch(PatchStatus):
     variant: str = ""
     """Name of the variant in a sweep; empty otherwise."""
     bytes: int | None = None
-    """Size of the splat file."""
+    """Size of the accepted splat's file in bytes; None: there is no accepted splat, or its size was not recorded."""
     resolution: Resolution | None = None
-    """Resolution of the photographs that it was trained on."""
+    """Resolution of the photographs that the accepted splat was trained on; None: not recorded."""
     versions: dict[str, str] = field(default_factory=dict)
-    """Versions of the programs that trained it, as far as they are recorded."""
+    """Versions of the programs that trained the accepted splat, by program, as far as recorded.
+
+    "on" is the name of the GPU, or "CPU".
+    """
     quality: SplatQuality | None = None
 
 
@@ -167,7 +176,11 @@ class SweepFigures:
     seconds: float | None = None
 
     def of(self, name: str) -> float | None:
-        """Return the figure with this field name."""
+        """Return the figure of the field `name`, such as "psnr"; None if it is unknown.
+
+        Raises:
+            AttributeError: there is no such field.
+        """
         found: float | None = getattr(self, name)
         return found
 
@@ -178,7 +191,7 @@ class VariantPatch(SweepFigures):
 
     state: State = "waiting"
     changes: dict[str, Any] = field(default_factory=dict)
-    """Settings that a retry changed after a failure."""
+    """Settings that a retry changed after a failure, by full name; empty: none, so the variant's own hold."""
 
 
 @dataclass(frozen=True)
@@ -187,17 +200,17 @@ class VariantRow:
 
     variant: str
     settings: dict[str, bool | int | float | str]
-    """Compared settings, by their full names."""
+    """Values of the settings that the sweep compares, by full name, such as "training.strategy"."""
     trained: int
-    """Number of its trained patches."""
+    """Number of patches trained under this variant."""
     of: int
-    """Number of all its patches."""
+    """Number of patches to train under this variant."""
     mean: SweepFigures
     patches: dict[str, VariantPatch]
     label: str = ""
-    """Name for people: its own name, or if that is generated the compared values."""
+    """Name of the variant for people: the name in the YAML, or if that is generated the values of `settings`."""
     is_comparable: bool = False
-    """Whether its means may be compared: its trained patches are the largest set that any variant has."""
+    """Whether the means may be compared: the variant's trained patches are the largest set that any variant has."""
 
 
 @dataclass(frozen=True)
@@ -205,13 +218,16 @@ class SweepFacts:
     """The variants of a sweep, in the order of the YAML."""
 
     settings: tuple[str, ...]
-    """Full names of the compared settings."""
+    """Full names of the settings that the sweep compares, such as "training.strategy"."""
     patches: tuple[str, ...]
     variants: tuple[VariantRow, ...]
     best: dict[str, str | None]
-    """Best variant by the mean of each figure; None if there is no best one."""
+    """Name of the variant with the best mean, by figure; None: fewer than two comparable variants differ in it."""
     best_of_patch: dict[str, str | None]
-    """Best variant of each patch by its PSNR; the covered PSNR if every measured variant has it."""
+    """Name of the variant with the best PSNR, by patch; None: fewer than two of its variants differ.
+
+    PSNR is of covered pixels if every measured variant of the patch has it.
+    """
 
 
 @dataclass(frozen=True)
@@ -219,12 +235,12 @@ class ReportedRun:
     """One run of `train`, `retry` or a worker."""
 
     started_at: float | None
-    """Seconds since 1970."""
+    """Start of the run in seconds since 1970; None: the ledger does not have it."""
     ended_at: float | None
-    """The same; None: it runs, or was killed before it wrote its end."""
+    """End of the run in seconds since 1970; None: the run goes on, or was killed before it wrote its end."""
     slots: tuple[str, ...]
     changes: dict[str, Any]
-    """Settings changed by `--set`."""
+    """Settings changed by `--set`, by full name; empty: none."""
     worker: str
     """Name of the worker; empty for `train` and `retry`."""
 
@@ -234,45 +250,48 @@ class ReportedWorker:
     """A worker that made attempts or is running."""
 
     worker: str
-    """Name of the worker."""
+    """Name of the worker; "local" for `train` and `retry`."""
     node: str
-    """Name of its host."""
+    """Host name of the worker's machine; empty: unknown."""
     job: str
-    """Job of the cluster engine that runs it; empty without one."""
+    """Job of the engine, such as Slurm, that runs the worker; empty: no engine runs it."""
     since: str
     attempts: int
     trained: int
-    """Number of its attempts that trained a splat."""
+    """Number of the worker's attempts that trained a splat."""
     seconds: float
-    """Time that its attempts took."""
+    """Sum of the durations of the worker's attempts, in seconds; attempts of unknown duration count 0."""
     patches: tuple[str, ...]
-    """Patches that it trained."""
+    """Names of the patches that the worker trained, each once."""
     running: tuple[str, ...]
-    """Patches that it is training."""
+    """Names of the patches that the worker is training; empty if it has ended."""
     has_ended: bool
 
 
 @dataclass(frozen=True)
 class ReportedFrame(Frame):
-    """The offset to add to the splats' coordinates to get those of the reconstruction, with a note."""
+    """The offset to add to the splats' coordinates to get those of the reconstruction, with a note in words."""
 
     note: str = ""
 
 
 @dataclass(frozen=True)
 class OutlierPhotograph:
-    """A photograph whose colours differ from the others': factors per channel, correction, and a description."""
+    """A photograph whose colours differ from the others': gain of R, G and B, colour correction, and a description."""
 
     name: str
     gain: tuple[float, ...]
     tone: tuple[float, ...]
-    """Parameters of its colour correction, as in colors.json."""
+    """Numbers of the photograph's colour correction, in the order of colors.json: gain first, then its light."""
     words: str
 
 
 @dataclass(frozen=True)
 class ReportedColors:
-    """Colour correction of a scene; residuals are in percent."""
+    """Colour correction of a scene; residuals are in percent: how far photographs differ in the colour of a point.
+
+    None as a residual: no correction was solved.
+    """
 
     scene: str
     """Name of the scene; empty for all patches together."""
@@ -285,7 +304,10 @@ class ReportedColors:
 
 @dataclass(frozen=True)
 class CoreBox:
-    """The core of a patch from above, in the axes of the partition."""
+    """The core of a patch from above, as two opposite corners x, y in the units of the scene.
+
+    On a map without partition, the box around most of the patch's cameras stands for the core.
+    """
 
     patch: str
     lower: tuple[float, float]
@@ -294,7 +316,10 @@ class CoreBox:
 
 @dataclass(frozen=True)
 class CameraPosition:
-    """Position of a photograph's camera from above; for a held-out photograph also its name and PSNR."""
+    """Position x, y of a photograph's camera from above, in the units of the scene; if held out also name and PSNR.
+
+    The name is empty for photographs that are trained on. PSNR is in dB, of covered pixels if known; None: unknown.
+    """
 
     at: tuple[float, float]
     name: str = ""
@@ -303,24 +328,24 @@ class CameraPosition:
 
 @dataclass(frozen=True)
 class ReportedSeam(SeamMeasurement):
-    """Measurement of a seam, with its line seen from above and its grade."""
+    """Measurement of a seam, the border of two cores, with its line seen from above and its grade."""
 
     told: ClassVar = ("name",)
     line: tuple[tuple[float, float], tuple[float, float]] | None = None
-    """Both ends of the seam from above; None for a horizontal seam."""
+    """Both ends x, y of the seam from above, in the units of the scene; None for a horizontal seam."""
     grade: Grade = "unknown"
-    """How well the two patches meet, by colour offset and depth step."""
+    """How well the two patches meet, by colour offset and depth step; "unknown": not measured."""
 
 
 @dataclass(frozen=True)
 class SceneMap:
-    """Data of a map from above: cores of patches, cameras and seams."""
+    """Data of a map from above: cores of patches, cameras and seams; all empty if there is nothing to draw."""
 
     cores: tuple[CoreBox, ...] = ()
     cameras: tuple[CameraPosition, ...] = ()
     seams: tuple[ReportedSeam, ...] = ()
     lacking: tuple[str, ...] = ()
-    """Patches that are missing on the map because their models cannot be read."""
+    """Names of patches that are not on the map because their COLMAP models cannot be read; empty: all are."""
 
 
 @dataclass(frozen=True)
@@ -328,21 +353,25 @@ class ReportedPartition(SceneMap):
     """A scene that was cut into patches: its map, its evaluation, and the quality of the merged splat."""
 
     problem: str = ""
-    """Why the other fields are empty; empty if all is well."""
+    """Why the partition or merged splat cannot be used, so that all other fields are empty; empty if they can."""
     evaluation: SceneEvaluation | None = None
-    """Evaluation of the merged scene, without photographs and seams; None if it was not measured."""
+    """Evaluation of the merged scene, without figures by photograph and by seam; None if it was not measured."""
     is_stale: bool = False
     """Whether the scene was merged again after it was measured."""
     splat: str = ""
     """Path of the merged splat; empty if the scene is not merged."""
     behind: str = ""
-    """Why the merged scene has no backdrop; empty if it has one or is not merged."""
+    """Sentence on why no Gaussian of the backdrop is in the merged scene; empty if some are, or there is nothing to
+    say: not merged, or no backdrop."""
     quality: SplatQuality | None = None
 
 
 @dataclass(frozen=True)
 class ReportedDeadline(DeadlineDecision):
-    """Step budget chosen for a deadline, and when the last attempt at its patches ended."""
+    """Reduction of steps and photographs chosen for a deadline, in figures and words, with the end of the last attempt.
+
+    `ended_at` is in seconds since 1970; None: no attempt has ended since the choice.
+    """
 
     words: tuple[str, ...] = ()
     ended_at: float | None = None
@@ -353,41 +382,48 @@ class Report:
     """All facts of a batch: the content of report.json."""
 
     output: str = ""
-    """The output folder."""
+    """Path of the output folder, as the batch was given it."""
     summary: str = ""
-    """The outcome in one line."""
+    """The outcome in one line, as "7 of 8 patches trained; failed: p5"."""
     counts: Mapping[State, int] = field(default_factory=dict)
-    """Number of patches in each state."""
+    """Number of patches in each state, without the backdrop; states without patches are 0."""
     patches: tuple[ReportedPatch, ...] = ()
-    """All patches, in natural order."""
+    """All patches, in natural order: p2 before p10."""
     sweep: SweepFacts | None = None
     runs: tuple[ReportedRun, ...] = ()
     workers: tuple[ReportedWorker, ...] = ()
-    """All workers, in order of their hosts."""
+    """All workers that made attempts or are running, in order of host and name; "local" stands for `train`."""
     settled: tuple[str, ...] = ()
-    """Hold-out of photographs that were taken together, as text; empty without such frames."""
+    """Sentences on the hold-out of frames, photographs that a rig took at one moment; empty without frames."""
     frame: ReportedFrame | None = None
     colors: tuple[ReportedColors, ...] = ()
     scene: ReportedPartition | None = None
     map: SceneMap | None = None
-    """Map of the patches if the scene has no partition."""
+    """Map of the patches by their cameras; None for a scene cut into patches, a list of scenes, or unreadable models.
+
+    A scene cut into patches has its map in `scene`.
+    """
     reconstruction: ReconstructionRecord | None = None
-    """Result of a reconstruction; None in reports of training."""
+    """Result of a reconstruction; None in reports of training, or while no reconstruction has ended."""
     deadline: ReportedDeadline | None = None
     afterwards: tuple[FollowUpResult, ...] = ()
-    """Results of the follow-ups, also of those that were left out."""
+    """Results of the follow-ups, also of those that were left out; empty: none was requested."""
     audit: dict[str, Any] | None = None
-    """The latest audit in the ledger, with all patches that are refused now: "verified", "refused", "warnings"."""
+    """The latest audit in the ledger; None: there is none.
+
+    "verified" tells whether patches were checked, false if the audit was switched off. "refused" has the reason for
+    each patch that is refused at present, by patch. "warnings" is a list of messages.
+    """
     config: str = ""
-    """Content of batch.yaml, the resolved settings of the latest run."""
+    """Content of batch.yaml, the full settings of the latest run, of a long file only its end; empty: no such file."""
     config_file: str = ""
-    """Path of the YAML; empty if it is not known."""
+    """Absolute path of the YAML; empty if it is not known."""
     events: tuple[dict[str, Any], ...] = ()
-    """Lines of all ledgers; `worker` names the worker, except in the ledger of `train`."""
+    """Lines of all ledgers in order of time, as JSON objects; "worker" is absent in lines of `train` and `retry`."""
     todo: tuple[TodoItem, ...] = ()
     version: str = ""
     """Version of the splatbatch that wrote the report."""
     python: str = ""
     written_at: str = ""
-    """Local time with the UTC offset."""
+    """Local time of writing with its UTC offset, as "2026-05-01T08:30:00+0200"."""
     schema: int = SCHEMA

@@ -38,7 +38,7 @@ from splatbatch.text import assignments, moment, one_line, plain_text, plural
 
 PACKAGE = "splatbatch.report"
 NUM_SWATCHES = 16
-"""Number of steps between the colours of error maps in the legend."""
+"""Number of steps from the first to the last colour in the legend of error maps."""
 SPECIAL = re.compile(r"[\\`*\[|]")
 GRADES = {"even": "even", "slight": "slight", "step": "a step", "unknown": ""}
 IN_WORDS = (
@@ -50,13 +50,26 @@ IN_WORDS = (
 
 
 def render(name: str, **facts: Any) -> str:
-    """Return a rendered template: HTML if its name ends in .html.j2, otherwise Markdown."""
+    """Return a template of the report filled in: HTML if its name ends in .html.j2, otherwise Markdown.
+
+    Args:
+        name: file name of the template, as "page.html.j2".
+        facts: values by the name that the template uses; all are escaped.
+
+    Raises:
+        jinja2.TemplateNotFound: there is no such template.
+        jinja2.UndefinedError: the template uses a name that `facts` lacks.
+    """
     return environment(is_html=name.endswith(".html.j2")).get_template(name).render(facts)
 
 
 @cache
 def environment(*, is_html: bool) -> Environment:
-    """Return the Jinja environment of the report's templates; it is made once for HTML and once for Markdown."""
+    """Return the Jinja environment of the report's templates; repeated calls return the same one.
+
+    Args:
+        is_html: whether values are escaped for HTML; otherwise for Markdown.
+    """
     made = templates_of(PACKAGE, _html if is_html else markdown)
     made.globals |= {one.__name__: one for one in (*IN_WORDS, fence_of)} | {
         "SIGNS": SIGNS,
@@ -76,11 +89,14 @@ def _html(value: object) -> object:
 
 
 def templates_of(package: str, spell: Callable[[object], object] = _html) -> Environment:
-    """Return a Jinja environment for the templates of a package, with autoescaping and strict undefined names.
+    """Return a Jinja environment for the templates of a package: all values are escaped, unknown names are errors.
 
     Args:
-        package: package that has a folder "templates".
+        package: full name of a package that has a folder "templates".
         spell: converts each value before it is escaped; by default None becomes an empty string.
+
+    Raises:
+        ValueError: the package has no folder "templates".
     """
     return Environment(
         loader=PackageLoader(package),
@@ -94,7 +110,11 @@ def templates_of(package: str, spell: Callable[[object], object] = _html) -> Env
 
 
 def fence_of(quoted: Sequence[str]) -> str:
-    """Return a Markdown code fence that is longer than any run of backticks in the quoted lines."""
+    """Return a Markdown code fence: at least three backticks, and more than any run of backticks in `quoted`.
+
+    Args:
+        quoted: lines that the code block will hold.
+    """
     longest = max(map(len, re.findall("`+", "\n".join(quoted))), default=0)
     return "`" * max(3, longest + 1)
 
@@ -108,7 +128,10 @@ def _spell_json(value: object) -> str:
 
 
 def markdown(value: object) -> Markup:
-    """Return a value as one escaped line of Markdown: no HTML, table, link or emphasis. Markup stays unchanged."""
+    """Return a value as one line of Markdown, escaped so that it makes no HTML, table, link or emphasis.
+
+    None becomes an empty text; a value of the type `Markup` counts as escaped and stays unchanged.
+    """
     if isinstance(value, Markup):
         return value
     words = SPECIAL.sub(r"\\\g<0>", one_line("" if value is None else str(value)))
@@ -117,15 +140,26 @@ def markdown(value: object) -> Markup:
 
 @cache
 def asset(name: str, package: str = PACKAGE) -> str:
-    """Return the text of a style sheet or script in a package's folder "templates"; it is read once."""
+    """Return the text of a style sheet or script in a package's folder "templates"; each file is read once.
+
+    Args:
+        name: name of the file, as "page.css".
+        package: full name of the package.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+    """
     return files(package).joinpath("templates", name).read_text(encoding="utf-8")
 
 
 def policy(style: str, scripts: Sequence[str], *, follows: bool) -> str:
-    """Return the Content-Security-Policy of a page: it loads nothing and runs only these scripts.
+    """Return the Content-Security-Policy of a page: the page loads nothing and runs only these scripts.
 
-    Scripts after the first may be inserted later by their text, and may start workers from blobs, which are bound by
-    the same policy. A page that `follows` a batch may connect to its own server, and to no other.
+    Args:
+        style: text of the only style sheet.
+        scripts: texts of the allowed scripts. With more than one, the page may also start web workers from blobs, which
+            are bound by the same policy.
+        follows: whether the page follows a batch: it may connect to its own server, and to no other.
     """
     workers = "worker-src blob:; " if len(scripts) > 1 else ""
     asks = "connect-src 'self'; " if follows else ""
@@ -136,5 +170,5 @@ def policy(style: str, scripts: Sequence[str], *, follows: bool) -> str:
 
 
 def digest(text: str) -> str:
-    """Return the SHA-256 of a style sheet or script in the form of a Content-Security-Policy."""
+    """Return the hash of a style sheet or script as a Content-Security-Policy names it: "'sha256-…'", in base64."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

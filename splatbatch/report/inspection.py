@@ -14,17 +14,24 @@ from splatbatch.text import plural
 
 SIZE_PX, MARGIN_PX = 220, 16
 POOREST, BEST = 0.25, 1.0
-"""Opacity of the dots of the held-out views with the lowest and the highest PSNR."""
+"""Opacity, 0 to 1, of the dots of the held-out views with the lowest and the highest PSNR."""
 OF_TRAINING = {"fill": "none", "stroke": "currentColor"}
 CELLS_PX, CELL_PX = 240, 5
 Figures = Mapping[str, Mapping[str, float]]
-"""Figures of photographs, by name of the photograph and of the figure."""
+"""Figures of photographs, by photograph, then by figure: psnr in dB, distance in baselines, x and y of the camera.
+
+"piece" is 1 where the photographs around are held out, too. Figures that were not measured are absent.
+"""
 
 
 def pictures_of(quality: SplatQuality | None, budget: PictureBudget) -> list[tuple[str, str]]:
-    """Return the pictures of an inspection as data URLs with captions, figures over their limits first.
+    """Return the pictures of an inspection as pairs of data URL and caption, those of exceeded figures first.
 
-    Pictures that the budget has no room for are left out.
+    Pictures that are missing, damaged or beyond the budget are left out.
+
+    Args:
+        quality: the inspection; None: the splat was not inspected, and the result is empty.
+        budget: bytes of pictures that the page may take; it shrinks by the returned pictures.
     """
     if quality is None:
         return []
@@ -41,7 +48,10 @@ def _pictures(quality: SplatQuality, named: Mapping[str, str], budget: PictureBu
 
 
 def falloff_curve(held_out: Figures) -> Drawing | None:
-    """Return a chart of the PSNR of held-out views over their distance in baselines; None for fewer than three."""
+    """Return a chart of PSNR in dB over distance, with a dot for each held-out view; at most MOST_DOTS of them.
+
+    Distance is to the nearest trained photograph, in baselines. None if fewer than three views have both figures.
+    """
     known = {name: one for name, one in held_out.items() if {"psnr", "distance"} <= one.keys()}
     if len(known) < 3:
         return None
@@ -63,9 +73,14 @@ def falloff_curve(held_out: Figures) -> Drawing | None:
 
 
 def holdout_map(cameras: Figures, held_out: Figures) -> Drawing | None:
-    """Return a map of camera positions from above; None for fewer than two.
+    """Return a map of camera positions from above; None if fewer than two positions are known.
 
-    Dots of held-out photographs are the more opaque the higher their PSNR.
+    A dot of a held-out photograph is the more opaque, the higher its PSNR. Red marks those whose neighbours are held
+    out, too. At most MOST_DOTS photographs are drawn.
+
+    Args:
+        cameras: positions of all photographs.
+        held_out: PSNR of the held-out photographs.
     """
     places = {name: (one["x"], one["y"]) for name, one in {**cameras, **held_out}.items() if {"x", "y"} <= one.keys()}
     if len(places) < 2:
@@ -100,9 +115,9 @@ def _drawing(dots: list[Dot], size: tuple[float, float], words: str, axis: str =
 
 
 def cell_map(quality: SplatQuality) -> Drawing | None:
-    """Return a map of the scene's cells from above; None if no cell has a place.
+    """Return a map from above of the cells that an inspection divides the scene into; None if no cell has a place.
 
-    Cells that too few photographs see are red; the others are the darker, the more photographs see them.
+    Cells that fewer than three photographs see are red; other cells are the darker, the more photographs see them.
     """
     cells = [cell for cell in quality.cells if {"x", "y", "photos", "weak"} <= cell.keys()]
     if not cells:
@@ -124,5 +139,5 @@ def cell_map(quality: SplatQuality) -> Drawing | None:
 
 
 def certificate_of(quality: SplatQuality) -> Certificate:
-    """Return the certificate in an inspection's facts; only for a splat that has one."""
+    """Return the certificate of an inspected splat; a blank one, without grade and seal, if the splat has none."""
     return Certificate.from_record(quality.certificate)

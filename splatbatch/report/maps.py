@@ -19,32 +19,35 @@ WIDTH_PX = 600
 MOST_HEIGHT_PX, LEAST_HEIGHT_PX = 460, 120
 MARGIN_PX = 14
 FAINTEST, STRONGEST = 0.10, 0.42
-"""Opacity of the colour of the patches with the lowest and the highest PSNR; text on them stays legible."""
+"""Opacity, 0 to 1, of the patches with the lowest and the highest PSNR on a map; text on them stays legible."""
 LEAST_RANGE_DB = 3.0
-"""Least range of PSNR that the scale of opacity covers, so that similar patches look similar."""
+"""Least range of PSNR in dB that the scale of opacity covers, so that similar patches look similar."""
 TINY = 1e-30
 MOST_DOTS = 1500
-"""Most dots of held-out cameras."""
+"""Most dots of held-out cameras that a drawing has."""
 MOST_CAMERAS = 4000
-"""Most cameras on a map of a reconstruction."""
+"""Most cameras on a map of a reconstruction; of more, every n-th is drawn."""
 COLORS = ("#2c7bb6", "#5aa3c4", "#c9b25b", "#e0823d", "#d7191c")
-"""Colours of cameras, from the fifth with the smallest errors to the fifth with the largest."""
+"""Colours of cameras on a map of a reconstruction: a fifth of them each, from the smallest errors to the largest."""
 Point = tuple[float, float]
 Dot = tuple[float, float, float, str, Mapping[str, str]]
-"""A dot: x and y in pixels, radius, tooltip, SVG attributes."""
+"""A dot of a drawing: x and y of its middle and its radius, all in pixels, then tooltip and further SVG attributes."""
 
 
 class Area(NamedTuple):
-    """A patch on the map, as a rectangle in pixels."""
+    """A patch on the map: a rectangle with upper left corner x0, y0 and lower right corner x1, y1, in pixels.
+
+    `place` is the name of the patch without variant; `opacity` is 0 to 1, the higher the better the PSNR.
+    """
 
     place: str
     state: str
     said: str
-    """Text on the rectangle, below the name."""
+    """Text on the rectangle below the name: PSNR in dB, or the state where PSNR is unknown."""
     words: str
-    """Tooltip."""
+    """Text of the tooltip: name of the task, state, and PSNR if known."""
     link: str
-    """Id of the patch's section in the page; empty without one."""
+    """Id of the patch's section in the page; empty: the page has no section for it."""
     x0: float
     y0: float
     x1: float
@@ -59,26 +62,28 @@ class Drawing:
     width: float
     height: float
     words: str
-    """Description of the drawing."""
+    """Description of the drawing in words, for people who cannot see it."""
     dots: tuple[Dot, ...] = ()
     axis: str = ""
-    """SVG path of the axes; empty without axes."""
+    """SVG path of the axes; empty: the drawing has no axes."""
     areas: tuple[Area, ...] = ()
     cameras: tuple[Point, ...] = ()
-    """Positions of cameras that are trained on."""
+    """Positions of cameras that are trained on, in pixels."""
     seams: tuple[tuple[ReportedSeam, Point, Point], ...] = ()
-    """Seams with both ends, without horizontal ones."""
+    """Seams with both ends in pixels; horizontal seams, which lie above each other, are left out."""
     grades: frozenset[str] = frozenset()
-    """Grades that occur among the seams, for the legend."""
+    """Grades that occur among all seams, for the legend; empty: there are no seams."""
 
 
 def draw_map(scene: SceneMap | None, patches: Sequence[ReportedPatch], links: Mapping[str, str]) -> Drawing | None:
-    """Return the map of a scene; None if it has no patches to draw.
+    """Return the map of a scene, WIDTH_PX wide, as a drawing; None if there is no scene or it has no cores.
+
+    Cameras far outside the cores are drawn at the edge of the map.
 
     Args:
-        scene: cores, cameras and seams.
-        patches: for state and PSNR of each patch.
-        links: id of each patch's section in the page.
+        scene: cores, cameras and seams; None: there is no map.
+        patches: patches of the report, for state and PSNR; of a sweep the variant with the best PSNR is shown.
+        links: id of each patch's section in the page; a patch without one has no link.
     """
     if not scene or not scene.cores:
         return None
@@ -175,9 +180,10 @@ def _ring(camera: CameraPosition, at: Point, shades: tuple[float, float]) -> Dot
 
 
 def camera_map(told: ReconstructionRecord) -> Drawing | None:
-    """Return a map of a reconstruction's cameras, coloured by GPS or reprojection error; None for fewer than two.
+    """Return a map of a reconstruction's cameras, WIDTH_PX wide; None for fewer than two cameras.
 
-    They are seen from above if the model is georeferenced, otherwise in the plane that fits them best.
+    Cameras are seen from above if the model is georeferenced, otherwise in the plane that fits them best. Colour shows
+    the distance from GPS in m, or where that is unknown the reprojection error in px.
     """
     cameras = told.placed[:: max(1, -(-len(told.placed) // MOST_CAMERAS))]
     if len(cameras) < 2:

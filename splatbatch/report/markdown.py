@@ -9,6 +9,6 @@ from splatbatch.report.workers import nodes_of
 
 
 def to_markdown(report: Report) -> str:
-    """Return the report as Markdown."""
+    """Return the text of report.md: the report as Markdown, without pictures and charts."""
     words = in_words(report.scene) if report.scene else ""
     return render("report.md.j2", report=report, nodes=nodes_of(report.patches), scene_words=words)

@@ -10,21 +10,24 @@ from splatbatch.output.records.metrics import deciding
 from splatbatch.tasks.status import PatchStatus
 
 FEWEST = 4
-"""Fewest trained patches among which outliers are looked for."""
+"""Fewest trained patches with a figure among which outliers in that figure are looked for."""
 FAR = 3.5
-"""Standard deviations from the median (Iglewicz and Hoaglin 1993, "How to detect and handle outliers")."""
+"""Number of standard deviations from the median beyond which a figure is an outlier.
+
+Iglewicz and Hoaglin 1993, "How to detect and handle outliers".
+"""
 DEVIATION = 1.4826
 """Standard deviation of a normal distribution, as a multiple of its median absolute deviation."""
 LEAST_DB = 1.0
-"""Least PSNR below the median, in dB, that is reported."""
+"""Least distance of a PSNR below the median, in dB, that is reported; a PSNR above the median never is."""
 LEAST_FACTOR = 1.5
-"""Least factor from the median number of Gaussians or time that is reported."""
+"""Least factor that is reported between a patch's Gaussians or time and the median; time only if it is longer."""
 
 
 def outliers(statuses: Iterable[PatchStatus]) -> dict[str, tuple[str, ...]]:
-    """Return for each patch its messages, such as "PSNR 6.0 dB under the median"; empty for usual patches.
+    """Return the messages on every patch by name, such as "PSNR 6.0 dB under the median"; none for usual patches.
 
-    In a sweep, patches are compared within their variant.
+    Only trained patches are compared, and in a sweep only within their variant. PSNR is of covered pixels if known.
     """
     alike: dict[str, list[PatchStatus]] = {}
     for status in statuses:

@@ -41,20 +41,23 @@ from splatbatch.tasks.counts import counted_tasks, how_many, words_for
 from splatbatch.tasks.status import MADE, noun_of
 
 PICTURE_BYTES = 16 << 20
-"""Most bytes of pictures in the sections of patches and of the scene."""
+"""Most bytes, in base64, of pictures in the sections of patches and of the scene."""
 SMALL_BYTES = 3 << 20
-"""Most bytes of the contact sheet and of variants side by side."""
+"""Most bytes, in base64, of the small pictures of all patches and of variants side by side."""
 STRIP_BYTES = 1 << 20
-"""Most bytes of photographs before and after colour correction."""
+"""Most bytes, in base64, of photographs before and after colour correction."""
 MOST_PATCHES = 500
-"""Most patches with a section in the page; report.json has all of them."""
+"""Most patches with a section in the page; report.json has all patches."""
 URGENT = ("failed", "refused", "stopped", "stale", "running", "waiting", *MADE)
-"""States, in the order in which the page lists them."""
+"""States of a patch, in the order in which the page lists the patches."""
 
 
 @dataclass(frozen=True)
 class PatchSection:
-    """A patch's section of the page: its facts with pictures, charts and 3D preview."""
+    """A patch's section of the page: its facts with pictures, charts and 3D preview.
+
+    `link` is its id in the page; `stage` and `beside` are None if there is no preview or nothing to compare.
+    """
 
     patch: ReportedPatch
     link: str
@@ -66,7 +69,7 @@ class PatchSection:
 
     @property
     def figures(self) -> Iterator[str]:
-        """Yield the key figures, which the section shows while it is collapsed."""
+        """Yield the state and the known key figures as text, which the section shows while it is collapsed."""
         patch = self.patch
         yield patch.state
         if patch.psnr is not None:
@@ -86,18 +89,23 @@ class PatchSection:
 
     @property
     def made_with(self) -> list[str]:
-        """Return the versions of the programs that trained it, and the path of its splat, as text."""
+        """Return texts "name value": the versions of the programs that trained the patch, then the path of its splat.
+
+        Empty if neither is known.
+        """
         facts = {**self.patch.versions, "splat": self.patch.splat} if self.patch.splat else self.patch.versions
         return [f"{name} {value}" for name, value in facts.items()]
 
 
 def to_live_html(report: Report, output: OutputFolder, version: str) -> str:
-    """Return the page that `serve` shows: it follows the batch, without 3D previews and pictures of colour correction.
+    """Return the HTML of the page that `serve` shows, which follows the batch while it is open.
+
+    The page has no 3D previews and no pictures of colour correction.
 
     Args:
         report: the facts.
         output: the output folder, for curves and pictures.
-        version: version of the report, by which the page notices that a newer one exists.
+        version: version of the report, by which the page notices that a newer report exists.
     """
     return to_html(report, output, 0, lambda _: (), version)
 
@@ -105,14 +113,14 @@ def to_live_html(report: Report, output: OutputFolder, version: str) -> str:
 def to_html(
     report: Report, output: OutputFolder, previews_mib: int, folders: Folders, version: str | None = None
 ) -> str:
-    """Return report.html, or with a version the live page.
+    """Return the HTML of report.html, or with a version that of the page that `serve` shows.
 
     Args:
         report: the facts.
-        output: the output folder, for curves and pictures.
-        previews_mib: space for splats that open in 3D.
+        output: the output folder, for curves and pictures; previews of splats that are out of date are written there.
+        previews_mib: most MiB of splats that open in 3D; 0: none.
         folders: returns the folders of a scene's photographs, for pictures of colour correction.
-        version: version of the report, which the live page follows; None: the page is a file.
+        version: version of the report, which the page of `serve` follows; None: the page is a file.
     """
     patches, scene = most_telling(report.patches), report.scene
     sizes = (PICTURE_BYTES, SMALL_BYTES, STRIP_BYTES, previews_mib * MIB)
@@ -173,7 +181,10 @@ def _section(
 
 
 def most_telling(patches: Sequence[ReportedPatch]) -> list[ReportedPatch]:
-    """Return at most MOST_PATCHES patches in their order: failed and unusual ones first, then those of lowest PSNR."""
+    """Return at most MOST_PATCHES of the patches, in their order.
+
+    Patches without an up-to-date splat and outliers are chosen first, then those of lowest PSNR.
+    """
     ranked = sorted(patches, key=lambda patch: (patch.is_made and not patch.outliers, _psnr(patch)))
     chosen = {patch.patch for patch in ranked[:MOST_PATCHES]}
     return [patch for patch in patches if patch.patch in chosen]
@@ -185,7 +196,7 @@ def _psnr(patch: ReportedPatch) -> float:
 
 
 def alone(patches: Sequence[ReportedPatch]) -> list[ReportedPatch]:
-    """Return the patches without the backdrop, which is not counted as a patch."""
+    """Return the patches without the backdrop, which is not counted as a patch; if there is nothing else, with it."""
     named = set(counted_tasks([patch.patch for patch in patches]))
     return [patch for patch in patches if patch.patch in named]
 

@@ -17,35 +17,35 @@ from splatbatch.report.facts import ReportedPatch, SweepFacts
 
 KINDS = ("photo", "render", "error")
 MOST_PICTURE_BYTES = 60_000
-"""Largest picture that is read; larger files were not written by training."""
+"""Largest picture file that is read, in bytes; larger files were not written by training."""
 RANKS_OF_A_PATCH = ("median", "worst", "best")
-"""View that represents a patch: the first of these that exists."""
+"""Ranks, by PSNR, of the held-out view that represents a patch: the first for which there are pictures."""
 SMALL_PX = 256
 SMALL_QUALITY = 62
 MOST_BESIDE = 12
-"""Most splats that are shown side by side."""
+"""Most splats that are shown side by side, the last ones."""
 ERROR_STOPS = ((0, 0, 4), (87, 16, 110), (188, 55, 84), (249, 142, 9), (252, 255, 164))
 FULL_ERROR = 0.25
-"""Error (0 to 1) at which the colours of error maps end; the training process draws them by the same limit."""
+"""Mean error of the channels, 0 to 1, at which the colours of error maps end; training draws maps by this limit."""
 Pictured = tuple[str, AttemptFolder]
-"""Label of a splat, and the attempt that has its pictures."""
+"""Label of a splat in captions, and the folder of the attempt that has pictures of the splat."""
 Beside = tuple[str, list[tuple[str, str, str]]]
-"""One view rendered by several splats: a heading, and for each picture its source, alternative text and caption."""
+"""One view rendered by several splats: a heading, and for each picture its data URL, alternative text and caption."""
 
 
 class PictureBudget:
-    """Bytes of pictures that a page may still take, so that pages of many patches open, too."""
+    """Budget of bytes for pictures in a page, so that the page of many patches can still be opened."""
 
     def __init__(self, num_bytes: int) -> None:
         self.size = self.left = num_bytes
 
     @property
     def is_used(self) -> bool:
-        """Return whether any picture was taken into the page."""
+        """Return whether any bytes were reserved by `take`."""
         return self.left < self.size
 
     def take(self, *pictures: bytes) -> bool:
-        """Reserve the size of pictures in base64; return whether it was free. If not, nothing is reserved."""
+        """Reserve the bytes that pictures take in base64, for all of them or none; return whether they were free."""
         num_bytes = sum(len(one) * 4 // 3 for one in pictures)
         if num_bytes > self.left:
             return False
@@ -55,7 +55,10 @@ class PictureBudget:
 
 @dataclass(frozen=True)
 class PicturedView:
-    """A held-out view with its pictures as data URLs; these are empty if the budget was used up."""
+    """A held-out view with its pictures as data URLs; all three are empty if the budget of the page was used up.
+
+    `rank` is the place of the view by PSNR: "worst", "median" or "best". `folder` is the folder with the pictures.
+    """
 
     rank: str
     view: EvaluatedView
@@ -66,16 +69,20 @@ class PicturedView:
 
     @property
     def figures(self) -> str:
-        """Return the known PSNR and SSIM as text."""
+        """Return the known figures as text, as "PSNR 26.54 dB, SSIM 0.831"; empty if none is known."""
         psnr = "" if self.view.psnr is None else f"PSNR {self.view.psnr:.2f} dB"
         ssim = "" if self.view.ssim is None else f"SSIM {self.view.ssim:.3f}"
         return ", ".join(filter(None, (psnr, ssim)))
 
 
 def views_of(folder: AttemptFolder | None, budget: PictureBudget) -> Iterator[PicturedView]:
-    """Yield the held-out views that an attempt has pictures of, in recorded order.
+    """Yield the held-out views of which an attempt has all pictures, by rank: worst, median, best.
 
-    The first view beyond the budget has no pictures and is the last.
+    The first view beyond the budget is yielded without pictures, as the last one.
+
+    Args:
+        folder: folder of the attempt; None: nothing is yielded.
+        budget: bytes of pictures that the page may take; it shrinks by the yielded pictures.
     """
     for rank, view in folder.read_views().items() if folder else ():
         pictures = [read_picture(folder.picture(rank, kind)) for kind in KINDS] if folder else []
@@ -88,21 +95,40 @@ def views_of(folder: AttemptFolder | None, budget: PictureBudget) -> Iterator[Pi
 
 
 def small_render(folder: AttemptFolder | None, budget: PictureBudget) -> str:
-    """Return a small rendering that represents a patch, as a data URL; empty without one or beyond the budget."""
+    """Return a small rendering that represents a patch, as a data URL, at most SMALL_PX on each side.
+
+    It shows the view of median PSNR if there is one. Empty if the attempt has no pictures, or the budget is used up.
+
+    Args:
+        folder: folder of the attempt that has the pictures; None: the result is empty.
+        budget: bytes of pictures that the page may take; it shrinks by the result.
+    """
     names = {rank: view.name for rank, view in folder.read_views().items()} if folder else {}
     chosen = next((names[rank] for rank in RANKS_OF_A_PATCH if rank in names), None)
     return small_picture(folder, chosen, "render", budget) if folder and chosen is not None else ""
 
 
 def small_picture(folder: AttemptFolder, name: str, kind: str, budget: PictureBudget) -> str:
-    """Return a small picture of the view of photograph `name` as a data URL; empty without one or beyond the budget."""
+    """Return a small picture of a held-out view as a data URL, at most SMALL_PX on each side.
+
+    Empty if there is no such picture, it cannot be decoded, or the budget is used up.
+
+    Args:
+        folder: folder of the attempt that has the pictures.
+        name: name of the photograph of the view.
+        kind: "photo", "render" or "error".
+        budget: bytes of pictures that the page may take; it shrinks by the result.
+    """
     rank = next((rank for rank, view in folder.read_views().items() if view.name == name), "")
     small = _shrunk(read_picture(folder.picture(rank, kind))) if rank else b""
     return data_url(small) if small and budget.take(small) else ""
 
 
 def attempts_side_by_side(output: OutputFolder, patch: ReportedPatch, budget: PictureBudget) -> Beside | None:
-    """Return the same view from each attempt at a patch with pictures; None for fewer than two attempts."""
+    """Return the same held-out view as each attempt at a patch renders it, for comparison.
+
+    None if fewer than two attempts have pictures of the same view, or the budget is used up.
+    """
     pictured = {one.number: one for one in patch.attempts if one.is_pictured}
     shown = [
         (f"attempt {folder.number}{', kept' if pictured[folder.number].is_kept else ''}", folder)
@@ -115,7 +141,10 @@ def attempts_side_by_side(output: OutputFolder, patch: ReportedPatch, budget: Pi
 def variants_side_by_side(
     output: OutputFolder, patches: Sequence[ReportedPatch], sweep: SweepFacts, budget: PictureBudget
 ) -> Iterator[Beside]:
-    """Yield the same view from each variant for each patch of a sweep that has at least two."""
+    """Yield for each patch of a sweep the same held-out view as each variant renders it.
+
+    Patches for which fewer than two variants have pictures of the same view are left out.
+    """
     labels = {row.variant: row.label for row in sweep.variants}
     for name in dict.fromkeys(one.of_patch for one in patches):
         of_patch = [one for one in patches if one.of_patch == name and one.variant]
@@ -129,9 +158,14 @@ def variants_side_by_side(
 
 
 def side_by_side(heading: str, shown: Sequence[Pictured], budget: PictureBudget) -> Beside | None:
-    """Return the view that most splats have pictures of, with its photograph and the PSNR of each splat.
+    """Return the view that most splats have pictures of: its photograph, then each splat's rendering with its PSNR.
 
-    None if fewer than two splats share a view; pictures beyond the budget are left out.
+    Pictures beyond the budget are left out. None if fewer than two splats share a view, or too few pictures are left.
+
+    Args:
+        heading: heading of the comparison.
+        shown: the splats, of which the last MOST_BESIDE are compared.
+        budget: bytes of pictures that the page may take; it shrinks by the returned pictures.
     """
     known = [
         (words, folder, {view.name: view.psnr for view in folder.read_views().values()})
@@ -152,7 +186,7 @@ def side_by_side(heading: str, shown: Sequence[Pictured], budget: PictureBudget)
 
 
 def attempt_folder(output: OutputFolder, patch: ReportedPatch) -> AttemptFolder | None:
-    """Return the folder of the attempt that a patch's status refers to; None if it does not exist."""
+    """Return the folder of the attempt that the status of a patch names; None if it names none, or was removed."""
     return next((one for one in output.patch(patch.patch).attempts() if one.path.name == patch.attempt), None)
 
 
@@ -173,7 +207,10 @@ def _shrunk(jpeg: bytes) -> bytes:
 
 
 def read_picture(path: Path, start: bytes = b"\xff\xd8") -> bytes:
-    """Return a picture that begins with `start`, by default a JPEG; empty for other and too large files."""
+    """Return the content of a picture file, by default a JPEG; never fails.
+
+    Empty if the file is missing, larger than MOST_PICTURE_BYTES, or does not begin with the bytes `start`.
+    """
     try:
         data = read_regular(path, MOST_PICTURE_BYTES)
     except (OSError, ValueError):
@@ -182,12 +219,15 @@ def read_picture(path: Path, start: bytes = b"\xff\xd8") -> bytes:
 
 
 def data_url(picture: bytes, kind: str = "jpeg") -> str:
-    """Return a picture as a data URL."""
+    """Return a picture file's content as a data URL; `kind` is its image type: "jpeg" or "webp"."""
     return f"data:image/{kind};base64,{base64.b64encode(picture).decode()}"
 
 
 def error_color(share: float) -> str:
-    """Return the colour of an error map for a share from 0 (no error) to 1 (FULL_ERROR), as "#rrggbb"."""
+    """Return the colour of an error map as "#rrggbb", for an error as a share of FULL_ERROR.
+
+    Shares below 0 count as 0, those above 1 as 1.
+    """
     place = min(max(share, 0.0), 1.0) * (len(ERROR_STOPS) - 1)
     low = min(int(place), len(ERROR_STOPS) - 2)
     before, after = ERROR_STOPS[low : low + 2]

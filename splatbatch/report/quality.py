@@ -16,9 +16,14 @@ MOST_NAMED = 8
 
 
 def quality_of(folder: SplatFolder, sha256: str | None = None) -> SplatQuality | None:
-    """Return the inspection of the splat with this hash; None if that splat was not inspected.
+    """Return the inspection of an accepted or merged splat; None if this splat was not inspected.
 
-    Without a hash, the splat file is hashed.
+    Args:
+        folder: folder of the splat, with its inspection and certificate.
+        sha256: SHA-256 of the splat; None: it is computed from the splat's file.
+
+    Raises:
+        LaterFormatError: a later version of splatbatch wrote the inspection or certificate.
     """
     found = folder.read_inspection()
     if found is None or not found.grade or not found.splat:
@@ -50,7 +55,10 @@ def _mean_psnr(found: Inspection, *, in_one_piece: bool) -> float | None:
 
 
 def figure_row(figure: QualityFigure) -> tuple[str, ...]:
-    """Return a figure as a row of text under the headings `FIGURES`."""
+    """Return a figure of an inspection as a row of text under the headings `FIGURES`.
+
+    Value and limit are empty if unknown. At most MOST_NAMED photographs are named.
+    """
     value, limit = ("" if one is None else f"{one:.3g}" for one in (figure.value, figure.limit))
     named = ", ".join(figure.subjects[:MOST_NAMED])
     what = f"{figure.unit} {figure.meaning}" + (f": {named}" if named else "")

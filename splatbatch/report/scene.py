@@ -35,31 +35,44 @@ if TYPE_CHECKING:
 SEAM_FIGURES = ("photographs", "PSNR dB", "between dB", "colour /255", "depth step %", "density")
 EVEN = (1.0, 0.01)
 SLIGHT = (2.0, 0.02)
-"""Limits of colour offset (in 1/255) and relative depth step of a seam: up to EVEN invisible, up to SLIGHT faint."""
+"""Limits of a seam's colour offset, in 1/255, and depth step, as a share of the depth, for the grade "slight".
+
+A seam is invisible up to EVEN, which has the same two figures, and faint up to SLIGHT.
+"""
 UNLIKE = 2.0
-"""Ratio of Gaussians between both sides of a seam from which it is named as a reason of a step."""
+"""Ratio of the numbers of Gaussians on both sides of a seam from which this ratio is named as a reason of a step."""
 DIGITS = 9
-"""Significant digits of a position: they resolve centimetres in UTM."""
+"""Significant digits of a position: enough for centimetres in UTM coordinates."""
 MOST_PATCHES = 400
-"""Most patches for which a map is made without a partition."""
+"""Most patches for which a map is made by their cameras; with more, the report has no map."""
 MOST_CAMERAS = 4000
-"""Most cameras on a map; of more, every n-th is drawn."""
+"""Most cameras on a map made by cameras; of more, every n-th is drawn."""
 MOST_BYTES = {"images.bin": 8 << 30, "images.txt": 64 << 20}
-"""Largest total size of all patches' lists of images for which a map is made, so that the report need not wait."""
+"""Largest size in bytes of all patches' lists of images together, by file name, for which a map is made.
+
+Larger lists would delay the report; it then has no map.
+"""
 MIDDLE, FEW = (20, 80), 8
-"""Percentiles of a patch's cameras that bound its box on each axis; up to FEW cameras the box holds all.
+"""Percentiles of camera positions that bound a patch's box on each axis; with up to FEW cameras it holds all of them.
 
 Patches share many cameras: boxes around all of them would hide each other.
 """
 LEAST_SIDE = 0.02
-"""Least side of a patch's box, as a share of the whole map, for patches whose cameras lie in a row."""
+"""Least side of a patch's box on a map, as a share of the longer side of the map, for cameras that lie in a row."""
 Places = npt.NDArray[np.float64]  # [N, 2]
 
 
 def scene_facts(output: OutputFolder, patches: Path) -> ReportedPartition | None:
-    """Return the facts about a scene that was cut into patches; None if `patches` has no partition.
+    """Return the facts about a scene that `splatbatch split` cut into patches; None if `patches` is no such folder.
 
-    If the partition cannot be read or the merged splat is damaged, only `problem` is filled in.
+    If partition.json cannot be read, or the merged splat is damaged, only `problem` is filled in.
+
+    Args:
+        output: the output folder.
+        patches: folder of the patches, as `scene.patches` names it.
+
+    Raises:
+        LaterFormatError: a later version of splatbatch wrote a record of the scene or of a patch.
     """
     from splatbatch.scene.partition.border import seams_of
     from splatbatch.scene.partition.record import partition_of
@@ -129,7 +142,10 @@ def _seam(seam: Seam, measured: SeamMeasurement | None) -> ReportedSeam:
 
 
 def grade(seam: SeamMeasurement) -> Grade:
-    """Return the grade of a seam by EVEN and SLIGHT: even, slight or step; unknown if it was not measured."""
+    """Return the grade of a seam by the limits EVEN and SLIGHT: "even", "slight" or "step".
+
+    "unknown" if colour offset or depth step was not measured.
+    """
     color, depth = seam.color_offset, seam.depth_step
     if color is None or depth is None:
         return "unknown"
@@ -139,7 +155,10 @@ def grade(seam: SeamMeasurement) -> Grade:
 
 
 def why_it_steps(seam: SeamMeasurement) -> str:
-    """Return the differences between both sides of a seam that exceed SLIGHT, as text; empty without any."""
+    """Return the differences between both sides of a seam that exceed the limits SLIGHT, as text; empty: none does.
+
+    With such a difference, a ratio of Gaussians from UNLIKE on is named, too.
+    """
     color, depth, ratio = seam.color_offset, seam.depth_step, seam.density_ratio
     found = []
     if color is not None and color > SLIGHT[0]:
@@ -154,13 +173,20 @@ def why_it_steps(seam: SeamMeasurement) -> str:
 
 
 def place_from_above(values: Iterable[float]) -> tuple[float, float]:
-    """Return the first two coordinates, rounded to DIGITS significant digits."""
+    """Return the first two coordinates, x and y, rounded to DIGITS significant digits.
+
+    Raises:
+        ValueError: there are fewer than two coordinates.
+    """
     x, y, *_ = (float(f"{float(value):.{DIGITS}g}") for value in values)
     return x, y
 
 
 def in_words(scene: ReportedPartition) -> str:
-    """Return the evaluation of the merged scene as text, or the advice to evaluate it."""
+    """Return the evaluation of the merged scene as sentences: PSNR in dB on the whole and across seams.
+
+    Without an evaluation, the sentence names the command that makes one.
+    """
     found = scene.evaluation
     behind = f" {scene.behind}" if scene.behind else ""
     if found is None:
@@ -178,7 +204,7 @@ def _db(value: float | None) -> str:
 
 
 def seam_figures(seam: ReportedSeam) -> tuple[str, ...]:
-    """Return the figures of a seam as text under the headings `SEAM_FIGURES`; unknown ones are empty."""
+    """Return the figures of a seam as text, one for each heading of SEAM_FIGURES; unknown figures are empty."""
     step = None if seam.depth_step is None else 100 * seam.depth_step
     known = ((seam.across.num_photos, "d"), (seam.across.psnr, ".2f"), (seam.psnr_between, ".2f"))
     more = ((seam.color_offset, ".2f"), (step, "+.2f"), (seam.density_ratio, ".2f"))
@@ -186,13 +212,17 @@ def seam_figures(seam: ReportedSeam) -> tuple[str, ...]:
 
 
 def overview(output: OutputFolder, patches: Sequence[Patch]) -> SceneMap | None:
-    """Return the map of patches without a partition: boxes around their cameras.
+    """Return the map of patches that no `splatbatch split` made: boxes around most of their cameras.
 
-    None if no model can be read, or there are too many patches or images to read them for a report.
+    Patches whose models cannot be read are named in `lacking`. None if no model can be read, or there are more than
+    MOST_PATCHES patches or MOST_BYTES of images.
 
     Args:
         output: the output folder, for the PSNR of held-out photographs.
-        patches: patches that share coordinates; their models are read.
+        patches: patches whose COLMAP models share one coordinate system.
+
+    Raises:
+        LaterFormatError: a later version of splatbatch wrote the manifest of a splat.
     """
     if not 0 < len(patches) <= MOST_PATCHES or any(_num_bytes(patches, name) > MOST_BYTES[name] for name in MOST_BYTES):
         return None

@@ -1,6 +1,6 @@
-"""The photographs whose colours differ most, before and after colour correction.
+"""Pictures of the photographs whose colours differ most, before and after colour correction.
 
-Pictures are made while the report is written: few, small, decoded at a JPEG's reduced size, and none after MOST_S.
+Pictures are made while the report is written: few, small, read at reduced size, and none after MOST_S seconds.
 """
 
 from __future__ import annotations
@@ -25,27 +25,27 @@ from splatbatch.scene.photos.headers import opened_photograph, pixels_of
 LONG_SIDE_PX = 176
 JPEG_QUALITY = 80
 MOST_PIXELS = 16_000_000
-"""Most pixels of a photograph that is no JPEG and so is decoded in full, which takes a quarter of a second."""
+"""Most pixels of a photograph that is no JPEG; such a file is decoded in full, in a quarter of a second at most."""
 MOST_S = 4.0
-"""Seconds after which no further photograph is decoded."""
+"""Time for all these pictures of a report, in seconds; after that no further photograph is decoded."""
 Folders = Callable[[str], Sequence[Path]]
-"""Returns the folders that may hold the photographs of a scene, by the scene's name."""
+"""Function that returns the folders that may hold the photographs of a scene, by its name; "": of all patches."""
 Pair = tuple[bytes, bytes, tuple[int, int]]
-"""A photograph before and after colour correction, as JPEGs, and their width and height."""
+"""A photograph before and after colour correction, as two JPEGs, and the width and height of both in pixels."""
 Strip = list[tuple[OutlierPhotograph, list[str], dict[str, int]]]
-"""Photographs, each with data URLs of both pictures, and their width and height."""
+"""Photographs, each with the data URLs of two pictures, before and after, and their "width" and "height" in pixels."""
 
 
 def color_strip(scene: ReportedColors, folders: Sequence[Path], budget: PictureBudget, ends_at: float) -> Strip:
-    """Return pictures of a scene's most different photographs, before and after colour correction.
+    """Return pictures of a scene's most different photographs, before and after colour correction, in their order.
 
-    Photographs that cannot be read, or for which time or budget run out, are left out.
+    Photographs that cannot be read, or for which time or budget run out, are left out; nothing is raised.
 
     Args:
         scene: the photographs, and the correction of each.
-        folders: folders that may hold them.
-        budget: size that pictures may take.
-        ends_at: time by the monotonic clock after which no photograph is decoded.
+        folders: folders that may hold the photographs, tried in order; empty: the result is empty.
+        budget: bytes of pictures that the page may take; it shrinks by the returned pictures.
+        ends_at: time in seconds by time.monotonic() after which no photograph is decoded.
     """
     strip: Strip = []
     for photo in scene.photographs if folders else ():
@@ -71,7 +71,17 @@ def _pair(name: str, tone: ColorCorrection, folders: Sequence[Path]) -> Pair | N
 
 
 def decoded_pair(path: Path, tone: ColorCorrection) -> Pair | None:
-    """Return small pictures of a photograph before and after correction; None if it is no JPEG and too large."""
+    """Return small pictures of a photograph before and after correction, at most LONG_SIDE_PX on each side.
+
+    None if the photograph is no JPEG and has more than MOST_PIXELS.
+
+    Args:
+        path: file of the photograph.
+        tone: colour correction of the photograph.
+
+    Raises:
+        OSError: the file cannot be read or decoded; damaged files may raise any other error of Pillow.
+    """
     with opened_photograph(path) as file:
         if file.format != "JPEG" and file.width * file.height > MOST_PIXELS:
             return None

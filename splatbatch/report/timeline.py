@@ -1,4 +1,4 @@
-"""The timeline of a run for the page: every attempt as a bar on its slot, with gate, set-up, outcome and cause."""
+"""The timeline of a run for the page: every attempt as a bar in the row of its GPU, with waits, outcome and cause."""
 
 from __future__ import annotations
 
@@ -16,16 +16,22 @@ from splatbatch.text import assignments, moment, plural
 MOST_RUNS = 6
 """Most runs that are drawn, the latest ones."""
 MOST_BARS = 2000
-"""Most attempts of a run that are drawn, the latest ones; bars of more would be too narrow."""
+"""Most attempts of a run that are drawn, the latest ones; with more, bars would be too narrow."""
 Seat = tuple[str, str, str]
-"""Place of an attempt: host, slot, worker."""
+"""Where an attempt ran: host, slot (name of the GPU or CPU place, as "gpu0"), and worker."""
 Lane = tuple[str, str, int]
-"""A row of the drawing: host, slot, and a number, since several workers may have slots of the same name."""
+"""A row of the drawing: host, slot (name of the GPU or CPU place), and a number from 0.
+
+The number differs for workers that used slots of the same name at the same time.
+"""
 
 
 @dataclass(frozen=True)
 class Bar:
-    """An attempt with known times, and its position in the drawing in percent of the run's time span."""
+    """Bar of an attempt in the drawing of a run; `start` and `end` are in seconds since 1970.
+
+    `link` is the id of the patch's section in the page; empty: the page has none.
+    """
 
     patch: str
     link: str
@@ -33,40 +39,43 @@ class Bar:
     start: float
     end: float
     lane: int = 0
-    """Index of its row."""
+    """Index of the bar's row in the drawing, from 0 at the top."""
     left: float = 0.0
-    """Its start in percent."""
+    """Start of the attempt in percent of the time span of the run."""
     width: float = 0.0
-    """Its length in percent."""
+    """Duration of the attempt in percent of the time span of the run."""
     waited: float = 0.0
-    """Time at the gate before it, in percent."""
+    """Time for which the attempt waited for its GPU before its start, in percent of the time span of the run."""
 
     @property
     def seat(self) -> Seat:
-        """Return the host, slot and worker of the attempt."""
+        """Return host, slot and worker of the attempt; an unknown slot is "?", an unknown host or worker empty."""
         return self.attempt.node, self.attempt.slot or "?", self.attempt.worker
 
     @property
     def kind(self) -> str:
-        """Return the outcome that decides its colour; "running" if it has none."""
+        """Return the outcome that decides the bar's colour: "trained", "failed" or "stopped", else "running"."""
         return self.attempt.outcome if self.attempt.outcome in SIGNS else "running"
 
     @property
     def setup(self) -> float:
-        """Return the share of its time before the first step, 0 to 1."""
+        """Return the share of the attempt's duration that was set-up, before the first step: 0 to 1; unknown: 0."""
         long_s = self.end - self.start
         return min(1.0, (self.attempt.setup_s or 0.0) / long_s) if long_s else 0.0
 
     @property
     def words(self) -> str:
-        """Return the text on the bar: patch, attempt, sign of the outcome, cause."""
+        """Return the text on the bar: patch, number of the attempt if above 1, sign of the outcome, cause if any."""
         attempt = self.attempt
         again = f" ↻{attempt.number}" if attempt.number > 1 else ""
         return f"{self.patch}{again} {SIGNS[self.kind]}{f' {in_words(attempt.cause)}' if attempt.cause else ''}"
 
     @property
     def told(self) -> str:
-        """Return the tooltip: outcome, cause, times, gate and changed settings, in lines."""
+        """Return the text of the tooltip, in lines: outcome and cause, times, wait for the GPU, changed settings.
+
+        Waits and settings are left out if there were none.
+        """
         attempt, where = self.attempt, " of ".join(filter(None, self.seat[1::-1]))
         lines = [f"{self.patch}, attempt {attempt.number} on {where}: {self.kind}"]
         if attempt.cause:
@@ -82,25 +91,32 @@ class Bar:
 
 @dataclass(frozen=True)
 class RunTimeline:
-    """The drawing of one run, or of several runs with little time between them."""
+    """The drawing of one run, or of several runs with at most RUN_GAP_S seconds between them."""
 
     words: str
-    """Heading: times, number of attempts and slots."""
+    """Heading: start and end, number of attempts and of slots, which are places on a GPU or CPU."""
     span: float
-    """Time span of the drawing in seconds."""
+    """Time span of the drawing in seconds, at least a millisecond."""
     is_latest: bool
     labels: tuple[str, ...]
-    """Labels of the rows."""
+    """Labels of the rows, from the top: the slot (GPU or CPU place), before it the host if there are several."""
     bars: tuple[Bar, ...]
     gaps: tuple[tuple[int, float, float, str], ...]
-    """Gaps between attempts: row, start and end in percent, reason of the wait."""
+    """Gaps between attempts: index of the row, start and end in percent of the time span, length and reason in words.
+
+    Empty: attempts followed each other at once.
+    """
     ticks: Ticks
 
 
 def timelines(report: Report, links: dict[str, str]) -> list[RunTimeline]:
-    """Return the timelines of the MOST_RUNS latest runs with attempts, the latest first.
+    """Return the timelines of the MOST_RUNS latest runs with attempts, the latest first; empty without attempts.
 
-    Workers whose times overlap count as one run. `links` are the ids of the patches' sections in the page.
+    Workers whose times overlap count as one run. Attempts of unknown start are left out.
+
+    Args:
+        report: the facts.
+        links: ids of the patches' sections in the page, by patch; a patch without one gets no link.
     """
     bars = [
         Bar(patch.patch, links.get(patch.patch, ""), one, one.started_at, max(one.started_at, one.ended_at or 0.0))

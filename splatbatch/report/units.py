@@ -11,11 +11,14 @@ SIGNS = {
     "trained": "✓", "done": "✓", "failed": "✕", "refused": "✕",
     "stopped": "■", "running": "…", "stale": "↻", "waiting": "·",
 }  # fmt: skip
-"""Signs of the states, so that a state is not told by colour alone."""
+"""Sign of each state of a patch or stage, shown beside its colour for people who do not see colours."""
 
 
 def figure(value: float, digits: int = 4) -> str:
-    """Return a number with few digits: 0.0831, 26.54, 12.4k, 1.2M; `digits` holds below 10,000."""
+    """Return a number with few digits: 0.0831, 26.54, 12.4k, 1.2M.
+
+    Below 10,000 there are `digits` significant digits; from there on three, with k (10^3), M (10^6) or G (10^9).
+    """
     for size, letter in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
         if abs(value) >= size:
             return f"{value / (1e3 if letter == 'k' else size):.3g}{letter}"
@@ -23,7 +26,7 @@ def figure(value: float, digits: int = 4) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """Return a time span: 12.3 s, 4:05 min, 2:10 h; empty for None."""
+    """Return a time span in seconds as text: "12.3 s", "4:05 min", "2:10 h"; empty if unknown (None) or infinite."""
     if seconds is None or not math.isfinite(seconds):
         return ""
     if seconds < 60:
@@ -33,7 +36,11 @@ def duration(seconds: float | None) -> str:
 
 
 def photographs(resolution: Resolution | None) -> str:
-    """Return a resolution as "1/8, 618x411, images_8"; unknown parts and the usual folder "images" are left out."""
+    """Return the resolution of photographs as text: "1/8, 618x411, images_8".
+
+    The parts are the share of the full resolution, width x height of the largest photograph in pixels, and the folder.
+    Unknown parts and the usual folder "images" are left out; empty for None.
+    """
     if not resolution:
         return ""
     size = resolution.largest
@@ -43,7 +50,12 @@ def photographs(resolution: Resolution | None) -> str:
 
 
 def amount(key: str, value: float | None) -> str:
-    """Return a figure of a splat as text, formatted by the name of its field; bytes are in MiB; empty for None."""
+    """Return a figure of a splat as text; empty for None.
+
+    Args:
+        key: name of the figure, which decides the format: psnr, psnr_covered, ssim, bytes, seconds; else whole numbers.
+        value: the figure; bytes are shown in MiB, seconds as a time span, PSNR without its unit dB.
+    """
     if value is None:
         return ""
     match key:

@@ -11,11 +11,15 @@ from splatbatch.report.facts import Report, ReportedAttempt, ReportedPatch, Repo
 from splatbatch.text import moment
 
 RUN_GAP_S = 7200.0
-"""Longest pause in seconds between two runs that are shown as one."""
+"""Longest pause between two runs that are shown as one run, in seconds."""
 
 
 def workers_of(output: OutputFolder, patches: Sequence[ReportedPatch]) -> tuple[ReportedWorker, ...]:
-    """Return the workers that made attempts or are running, in order of host and name."""
+    """Return the workers that made attempts or are running, in order of host and name; `train` is named "local".
+
+    Raises:
+        LaterFormatError: a later version of splatbatch wrote the file of a worker.
+    """
     watcher = Watcher(output)
     living = {one.worker for one in watcher.living()}
     made: dict[str, list[tuple[str, ReportedAttempt]]] = {name: [] for name in living}
@@ -44,12 +48,18 @@ def _worker(record: WorkerRecord, attempts: Sequence[tuple[str, ReportedAttempt]
 
 
 def nodes_of(patches: Iterable[ReportedPatch]) -> list[str]:
-    """Return the names of the hosts that attempts ran on, sorted; pages name hosts only if there are several."""
+    """Return the names of the hosts that attempts ran on, each once, sorted; unknown hosts are left out.
+
+    Pages name hosts only if there are several.
+    """
     return sorted({attempt.node for patch in patches for attempt in patch.attempts if attempt.node})
 
 
 def ran_in_words(report: Report) -> str:
-    """Return start and end of the latest run as text, with earlier runs up to RUN_GAP_S before it; empty if unknown."""
+    """Return start and end of the latest run in local time, as "ran 21:30-06:10 on 2026-05-01"; empty if unknown.
+
+    While patches are in training: "running since …". Earlier runs at most RUN_GAP_S seconds before it count as part.
+    """
     starts = starts_of(report.runs, RUN_GAP_S)
     if not starts:
         return ""
@@ -61,9 +71,10 @@ def ran_in_words(report: Report) -> str:
 
 
 def starts_of(runs: Sequence[ReportedRun], gap_s: float = 0.0) -> list[float]:
-    """Return the starts of runs, where a run that starts within `gap_s` of the end of all earlier ones is left out.
+    """Return the starts of runs in seconds since 1970, ascending; empty if none is known.
 
-    A run without an end was killed at an unknown time, and counts as ended at its start.
+    A run that starts less than `gap_s` seconds after the end of all earlier runs continues these and is left out. A run
+    without an end was killed at an unknown time, and counts as ended at its start.
     """
     known = sorted((run.started_at, run.ended_at or 0.0) for run in runs if run.started_at is not None)
     starts: list[float] = []

@@ -1,1 +1,1 @@
-"""The 3D viewer inside the page."""
+"""The 3D viewer inside the page report.html: its script, and previews of splats for it."""

@@ -1,6 +1,6 @@
-"""The 3D viewer in the report's page: embedded once, unpacked on a click; previews of splats and first cameras.
+"""The 3D viewer in the report's page: embedded once, unpacked on a click; previews of splats, and where to look from.
 
-The first view is that of a photograph, rotated so that the sky is up.
+The first view of a splat is that of a photograph, rotated so that the sky is up.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ from splatbatch.splats.preview import UNTURNED, Floats, make_preview, middle_of
 
 Vector = npt.NDArray[np.float64]  # [3]; a quaternion, w x y z: [4]
 VIEWER_UP = np.array([0.0, -1.0, 0.0])
-"""The viewer's up direction in the splat's axes, which are those of COLMAP's first camera."""
+"""The viewer's up direction in the axes of a preview, [3]: y points down there, as in a COLMAP camera."""
 TO_VIEWER = np.array([-1.0, -1.0, 1.0])
-"""Signs of the half turn around z by which the viewer rotates a splat."""
+"""Signs of x, y and z under the half turn around z by which the viewer rotates a splat, [3]."""
 FLIGHT_WEIGHT = 0.1
-"""Weight of the cameras' common plane in the up direction, relative to their sideways axes, which are more reliable."""
+"""Weight of the plane that the cameras lie in for the up direction, relative to their sideways axes (weight 1)."""
 BUILT = ("web", "dist", "viewer.js.gz")
 MOST_PREVIEW_BYTES = 4 << 20
-"""Largest preview that is read; larger files were not written by us."""
+"""Largest preview that is read, in bytes; larger files were not written by splatbatch."""
 MOST_SPLAT_BYTES = 1 << 30
-"""Largest splat that a preview is made of; reading a larger one takes too long for a report."""
+"""Largest splat file, in bytes, that a preview is made of; reading a larger file takes too long for a report."""
 HOW = {
     "viewer": "3D: this installation has no viewer: install a wheel of a release, or build it where npm is.",
     "gsply": "3D: pip install 'splatbatch[web]', then `splatbatch report`.",
@@ -54,7 +54,11 @@ HOW = {
 
 @dataclass(frozen=True)
 class InitialCamera:
-    """A camera in the splat's axes, and the rotation w x y z that turns the sky up."""
+    """A camera in the splat's axes, from which the 3D preview is first seen.
+
+    `turn` is the rotation w x y z, of length 1, that turns the sky up. `eye` is the camera's centre; `up` (the sky) and
+    `forward` are directions of length 1, all before that rotation.
+    """
 
     turn: Vector
     up: Vector
@@ -62,14 +66,24 @@ class InitialCamera:
     forward: Vector
 
     def looking_at(self, middle: Floats) -> str:
-        """Return eye and target as six numbers in the viewer's axes; the target is at the depth of `middle`."""
+        """Return eye and target as six numbers, separated by blanks, in the viewer's axes, for the page's script.
+
+        Args:
+            middle: middle of the splat after the rotation `turn`, [3]; the target lies at its depth before the eye.
+        """
         eye, forward = rotate(np.stack([self.eye, self.forward]), self.turn)
         depth = max(float((middle - eye) @ forward), 1e-3)
         return " ".join(f"{value:.6g}" for point in (eye, eye + depth * forward) for value in TO_VIEWER * point)
 
 
 def find_initial_camera(folder: AttemptFolder | None) -> InitialCamera | None:
-    """Return the camera of an attempt's median held-out view, otherwise of the middle image; None without images."""
+    """Return the camera of the held-out view of median PSNR, else of the middle one of all images by name.
+
+    None if there is no attempt, or the model that it was trained on cannot be read or has no images.
+
+    Args:
+        folder: folder of the attempt that trained the splat; None: unknown.
+    """
     images = _images(folder) if folder else []
     if not folder or not images:
         return None
@@ -93,11 +107,17 @@ def _images(folder: AttemptFolder) -> Sequence[Image]:
 
 
 def up_of(images: Sequence[Image]) -> Vector:
-    """Return the estimated direction of the sky, of length 1.
+    """Return the estimated direction of the sky in the model's axes, [3], of length 1.
 
     Assumes that cameras are held level, and that people and drones keep their height. In a camera x points right, y
     down and z forward (COLMAP); the rows of its rotation are these axes in the world. The sky is perpendicular to every
     x axis. If all cameras face one way this is ambiguous; then the plane that the cameras lie in decides.
+
+    Args:
+        images: images of a model, all with finite poses.
+
+    Raises:
+        ValueError: there are no images.
     """
     rotations = np.stack([image.rotation() for image in images])  # [N, 3, 3]
     spread = np.stack([image.center() for image in images])
@@ -110,7 +130,11 @@ def up_of(images: Sequence[Image]) -> Vector:
 
 
 def turn_upright(up: Vector) -> Vector:
-    """Return the shortest rotation w x y z that takes `up`, of length 1, to the viewer's up direction."""
+    """Return the shortest rotation, a quaternion w x y z of length 1, that takes `up` to the viewer's up direction.
+
+    Args:
+        up: direction of the sky in the splat's axes, [3], of length 1.
+    """
     turn = np.array([1 + up @ VIEWER_UP, *np.cross(up, VIEWER_UP)])
     length = float(np.linalg.norm(turn))
     # upside down: half a turn around z
@@ -119,7 +143,7 @@ def turn_upright(up: Vector) -> Vector:
 
 @cache
 def viewer_gz() -> bytes:
-    """Return the viewer's script, gzipped; empty if it was not built."""
+    """Return the viewer's script, gzipped; empty if it was not built. Only the first call reads the file."""
     try:
         return files("splatbatch.report.viewer").joinpath(*BUILT).read_bytes()
     except OSError:
@@ -128,7 +152,10 @@ def viewer_gz() -> bytes:
 
 @cache
 def viewer_script() -> str:
-    """Return the text of the viewer's script, whose hash the page's policy allows; empty if it was not built."""
+    """Return the text of the viewer's script, whose hash the page's Content-Security-Policy allows.
+
+    Empty if it was not built or is damaged.
+    """
     try:
         return gzip.decompress(viewer_gz()).decode() if viewer_gz() else ""
     except (OSError, EOFError, zlib.error, UnicodeDecodeError):
@@ -136,14 +163,18 @@ def viewer_script() -> str:
 
 
 def what_is_missing() -> str:
-    """Return in one line how to install what 3D previews lack; empty if nothing is missing."""
+    """Return how to install the viewer or package that 3D previews lack, as one line; empty if nothing is missing."""
     if not viewer_script():
         return HOW["viewer"]
     return HOW["gsply"] if find_spec("gsply") is None else ""
 
 
 class SplatStage(NamedTuple):
-    """A splat's 3D preview in the page; with an empty `preview` only the line that says how to view the splat."""
+    """A splat's 3D preview in the page, with the line `words` that says how to view the whole splat.
+
+    `preview` is the file in base64 and `size` its size, as "2.1 MB"; both are empty if only the line is shown.
+    `camera` is eye and target as six numbers; None: the page chooses a view.
+    """
 
     words: str
     size: str = ""
@@ -152,7 +183,7 @@ class SplatStage(NamedTuple):
 
 
 def stage_of(output: OutputFolder, patch: ReportedPatch, budget: PictureBudget) -> SplatStage | None:
-    """Return the 3D preview of a patch; None if it has no splat, or the page shows no previews."""
+    """Return the 3D preview of a patch, as `stage` does; None if the patch has no splat, or the page no previews."""
     if not patch.splat:
         return None
     return stage(patch.patch, output.patch(patch.patch).splat, attempt_folder(output, patch), budget)
@@ -161,8 +192,15 @@ def stage_of(output: OutputFolder, patch: ReportedPatch, budget: PictureBudget) 
 def stage(name: str, splat: Path, attempt: AttemptFolder | None, budget: PictureBudget) -> SplatStage | None:
     """Return the 3D preview of a splat, seen from a camera of an attempt.
 
-    None if the page shows no previews: the budget is 0, or the viewer or gsply is missing. Beyond the budget the
-    result has no preview, only the command `splatbatch view`.
+    A preview file beside the splat is used, and written if it is missing, older than the splat or damaged. None if the
+    page shows no previews: the budget is 0, or the viewer or gsply is missing. If the preview cannot be made or exceeds
+    the budget, the result has only the line with the command `splatbatch view`.
+
+    Args:
+        name: name of the patch, or "scene", for that command.
+        splat: path of the splat.
+        attempt: folder of the attempt that has the camera; None: the page chooses a view.
+        budget: bytes of previews that the page may take; it shrinks by the preview.
     """
     if not budget.size or what_is_missing():
         return None
