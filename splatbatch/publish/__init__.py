@@ -1,1 +1,1 @@
-"""Publishes accepted splats in formats for other programs; files are read back where a reader is available."""
+"""Publishes accepted splats in formats for other programs; files are read back where a decoder is installed."""

@@ -41,14 +41,14 @@ INSPECT = "no certificate; `splatbatch inspect` writes one"
 
 @dataclass(frozen=True)
 class CertificateCheck:
-    """Result of `inspect --check --json`: whether a certificate holds, and every problem that was found."""
+    """Result of `inspect --check --json`: whether certificates hold, with all problems found, as messages."""
 
     problems: tuple[str, ...]
     told: ClassVar = ("holds",)
 
     @property
     def holds(self) -> bool:
-        """Return whether no problem was found."""
+        """Return whether the certificates hold: no problem was found."""
         return not self.problems
 
 
@@ -136,26 +136,46 @@ def _made(batch: Batch, task: Task | None, hashes: Mapping[str, str] | None = No
 
 
 def certify(batch: Batch, task: Task | None) -> None:
-    """Write certificate.json of an inspected splat: of a task, or of the merged scene if `task` is None."""
+    """Write certificate.json beside an inspected splat, whole or not at all; an earlier one is replaced.
+
+    Args:
+        batch: the batch that the splat belongs to.
+        task: task that trained the splat; None: the splat is the merged scene.
+
+    Raises:
+        LaterFormatError: a later version of splatbatch wrote a record of the splat.
+        ValueError: the file of the merged scene is no splat.
+        OSError: the file of the merged scene cannot be read, or certificate.json cannot be written.
+    """
     write_json(_folder(batch.output, task).certificate, _made(batch, task).to_record())
 
 
 def is_certified(batch: Batch, task: Task | None) -> bool:
-    """Return whether the existing certificate equals the one that `certify` would write now.
+    """Return whether the existing certificate equals the one that `certify` would write; False if there is none.
 
     Reads records, not input files: a file without a recorded hash counts with the hash that the certificate has.
+
+    Args:
+        batch: the batch that the splat belongs to.
+        task: task that trained the splat; None: the splat is the merged scene.
+
+    Raises:
+        LaterFormatError: a later version of splatbatch wrote a record of the splat.
+        ValueError: the file of the merged scene is no splat.
+        OSError: the file of the merged scene cannot be read.
     """
     record = read_record(_folder(batch.output, task).certificate)
     return record is not None and record == _made(batch, task, Certificate.from_record(record).inputs).to_record()
 
 
 def problems_of_file(file: Path) -> list[str]:
-    """Return the problems of one certificate file, checked against the splat and the records in the same folder.
+    """Return the problems of one certificate file as messages; empty: it holds.
 
-    A certificate without result.json or merge.json beside it is checked by its seal, grade and splat alone.
+    The certificate is checked against splat.ply and the records in the same folder. Without result.json or merge.json
+    beside it, only its seal, its grade and the splat are checked.
 
     Raises:
-        OutputError: the file holds no JSON object.
+        OutputError: the file is missing, holds no JSON object, or a later version of splatbatch wrote a record.
     """
     record = read_record(file)
     if record is None:
@@ -170,12 +190,19 @@ def problems_of_file(file: Path) -> list[str]:
 
 
 def problems_of_batch(config: Path | None, names: Sequence[str]) -> dict[str, list[str]]:
-    """Return the problems of each named certificate, by name; without names those of all patches.
+    """Return the problems of the certificates of a batch as messages, by patch; an empty list: it holds.
 
-    The merged scene is checked if it is named, or without names if it has a certificate.
+    A missing certificate is a problem, too.
+
+    Args:
+        config: path of the YAML; None: the default one.
+        names: patches to check, and "scene" for the merged scene; empty: all patches, and the scene if it has a
+            certificate.
 
     Raises:
-        ConfigError: there is no such patch.
+        ConfigError: the YAML is wrong, or there is no patch of a given name.
+        SceneError: the batch has no patches.
+        LaterFormatError: a later version of splatbatch wrote a record.
     """
     batch, is_of_scene = open_named(config, names)
     found = {task.name: _problems(batch.output, task) for task in of_patches(batch.tasks)}

@@ -1,4 +1,4 @@
-"""Converts one splat into one file or folder of a format, aside from its final place, and reads it back if possible."""
+"""Converts a splat into a file or folder of a format, in a working folder, and reads it back if a decoder is there."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ from splatbatch.splats import mode_comments, read_header, write_splat
 from splatbatch.splats.export import WHOLE, ExportOptions, cut_to
 
 LEAST_IN_LEVEL, MOST_LEVELS = 8_192, 6
-"""A streamed splat gets coarser levels of detail, each with half the Gaussians of the level before.
+"""Limits of the levels of detail of a streamed splat, each of which has half the Gaussians of the level before.
 
-No further level is made from a level of at most LEAST_IN_LEVEL Gaussians; MOST_LEVELS counts the full one, too.
+A level of at most LEAST_IN_LEVEL Gaussians is the last; there are at most MOST_LEVELS, with the full one.
 """
 
 
 @dataclass(frozen=True)
 class Rung:
-    """One way to call splat-transform for a streamed splat; the next, cheaper rung is tried when the time runs out.
+    """One way to call splat-transform for a streamed splat; if its time runs out, the next, cheaper rung is tried.
 
     The slow part is SOG's clustering of view-dependent colours, which takes hours on a CPU where Gaussians are many.
     """
 
     share: float
-    """Share of the call's time limit that this rung may use."""
+    """Share, 0 to 1, of the time limit of a call that this rung may use."""
     before: tuple[str, ...] = ()
-    """Arguments of the tool before those of the format."""
+    """Arguments of splat-transform before those of the format; empty: none."""
     after: tuple[str, ...] = ()
-    """Arguments of the tool after each input."""
+    """Arguments of splat-transform after each input file; empty: none."""
     note: str = ""
-    """Note for publish.json on what this rung leaves out; empty if it leaves out nothing."""
+    """Note for publish.json on what this rung leaves out of the colours; empty if it leaves out nothing."""
 
 
 PLAINLY = (Rung(1.0),)
@@ -52,7 +52,7 @@ CLUSTERED = (
     ),
     Rung(0.1, (), ("-H", "0"), "colours do not vary with direction: packing that took too long on this CPU"),
 )
-"""Rungs for view-dependent colours, in the order in which they are tried."""
+"""Rungs for streamed splats with view-dependent colours, in the order in which they are tried."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class ConversionJob:
     part: SourcePart
     form: SplatFormat
     work: Path
-    """Working folder, on the same disk as the published folder."""
+    """Working folder, which must exist, on the same disk as the folder that is published into."""
     pieces: tuple[SourcePart, ...] = ()
     """Smaller parts that make up `part`, read one at a time where `part` is too large; empty: `part` is read whole."""
     cut: ExportOptions = WHOLE
@@ -70,17 +70,17 @@ class ConversionJob:
 
     @property
     def aside(self) -> Path:
-        """Path in the working folder that the file or folder is written to."""
+        """Path in the working folder that `convert` writes the file or folder to; absent before."""
         return self.work / self.form.place("out")
 
     @property
     def entry(self) -> Path:
-        """Path that programs open: the file, or for a folder its main file."""
+        """Path in the working folder that programs open: the written file, or the main file of a written folder."""
         return self.aside / self.form.suffix if self.form.is_folder else self.aside
 
     @property
     def decoded(self) -> Path:
-        """Path of the PLY that the written file is decoded to."""
+        """Path in the working folder of the PLY that the written file is decoded to; absent if it is not decoded."""
         return self.work / f"{self.form.name}.decoded.ply"
 
 
@@ -89,17 +89,21 @@ class ConvertedFile:
     """Result of one conversion, before the file is moved into the published folder."""
 
     num_gaussians: int | None = None
-    """Gaussians in the file, as read back; None if no reader is available."""
+    """Number of Gaussians in the file, as read back; None if no decoder of the format is installed."""
     decoded: Path | None = None
-    """PLY decoded from the file, for measuring the loss; None if the file was not decoded."""
+    """PLY decoded from the file, for measuring the loss; None: a PLY needs no decoding, or no decoder is installed."""
     notes: tuple[str, ...] = ()
 
 
 def convert(job: ConversionJob, tool: SplatTransform | None) -> ConvertedFile:
-    """Write a part of a splat to `job.aside` in the job's format, and read it back if a reader is available.
+    """Write a part of a splat to `job.aside` in the job's format; read it back if a decoder is installed.
+
+    Args:
+        job: what to write, and where.
+        tool: splat-transform, which writes some formats and decodes most; None: it is not installed.
 
     Raises:
-        OutputError: the file cannot be written, or has another number of Gaussians when it is read back.
+        OutputError: the splat cannot be read, the file cannot be written, or the number of Gaussians read back differs.
         TrainerError: the program or package that writes the format is not installed.
     """
     try:
@@ -212,14 +216,15 @@ def _each_with(inputs: Sequence[str], after: Sequence[str]) -> list[str]:
 
 
 def as_file(part: SourcePart, work: Path) -> Path:
-    """Return a PLY that holds exactly this part, with its properties in the standard order.
+    """Return the path of a PLY that holds exactly this part, with its properties in the standard order.
 
-    Returns the part's own file if that already holds nothing else; otherwise writes part-NAME.ply in the working
-    folder.
+    It is the absolute path of the part's own file if that holds nothing else. Otherwise part-NAME.ply is written in the
+    folder `work`, unless it exists.
 
     Raises:
         ValueError: the file of the part is not a splat, or is truncated.
         OSError: the part cannot be read, or cannot be written into the folder.
+        OutputError: there is too little memory to read the part.
     """
     if is_whole(part):
         return part.path.absolute()

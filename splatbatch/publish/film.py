@@ -30,7 +30,7 @@ NO_FFMPEG = "ffmpeg is not installed: a GIF was written"
 
 @dataclass(frozen=True)
 class Film:
-    """Options of one film: file, size in pixels, number of frames."""
+    """Options of one film: file to write, width and height in pixels, number of frames (30 a second)."""
 
     out: Path
     width: int = 960
@@ -40,11 +40,15 @@ class Film:
     """Whether an existing file may be overwritten."""
 
     def check(self, output: Path) -> None:
-        """Check that the film can be written, before any frame is drawn.
+        """Check that the film can be written, before any frame is drawn; nothing is written.
+
+        Args:
+            output: the output folder of the batch, in which no film may lie.
 
         Raises:
             ConfigError: the file name has none of SUFFIXES.
-            OutputError: the file exists and may not be overwritten, lies in the output folder, or the disk lacks space.
+            OutputError: the file (or a .gif in its place) exists and may not be overwritten; it lies in the output
+                folder; or the disk lacks space.
         """
         if self.out.suffix.lower() not in SUFFIXES:
             raise ConfigError(f"--to {self.out}: not the name of a film", f"End it with one of {', '.join(SUFFIXES)}.")
@@ -59,12 +63,20 @@ class Film:
 
     @property
     def frame_bytes(self) -> int:
-        """Return the bytes of one uncompressed RGB frame."""
+        """Return the size in bytes of one uncompressed RGB frame."""
         return 3 * self.width * self.height
 
 
 def make_film(splat: PublishedSplat, film: Film, say: Callable[[str], None]) -> Path:
-    """Draw and encode a film of a splat; return its file, a .gif where ffmpeg is not installed.
+    """Draw and encode a film of a flight through a splat; return the path of the written file.
+
+    The path is `film.out`, or a .gif in its place if ffmpeg is not installed. The file is written whole, and replaces
+    an earlier one.
+
+    Args:
+        splat: the splat, with its cameras.
+        film: options of the film.
+        say: called with each message on progress.
 
     Raises:
         OutputError: the film cannot be drawn, encoded or written.

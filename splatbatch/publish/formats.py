@@ -1,4 +1,4 @@
-"""The formats of `publish --as`: for each its suffix, and the programs that write it and read it back."""
+"""The formats of `publish --as`: for each the suffix of its files, and the programs that write and decode them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 HALF_TURN = ("-r", "180,0,0")
-"""splat-transform's arguments for a rotation by 180 degrees about x."""
+"""Arguments of splat-transform for a rotation by 180 degrees about the x axis."""
 Writer = Literal["ply", "compressed", "sog", "tool"]
 FormatReader = Literal["tool", "gltf", "nothing"]
 
@@ -23,17 +23,20 @@ class SplatFormat:
     writer: Writer
     """Writer of the format: our code ("ply", "sog"), gsply ("compressed"), or splat-transform ("tool")."""
     arguments: tuple[str, ...] = ()
-    """Arguments of splat-transform for writing."""
+    """Further arguments of splat-transform for writing; empty: none, or another program writes the format."""
     turn: tuple[str, ...] = ()
     """Arguments of splat-transform that rotate the splat into the format's axes; empty: the axes are the same."""
     turn_back: tuple[str, ...] = ()
-    """Arguments of splat-transform that rotate the splat back when the file is read."""
+    """Arguments of splat-transform that rotate the splat back after decoding; empty: the axes are the same."""
     reader: FormatReader = "tool"
-    """Reader that decodes the file, to count its Gaussians and measure the loss."""
+    """Decoder of the file, for counting its Gaussians and measuring the loss.
+
+    "tool" is splat-transform, "gltf" our code; "nothing": the file is not decoded.
+    """
     is_folder: bool = False
 
     def place(self, stem: str) -> str:
-        """Return the name of the file or folder for a splat with the name `stem`."""
+        """Return the name of the file or folder for a splat named `stem`: "p5.sog", or for a folder "p5-streamed"."""
         return f"{stem}-{self.name}" if self.is_folder else f"{stem}{self.suffix}"
 
 

@@ -18,18 +18,18 @@ from splatbatch.splats.merge import MergeSource, at_degree, common_mode, read_ac
 from splatbatch.splats.ply import degree_of, encode_header, mode_comments, names_at, read_header
 
 MOST_PHOTOS = 2000
-"""Most photographs that the page offers; of a larger set every n-th by name is taken."""
+"""Most photographs that the page of `view` offers; of a larger set every n-th by name is taken."""
 
 
 @dataclass(frozen=True)
 class JointScene:
-    """Splats that the viewer shows as one, and their photographs; all splats lie in one frame."""
+    """Splats that the viewer shows as one, with the facts for its page; all splats have the same offset."""
 
     splats: tuple[PublishedSplat, ...]
     facts: PageFacts
 
     def mode(self) -> bool | None:
-        """Return whether the splats are drawn antialiased; None if no header says so.
+        """Return whether the splats are to be drawn antialiased; None if no header of their files says so.
 
         Raises:
             OutputError: some splats are drawn antialiased and others are not.
@@ -37,12 +37,15 @@ class JointScene:
         return common_mode([splat.name for splat in self.splats], [splat.header for splat in self.splats])
 
     def ply(self) -> tuple[int, Iterator[bytes]]:
-        """Return the size in bytes of one PLY of all splats, and its content piece by piece.
+        """Return one PLY of all splats: its size in bytes, and its content piece by piece, read when asked for.
 
         Colour coefficients that a splat of a lower degree lacks are zeros.
 
         Raises:
-            OutputError: a splat is not the one that was accepted; raised while the pieces are read.
+            OutputError: some splats are drawn antialiased and others not; or, while pieces are read, a splat's file is
+                not the accepted one.
+            ValueError: a file is no splat.
+            OSError: a file cannot be read.
         """
         headers = [read_header(splat.path) for splat in self.splats]
         degree = max(degree_of(header) for header in headers)
@@ -59,12 +62,19 @@ class JointScene:
 
 
 def view_together(splats: Sequence[PublishedSplat], crs: str) -> JointScene:
-    """Return several splats as one scene for the viewer, with their photographs and the facts that the page shows.
+    """Return several splats as one scene for `splatbatch view`, with the facts that the page shows.
+
+    Photographs are those of all splats, each once, by name. Those that are missing or have no camera are left out.
+
+    Args:
+        splats: at least one splat.
+        crs: coordinate reference system of the scene, as "EPSG:32632"; empty: the place on Earth is unknown.
 
     Raises:
-        OutputError: the splats lie in several frames, or some are drawn antialiased and others not.
-        ConfigError: the CRS is not known, or the scene lies outside its area.
-        TrainerError: a CRS is named, and pyproj is not installed.
+        OutputError: the splats have different offsets, some are drawn antialiased and others not, or one cannot be
+            read.
+        ConfigError: the CRS is not known, or the scene lies outside the area that it is made for.
+        TrainerError: a CRS is given, and pyproj is not installed.
     """
     if len({splat.offset for splat in splats}) > 1:
         raise OutputError("view: these patches lie in several frames", "View them one by one.")

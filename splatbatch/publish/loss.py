@@ -20,20 +20,22 @@ from splatbatch.tasks.inspection import SCENE
 
 MODULE = "splatbatch.training.formats"
 MOST_READ_BACK = 5_000_000
-"""Most Gaussians of a splat whose tiles are measured."""
+"""Most Gaussians of a splat whose 3D Tiles are measured; of a larger splat a note says that they are not."""
 TOO_MANY = f"more than {MOST_READ_BACK:,} Gaussians: the tiles are not measured"
 
 
 def measure(
     splat: PublishedSplat, original: Path, decoded: Mapping[str, Path], work: Path
 ) -> dict[str, CompressionLoss]:
-    """Render the original and each decoded file, and return the loss of each; empty if nothing was decoded.
+    """Render the original and each decoded file; return the loss of PSNR in dB of each by name.
+
+    Empty if nothing was decoded. A file without figures of the rendering process is left out.
 
     Args:
         splat: the splat, with the photographs that it is compared with.
         original: PLY before compression.
         decoded: PLY read back from each published file, by name.
-        work: folder for the settings and the result of the rendering process.
+        work: existing folder for the settings and the result of the rendering process.
 
     Raises:
         OutputError: the rendering process cannot be started, fails, or yields no PSNR of the original.
@@ -62,9 +64,15 @@ def measure(
 
 
 def measure_tiles(splats: Sequence[PublishedSplat], folder: Tiles, tiled: PublishedFile) -> PublishedFile:
-    """Return the record of the tiles with the loss of each splat, measured on the tiles read back from their files.
+    """Return the record of published 3D Tiles, completed by the loss of each splat and by means over all splats.
 
-    A splat is measured again only if its tiles have changed; one above MOST_READ_BACK Gaussians gets a note instead.
+    The loss is of the tiles as read back from their files. A splat is measured again only if its tiles have changed; a
+    splat of more than MOST_READ_BACK Gaussians gets a note instead. Nothing is written into publish.json.
+
+    Args:
+        splats: the splats whose tiles were published.
+        folder: folder of the tiles, and the working folder for decoded files.
+        tiled: record of the tiles, as publish.json has it.
 
     Raises:
         OutputError: tiles cannot be read back, or their loss cannot be measured.

@@ -31,9 +31,9 @@ from splatbatch.tasks.inspection import SCENE
 from splatbatch.text import spell_place
 
 VERSION = 2
-"""Raise this when the content of pages changes: all are then written again."""
+"""Version of the content of pages; raise it when that changes, so that `publish` writes all pages again."""
 MOST_BYTES = 50_000_000
-"""Largest .sog that is embedded in a page of one file: browsers hold it in memory twice while they open the page."""
+"""Largest .sog in bytes that is embedded in a page of one file; browsers hold its content twice while opening it."""
 MOST_AT_ONCE = 5_000_000
 """Most Gaussians that are read at once; a larger scene is converted patch by patch for its page."""
 CONTENT = "splat"
@@ -43,7 +43,7 @@ SHARED = "base-uri 'none'; form-action 'none'"
 SIZE, MARGIN = 200.0, 8.0
 NICE = (1, 2, 5, 10)
 LOOKS_DOWN = -0.5
-"""Upward part of a direction that is 30 degrees or more below the horizon, as from a drone."""
+"""Largest upward part of a viewing direction that counts as steeply down: 30 degrees below the horizon or more."""
 
 
 @dataclass(frozen=True)
@@ -53,44 +53,55 @@ class PhotoView:
     name: str
     file: Path
     eye: Floats
-    """Position of the camera, [3], in the splat's axes."""
+    """Position of the camera, [3], in the splat's coordinates."""
     forward: Floats
-    """Viewing direction of the camera, [3], of length 1."""
+    """Viewing direction of the camera in the splat's axes, [3], of length 1."""
     fov_deg: float
     """Vertical field of view in degrees."""
 
 
 @dataclass(frozen=True)
 class PageFacts:
-    """Everything that the page shows: splat, orientation, map, colour of the sky, CRS, photographs."""
+    """Everything that the page shows: splat, orientation, map, colour of the sky, coordinate system, photographs.
+
+    `crs` is the name of the coordinate reference system; empty: the place on Earth is unknown.
+    """
 
     splat: PublishedSplat
     stage: UprightScene
     boxes: Mapping[str, Floats]
-    """Box of each patch on the map, [2, 2], by name of the patch."""
+    """Box of each patch on the map, by its name: lower and upper corner, [2, 2], in units of the scene."""
     middles: Mapping[str, Floats]
-    """Median position of each patch's Gaussians, [3], in the splat's axes, by name of the patch."""
+    """Median position of each patch's Gaussians, by its name: [3], in the splat's coordinates."""
     sky: Color
     crs: str = ""
     metres_per_unit: float | None = None
-    """Metres that one unit of the scene is long; None if the scene has no CRS."""
+    """Metres that one unit of the scene is long; None if the scene has no coordinate reference system."""
     has_sky: bool = False
-    """Whether `sky` was measured on photographs; otherwise it is a neutral grey."""
+    """Whether the colour `sky` was measured on photographs; otherwise it is a neutral grey."""
     photos: tuple[PhotoView, ...] = ()
-    """Photographs; the page asks for the n-th as "photo/n"."""
+    """Photographs that the page can show; it asks for the n-th, from 0, as "photo/n". Empty: none are offered."""
     is_as_trained: bool = False
-    """Whether the splat file has the trained orientation; the page then rotates it so that the sky is up."""
+    """Whether the splat's file has the trained orientation; the page then rotates the splat so that the sky is up."""
 
 
 def write_page(splat: PublishedSplat, crs: str, work: Path, tool: SplatTransform) -> tuple[Path, ConvertedFile]:
-    """Write the page of a splat into the folder `work`; return its path, and the splat inside with notes on both.
+    """Write the web page of a splat into the folder `work`; return its path, and the conversion of the splat inside.
 
-    A patch whose .sog has at most MOST_BYTES becomes one HTML file; any other splat becomes a folder that streams it.
+    A patch whose .sog has at most MOST_BYTES becomes one HTML file. Any other splat becomes a folder with index.html,
+    which streams it. The notes of the conversion also tell if no photograph shows the sky.
+
+    Args:
+        splat: the splat.
+        crs: coordinate reference system of the scene, as "EPSG:32632"; empty: the place on Earth is unknown.
+        work: existing, empty folder.
+        tool: splat-transform, which converts the splat.
 
     Raises:
-        TrainerError: the viewer is not built, or a program that writes the splat is not installed.
+        TrainerError: the viewer is not built, or a program or package that is needed is not installed.
         OutputError: the splat cannot be read, or cannot be converted for the viewer.
-        ConfigError: the CRS is not known, or the scene lies outside its area.
+        ConfigError: the CRS is not known, or the scene lies outside the area that it is made for.
+        OSError: the page cannot be written.
     """
     if not viewer_script():
         raise TrainerError("html: the viewer is not built", HOW["viewer"])
@@ -125,14 +136,18 @@ def _packed(job: ConversionJob, facts: PageFacts, tool: SplatTransform) -> tuple
 
 
 def facts_of(splat: PublishedSplat, crs: str) -> PageFacts:
-    """Return what the page shows of a splat, with its parts on the map.
+    """Return what the page shows of a splat, with its parts (one per patch) on the map, without photographs.
 
     Parts without Gaussians and the backdrop are left off the map, unless no other part exists.
 
+    Args:
+        splat: the splat.
+        crs: coordinate reference system of the scene, as "EPSG:32632"; empty: the place on Earth is unknown.
+
     Raises:
         OutputError: the splat cannot be read.
-        ConfigError: the CRS is not known, or the scene lies outside its area.
-        TrainerError: a CRS is named, and pyproj is not installed.
+        ConfigError: the CRS is not known, or the scene lies outside the area that it is made for.
+        TrainerError: a CRS is given, and pyproj is not installed.
     """
     stage = set_stage(splat, crs)
     parts = [part for part in splat.parts_with_any() if part.name != BACKDROP] or splat.parts
@@ -149,7 +164,12 @@ def facts_of(splat: PublishedSplat, crs: str) -> PageFacts:
 
 
 def folder_page(facts: PageFacts, content: str) -> str:
-    """Return index.html of a folder page, which loads viewer.js, page.js and page.css from the same folder."""
+    """Return the text of index.html for a page that is a folder: it loads viewer.js, page.js and page.css from there.
+
+    Args:
+        facts: what the page shows.
+        content: path of the splat's file relative to index.html.
+    """
     policy = (
         "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self' 'unsafe-inline'; connect-src 'self'"
         f" blob:; img-src 'self' data: blob:; worker-src 'self' blob:; {SHARED}"
@@ -158,12 +178,12 @@ def folder_page(facts: PageFacts, content: str) -> str:
 
 
 def file_page(facts: PageFacts, content: str, packed: bytes, viewer: tuple[bytes, str]) -> str:
-    """Return a page of one file.
+    """Return the HTML of a page that is one file and loads nothing.
 
     Args:
         facts: what the page shows.
-        content: file name of the splat.
-        packed: content of the splat file, embedded in base64.
+        content: file name of the splat, by whose ending the viewer knows the format.
+        packed: content of the splat file, which is embedded in base64.
         viewer: the viewer's script gzipped, which is embedded, and as text, whose hash the page's policy allows.
     """
     script = asset("page.js", PACKAGE)
@@ -184,7 +204,7 @@ def _document(facts: PageFacts, content: str, policy: str, **held: str) -> str:
 
 @cache
 def page_templates() -> Environment:
-    """Return the templates of the page and its map; they are loaded once."""
+    """Return the Jinja environment with the templates of the page and its map; repeated calls return the same one."""
     made = templates_of(PACKAGE)
     made.globals |= {"version": __version__, "spell_place": spell_place, "MARGIN": MARGIN}
     return made
@@ -246,24 +266,32 @@ def _above(stage: UprightScene, middle: Floats, box: Floats) -> list[float]:
 
 @dataclass(frozen=True)
 class PatchPlan:
-    """The map of patches, in pixels; drawn as SVG."""
+    """The map of patches from above, to be drawn as SVG; `width` and `height` are in pixels."""
 
     width: float
     height: float
     left: float
-    """Left edge of the map, in units of the scene."""
+    """Position of the left edge along the map's x axis, in units of the scene."""
     top: float
-    """Upper edge of the map, in units of the scene."""
+    """Position of the upper edge along the map's y axis, which points up, in units of the scene."""
     unit: float
     """Pixels per unit of the scene."""
     patches: Mapping[str, tuple[float, float, float, float]]
-    """Rectangle of each patch in pixels: left edge, upper edge, width, height."""
+    """Rectangle of each patch in pixels, by its name: left edge, upper edge, width, height."""
     scale: tuple[float, float] | None
     """Scale bar: a round number of metres, and its length in pixels; None if the length of a unit is unknown."""
 
 
 def draw_plan(boxes: Mapping[str, Floats], metres_per_unit: float | None) -> PatchPlan:
-    """Return the map of patches, each given as a box [2, 2]; it has a scale bar if `metres_per_unit` is known."""
+    """Return the map of patches from above, with a scale bar if the length of a unit is known.
+
+    Args:
+        boxes: lower and upper corner of each patch on the map, [2, 2], in units of the scene; at least one.
+        metres_per_unit: metres that a unit of the scene is long; None: unknown.
+
+    Raises:
+        ValueError: there is no box.
+    """
     corners = np.concatenate([*boxes.values()])
     low, high = corners.min(axis=0), corners.max(axis=0)
     unit = (SIZE - 2 * MARGIN) / max(float((high - low).max()), 1e-12)

@@ -31,9 +31,9 @@ from splatbatch.tasks.product import hashes_in, key_of
 from splatbatch.text import plural
 
 VERSION = 2
-"""Raise this when the content of published files changes: all are then written again."""
+"""Version of the content of published files; raise it when that changes, so that `publish` writes all again."""
 MOST_IN_ONE = 5_000_000
-"""Most Gaussians of a scene that become one file; a larger scene is written part by part."""
+"""Most Gaussians of a scene that become one file; of a larger scene each patch becomes a file."""
 PART_BY_PART = "the scene was written part by part, and the parts are not measured"
 MEASURING_FAILED = "what compression costs could not be measured"
 NO_DECODER = "splat-transform, which reads it back, is not installed: not measured"
@@ -41,10 +41,13 @@ NO_DECODER = "splat-transform, which reads it back, is not installed: not measur
 
 @dataclass(frozen=True)
 class PublishRequest:
-    """Options of one `publish`: formats, target folder, whether the loss is measured."""
+    """Options of one `publish`: formats, target folder, whether the loss of PSNR is measured, place on Earth.
+
+    `crs` is the coordinate reference system of the scene, as "EPSG:32632"; empty: the place on Earth is unknown.
+    """
 
     kinds: tuple[str, ...]
-    """Formats, "tiles" or "html", in the order in which they are asked for."""
+    """Names of what to publish, in the order asked for: formats as "sog", "tiles" (3D Tiles), "html" (a web page)."""
     target: TargetFolder
     is_measured: bool = True
     crs: str = ""
@@ -55,14 +58,17 @@ class PublishRequest:
     def of(cls, batch: Batch, to: Path | None = None, formats: str = "", *, forced: bool = False) -> PublishRequest:
         """Return the options from the YAML's `publish` section, overridden by `--to`, `--as` and `--force`.
 
+        The publish.json of the target folder is read; nothing is written.
+
         Args:
             batch: the batch, for its YAML and its output folder.
-            to: target folder; None: publish.folder.
-            formats: formats separated by commas; empty: publish.formats.
+            to: target folder; None: `publish.folder` of the YAML.
+            formats: names of formats, separated by commas; empty: `publish.formats` of the YAML.
             forced: whether files of other programs in the target folder may be overwritten.
 
         Raises:
-            SplatbatchError: a format is unknown, no format is named, or the target folder cannot be used.
+            ConfigError: a format is unknown, no format is named, or the target is a file.
+            OutputError: the target folder lies among files of the batch, or holds files that publish did not write.
         """
         settings = batch.config.publish
         kinds = parse_kinds(formats) if formats else tuple(dict.fromkeys(settings.formats))
@@ -76,10 +82,12 @@ class PublishRequest:
 
 
 def parse_kinds(text: str) -> tuple[str, ...]:
-    """Return the formats in a comma-separated list, each once and in order.
+    """Return the names of formats in a comma-separated list, in lower case, each once and in order.
+
+    Empty entries are skipped, so that the result is empty for an empty text.
 
     Raises:
-        ConfigError: a name is not a format.
+        ConfigError: a name is not a format, "tiles" or "html".
     """
     names = [name.strip().lower() for name in text.split(",") if name.strip()]
     for name in names:
@@ -92,18 +100,21 @@ def parse_kinds(text: str) -> tuple[str, ...]:
 class Publisher:
     """Publishes splats one after the other and updates publish.json after each file.
 
-    An error in one file is collected in `failed`; publishing continues with the next.
+    An error in one file is collected in `failed`; publishing continues with the next file.
     """
 
     wish: PublishRequest
     telling: PipeWriter
     work: Path
-    """Working folder on the same disk as the target folder."""
+    """Existing working folder on the same disk as the target folder."""
     failed: list[SplatbatchError] = field(default_factory=list)
-    """Errors so far, in order."""
+    """Errors of single files so far, in order; empty: all files were published."""
 
     def all(self, splats: Sequence[PublishedSplat]) -> None:
-        """Publish all splats: single files first, then tiles, then pages."""
+        """Publish all splats: single files first, then tiles, then pages.
+
+        Files that are up to date stay as they are. Errors that concern a file are collected in `failed`, not raised.
+        """
         for splat in splats:
             self.telling.say(f"{splat.name}: {splat.num_gaussians:,} Gaussians, {splat.header.file_bytes / 1e6:.1f} MB")
             self.wish.target.remember(splat)
@@ -271,7 +282,9 @@ class Publisher:
 
 
 def publish(splats: Sequence[PublishedSplat], wish: PublishRequest, output: Path, telling: PipeWriter) -> None:
-    """Publish splats; publish.json in the target folder then lists everything in it.
+    """Publish splats into the target folder, whose publish.json then lists all published files in the folder.
+
+    Files that are up to date stay as they are; others are replaced whole.
 
     Args:
         splats: accepted splats.
@@ -280,7 +293,7 @@ def publish(splats: Sequence[PublishedSplat], wish: PublishRequest, output: Path
         telling: shows progress.
 
     Raises:
-        SplatbatchError: nothing, or only some files could be published; these are in place and in publish.json.
+        SplatbatchError: some or all files could not be published. Files that could are in place and in publish.json.
     """
     wish.target.check(output)
     with wish.target.work() as work:

@@ -27,11 +27,11 @@ from splatbatch.splats.ply import (
 )
 
 AT_ONCE = 5
-"""Memory that converting a part takes, as a multiple of the part's size."""
+"""Memory that converting a part of a splat takes, as a multiple of the part's size in its file."""
 
 
 def read_part(part: SourcePart) -> Gaussians:
-    """Return the Gaussians of a part.
+    """Return the Gaussians of a part of a splat file, in the order of the file.
 
     Raises:
         ValueError: the file is not a splat, or is truncated.
@@ -53,13 +53,20 @@ def read_part(part: SourcePart) -> Gaussians:
 
 
 def is_whole(part: SourcePart) -> bool:
-    """Return whether a part is the whole of its file, and the file has the standard properties in standard order."""
+    """Return whether a part is the whole of its file, and the file has the standard properties in standard order.
+
+    Raises:
+        ValueError: the file is not a splat.
+        OSError: the file cannot be read.
+    """
     header = read_header(part.path)
     return part.num_gaussians == header.num_gaussians and header.properties == names_at(degree_of(header))
 
 
 def copy_part(part: SourcePart, target: Path) -> None:
-    """Write the Gaussians of a part to a new PLY, with the step, offset and mode of the header; values are unchanged.
+    """Write the Gaussians of a part to a PLY of their own, whole or not at all; an earlier file is replaced.
+
+    Values are unchanged. The new header keeps step, offset and antialiasing mode of the old one.
 
     Raises:
         ValueError: the file of the part is not a splat, or is truncated.
@@ -78,15 +85,19 @@ def copy_part(part: SourcePart, target: Path) -> None:
 
 
 def folder_bytes(place: Path) -> int:
-    """Return the bytes of a file, or of all files below a folder."""
+    """Return the size in bytes of a file, or of all files below a folder together; 0 if the path does not exist."""
     return sum(one.stat().st_size for one in ([place] if place.is_file() else place.rglob("*")) if one.is_file())
 
 
 def put(aside: Path, place: Path) -> None:
-    """Move a file or folder to its place on the same disk and replace the earlier one; contents are synced first.
+    """Move a file or folder to its place on the same disk, and replace an earlier one there; contents are synced first.
+
+    Args:
+        aside: the file or folder to move.
+        place: the path to move to, whose parent folder exists. An earlier folder there is removed only after the move.
 
     Raises:
-        OSError: the move failed; the earlier file or folder is still in place.
+        OSError: the move failed; an earlier file or folder is still in place.
     """
     for one in [aside] if aside.is_file() else sorted(aside.rglob("*")):
         if one.is_file():

@@ -32,24 +32,31 @@ Bytes = npt.NDArray[np.uint8]
 Labels = npt.NDArray[np.int64]
 
 VALUES = 256
-"""Number of values in a codebook."""
+"""Number of values in a codebook, so that an index of it fits into a byte."""
 FEWEST_ROWS, MOST_ROWS = 1024, 65_536
-"""Limits of a palette's number of rows; between them it is the largest power of two up to the number of Gaussians.
+"""Limits of a palette's number of rows; between them, it is the largest power of two up to the number of Gaussians.
 
-PlayCanvas' own packer takes as many, and 16 bits tell at most MOST_ROWS apart.
+PlayCanvas' own packer takes as many. A row is named by 16 bits, which tell at most MOST_ROWS apart.
 """
 COLUMNS = 64
-"""Rows of the palette side by side in its image."""
+"""Number of palette rows side by side in a row of pixels of the palette's image."""
 ROUNDS = 8
-"""Iterations of k-means. On the splat of docs/benchmarks.md 16 instead lower the error of the colours by 1 %."""
+"""Iterations of k-means for a palette. 16 would lower the error of the colours by 1 % (splat of docs/benchmarks.md)."""
 MOST_ROUNDS_IN_A_LINE = 2000
-"""Most iterations of k-means in one dimension; an iteration takes 50 microseconds."""
+"""Most iterations of k-means in one dimension, for a codebook; an iteration takes 50 microseconds."""
 AT_ONCE = 1 << 14
-"""Rows that `nearest` compares with all centres in one matrix product."""
+"""Number of rows that `nearest` compares with all centres in one matrix product, which bounds its memory."""
 
 
 def write_sog(path: Path, gaussians: Gaussians, *, is_antialiased: bool = False) -> None:
-    """Write Gaussians as a .sog file, ordered along a Morton curve, so that neighbours are packed together.
+    """Write Gaussians as a .sog file, whole or not at all; an earlier file is replaced.
+
+    In the file, Gaussians are ordered along a Morton curve, so that neighbours in space are packed together.
+
+    Args:
+        path: path of the file.
+        gaussians: at least one Gaussian, in the axes that the file shall have.
+        is_antialiased: whether the splat is to be drawn antialiased, which the file tells its readers.
 
     Raises:
         OSError: the file cannot be written.
@@ -91,7 +98,7 @@ def write_sog(path: Path, gaussians: Gaussians, *, is_antialiased: bool = False)
 
 
 def columns_of(num: int) -> int:
-    """Return the width of the image of `num` Gaussians: about square, a multiple of four pixels."""
+    """Return the width in pixels of an image with a pixel per Gaussian, `num` in all: about square, a multiple of 4."""
     return max(4, 4 * math.ceil(math.sqrt(num) / 4))
 
 
@@ -101,7 +108,12 @@ def opaque(colors: Bytes) -> Bytes:
 
 
 def as_webp(pixels: Bytes, columns: int) -> bytes:
-    """Return pixels [N, 4], row by row, as a lossless WebP that keeps the colours of transparent pixels, too."""
+    """Return pixels as the content of a lossless WebP file, which keeps the colours of transparent pixels, too.
+
+    Args:
+        pixels: R, G, B and alpha of each pixel, [N, 4], row by row; the last row is filled up with zeros.
+        columns: width of the image in pixels.
+    """
     padded = np.zeros((-(-len(pixels) // columns) * columns, 4), np.uint8)
     padded[: len(pixels)] = pixels
     found = io.BytesIO()
@@ -111,7 +123,11 @@ def as_webp(pixels: Bytes, columns: int) -> bytes:
 
 
 def zipped(files: dict[str, bytes]) -> bytes:
-    """Return an uncompressed zip of files by name; the same files always give the same bytes."""
+    """Return the content of an uncompressed zip file; the same files in the same order always give the same bytes.
+
+    Args:
+        files: content of each file, by its name in the zip.
+    """
     found = io.BytesIO()
     with zipfile.ZipFile(found, "w", zipfile.ZIP_STORED) as archive:
         for name, content in files.items():
@@ -120,10 +136,11 @@ def zipped(files: dict[str, bytes]) -> bytes:
 
 
 def means_of(means: FloatArray) -> tuple[Bytes, Bytes, tuple[list[float], list[float]]]:
-    """Return positions [N, 3] as 16-bit steps on a logarithmic scale.
+    """Return positions [N, 3] as 16-bit steps on a logarithmic scale, sign(x) log(1 + |x|).
 
     Returns:
-        The low bytes and the high bytes as opaque pixels, [N, 4] each, and the least and largest logarithm per axis.
+        The low bytes and the high bytes of the steps as opaque pixels, [N, 4] each, in the order of `means`; then the
+        least and the largest logarithm on each axis, to which the steps 0 and 65,535 belong.
     """
     logs = np.sign(means) * np.log1p(np.abs(means.astype(np.float64)))
     low, high = logs.min(axis=0), logs.max(axis=0)
@@ -136,7 +153,10 @@ def means_of(means: FloatArray) -> tuple[Bytes, Bytes, tuple[list[float], list[f
 
 
 def quats_of(quats: FloatArray) -> Bytes:
-    """Return rotations w x y z as bytes [N, 4]: the three smaller components, then 252 + index of the largest."""
+    """Return rotations w x y z, [N, 4], as bytes [N, 4]: the three smaller components, then 252 + index of the largest.
+
+    Quaternions need not have length 1; those of length 0 become the identity.
+    """
     length = np.linalg.norm(quats, axis=1, keepdims=True)
     unit = np.where(length > 0, quats / np.maximum(length, 1e-30), [1.0, 0.0, 0.0, 0.0])
     largest = np.abs(unit).argmax(axis=1)
@@ -150,8 +170,9 @@ def quats_of(quats: FloatArray) -> Bytes:
 def codebook_of(values: npt.NDArray[Any]) -> tuple[list[float], Bytes]:
     """Return a codebook of 256 values in ascending order, and the index of the nearest for each of `values`, [N, C].
 
-    k-means in one dimension, where clusters are runs of the sorted values. It starts with one run; the run with the
-    largest error is split at its mean until there are 256. Other starts end with errors of 1.3 times as much.
+    With fewer than 256 clusters the last value repeats. The method is k-means in one dimension, where clusters are runs
+    of the sorted values. It starts with one run; the run with the largest error is split at its mean until there are
+    256. Other starts end with errors of 1.3 times as much.
     """
     ordered = np.sort(values.astype(np.float64), axis=None)
     sums, squares = (np.concatenate([[0.0], np.cumsum(one)]) for one in (ordered, ordered**2))
@@ -178,7 +199,11 @@ def codebook_of(values: npt.NDArray[Any]) -> tuple[list[float], Bytes]:
 
 
 def palette_of(rows: FloatArray) -> tuple[FloatArray, Labels]:
-    """Return a palette [K, C] for rows [N, C], and the palette row of each, [N]: the nearest one within its cluster."""
+    """Return a palette [K, C] for rows of colour coefficients [N, C], and the index of a palette row for each, [N].
+
+    The index is of the nearest palette row within a cluster of the rows. At most FEWEST_ROWS rows are their own
+    palette. The result is the same on each call.
+    """
     wanted = 1 << int(math.log2(max(1, len(rows))))
     wanted = min(MOST_ROWS, max(FEWEST_ROWS, wanted))
     if len(rows) <= wanted:
@@ -202,7 +227,12 @@ def palette_of(rows: FloatArray) -> tuple[FloatArray, Labels]:
 
 
 def means_in(rows: FloatArray, labels: Labels) -> FloatArray:
-    """Return for each row the mean of all rows with the same label, [N, C]."""
+    """Return for each row the mean of all rows with the same label, [N, C].
+
+    Args:
+        rows: rows [N, C], at least one.
+        labels: number of the cluster of each row, [N], from 0.
+    """
     sums = np.zeros((labels.max() + 1, rows.shape[1]))
     np.add.at(sums, labels, rows)
     found: FloatArray = (sums / np.maximum(np.bincount(labels), 1)[:, None]).astype(np.float32)[labels]
@@ -210,7 +240,10 @@ def means_in(rows: FloatArray, labels: Labels) -> FloatArray:
 
 
 def centres_of(rows: FloatArray, num: int, random: np.random.Generator) -> FloatArray:
-    """Return at most `num` centres of rows [N, C], by k-means (Lloyd 1982) that starts at rows chosen at random."""
+    """Return at most `num` centres of rows [N, C], as [K, C], by k-means (Lloyd 1982).
+
+    It starts at rows chosen by `random` and takes ROUNDS iterations. At most `num` rows are returned as they are.
+    """
     if len(rows) <= num:
         return rows
     centres = rows[random.choice(len(rows), num, replace=False)]
@@ -226,7 +259,12 @@ def centres_of(rows: FloatArray, num: int, random: np.random.Generator) -> Float
 
 
 def nearest(rows: FloatArray, centres: FloatArray) -> Labels:
-    """Return the index of the nearest centre [K, C] for each row [N, C]; shape [N]."""
+    """Return the index of the nearest centre for each row, [N], by Euclidean distance.
+
+    Args:
+        rows: rows [N, C], at least one.
+        centres: centres [K, C], at least one.
+    """
     halves = (centres.astype(np.float64) ** 2).sum(axis=1).astype(np.float32) / 2
     found = [
         (rows[start : start + AT_ONCE] @ centres.T - halves).argmax(axis=1) for start in range(0, len(rows), AT_ONCE)

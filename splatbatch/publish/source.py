@@ -35,15 +35,18 @@ class SourcePart:
     name: str
     path: Path
     start: int
-    """Index of the first Gaussian in the file."""
+    """Index of the part's first Gaussian in the file, from 0."""
     num_gaussians: int
     key: str
-    """Hash that changes if the Gaussians of the part change."""
+    """Hash that changes if the Gaussians of the part change; empty: unknown, for files that are not kept."""
 
 
 @dataclass(frozen=True)
 class PublishedSplat:
-    """A splat to publish or view, checked to be whole and renderable."""
+    """A splat to publish or view, whose file was checked to be whole and renderable.
+
+    `parts` are one for each patch of the merged scene and for its backdrop; of a patch there is one, the whole.
+    """
 
     name: str
     path: Path
@@ -51,28 +54,32 @@ class PublishedSplat:
     sha256: str
     parts: tuple[SourcePart, ...]
     offset: Offset
-    """Offset that was subtracted from the coordinates of the reconstruction."""
+    """Offset that was subtracted from the coordinates of the reconstruction, x y z in its units."""
     views: TrainingSettings
     """Settings for rendering the splat and comparing it with its held-out photographs."""
     figures: Mapping[str, float]
-    """Known figures of quality, any of "psnr_covered", "psnr", "ssim", "num_photos"."""
+    """Known figures of quality, any of "psnr_covered" and "psnr" in dB, "ssim", "num_photos"; empty: not measured."""
     warnings: tuple[str, ...] = ()
 
     @property
     def num_gaussians(self) -> int:
-        """Return the number of Gaussians in the file."""
+        """Return the number of Gaussians in the splat's file."""
         return self.header.num_gaussians
 
     def parts_with_any(self) -> tuple[SourcePart, ...]:
-        """Return the parts that are not empty."""
+        """Return the parts that have Gaussians, in the order of `parts`; empty if no part has any."""
         return tuple(part for part in self.parts if part.num_gaussians)
 
     def whole(self) -> SourcePart:
-        """Return all Gaussians as one part."""
+        """Return all Gaussians of the splat as one part, with the name of the splat."""
         return SourcePart(self.name, self.path, 0, self.num_gaussians, self.sha256)
 
     def in_parts(self, most: int) -> Iterator[SourcePart]:
-        """Yield the parts to write as one file each: the whole splat up to `most` Gaussians, otherwise every part."""
+        """Yield the parts to write as one file each.
+
+        A splat of at most `most` Gaussians, or with one part, is yielded whole. Of a larger splat every part that has
+        Gaussians is yielded, named SPLAT-PART.
+        """
         if self.num_gaussians <= most or len(self.parts) == 1:
             yield self.whole()
         else:
@@ -83,12 +90,17 @@ class PublishedSplat:
 
 
 def published(batch: Batch, names: Sequence[str]) -> list[PublishedSplat]:
-    """Return the splats to publish: named patches or "scene"; without names the merged scene, or all if there is none.
+    """Return the splats to publish, patches first, after checking their files by content.
+
+    Args:
+        batch: the batch.
+        names: names of patches, and "scene" for the merged scene; empty: the merged scene, or all patches if it does
+            not exist.
 
     Raises:
-        OutputError: a patch is not trained or stale, its file is not the accepted splat, or the scene is outdated.
+        OutputError: a patch is not trained or is stale, its file is not the accepted splat, or the scene is outdated.
         ConfigError: a named patch does not exist, or the scene of a sweep or of a list of scenes is asked for.
-        SceneError: the scene is asked for, and the batch has no partition.
+        SceneError: the scene is asked for, but partition.json is missing, unreadable, or lacks some of the patches.
     """
     if not names:
         names = [SCENE] if batch.output.scene.splat.exists() else [task.name for task in of_patches(batch.tasks)]
@@ -107,9 +119,12 @@ def published(batch: Batch, names: Sequence[str]) -> list[PublishedSplat]:
 
 
 def publishable(batch: Batch) -> tuple[list[PublishedSplat], dict[str, str]]:
-    """Return the splats of all patches that can be published, and for each other patch the reason why it cannot.
+    """Return the splats of all patches that can be published, and by name the reason why each other patch cannot.
 
-    A damaged splat counts as such a reason; it raises no error.
+    A splat that is damaged is such a reason, too, and raises no error. For publishing after a batch.
+
+    Raises:
+        LaterFormatError: a later version of splatbatch wrote a record that the status of a patch needs.
     """
     found, lacking = list[PublishedSplat](), dict[str, str]()
     statuses = {one.patch: one for one in read_status(batch.output, batch.names, None, batch.standing("content"))}
@@ -126,14 +141,16 @@ def publishable(batch: Batch) -> tuple[list[PublishedSplat], dict[str, str]]:
 
 
 def viewed(batch: Batch, names: Sequence[str]) -> list[PublishedSplat]:
-    """Return the splats that `view` shows: of named patches the accepted splat, even if it is stale.
+    """Return the splats that `splatbatch view` shows: of each named patch the accepted splat, even if it is stale.
 
-    Without names, or if "scene" is among them, the splats are those that `published` returns.
+    Args:
+        batch: the batch.
+        names: names of patches. If empty, or if "scene" is among them, the splats are those that `published` returns.
 
     Raises:
-        OutputError: a splat is damaged, or the scene cannot be published.
+        OutputError: a splat is damaged; or, with names empty or "scene", a splat cannot be published.
         ConfigError: a named patch does not exist or has no splat.
-        SceneError: the scene is asked for, and the batch has no partition.
+        SceneError: the scene is asked for, but partition.json is missing, unreadable, or lacks some of the patches.
     """
     if not names or SCENE in names:
         return published(batch, names)

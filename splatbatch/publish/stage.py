@@ -22,19 +22,19 @@ from splatbatch.splats.blocks import sample_rows
 COLMAP_UP = np.array([0.0, -1.0, 0.0])
 CRS_UP, CRS_NORTH = np.array([0.0, 0.0, 1.0]), np.array([0.0, 1.0, 0.0])
 STRETCHES = (32, 512)
-"""Sample of a part: number of stretches spread evenly over it, and Gaussians in each."""
+"""Sample of a part of a splat: number of stretches of consecutive Gaussians, spread evenly, and Gaussians in each."""
 EDGE = 2.0
 """Percent of a patch's Gaussians that may lie beyond its box on the map, on each side."""
 LARGEST_SINE = 1 - 1e-9
 MOST_PHOTOS = 12
 """Most photographs that the colour of the sky is measured on."""
 LEVEL = 0.35
-"""Sine of the angle by which a photograph may look down and still show the sky at its upper edge."""
+"""Sine of the largest angle by which a camera may look down so that its photograph may show the sky at the top."""
 TOP = 0.04
 """Share of a photograph's height, from its upper edge, that counts as sky."""
 SIZE_PX = 256
 NEUTRAL = (0.78, 0.82, 0.86)
-"""Colour of the sky if no photograph shows it: the light grey of an overcast day."""
+"""Colour of the sky, R, G and B from 0 to 1, if no photograph shows it: the light grey of an overcast day."""
 Color = tuple[float, float, float]
 
 
@@ -43,20 +43,23 @@ class UprightScene:
     """Orientation of a scene in the viewer: up, north, and the first camera."""
 
     up: Vector
-    """Direction of the sky in the splat's axes, of length 1."""
+    """Direction of the sky in the splat's axes, [3], of length 1."""
     north: Vector | None
-    """Direction of north in the splat's axes; None if unknown."""
+    """Direction of north in the splat's axes, [3], of length 1; None if unknown."""
     camera: InitialCamera | None
     """Camera of the first view; None if no camera could be read."""
 
     @property
     def turn(self) -> Vector:
-        """Return the rotation w x y z that takes `up` to the viewer's up."""
+        """Return the rotation, a quaternion w x y z of length 1, that takes `up` to the viewer's up direction."""
         return turn_upright(self.up)
 
     @property
     def plan(self) -> Floats:
-        """Return the map's right and upward directions in the splat's axes, [2, 3]; north is up if it is known."""
+        """Return the directions to the right and upwards on the map in the splat's axes, [2, 3], each of length 1.
+
+        Upwards is north if that is known; otherwise the map is turned arbitrarily.
+        """
         ahead = self.north if self.north is not None else np.eye(3)[int(np.abs(self.up).argmin())]
         right = np.cross(ahead, self.up)
         right /= np.linalg.norm(right)
@@ -65,16 +68,16 @@ class UprightScene:
 
     @property
     def tool_turn(self) -> tuple[str, str]:
-        """Return `turn` as arguments of splat-transform."""
+        """Return the rotation `turn` as arguments of the program splat-transform, as ("-r", "90,0,0")."""
         return _angles(self.turn)
 
     @property
     def tool_turn_back(self) -> tuple[str, str]:
-        """Return the inverse of `turn` as arguments of splat-transform."""
+        """Return the inverse of the rotation `turn` as arguments of the program splat-transform."""
         return _angles(self.turn * (1, -1, -1, -1))
 
     def in_viewer(self, directions: Floats) -> Floats:
-        """Return directions or positions [N, 3] of the splat in the viewer's axes."""
+        """Return directions or positions [N, 3], given in the splat's axes, in the viewer's axes, [N, 3]."""
         found: Floats = rotate(directions, self.turn) * TO_VIEWER
         return found
 
@@ -93,9 +96,14 @@ def _angles(turn: Vector) -> tuple[str, str]:
 
 
 def set_stage(splat: PublishedSplat, crs: str) -> UprightScene:
-    """Return the orientation of a splat: up is z if it has a CRS, otherwise it is estimated from the cameras.
+    """Return the orientation of a splat for the viewer: z is up and y north if the scene has a CRS.
 
-    The first camera is the median held-out image by name, or the median of all images if none is held out.
+    Otherwise up is estimated from the cameras, and north is unknown. The first camera is the middle held-out image by
+    name, or the middle one of all images if none is held out; None if the images cannot be read.
+
+    Args:
+        splat: the splat, with the path of its COLMAP model.
+        crs: coordinate reference system of the scene, as "EPSG:32632"; empty: the place on Earth is unknown.
     """
     images = [shifted_image(image, splat.offset) for image in images_of(splat)]
     images = sorted((image for image in images if _is_placed(image)), key=lambda image: image.name)
@@ -108,7 +116,7 @@ def set_stage(splat: PublishedSplat, crs: str) -> UprightScene:
 
 
 def images_of(splat: PublishedSplat) -> list[Image]:
-    """Return the images of the model that a splat was trained from; none if they cannot be read."""
+    """Return the images of the COLMAP model that a splat was trained from; empty if the model cannot be read."""
     try:
         return read_images(Path(splat.views.sparse))
     except (SceneError, OSError, ValueError):
@@ -116,7 +124,7 @@ def images_of(splat: PublishedSplat) -> list[Image]:
 
 
 def up_by_cameras(images: Sequence[Image]) -> Vector:
-    """Return the direction of the sky by the cameras; COLMAP's up if there are none."""
+    """Return the direction of the sky by the cameras of images, [3], of length 1; -y, COLMAP's up, without images."""
     return up_of(images) if images else COLMAP_UP
 
 
@@ -125,7 +133,7 @@ def _is_placed(image: Image) -> bool:
 
 
 def places_of(part: SourcePart) -> Floats:
-    """Return the positions of a sample of a part's Gaussians, [n, 3], spread over the part, to place it on the map.
+    """Return the positions of a sample of a part's Gaussians, [n, 3], to find the place of the part on the map.
 
     Raises:
         ValueError: the file is not a splat, or is truncated.
@@ -136,13 +144,28 @@ def places_of(part: SourcePart) -> Floats:
 
 
 def box_on(plan: Floats, places: Floats) -> Floats:
-    """Return the box of positions [n, 3] on the map, [2, 2]: lower and upper corner, without the outer EDGE percent."""
+    """Return the box of positions on the map, lower and upper corner, [2, 2], in units of the scene.
+
+    On each side of each axis EDGE percent of the positions may lie outside.
+
+    Args:
+        plan: directions to the right and upwards on the map, [2, 3], of length 1.
+        places: positions [n, 3], at least one.
+    """
     found: Floats = np.percentile(places @ plan.T, (EDGE, 100 - EDGE), axis=0)
     return found
 
 
 def sky_of(splat: PublishedSplat, up: Vector) -> tuple[Color, bool]:
-    """Return the colour of the sky, 0 to 1, and whether it was measured on photographs; otherwise it is NEUTRAL."""
+    """Return the colour of the sky, R, G and B from 0 to 1, and whether it was measured on photographs.
+
+    It is the median colour at the upper edge of at most MOST_PHOTOS photographs that look level or up. If none can be
+    read, the colour is NEUTRAL.
+
+    Args:
+        splat: the splat, with the paths of its COLMAP model and photographs.
+        up: direction of the sky, [3], of length 1.
+    """
     level = [image for image in images_of(splat) if image.rotation()[2] @ up > -LEVEL]
     folder, folders = stored_photographs(Path(splat.views.images))[0], FolderListings()
     chosen = level[:: max(1, len(level) // MOST_PHOTOS)][:MOST_PHOTOS]

@@ -26,9 +26,9 @@ from splatbatch.text import one_line
 WORK = "work"
 TRIES, STEP_BACK_S = 5, 0.4
 SILENCE_S = 3600.0
-"""Seconds without a change after which a working folder of a publish on another host counts as abandoned."""
+"""Time without a change after which the working folder of a `publish` on another host counts as abandoned, in s."""
 ROOM = 2.0
-"""Free space that is required, as a multiple of the splats' size: for the written files and the decoded ones."""
+"""Free space that `publish` requires, as a multiple of the splats' size: for the written and the decoded files."""
 
 
 @dataclass
@@ -39,14 +39,20 @@ class TargetFolder:
     is_forced: bool = False
     """Whether files of other programs may be overwritten (`--force`)."""
     known: Publication = field(default_factory=Publication)
-    """Content of publish.json, as `check` has read it."""
+    """Content of publish.json, as `check` has read it, with later changes; blank before, and without publish.json."""
 
     def check(self, output: Path) -> None:
-        """Check that the folder may be published into, and read its publish.json.
+        """Check that the folder may be published into, and read its publish.json; nothing is written.
+
+        The folder may be absent. With `is_forced`, files that `publish` did not write are no error.
+
+        Args:
+            output: the output folder of the batch, in which the target folder must not lie.
 
         Raises:
             ConfigError: the path is a file.
-            OutputError: the folder lies in the output folder, or holds files that publish did not write.
+            OutputError: the folder lies in the output folder, cannot be read, or holds files that `publish` did not
+                write; or a later version of splatbatch wrote publish.json.
         """
         if self.folder.exists() and not self.folder.is_dir():
             raise ConfigError(f"--to {self.folder}: a file, not a folder", "Name a folder.")
@@ -67,10 +73,13 @@ class TargetFolder:
             raise OutputError(message, "Name another folder.") from error
 
     def place(self, name: str) -> Path:
-        """Return the path of an output; a symbolic link there is removed.
+        """Return the path of an output in the folder; a symbolic link at this path is removed.
+
+        Args:
+            name: name of the output: that of a file or subfolder.
 
         Raises:
-            OutputError: a file that publish did not write has that path, and must not be overwritten.
+            OutputError: a file that `publish` did not write has this path, and `is_forced` is False.
         """
         place = self.folder / name
         if (place.exists() or place.is_symlink()) and name not in self.known.outputs and not self.is_forced:
@@ -80,7 +89,10 @@ class TargetFolder:
         return place
 
     def check_room(self, num_bytes: int) -> None:
-        """Check that the disk has ROOM times `num_bytes` free, the size of the splats to publish.
+        """Check that the disk of the folder has enough free space; if the free space is unknown, it counts as enough.
+
+        Args:
+            num_bytes: size in bytes of the splats to publish; ROOM times as much is required.
 
         Raises:
             OutputError: less space is free.
@@ -92,12 +104,14 @@ class TargetFolder:
 
     @contextmanager
     def work(self) -> Iterator[Path]:
-        """Yield a working folder inside the target folder; it is removed at the end, also after an error.
+        """Yield an empty working folder inside the target folder, which is created if absent.
 
-        Only one publish at a time gets one; working folders of killed ones are removed first.
+        The working folder is removed at the end, also after an error. Only one `publish` at a time gets a working
+        folder; those of killed processes are removed first.
 
         Raises:
-            OutputError: the folder cannot be created, or another publish is running there (BusyError).
+            BusyError: another `publish` is running there.
+            OutputError: the folder cannot be created.
         """
         aside = path_beside(self.folder / WORK)
         try:
@@ -132,9 +146,12 @@ class TargetFolder:
         raise BusyError(f"{self.folder}: another publish is at work there ({who})", "Wait for it to end.")
 
     def is_there(self, name: str, key: str, say: Callable[[str], None]) -> bool:
-        """Return whether an output with this key exists and its files still have the recorded hashes.
+        """Return whether an output is up to date: it was made from the same inputs, and its files are unchanged.
 
-        `say` is called with a message if it is damaged.
+        Args:
+            name: name of the output: that of a file or subfolder.
+            key: hash of all inputs that decide its content.
+            say: called with a message if the output is damaged.
         """
         known, place = self.known.outputs.get(name, PublishedFile()), self.folder / name
         state = compare_product(key, known.key if place.exists() else None, place=place, parts=known.sha256)
@@ -143,7 +160,7 @@ class TargetFolder:
         return isinstance(state, UpToDate)
 
     def remember(self, splat: PublishedSplat) -> None:
-        """Add the record of a splat; publish.json gets it with the next output."""
+        """Add or replace the record of a splat; publish.json gets it once the next output is recorded."""
         record = SplatRecord(
             splat.sha256,
             splat.num_gaussians,
@@ -156,18 +173,45 @@ class TargetFolder:
         self.known = replace(self.known, splats={**self.known.splats, splat.name: record})
 
     def begin(self, name: str, output: PublishedFile) -> None:
-        """Record an output before it is written, so that a publish after a kill knows the file as its own."""
+        """Record an output before it is written, so that the next `publish` after a kill knows the file as its own.
+
+        An output that is recorded already stays as it is.
+
+        Args:
+            name: name of the output: that of a file or subfolder.
+            output: preliminary record.
+
+        Raises:
+            OSError: publish.json cannot be written.
+        """
         if name not in self.known.outputs:
             self.note(name, output)
 
     def note(self, name: str, output: PublishedFile | None) -> None:
-        """Add, replace or (None) remove the record of an output, and write publish.json."""
+        """Add or replace the record of an output, and write publish.json.
+
+        Args:
+            name: name of the output: that of a file or subfolder.
+            output: the record; None removes it.
+
+        Raises:
+            OSError: publish.json cannot be written.
+        """
         others = {other: one for other, one in self.known.outputs.items() if other != name or output}
         self.known = replace(self.known, outputs={**others, name: output} if output else others)
         self.known.write(self.folder)
 
     def change(self, name: str, **changed: Any) -> None:
-        """Change fields of the record of an output, and write publish.json."""
+        """Change fields of the record of an output, and write publish.json.
+
+        Args:
+            name: name of the output.
+            changed: new values by field of `PublishedFile`.
+
+        Raises:
+            KeyError: there is no record of this name.
+            OSError: publish.json cannot be written.
+        """
         self.note(name, replace(self.known.outputs[name], **changed))
 
 

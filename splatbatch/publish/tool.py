@@ -1,4 +1,4 @@
-"""Finds and calls @playcanvas/splat-transform; it is installed into the cache folder on first use.
+"""Finds and calls the npm program @playcanvas/splat-transform, which is installed into the cache folder on first use.
 
 Only the version VERSION is used, even if another is installed: an earlier one takes a truncated PLY for a whole one.
 """
@@ -21,7 +21,7 @@ PACKAGE, VERSION = "@playcanvas/splat-transform", "3.7.0"
 FOLDER = f"splat-transform-{VERSION}"
 PROGRAM = f"node_modules/{PACKAGE}/bin/cli.mjs"
 PATIENCE = ("--fetch-retries=1", "--fetch-retry-mintimeout=1000", "--fetch-timeout=60000")
-"""Options of npm that keep retries short if there is no network."""
+"""Options of npm that keep its retries short if there is no network: one retry, 60 s for each answer."""
 INSTALL = ("ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error", "--engine-strict=false", *PATIENCE)
 INSTALLING = CallBounds(wall_s=600.0, memory_mib=4096)
 ON_CPU = ("-w", "-q", "-g", "cpu")
@@ -36,13 +36,17 @@ class SplatTransform:
     node: str
     program: Path
     bounds: CallBounds = USUAL
-    """Time and memory that each call may take."""
+    """Most time in s and memory in MiB that each call may take; beyond these the program is ended."""
 
     def run(self, arguments: Sequence[str], wall_s: float | None = None) -> ProgramEnd:
-        """Call the tool and return how it ended; `wall_s` shortens the time limit of `bounds`.
+        """Call splat-transform, wait for its end, and return how it ended; a failure of the program raises nothing.
+
+        Args:
+            arguments: arguments of the call; options for the CPU and against questions are added.
+            wall_s: time limit in seconds if shorter than that of `bounds`; None: that of `bounds`.
 
         Raises:
-            OutputError: the tool cannot be started.
+            OutputError: the program cannot be started.
         """
         bounds = CallBounds(min(wall_s or self.bounds.wall_s, self.bounds.wall_s), self.bounds.memory_mib)
         heap = f"--max-old-space-size={self.bounds.memory_mib}"
@@ -52,27 +56,42 @@ class SplatTransform:
             raise OutputError(f"{self.node}: cannot be started ({error.strerror})", HINT) from error
 
     def must(self, arguments: Sequence[str], what: str) -> None:
-        """Call the tool; `what` names the call in an error message.
+        """Call splat-transform and wait for its end.
+
+        Args:
+            arguments: arguments of the call.
+            what: what the call does, for an error message.
 
         Raises:
-            OutputError: the tool fails or exceeds its limits.
+            OutputError: the program cannot be started, fails, or exceeds its limits.
         """
         if not (ended := self.run(arguments)).is_well:
             raise self.failed(ended, what)
 
     def failed(self, ended: ProgramEnd, what: str) -> OutputError:
-        """Return the error for a call that failed; `what` names the call."""
+        """Return the error to raise for a call that failed.
+
+        Args:
+            ended: how the program ended.
+            what: what the call does, for the message.
+        """
         hint = "Publish patches instead of the scene, or smaller ones." if ended.exceeded else ""
         return OutputError(f"{what}: splat-transform {ended.why(self.bounds)}", hint)
 
 
 def cache_folder() -> Path:
-    """Return the folder for programs that are installed on first use."""
+    """Return the path of the folder for programs that are installed on first use; it may be absent.
+
+    It is `splatbatch` in $XDG_CACHE_HOME, or in ~/.cache if that is not set.
+    """
     return cache_home() / "splatbatch"
 
 
 def find_tool(tell: Callable[[str], None] = lambda _: None) -> SplatTransform:
-    """Return splat-transform; install it first if the cache folder does not have this version.
+    """Return splat-transform of VERSION; install it first if the cache folder does not have this version.
+
+    Args:
+        tell: called with a message before an installation.
 
     Raises:
         TrainerError: node is not installed, or npm is not and the tool has to be installed.
@@ -89,7 +108,10 @@ def find_tool(tell: Callable[[str], None] = lambda _: None) -> SplatTransform:
 
 
 def version_in(place: Path) -> str:
-    """Return the version of the tool in a folder, from its package.json; empty if no complete installation is there."""
+    """Return the version of splat-transform installed in a folder, by its package.json, as "3.7.0".
+
+    Empty if there is no complete installation.
+    """
     try:
         said = json.loads((place / PROGRAM).parents[1].joinpath("package.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):

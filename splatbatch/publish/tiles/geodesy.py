@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 Floats = npt.NDArray[np.float64]
 GEOCENTRIC, DEGREES = "EPSG:4978", "EPSG:4979"
-"""WGS 84 as geocentric x y z, the coordinates of 3D Tiles, and as longitude, latitude and height."""
+"""WGS 84 as geocentric x y z in metres, the coordinates of 3D Tiles; and as longitude, latitude and height."""
 BORDER_DEG = 1.0
-"""Degrees by which a scene may lie outside the area that its CRS is made for."""
+"""Degrees of longitude or latitude by which a scene may lie outside the area that its CRS is made for."""
 LOWEST_M, HIGHEST_M = -15_000.0, 100_000.0
 """Plausible heights of a scene, in metres above the ellipsoid."""
 STEP = 1.0
@@ -32,7 +32,7 @@ STEP = 1.0
 UNEVEN = 0.01
 """Relative difference in length that the three axes of a CRS may have."""
 TO_CONTENT = np.array([[1.0, 0.0, 0.0], [0.0, 0.0, 1.0], [0.0, -1.0, 0.0]])
-"""Undoes the axis change that readers of 3D Tiles apply to a glTF: (x, y, z) becomes (x, -z, y)."""
+"""Rotation [3, 3] that undoes a change by readers of 3D Tiles, who turn (x, y, z) of a glTF into (x, -z, y)."""
 Convert = Callable[[Floats], Floats]
 _HINT = "Name the CRS of the model's coordinates: metres east, north and up, as EPSG:32632 (UTM zone 32 north)."
 
@@ -41,7 +41,8 @@ _HINT = "Name the CRS of the model's coordinates: metres east, north and up, as 
 class EnuFrame:
     """Transform from the coordinates of a reconstruction to those of a tileset.
 
-    With a CRS the tileset's coordinates are geocentric, in metres.
+    With a coordinate reference system (CRS) the tileset's coordinates are geocentric, in metres. Without one, they are
+    those of the reconstruction, rotated so that z is up, in its units.
     """
 
     rotation: Floats
@@ -49,26 +50,33 @@ class EnuFrame:
     scale: float
     """Metres per unit of the reconstruction; 1 if unknown."""
     convert: Convert
-    """Converts positions [N, 3] of the reconstruction to the tileset's coordinates."""
+    """Function that converts positions [N, 3] of the reconstruction to the tileset's coordinates, [N, 3]."""
     invert: Convert
-    """Inverse of `convert`."""
+    """Function that converts positions [N, 3] of the tileset to the reconstruction's coordinates, [N, 3]."""
     origin: Floats
-    """Origin of the tiles of a patch, [3], in the tileset's coordinates; their axes are the reconstruction's."""
+    """Origin of a patch's tiles, [3], in the tileset's coordinates; the axes of the tiles are the reconstruction's."""
     crs: str = ""
-    """Name of the CRS; empty if the scene has no known place on Earth."""
+    """Name of the CRS, as "EPSG:32632"; empty if the scene has no known place on Earth."""
 
     def around(self, middle: Floats) -> EnuFrame:
-        """Return the frame of a patch's tiles around `middle`, [3], in the reconstruction's coordinates."""
+        """Return this frame with another origin, for the tiles of one patch.
+
+        Args:
+            middle: middle of the patch, [3], in the reconstruction's coordinates.
+        """
         return replace(self, origin=self.convert(middle[None])[0])
 
     def places(self, places: Floats) -> Floats:
-        """Return positions [N, 3] of the reconstruction in the frame of the tiles."""
+        """Return positions [N, 3] of the reconstruction relative to `origin`, in its axes and units, [N, 3]."""
         found: Floats = (self.convert(places) - self.origin) @ self.rotation / self.scale
         return found
 
     @property
     def transform(self) -> Floats:
-        """Return the `transform` [4, 4] of a tile whose content is in this frame; it includes TO_CONTENT."""
+        """Return the matrix [4, 4] from the content of a patch's tiles to the tileset's coordinates.
+
+        It is the `transform` of a tile in tileset.json, there column by column. It includes TO_CONTENT.
+        """
         matrix = np.eye(4)
         matrix[:3, :3] = self.scale * self.rotation @ TO_CONTENT
         matrix[:3, 3] = self.origin
@@ -76,7 +84,11 @@ class EnuFrame:
 
 
 def upright(up: Offset) -> EnuFrame:
-    """Return a frame for a scene without a place on Earth: it is only rotated so that `up` becomes z."""
+    """Return the frame of a scene without a place on Earth: positions are only rotated so that `up` becomes z.
+
+    Args:
+        up: direction of the sky in the reconstruction's axes, of any length above 0.
+    """
     third = np.array(up) / max(float(np.linalg.norm(up)), 1e-12)
     first = np.cross(np.eye(3)[int(np.abs(third).argmin())], third)
     first /= np.linalg.norm(first)
@@ -85,10 +97,15 @@ def upright(up: Offset) -> EnuFrame:
 
 
 def on_globe(crs: str, middle: Floats) -> EnuFrame:
-    """Return the frame of a scene with this middle [3], by the name of its CRS.
+    """Return the frame of a scene on the globe; its origin is the centre of the Earth.
+
+    Args:
+        crs: name of a projected or geocentric coordinate reference system, as "EPSG:32632".
+        middle: middle of the scene, [3], in coordinates of this CRS.
 
     Raises:
-        ConfigError: the CRS is not known, counts degrees or has uneven axes, or the scene lies outside its area.
+        ConfigError: the CRS is not known, counts degrees or has uneven axes, or the scene lies outside the area that
+            it is made for.
         TrainerError: pyproj is not installed.
     """
     system = _system(crs)
@@ -180,10 +197,18 @@ def _is_between(west: float, east: float, limit: float) -> bool:
 
 
 def to_degrees(crs: str, middle: Floats) -> Convert:
-    """Return a function that converts coordinates of a CRS to longitude, latitude (degrees) and ellipsoidal height (m).
+    """Return a function that converts positions [N, 3] in a CRS to longitude, latitude and height, [N, 3].
+
+    Longitude and latitude are in degrees by WGS 84, height in metres above its ellipsoid.
+
+    Args:
+        crs: name of a projected or geocentric coordinate reference system, as "EPSG:32632".
+        middle: middle of the scene, [3], in coordinates of this CRS.
 
     Raises:
-        ConfigError, TrainerError: for the same reasons as in `on_globe`.
+        ConfigError: the CRS is not known, counts degrees or has uneven axes, or the scene lies outside the area that
+            it is made for.
+        TrainerError: pyproj is not installed.
     """
     ground = on_globe(crs, middle)
     import pyproj  # on_globe raises if it is not installed

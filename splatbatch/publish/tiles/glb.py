@@ -28,17 +28,20 @@ from splatbatch.splats.ply import FloatArray, Gaussians
 SPZ_MAGIC, SPZ_VERSION = 0x5053474E, 2
 SPZ_HEADER = struct.Struct("<IIIBBBB")
 NEARLY_NONE = 1e-6
-"""Distance from 0 and 1 to which opacities are clipped, so that their logits are finite."""
+"""Least distance of opacities from 0 and 1, to which they are clipped, so that their logits are finite."""
 PLACE_BITS = 24
-"""Bits of a coordinate, a signed fixed-point number."""
+"""Number of bits of a coordinate in SPZ, a signed fixed-point number."""
 FINEST = 20
-"""Most fractional bits of a coordinate: steps of a millionth of a unit."""
+"""Most fractional bits of a coordinate in SPZ: steps of a millionth of a unit."""
 COLOR_SCALE = 0.15
-"""Factor of sh0 before it becomes a byte: -3.33 to 3.33 are 0 to 255."""
+"""Factor of the colour sh0 before it becomes a byte in SPZ: the values -3.33 to 3.33 become 0 to 255."""
 LEAST_LOG_SCALE, STEPS_PER_LOG = -10.0, 16.0
-"""Least logarithm of a scale, and steps per unit of it: scales from 4.5e-5 to 376 units in steps of 6 %."""
+"""Least natural logarithm of a scale in SPZ, and steps per unit of the logarithm.
+
+A byte holds scales from 4.5e-5 to 376 units in steps of 6 %.
+"""
 LEVEL = 4
-"""Level of gzip: a tenth more bytes than level 9, in a fifth of the time."""
+"""Level of gzip compression: a tenth more bytes than level 9, in a fifth of the time."""
 Bytes = npt.NDArray[np.uint8]
 SPLATTING = "KHR_gaussian_splatting"
 COMPRESSION = "KHR_gaussian_splatting_compression_spz_2"
@@ -49,16 +52,23 @@ GLB_HEADER = struct.Struct("<4sII")
 GLB_CHUNK = struct.Struct("<I4s")
 WIDTHS = {"SCALAR": 1, "VEC3": 3, "VEC4": 4}
 SMALLEST = 1e-12
-"""Least scale whose logarithm is taken."""
+"""Least scale, in units, whose logarithm is taken; smaller scales count as this."""
 HALF_TURN = np.array([-1.0, -1.0, 1.0], dtype=np.float32)
-"""Signs of a half turn around z, between PLY's axes right, down, forward and glTF's left, up, forward; self-inverse."""
+"""Signs of x, y and z under a half turn around z, [3]: from PLY's axes right, down, forward to left, up, forward.
+
+The latter are those of a splat in glTF; the same turn leads back.
+"""
 
 
 def pack(gaussians: Gaussians, *, is_antialiased: bool = False) -> bytes:
-    """Return Gaussians as an SPZ file.
+    """Return the content of an SPZ 2 file with these Gaussians, gzipped; equal Gaussians give equal bytes.
+
+    Args:
+        gaussians: the Gaussians, in the axes that the file shall have.
+        is_antialiased: whether the splat is to be drawn antialiased, which the file tells its readers.
 
     Raises:
-        ValueError: a Gaussian lies too far from the origin for 24 bits.
+        ValueError: a Gaussian lies too far from the origin for coordinates of PLACE_BITS.
     """
     bits = fractional_bits(gaussians.means)
     degree = math.isqrt(gaussians.shN.shape[1] + 1) - 1
@@ -77,7 +87,7 @@ def pack(gaussians: Gaussians, *, is_antialiased: bool = False) -> bytes:
 
 
 def unpack(packed: bytes) -> Gaussians:
-    """Return the Gaussians of an SPZ file of version 2.
+    """Return the Gaussians of the content of an SPZ file of version 2, in the axes and the order of the file.
 
     Raises:
         ValueError: the content is not SPZ 2, or is truncated.
@@ -120,17 +130,22 @@ def _means(raw: Bytes, bits: int) -> FloatArray:
 
 
 def logits(shares: FloatArray) -> FloatArray:
-    """Return the logits of opacities; they are finite at 0 and 1, too."""
+    """Return the logits of opacities between 0 and 1, in the same shape; they are finite at 0 and 1, too."""
     inside = np.clip(shares.astype(np.float64), NEARLY_NONE, 1 - NEARLY_NONE)
     found: FloatArray = np.log(inside / (1 - inside)).astype(np.float32)
     return found
 
 
 def fractional_bits(means: FloatArray) -> int:
-    """Return the fractional bits of coordinates: as many as the farthest position leaves, at most FINEST.
+    """Return the number of fractional bits of coordinates: what the farthest position leaves of PLACE_BITS.
+
+    It is at most FINEST.
+
+    Args:
+        means: positions [N, 3].
 
     Raises:
-        ValueError: a position is so far that its integer part does not fit into PLACE_BITS.
+        ValueError: a position is so far from the origin that its integer part does not fit into PLACE_BITS.
     """
     farthest = max(float(np.abs(means).max(initial=0.0)), 1e-9)
     bits = min(FINEST, PLACE_BITS - 2 - math.frexp(farthest)[1] + 1)
@@ -159,10 +174,14 @@ def _turns(quats: FloatArray) -> FloatArray:
 
 
 def glb(gaussians: Gaussians, *, is_antialiased: bool = False) -> bytes:
-    """Return Gaussians as a binary glTF; they must be in its axes: x right, y up, z towards the viewer.
+    """Return the content of a binary glTF file with these Gaussians, packed as SPZ 2.
+
+    Args:
+        gaussians: at least one Gaussian, in the axes of glTF: x right, y up, z towards the viewer.
+        is_antialiased: whether the splat is to be drawn antialiased, which the file tells its readers.
 
     Raises:
-        ValueError: a Gaussian lies too far from the origin.
+        ValueError: a Gaussian lies too far from the origin for coordinates of PLACE_BITS.
     """
     packed = pack(gaussians, is_antialiased=is_antialiased)
     text = json.dumps(_document(gaussians, len(packed)), separators=(",", ":")).encode()
@@ -220,10 +239,12 @@ def _attributes(num_coefficients: int) -> dict[str, str]:
 
 
 def decode(content: bytes) -> Gaussians:
-    """Return the Gaussians of a binary glTF, in its axes; they may be packed as SPZ 2 or stored as floats.
+    """Return the Gaussians of the content of a binary glTF file, in the axes of the file.
+
+    They may be packed as SPZ 2, or stored as floats.
 
     Raises:
-        ValueError: the content is not a glTF with Gaussians, or is truncated.
+        ValueError: the content is not a binary glTF with Gaussians, or is truncated.
     """
     try:
         magic, _, length = GLB_HEADER.unpack_from(content)
@@ -276,7 +297,10 @@ def _plain(document: dict[str, Any], attributes: dict[str, int], binary: bytes) 
 
 
 def half_turned(gaussians: Gaussians) -> Gaussians:
-    """Return Gaussians rotated by 180 degrees around z; spherical harmonics of odd order m change their sign."""
+    """Return Gaussians rotated by 180 degrees around z, with view-dependent colours (spherical harmonics), in order.
+
+    Of the harmonics, those of odd order m change their sign.
+    """
     w, x, y, z = gaussians.quats.T
     degree = math.isqrt(gaussians.shN.shape[1] + 1) - 1
     signs = [(-1.0) ** m for one in range(1, degree + 1) for m in range(-one, one + 1)]
@@ -291,15 +315,17 @@ def half_turned(gaussians: Gaussians) -> Gaussians:
 
 
 def leaves(tileset: Path, ground: EnuFrame, offset: npt.NDArray[np.float64]) -> Iterator[Gaussians]:
-    """Yield the Gaussians of a patch's finest tiles, in the coordinates of its splat.
+    """Yield the Gaussians of each of a patch's finest tiles, in the coordinates of its splat.
 
     Args:
-        tileset: tileset.json of the patch.
+        tileset: path of the patch's tileset.json; paths of tiles are relative to its folder.
         ground: frame that the tiles were written in.
-        offset: offset of the splat, which is subtracted.
+        offset: offset of the splat, [3], which is subtracted from the coordinates of the reconstruction.
 
     Raises:
-        OSError, ValueError: a file cannot be read, or holds no Gaussians.
+        OSError: a file cannot be read.
+        ValueError: a tile holds no Gaussians, or tileset.json is no JSON.
+        KeyError: tileset.json lacks a key.
     """
     root = json.loads(tileset.read_text(encoding="utf-8"))["root"]
     matrix = np.array(root["transform"]).reshape(4, 4).T

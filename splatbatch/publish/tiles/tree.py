@@ -22,45 +22,64 @@ from splatbatch.splats.ply import FloatArray, Gaussians, covariances
 
 Rows = npt.NDArray[np.intp]
 KEPT_AS_IT_IS = 0.25
-"""Share of the Gaussians that the next level keeps unchanged. From 0.15 to 0.45 the trained quarry looks alike."""
+"""Share of the Gaussians that the next coarser level of detail keeps unchanged, the most important ones.
+
+Shares from 0.15 to 0.45 look alike on a trained scene of a quarry.
+"""
 FAR_COEFFICIENTS = 3
-"""View-dependent colour coefficients that coarser levels keep: degree 1."""
+"""Number of view-dependent colour coefficients that coarser levels of detail keep: those of degree 1."""
 FAINTEST, FULLEST = 1e-4, 0.999
-"""Opacities that a merged Gaussian may have."""
+"""Least and largest opacity, 0 to 1, of a Gaussian merged from two."""
 LARGEST_LOG, SMALLEST_LOG = 30.0, -30.0
 CELLS = 1 << 10
-"""Cells along each axis of the Morton curve that finds neighbours."""
+"""Number of cells along each axis of the Morton curve that finds neighbours."""
 MOST_PER_TILE = 60_000
 FARTHEST = 4096.0
-"""Units from the middle beyond which Gaussians get separate tiles, so that 24 bits resolve the other positions."""
+"""Distance from the middle, in units, beyond which Gaussians get separate tiles.
+
+The 24 bits of a coordinate then resolve the other positions.
+"""
 KEPT = 0.999
-"""Share of a tile's importance that its box holds, so that stray Gaussians do not enlarge it."""
+"""Share of the importance of a tile's Gaussians that lies in its box, so that stray Gaussians do not enlarge it."""
 USUAL_ERROR_PX, REFINED_AT_PX = 16.0, 2.0
-"""Screen-space error that viewers usually allow, and the width of the median Gaussian at which a tile is refined."""
+"""Screen-space error that viewers usually allow, and width of a tile's median Gaussian at which the tile is refined.
+
+Both are in pixels.
+"""
 Box = tuple[FloatArray, FloatArray]
-"""A box as its lower and upper corner, [3] each."""
+"""A box as its lower and upper corner, [3] each, in units of the scene."""
 
 
 def some(gaussians: Gaussians, rows: Rows | slice) -> Gaussians:
-    """Return the Gaussians of these rows, in their order."""
+    """Return the Gaussians with the indices `rows`, in the order of `rows`."""
     return Gaussians(**{name: values[rows] for name, values in vars(gaussians).items()})
 
 
 def joined(one: Gaussians, other: Gaussians) -> Gaussians:
-    """Return the Gaussians of `one`, followed by those of `other`; both must have the same SH degree."""
+    """Return the Gaussians of `one`, followed by those of `other`.
+
+    Raises:
+        ValueError: their view-dependent colours have different degrees.
+    """
     return Gaussians(**{name: np.concatenate([values, vars(other)[name]]) for name, values in vars(one).items()})
 
 
 def importance(gaussians: Gaussians) -> FloatArray:
-    """Return the importance of each Gaussian, [N]: opacity times area, a measure of how much of an image it covers."""
+    """Return the importance of each Gaussian, [N]: its opacity times its area, a measure of its share of an image.
+
+    Area is the product of the two largest standard deviations, in square units.
+    """
     found: FloatArray = _opacities(gaussians.opacities) * _areas(gaussians.scales)
     return found
 
 
 def usual_size(gaussians: Gaussians) -> float:
-    """Return the median size of Gaussians weighted by importance, for a tile's geometric error.
+    """Return the median size of Gaussians in units, weighted by importance, for a tile's geometric error.
 
-    The size of a Gaussian is the root of its area.
+    The size of a Gaussian is the root of its area: of the product of its two largest standard deviations.
+
+    Args:
+        gaussians: at least one Gaussian.
     """
     weights, sizes = importance(gaussians), np.sqrt(_areas(gaussians.scales))
     order = np.argsort(sizes)
@@ -69,10 +88,10 @@ def usual_size(gaussians: Gaussians) -> float:
 
 
 def halved(gaussians: Gaussians) -> Gaussians:
-    """Return the next coarser level of detail, with half as many Gaussians.
+    """Return the next coarser level of detail, with half as many Gaussians, rounded up.
 
     The share KEPT_AS_IT_IS, the most important ones, is unchanged. Of the rest, the faintest neighbours merge in pairs.
-    Colour coefficients above FAR_COEFFICIENTS become zero in all.
+    View-dependent colour coefficients beyond the first FAR_COEFFICIENTS become zero in all.
     """
     goal, kept = (len(gaussians) + 1) // 2, int(KEPT_AS_IT_IS * len(gaussians))
     order = np.argsort(-importance(gaussians))
@@ -91,7 +110,11 @@ def _paired(gaussians: Gaussians) -> Gaussians:
 
 
 def along_curve(means: FloatArray) -> Rows:
-    """Return the order of positions [N, 3] along Morton's curve, which puts neighbours in space next to each other."""
+    """Return the indices of positions in the order of Morton's curve, [N], in which neighbours in space mostly follow.
+
+    Args:
+        means: positions [N, 3], at least one.
+    """
     low, high = np.percentile(means, (1, 99), axis=0)
     inside = np.clip((means - low) / np.maximum(high - low, 1e-12).max(), 0, 1)
     cells = (inside * (CELLS - 1)).astype(np.uint32)
@@ -153,26 +176,30 @@ def _areas(scales: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True)
 class Tile:
-    """A tile that was written, with its children, in the frame of its patch."""
+    """A tile that was written, with its children, in coordinates relative to the middle of its patch."""
 
     uri: str
-    """Name of its file in the patch's folder."""
+    """Name of the tile's file in the patch's folder, as "t01.glb"."""
     box: Box
-    """Box around the tile and all tiles below it."""
+    """Box around the Gaussians of the tile and of all tiles below."""
     error: float
-    """Geometric error of its Gaussians, in units of the patch; 0 for a leaf."""
+    """Geometric error of the tile's Gaussians, in units of the scene; 0 for a leaf."""
     num_gaussians: int
     num_bytes: int
     children: tuple[Tile, ...] = ()
 
     def every(self) -> Iterator[Tile]:
-        """Yield the tile and all below it."""
+        """Yield the tile and then all tiles below, each parent before its children."""
         yield self
         for child in self.children:
             yield from child.every()
 
     def to_record(self, scale: float) -> dict[str, Any]:
-        """Return the tile and its children as JSON of a tileset; `scale` is metres per unit of the patch."""
+        """Return the tile and all tiles below as an object of tileset.json.
+
+        Args:
+            scale: metres per unit of the scene.
+        """
         record: dict[str, Any] = {
             "boundingVolume": {"box": as_box(self.box)},
             "geometricError": scale * self.error,
@@ -187,21 +214,25 @@ Written = tuple[Tile, Gaussians]
 
 @dataclass
 class Tiling:
-    """Cuts a patch into a tree of tiles and writes them, leaves first."""
+    """Cuts a patch into a tree of tiles and writes each as a .glb file into `folder`, leaves first.
+
+    `gaussians` are relative to the middle of the patch; a leaf holds at most `most` of them.
+    """
 
     gaussians: Gaussians
     folder: Path
     most: int = MOST_PER_TILE
     is_antialiased: bool = False
     done: Callable[[int], None] = field(default=lambda _: None)
-    """Called after each leaf with the number of Gaussians in leaves so far."""
+    """Function that is called after each leaf with the number of Gaussians in leaves so far; by default nothing."""
     num_done: int = 0
 
     def tiles(self) -> Tile:
-        """Write all tiles; return the root of the tree.
+        """Write all tiles into the folder, which must exist; return the root of the tree.
 
         Raises:
             ValueError: a Gaussian lies too far from the middle for a tile.
+            OSError: a tile cannot be written.
         """
         rows = np.arange(len(self.gaussians))
         is_far = np.abs(self.gaussians.means).max(axis=1) > FARTHEST
@@ -247,7 +278,13 @@ def _halves(means: FloatArray, rows: Rows) -> tuple[Rows, Rows]:
 
 
 def box_of(gaussians: Gaussians) -> Box:
-    """Return the box of Gaussians without the outermost thousandth of importance, extended by their median size."""
+    """Return the box around Gaussians, extended by their median size.
+
+    The outermost Gaussians on each side are left out, together at most a thousandth (1 - KEPT) of all importance.
+
+    Args:
+        gaussians: at least one Gaussian.
+    """
     weights = importance(gaussians).astype(np.float64)
     sizes = np.exp(np.clip(gaussians.scales.max(axis=1), -30, 30))
     corners = []
@@ -262,7 +299,10 @@ def box_of(gaussians: Gaussians) -> Box:
 
 
 def as_box(box: Box) -> list[float]:
-    """Return a box of a patch's frame as 3D Tiles write it: centre and half axes, z up (the inverse of TO_CONTENT)."""
+    """Return a box as 3D Tiles write it: its centre, then its half axes, 12 numbers, with z up.
+
+    The axes are changed as by the inverse of TO_CONTENT: (x, y, z) becomes (x, -z, y).
+    """
     middle, half = (box[0] + box[1]) / 2, (box[1] - box[0]) / 2
     axes: npt.NDArray[np.float64] = np.diag(half[[0, 2, 1]])
     return [float(value) for value in (middle[0], -middle[2], middle[1], *axes.ravel())]

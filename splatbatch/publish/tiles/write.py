@@ -40,20 +40,25 @@ from splatbatch.tasks.patch_state import Damaged, UpToDate
 from splatbatch.tasks.product import compare_product, hashes_in, key_of
 
 CONTENT_GLTF = "3DTILES_content_gltf"
-"""Extension that names the glTF extensions of the contents; without it CesiumJS draws no splats."""
+"""Extension of 3D Tiles that names the glTF extensions of the contents; without it CesiumJS draws no splats."""
 UNLOADED = 4.0
-"""Geometric error of showing nothing, as a multiple of the root tile's error."""
+"""Geometric error of a patch of which no tile is loaded, as a multiple of its root tile's error."""
 VERSION = 1
-"""Raise this when the content of tiles changes: all are then written again."""
+"""Version of the content of tiles; raise it when that changes, so that `publish` writes all tiles again."""
 ROOT = "tileset.json"
 KEY = re.compile(r"[0-9a-f]{16}")
 NOWHERE = "scene.crs is not set: the tiles have no place on Earth"
 PATCHES = "patches"
-"""Value of `PublishedFile.of` for tiles of single patches; for tiles of the merged scene it is SCENE."""
+"""Value of `PublishedFile.of` for tiles of single patches; for tiles of the merged scene it is SCENE ("scene")."""
 
 
 def of_patch(tile: Tile, frame: EnuFrame) -> dict[str, Any]:
-    """Return tileset.json of a patch, from the root of its tree of tiles."""
+    """Return the content of a patch's tileset.json as a JSON object.
+
+    Args:
+        tile: root of the patch's tree of tiles.
+        frame: frame of these tiles, whose origin is the middle of the patch.
+    """
     root = tile.to_record(frame.scale)
     return _tileset(_unloaded(root), {"transform": frame.transform.T.ravel().tolist(), **root})
 
@@ -61,11 +66,11 @@ def of_patch(tile: Tile, frame: EnuFrame) -> dict[str, Any]:
 def of_scene(
     patches: Mapping[str, tuple[str, Mapping[str, Any]]], counters: Mapping[str, TiledPatch]
 ) -> dict[str, Any]:
-    """Return the root tileset, with one child per patch.
+    """Return the content of the root's tileset.json as a JSON object, with one child per patch, in order.
 
     Args:
-        patches: for each patch the path of its tileset.json, and its content.
-        counters: for each patch its record, which the root carries as `extras`.
+        patches: path of each patch's tileset.json, relative to the root's folder, and its content; at least one patch.
+        counters: record of each patch's tiles, which its child carries as `extras`.
     """
     children = [
         {
@@ -135,23 +140,25 @@ class Tiles:
 
     folder: Path
     work: Path
-    """Working folder on the same disk."""
+    """Existing working folder, on the same disk as `folder`."""
     crs: str
-    """CRS of the reconstruction; empty if the scene has no known place on Earth."""
+    """Coordinate reference system of the reconstruction, as "EPSG:32632"; empty: its place on Earth is unknown."""
     telling: PipeWriter
-    """Shows progress, and messages on patches whose tiles are damaged on disk."""
+    """Receiver of progress, and of messages on patches whose tiles are damaged on disk."""
 
     def write(self, splats: Sequence[PublishedSplat], before: PublishedFile) -> PublishedFile:
-        """Write the tiles of changed or damaged patches, then the root; return the record of all tiles.
+        """Write the tiles of changed or damaged patches, then the root's tileset.json; return the record of all tiles.
+
+        Tiles of other patches in the folder stay in the tileset, unless it is of the merged scene.
 
         Args:
             splats: all splats to publish; the merged scene alone is tiled if it is among them.
-            before: the record of the tiles that are already in the folder.
+            before: the record of the tiles that are already in the folder; blank: there are none.
 
         Raises:
-            OutputError: a patch cannot be tiled, or the folder holds tiles of the scene instead of patches, or vice
-                versa.
-            ConfigError: the CRS is not known, or the scene lies outside its area.
+            OutputError: a patch cannot be tiled; colours of the patches have different degrees; or the folder holds
+                tiles of the scene instead of patches, or vice versa.
+            ConfigError: the CRS is not known, or the scene lies outside the area that it is made for.
             TrainerError: pyproj is not installed.
             OSError: the files cannot be written.
         """
@@ -186,7 +193,21 @@ class Tiles:
         )
 
     def ground(self, splats: Sequence[PublishedSplat], known: TilesRecord) -> tuple[EnuFrame, TilesRecord]:
-        """Return the frame of the tiles, and its record; both keep the middle and up direction of earlier tiles."""
+        """Return the frame of the tiles, and its record; both keep the middle and up direction of earlier tiles.
+
+        Without earlier tiles, the middle is the median of a sample of all Gaussians, and up is estimated from the
+        cameras of the first splat.
+
+        Args:
+            splats: all splats to publish, at least one.
+            known: record of earlier tiles; blank: there are none.
+
+        Raises:
+            ConfigError: the CRS is not known, or the scene lies outside the area that it is made for.
+            TrainerError: a CRS is given, and pyproj is not installed.
+            ValueError: a file is no splat, or is truncated.
+            OSError: a splat cannot be read.
+        """
         middle = known.middle if known.middle and known.crs == self.crs else None
         if middle is None:
             means = [sample_rows(splat.path).astype(np.float64) + splat.offset for splat in splats]
@@ -199,10 +220,16 @@ class Tiles:
     def write_back(self, splat: PublishedSplat, tiles: TilesRecord, target: Path) -> None:
         """Decode the finest tiles of a splat from their files and write them as one PLY, to measure what they lose.
 
-        The PLY is in the splat's coordinates.
+        The PLY is in the splat's coordinates; an earlier file is replaced.
+
+        Args:
+            splat: the splat.
+            tiles: record of the published tiles, with all parts of the splat.
+            target: path of the PLY.
 
         Raises:
-            OutputError: a tile cannot be read, or the tiles do not hold all Gaussians of the splat.
+            OutputError: a tile cannot be read, the tiles do not hold all Gaussians of the splat, or the PLY cannot be
+                written.
         """
         ground, _ = self.ground([splat], tiles)
         roots = [self.folder / part.name / tiles.patches[part.name].key / ROOT for part in splat.parts_with_any()]
@@ -274,7 +301,15 @@ class Tiles:
 
 
 def key_of_tiles(splat: PublishedSplat, tiled: Mapping[str, TiledPatch]) -> str:
-    """Return a hash that changes if any tile of a splat changes."""
+    """Return a hash that changes if any tile of a splat changes.
+
+    Args:
+        splat: the splat.
+        tiled: record of the tiles of each of its patches, by name.
+
+    Raises:
+        KeyError: a patch of the splat has no record.
+    """
     return hash_of([[tiled[part.name].key for part in splat.parts_with_any()]])
 
 
