@@ -1,1 +1,1 @@
-"""Photographs to a COLMAP model, in stages: each reads files and writes files in a separate process, by pycolmap."""
+"""Makes a COLMAP model from photographs by pycolmap, in stages: each is a process that reads and writes files."""

@@ -30,9 +30,13 @@ STAGES: Mapping[str, Callable[[StageAttempt], dict[str, Any]]] = {
 
 
 def main(folder: AttemptFolder) -> int:
-    """Run the stage that settings.json names; return the exit code.
+    """Run the stage that settings.json in an attempt's folder names; return the exit code of the process.
 
-    On success the product is complete, its files are hashed and synced, and metrics.json is written last.
+    0: the product in the folder is complete, its files are synced, and metrics.json, written last, has their hashes.
+    3: the stage failed; stderr has the reason. An earlier product in the folder is removed first.
+
+    Raises:
+        KeyError: settings.json is missing or names no stage.
     """
     import pycolmap
 

@@ -1,32 +1,41 @@
-"""Estimates the time and memory of a stage, from measurements of such stages: see docs/benchmarks.md."""
+"""Estimates the time and memory of a stage of a reconstruction, from the measurements in docs/benchmarks.md."""
 
 from __future__ import annotations
 
 from splatbatch.reconstruction.plan import ReconstructionPlan, Stage
 
 LONGEST_PX = 3200
-"""Longest side at which COLMAP finds features; larger photographs are scaled down."""
+"""Longest side in pixels at which COLMAP finds features; larger photographs are scaled down."""
 MOST_THREADS = 16
-"""Most threads that shorten a stage in this estimate."""
+"""Most threads that shorten a stage in this estimate; with more threads a stage is not expected to be faster."""
 PROCESS_S, PROCESS_MIB = 1.0, 140.0
 FEATURES_S, EACH_S = 0.95, 0.06
-"""Seconds of one core for finding features: per megapixel, and per photograph in addition."""
+"""Seconds of one core for finding features: per megapixel of photographs, and per photograph in addition."""
 FEATURES_MIB = 310.0
-"""MiB per megapixel of a photograph that is being read; each thread reads one."""
+"""Memory for finding features, in MiB per megapixel of a photograph that is being read; each thread reads one."""
 PAIR_S = 0.062
-"""Seconds of one core per pair, at 4,096 features a photograph."""
+"""Seconds of one core for matching a pair of photographs, at 4,096 features a photograph."""
 MATCHING_MIB = 1.6
-"""MiB per photograph of a chunk, at 4,096 features, with the search index."""
+"""Memory for matching, in MiB per photograph that a process matches, at 4,096 features, with the search index."""
 MAPPING_S, MAPPING_GROWTH = 0.26, 1.25
-"""Seconds per photograph when 75 are mapped on two cores, and the power of their number by which the time grows."""
+"""Seconds of mapping per photograph, for 75 photographs on two cores; and the exponent of the number of photographs.
+
+The time for n photographs grows with n to this power.
+"""
 MAPPING_MIB = 3.2
-"""MiB per photograph at 4,096 features."""
+"""Memory for mapping, in MiB per photograph, at 4,096 features a photograph."""
 UNDISTORT_S = 0.1
-"""Seconds of one core per megapixel."""
+"""Seconds of one core for removing the distortion of photographs, per megapixel."""
 
 
 def expected_of(plan: ReconstructionPlan, stage: Stage, threads: int) -> tuple[float, float]:
-    """Return the seconds and the MiB of host memory that a stage is expected to take on `threads` threads."""
+    """Return the wall-clock time in seconds and the host memory in MiB that a stage is expected to take.
+
+    Args:
+        plan: plan of the reconstruction.
+        stage: one of the stages of this plan.
+        threads: number of threads that the stage may use, at least 1.
+    """
     n, cores = len(plan.photographs), min(threads, MOST_THREADS)
     share = plan.wanted.features / 4096
     match stage.what:

@@ -9,11 +9,14 @@ from splatbatch.errors import OutputError
 from splatbatch.output.records.record import TypedRecord
 
 OURS = "reconstruction.json"
-"""File beside sparse/ and images/ that holds a ReconstructionRecord and marks these folders as ours."""
+"""Name of the file beside sparse/ and images/ that holds a ReconstructionRecord.
+
+The file marks both folders as made by splatbatch, so that `reconstruct` may replace them.
+"""
 COPIES = "images"
-"""Folder of the undistorted photographs."""
+"""Name of the folder of the undistorted photographs, beside sparse/."""
 MOST_NAMED = 12
-"""Most photographs or components that a message names."""
+"""Most photographs or components (groups of photographs mapped together) that a message names."""
 VERTICAL = "EXIF altitudes have no vertical datum, so that no scene.crs is written."
 
 
@@ -23,11 +26,14 @@ class RegisteredImage(TypedRecord):
 
     name: str = ""
     at: tuple[float, float, float] = (0.0, 0.0, 0.0)
-    """Centre of the camera, in the model's coordinates."""
+    """Centre of the camera x y z, in the model's coordinates."""
     error_px: float | None = None
-    """Mean reprojection error of its points, in pixels; None if it has no points."""
+    """Mean reprojection error of the points that the photograph observes, in pixels; None: it observes none."""
     gps_m: float | None = None
-    """Horizontal distance from its GPS position in metres; None if it has no GPS or the model is not georeferenced."""
+    """Horizontal distance of the camera from its GPS position, in metres.
+
+    None if the photograph has no GPS position, or the model is not georeferenced.
+    """
 
 
 @dataclass(frozen=True)
@@ -35,7 +41,7 @@ class GpsFit(TypedRecord):
     """Georeference of the model, and how well the GPS positions of the photographs fit it."""
 
     photographs: int = 0
-    """Registered photographs with a GPS position."""
+    """Number of registered photographs with a GPS position."""
     mean_m: float = 0.0
     """Mean horizontal distance of a camera from its GPS position, in metres."""
     median_m: float = 0.0
@@ -43,13 +49,13 @@ class GpsFit(TypedRecord):
     most_m: float = 0.0
     """Largest of these horizontal distances, in metres."""
     height_m: float = 0.0
-    """Mean absolute difference in height, in metres."""
+    """Mean absolute difference in height between a camera and its GPS position, in metres."""
     scale: float = 1.0
-    """Metres per unit of the mapping."""
+    """Metres per unit of the model before the georeference."""
     origin: tuple[float, float, float] = (0.0, 0.0, 0.0)
-    """Latitude, longitude and EXIF altitude of the model's origin."""
+    """Latitude and longitude in degrees, and EXIF altitude in metres, of the model's origin."""
     upright_by: str = ""
-    """Source of the up direction: "gps", or where GPS is too inaccurate, what in the photographs gave it."""
+    """Source of the up direction: "gps", or if GPS is too inaccurate, the feature of the photographs that gave it."""
     vertical: str = VERTICAL
 
 
@@ -59,11 +65,11 @@ class OtherComponent(TypedRecord):
 
     photographs: tuple[str, ...] = ()
     of_theirs: str = ""
-    """Photograph of the component that has the most matches with the model."""
+    """Name of the component's photograph that has the most matches with a photograph of the model."""
     of_ours: str = ""
-    """Photograph of the model that these matches are with; empty if there is no match."""
+    """Name of the model's photograph that these matches are with; empty if there is no match."""
     matches: int = 0
-    """Number of matches between the two."""
+    """Number of matches between these two photographs; 0: no photograph of the component matches the model."""
 
 
 @dataclass(frozen=True)
@@ -71,17 +77,17 @@ class ReconstructionRecord(TypedRecord):
     """Content of reconstruction.json: figures of the model, and which photographs have no pose and why."""
 
     given: int = 0
-    """Photographs in the folder, including files that could not be used."""
+    """Number of photographs in the folder, including files that could not be used."""
     registered: int = 0
-    """Photographs of the model."""
+    """Number of photographs in the model, whose poses were found."""
     components: tuple[int, ...] = ()
-    """Number of photographs in each component, largest first; the first component is the model."""
+    """Number of photographs in each component (photographs mapped together), largest first; the first is the model."""
     others: tuple[OtherComponent, ...] = ()
     points: int = 0
     reprojection_px: float = 0.0
-    """Mean reprojection error in pixels."""
+    """Mean reprojection error of the model's points, in pixels."""
     track_length: float = 0.0
-    """Mean number of photographs that observe a point."""
+    """Mean number of photographs that observe a point of the model."""
     observations: float = 0.0
     """Mean number of points that a registered photograph observes."""
     cameras: tuple[str, ...] = ()
@@ -93,16 +99,16 @@ class ReconstructionRecord(TypedRecord):
     notes: tuple[str, ...] = ()
     gps: GpsFit | None = None
     rig_baselines: tuple[float, ...] = ()
-    """Distance of each camera of a rig from the reference camera, in units of the model."""
+    """Distance of each camera of a rig from the rig's reference camera, in units of the model; empty: no rig."""
     placed: tuple[RegisteredImage, ...] = ()
     missing: dict[str, str] = field(default_factory=dict)
-    """Photographs that did not register, and the reason for each."""
+    """Reason why a photograph has no pose in the model, by its name; empty: all were registered."""
     advice: tuple[str, ...] = ()
     key: str = ""
-    """Key of the plan that the model was made by."""
+    """Hash of the plan that the model was made by; empty: another program wrote the file."""
 
     def in_words(self) -> list[str]:
-        """Return the summary for people, as lines."""
+        """Return the summary for people, as lines: figures, GPS, notes, at most MOST_NAMED missing ones, advice."""
         cut = f" in {len(self.components)} components" if len(self.components) > 1 else ""
         lines = [
             f"{self.registered} of {self.given} photographs registered{cut}; {self.points:,} points, tracks of"
@@ -123,6 +129,8 @@ class ReconstructionRecord(TypedRecord):
 
 def check_output_folder(out: Path) -> None:
     """Check that sparse/ and images/ in the folder `out` do not exist, or were made by an earlier reconstruction.
+
+    `reconstruct` calls this before it replaces them.
 
     Raises:
         OutputError: one of them exists without reconstruction.json beside it.

@@ -1,4 +1,4 @@
-"""The stage "features": finds the features of one chunk of photographs, and measures sharpness and brightness."""
+"""The stage "features": finds the features of a chunk of the photographs, and measures sharpness and brightness."""
 
 from __future__ import annotations
 
@@ -17,28 +17,35 @@ from splatbatch.scene.photos.headers import opened_photograph, pixels_of
 from splatbatch.scene.photos.pixels import undecodable
 
 READING = "reading.json"
-"""File in an attempt's folder that names the photographs being read; after a crash these are suspects."""
+"""Name of the file in an attempt's folder that names the photographs being read.
+
+After a crash of the process one of them may be the cause; the next attempt reads each alone.
+"""
 LOOKED_AT_PX = 640
-"""Longest side at which sharpness and brightness are measured."""
+"""Longest side, in pixels, of the reduced photograph on which sharpness and brightness are measured."""
 CRASHES = frozenset({4, 6, 7, 8, 11})
-"""Signals that count as a crash: SIGILL, SIGABRT, SIGBUS, SIGFPE, SIGSEGV."""
+"""Numbers of the signals that count as a crash: SIGILL, SIGABRT, SIGBUS, SIGFPE, SIGSEGV."""
 
 
 @dataclass(frozen=True)
 class FeatureExtraction(TypedRecord):
-    """Content of reading.json: the photographs that are being read."""
+    """Content of reading.json: names of the photographs that the process is reading; the file is removed after them."""
 
     names: tuple[str, ...] = ()
 
 
 def make(work: StageAttempt) -> dict[str, Any]:
-    """Find the features of a chunk and write them to a database in the product.
+    """Find the features of a chunk of the photographs and write them to a COLMAP database in the attempt's product.
 
-    Photographs that cannot be decoded are left out. If the retry's rung says so (leave_out), so are photographs that
+    Photographs that cannot be decoded are left out. If a retry says so (setting leave_out), so are photographs that
     crashed an earlier attempt while they were read alone.
 
     Returns:
-        For metrics.json: "photographs" with measurements of each, "left_out" with reasons, and the limit "features".
+        For metrics.json: "photographs" with the measurements of each by name, "left_out" with the reasons by name, and
+        "features", the most features of a photograph.
+
+    Raises:
+        SceneError: the plan cannot be read.
     """
     import pycolmap
 
@@ -81,7 +88,13 @@ def make(work: StageAttempt) -> dict[str, Any]:
 
 
 def suspects_of(folder: AttemptFolder) -> list[list[str]]:
-    """Return the photographs that each crashed earlier attempt was reading, one list per attempt."""
+    """Return the names of the photographs that each crashed earlier attempt was reading, one list per attempt.
+
+    Empty if no attempt crashed; the lists are in no order.
+
+    Raises:
+        LaterFormatError: a later version of splatbatch wrote reading.json.
+    """
     found = []
     for one in folder.earlier():
         told = one.read_exit()
@@ -92,7 +105,14 @@ def suspects_of(folder: AttemptFolder) -> list[list[str]]:
 
 
 def damaged(work: StageAttempt, names: list[str]) -> dict[str, str]:
-    """Return the photographs that cannot be decoded completely, with reasons; COLMAP would take grey for lost parts."""
+    """Return the reason for each photograph that cannot be decoded completely, by name; empty: all can.
+
+    COLMAP would take grey for lost parts.
+
+    Args:
+        work: the attempt, for the folder of the photographs and the number of threads.
+        names: names of the photographs to decode, relative to that folder.
+    """
     paths = {str(work.images / name): name for name in names}
     again = "copy the photograph again; the original may be whole"
     faults = undecodable(paths, work.threads)
@@ -100,7 +120,18 @@ def damaged(work: StageAttempt, names: list[str]) -> dict[str, str]:
 
 
 def look(work: StageAttempt, name: str) -> dict[str, float]:
-    """Return measurements of a photograph: "sharpness", "brightness" (0 to 255), "clipped" (share black or white)."""
+    """Return measurements of a photograph, reduced to LOOKED_AT_PX, for the reasons why it may not register.
+
+    "sharpness" is the variance of the Laplacian per variance of the pixels. "brightness" is the mean, 0 to 255, and
+    "clipped" the share, 0 to 1, of pixels that are black or white.
+
+    Args:
+        work: the attempt, for the folder of the photographs.
+        name: name of the photograph, relative to that folder.
+
+    Raises:
+        OSError: the photograph cannot be read or decoded.
+    """
     with opened_photograph(work.images / name) as image:
         image.draft("L", (LOOKED_AT_PX, LOOKED_AT_PX))
         grey = pixels_of(image, "L")

@@ -1,4 +1,4 @@
-"""Georeferences a model by the GPS of its photographs: metres east, north and up of the positions' median."""
+"""Georeferences a model by GPS positions of its photographs: to metres east, north and up of the positions' median."""
 
 from __future__ import annotations
 
@@ -10,28 +10,34 @@ from splatbatch.scene.colmap.types import Floats
 from splatbatch.scene.similarity import Similarity, fitted_similarity
 
 LEAST = 3
-"""Fewest positions for a georeference; they must not lie in a line."""
+"""Fewest GPS positions for a georeference; they must not lie in a line."""
 ROUNDS = 30
-"""Iterations of the robust fit."""
+"""Number of iterations of the robust fit of a model to GPS positions."""
 LEAST_TOLERANCE_M = 1.0
-"""Least distance in metres from which a position counts less in the robust fit."""
+"""Least distance in metres between camera and GPS position from which the position counts less in the robust fit."""
 FLAT = 0.02
-"""Ratio of the positions' smaller to larger horizontal spread, up to which they count as a line and fix no frame."""
+"""Largest ratio of the smaller to the larger horizontal spread of GPS positions that counts as a line.
+
+Positions in a line do not fix how the model is turned about it.
+"""
 ROUGH = 0.04
-"""Share of the extent; if the median residual is larger, GPS is too inaccurate for the up direction."""
+"""Largest median distance between camera and GPS position, as a share of the scene's horizontal extent.
+
+With a larger median, GPS is too inaccurate for the up direction.
+"""
 NADIR = 0.9
-"""Length of the mean viewing direction above which all photographs are taken to look down."""
+"""Length of the mean viewing direction, 0 to 1, above which all photographs are taken to look down."""
 
 
 @dataclass(frozen=True)
 class PosedViews:
-    """The cameras of a model that have a GPS position, in the model's frame; each field is [n, 3]."""
+    """The cameras of a model that have a GPS position, in the model's coordinates; each field is [n, 3]."""
 
     centers: Floats
     directions: Floats
     """Viewing directions, of length 1."""
     tops: Floats
-    """Directions to the photographs' upper edges, of length 1."""
+    """Directions from the middle of each photograph to its upper edge, of length 1."""
 
 
 @dataclass(frozen=True)
@@ -40,24 +46,30 @@ class Georeference:
 
     similarity: Similarity
     origin: tuple[float, float, float]
-    """Latitude and longitude in degrees and altitude in metres of the new origin."""
+    """Latitude and longitude in degrees, and altitude in metres, of the georeferenced model's origin."""
     residuals: Floats  # [n, 3], in metres: east, north, up
     upright_by: str
-    """Source of the up direction: "gps", or what in the photographs gave it (view down, or upper edges)."""
+    """Source of the up direction: "gps", or a phrase that names the photographs' view down or their upper edges."""
 
 
 def neighbouring(places: Floats) -> Floats:
-    """Return positions [n, 3] with longitudes within 180 degrees of the first: no jump at the date line."""
+    """Return positions with longitudes within 180 degrees of the first, so that they do not jump at the date line.
+
+    Args:
+        places: latitude, longitude (degrees) and altitude of each, [n, 3]; they stay unchanged.
+    """
     turned = places.copy()
     turned[:, 1] -= 360 * np.round((places[:, 1] - places[:1, 1]) / 360)
     return turned
 
 
 def in_east_north_up(places: Floats) -> tuple[Floats, tuple[float, float, float]]:
-    """Return positions in metres east, north and up of their median, and that median.
+    """Return positions in metres east, north and up of their median, [n, 3], and that median.
+
+    The median is latitude and longitude in degrees, from -180 to 180, and altitude in metres.
 
     Args:
-        places: latitude, longitude (degrees, WGS 84) and altitude (metres), [n, 3].
+        places: latitude, longitude (degrees, WGS 84) and altitude (metres), [n, 3], at least one.
     """
     import pycolmap
 
@@ -69,14 +81,14 @@ def in_east_north_up(places: Floats) -> tuple[Floats, tuple[float, float, float]
 
 
 def georeference(views: PosedViews, places: Floats) -> Georeference | None:
-    """Return the georeference of a model; None if there are fewer than LEAST positions or they lie in a line.
+    """Return the georeference of a model; None if there are fewer than LEAST positions, or they lie in a line.
 
-    It is a robust similarity to the positions. If GPS is too inaccurate for the up direction (ROUGH), the photographs
-    give that direction, and GPS gives heading, scale and position.
+    The transform is a robust fit to the positions. If GPS is too inaccurate for the up direction (ROUGH), the
+    photographs give that direction, and GPS gives heading, scale and position.
 
     Args:
-        views: the cameras that have a position.
-        places: latitude, longitude and altitude of each, [n, 3].
+        views: the cameras that have a GPS position, at least one.
+        places: latitude, longitude (degrees, WGS 84) and altitude (metres) of each camera, [n, 3].
     """
     where, origin = in_east_north_up(places)
     spread = np.linalg.svd(where[:, :2] - where[:, :2].mean(axis=0), compute_uv=False)

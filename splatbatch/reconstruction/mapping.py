@@ -21,31 +21,40 @@ if TYPE_CHECKING:
 NO_START = "no initial pair: no two photographs fit together well enough to begin with"
 NO_MATCH = "no pair at all: no two photographs have matches that fit together"
 NO_MOTION = "no initial pair: the camera has hardly moved between the photographs"
-"""These three messages are matched by signatures.toml."""
+"""Message of the error if the photographs show too little motion.
+
+This message and the two above are matched by the file signatures.toml, which names the cause of a failure.
+"""
 LEAST = 3
-"""Fewest photographs of a component."""
+"""Fewest photographs of a component, which is a group of photographs that were mapped together."""
 SNAPSHOTS = 8
-"""Snapshots of a growing model, at least 10 photographs apart: a killed process loses about an eighth of the work."""
+"""Number of snapshots of a growing model, at least 10 photographs apart; a killed process loses about an eighth."""
 SEALED = "sealed"
-"""File in a snapshot's folder that says that the snapshot is complete."""
+"""Name of the file in a snapshot's folder that marks the snapshot as complete."""
 STILL = 0.01
-"""Share of the longer side; if matches move less than this between photographs, the camera has hardly moved."""
+"""Median move of matches between two photographs, as a share of the longer side, below which they count as still."""
 RELAXED: tuple[dict[str, float], ...] = (
     {},
     {"init_min_num_inliers": 50, "init_min_tri_angle": 8.0},
     {"init_min_num_inliers": 25, "init_min_tri_angle": 3.0},
 )
-"""Conditions for the initial pair on each rung, ever weaker; COLMAP's defaults are 100 matches and 16 degrees."""
+"""COLMAP's conditions for the initial pair of photographs, for the first attempt and each rung after it, ever weaker.
+
+The first attempt has COLMAP's defaults: 100 matches and 16 degrees between the views.
+"""
 
 
 def make(work: StageAttempt) -> dict[str, Any]:
-    """Compute the poses of all photographs and write each component to the product, largest first.
+    """Compute the poses of all photographs and write the resulting models to the attempt's product.
+
+    Each component, a group of photographs that were mapped together, becomes a folder: 0 for the largest, then 1, 2, …
 
     Returns:
-        For metrics.json: "components", the number of photographs in each, and "relaxed", the rung.
+        For metrics.json: "components", the number of photographs in each, and "relaxed", the index into RELAXED.
 
     Raises:
-        SceneError: no photographs match, the camera has hardly moved, or no initial pair is found.
+        SceneError: no photographs match, the camera has hardly moved, no initial pair is found, or the plan cannot be
+            read.
     """
     relaxed = int(work.told.changes.get("relaxed", 0))
     with work.scratch() as scratch:
@@ -71,7 +80,12 @@ def make(work: StageAttempt) -> dict[str, Any]:
 
 
 def merged(work: StageAttempt, scratch: Path) -> Path:
-    """Write one database of all photographs with keypoints and two-view geometries; return its path."""
+    """Write one COLMAP database of all photographs, with keypoints and two-view geometries; return its path.
+
+    Args:
+        work: the attempt, for the products of the stages "features" and "matching".
+        scratch: existing folder on a local disk that the database is written to.
+    """
     import pycolmap
 
     path = scratch / DATABASE
@@ -85,7 +99,14 @@ def merged(work: StageAttempt, scratch: Path) -> Path:
 
 
 def hardly_moved(work: StageAttempt, database: Path) -> bool:
-    """Return whether the camera has hardly moved: in most verified pairs the matches move less than STILL."""
+    """Return whether the camera has hardly moved: the matches of most pairs move less than STILL of the longer side.
+
+    Used for the message of a mapping that finds no start. False if no pair has verified matches.
+
+    Args:
+        work: the attempt, for the sizes of photographs.
+        database: path of the database that `merged` wrote.
+    """
     import pycolmap
 
     shifts = list[float]()
@@ -104,23 +125,30 @@ def hardly_moved(work: StageAttempt, database: Path) -> bool:
 
 @dataclass(frozen=True)
 class ComponentGrowth:
-    """Incremental mapping, with snapshots from which a later attempt resumes."""
+    """Incremental mapping by COLMAP, with snapshots from which a later attempt resumes.
+
+    `database` is that of `merged`; `scratch` has a folder "images" with links to the photographs.
+    """
 
     work: StageAttempt
     database: Path
     scratch: Path
     relaxed: int
-    """Index into `RELAXED`."""
+    """Index into RELAXED of the conditions for the initial pair; beyond its end the last ones hold."""
 
     @cached_property
     def snapshots(self) -> Path:
-        """Folder of the snapshots: beside the attempts' folders, so that later attempts find them."""
+        """Return the folder of the snapshots, beside the attempts' folders, so that later attempts find it.
+
+        It may be absent. Other inputs or other conditions for the initial pair have another folder.
+        """
         return self.work.folder.path.parent / f"snapshots-{self.work.told.inputs[:16]}-{self.relaxed}"
 
     def all(self) -> list[pycolmap.Reconstruction]:
-        """Return all components; resume from the largest complete snapshot if an earlier attempt left one.
+        """Map all photographs; return the model of each component, largest first, empty if no initial pair is found.
 
-        Incomplete snapshots are deleted. After resuming, the remaining photographs are mapped, too.
+        If an earlier attempt left complete snapshots, mapping resumes from the largest one, and then maps the remaining
+        photographs, too. Incomplete snapshots are deleted.
         """
         import pycolmap
 
@@ -138,7 +166,12 @@ class ComponentGrowth:
         return apart([*found, *(self.grow(rest) if len(rest) >= LEAST else ())])
 
     def grow(self, names: list[str], start: Path | str = "") -> list[pycolmap.Reconstruction]:
-        """Return the components of the named photographs, resumed from the snapshot `start` unless that is empty."""
+        """Map photographs; return the model of each component, in no order, empty if no initial pair is found.
+
+        Args:
+            names: photographs to map, named as in `ReconstructionPlan.numbers`.
+            start: folder of the snapshot to resume from; empty: mapping starts anew.
+        """
         import pycolmap
 
         out = self.scratch / "growing"
@@ -165,7 +198,11 @@ class ComponentGrowth:
         return [*found.values()]
 
     def options(self, names: list[str]) -> pycolmap.IncrementalPipelineOptions:
-        """Return COLMAP's options for mapping the named photographs; the rung relaxes only the initial pair."""
+        """Return COLMAP's options for mapping photographs, with the conditions for the initial pair from RELAXED.
+
+        Args:
+            names: photographs to map, named as in `ReconstructionPlan.numbers`.
+        """
         import pycolmap
 
         options, plan = pycolmap.IncrementalPipelineOptions(), self.work.plan
@@ -181,12 +218,15 @@ class ComponentGrowth:
 
 
 def names_in(model: pycolmap.Reconstruction) -> set[str]:
-    """Return the names of a model's registered photographs."""
+    """Return the names of a model's registered photographs; empty if there are none."""
     return {model.image(one).name for one in model.reg_image_ids()}
 
 
 def apart(models: Iterable[pycolmap.Reconstruction]) -> list[pycolmap.Reconstruction]:
-    """Return models, largest first, without those that add fewer than LEAST photographs: COLMAP's models overlap."""
+    """Return models, largest first, without those that add fewer than LEAST photographs to the larger ones.
+
+    COLMAP's models may share photographs.
+    """
     kept, seen = [], set[str]()
     for one in sorted(models, key=lambda one: -one.num_reg_images()):
         if len(names_in(one) - seen) >= LEAST:

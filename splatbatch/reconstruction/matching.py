@@ -1,4 +1,4 @@
-"""The stages "pairs" and "matching": chooses pairs of photographs; matches one chunk of them and verifies geometry."""
+"""The stages "pairs" and "matching": chooses pairs of photographs; matches a chunk of the pairs, with verification."""
 
 from __future__ import annotations
 
@@ -20,13 +20,19 @@ if TYPE_CHECKING:
 
 PAIRS = "pairs.npy"
 AT_ONCE = 64
-"""Pairs that are matched in one call, after which progress is written."""
+"""Number of pairs that are matched in one call of COLMAP, after which progress is written."""
 
 
 def choose(work: StageAttempt) -> dict[str, Any]:
-    """Choose the pairs to match and write them to pairs.npy, [n, 2], as indices into the plan's photographs.
+    """Choose the pairs to match and write pairs.npy, [n, 2], to the attempt's product.
 
-    Photographs without features are left out.
+    The numbers in the file are indices into the plan's photographs. Photographs without features are left out.
+
+    Returns:
+        For metrics.json: "pairs", the number of pairs, and "photographs", the number of those with features.
+
+    Raises:
+        SceneError: the plan cannot be read.
     """
     plan = work.plan
     found = pairs_of(plan, descriptors(work))
@@ -39,10 +45,13 @@ def choose(work: StageAttempt) -> dict[str, Any]:
 
 
 def make(work: StageAttempt) -> dict[str, Any]:
-    """Match one chunk of the pairs and write a database with two-view geometries to the product.
+    """Match one chunk of the pairs and write a COLMAP database with their geometries to the attempt's product.
 
     Returns:
-        For metrics.json: "pairs", the number that was matched, and "verified", those with inlier matches.
+        For metrics.json: "pairs", the number of matched pairs, and "verified", that of pairs with inlier matches.
+
+    Raises:
+        SceneError: the plan cannot be read.
     """
     import pycolmap
 
@@ -75,7 +84,14 @@ def make(work: StageAttempt) -> dict[str, Any]:
 
 
 def copy_features(work: StageAttempt, path: Path, places: list[int], *, with_descriptors: bool = True) -> None:
-    """Write a database at `path` with the features of the photographs at the indices `places` in the plan."""
+    """Write a COLMAP database with the features of some photographs; an existing file is replaced.
+
+    Args:
+        work: the attempt, for the plan and the products of the stage "features".
+        path: path of the database; copies of other databases are written beside it.
+        places: indices into the plan's photographs. Those without features get no keypoints.
+        with_descriptors: whether descriptors are written, too, which only matching needs.
+    """
     import pycolmap
 
     wanted, plan = set(places), work.plan
@@ -92,7 +108,13 @@ def copy_features(work: StageAttempt, path: Path, places: list[int], *, with_des
 
 
 def readable(path: Path, scratch: Path) -> Any:
-    """Open a copy of a database in the folder `scratch`: SQLite writes files beside a database that it reads."""
+    """Return an open `pycolmap.Database`, a copy of a database in the folder `scratch`; one at a time.
+
+    The original is not opened, since SQLite writes files beside a database that it reads.
+
+    Raises:
+        OSError: the database cannot be copied.
+    """
     import pycolmap
 
     copy = scratch / "read.db"
@@ -101,7 +123,10 @@ def readable(path: Path, scratch: Path) -> Any:
 
 
 def descriptors(work: StageAttempt) -> Iterator[NDArray[np.float32]]:
-    """Yield the descriptors of each photograph, [n, 128], divided by 512, in the order of the plan."""
+    """Yield the descriptors of each photograph, [n, 128], divided by 512, in the order of the plan.
+
+    n is 0 for a photograph without features.
+    """
     with work.scratch() as scratch:
         for (name, _), chunk in zip(work.made("features"), work.plan.chunks(), strict=True):
             with readable(work.of(name) / DATABASE, scratch) as source:
@@ -112,7 +137,10 @@ def descriptors(work: StageAttempt) -> Iterator[NDArray[np.float32]]:
 
 
 def two_views(database: pycolmap.Database) -> Iterator[tuple[Pair, int]]:
-    """Yield the verified pairs of a database, as indices into the plan, with their number of inlier matches."""
+    """Yield the verified pairs of a COLMAP database, each with its number of inlier matches, above 0.
+
+    A pair is two indices into the plan's photographs.
+    """
     import pycolmap
 
     for pair_id, number in zip(*database.read_two_view_geometry_num_inliers(), strict=True):

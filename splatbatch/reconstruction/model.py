@@ -1,4 +1,4 @@
-"""The stage "model": the largest component becomes the model to train from, georeferenced and undistorted."""
+"""The stage "model": writes the model to train from, georeferenced by GPS, with photographs without distortion."""
 
 from __future__ import annotations
 
@@ -21,11 +21,21 @@ if TYPE_CHECKING:
     import pycolmap
 
 QUALITY = 95
-"""JPEG quality of undistorted photographs; training compares against them."""
+"""JPEG quality, 0 to 100, of photographs without distortion; training compares renderings with these."""
 
 
 def make(work: StageAttempt) -> dict[str, Any]:
-    """Write sparse/0, images/ and reconstruction.json of the largest component; return its counts of photographs."""
+    """Write the model to train from into the folder `work.told.out`: sparse/0, images/ and reconstruction.json.
+
+    The model is the largest component, a group of photographs that were mapped together. Folders of an earlier
+    reconstruction are replaced whole. The product of the attempt is a copy of reconstruction.json.
+
+    Returns:
+        For metrics.json: "registered", the number of photographs in the model, and "given", that of all photographs.
+
+    Raises:
+        SceneError: the plan cannot be read.
+    """
     import pycolmap
 
     out, plan = Path(work.told.out), work.plan
@@ -59,16 +69,26 @@ def make(work: StageAttempt) -> dict[str, Any]:
 
 
 def rename(model: pycolmap.Reconstruction, names: Sequence[str]) -> None:
-    """Rename the images of a model: image id n gets name n - 1 of `names`."""
+    """Rename the images of a model in place: the image with id n gets the name `names[n - 1]`.
+
+    Raises:
+        IndexError: there are fewer names than the largest id.
+    """
     for number in [*model.images]:
         model.image(number).name = names[number - 1]
 
 
 def undistort(model: Path, images: Path, out: Path, threads: int) -> None:
-    """Write a model and its photographs without distortion.
+    """Write a model and its photographs without distortion, as sparse/ and images/ in a folder.
 
     Photographs with an EXIF orientation are written without it: COLMAP reads pixels as they are stored, but copies the
     tag, by which other programs would rotate the result.
+
+    Args:
+        model: folder of the COLMAP model.
+        images: folder of the photographs, under their names in the model.
+        out: folder to write, which COLMAP creates.
+        threads: number of threads to use.
     """
     import pycolmap
 
@@ -109,7 +129,15 @@ def _put(model: pycolmap.Reconstruction, images: Mapping[str, Path], out: Path, 
 
 
 def in_place(plan: ReconstructionPlan, model: pycolmap.Reconstruction) -> Georeference | None:
-    """Transform a model into metres east, north and up by GPS; return the georeference, None if GPS fixes none."""
+    """Transform a model in place into metres east, north and up by GPS; return the transform as a georeference.
+
+    None if GPS does not fix one: fewer than three registered photographs have a position, or these lie in a line. The
+    model then stays unchanged.
+
+    Args:
+        plan: plan of the reconstruction, for the GPS positions.
+        model: model with the photographs' names of the plan.
+    """
     import pycolmap
 
     placed = {one.name: one.place for one in plan.photographs if one.place is not None}
@@ -130,6 +158,11 @@ def as_rig(plan: ReconstructionPlan, model: pycolmap.Reconstruction, scratch: Pa
     """Give the cameras of a rig constant relative poses, initialised from the model, then refine all poses.
 
     The refinement is a bundle adjustment; the model is changed in place.
+
+    Args:
+        plan: plan of the reconstruction, with the folders of the rig's cameras, the reference first.
+        model: model with the photographs' names of the plan.
+        scratch: folder on a local disk for a database.
     """
     import pycolmap
 

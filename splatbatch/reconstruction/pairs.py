@@ -17,19 +17,24 @@ from splatbatch.reconstruction.plan import ALIKE, NEIGHBOURS, WINDOW, Reconstruc
 Pair = tuple[int, int]
 Descriptors = NDArray[np.float32]
 WORDS, SAMPLE, ROUNDS = 64, 40_000, 8
-"""Visual words, descriptors that they are found from, and iterations of k-means."""
+"""Number of visual words, of descriptors that the words are found from, and of iterations of k-means for them."""
 NEXT = 2
-"""Next photographs in sequence that are paired in addition to the nearest by GPS, since a position may be wrong."""
+"""Number of next photographs in sequence that are paired in addition to those nearest by GPS.
+
+A GPS position may be wrong.
+"""
 _BLOCK = 512
 
 
 def pairs_of(plan: ReconstructionPlan, descriptors: Iterable[Descriptors] = ()) -> list[Pair]:
-    """Return the pairs to match, sorted, each as two indices into the plan's photographs, the smaller first.
+    """Return the pairs of photographs to match, sorted, each pair once.
+
+    A pair is two indices into the plan's photographs, the smaller first.
 
     Args:
         plan: the photographs, and how pairs are chosen.
-        descriptors: descriptors of each photograph in order, [n, 128]; read if a photograph
-            has no neighbours by GPS. Without them no pair is chosen by appearance.
+        descriptors: descriptors of each photograph, [n, 128], in the order of the plan; read only if a photograph has
+            no neighbours by GPS. Empty: no pair is chosen by appearance.
     """
     n = len(plan.photographs)
     if plan.pairing == "all":
@@ -104,11 +109,16 @@ def _alike(descriptors: Sequence[Descriptors], asked: Sequence[int]) -> Iterator
 
 
 def likeness(descriptors: Sequence[Descriptors]) -> NDArray[np.float32]:
-    """Return a vector of length 1 for each photograph, [n, d]; similar photographs have a large dot product.
+    """Return a vector of length 1 for each photograph, [n, d]; vectors of similar photographs have a large dot product.
+
+    A photograph without descriptors has a vector of zeros; d is 1 if no photograph has descriptors.
 
     VLAD (Jegou et al. 2010, "Aggregating local descriptors into a compact image representation") with the signed square
     root and per-word normalisation of Arandjelovic and Zisserman 2013 ("All about VLAD"). The visual words come from
     these descriptors, not from a vocabulary.
+
+    Args:
+        descriptors: descriptors of each photograph, [number of features, 128].
     """
     random = np.random.default_rng(0)
     share = max(1, SAMPLE // max(1, len(descriptors)))

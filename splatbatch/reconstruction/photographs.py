@@ -30,26 +30,32 @@ RAW = frozenset({".dng", ".cr2", ".cr3", ".nef", ".arw", ".raf", ".orf", ".rw2",
 HEIF = frozenset({".heic", ".heif", ".avif"})
 FULL_FRAME_MM = hypot(36.0, 24.0)
 UNKNOWN_FOCAL = 1.2
-"""Focal length as a multiple of the longer side if EXIF gives none: COLMAP's default."""
+"""Focal length that is assumed if EXIF gives none, as a multiple of the longer side: COLMAP's default."""
 FOCAL_RANGE = (0.2, 8.0)
-"""Plausible focal lengths, as multiples of the longer side; other values of EXIF are ignored."""
+"""Least and largest plausible focal length, as multiples of the longer side; other values of EXIF are ignored."""
 METERS_PER_DEGREE = 111_319.49
 FAR_M = 5_000.0
-"""Metres from the median position beyond which a GPS position is wrong, or is of another place."""
+"""Distance from the median position, in metres, beyond which a GPS position counts as wrong, or of another place."""
 ALIKE_M = 0.5
-"""Metres from the median within which all GPS positions count as the same."""
+"""Distance from the median position, in metres, within which all GPS positions count as the same."""
 _GPS, _FOCAL_MM = 0x8825, 37386
 _UNIT_MM = {2: 25.4, 3: 10.0, 4: 1.0, 5: 0.001}
 
 
 def survey(images: Path, wanted: ReconstructionOptions) -> ReconstructionPlan:
-    """Read the headers of the photographs in a folder and its subfolders; return the plan of their reconstruction.
+    """Return the plan of a reconstruction from the photographs in a folder and its subfolders.
 
-    Every file is read completely, for its hash.
+    The photographs are in natural order (IMG_2 before IMG_10). Every file is read completely, for its hash. Hidden
+    files and copies of photographs by an earlier reconstruction are left out, with a note.
+
+    Args:
+        images: folder of the photographs.
+        wanted: options of the reconstruction.
 
     Raises:
         SceneError: the folder does not exist or has fewer than three usable photographs; the message says why.
-        ConfigError: the rig's folders have no photographs or no common names, or pairs by GPS lack positions.
+        ConfigError: a folder of the rig has no photographs, or the rig's folders have no name in common; or pairs by
+            GPS are asked for, and fewer than three photographs have a position.
     """
     if not images.is_dir():
         raise SceneError(
@@ -224,7 +230,7 @@ def in_meters(places: Sequence[GpsPosition]) -> Floats:
     """Return positions in metres east, north and up of their median, [n, 3]; accurate over some tens of kilometres.
 
     Args:
-        places: latitude, longitude (degrees) and altitude (metres) of each.
+        places: latitude, longitude (degrees, WGS 84) and altitude (metres) of each position; at least one.
     """
     array = neighbouring(np.array(places, np.float64).reshape(-1, 3))
     middle = np.median(array, axis=0)
@@ -236,9 +242,14 @@ def in_meters(places: Sequence[GpsPosition]) -> Floats:
 def checked_places(
     places: Sequence[GpsPosition | None], names: Sequence[str]
 ) -> tuple[list[GpsPosition | None], list[str]]:
-    """Return the GPS positions with implausible ones replaced by None, and notes on these.
+    """Return the GPS positions with implausible ones replaced by None, and notes for people on what was found.
 
-    All are dropped if fewer than three exist or all are equal. Outliers are dropped if they are at most a tenth.
+    All positions are dropped if fewer than three exist or all are within ALIKE_M. Positions farther than FAR_M from the
+    median are dropped if they are at most a tenth; otherwise all are kept, with a note. Without notes all is well.
+
+    Args:
+        places: latitude, longitude (degrees) and altitude (metres) of each photograph; None: it has no position.
+        names: names of the photographs, for the notes.
     """
     known = [place for place in places if place is not None]
     if len(known) < 3:

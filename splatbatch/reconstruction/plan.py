@@ -13,24 +13,24 @@ from splatbatch.output.records.record import TypedRecord
 from splatbatch.scene.photos.folders import numbers_of
 
 VERSION = 2
-"""Raise this when a stage's result changes for the same photographs: all stages are then made again."""
+"""Version of the stages; raise it when a result changes for the same photographs: all stages are then made again."""
 CHUNKS = 6
-"""Number of chunks that photographs or pairs are divided into, so that several workers share them.
+"""Number of chunks that photographs or pairs are divided into, each a task, so that several workers share them.
 
-The limits of a chunk's size below take precedence.
+The limits PHOTOGRAPHS_PER_CHUNK and PAIRS_PER_CHUNK take precedence.
 """
 PHOTOGRAPHS_PER_CHUNK = (8, 32)
 """Least and most photographs of a chunk: a process takes a second to start, and a kill costs at most one chunk."""
 PAIRS_PER_CHUNK = (96, 384)
-"""Least and most pairs of a chunk, for the same reasons."""
+"""Least and most pairs of a chunk: a process takes a second to start, and a kill costs at most one chunk."""
 NEIGHBOURS = 20
-"""Nearest photographs by GPS that a photograph is matched with."""
+"""Number of nearest photographs by GPS that a photograph is matched with."""
 WINDOW, ALIKE = 8, 12
-"""Without GPS: number of neighbours in sequence and of similar photographs that a photograph is matched with."""
+"""Number of neighbours in sequence, and of similar photographs, that a photograph without GPS is matched with."""
 FEW = 40
-"""Most photographs of which all pairs are matched."""
+"""Most photographs of which all pairs are matched, unless `--pairs` says otherwise."""
 MOST_TOLD = 8
-"""Most unusable files that the summary names."""
+"""Most unusable files that the summary of a plan names."""
 
 
 @dataclass(frozen=True)
@@ -38,13 +38,13 @@ class Photograph(TypedRecord):
     """A photograph of the plan, as its header describes it."""
 
     name: str = ""
-    """Path below the folder of photographs, with slashes."""
+    """Path of the photograph relative to the folder of photographs, with slashes."""
     camera: int = 0
-    """Number of its camera in the plan, starting at 1."""
+    """Number of the photograph's camera: index in the plan's `cameras` + 1; 0: not assigned yet."""
     sha256: str = ""
     """SHA-256 of the file, in hexadecimal digits."""
     place: tuple[float, float, float] | None = None
-    """GPS position: latitude and longitude in degrees (WGS 84), altitude in metres over the camera's own datum.
+    """GPS position: latitude and longitude in degrees (WGS 84), altitude in metres as EXIF has it.
 
     None if EXIF has no usable position.
     """
@@ -55,11 +55,11 @@ class CameraGroup(TypedRecord):
     """A camera of the model, shared by all photographs of one device, lens, focal length and size."""
 
     model: str = "OPENCV"
-    """Camera model of COLMAP."""
+    """Name of COLMAP's camera model, as "OPENCV"."""
     width: int = 0
     height: int = 0
     focal_px: float = 0.0
-    """Initial focal length in pixels."""
+    """Focal length in pixels from which the mapping starts."""
     is_known: bool = False
     """Whether EXIF gives the focal length; otherwise it is 1.2 times the longer side."""
     what: str = ""
@@ -73,22 +73,28 @@ class ReconstructionOptions(TypedRecord):
     features: int = 4096
     """Most features to find in a photograph."""
     camera: str = "auto"
-    """Camera model of COLMAP; auto: OPENCV, or OPENCV_FISHEYE where EXIF names a fisheye lens."""
+    """Name of COLMAP's camera model; "auto": OPENCV, or OPENCV_FISHEYE for a camera whose EXIF names a fisheye lens."""
     rig: tuple[str, ...] = ()
-    """Folders of a rig's cameras, the reference first; photographs with the same name were taken at the same time."""
+    """Folders of a rig's cameras, relative to the folder of photographs, the reference first; empty: no rig.
+
+    Photographs with the same name in these folders were taken at the same time.
+    """
     mapper: str = "auto"
-    """Mapper of COLMAP: incremental, global, or auto."""
+    """Mapper of COLMAP: "incremental" or "global"; "auto": incremental."""
     pairs: str = "auto"
-    """How pairs are chosen: gps, sequence, all, or auto."""
+    """How pairs are chosen: "gps", "sequence" or "all"; "auto": by the number of photographs and GPS positions."""
     seed: int = 0
 
 
 @dataclass(frozen=True)
 class ReconstructionPlan(TypedRecord):
-    """Everything that the stages of a reconstruction work from; stored in the output folder under its key."""
+    """Plan of a reconstruction: everything that its stages work from; stored in the output folder under its key.
+
+    `pairing` and `mapper` are chosen as `wanted` says; `why_pairing` and `why_mapper` are the reasons in words.
+    """
 
     images: str = ""
-    """Folder of the photographs."""
+    """Absolute path of the folder of photographs."""
     photographs: tuple[Photograph, ...] = ()
     cameras: tuple[CameraGroup, ...] = ()
     wanted: ReconstructionOptions = field(default_factory=ReconstructionOptions)
@@ -97,41 +103,44 @@ class ReconstructionPlan(TypedRecord):
     mapper: str = ""
     why_mapper: str = ""
     notes: tuple[str, ...] = ()
-    """Messages about anything unusual in the photographs."""
+    """Messages about anything unusual in the photographs; empty: nothing is."""
     left_out: dict[str, str] = field(default_factory=dict)
-    """Files that cannot be used, and the reason for each."""
+    """Reason why a file cannot be used, with a remedy, by its name; empty: all photographs can be used."""
 
     @cached_property
     def key(self) -> str:
-        """Return a hash of everything that decides the result, without the folder, so that it may be moved."""
+        """Return a hash of everything that decides the result; the path of the folder is not part of it."""
         told = self.to_record()
         return hash_of([VERSION, [told[name] for name in ("photographs", "cameras", "wanted", "pairing", "mapper")]])
 
     @cached_property
     def numbers(self) -> list[str]:
-        """Return the name of each photograph in COLMAP's databases and models, until the final model is written."""
+        """Return the name of each photograph, as "0000012.jpg", in COLMAP's databases and models, in order.
+
+        COLMAP misreads some characters of real names; the final model has the real names again.
+        """
         return numbers_of(one.name for one in self.photographs)
 
     @property
     def num_pairs(self) -> int:
-        """Return the estimated number of pairs, which counts mutual neighbours once."""
+        """Return the estimated number of pairs to match; each pair counts once."""
         n = len(self.photographs)
         each = {"gps": NEIGHBOURS * 3 // 5, "sequence": WINDOW + ALIKE * 3 // 4}
         return min(n * (n - 1) // 2, n * each.get(self.pairing, n))
 
     @property
     def num_matchings(self) -> int:
-        """Return the number of chunks that the pairs are divided into."""
+        """Return the number of chunks that the pairs are divided into, at least 1; each is a task."""
         return _num_chunks(self.num_pairs, PAIRS_PER_CHUNK)
 
     def chunks(self) -> list[range]:
-        """Return the chunks of the stage "features", each as a range of indices into `photographs`."""
+        """Return the chunks of photographs whose features are found by one process, as ranges of indices, in order."""
         n = len(self.photographs)
         number = _num_chunks(n, PHOTOGRAPHS_PER_CHUNK)
         return [range(n * one // number, n * (one + 1) // number) for one in range(number)]
 
     def in_words(self) -> list[str]:
-        """Return the summary of the plan for people, as lines."""
+        """Return the summary of the plan for people, as lines: numbers, camera if there is one, notes, bad files."""
         n = len(self.photographs)
         rest = f", {len(self.left_out)} files that cannot be used" if self.left_out else ""
         cameras = [
@@ -146,9 +155,12 @@ class ReconstructionPlan(TypedRecord):
         ]
 
     def frame_of(self, name: str) -> tuple[str, str]:
-        """Return the rig's folder that a photograph lies in, and its path below that folder.
+        """Return the rig's folder that a photograph lies in, and the photograph's path relative to that folder.
 
         Outside the rig's folders, or without a rig, the folder is "" and the path is `name`.
+
+        Args:
+            name: path of the photograph relative to the folder of photographs, with slashes.
         """
         folder = next((one for one in self.wanted.rig if name.startswith(f"{one}/")), "")
         return folder, name[len(folder) + 1 :] if folder else name
@@ -160,17 +172,17 @@ class Stage:
 
     name: str
     what: str
-    """Kind of stage: features, pairs, matching, mapping or model."""
+    """Kind of stage: "features", "pairs", "matching", "mapping" or "model"."""
     number: int
-    """Index of the chunk; 0 for a stage that has only one."""
+    """Index, from 0, of the chunk of photographs or pairs; 0 for a kind of stage that is not divided."""
     needs: tuple[str, ...]
-    """Names of the stages whose products it reads."""
+    """Names of the stages whose products this stage reads; empty: it reads only photographs."""
     key: str
-    """Hash of its inputs and of the keys of earlier stages; a product with another key is stale."""
+    """Hash of the stage's inputs and of the keys of earlier stages; a product with another key is stale."""
 
 
 def stages(plan: ReconstructionPlan) -> tuple[Stage, ...]:
-    """Return the stages of a plan, each after the stages that it needs."""
+    """Return the stages of a plan, one for each chunk, each after the stages that it needs."""
     wanted, chunks = plan.wanted, plan.chunks()
     features = []
     for number, chunk in enumerate(chunks):
@@ -208,25 +220,29 @@ def _numbered(what: str, number: int, of: int) -> str:
 
 @dataclass(frozen=True)
 class StageSettings(TypedRecord):
-    """Content of settings.json of a stage: everything that its process works by."""
+    """Content of settings.json of a stage of a reconstruction: everything that its process needs to know."""
 
     what: str = ""
-    """Kind of stage: features, pairs, matching, mapping or model."""
+    """Kind of stage: "features", "pairs", "matching", "mapping" or "model"."""
     number: int = 0
-    """Index of the chunk."""
+    """Index, from 0, of the chunk of photographs or pairs; 0 for a kind of stage that is not divided."""
     plan: str = ""
-    """Path of the plan."""
+    """Path of the JSON file that holds the ReconstructionPlan."""
     products: str = ""
-    """Folder that holds the folders of all stages."""
+    """Path of the folder that has a folder for each stage, with its attempts and its product."""
     threads: int = 1
     out: str = ""
-    """Folder that the stage "model" writes sparse/ and images/ to."""
+    """Path of the folder that the stage "model" writes sparse/, images/ and reconstruction.json to."""
     changes: dict[str, Any] = field(default_factory=dict)
-    """Settings changed by a retry's rung: features, leave_out, relaxed."""
+    """Settings for this attempt: "features", the most features of a photograph, and what retries after failures set.
+
+    "leave_out": 1 or more leaves out photographs that crashed the process. "relaxed": index of the weaker conditions
+    for the initial pair. "threads": number of threads. An absent setting has its default.
+    """
     inputs: str = ""
-    """Key of the stage."""
+    """Key of the stage (`Stage.key`), which its metrics.json repeats."""
     expected: tuple[float, float] = (0.0, 0.0)
-    """Estimated seconds, and MiB of host memory."""
+    """Estimated wall-clock time in seconds, and host memory in MiB; 0: unknown."""
 
 
 @dataclass(frozen=True)
@@ -234,24 +250,36 @@ class StageMetrics(TypedRecord):
     """Content of metrics.json of a stage: what was made, from which inputs, with which time and memory."""
 
     inputs: str = ""
-    """Key of the stage."""
+    """Key of the stage (`Stage.key`) when the product was made."""
     parts: dict[str, str] = field(default_factory=dict)
-    """SHA-256 of each file of the product, by its path below the product's folder."""
+    """SHA-256 of each file of the product, by its path relative to the product's folder."""
     seconds: float = 0.0
-    """Wall-clock time."""
+    """Wall-clock time of the stage, in seconds."""
     cpu_s: float = 0.0
-    """CPU time of the process."""
+    """CPU time of the process, in seconds."""
     peak_mib: float = 0.0
-    """Largest resident memory of the process."""
+    """Largest resident memory of the process, in MiB."""
     facts: dict[str, Any] = field(default_factory=dict)
-    """Figures that the stage itself returns."""
+    """Figures that the function of the stage returned, as "photographs" or "pairs", which differ by kind of stage."""
 
 
 def product_of(products: Path, stage: str) -> Path:
-    """Return the folder of a stage's product."""
+    """Return the path of the folder of a stage's product; it is absent until the stage is made.
+
+    Args:
+        products: folder that has a folder for each stage.
+        stage: name of the stage, as "matching-2".
+    """
     return products / stage / "product"
 
 
 def record_of(products: Path, stage: str) -> Path:
-    """Return the path of a stage's made.json, which holds the StageMetrics of its product."""
+    """Return the path of a stage's made.json, which holds the StageMetrics of its product.
+
+    The file is absent until the stage is made.
+
+    Args:
+        products: folder that has a folder for each stage.
+        stage: name of the stage, as "matching-2".
+    """
     return products / stage / "made.json"

@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from splatbatch.reconstruction.georeference import Georeference
 
 BLURRED = 0.4
-"""A photograph counts as blurred below this share of its camera's median sharpness."""
+"""Share of its camera's median sharpness below which a photograph counts as blurred."""
 DARK, BRIGHT, CLIPPED = 30.0, 225.0, 0.5
 """Limits of good exposure: least and largest mean brightness (0 to 255), largest share of black or white pixels."""
 FEW_FEATURES = 200
 FEW_MATCHES = 30
-"""Least matches with a registered photograph that fix a pose (COLMAP: abs_pose_min_num_inliers)."""
+"""Least number of matches with a registered photograph that fixes a pose (COLMAP: abs_pose_min_num_inliers)."""
 HIGH_PX = 1.5
 """Mean reprojection error in pixels above which advice is given."""
 
@@ -35,13 +35,16 @@ HIGH_PX = 1.5
 def facts_of(
     work: StageAttempt, scratch: Path, models: Sequence[pycolmap.Reconstruction], found: Georeference | None
 ) -> ReconstructionRecord:
-    """Return the record of a reconstruction.
+    """Return the record of a reconstruction, for reconstruction.json: figures, missing photographs, advice.
 
     Args:
         work: the attempt of the stage "model".
         scratch: folder on a local disk for copies of databases.
-        models: components, the largest first.
-        found: georeference of the largest one; None if GPS does not fix any.
+        models: models of the components (photographs mapped together), the largest first; at least one.
+        found: georeference of the largest model; None if GPS does not fix one.
+
+    Raises:
+        SceneError: the plan cannot be read.
     """
     plan, best = work.plan, models[0]
     registered = {best.image(one).name for one in best.reg_image_ids()}
@@ -102,7 +105,11 @@ Matches = Mapping[str, Counter[str]]
 def matches_of(work: StageAttempt, scratch: Path) -> Matches:
     """Return the number of inlier matches of every verified pair, by photograph and then by the other photograph.
 
-    They explain why photographs did not register.
+    Photographs without matches are absent. The numbers explain why photographs did not register.
+
+    Args:
+        work: the attempt, for the products of the stage "matching".
+        scratch: folder on a local disk for copies of databases.
     """
     names, found = [one.name for one in work.plan.photographs], dict[str, Counter[str]]()
     for stage, _ in work.made("matching"):
@@ -117,10 +124,11 @@ def why_missing(seen: Mapping[str, float], usual: float, matches: Counter[str], 
     """Return the likely reasons why a photograph did not register, by its pixels and its matches; never empty.
 
     Args:
-        seen: its "sharpness", "brightness", "clipped" and "features", as far as they were measured.
-        usual: median sharpness of its camera's photographs.
-        matches: its number of matches with each other photograph.
-        registered: photographs of the model.
+        seen: measurements of the photograph: "sharpness", "brightness" (0 to 255), "clipped" (share of black or white
+            pixels), "features" (their number). Those that were not measured are absent and count as good.
+        usual: median sharpness of all photographs of its camera; 0: unknown.
+        matches: number of the photograph's matches with each other photograph.
+        registered: names of the photographs of the model.
     """
     reasons = []
     if seen.get("clipped", 0) > CLIPPED or not DARK <= seen.get("brightness", 128) <= BRIGHT:
@@ -139,7 +147,15 @@ def why_missing(seen: Mapping[str, float], usual: float, matches: Counter[str], 
 
 
 def nearest(component: Sequence[str], registered: set[str], matches: Matches) -> OtherComponent:
-    """Return a component as a record, with the pair of its and the model's photographs that has the most matches."""
+    """Return the record of a smaller component, with its strongest link to the model.
+
+    The link is the pair of a photograph of the component and one of the model that has the most matches.
+
+    Args:
+        component: names of the component's photographs, at least one.
+        registered: names of the model's photographs.
+        matches: number of matches of each pair.
+    """
     known = ((one, other, number) for one in component for other, number in matches.get(one, {}).items())
     found = [(number, one, other) for one, other, number in known if other in registered]
     number, one, other = max(found, default=(0, component[0], ""))
@@ -150,9 +166,9 @@ def advice(missing: Mapping[str, str], components: Sequence[Sequence[str]], erro
     """Return sentences that tell the user what to change; empty if nothing is wrong.
 
     Args:
-        missing: reason of `why_missing`, by photograph.
-        components: names of photographs, those of the model first.
-        error_px: mean reprojection error.
+        missing: reason why a photograph did not register, by its name, as `why_missing` returns it.
+        components: names of the photographs of each component, those of the model first.
+        error_px: mean reprojection error of the model in pixels.
     """
     said = [
         f"{len(one)} photographs, {one[0]} to {one[-1]}, fit together, but not to the model: take photographs between"

@@ -42,7 +42,11 @@ class StageAttempt:
 
     @cached_property
     def plan(self) -> ReconstructionPlan:
-        """The plan of the reconstruction; raises SceneError if its file cannot be read."""
+        """Return the plan of the reconstruction, read at the first use.
+
+        Raises:
+            SceneError: the file of the plan cannot be read.
+        """
         found = ReconstructionPlan.read(Path(self.told.plan))
         if found is None:
             raise SceneError(f"{self.told.plan}: the plan cannot be read", "Run splatbatch reconstruct again.")
@@ -50,43 +54,82 @@ class StageAttempt:
 
     @property
     def images(self) -> Path:
-        """The folder of the photographs."""
+        """Return the absolute path of the folder of photographs.
+
+        Raises:
+            SceneError: the file of the plan cannot be read.
+        """
         return Path(self.plan.images)
 
     @property
     def threads(self) -> int:
-        """Return the number of threads that the stage may use."""
+        """Return the number of threads that the stage may use, at least 1."""
         return max(1, self.told.threads)
 
     @property
     def product(self) -> Path:
-        """Folder in the attempt that the stage writes its product to; the parent moves it into place when complete."""
+        """Return the folder in the attempt's folder that the stage writes its product to; the stage creates it.
+
+        The process that started the attempt moves it into place when it is complete.
+        """
         return self.folder.path / "product"
 
     def linked(self, scratch: Path) -> Path:
-        """Return a folder in `scratch` with links to the photographs, named as `ReconstructionPlan.numbers` says."""
+        """Make the folder "images" in `scratch` with links to the photographs; return its path.
+
+        The links are named as `ReconstructionPlan.numbers` says.
+
+        Raises:
+            OSError: the folder cannot be written, has these links already, or its file system has no links.
+            SceneError: the file of the plan cannot be read.
+        """
         link_numbers([self.images / one.name for one in self.plan.photographs], scratch / "images")
         return scratch / "images"
 
     def of(self, stage: str) -> Path:
-        """Return the folder of another stage's product."""
+        """Return the path of the folder of a stage's product, by the stage's name, as "matching-2"."""
         return product_of(Path(self.told.products), stage)
 
     def made(self, what: str) -> list[tuple[str, StageMetrics]]:
-        """Return the names of all stages of one kind, such as "matching", with the metrics of each product."""
+        """Return the names of all stages of one kind in order, each with the metrics of its product.
+
+        Metrics are blank if the product has not been made.
+
+        Args:
+            what: kind of stage, as "matching".
+
+        Raises:
+            SceneError: the file of the plan cannot be read.
+            LaterFormatError: a later version of splatbatch wrote the metrics.
+        """
         names = [one.name for one in stages(self.plan) if one.what == what]
         return [
             (name, StageMetrics.read(record_of(Path(self.told.products), name)) or StageMetrics()) for name in names
         ]
 
     def tell(self, phase: str, step: int, of: int) -> None:
-        """Append the progress, `step` of `of`, to the attempt's progress file."""
+        """Append a line with the progress to the attempt's progress.jsonl, which `status` shows.
+
+        Args:
+            phase: name of the work, as "matching".
+            step: number of pieces done.
+            of: number of all pieces.
+
+        Raises:
+            OSError: the file cannot be written.
+        """
         line = {"t": round(time.time(), 3), "phase": phase, "step": step, "max_steps": of}
         append_line(self.folder.progress, line, durable=False)
 
     @contextmanager
     def scratch(self) -> Iterator[Path]:
-        """Yield an empty folder on a local disk; it is removed at the end, as are leftovers of a killed attempt."""
+        """Yield an empty folder on a local disk, which is removed at the end, also after an error.
+
+        Leftovers of a killed attempt at the same stage are removed first.
+
+        Raises:
+            OSError: the folder cannot be created.
+        """
         home = own_scratch() / short_hash(str(self.folder.path.parent))
         shutil.rmtree(home, ignore_errors=True)
         home.mkdir(mode=0o700)
@@ -97,7 +140,13 @@ class StageAttempt:
 
 
 def with_device(options: Any) -> tuple[Any, Any]:
-    """Return pycolmap's options and device: CUDA if pycolmap has it and CUDA_VISIBLE_DEVICES names a GPU."""
+    """Return options of pycolmap, changed to use the GPU or not, and the device for its calls.
+
+    The GPU is used if pycolmap has CUDA and the environment variable CUDA_VISIBLE_DEVICES names a GPU.
+
+    Args:
+        options: options for finding or matching features, whose `use_gpu` is set.
+    """
     import pycolmap
 
     options.use_gpu = bool(pycolmap.has_cuda and os.environ.get("CUDA_VISIBLE_DEVICES"))
@@ -105,9 +154,15 @@ def with_device(options: Any) -> tuple[Any, Any]:
 
 
 def open_database(path: Path, plan: ReconstructionPlan, places: Iterable[int]) -> pycolmap.Database:
-    """Create a COLMAP database with the cameras and images of the photographs at these indices in the plan.
+    """Create a COLMAP database with the cameras and images of some photographs; return it open.
 
-    An existing file is replaced. An image's id is its index + 1; its name is that in `ReconstructionPlan.numbers`.
+    An existing file is replaced. An image's id is its index in the plan + 1; its name is that in
+    `ReconstructionPlan.numbers`.
+
+    Args:
+        path: path of the database file.
+        plan: plan of the reconstruction.
+        places: indices into the plan's photographs.
     """
     import pycolmap
 
