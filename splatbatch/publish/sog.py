@@ -201,8 +201,8 @@ def codebook_of(values: npt.NDArray[Any]) -> tuple[list[float], Bytes]:
 def palette_of(rows: FloatArray) -> tuple[FloatArray, Labels]:
     """Return a palette [K, C] for rows of colour coefficients [N, C], and the index of a palette row for each, [N].
 
-    The index is of the nearest palette row within a cluster of the rows. At most FEWEST_ROWS rows are their own
-    palette. The result is the same on each call.
+    The index is of the nearest palette row within a cluster of the rows. If the palette may have as many rows as there
+    are, it is the rows themselves. The result is the same on each call.
     """
     wanted = 1 << int(math.log2(max(1, len(rows))))
     wanted = min(MOST_ROWS, max(FEWEST_ROWS, wanted))

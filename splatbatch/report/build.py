@@ -70,7 +70,7 @@ def attempts_of(folder: PatchFolder, history: Sequence[OfAttempt]) -> tuple[Repo
         history: events of this patch, the oldest first.
 
     Raises:
-        LaterFormatError: a later version of splatbatch wrote the manifest of the accepted splat.
+        LaterFormatError: a later version of splatbatch wrote result.json of the accepted splat.
     """
     product = folder.read_result() or Result()
     attempts = {one.number: ReportedAttempt(one.number) for one in folder.attempts()}
@@ -196,7 +196,7 @@ def gain_db(attempts: Sequence[ReportedAttempt], since: float) -> float | None:
 def deadline_of(
     output: OutputFolder, history: Iterable[events.Event], standing: FreshnessChecker | None
 ) -> ReportedDeadline | None:
-    """Return the facts about the deadline of a batch; None if no step budget was chosen for a deadline.
+    """Return the facts about the deadline of a batch; None if no steps and photograph sizes were chosen for one.
 
     Args:
         output: the output folder.

@@ -14,7 +14,10 @@ from splatbatch.tasks.shared_decisions.colors import in_words
 MOST_SHOWN = 24
 """Most photographs that the report lists, over all scenes."""
 LEAST_SEEN = 1.03
-"""Least factor of brightness from the mean, up or down, in a channel, from which a photograph is listed."""
+"""Least factor between a photograph's gain in a channel and the mean, up or down, at which the photograph is listed.
+
+A smaller difference is hardly visible.
+"""
 
 
 def colors_of(output: OutputFolder) -> tuple[ReportedColors, ...]:

@@ -44,7 +44,7 @@ Ticks = list[tuple[float, str]]
 
 @dataclass(frozen=True)
 class Chart:
-    """Chart of one figure of a patch's attempts over steps or seconds; all its members need at least one curve."""
+    """Chart of one figure of a patch's attempts over steps or seconds; its methods need at least one curve."""
 
     title: str
     unit: str

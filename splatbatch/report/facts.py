@@ -112,9 +112,10 @@ class SplatQuality:
     The keys are those of inspection.json; empty: the inspection measured no columns.
     """
     holdout: dict[str, dict[str, float]]
-    """Figures of each held-out photograph, by its name: psnr in dB, distance in baselines, camera position x, y, z.
+    """Figures of each held-out photograph, by its name: psnr in dB, distance, camera position x, y, z.
 
-    Figures that were not measured are absent; empty: no held-out photograph was measured.
+    The distance is to the nearest trained photograph, in baselines: median distances of neighbouring trained
+    photographs. Figures that were not measured are absent; empty: no held-out photograph was measured.
     """
     cameras: dict[str, dict[str, float]]
     """Camera position of each photograph, by its name: x, y, z in the splat's coordinates, as far as known."""
@@ -141,11 +142,14 @@ class ReportedPatch(PatchStatus):
     """A patch in a report: its status, and further facts that only the report has."""
 
     outliers: tuple[str, ...] = ()
-    """How far PSNR, Gaussians or time of the patch are from the median of all patches, as messages; empty: not far."""
+    """Messages on how far PSNR, Gaussians or time of the patch are from the median patch's; empty: not far.
+
+    In a sweep, patches are compared within their variant.
+    """
     gain_db: float | None = None
     """Gain in PSNR, in dB, if the latest run replaced the accepted splat; None if it did not, or PSNR is unknown.
 
-    It is of covered pixels if both splats were measured on the same ones, else of all pixels.
+    PSNR is of covered pixels if both splats were measured on the same ones, else of all pixels.
     """
     attempts: tuple[ReportedAttempt, ...] = ()
     of_patch: str = ""
@@ -306,7 +310,7 @@ class ReportedColors:
 class CoreBox:
     """The core of a patch from above, as two opposite corners x, y in the units of the scene.
 
-    On a map without partition, the box around most of the patch's cameras stands for the core.
+    If `splatbatch split` did not make the patches, the box around most of a patch's cameras stands for its core.
     """
 
     patch: str
@@ -353,7 +357,7 @@ class ReportedPartition(SceneMap):
     """A scene that was cut into patches: its map, its evaluation, and the quality of the merged splat."""
 
     problem: str = ""
-    """Why the partition or merged splat cannot be used, so that all other fields are empty; empty if they can."""
+    """Why partition.json or the merged splat cannot be used, so that all other fields are empty; empty: both can."""
     evaluation: SceneEvaluation | None = None
     """Evaluation of the merged scene, without figures by photograph and by seam; None if it was not measured."""
     is_stale: bool = False
@@ -382,7 +386,7 @@ class Report:
     """All facts of a batch: the content of report.json."""
 
     output: str = ""
-    """Path of the output folder, as the batch was given it."""
+    """Path of the output folder: absolute, unless a program passed a relative one."""
     summary: str = ""
     """The outcome in one line, as "7 of 8 patches trained; failed: p5"."""
     counts: Mapping[State, int] = field(default_factory=dict)
@@ -409,7 +413,7 @@ class Report:
     afterwards: tuple[FollowUpResult, ...] = ()
     """Results of the follow-ups, also of those that were left out; empty: none was requested."""
     audit: dict[str, Any] | None = None
-    """The latest audit in the ledger; None: there is none.
+    """The latest audit that a ledger records; None: no audit is recorded.
 
     "verified" tells whether patches were checked, false if the audit was switched off. "refused" has the reason for
     each patch that is refused at present, by patch. "warnings" is a list of messages.

@@ -18,8 +18,9 @@ POOREST, BEST = 0.25, 1.0
 OF_TRAINING = {"fill": "none", "stroke": "currentColor"}
 CELLS_PX, CELL_PX = 240, 5
 Figures = Mapping[str, Mapping[str, float]]
-"""Figures of photographs, by photograph, then by figure: psnr in dB, distance in baselines, x and y of the camera.
+"""Figures of photographs, by photograph, then by figure: psnr in dB, distance, x and y of the camera, piece.
 
+"distance" is to the nearest trained photograph in baselines, median distances of neighbouring trained photographs.
 "piece" is 1 where the photographs around are held out, too. Figures that were not measured are absent.
 """
 
@@ -50,7 +51,8 @@ def _pictures(quality: SplatQuality, named: Mapping[str, str], budget: PictureBu
 def falloff_curve(held_out: Figures) -> Drawing | None:
     """Return a chart of PSNR in dB over distance, with a dot for each held-out view; at most MOST_DOTS of them.
 
-    Distance is to the nearest trained photograph, in baselines. None if fewer than three views have both figures.
+    Distance is to the nearest trained photograph, in baselines: median distances of neighbouring trained photographs.
+    None if fewer than three views have both figures. Red marks views whose neighbours are held out, too.
     """
     known = {name: one for name, one in held_out.items() if {"psnr", "distance"} <= one.keys()}
     if len(known) < 3:

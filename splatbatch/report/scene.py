@@ -50,10 +50,10 @@ MOST_CAMERAS = 4000
 MOST_BYTES = {"images.bin": 8 << 30, "images.txt": 64 << 20}
 """Largest size in bytes of all patches' lists of images together, by file name, for which a map is made.
 
-Larger lists would delay the report; it then has no map.
+Larger lists would delay the report, which then has no map.
 """
 MIDDLE, FEW = (20, 80), 8
-"""Percentiles of camera positions that bound a patch's box on each axis; with up to FEW cameras it holds all of them.
+"""Percentiles of camera positions that bound a patch's box on each axis; up to FEW cameras are all inside the box.
 
 Patches share many cameras: boxes around all of them would hide each other.
 """
@@ -173,7 +173,7 @@ def why_it_steps(seam: SeamMeasurement) -> str:
 
 
 def place_from_above(values: Iterable[float]) -> tuple[float, float]:
-    """Return the first two coordinates, x and y, rounded to DIGITS significant digits.
+    """Return the first two coordinates, x and y, as a place on a map, rounded to DIGITS significant digits.
 
     Raises:
         ValueError: there are fewer than two coordinates.
@@ -222,7 +222,7 @@ def overview(output: OutputFolder, patches: Sequence[Patch]) -> SceneMap | None:
         patches: patches whose COLMAP models share one coordinate system.
 
     Raises:
-        LaterFormatError: a later version of splatbatch wrote the manifest of a splat.
+        LaterFormatError: a later version of splatbatch wrote result.json of a patch.
     """
     if not 0 < len(patches) <= MOST_PATCHES or any(_num_bytes(patches, name) > MOST_BYTES[name] for name in MOST_BYTES):
         return None

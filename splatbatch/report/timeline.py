@@ -54,7 +54,10 @@ class Bar:
 
     @property
     def kind(self) -> str:
-        """Return the outcome that decides the bar's colour: "trained", "failed" or "stopped", else "running"."""
+        """Return the outcome that decides the bar's colour: "trained", "failed" or "stopped".
+
+        For any other attempt it is "running", also for one that made the product of a stage.
+        """
         return self.attempt.outcome if self.attempt.outcome in SIGNS else "running"
 
     @property
@@ -91,7 +94,7 @@ class Bar:
 
 @dataclass(frozen=True)
 class RunTimeline:
-    """The drawing of one run, or of several runs with at most RUN_GAP_S seconds between them."""
+    """The drawing of one run, or of several runs with less than RUN_GAP_S seconds between them."""
 
     words: str
     """Heading: start and end, number of attempts and of slots, which are places on a GPU or CPU."""

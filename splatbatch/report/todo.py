@@ -21,10 +21,11 @@ MOST_NAMED = 12
 OF_ONE = ("explain", "accept")
 """Commands that take one patch; if several patches share an item, the command names the first."""
 DARK_EDGE_DB = 1.0
-"""Loss of PSNR in dB of the merged scene, on photographs that see no seam, from which dark edges are suspected.
+"""Loss of PSNR in dB of the merged scene from which dark edges are suspected.
 
-Measured on the drone scene caliterra at reduced size, cut in 2: 2.0 dB after 500 steps, 0.1 dB with
-`training.border: none`. At full size the loss was at most 0.8 dB."""
+It is measured on photographs that see no seam, which is the border between two patches.
+The drone scene caliterra at reduced size, cut in 2, lost 2.0 dB after 500 steps, and 0.1 dB with
+`training.border: none`. At full size it lost at most 0.8 dB."""
 ONLY_LOOKS = ("splatbatch verify-dims", "splatbatch view scene")
 """Commands about the batch that change nothing, so that they may be run while it is being trained."""
 
