@@ -68,7 +68,7 @@ def _photograph(name: str, tone: ColorCorrection, times: float | None) -> Outlie
     if times is not None:
         words = f"{times_in_words(times)} than its neighbours"
     elif abs(math.log(beside)) < math.log(LEAST_SEEN):
-        words = "as bright as the mean, another tint"
+        words = "as bright as the mean photograph, with another tint"
     else:
-        words = f"{times_in_words(beside)} than the mean"
+        words = f"{times_in_words(beside)} than the mean photograph"
     return OutlierPhotograph(name, tone.gain, tuple(tone.values()), words)

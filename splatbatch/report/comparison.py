@@ -16,7 +16,7 @@ from splatbatch.report.units import amount
 
 TITLES = {
     "psnr_covered": "PSNR on covered pixels, dB",
-    "psnr": "hold-out PSNR, dB",
+    "psnr": "PSNR on held-out photographs, dB",
     "num_gaussians": "Gaussians",
     "seconds": "time, s",
 }

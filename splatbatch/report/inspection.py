@@ -64,12 +64,15 @@ def falloff_curve(held_out: Figures) -> Drawing | None:
             MARGIN_PX + SIZE_PX * one["distance"] / most,
             MARGIN_PX + SIZE_PX / 2 * (high - one["psnr"]) / ((high - low) or 1.0),
             3,
-            f"{name}: {one['psnr']:.2f} dB, {one['distance']:.2f} baselines away",
+            f"{name}: PSNR {one['psnr']:.2f} dB, {one['distance']:.2f} camera spacings from a trained photograph",
             {"fill": "#c33" if one.get("piece") else "currentColor"},
         )
         for name, one in list(known.items())[:MOST_DOTS]
     ]
-    words = f"PSNR {low:.1f} to {high:.1f} dB of held-out views over their distance, 0 to {most:.1f} baselines"
+    words = (
+        f"PSNR {low:.1f} to {high:.1f} dB of held-out photographs, over their distance from trained photographs: 0 to "
+        f"{most:.1f} times the usual spacing of cameras"
+    )
     axis = f"M{MARGIN_PX} {MARGIN_PX}V{MARGIN_PX + SIZE_PX // 2}H{MARGIN_PX + SIZE_PX}"
     return _drawing(dots, (SIZE_PX, SIZE_PX // 2), words, axis)
 
@@ -98,7 +101,7 @@ def holdout_map(cameras: Figures, held_out: Figures) -> Drawing | None:
             continue
         opacity = POOREST + (BEST - POOREST) * (one["psnr"] - low) / span
         look = {"fill": "#c33" if one.get("piece") else "#27c", "opacity": f"{opacity:.2f}"}
-        dots.append((*at, 5, f"{name}: {one['psnr']:.2f} dB", look))
+        dots.append((*at, 5, f"{name}: PSNR {one['psnr']:.2f} dB", look))
     words = f"{plural(len(places), 'photograph')} from above, {len(held_out)} of them held out"
     return _drawing(dots, size, words)
 
@@ -136,7 +139,7 @@ def cell_map(quality: SplatQuality) -> Drawing | None:
         for cell, at in zip(cells, points, strict=True)
     ]
     num_weak = sum(cell["weak"] > 0 for cell in cells)
-    words = f"{plural(len(cells), 'cell')} from above; {num_weak} of them seen by fewer than three"
+    words = f"{plural(len(cells), 'cell')} of the scene from above; {num_weak} seen by fewer than three photographs"
     return Drawing(CELLS_PX, CELLS_PX, words, tuple(dots))
 
 

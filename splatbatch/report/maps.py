@@ -205,11 +205,14 @@ def camera_map(told: ReconstructionRecord) -> Drawing | None:
         for one, (x, y), fifth in zip(cameras, places, fifths, strict=True)
     ]
     label = f"{plural(len(told.placed), 'camera')} from above"
-    unit, steps = "m from GPS" if told.gps else "px of reprojection", ", ".join(f"{limit:.2g}" for limit in limits)
-    words = f"{label}; blue to red: {unit}, in fifths at {steps}. The name stands under the cursor."
+    what = "distance from the GPS position, m" if told.gps else "reprojection error, px"
+    words = (
+        f"{label}; a fifth of them in each colour, blue to red by {what}, with limits at "
+        f"{', '.join(f'{limit:.2g}' for limit in limits)}. Point at a dot for the name of its photograph."
+    )
     return Drawing(WIDTH_PX, height, words, tuple(dots))
 
 
 def _in_words(one: RegisteredImage) -> str:
     gps = "" if one.gps_m is None else f"{one.gps_m:g} m from GPS, "
-    return f"{gps}{one.error_px or 0:g} px"
+    return f"{gps}{one.error_px or 0:g} px reprojection error"

@@ -25,7 +25,7 @@ LEAST_FACTOR = 1.5
 
 
 def outliers(statuses: Iterable[PatchStatus]) -> dict[str, tuple[str, ...]]:
-    """Return the messages on every patch by name, such as "PSNR 6.0 dB under the median"; none for usual patches.
+    """Return messages on each patch by name, such as "PSNR 6.0 dB under the median of the patches"; none if usual.
 
     Only trained patches are compared, and in a sweep only within their variant. PSNR is of covered pixels if known.
     """
@@ -40,13 +40,13 @@ def _outliers(statuses: Sequence[PatchStatus]) -> dict[str, tuple[str, ...]]:
     marks: dict[str, list[str]] = {status.patch: [] for status in statuses}
     for patch, value, median in _far({status.patch: deciding(status) for status in trained}):
         if median - value >= LEAST_DB:
-            marks[patch].append(f"PSNR {median - value:.1f} dB under the median")
+            marks[patch].append(f"PSNR {median - value:.1f} dB under the median of the patches")
     for patch, value, median in _far({status.patch: status.num_gaussians for status in trained}):
         if factor := _factor(value, median):
-            marks[patch].append(f"Gaussians {factor} the median")
+            marks[patch].append(f"number of Gaussians {factor} the median of the patches")
     for patch, value, median in _far({status.patch: status.seconds for status in trained}):
         if value > median and (factor := _factor(value, median)):
-            marks[patch].append(f"time {factor} the median")
+            marks[patch].append(f"training time {factor} the median of the patches")
     return {patch: tuple(found) for patch, found in marks.items()}
 
 
@@ -61,7 +61,7 @@ def _far(values: dict[str, float | None]) -> list[tuple[str, float, float]]:
 
 
 def _factor(value: float, median: float) -> str:
-    """Return the factor from the median as "0.2 ×" or "3.1 ×"; empty below LEAST_FACTOR."""
+    """Return the factor from the median as "0.2 times" or "3.1 times"; empty below LEAST_FACTOR."""
     if min(value, median) <= 0 or max(value, median) / min(value, median) < LEAST_FACTOR:
         return ""
-    return f"{value / median:.2g} ×"
+    return f"{value / median:.2g} times"

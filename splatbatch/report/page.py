@@ -74,9 +74,9 @@ class PatchSection:
         yield patch.state
         if patch.psnr is not None:
             share = patch.covered_share if patch.psnr_covered is not None else None
-            covered = "" if share is None else f" ({100 * share:.0f} % covered)"
-            evened = "" if patch.psnr_even is None else f", {patch.psnr_even:.2f} evened"
-            beside = "" if patch.training_psnr is None else f" ({patch.training_psnr:.2f} on training views)"
+            covered = "" if share is None else f" ({100 * share:.0f} % of pixels covered)"
+            evened = "" if patch.psnr_even is None else f", {patch.psnr_even:.2f} with corrected colours"
+            beside = "" if patch.training_psnr is None else f" ({patch.training_psnr:.2f} on training photographs)"
             yield f"PSNR {spell_figures(patch)}{covered}{evened}{beside}"
         if patch.quality:
             yield grade_in_words(patch.quality.grade)
@@ -213,14 +213,14 @@ def _totals(report: Report) -> Iterator[tuple[str, str]]:
     patches = alone(report.patches)
     if covered := [patch.psnr_covered for patch in patches if patch.psnr_covered is not None]:
         yield "dB mean PSNR on covered pixels", f"{statistics.fmean(covered):.2f}"
-        yield "dB in the worst patch", f"{min(covered):.2f}"
+        yield "dB PSNR in the worst patch", f"{min(covered):.2f}"
     if known := [patch.psnr for patch in patches if patch.psnr is not None]:
-        yield f"dB mean hold-out PSNR{' on all' if covered else ''}", f"{statistics.fmean(known):.2f}"
+        yield f"dB mean PSNR on {'all pixels' if covered else 'held-out photographs'}", f"{statistics.fmean(known):.2f}"
         if not covered:
-            yield "dB in the worst patch", f"{min(known):.2f}"
+            yield "dB PSNR in the worst patch", f"{min(known):.2f}"
     if gaussians := sum(patch.num_gaussians or 0 for patch in patches):
         yield "Gaussians", f"{gaussians:,}"
     attempts = [attempt for patch in patches for attempt in patch.attempts]
     yield "attempt" if len(attempts) == 1 else "attempts", str(len(attempts))
     spent = sum(attempt.seconds or 0 for attempt in attempts)
-    yield f"in {'processes' if report.reconstruction else 'training processes'}", duration(spent)
+    yield f"spent in {'processes' if report.reconstruction else 'training processes'}", duration(spent)

@@ -162,12 +162,12 @@ def why_it_steps(seam: SeamMeasurement) -> str:
     color, depth, ratio = seam.color_offset, seam.depth_step, seam.density_ratio
     found = []
     if color is not None and color > SLIGHT[0]:
-        found.append(f"colours {color:.1f} of 255 apart")
+        found.append(f"colours differ by {color:.1f} of 255")
     if depth is not None and abs(depth) > SLIGHT[1]:
-        found.append(f"{seam.one if depth > 0 else seam.other} lies {100 * abs(depth):.1f} % of the depth behind")
+        found.append(f"{seam.one if depth > 0 else seam.other} lies {100 * abs(depth):.1f} % farther from the cameras")
     if found and ratio and max(ratio, 1 / ratio) >= UNLIKE:
         found.append(
-            f"{seam.one if ratio > 1 else seam.other} has {max(ratio, 1 / ratio):.1f} times the Gaussians there"
+            f"{seam.one if ratio > 1 else seam.other} has {max(ratio, 1 / ratio):.1f} times as many Gaussians there"
         )
     return ", ".join(found)
 
@@ -190,13 +190,15 @@ def in_words(scene: ReportedPartition) -> str:
     found = scene.evaluation
     behind = f" {scene.behind}" if scene.behind else ""
     if found is None:
-        return f"The merged scene has not been measured: splatbatch evaluate.{behind}"
+        return f"The merged scene has not been measured. Run splatbatch evaluate.{behind}"
     total, across, within = found.total, found.across, found.within
     on_covered = f"{_db(total.psnr_covered)} on covered pixels, " if total.psnr_covered is not None else ""
-    words = f"Merged: {on_covered}{_db(total.psnr)} on {plural(total.num_photos, 'held-out photograph')}"
-    words += f", {_db(across.psnr)} on those across a seam, {_db(within.psnr)} on the others"
-    words += f"; the patches' own splats {_db(total.own_psnr)}."
-    return words + (" The scene was merged again since." if scene.is_stale else "") + behind
+    photographs = plural(total.num_photos, "held-out photograph")
+    words = (
+        f"PSNR of the merged scene: {on_covered}{_db(total.psnr)} on {photographs}, {_db(across.psnr)} on those across "
+        f"a seam between patches, {_db(within.psnr)} on the others; of the patches' own splats: {_db(total.own_psnr)}."
+    )
+    return words + (" It was merged again after that: run splatbatch evaluate." if scene.is_stale else "") + behind
 
 
 def _db(value: float | None) -> str:

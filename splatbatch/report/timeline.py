@@ -84,11 +84,11 @@ class Bar:
         if attempt.cause:
             lines[0] += f": {title(attempt.cause)} in phase {attempt.phase or 'start'}, step {attempt.step or 0}"
         took, setup = duration(self.end - self.start), duration(attempt.setup_s)
-        lines.append(f"{moment(self.start)}, {took}, of it {setup} set-up")
+        lines.append(f"{moment(self.start)}, took {took}{f', of which {setup} for set-up' if setup else ''}")
         if attempt.gate_s:
-            lines.append(f"waited {duration(attempt.gate_s)} at the gate: {attempt.gate}")
+            lines.append(f"waited {duration(attempt.gate_s)} until its GPU was ready: {attempt.gate}")
         if attempt.changes:
-            lines.append(f"with {assignments(attempt.changes)}")
+            lines.append(f"with changed settings: {assignments(attempt.changes)}")
         return "\n".join(lines)
 
 
@@ -152,9 +152,9 @@ def _timeline(bars: Sequence[Bar], runs: Sequence[float], *, is_latest: bool) ->
         for bar in sorted(bars, key=lambda bar: bar.start)[-MOST_BARS:]
     ]
     words = f"{moment(begin)} to {moment(end)}, {duration(span)}"
-    words += f", {plural(len(bars), 'attempt')} on {plural(len(lanes), 'slot')}"
-    words += f" of {plural(len(nodes), 'node')}" if len(nodes) > 1 else ""
-    words += f", the last {len(drawn)} drawn" if len(drawn) < len(bars) else ""
+    words += f", {plural(len(bars), 'attempt')} on {plural(len(lanes), 'GPU or CPU slot')}"
+    words += f" of {plural(len(nodes), 'machine')}" if len(nodes) > 1 else ""
+    words += f", of which the last {len(drawn)} are drawn" if len(drawn) < len(bars) else ""
     return RunTimeline(
         words,
         span,
@@ -190,5 +190,5 @@ def _lanes(bars: Sequence[Bar]) -> dict[Seat, Lane]:
 def _gap(before: Bar, after: Bar, runs: Sequence[float]) -> str:
     """Return the length of the gap between two attempts on one row and what ended it, as text."""
     is_between_runs = any(before.end <= start <= after.start + 1 for start in runs)
-    why = "the next run" if is_between_runs else "the GPU was fit, or a patch was due again"
+    why = "the next run" if is_between_runs else "the GPU was free and cool, or a patch was to be tried again"
     return f"{duration(after.start - before.end)} until {why}"

@@ -140,23 +140,27 @@ def _of_batch(report: Report) -> Iterator[TodoItem]:
         if one.state != DONE:
             yield _reason("do", one.words, one.command)
     if audit and audit["warnings"]:
-        yield _reason("look", f"the audit: {plural(len(audit['warnings']), 'warning')}", "splatbatch verify-dims")
+        warnings = plural(len(audit["warnings"]), "warning")
+        yield _reason("look", f"the audit of photographs and models gave {warnings}", "splatbatch verify-dims")
     if not scene or not scene.cores:
         return
     steps = [f"{seam.name} ({why_it_steps(seam)})" for seam in scene.seams if seam.grade == "step"]
     if scene.is_stale:
-        yield _reason("look", "the scene was merged again since it was measured", "splatbatch evaluate")
+        yield _reason("look", "the scene was merged again: measure it again", "splatbatch evaluate")
     lost = -(scene.evaluation.within.gain_db or 0.0) if scene.evaluation else 0.0
     if lost >= DARK_EDGE_DB and not scene.is_stale:
         yield _reason(
             "look",
-            f"away from seams the merged scene is {lost:.1f} dB below the patches' own splats: ground at its edge may "
-            "be dark, as after short runs (more steps mend that, or training.border: none)",
+            f"away from the seams between patches, the PSNR of the merged scene is {lost:.1f} dB below that of the "
+            "patches' own splats: ground at the edge of the scene may be dark. Train more steps, or set "
+            "training.border: none",
             "splatbatch view scene",
         )
     if steps:
         yield _reason(
-            "look", f"a step is seen at {plural(len(steps), 'seam')}: {', '.join(steps)}", "splatbatch view scene"
+            "look",
+            f"a step is visible at {plural(len(steps), 'seam')} between patches: {', '.join(steps)}",
+            "splatbatch view scene",
         )
 
 

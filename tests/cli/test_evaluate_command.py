@@ -61,7 +61,7 @@ def test_a_scene_is_measured_as_a_whole_by_patch_and_by_seam(quarry: Partition, 
     assert ended.code == 0, ended.err
     for word in ("all held-out", "across a seam", "p0|p1", "gain dB", "5.0"):
         assert word in ended.out
-    assert "Merged: " in output_of(quarry).report("html").read_text()
+    assert "PSNR of the merged scene: " in output_of(quarry).report("html").read_text()
     found = output_of(quarry).scene.read_evaluation()
     assert found is not None and found.total.num_photos == len(quarry.test) == len(found.photos) == 4
     assert found.total.psnr is not None and found.total.psnr > 10

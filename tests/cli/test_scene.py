@@ -55,7 +55,7 @@ def test_one_command_makes_and_publishes_a_scene_and_does_again_only_what_has_ch
     found = output.scene.read_evaluation()
     assert found is not None and found.total.num_photos == 4 and [seam.name for seam in found.seams] == ["p0|p1"]
     assert found.seams[0].depth_step is not None and found.seams[0].color_offset is not None
-    assert "Merged: " in output.report("html").read_text()
+    assert "PSNR of the merged scene: " in output.report("html").read_text()
     assert load(tmp_path / "splat_config.yml").training.max_steps == 10
     assert attempts(tmp_path) == {"p0": 1, "p1": 1, "backdrop": 1, "evaluating": 1}
     merged = output.scene.splat.stat().st_mtime_ns

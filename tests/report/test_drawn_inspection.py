@@ -11,7 +11,7 @@ def test_the_curve_has_a_dot_for_each_view_and_its_name_as_text() -> None:
     views = {name: {"psnr": 20.0 + place, "distance": float(place)} for place, name in enumerate(("<b>", "c", "d"))}
     curve = falloff_curve(views)
     page = drawn("quality", "dotted", curve)
-    assert page.count("<circle") == 3 and "&lt;b&gt;: 20.00 dB" in page
+    assert page.count("<circle") == 3 and "&lt;b&gt;: PSNR 20.00 dB" in page
     assert falloff_curve({"c": views["c"]}) is None and falloff_curve({**views, "e": {}}) is not None
 
 

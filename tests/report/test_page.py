@@ -99,7 +99,7 @@ def test_so_is_one_with_pictures_of_all_nine_and_the_viewer(tmp_path: Path) -> N
     "words",
     [
         "7 of 9 patches trained; failed: p8; refused: p9",
-        "PSNR 6.2 dB under the median",
+        "PSNR 6.2 dB under the median of the patches",
         "CUDA out of memory. Tried to allocate 2.10 GiB",
         "Then again after 10.0 s with training.images=host",
         "Then given up in this run, the next `train` tries it again: nan_loss twice at the same place",
@@ -111,7 +111,7 @@ def test_so_is_one_with_pictures_of_all_nine_and_the_viewer(tmp_path: Path) -> N
         "p3: img7.jpg: &lt;i&gt;dark&lt;/i&gt;",
         "max_steps: 30000",
         "p5 ✕ GPU memory ran out",
-        "waited 3.5 s at the gate: 900 MiB more GPU memory in use than before",
+        "waited 3.5 s until its GPU was ready: 900 MiB more GPU memory in use than before",
         'class="wait"',
         "p5 ↻2 ✓",
     ],
@@ -125,16 +125,16 @@ def test_the_same_facts_are_in_the_json(output: OutputFolder) -> None:
     patches = {patch["patch"]: patch for patch in report["patches"]}
     assert report["schema"] == 1
     assert patches["p5"]["outliers"] == [
-        "PSNR 6.2 dB under the median",
-        "Gaussians 0.31 × the median",
-        "time 2 × the median",
+        "PSNR 6.2 dB under the median of the patches",
+        "number of Gaussians 0.31 times the median of the patches",
+        "training time 2 times the median of the patches",
     ]
     assert [one["outcome"] for one in patches["p5"]["attempts"]] == ["failed", "trained"]
     assert patches["p5"]["attempts"][0]["next"]["changes"] == {"training.images": "host"}
     assert patches["p8"]["attempts"][1]["next"]["decision"] == "gave_up"
     assert patches["p0"]["attempts"][0]["setup_s"] == 12.0
     assert patches[NASTY]["outliers"] == []
-    assert "PSNR 6.2 dB under the median" in output.report("md").read_text()
+    assert "PSNR 6.2 dB under the median of the patches" in output.report("md").read_text()
 
 
 def test_every_evil_in_the_files_stays_text(tmp_path: Path) -> None:
@@ -190,7 +190,7 @@ def test_the_psnr_of_evened_photographs_stands_beside_that_of_photographs_as_the
     report = write_report(made.finish(), [])
     assert [patch.psnr_even for patch in report.patches] == [27.31]
     page = made.output.report("html").read_text()
-    assert ">evened</button>" in page and "PSNR 26.30 dB, 27.31 evened" in page
+    assert ">evened</button>" in page and "PSNR 26.30 dB, 27.31 with corrected colours" in page
     assert "PSNR 27.31 dB in the evened space" in made.output.report("md").read_text()
 
 

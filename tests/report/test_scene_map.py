@@ -150,8 +150,8 @@ def evaluation(quarry: Partition) -> SceneEvaluation:
 @pytest.mark.parametrize(
     ("color", "depth", "ratio", "said"),
     [
-        (4.5, 0.03, 1.1, "colours 4.5 of 255 apart, p0 lies 3.0 % of the depth behind"),
-        (0.5, -0.04, 0.3, "p1 lies 4.0 % of the depth behind, p1 has 3.3 times the Gaussians there"),
+        (4.5, 0.03, 1.1, "colours differ by 4.5 of 255, p0 lies 3.0 % farther from the cameras"),
+        (0.5, -0.04, 0.3, "p1 lies 4.0 % farther from the cameras, p1 has 3.3 times as many Gaussians there"),
         (0.5, 0.01, 3.0, ""),
     ],
 )
@@ -167,7 +167,7 @@ def test_the_page_shows_the_scene_with_its_seams(quarry: Partition) -> None:
     (seam,) = report["scene"]["seams"]
     assert seam["grade"] == "step" and seam["line"][0][0] == seam["line"][1][0]
     assert len(report["scene"]["cameras"]) == 32
-    for words in ("Merged: 25.00 dB on 4 held-out photographs", "p0|p1", "4.50", "+3.00", 'class="map"'):
+    for words in ("PSNR of the merged scene: 25.00 dB on 4 held-out photographs", "p0|p1", "4.50", "+3.00", 'class="map"'):
         assert words in page
     assert NASTY not in page
     assert "| p0\\|p1 |" in output.report("md").read_text()
@@ -175,7 +175,7 @@ def test_the_page_shows_the_scene_with_its_seams(quarry: Partition) -> None:
 
 def test_a_scene_nobody_has_measured_is_shown_as_far_as_it_is_known(quarry: Partition) -> None:
     _, page = report_of(quarry)
-    assert "has not been measured: splatbatch evaluate" in page and "not measured yet" in page
+    assert "has not been measured. Run splatbatch evaluate" in page and "not measured yet" in page
 
 
 def test_until_a_scene_is_measured_the_records_of_its_patches_say_what_is_held_out(quarry: Partition) -> None:
@@ -217,5 +217,5 @@ def test_a_scene_that_was_merged_again_says_so(quarry: Partition) -> None:
     shutil.copy(output.scene.splat, again := output.scene.splat.with_name("again.ply"))
     again.replace(output.scene.splat)
     report, page = report_of(quarry)
-    assert report["scene"]["is_stale"] and "merged again since" in page
+    assert report["scene"]["is_stale"] and "merged again after that" in page
     assert read_json(output.report("json"))["scene"]["is_stale"]

@@ -141,8 +141,8 @@ def test_nine_patches_with_the_viewer_but_without_their_splats_are_small(output:
     assert output.report("html").stat().st_size - splats < 3_000_000
 
 
-@pytest.mark.all(but="viewer-where npm is")
-@pytest.mark.parametrize(("missing", "words"), [("viewer", "where npm is"), ("gsply", "splatbatch[web]")])
+@pytest.mark.all(but="viewer-the viewer with npm")
+@pytest.mark.parametrize(("missing", "words"), [("viewer", "the viewer with npm"), ("gsply", "splatbatch[web]")])
 def test_what_is_missing_is_said_in_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing: str, words: str
 ) -> None:
@@ -193,7 +193,7 @@ def test_a_gsply_that_breaks_costs_only_the_preview(tmp_path: Path, monkeypatch:
     output = night(tmp_path)
     write_scene(output.patch("p0").splat)
     write_report(output, [])
-    assert "3D, in full: splatbatch view p0" in output.report("html").read_text()
+    assert "3D, the whole splat: splatbatch view p0" in output.report("html").read_text()
 
 
 @built
@@ -201,6 +201,6 @@ def test_a_full_page_names_the_command_instead(tmp_path: Path) -> None:
     output = night(tmp_path)
     write_scene(output.patch("p0").splat, repeat=12)
     write_report(output, [], previews_mib=1)
-    assert "3D, in full: splatbatch view p0" in output.report("html").read_text()
+    assert "3D, the whole splat: splatbatch view p0" in output.report("html").read_text()
     write_report(output, [], previews_mib=0)
     assert ">3D" not in output.report("html").read_text()

@@ -258,4 +258,4 @@ def test_the_splat_is_kept_that_is_better_where_photographs_see_it_and_the_repor
     assert [(one["psnr_covered"], one["psnr"]) for one in report["attempts"]] == [(36.0, 30.1), (35.0, 33.5)]
     assert (report["psnr_covered"], report["psnr"], report["covered_share"]) == (36.0, 30.1, 0.9)
     page = (batch.output / "report.html").read_text()
-    assert "36.00 dB on covered pixels, 30.10 on all (90 % covered)" in page
+    assert "36.00 dB on covered pixels, 30.10 on all (90 % of pixels covered)" in page

@@ -113,7 +113,7 @@ def test_the_time_before_a_gate_is_written_down_and_told(batch: FakeBatch) -> No
     assert (waited["patch"], waited["attempt"], waited["reason"]) == ("p1", 1, "cooling down")
     assert 0.1 < waited["waited_s"] < 5
     assert "its GPU or CPU slot was not ready for" in batch.run("explain", "p1").stdout
-    assert "at the gate: cooling down" in (batch.output / "report.html").read_text()
+    assert "until its GPU was ready: cooling down" in (batch.output / "report.html").read_text()
 
 
 def test_a_report_that_cannot_be_made_does_not_hide_how_it_went(

@@ -47,8 +47,8 @@ MOST_PREVIEW_BYTES = 4 << 20
 MOST_SPLAT_BYTES = 1 << 30
 """Largest splat file, in bytes, that a preview is made of; reading a larger file takes too long for a report."""
 HOW = {
-    "viewer": "3D: this installation has no viewer: install a wheel of a release, or build it where npm is.",
-    "gsply": "3D: pip install 'splatbatch[web]', then `splatbatch report`.",
+    "viewer": "No 3D: this installation lacks the viewer. Install a released wheel, or build the viewer with npm.",
+    "gsply": "No 3D: gsply is not installed. Run pip install 'splatbatch[web]', then `splatbatch report`.",
 }
 
 
@@ -204,7 +204,7 @@ def stage(name: str, splat: Path, attempt: AttemptFolder | None, budget: Picture
     """
     if not budget.size or what_is_missing():
         return None
-    words = f"in full: splatbatch view {shlex.quote(name)}"
+    words = f"the whole splat: splatbatch view {shlex.quote(name)}"
     initial_camera = find_initial_camera(attempt)
     preview = _read(splat, initial_camera.turn if initial_camera else UNTURNED)
     if not preview or not budget.take(preview):
