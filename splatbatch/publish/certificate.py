@@ -179,7 +179,10 @@ def problems_of_file(file: Path) -> list[str]:
     """
     record = read_record(file)
     if record is None:
-        raise OutputError(f"{file}: not a certificate: it holds no JSON object", "Name a certificate.json.")
+        raise OutputError(
+            f"{file}: not a certificate: it holds no JSON object",
+            "Name a file that `splatbatch inspect` wrote: certificate.json.",
+        )
     broken = _why_not_genuine(record, sha256_of(file.with_name("splat.ply")))
     patch, scene = PatchFolder(file.parent), SceneFolder(file.parent)
     is_handed_on = file.name != patch.certificate.name or not (patch.result.exists() or scene.merge.exists())
@@ -239,12 +242,14 @@ def _why_not_genuine(record: dict[str, Any], splat_sha256: str) -> list[str]:
     if said.seal != seal_of(record):
         problems.append("the certificate was changed after it was written: its seal is broken")
     if said.grade != (by_figures := grade(said.figures)):
-        problems.append(f"the certificate says grade {said.grade}, but its figures give {by_figures or 'none'}")
+        problems.append(
+            f"the certificate says grade {said.grade}, but its figures result in {by_figures or 'no grade'}"
+        )
     if not splat_sha256:
         problems.append("the splat cannot be read, so its certificate cannot be checked")
     elif said.splat != splat_sha256:
-        ours = f"this one is {splat_sha256[:12]}…"
-        problems.append(f"the certificate is of another splat: of {said.splat[:12]}…, but {ours}")
+        hashes = f"its SHA-256 is {said.splat[:12]}…, that of this splat {splat_sha256[:12]}…"
+        problems.append(f"the certificate is of another splat: {hashes}")
     return problems
 
 
@@ -273,7 +278,7 @@ def _why_outdated(said: Certificate, task: Task, folder: PatchFolder) -> Iterato
     """Yield which settings of the YAML and which input files have changed since a certificate was written."""
     result = folder.read_result()
     if result is not None and not result.changes and said.settings_hash != task.yaml_settings.recipe_hash:
-        yield "the YAML has other settings now than the certificate"
+        yield "the settings of the YAML have changed since the certificate was written"
     place = task.input_files().place
     if differing := [key for key, sha256 in said.inputs.items() if sha256 != sha256_of(place(key))]:
         yield f"files have changed since the certificate was written: {list_some(differing)}"
@@ -283,7 +288,7 @@ def _why_other_scene(said: Certificate, folder: SceneFolder) -> Iterator[str]:
     """Yield the contradictions between a certificate and the records in the merged scene's folder."""
     merged, found = folder.merged.read() or Merge(), folder.read_inspection() or Inspection()
     if said.settings_hash != merged.key:
-        yield f"the certificate is of another merge than {MERGE}"
+        yield f"the certificate is of another merge of the scene than {MERGE}"
     attempt = AttemptFolder(folder.inspecting.path / found.attempt)
     told = attempt.read(attempt.settings, InspectionSettings) or InspectionSettings()
     settings = f"settings.json of {found.attempt}"

@@ -48,9 +48,17 @@ PLAINLY = (Rung(1.0),)
 CLUSTERED = (
     Rung(0.6, ("-i", "4")),
     Rung(
-        0.3, ("-i", "2"), ("-H", "1"), "colours vary with direction by degree 1 alone: more took too long on this CPU"
+        0.3,
+        ("-i", "2"),
+        ("-H", "1"),
+        "colours vary only coarsely with the viewing direction (degree 1): packing more took too long on this CPU",
     ),
-    Rung(0.1, (), ("-H", "0"), "colours do not vary with direction: packing that took too long on this CPU"),
+    Rung(
+        0.1,
+        (),
+        ("-H", "0"),
+        "colours do not vary with the viewing direction: packing such colours took too long on this CPU",
+    ),
 )
 """Rungs for streamed splats with view-dependent colours, in the order in which they are tried."""
 
@@ -126,13 +134,14 @@ def convert(job: ConversionJob, tool: SplatTransform | None) -> ConvertedFile:
         return replace(_read_back(job, tool), notes=notes)
     except (OSError, ValueError) as error:
         raise OutputError(
-            f"{job.part.name}: {job.form.name}: {error}", "Check the disk, then publish again."
+            f"{job.part.name}: {job.form.name}: {error}",
+            "Check the free space and permissions of the disk, then publish again.",
         ) from error
 
 
 def _needed(tool: SplatTransform | None) -> SplatTransform:
     if tool is None:
-        raise TrainerError("splat-transform: not installed", HINT)
+        raise TrainerError("splat-transform is not installed", HINT)
     return tool
 
 
@@ -145,8 +154,8 @@ def _compress(job: ConversionJob) -> None:
     try:
         import gsply
     except ImportError as error:
-        hint = "pip install 'splatbatch[web]'"
-        raise TrainerError("compressed: gsply is not installed", hint) from error
+        hint = "Install it: pip install 'splatbatch[web]'"
+        raise TrainerError("format compressed: gsply is not installed", hint) from error
     found = read_part(job.part)
     length = np.maximum(np.linalg.norm(found.quats, axis=1, keepdims=True), 1e-12)
     columns = (found.means, found.scales, found.quats / length, found.opacities, found.sh0)
@@ -174,7 +183,7 @@ def _turned(job: ConversionJob, tool: SplatTransform | None) -> SourcePart:
         return job.part
     path = job.work / "turned.ply"
     source = str(as_file(job.part, job.work))
-    _needed(tool).must([source, *job.form.turn, str(path)], f"{job.part.name}: {job.form.name}: turned")
+    _needed(tool).must([source, *job.form.turn, str(path)], f"{job.part.name}: {job.form.name}: rotating the splat")
     return SourcePart(job.part.name, path, 0, job.part.num_gaussians, "")
 
 
@@ -203,7 +212,10 @@ def _by_tool(job: ConversionJob, tool: SplatTransform) -> tuple[str, ...]:
         if ended.exceeded != "time" or rung is rungs[-1]:
             raise tool.failed(ended, f"{job.part.name}: {job.form.name}")
     if not job.entry.is_file() or not job.entry.stat().st_size:
-        raise OutputError(f"{job.part.name}: {job.form.name}: splat-transform reported success but wrote nothing")
+        raise OutputError(
+            f"{job.part.name}: {job.form.name}: splat-transform reported success but wrote nothing",
+            "Publish it as ply instead: --as ply.",
+        )
     return (rung.note,) if rung.note else ()
 
 
@@ -262,13 +274,13 @@ def _read_back(job: ConversionJob, tool: SplatTransform | None) -> ConvertedFile
         case "tool" if tool is not None:
             level = ("-L", "0") if job.form.is_folder else ()
             arguments = (*level, str(job.entry), *job.form.turn_back, str(job.decoded))
-            tool.must(arguments, f"{job.part.name}: {job.form.name}: read back")
+            tool.must(arguments, f"{job.part.name}: {job.form.name}: reading the file back")
         case _:
             return ConvertedFile()
     num = read_header(job.decoded).num_gaussians
     if num != job.part.num_gaussians:
         raise OutputError(
-            f"{job.part.name}: {job.form.name}: {num} of {job.part.num_gaussians} Gaussians came back",
-            "Publish it as ply.",
+            f"{job.part.name}: {job.form.name}: the file holds {num} Gaussians, the splat {job.part.num_gaussians}",
+            "Publish it as ply instead: --as ply.",
         )
     return ConvertedFile(num, job.decoded)

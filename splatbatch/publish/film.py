@@ -25,7 +25,7 @@ SUFFIXES = (".mp4", ".mkv", ".webm", GIF)
 CODECS = {".webm": ("-c:v", "libvpx-vp9", "-crf", "32", "-b:v", "0")}
 H264 = ("-c:v", "libx264", "-crf", "20", "-movflags", "+faststart")
 FPS = 30
-NO_FFMPEG = "ffmpeg is not installed: a GIF was written"
+NO_FFMPEG = "ffmpeg is not installed: the film is written as a GIF"
 
 
 @dataclass(frozen=True)
@@ -51,15 +51,20 @@ class Film:
                 folder; or the disk lacks space.
         """
         if self.out.suffix.lower() not in SUFFIXES:
-            raise ConfigError(f"--to {self.out}: not the name of a film", f"End it with one of {', '.join(SUFFIXES)}.")
+            raise ConfigError(
+                f"--to {self.out}: not the name of a film", f"End the name with one of {', '.join(SUFFIXES)}."
+            )
         check_outside(f"--to {self.out}", self.out.parent, output)
         for place in {self.out, self.out.with_suffix(GIF)}:
             if place.exists() and not self.is_forced:
-                raise OutputError(f"{place}: is there already", "Add --force to overwrite it.")
+                raise OutputError(f"{place}: the file exists already", "Add --force to overwrite it.")
         needed = 2 * self.frame_bytes * self.num_frames // MIB
         free = free_mib(self.out.parent)
         if free is not None and free < needed:
-            raise OutputError(f"{self.out}: {free:,} MiB are free, {needed:,} are needed", "Free space.")
+            raise OutputError(
+                f"{self.out}: {free:,} MiB of disk space are free, {needed:,} MiB are needed",
+                "Free disk space, or name a place on another disk with --to.",
+            )
 
     @property
     def frame_bytes(self) -> int:
@@ -91,20 +96,24 @@ def make_film(splat: PublishedSplat, film: Film, say: Callable[[str], None]) -> 
         write_json(work / "film.json", settings.to_record())
         command = [sys.executable, "-m", MODULE, str(work / "film.json"), str(frames)]
         say(f"{splat.name}: drawing {plural(film.num_frames, 'frame')} of {film.width}x{film.height}")
-        ended = _must(run_bounded(command, USUAL), f"{splat.name}: cannot be drawn")
+        ended = _must(run_bounded(command, USUAL), f"{splat.name}: the film cannot be drawn")
         say(ended.said.strip().splitlines()[-1])
         if frames.stat().st_size != film.frame_bytes * film.num_frames:
-            raise OutputError(f"{splat.name}: only some frames were drawn", "Check the disk.")
+            raise OutputError(
+                f"{splat.name}: only some frames of the film were drawn", "Check the free space of the disk."
+            )
         return _encoded(frames, film, work, say)
     except OSError as error:
-        raise OutputError(f"{film.out}: {error.strerror or error}", "Check the disk.") from error
+        raise OutputError(
+            f"{film.out}: {error.strerror or error}", "Check the free space and permissions of the disk."
+        ) from error
     finally:
         shutil.rmtree(work, ignore_errors=True)
 
 
 def _must(ended: ProgramEnd, what: str) -> ProgramEnd:
     if not ended.is_well:
-        raise OutputError(f"{what}: {ended.why(USUAL)}", "Make it smaller or shorter: --size, --frames.")
+        raise OutputError(f"{what}: {ended.why(USUAL)}", "Make the film smaller with --size, or shorter with --frames.")
     return ended
 
 
@@ -127,9 +136,9 @@ def _encoded(frames: Path, film: Film, work: Path, say: Callable[[str], None]) -
     even = ("-vf", "pad=ceil(iw/2)*2:ceil(ih/2)*2", "-pix_fmt", "yuv420p")
     command = [ffmpeg, "-y", "-loglevel", "error", *raw, "-i", str(frames), "-an", *even]
     ended = run_bounded([*command, *CODECS.get(suffix, H264), str(aside)], USUAL, folder=work)
-    _must(ended, f"{film.out}: ffmpeg")
+    _must(ended, f"{film.out}: ffmpeg failed")
     if not aside.is_file() or not aside.stat().st_size:
-        raise OutputError(f"{film.out}: ffmpeg reported success but wrote nothing", "Name a .gif.")
+        raise OutputError(f"{film.out}: ffmpeg reported success but wrote nothing", "Name a file that ends in .gif.")
     aside.replace(film.out)
     return film.out
 

@@ -77,7 +77,9 @@ def view_together(splats: Sequence[PublishedSplat], crs: str) -> JointScene:
         TrainerError: a CRS is given, and pyproj is not installed.
     """
     if len({splat.offset for splat in splats}) > 1:
-        raise OutputError("view: these patches lie in several frames", "View them one by one.")
+        raise OutputError(
+            "view: the coordinates of these patches have different offsets", "View the patches one by one."
+        )
     first = splats[0] if len(splats) == 1 else _joined(splats)
     facts = facts_of(first, crs)
     found = JointScene(tuple(splats), replace(facts, photos=_photos(splats), is_as_trained=True))

@@ -21,7 +21,7 @@ from splatbatch.tasks.inspection import SCENE
 MODULE = "splatbatch.training.formats"
 MOST_READ_BACK = 5_000_000
 """Most Gaussians of a splat whose 3D Tiles are measured; of a larger splat a note says that they are not."""
-TOO_MANY = f"more than {MOST_READ_BACK:,} Gaussians: the tiles are not measured"
+TOO_MANY = f"more than {MOST_READ_BACK:,} Gaussians: the loss of quality in tiles is not measured"
 
 
 def measure(
@@ -48,13 +48,16 @@ def measure(
     try:
         ended = run_bounded([sys.executable, "-m", MODULE, str(settings), str(result)], USUAL)
     except OSError as error:
-        raise OutputError(f"{splat.name}: compression cannot be measured ({error})") from error
+        raise OutputError(
+            f"{splat.name}: the loss of quality by compression cannot be measured ({error})",
+            "Publish with --no-measure to leave the measurement out.",
+        ) from error
     found = (Comparison.read(result) if ended.is_well else None) or Comparison()
     before = found.splats.get("", {}).get("psnr")
     if before is None:
         raise OutputError(
-            f"{splat.name}: compression could not be measured: {ended.why(USUAL)}",
-            "Publish with --no-measure to leave that out.",
+            f"{splat.name}: the loss of quality by compression could not be measured: {ended.why(USUAL)}",
+            "Publish with --no-measure to leave the measurement out.",
         )
     return {
         name: CompressionLoss("", found.num_photos, one["psnr"], round(before - one["psnr"], 3), one["between"])

@@ -38,7 +38,7 @@ MOST_AT_ONCE = 5_000_000
 """Most Gaussians that are read at once; a larger scene is converted patch by patch for its page."""
 CONTENT = "splat"
 PACKAGE = "splatbatch.publish"
-NO_SKY = "no photograph shows the sky: the page has a plain one"
+NO_SKY = "no photograph shows the sky: the page has a plain grey sky"
 SHARED = "base-uri 'none'; form-action 'none'"
 SIZE, MARGIN = 200.0, 8.0
 NICE = (1, 2, 5, 10)
@@ -104,7 +104,7 @@ def write_page(splat: PublishedSplat, crs: str, work: Path, tool: SplatTransform
         OSError: the page cannot be written.
     """
     if not viewer_script():
-        raise TrainerError("html: the viewer is not built", HOW["viewer"])
+        raise TrainerError("format html: the viewer is not built", HOW["viewer"])
     facts = facts_of(splat, crs)
     notes = () if facts.has_sky else (NO_SKY,)
     whole = splat.whole()
@@ -154,7 +154,7 @@ def facts_of(splat: PublishedSplat, crs: str) -> PageFacts:
     try:
         places = {part.name: places_of(part) for part in parts}
     except (OSError, ValueError) as error:
-        raise OutputError(f"{splat.path}: {error}", "Train or merge it again.") from error
+        raise OutputError(f"{splat.path}: {error}", "Train the patch or merge the scene again.") from error
     middles = {name: np.median(found, axis=0) for name, found in places.items()}
     sky, is_known = sky_of(splat, stage.up)
     middle = np.median([*middles.values()], axis=0)

@@ -34,9 +34,9 @@ VERSION = 2
 """Version of the content of published files; raise it when that changes, so that `publish` writes all again."""
 MOST_IN_ONE = 5_000_000
 """Most Gaussians of a scene that become one file; of a larger scene each patch becomes a file."""
-PART_BY_PART = "the scene was written part by part, and the parts are not measured"
-MEASURING_FAILED = "what compression costs could not be measured"
-NO_DECODER = "splat-transform, which reads it back, is not installed: not measured"
+PART_BY_PART = "the scene was written as one file per patch, whose loss of quality is not measured"
+MEASURING_FAILED = "the loss of quality by compression could not be measured"
+NO_DECODER = "loss of quality not measured: splat-transform, which reads the file back, is not installed"
 
 
 @dataclass(frozen=True)
@@ -73,8 +73,8 @@ class PublishRequest:
         settings = batch.config.publish
         kinds = parse_kinds(formats) if formats else tuple(dict.fromkeys(settings.formats))
         if not kinds:
-            message = "--as: nothing to publish as"
-            raise ConfigError(message, f"Name at least one of {', '.join(KINDS)}; or set publish.formats.")
+            message = "--as: no format is named"
+            raise ConfigError(message, f"Name at least one of {', '.join(KINDS)}; or set publish.formats in the YAML.")
         target = TargetFolder(to or settings.folder, forced)
         target.check(batch.output.path)
         batch.check_apart("--to" if to else "publish.folder", target.folder, target.folder)
@@ -143,7 +143,7 @@ class Publisher:
         cut = [job.cut] if form.writer == "ply" and job.cut != WHOLE else []
         key = key_of(VERSION, part.key, form.name, form.arguments, TOOL_VERSION, self.wish.is_measured, *cut)
         if self.wish.target.is_there(name, key, self.telling.say):
-            self.telling.say(f"{name}: as it was")
+            self.telling.say(f"{name}: up to date, kept as it is")
             return {}
         self.wish.target.place(name)
         began = time.monotonic()
@@ -169,12 +169,12 @@ class Publisher:
         )
         names = (f"{splat.name}.html", f"{splat.name}-page")
         if any(target.is_there(name, key, self.telling.say) for name in names):
-            self.telling.say(f"{splat.name}: its page is as it was")
+            self.telling.say(f"{splat.name}: its web page is up to date, kept as it is")
             return
         for name in names:
             target.place(name)
         began = time.monotonic()
-        self.telling.say(f"{splat.name}: a page …")
+        self.telling.say(f"{splat.name}: its web page …")
         work = self._empty("page")
         aside, written = write_page(splat, wish.crs, work, find_tool(self.telling.say))
         name = names[0] if aside.is_file() else names[1]
@@ -206,7 +206,7 @@ class Publisher:
             raise
         output = replace(tiled, bytes=folder_bytes(place), seconds=round(time.monotonic() - began, 2))
         target.note(TILES, output)
-        telling.say(f"{TILES}: {output.bytes / 1e6:.1f} MB, {output.seconds:.0f} s")
+        telling.say(f"{TILES}: {output.bytes / 1e6:.1f} MB, took {output.seconds:.0f} s")
         if self.wish.is_measured:
             with self._survived():
                 target.note(TILES, measure_tiles(splats, tiles, output))
@@ -219,8 +219,8 @@ class Publisher:
         put(aside, place)
         seconds, size = round(time.monotonic() - began, 2), folder_bytes(place)
         target.note(name, replace(output, bytes=size, sha256=hashes_in(place), seconds=seconds))
-        share = "" if output.kind == PAGE else f", {size / max(1, output.bytes_before):.0%} of the PLY"
-        self.telling.say(f"{name}: {size / 1e6:.1f} MB{share}, {seconds:.0f} s")
+        share = "" if output.kind == PAGE else f", {size / max(1, output.bytes_before):.0%} of the PLY file"
+        self.telling.say(f"{name}: {size / 1e6:.1f} MB{share}, took {seconds:.0f} s")
 
     def _empty(self, name: str) -> Path:
         """Return an empty subfolder of the working folder; earlier content is removed."""
@@ -242,7 +242,7 @@ class Publisher:
             return
         losses: Mapping[str, CompressionLoss] | None = None
         with self._survived():
-            self.telling.say(f"{part.name}: rendering what came back, beside the original")
+            self.telling.say(f"{part.name}: measuring the loss of quality: rendering published files and the original")
             losses = measure(splat, as_file(part, work), decoded, work)
         for name in decoded if losses is None else ():
             target.change(name, key="", notes=(MEASURING_FAILED,))
@@ -255,7 +255,8 @@ class Publisher:
                 num_photos=loss.num_photos,
             )
             self.telling.say(
-                f"{name}: {loss.psnr:.2f} dB, {loss.loss_db:+.2f} dB lost ({plural(loss.num_photos, 'photograph')})"
+                f"{name}: PSNR {loss.psnr:.2f} dB, {loss.loss_db:+.2f} dB lost "
+                f"({plural(loss.num_photos, 'photograph')})"
             )
 
     def _tool(self, form: SplatFormat) -> SplatTransform | None:
@@ -278,7 +279,7 @@ class Publisher:
             self.failed.append(error)
         except OSError as error:
             words = f"{error.filename or 'the target'}: {error.strerror or error}"
-            self.failed.append(OutputError(words, "Check the disk."))
+            self.failed.append(OutputError(words, "Check the free space and permissions of the disk."))
 
 
 def publish(splats: Sequence[PublishedSplat], wish: PublishRequest, output: Path, telling: PipeWriter) -> None:

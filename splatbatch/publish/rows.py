@@ -42,13 +42,17 @@ def read_part(part: SourcePart) -> Gaussians:
     width = len(header.properties)
     needed, free = AT_ONCE * 4 * width * part.num_gaussians // MIB, available_mib()
     if needed > free:
-        message = f"{part.name}: {part.num_gaussians:,} Gaussians need about {needed:,} MiB; {free:,} are free"
+        message = (
+            f"{part.name}: {part.num_gaussians:,} Gaussians need about {needed:,} MiB of memory; {free:,} MiB are free"
+        )
         raise OutputError(message, "Cut the scene into smaller patches: splatbatch split.")
     with open_regular(part.path) as file:
         file.seek(header.header_bytes + 4 * width * part.start)
         table: FloatArray = np.fromfile(file, dtype="<f4", count=width * part.num_gaussians).reshape(-1, width)
     if len(table) < part.num_gaussians:
-        raise ValueError(f"cut: it ends before Gaussian {part.start + part.num_gaussians} of {header.num_gaussians}")
+        raise ValueError(
+            f"cut: the file ends before Gaussian {part.start + part.num_gaussians} of {header.num_gaussians}"
+        )
     return gaussians_of(table, header)
 
 

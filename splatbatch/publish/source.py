@@ -113,7 +113,7 @@ def published(batch: Batch, names: Sequence[str]) -> list[PublishedSplat]:
     for task in tasks:
         if statuses[task.name].state != "trained":
             message = f"{task.name}: {statuses[task.name].why}: not published"
-            raise OutputError(message, "Train it first: splatbatch train.")
+            raise OutputError(message, "Train the patch first: splatbatch train.")
     found = [_patch(batch, task) for task in tasks]
     return [*found, _scene(batch)] if of_scene else found
 
@@ -168,7 +168,9 @@ def _patch(batch: Batch, task: Task) -> PublishedSplat:
     result = folder.read_result() or Result()
     path = folder.splat_of(result)
     if not path.exists():
-        raise ConfigError(f"{task.name}: has no splat yet", "`splatbatch status` says how far it is.")
+        raise ConfigError(
+            f"{task.name}: has no splat yet", "Train the patch first; `splatbatch status` shows its progress."
+        )
     with recording_damage(batch.output):
         header, digest = _checked(path, task.name, result.sha256)
     offset = result.trained_from.offset
@@ -241,9 +243,12 @@ def _see_fresh(candidates: Sequence[MergeCandidate], merged: Mapping[str, str]) 
     """
     for one in candidates:
         if one.name in merged and one.lacking:
-            raise OutputError(f"{one.name}: {one.lacking}: the scene still shows its earlier splat", "splatbatch train")
+            raise OutputError(
+                f"{one.name}: {one.lacking}: the scene still shows its earlier splat",
+                "Run splatbatch train, then splatbatch merge.",
+            )
         if one.name in merged and one.result and one.result.sha256 != merged[one.name]:
-            raise OutputError(f"{one.name}: has another splat than the one that was merged", MERGE_FIRST)
+            raise OutputError(f"{one.name}: its splat has changed since the scene was merged", MERGE_FIRST)
 
 
 def _checked(path: Path, name: str, sha256: str) -> tuple[SplatHeader, str]:

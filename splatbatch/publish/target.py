@@ -60,7 +60,7 @@ class TargetFolder:
         found = Publication.of(self.folder)
         if found is None and not self.is_forced and (foreign := self._files()):
             message = f"--to {self.folder}: holds files that publish did not write: {list_names(foreign, 3)}"
-            raise OutputError(message, "Name an empty folder, or add --force to publish among it.")
+            raise OutputError(message, "Name an empty folder, or add --force to publish beside these files.")
         self.known = found or Publication()
 
     def _files(self) -> list[str]:
@@ -100,7 +100,10 @@ class TargetFolder:
         free = free_mib(self.folder)
         if free is not None and free < ROOM * num_bytes / MIB:
             needed = ROOM * num_bytes / MIB
-            raise OutputError(f"{self.folder}: {free:,} MiB are free, {needed:,.0f} are needed", "Free space.")
+            raise OutputError(
+                f"{self.folder}: {free:,} MiB of disk space are free, {needed:,.0f} MiB are needed",
+                "Free disk space, or name another folder with --to.",
+            )
 
     @contextmanager
     def work(self) -> Iterator[Path]:
@@ -120,7 +123,9 @@ class TargetFolder:
                 shutil.rmtree(left, ignore_errors=True)
             self._enter(aside)
         except OSError as error:
-            raise OutputError(f"--to {self.folder}: cannot be written ({error.strerror})", "Name another.") from error
+            raise OutputError(
+                f"--to {self.folder}: cannot be written ({error.strerror})", "Name another folder."
+            ) from error
         try:
             yield aside
         finally:
@@ -143,7 +148,9 @@ class TargetFolder:
             shutil.rmtree(aside, ignore_errors=True)
             time.sleep(random.uniform(0, STEP_BACK_S))  # noqa: S311 - so that two processes do not collide again
         who = one_line(others[0].name.removeprefix(f".{WORK}."))
-        raise BusyError(f"{self.folder}: another publish is at work there ({who})", "Wait for it to end.")
+        raise BusyError(
+            f"{self.folder}: another publish is at work there ({who})", "Wait until it ends, then publish again."
+        )
 
     def is_there(self, name: str, key: str, say: Callable[[str], None]) -> bool:
         """Return whether an output is up to date: it was made from the same inputs, and its files are unchanged.
@@ -156,7 +163,7 @@ class TargetFolder:
         known, place = self.known.outputs.get(name, PublishedFile()), self.folder / name
         state = compare_product(key, known.key if place.exists() else None, place=place, parts=known.sha256)
         if isinstance(state, Damaged):
-            say(f"{name}: damaged on disk: written anew" + (f" ({state.parts})" if state.parts != name else ""))
+            say(f"{name}: damaged on disk: written again" + (f" ({state.parts})" if state.parts != name else ""))
         return isinstance(state, UpToDate)
 
     def remember(self, splat: PublishedSplat) -> None:

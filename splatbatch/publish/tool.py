@@ -26,7 +26,7 @@ INSTALL = ("ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=erro
 INSTALLING = CallBounds(wall_s=600.0, memory_mib=4096)
 ON_CPU = ("-w", "-q", "-g", "cpu")
 """Options of every call: overwrite files, print only errors, use the CPU; without a GPU the tool fails otherwise."""
-HINT = "Install nodejs and npm (apt-get install nodejs npm); ply, compressed, sog and tiles need neither."
+HINT = "Install nodejs and npm (apt-get install nodejs npm); formats ply, compressed, sog and tiles need neither."
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,11 @@ class SplatTransform:
             ended: how the program ended.
             what: what the call does, for the message.
         """
-        hint = "Publish patches instead of the scene, or smaller ones." if ended.exceeded else ""
+        hint = (
+            "Publish single patches instead of the scene, or cut the scene into smaller patches."
+            if ended.exceeded
+            else ""
+        )
         return OutputError(f"{what}: splat-transform {ended.why(self.bounds)}", hint)
 
 
@@ -99,10 +103,10 @@ def find_tool(tell: Callable[[str], None] = lambda _: None) -> SplatTransform:
     """
     node = shutil.which("node")
     if node is None:
-        raise TrainerError("node: is not installed, and splat-transform needs it", HINT)
+        raise TrainerError("node is not installed, and splat-transform needs it", HINT)
     place = cache_folder() / FOLDER
     if version_in(place) != VERSION:
-        tell(f"installing {PACKAGE} {VERSION} into {place}: about 220 MB, once")
+        tell(f"installing {PACKAGE} {VERSION} into {place}: about 220 MB, only this once")
         _install(place)
     return SplatTransform(node, place / PROGRAM)
 
@@ -130,7 +134,7 @@ def _install(place: Path) -> None:
     """
     npm = shutil.which("npm")
     if npm is None:
-        raise TrainerError("npm: is not installed, and splat-transform is not in the cache folder", HINT)
+        raise TrainerError("npm is not installed, and splat-transform is not in the cache folder", HINT)
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=place.parent, prefix=f".{FOLDER}.") as folder:
@@ -151,5 +155,5 @@ def _install(place: Path) -> None:
     except OSError as error:
         if version_in(place) != VERSION:
             raise OutputError(
-                f"{place}: cannot be written ({error.strerror})", "Set XDG_CACHE_HOME to a folder that can."
+                f"{place}: cannot be written ({error.strerror})", "Set XDG_CACHE_HOME to a folder that can be written."
             ) from error

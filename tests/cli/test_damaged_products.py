@@ -138,9 +138,9 @@ def test_flipped_bytes_of_a_published_file_are_told_and_mended(batch: FakeBatch)
     whole = (published(batch) / "scene.ply").read_bytes()
     flip(published(batch) / "scene.ply")
     ended = publish(batch, "scene", "--as", "ply")
-    assert "scene.ply: damaged on disk: written anew" in ended.err
+    assert "scene.ply: damaged on disk: written again" in ended.err
     assert (ended.code, (published(batch) / "scene.ply").read_bytes() == whole) == (0, True)
-    assert "scene.ply: as it was" in publish(batch, "scene", "--as", "ply").err
+    assert "scene.ply: up to date, kept as it is" in publish(batch, "scene", "--as", "ply").err
 
 
 def test_flipped_bytes_of_a_published_tile_are_told_and_mended(batch: FakeBatch) -> None:
@@ -149,5 +149,5 @@ def test_flipped_bytes_of_a_published_tile_are_told_and_mended(batch: FakeBatch)
     whole = tile.read_bytes()
     flip(tile)
     ended = publish(batch, "scene", "--as", "tiles", "--no-measure")
-    assert "damaged on disk: written anew" in ended.err
+    assert "damaged on disk: written again" in ended.err
     assert (ended.code, tile.read_bytes() == whole) == (0, True)

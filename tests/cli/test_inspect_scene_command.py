@@ -105,7 +105,7 @@ def test_a_scene_of_another_patch_than_is_accepted_is_told(quarry: Path, tmp_pat
     ended = verify(tmp_path / "quarry", "scene")
     assert ended.code == 1 and "scene: the merged scene has another splat of p1 than the accepted one" in ended.out
     write_json(output.scene.merge, replace(merged, key="other", parts=()).to_record())
-    assert "the certificate is of another merge than merge.json" in verify(tmp_path / "quarry", "scene").out
+    assert "of another merge of the scene than merge.json" in verify(tmp_path / "quarry", "scene").out
 
 
 def test_a_scene_that_nobody_has_inspected_has_no_certificate(tmp_path: Path) -> None:

@@ -51,12 +51,12 @@ def test_a_patch_is_filmed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     ended = invoke("publish", "p0", "--as", "mp4", "--to", str(out), "--frames", "3", "--size", "40x30", batch=batch)
     assert ended.code == 0, ended.err
     assert "3 frames in" in ended.err and "a second" in ended.err
-    assert "ffmpeg is not installed: a GIF was written" in ended.err and "a.gif" in ended.out
+    assert "ffmpeg is not installed: the film is written as a GIF" in ended.err and "a.gif" in ended.out
     assert [path.name for path in out.parent.iterdir()] == ["a.gif"]
     with Image.open(out.with_suffix(".gif")) as film:
         assert (film.n_frames, film.size) == (3, (40, 30)) and np.asarray(film.convert("RGB")).std() > 5
     again = invoke("publish", "p0", "--as", "mp4", "--to", str(out), "--frames", "3", "--size", "40x30", batch=batch)
-    assert again.code == 6 and "is there already" in again.err
+    assert again.code == 6 and "the file exists already" in again.err
 
 
 def encode(tmp_path: Path, ffmpeg: Callable[..., ProgramEnd], monkeypatch: pytest.MonkeyPatch) -> Path:

@@ -199,14 +199,14 @@ def run_plainly(self: SplatTransform, arguments: tuple[str, ...], wall_s: float 
 def test_a_tool_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     error = call(tmp_path, "echo begun; sleep 60", CallBounds(0.3), monkeypatch)
     assert "p0: spz: splat-transform was ended after 0.3 s (last: begun)" in error.message
-    assert "smaller ones" in error.hint
+    assert "smaller patches" in error.hint
 
 
 @pytest.mark.contract
 def test_a_tool_that_takes_too_much_memory_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     greedy = 'exec python3 -c "a = bytearray(300 << 20); import time; time.sleep(60)"'
     error = call(tmp_path, greedy, CallBounds(30, 256), monkeypatch)
-    assert "256 may be used" in error.message and "smaller ones" in error.hint
+    assert "256 may be used" in error.message and "smaller patches" in error.hint
 
 
 @pytest.mark.parametrize(

@@ -165,10 +165,10 @@ def test_without_a_viewer_there_is_no_page(tmp_path: Path, monkeypatch: pytest.M
         monkeypatch.setattr(module, "viewer_script", lambda: "")
     batch: FakeBatch = trained(tmp_path / "batch")
     ended = invoke("view", "p0", "p1", batch=batch)
-    assert ended.code == 4 and "the viewer is not built" in ended.err and "where npm is" in ended.err
+    assert ended.code == 4 and "the viewer is not built" in ended.err and "the viewer with npm" in ended.err
     if version_in(cache_folder() / FOLDER):
         ended = invoke("publish", "p0", "--as", "html", "--to", str(tmp_path / "site"), batch=batch)
-        assert ended.code == 4 and "html: the viewer is not built" in ended.err
+        assert ended.code == 4 and "format html: the viewer is not built" in ended.err
         assert [path.name for path in (tmp_path / "site").iterdir()] == []
 
 

@@ -87,7 +87,7 @@ def test_a_scene_is_written_and_what_compression_costs_is_measured(batch: FakeBa
     assert 20 < spz["between_db"] < 100 and abs(spz["loss_db"]) < 0.5
     before = stamps(batch)
     again = publish(batch, "scene", "--as", "ply,spz")
-    assert again.code == 0 and "scene.spz: as it was" in again.err
+    assert again.code == 0 and "scene.spz: up to date, kept as it is" in again.err
     assert {**stamps(batch), "publish.json": 0} == {**before, "publish.json": 0}
 
 
@@ -123,7 +123,7 @@ def test_tiles_of_patches_are_measured_patch_by_patch_and_again_once_they_change
 def test_tiles_that_do_not_read_back_are_told_of(batch: FakeBatch, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(glb, "pack", lambda gaussians, **options: pack(gaussians, **options)[:-30])
     ended = publish(batch, "p0", "--as", "tiles")
-    assert ended.code == 6 and "p0: its tiles do not read back (not an SPZ file" in " ".join(ended.err.split())
+    assert ended.code == 6 and "p0: its tiles cannot be read back (not an SPZ file" in " ".join(ended.err.split())
     assert record(batch)["outputs"]["tiles"]["psnr"] is None
 
 
@@ -214,14 +214,14 @@ def test_patches_that_are_added_join_the_others_and_the_scene_is_none_of_them(ba
     assert publish(batch, "p2", "--as", "tiles").code == 0
     assert sorted(path.name for path in (folder(batch) / "tiles").iterdir()) == ["p0", "p1", "p2", "tileset.json"]
     said = refused(batch, 6, "scene", "--as", "tiles")
-    assert "holds the tiles of patches" in said and "drawn twice" in said
+    assert "holds the tiles of patches" in said and "draw everything twice" in said
 
 
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
         (("--as", "sogg"), 2, "--as sogg: no such format hint: Did you mean sog?"),
-        ((), 2, "--as: nothing to publish as"),
+        ((), 2, "--as: no format is named"),
         (("p7", "--as", "ply"), 2, "p7: no such patch"),
     ],
     ids=["format", "none", "patch"],
@@ -261,7 +261,7 @@ def test_a_stale_patch_is_refused(batch: FakeBatch) -> None:
 
 def test_a_scene_of_other_splats_than_the_accepted_ones_is_refused(batch: FakeBatch) -> None:
     put(batch, "p2", seed=9)
-    assert "p2: has another splat than the one that was merged" in refused(batch, 6, "scene", "--as", "ply")
+    assert "p2: its splat has changed since the scene was merged" in refused(batch, 6, "scene", "--as", "ply")
     shutil.rmtree(batch.output / "scene")
     assert "no merged scene" in refused(batch, 6, "scene", "--as", "ply")
 
@@ -281,7 +281,7 @@ def test_without_node_the_formats_that_need_it_say_so_and_the_others_are_written
 ) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     ended = publish(batch, "p0", "--as", "spz,sog,ply,tiles")
-    assert ended.code == 4 and "node: is not installed" in ended.err and "apt-get install nodejs npm" in ended.err
+    assert ended.code == 4 and "node is not installed" in ended.err and "apt-get install nodejs npm" in ended.err
     assert set(record(batch)["outputs"]) == {"p0.ply", "p0.sog", "tiles"}
     assert sorted(path.name for path in folder(batch).iterdir()) == ["p0.ply", "p0.sog", "publish.json", "tiles"]
 
@@ -330,7 +330,9 @@ def test_tiles_that_do_not_fit_into_memory_are_not_begun(batch: FakeBatch, monke
     assert sorted(path.name for path in folder(batch).iterdir()) == ["publish.json", "scene.ply"]
 
 
-@pytest.mark.parametrize(("crs", "words"), [("EPSG:32632", "outside the area"), ("EPSG:1", "PROJ knows no such CRS")])
+@pytest.mark.parametrize(
+    ("crs", "words"), [("EPSG:32632", "outside the area"), ("EPSG:1", "PROJ knows no such")]
+)
 def test_a_crs_that_does_not_fit_the_scene_is_refused(batch: FakeBatch, crs: str, words: str) -> None:
     pytest.importorskip("pyproj", reason="pyproj is not installed (extra geo)")
     batch.change(scene={"crs": crs})
@@ -356,7 +358,11 @@ def test_compression_that_cannot_be_measured_is_told_of_and_tried_again(
 ) -> None:
     monkeypatch.setattr(loss, "MODULE", "splatbatch.nowhere")
     ended = publish(batch, "p0", "--as", "spz")
-    assert ended.code == 6 and "could not be measured: exit code 1" in ended.err and "--no-measure" in ended.err
+    assert (
+        ended.code == 6
+        and "by compression could not be measured: exit code 1" in ended.err
+        and "--no-measure" in ended.err
+    )
     found = record(batch)["outputs"]["p0.spz"]
     assert (found["key"], found["psnr"], found["notes"]) == ("", None, [publishing.MEASURING_FAILED])
 
@@ -365,7 +371,7 @@ def test_a_disk_without_room_is_told_of_before_anything_is_written(
     batch: FakeBatch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(targets, "free_mib", lambda _: 0)
-    assert "0 MiB are free" in refused(batch, 6, "p0", "--as", "ply")
+    assert "0 MiB of disk space are free" in refused(batch, 6, "p0", "--as", "ply")
 
 
 def test_what_a_killed_publish_has_left_is_swept(batch: FakeBatch) -> None:

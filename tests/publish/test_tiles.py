@@ -120,8 +120,8 @@ def test_feet_are_metres_in_the_tileset(pyproj: Any) -> None:
 @pytest.mark.parametrize(
     ("crs", "middle", "words"),
     [
-        ("EPSG:99999999", UTM, "PROJ knows no such CRS"),
-        ("somewhere", UTM, "PROJ knows no such CRS"),
+        ("EPSG:99999999", UTM, "PROJ knows no such coordinate system"),
+        ("somewhere", UTM, "PROJ knows no such coordinate system"),
         ("EPSG:4326", np.array([9.0, 45.0, 0.0]), "counts degrees"),
         ("EPSG:32632", np.array([0.0, 0.0, 3.0]), "outside the area that it is made for"),
         ("EPSG:32632", np.array([1e12, 1e12, 0.0]), "nowhere on Earth"),
@@ -249,7 +249,7 @@ def test_a_gaussian_far_out_makes_no_other_place_coarse(tmp_path: Path) -> None:
     found = glb_places(tmp_path / near.uri)
     assert np.abs(found - np.delete(splat.means, 7, axis=0)).max() < 1e-3
     splat.means[7] = 1e9
-    with pytest.raises(ValueError, match="too far for a tile"):
+    with pytest.raises(ValueError, match="too far for 3D Tiles"):
         tiles_of(splat, tmp_path)
 
 

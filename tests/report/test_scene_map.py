@@ -167,7 +167,7 @@ def test_the_page_shows_the_scene_with_its_seams(quarry: Partition) -> None:
     (seam,) = report["scene"]["seams"]
     assert seam["grade"] == "step" and seam["line"][0][0] == seam["line"][1][0]
     assert len(report["scene"]["cameras"]) == 32
-    for words in ("PSNR of the merged scene: 25.00 dB on 4 held-out photographs", "p0|p1", "4.50", "+3.00", 'class="map"'):
+    for words in ("merged scene: 25.00 dB on 4 held-out photographs", "p0|p1", "4.50", "+3.00", 'class="map"'):
         assert words in page
     assert NASTY not in page
     assert "| p0\\|p1 |" in output.report("md").read_text()

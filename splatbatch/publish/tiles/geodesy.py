@@ -34,7 +34,7 @@ UNEVEN = 0.01
 TO_CONTENT = np.array([[1.0, 0.0, 0.0], [0.0, 0.0, 1.0], [0.0, -1.0, 0.0]])
 """Rotation [3, 3] that undoes a change by readers of 3D Tiles, who turn (x, y, z) of a glTF into (x, -z, y)."""
 Convert = Callable[[Floats], Floats]
-_HINT = "Name the CRS of the model's coordinates: metres east, north and up, as EPSG:32632 (UTM zone 32 north)."
+_HINT = "Name the coordinate system of the model: metres east, north and up, as EPSG:32632 (UTM zone 32 north)."
 
 
 @dataclass(frozen=True)
@@ -135,9 +135,9 @@ def _system(crs: str) -> pyproj.CRS:
     try:
         system = pyproj.CRS.from_user_input(crs)
     except pyproj.exceptions.CRSError as error:
-        raise ConfigError(f"scene.crs: {crs}: PROJ knows no such CRS", _HINT) from error
+        raise ConfigError(f"scene.crs: {crs}: PROJ knows no such coordinate system", _HINT) from error
     if not (system.is_projected or system.is_geocentric):
-        raise ConfigError(f"scene.crs: {crs}: {system.name} counts degrees, and a model has lengths", _HINT)
+        raise ConfigError(f"scene.crs: {crs}: {system.name} counts degrees, but a model has lengths", _HINT)
     return system
 
 

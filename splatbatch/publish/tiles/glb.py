@@ -150,7 +150,7 @@ def fractional_bits(means: FloatArray) -> int:
     farthest = max(float(np.abs(means).max(initial=0.0)), 1e-9)
     bits = min(FINEST, PLACE_BITS - 2 - math.frexp(farthest)[1] + 1)
     if bits < 0:
-        raise ValueError(f"a Gaussian lies {farthest:.3g} units from the middle: too far for a tile")
+        raise ValueError(f"a Gaussian lies {farthest:.3g} units from the middle: too far for 3D Tiles")
     return bits
 
 
@@ -275,7 +275,7 @@ def _plain(document: dict[str, Any], attributes: dict[str, int], binary: bytes) 
     def take(name: str) -> FloatArray:
         accessor = document["accessors"][attributes[name]]
         if accessor["componentType"] != FLOAT:
-            raise ValueError(f"{name}: no floats")
+            raise ValueError(f"{name}: the values are no floats")
         width, raw = WIDTHS[accessor["type"]], _view(document, accessor["bufferView"], binary)
         values = np.frombuffer(raw, "<f4", width * accessor["count"], accessor.get("byteOffset", 0))
         return values.reshape(-1, width).astype(np.float32)

@@ -166,7 +166,9 @@ class Tiles:
         of = SCENE if scene else PATCHES
         if before.of not in ("", of):
             message = f"{self.folder}: holds the tiles of {'the scene' if before.of == SCENE else before.of}"
-            raise OutputError(message, f"Name another folder for those of {of}: they would be drawn twice.")
+            raise OutputError(
+                message, f"Name another folder for the tiles of {of}: in this one, viewers would draw everything twice."
+            )
         parts = {part.name: (splat, part) for splat in scene or splats for part in splat.parts}
         ground, placed = self.ground(splats, known)
         _check_degree({name: splat for name, (splat, _) in parts.items()}, known)
@@ -237,7 +239,7 @@ class Tiles:
         try:
             write_pieces(target, splat.num_gaussians, splat.header.sh_degree, pieces)
         except (OSError, ValueError, KeyError) as error:
-            message = f"{splat.name}: its tiles do not read back ({error})"
+            message = f"{splat.name}: its tiles cannot be read back ({error})"
             raise OutputError(message, "Publish again with --force.") from error
 
     def _patch(
@@ -252,7 +254,7 @@ class Tiles:
             case UpToDate():
                 return known
             case Damaged(parts=files):
-                self.telling.say(f"tiles of {name}: damaged on disk: written anew ({files})")
+                self.telling.say(f"tiles of {name}: damaged on disk: written again ({files})")
         aside = self.work / f"tiles-{key}"
         shutil.rmtree(aside, ignore_errors=True)
         aside.mkdir()
@@ -266,7 +268,7 @@ class Tiles:
         try:
             gaussians = read_part(part)
         except (OSError, ValueError) as error:
-            raise OutputError(f"{name}: {part.path}: {error}", "Train or merge it again.") from error
+            raise OutputError(f"{name}: {part.path}: {error}", "Train the patch or merge the scene again.") from error
         means = gaussians.means.astype(np.float64) + splat.offset
         frame = ground.around(np.round(np.median(gaussians.means, axis=0).astype(np.float64) + np.array(splat.offset)))
         tiling = Tiling(
@@ -279,7 +281,9 @@ class Tiles:
         try:
             above_all = tiling.tiles()
         except ValueError as error:
-            raise OutputError(f"{name}: {error}", "splatbatch merge --clean leaves it out.") from error
+            raise OutputError(
+                f"{name}: {error}", "Leave such Gaussians out of the scene: splatbatch merge --clean."
+            ) from error
         (aside / ROOT).write_text(json.dumps(of_patch(above_all, frame)), encoding="utf-8")
         return sum(1 for _ in above_all.every())
 
@@ -324,5 +328,5 @@ def _check_degree(splats: Mapping[str, PublishedSplat], known: TilesRecord) -> N
         degrees["tiles that are there"] = known.sh_degree
     if len(set(degrees.values())) > 1:
         said = ", ".join(f"{name} {degree}" for name, degree in degrees.items())
-        hint = "Publish the merged scene, whose patches have one; or train all with one training.sh_degree."
-        raise OutputError(f"tiles: patches with colours of several degrees cannot be drawn together: {said}", hint)
+        hint = "Publish the merged scene, whose patches have one degree; or train all with one training.sh_degree."
+        raise OutputError(f"tiles: patches of different training.sh_degree cannot be drawn together: {said}", hint)
