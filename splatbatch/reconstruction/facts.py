@@ -109,21 +109,26 @@ class ReconstructionRecord(TypedRecord):
 
     def in_words(self) -> list[str]:
         """Return the summary for people, as lines: figures, GPS, notes, at most MOST_NAMED missing ones, advice."""
-        cut = f" in {len(self.components)} components" if len(self.components) > 1 else ""
+        cut = f" in {len(self.components)} groups that could not be joined" if len(self.components) > 1 else ""
         lines = [
-            f"{self.registered} of {self.given} photographs registered{cut}; {self.points:,} points, tracks of"
-            f" {self.track_length:.1f}, reprojection {self.reprojection_px:.2f} px",
-            f"pairs: {self.why_pairing} ({self.pairs:,}); mapping: {self.why_mapper}",
+            f"{self.registered} of {self.given} photographs registered{cut}; {self.points:,} points, each seen by"
+            f" {self.track_length:.1f} photographs on average; reprojection error {self.reprojection_px:.2f} px",
+            f"{self.pairs:,} pairs matched, {self.why_pairing}; mapping {self.why_mapper}",
         ]
         if self.gps:
             fit = self.gps
             lines.append(
-                f"GPS: {fit.mean_m:.2f} m off in the plane in the mean, {fit.height_m:.2f} m in height; the model is in"
-                f" metres, x east, y north, z up; upright by {fit.upright_by}. {fit.vertical}"
+                f"GPS: cameras are on average {fit.mean_m:.2f} m from their GPS positions horizontally,"
+                f" {fit.height_m:.2f} m in height. The model is in metres, x east, y north, z up; up"
+                f" direction from {fit.upright_by}. {fit.vertical}"
             )
         lines += self.notes
         lines += [f"{name}: not registered: {why}" for name, why in [*self.missing.items()][:MOST_NAMED]]
-        lines += [f"and {len(self.missing) - MOST_NAMED} more did not"] if len(self.missing) > MOST_NAMED else []
+        lines += (
+            [f"and {len(self.missing) - MOST_NAMED} more photographs were not registered"]
+            if len(self.missing) > MOST_NAMED
+            else []
+        )
         return [*lines, *self.advice]
 
 

@@ -53,7 +53,7 @@ def make(work: StageAttempt) -> dict[str, Any]:
     chunk = plan.chunks()[work.told.number]
     suspects = suspects_of(work.folder)
     crashed = {names[0] for names in suspects if len(names) == 1} if changes.get("leave_out") else set()
-    left_out = dict.fromkeys(sorted(crashed), "decoding it crashed the process")
+    left_out = dict.fromkeys(sorted(crashed), "decoding this photograph crashed the process")
     alone = {name for names in suspects for name in names}
     wanted = [plan.photographs[place].name for place in chunk if plan.photographs[place].name not in crashed]
     options, device = with_device(pycolmap.FeatureExtractionOptions())
@@ -82,7 +82,7 @@ def make(work: StageAttempt) -> dict[str, Any]:
                 if name in looks:
                     looks[name]["features"] = number
                 if not number:
-                    left_out.setdefault(name, "no feature was found in it")
+                    left_out.setdefault(name, "no feature was found in this photograph")
         shutil.move(path, work.product / DATABASE)
     return {"photographs": looks, "left_out": left_out, "features": options.sift.max_num_features}
 

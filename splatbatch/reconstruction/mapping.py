@@ -61,14 +61,19 @@ def make(work: StageAttempt) -> dict[str, Any]:
         database = merged(work, scratch)
         work.linked(scratch)
         if not any(made.facts.get("verified") for _, made in work.made("matching")):
-            raise SceneError(NO_MATCH, "Do they show one place, and overlap by half? Name --pairs all for few of them.")
+            raise SceneError(
+                NO_MATCH,
+                "Check that the photographs show one place and overlap by half. If they are few, add --pairs all.",
+            )
         is_global = work.plan.mapper == "global"
         models = (
             _globally(work, database, scratch) if is_global else ComponentGrowth(work, database, scratch, relaxed).all()
         )
         if not models:
             if hardly_moved(work, database):
-                raise SceneError(NO_MOTION, "Take photographs from places well apart: step sideways between two.")
+                raise SceneError(
+                    NO_MOTION, "Take the photographs from places well apart: step sideways between two of them."
+                )
             raise SceneError(NO_START, "Take more photographs that overlap, or name a camera model with --camera.")
         models.sort(key=lambda one: -one.num_reg_images())
         work.product.mkdir()

@@ -69,8 +69,8 @@ def survey(images: Path, wanted: ReconstructionOptions) -> ReconstructionPlan:
     left_out |= {name: one for name, one in zip(names, found, strict=True) if isinstance(one, str)}
     if len(usable) < 3:
         why = list_some([*(f"{name}: {one}" for name, one in sorted(left_out.items())), *said], 2, "; ")
-        few = f"{images}: {plural(len(usable), 'photograph')} that can be used"
-        raise SceneError(f"{few}; {why}" if why else few, "At least three photographs that overlap are needed.")
+        few = f"{images}: only {plural(len(usable), 'photograph')} can be used"
+        raise SceneError(f"{few}; {why}" if why else few, "Add photographs: at least three that overlap are needed.")
     _check_rig(wanted.rig, [one.name for one, _, _ in usable])
     places, notes = checked_places([one.place for one, _, _ in usable], [one.name for one, _, _ in usable])
     notes += [note for _, _, note in usable if note][:3]
@@ -80,7 +80,11 @@ def survey(images: Path, wanted: ReconstructionOptions) -> ReconstructionPlan:
         notes.append(f"{len(counts)} cameras: {spelled}")
     first: dict[str, str] = {}
     copies = [one.name for one, _, _ in usable if first.setdefault(one.sha256, one.name) != one.name]
-    notes += [f"{plural(len(copies), 'photograph')} the same as another ({list_some(copies)})"] if copies else []
+    notes += (
+        [f"{plural(len(copies), 'photograph')} with the same content as another ({list_some(copies)})"]
+        if copies
+        else []
+    )
     notes += said
     numbers = {what: number for number, what in enumerate(counts, start=1)}
     cameras = {camera.what: camera for _, camera, _ in reversed(usable)}  # each as its first photograph says
@@ -89,9 +93,9 @@ def survey(images: Path, wanted: ReconstructionOptions) -> ReconstructionPlan:
         for (one, camera, _), place in zip(usable, places, strict=True)
     )
     pairing, why = _pairing(photographs, wanted)
-    mapper, why_mapper = wanted.mapper, "as asked for"
+    mapper, why_mapper = wanted.mapper, "as --mapper says"
     if mapper == "auto":
-        mapper, why_mapper = "incremental", "incremental: it can be resumed, and takes as long as global"
+        mapper, why_mapper = "incremental", "incremental, which can be resumed and takes as long as global"
     return ReconstructionPlan(
         str(images.resolve()),
         photographs,
@@ -116,7 +120,9 @@ def _listed(images: Path) -> tuple[list[str], dict[str, str], list[str]]:
         record = ReconstructionRecord.read(Path(folder) / OURS) if OURS in files and COPIES in below else None
         if record and record.key:
             below.remove(COPIES)
-            notes.append(f"{Path(folder) / COPIES}: left out: copies of photographs, by an earlier reconstruction")
+            notes.append(
+                f"{Path(folder) / COPIES}: left out: copies of photographs that an earlier reconstruction wrote"
+            )
         below[:] = sorted(one for one in below if not one.startswith("."))
         for file in files:
             name = (Path(folder) / file).relative_to(images).as_posix()
@@ -139,9 +145,9 @@ def _why_not(name: str) -> str:
     if suffix in HEIF:
         return "HEIC: convert it to JPEG first, as with `heif-convert` or `magick mogrify -format jpg`"
     if suffix not in PHOTOGRAPHS and Path(name.rstrip(" .")).suffix.lower() in PHOTOGRAPHS:
-        return "its name ends in a blank or a dot: rename it"
+        return "the file name ends in a blank or a dot: rename the file"
     if suffix in PHOTOGRAPHS and name.encode(errors="ignore").decode() != name:
-        return "its name is no UTF-8: rename it"
+        return "the file name is no UTF-8: rename the file"
     return ""
 
 
@@ -202,7 +208,7 @@ def _focal_px(detail: dict[int, Any], width: int, height: int) -> tuple[float | 
     if found is None:
         return None, ""
     if not FOCAL_RANGE[0] <= found / max(width, height) <= FOCAL_RANGE[1]:
-        return None, f"EXIF's focal length is {found:.0f} px of {max(width, height)}: it is not used"
+        return None, f"focal length of EXIF not used: {found:.0f} px for {max(width, height)} px is implausible"
     return found, ""
 
 
@@ -218,8 +224,8 @@ def _place(gps: dict[int, Any]) -> tuple[tuple[float, float, float] | None, str]
     if not all(map(isfinite, (latitude, longitude, altitude))) or latitude == longitude == 0:
         return None, ""
     if abs(latitude) > 90 or abs(longitude) > 180:
-        swapped = ": they look swapped" if abs(longitude) <= 90 and abs(latitude) <= 180 else ""
-        return None, f"GPS {latitude:.4f}, {longitude:.4f}: no latitude and longitude{swapped}; not used"
+        swapped = ", but they look swapped" if abs(longitude) <= 90 and abs(latitude) <= 180 else ""
+        return None, f"GPS of EXIF not used: {latitude:.4f}, {longitude:.4f} is no latitude and longitude{swapped}"
     return (latitude, longitude, altitude), ""
 
 
@@ -253,7 +259,9 @@ def checked_places(
     """
     known = [place for place in places if place is not None]
     if len(known) < 3:
-        return [None] * len(places), ["only one or two photographs have GPS: it is not used"] if known else []
+        return [None] * len(places), [
+            "only one or two photographs have a GPS position: GPS is not used"
+        ] if known else []
     away = np.hypot(*in_meters(known)[:, :2].T)
     if away.max() < ALIKE_M:
         return [None] * len(places), ["all GPS positions are the same: they are not used"]
@@ -265,7 +273,9 @@ def checked_places(
     if sum(far) <= 0.1 * len(known):
         kept = [None if one else place for place, one in zip(places, far, strict=True)]
         return kept, [f"{plural(sum(far), 'GPS position')} more than 5 km from the others: not used ({named})"]
-    return list(places), [f"{sum(far)} photographs were taken more than 5 km from the others ({named}): two places?"]
+    return list(places), [
+        f"{sum(far)} photographs were taken more than 5 km from the others ({named}): do they show another place?"
+    ]
 
 
 def _check_rig(rig: Sequence[str], names: Sequence[str]) -> None:
@@ -277,20 +287,23 @@ def _check_rig(rig: Sequence[str], names: Sequence[str]) -> None:
     held = [{name.removeprefix(f"{folder}/") for name in names if name.startswith(f"{folder}/")} for folder in rig]
     for folder, inside in zip(rig, held, strict=True):
         if not inside:
-            raise ConfigError(f"--rig: {folder}: no photographs below a folder of this name", "Name folders of PHOTOS.")
+            raise ConfigError(
+                f"--rig: {folder}: no photographs below a folder of this name",
+                "Name subfolders of the folder of photographs.",
+            )
     if len(rig) > 1 and max(Counter(name for inside in held for name in inside).values()) < 2:
-        message = f"--rig {','.join(rig)}: no name is in two of the folders"
-        raise ConfigError(message, "Photographs taken at once share it.")
+        message = f"--rig {','.join(rig)}: no file name is in two of the folders"
+        raise ConfigError(message, "Give photographs that were taken at once the same name in each folder.")
 
 
 def _pairing(photographs: Sequence[Photograph], wanted: ReconstructionOptions) -> tuple[str, str]:
     n, placed = len(photographs), sum(one.place is not None for one in photographs)
     if wanted.pairs == "gps" and placed < 3:
-        raise ConfigError("--pairs gps: fewer than three photographs have a GPS position", "Leave it out.")
+        raise ConfigError("--pairs gps: fewer than three photographs have a GPS position", "Leave --pairs out.")
     if wanted.pairs != "auto":
-        return wanted.pairs, "as asked for"
+        return wanted.pairs, "as --pairs says"
     if n <= FEW:
-        return "all", f"each with each: {n} photographs are few"
+        return "all", f"each with each, since {n} photographs are few"
     if placed >= 0.8 * n:
-        return "gps", f"with the nearest by GPS: {placed} of {n} have a position"
-    return "sequence", f"with those that follow and that look alike: {placed} of {n} have a GPS position"
+        return "gps", f"each with the nearest by GPS, since {placed} of {n} photographs have a position"
+    return "sequence", f"each with the next and similar photographs, since only {placed} of {n} have a GPS position"

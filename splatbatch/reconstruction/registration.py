@@ -63,7 +63,7 @@ def facts_of(
         return median([one for one in known if one is not None] or [0.0])
 
     elsewhere = {
-        name: f"belongs to another group, of {len(one)} photographs, that could not be joined"
+        name: f"belongs to another group, of {len(one)} photographs, that could not be joined to the model"
         for one in components[1:]
         for name in one
     }
@@ -133,17 +133,23 @@ def why_missing(seen: Mapping[str, float], usual: float, matches: Counter[str], 
     reasons = []
     if seen.get("clipped", 0) > CLIPPED or not DARK <= seen.get("brightness", 128) <= BRIGHT:
         clipped = 100 * seen.get("clipped", 0)
-        reasons.append(f"exposure: mean {seen.get('brightness', 0):.0f} of 255, {clipped:.0f} % black or white")
+        reasons.append(
+            f"exposure: mean brightness {seen.get('brightness', 0):.0f} of 255,"
+            f" {clipped:.0f} % of pixels black or white"
+        )
     if seen.get("sharpness", usual) < BLURRED * usual:
-        reasons.append(f"blur: {seen['sharpness'] / usual:.0%} of the usual sharpness")
+        reasons.append(f"blur: {seen['sharpness'] / usual:.0%} of the sharpness that is usual for this camera")
     if seen.get("features", FEW_FEATURES) < FEW_FEATURES:
-        reasons.append(f"few features: {seen.get('features', 0):.0f}")
+        reasons.append(f"few features: {seen.get('features', 0):.0f} found")
     joined = max((number for other, number in matches.items() if other in registered), default=0)
     if joined < FEW_MATCHES:
         others = max(matches.values(), default=0)
-        fits = f", {others} with others that are not" if others else ""
-        reasons.append(f"no overlap: at most {joined} matches with what is registered{fits}")
-    return "; ".join(reasons) or f"its pose was not found, though {joined} matches join it: repeated structure?"
+        fits = f", {others} with photographs that are not" if others else ""
+        reasons.append(f"no overlap: at most {joined} matches with registered photographs{fits}")
+    return (
+        "; ".join(reasons)
+        or f"no pose was found, despite {joined} matches with a registered photograph: does the scene repeat there?"
+    )
 
 
 def nearest(component: Sequence[str], registered: set[str], matches: Matches) -> OtherComponent:
@@ -172,19 +178,24 @@ def advice(missing: Mapping[str, str], components: Sequence[Sequence[str]], erro
     """
     said = [
         f"{len(one)} photographs, {one[0]} to {one[-1]}, fit together, but not to the model: take photographs between"
-        " them and the rest, each sharing two thirds with the next."
+        " these and the others, each showing two thirds of what the next shows."
         for one in components[1 : 1 + MOST_NAMED]
     ]
     causes = Counter(why.partition(":")[0] for why in missing.values())
     if causes["blur"]:
-        said.append("Blurred photographs: fly slower, or use a shorter exposure.")
+        said.append("Blurred photographs: move the camera slower, or use a shorter exposure.")
     if causes["exposure"]:
-        said.append("Badly exposed photographs: lock the exposure over the scene.")
+        said.append("Badly exposed photographs: use the same exposure for the whole scene.")
     if causes["no overlap"]:
         named = list_some((name for name, why in missing.items() if why.startswith("no overlap")), MOST_NAMED)
-        said.append(f"No overlap: take photographs around {named} that share two thirds with the next.")
+        said.append(
+            f"No overlap: take photographs around {named} of which each shows two thirds of what the next shows."
+        )
     if error_px > HIGH_PX:
-        said.append("The reprojection error is high: name the camera model with --camera, or split other devices off.")
+        said.append(
+            "The reprojection error is high: name the camera model with --camera, or reconstruct photographs of other"
+            " cameras apart."
+        )
     return said
 
 

@@ -49,7 +49,9 @@ class StageAttempt:
         """
         found = ReconstructionPlan.read(Path(self.told.plan))
         if found is None:
-            raise SceneError(f"{self.told.plan}: the plan cannot be read", "Run splatbatch reconstruct again.")
+            raise SceneError(
+                f"{self.told.plan}: the plan of the reconstruction cannot be read", "Run splatbatch reconstruct again."
+            )
         return found
 
     @property

@@ -18,11 +18,11 @@ MATCHES = {"x": Counter({"1": 12, "9": 80})}
 @pytest.mark.parametrize(
     ("look", "matches", "said"),
     [
-        ({"sharpness": 0.1}, {}, "blur: 10% of the usual sharpness"),
-        ({"brightness": 5.0, "clipped": 0.9}, {}, "exposure: mean 5 of 255, 90 % black or white"),
-        ({"features": 20.0}, {}, "few features: 20"),
-        ({}, MATCHES, "no overlap: at most 12 matches with what is registered, 80 with others that are not"),
-        ({}, {"x": Counter({"1": 200})}, "its pose was not found, though 200 matches join it"),
+        ({"sharpness": 0.1}, {}, "blur: 10% of the sharpness that is usual for this camera"),
+        ({"brightness": 5.0, "clipped": 0.9}, {}, "exposure: mean brightness 5 of 255, 90 % of pixels black or white"),
+        ({"features": 20.0}, {}, "few features: 20 found"),
+        ({}, MATCHES, "no overlap: at most 12 matches with registered photographs, 80 with photographs that are not"),
+        ({}, {"x": Counter({"1": 200})}, "no pose was found, despite 200 matches"),
     ],
 )
 def test_why_a_photograph_did_not_register(look: dict[str, float], matches: dict[str, Counter[str]], said: str) -> None:
@@ -37,7 +37,7 @@ def test_of_another_component_the_nearest_photographs_are_named() -> None:
 
 def test_advice_says_which_photographs_would_join_components() -> None:
     (said,) = advice({}, [["a", "b"], ["p7", "p8", "p9"]], 0.5)
-    assert "3 photographs, p7 to p9" in said and "between them" in said
+    assert "3 photographs, p7 to p9" in said and "between these" in said
 
 
 def test_what_is_told_names_what_is_missing_and_the_datum() -> None:

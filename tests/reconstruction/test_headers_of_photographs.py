@@ -48,7 +48,7 @@ def test_the_focal_length_on_film_counts_by_the_diagonal(tmp_path: Path) -> None
 
 def test_a_focal_length_that_cannot_be_is_not_used_and_said(tmp_path: Path) -> None:
     plan = tagged(tmp_path, *[{ON_FILM: 4000}] * 3)
-    assert not plan.cameras[0].is_known and "it is not used" in plan.notes[0]
+    assert not plan.cameras[0].is_known and "focal length of EXIF not used" in plan.notes[0]
 
 
 def test_a_changed_zoom_is_another_camera(tmp_path: Path) -> None:
@@ -92,7 +92,7 @@ def test_a_photograph_that_changes_behind_its_first_64_kib_is_another(tmp_path: 
 def test_a_name_that_cannot_be_kept_is_refused_by_that_name(tmp_path: Path, name: str) -> None:
     (quarry(tmp_path, FIRST) / name).write_bytes(SOURCE.read_bytes())
     (told,) = planned(tmp_path).left_out.items()
-    assert told[0] == name.replace("\udcfc", "\\udcfc") and told[1].endswith("rename it")
+    assert told[0] == name.replace("\udcfc", "\\udcfc") and told[1].endswith("rename the file")
 
 
 def test_a_hidden_photograph_is_named(tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ def test_a_pipe_among_photographs_is_refused_and_never_waited_for(tmp_path: Path
 def test_photographs_that_are_copies_of_another_are_told(tmp_path: Path) -> None:
     quarry(tmp_path, FIRST)
     shutil.copy(tmp_path / FIRST[0], tmp_path / "left/again.jpg")
-    assert "1 photograph the same as another (left/again.jpg)" in planned(tmp_path).notes
+    assert "1 photograph with the same content as another (left/again.jpg)" in planned(tmp_path).notes
 
 
 @pytest.mark.contract
@@ -169,7 +169,7 @@ NEAR: Places = [(46.5 + step * 1e-4, 8.0, 500.0) for step in range(20)]
         (NEAR, 20, ""),
         ([HERE] * 20, 0, "all GPS positions are the same"),
         ([*NEAR[:19], (46.5, 9.0, 500.0)], 19, "1 GPS position more than 5 km"),
-        ([*NEAR[:10], *((47.5 + step * 1e-4, 8.0, 500.0) for step in range(10))], 20, "two places?"),
+        ([*NEAR[:10], *((47.5 + step * 1e-4, 8.0, 500.0) for step in range(10))], 20, "another place?"),
         ([HERE, None, None], 0, "only one or two"),
         ([None] * 5, 0, ""),
         ([(-16.8, 180 - 1e-4 * step, 5.0) for step in range(10)] + [(-16.8, 1e-4 - 180, 5.0)], 11, ""),
@@ -181,7 +181,7 @@ def test_positions_that_cannot_be_meant_are_not_used(places: Places, kept: int, 
 
 
 @pytest.mark.parametrize(
-    ("rig", "said"), [(("left", "up"), "up: no photographs"), (("left", "r"), "no name is in two")]
+    ("rig", "said"), [(("left", "up"), "up: no photographs"), (("left", "r"), "no file name is in two")]
 )
 def test_folders_that_are_no_rig_are_refused(tmp_path: Path, rig: tuple[str, ...], said: str) -> None:
     quarry(tmp_path, FIRST)

@@ -134,7 +134,7 @@ def test_a_photograph_that_crashes_the_decoder_is_found_and_left_out(
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path / 'site'}:{os.environ.get('PYTHONPATH', '')}")
     ended = reconstruct(images, out := tmp_path / "out")
     assert ended.code == 0 and told(out)["registered"] == 7
-    assert told(out)["missing"] == {"left/0003.jpg": "decoding it crashed the process"}
+    assert told(out)["missing"] == {"left/0003.jpg": "decoding this photograph crashed the process"}
 
 
 @pytest.mark.all
