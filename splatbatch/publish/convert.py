@@ -154,7 +154,7 @@ def _compress(job: ConversionJob) -> None:
     try:
         import gsply
     except ImportError as error:
-        hint = "Install it: pip install 'splatbatch[web]'"
+        hint = "Run pip install 'splatbatch[web]'."
         raise TrainerError("format compressed: gsply is not installed", hint) from error
     found = read_part(job.part)
     length = np.maximum(np.linalg.norm(found.quats, axis=1, keepdims=True), 1e-12)

@@ -244,7 +244,7 @@ def _see_fresh(candidates: Sequence[MergeCandidate], merged: Mapping[str, str]) 
     for one in candidates:
         if one.name in merged and one.lacking:
             raise OutputError(
-                f"{one.name}: {one.lacking}: the scene still shows its earlier splat",
+                f"{one.name}: {one.lacking}: the merged scene still has the earlier splat of this patch",
                 "Run splatbatch train, then splatbatch merge.",
             )
         if one.name in merged and one.result and one.result.sha256 != merged[one.name]:

@@ -149,7 +149,8 @@ class TargetFolder:
             time.sleep(random.uniform(0, STEP_BACK_S))  # noqa: S311 - so that two processes do not collide again
         who = one_line(others[0].name.removeprefix(f".{WORK}."))
         raise BusyError(
-            f"{self.folder}: another publish is at work there ({who})", "Wait until it ends, then publish again."
+            f"{self.folder}: another publish is writing there (host and process: {who})",
+            "Wait until it ends, then publish again.",
         )
 
     def is_there(self, name: str, key: str, say: Callable[[str], None]) -> bool:

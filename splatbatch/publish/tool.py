@@ -144,7 +144,11 @@ def _install(place: Path) -> None:
                 (aside / name).write_bytes(files("splatbatch.publish").joinpath("npm", name).read_bytes())
             ended = run_bounded([npm, *INSTALL], INSTALLING, folder=aside)
             if not ended.is_well or version_in(aside) != VERSION:
-                why = ended.why(INSTALLING) if not ended.is_well else f"it is version {version_in(aside) or 'unknown'}"
+                why = (
+                    ended.why(INSTALLING)
+                    if not ended.is_well
+                    else f"version {version_in(aside) or 'unknown'} was installed"
+                )
                 raise OutputError(
                     f"npm: {PACKAGE} {VERSION} cannot be installed: {why}", "Check the connection to npm's registry."
                 )

@@ -144,7 +144,7 @@ def why_missing(seen: Mapping[str, float], usual: float, matches: Counter[str], 
     joined = max((number for other, number in matches.items() if other in registered), default=0)
     if joined < FEW_MATCHES:
         others = max(matches.values(), default=0)
-        fits = f", {others} with photographs that are not" if others else ""
+        fits = f", {others} with photographs that are not registered" if others else ""
         reasons.append(f"no overlap: at most {joined} matches with registered photographs{fits}")
     return (
         "; ".join(reasons)

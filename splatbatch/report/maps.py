@@ -176,7 +176,7 @@ def _ring(camera: CameraPosition, at: Point, shades: tuple[float, float]) -> Dot
     """Return the dot of a held-out camera; its radius grows as its PSNR falls."""
     (low, high), psnr = shades, camera.psnr
     radius = 3.5 if psnr is None or high <= low else round(3 + 4 * (high - psnr) / (high - low), 1)
-    return *at, radius, f"{camera.name}, held out" + (f": {psnr:.2f} dB" if psnr is not None else ""), {}
+    return *at, radius, f"{camera.name}, held out" + (f": PSNR {psnr:.2f} dB" if psnr is not None else ""), {}
 
 
 def camera_map(told: ReconstructionRecord) -> Drawing | None:

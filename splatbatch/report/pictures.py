@@ -181,7 +181,7 @@ def side_by_side(heading: str, shown: Sequence[Pictured], budget: PictureBudget)
     for words, folder, psnr in having:
         said = f"{words}: {psnr:.2f} dB" if psnr is not None else words
         if source := small_picture(folder, name, "render", budget):
-            pictures.append((source, f"{name} as {words} renders it", said))
+            pictures.append((source, f"rendering of {name} by {words}", said))
     return (heading, pictures) if len(pictures) > 2 else None
 
 

@@ -32,7 +32,14 @@ if TYPE_CHECKING:
     from splatbatch.scene.partition.border import Seam
     from splatbatch.scene.partition.record import Partition
 
-SEAM_FIGURES = ("photographs", "PSNR dB", "between dB", "colour /255", "depth step %", "density")
+SEAM_FIGURES = (
+    "photographs",
+    "PSNR dB",
+    "PSNR between patches dB",
+    "colour difference /255",
+    "depth step %",
+    "Gaussians ratio",
+)
 EVEN = (1.0, 0.01)
 SLIGHT = (2.0, 0.02)
 """Limits of a seam's colour offset, in 1/255, and depth step, as a share of the depth, for the grade "slight".
@@ -198,7 +205,7 @@ def in_words(scene: ReportedPartition) -> str:
         f"PSNR of the merged scene: {on_covered}{_db(total.psnr)} on {photographs}, {_db(across.psnr)} on those across "
         f"a seam between patches, {_db(within.psnr)} on the others; of the patches' own splats: {_db(total.own_psnr)}."
     )
-    return words + (" It was merged again after that: run splatbatch evaluate." if scene.is_stale else "") + behind
+    return words + (" Merged again after that: run splatbatch evaluate." if scene.is_stale else "") + behind
 
 
 def _db(value: float | None) -> str:

@@ -403,7 +403,7 @@ def test_of_two_who_publish_at_once_one_waits_for_its_turn(batch: FakeBatch, mon
     left = folder(batch) / f".work.{os.uname().nodename}.{os.getppid()}"  # of a process that lives
     left.mkdir(parents=True)
     said = publish(batch, "p0", "--as", "ply")
-    assert said.code == 6 and "another publish is at work there" in said.err and str(os.getppid()) in said.err
+    assert said.code == 6 and "another publish is writing there" in said.err and str(os.getppid()) in said.err
     assert [path.name for path in folder(batch).iterdir()] == [left.name]
     elsewhere = left.rename(left.with_name(".work.elsewhere.17"))
     assert publish(batch, "p0", "--as", "ply").code == 6

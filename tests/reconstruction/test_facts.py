@@ -21,7 +21,7 @@ MATCHES = {"x": Counter({"1": 12, "9": 80})}
         ({"sharpness": 0.1}, {}, "blur: 10% of the sharpness that is usual for this camera"),
         ({"brightness": 5.0, "clipped": 0.9}, {}, "exposure: mean brightness 5 of 255, 90 % of pixels black or white"),
         ({"features": 20.0}, {}, "few features: 20 found"),
-        ({}, MATCHES, "no overlap: at most 12 matches with registered photographs, 80 with photographs that are not"),
+        ({}, MATCHES, "at most 12 matches with registered photographs, 80 with photographs that are not registered"),
         ({}, {"x": Counter({"1": 200})}, "no pose was found, despite 200 matches"),
     ],
 )

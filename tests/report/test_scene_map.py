@@ -105,7 +105,7 @@ def test_a_seam_is_drawn_by_its_step_and_says_it() -> None:
 def test_cameras_are_dots_and_held_out_ones_rings_that_say_what_they_show() -> None:
     drawing = Drawing(text := map_of(town()))
     assert len(drawing.of("circle", "test")) == 5
-    assert text.count("h0") == 40 and "left/0.jpg, held out: 22.00 dB" in text
+    assert text.count("h0") == 40 and "left/0.jpg, held out: PSNR 22.00 dB" in text
     radii = [float(ring["r"] or 0) for ring in drawing.of("circle", "test")]
     assert radii == sorted(radii, reverse=True)
 
@@ -217,5 +217,5 @@ def test_a_scene_that_was_merged_again_says_so(quarry: Partition) -> None:
     shutil.copy(output.scene.splat, again := output.scene.splat.with_name("again.ply"))
     again.replace(output.scene.splat)
     report, page = report_of(quarry)
-    assert report["scene"]["is_stale"] and "merged again after that" in page
+    assert report["scene"]["is_stale"] and "Merged again after that" in page
     assert read_json(output.report("json"))["scene"]["is_stale"]

@@ -130,7 +130,7 @@ def _system(crs: str) -> pyproj.CRS:
     try:
         import pyproj
     except ImportError as error:
-        hint = "pip install 'splatbatch[geo]', or leave scene.crs out: the tiles then have no place on Earth."
+        hint = "Run pip install 'splatbatch[geo]', or leave scene.crs out: the tiles then have no place on Earth."
         raise TrainerError("scene.crs: pyproj is not installed", hint) from error
     try:
         system = pyproj.CRS.from_user_input(crs)
