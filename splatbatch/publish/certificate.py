@@ -169,7 +169,7 @@ def is_certified(batch: Batch, task: Task | None) -> bool:
 
 
 def problems_of_file(file: Path) -> list[str]:
-    """Return the problems of one certificate file as messages; empty: it holds.
+    """Return the problems of one certificate file as messages; empty: the certificate holds.
 
     The certificate is checked against splat.ply and the records in the same folder. Without result.json or merge.json
     beside it, only its seal, its grade and the splat are checked.
@@ -193,7 +193,7 @@ def problems_of_file(file: Path) -> list[str]:
 
 
 def problems_of_batch(config: Path | None, names: Sequence[str]) -> dict[str, list[str]]:
-    """Return the problems of the certificates of a batch as messages, by patch; an empty list: it holds.
+    """Return the problems of the certificates of a batch as messages, by patch; an empty list: no problem.
 
     A missing certificate is a problem, too.
 

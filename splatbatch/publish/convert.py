@@ -230,8 +230,8 @@ def _each_with(inputs: Sequence[str], after: Sequence[str]) -> list[str]:
 def as_file(part: SourcePart, work: Path) -> Path:
     """Return the path of a PLY that holds exactly this part, with its properties in the standard order.
 
-    It is the absolute path of the part's own file if that holds nothing else. Otherwise part-NAME.ply is written in the
-    folder `work`, unless it exists.
+    If the part's own file holds nothing else, the result is its absolute path. Otherwise part-NAME.ply is written into
+    the folder `work`, unless that file exists.
 
     Raises:
         ValueError: the file of the part is not a splat, or is truncated.

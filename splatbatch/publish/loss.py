@@ -20,7 +20,7 @@ from splatbatch.tasks.inspection import SCENE
 
 MODULE = "splatbatch.training.formats"
 MOST_READ_BACK = 5_000_000
-"""Most Gaussians of a splat whose 3D Tiles are measured; of a larger splat a note says that they are not."""
+"""Most Gaussians of a splat whose 3D Tiles are measured; a larger splat gets a note instead."""
 TOO_MANY = f"more than {MOST_READ_BACK:,} Gaussians: the loss of quality in tiles is not measured"
 
 

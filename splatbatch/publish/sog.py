@@ -242,7 +242,7 @@ def means_in(rows: FloatArray, labels: Labels) -> FloatArray:
 def centres_of(rows: FloatArray, num: int, random: np.random.Generator) -> FloatArray:
     """Return at most `num` centres of rows [N, C], as [K, C], by k-means (Lloyd 1982).
 
-    It starts at rows chosen by `random` and takes ROUNDS iterations. At most `num` rows are returned as they are.
+    k-means starts at rows chosen by `random` and takes ROUNDS iterations. At most `num` rows are returned as they are.
     """
     if len(rows) <= num:
         return rows

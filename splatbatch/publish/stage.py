@@ -159,7 +159,7 @@ def box_on(plan: Floats, places: Floats) -> Floats:
 def sky_of(splat: PublishedSplat, up: Vector) -> tuple[Color, bool]:
     """Return the colour of the sky, R, G and B from 0 to 1, and whether it was measured on photographs.
 
-    It is the median colour at the upper edge of at most MOST_PHOTOS photographs that look level or up. If none can be
+    The colour is the median at the upper edge of at most MOST_PHOTOS photographs that look level or up. If none can be
     read, the colour is NEUTRAL.
 
     Args:

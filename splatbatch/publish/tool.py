@@ -86,7 +86,7 @@ class SplatTransform:
 def cache_folder() -> Path:
     """Return the path of the folder for programs that are installed on first use; it may be absent.
 
-    It is `splatbatch` in $XDG_CACHE_HOME, or in ~/.cache if that is not set.
+    The folder is `splatbatch` in $XDG_CACHE_HOME, or in ~/.cache if that is not set.
     """
     return cache_home() / "splatbatch"
 

@@ -45,9 +45,9 @@ class GpsFit(TypedRecord):
     mean_m: float = 0.0
     """Mean horizontal distance of a camera from its GPS position, in metres."""
     median_m: float = 0.0
-    """Median of these horizontal distances, in metres."""
+    """Median horizontal distance of a camera from its GPS position, in metres."""
     most_m: float = 0.0
-    """Largest of these horizontal distances, in metres."""
+    """Largest horizontal distance of a camera from its GPS position, in metres."""
     height_m: float = 0.0
     """Mean absolute difference in height between a camera and its GPS position, in metres."""
     scale: float = 1.0
@@ -67,9 +67,9 @@ class OtherComponent(TypedRecord):
     of_theirs: str = ""
     """Name of the component's photograph that has the most matches with a photograph of the model."""
     of_ours: str = ""
-    """Name of the model's photograph that these matches are with; empty if there is no match."""
+    """Name of the model's photograph that has the most matches with `of_theirs`; empty: there is no match."""
     matches: int = 0
-    """Number of matches between these two photographs; 0: no photograph of the component matches the model."""
+    """Number of matches between `of_theirs` and `of_ours`; 0: no photograph of the component matches the model."""
 
 
 @dataclass(frozen=True)
@@ -133,12 +133,12 @@ class ReconstructionRecord(TypedRecord):
 
 
 def check_output_folder(out: Path) -> None:
-    """Check that sparse/ and images/ in the folder `out` do not exist, or were made by an earlier reconstruction.
+    """Check that `reconstruct` may write sparse/ and images/ into the folder `out`.
 
-    `reconstruct` calls this before it replaces them.
+    Neither exists, or an earlier reconstruction made them, so that they may be replaced.
 
     Raises:
-        OutputError: one of them exists without reconstruction.json beside it.
+        OutputError: sparse/ or images/ exists without reconstruction.json beside it.
     """
     for name in ("sparse", COPIES):
         if (out / name).exists() and not (out / OURS).exists():

@@ -1,4 +1,4 @@
-"""The stage "features": finds the features of a chunk of the photographs, and measures sharpness and brightness."""
+"""The stage "features": finds the features of one process's share of the photographs, and measures their sharpness."""
 
 from __future__ import annotations
 
@@ -35,14 +35,16 @@ class FeatureExtraction(TypedRecord):
 
 
 def make(work: StageAttempt) -> dict[str, Any]:
-    """Find the features of a chunk of the photographs and write them to a COLMAP database in the attempt's product.
+    """Find the features of a chunk of the photographs, the share of one process; write them to a COLMAP database.
+
+    The database is in the folder of the attempt's product.
 
     Photographs that cannot be decoded are left out. If a retry says so (setting leave_out), so are photographs that
     crashed an earlier attempt while they were read alone.
 
     Returns:
         For metrics.json: "photographs" with the measurements of each by name, "left_out" with the reasons by name, and
-        "features", the most features of a photograph.
+        "features", the limit of features in a photograph.
 
     Raises:
         SceneError: the plan cannot be read.

@@ -42,7 +42,7 @@ class PosedViews:
 
 @dataclass(frozen=True)
 class Georeference:
-    """Transform of a model into metres east, north and up, and how far GPS positions lie from it."""
+    """Transform of a model into metres east, north and up, and how far cameras then are from their GPS positions."""
 
     similarity: Similarity
     origin: tuple[float, float, float]

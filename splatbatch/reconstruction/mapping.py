@@ -23,7 +23,7 @@ NO_MATCH = "no pair at all: no two photographs have matches that fit together"
 NO_MOTION = "no initial pair: the camera has hardly moved between the photographs"
 """Message of the error if the photographs show too little motion.
 
-This message and the two above are matched by the file signatures.toml, which names the cause of a failure.
+NO_START, NO_MATCH and NO_MOTION are matched by the file signatures.toml, which names the cause of a failure.
 """
 LEAST = 3
 """Fewest photographs of a component, which is a group of photographs that were mapped together."""
@@ -45,7 +45,7 @@ The first attempt has COLMAP's defaults: 100 matches and 16 degrees between the 
 
 
 def make(work: StageAttempt) -> dict[str, Any]:
-    """Compute the poses of all photographs and write the resulting models to the attempt's product.
+    """Compute the poses of all photographs and write the resulting models to the folder of the product.
 
     Each component, a group of photographs that were mapped together, becomes a folder: 0 for the largest, then 1, 2, …
 
@@ -145,7 +145,7 @@ class ComponentGrowth:
     def snapshots(self) -> Path:
         """Return the folder of the snapshots, beside the attempts' folders, so that later attempts find it.
 
-        It may be absent. Other inputs or other conditions for the initial pair have another folder.
+        The folder may be absent. Other inputs or other conditions for the initial pair have another folder.
         """
         return self.work.folder.path.parent / f"snapshots-{self.work.told.inputs[:16]}-{self.relaxed}"
 

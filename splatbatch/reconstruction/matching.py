@@ -24,7 +24,7 @@ AT_ONCE = 64
 
 
 def choose(work: StageAttempt) -> dict[str, Any]:
-    """Choose the pairs to match and write pairs.npy, [n, 2], to the attempt's product.
+    """Choose the pairs to match and write pairs.npy, [n, 2], to the folder of the product.
 
     The numbers in the file are indices into the plan's photographs. Photographs without features are left out.
 
@@ -45,7 +45,9 @@ def choose(work: StageAttempt) -> dict[str, Any]:
 
 
 def make(work: StageAttempt) -> dict[str, Any]:
-    """Match one chunk of the pairs and write a COLMAP database with their geometries to the attempt's product.
+    """Match a chunk of the pairs, the share of one process; write a COLMAP database with their geometries.
+
+    The database is in the folder of the attempt's product.
 
     Returns:
         For metrics.json: "pairs", the number of matched pairs, and "verified", that of pairs with inlier matches.
@@ -108,9 +110,10 @@ def copy_features(work: StageAttempt, path: Path, places: list[int], *, with_des
 
 
 def readable(path: Path, scratch: Path) -> Any:
-    """Return an open `pycolmap.Database`, a copy of a database in the folder `scratch`; one at a time.
+    """Return an open `pycolmap.Database`: a copy of a database in the folder `scratch`.
 
-    The original is not opened, since SQLite writes files beside a database that it reads.
+    The original is not opened, since SQLite writes files beside a database that it reads. The next copy replaces this
+    one, so that only one may be open at a time.
 
     Raises:
         OSError: the database cannot be copied.

@@ -61,14 +61,14 @@ class CameraGroup(TypedRecord):
     focal_px: float = 0.0
     """Focal length in pixels from which the mapping starts."""
     is_known: bool = False
-    """Whether EXIF gives the focal length; otherwise it is 1.2 times the longer side."""
+    """Whether EXIF gives the focal length; otherwise `focal_px` is 1.2 times the longer side."""
     what: str = ""
     """Description for people, for example "Canon PowerShot SX260 HS, 4.5 mm, 4000x3000"."""
 
 
 @dataclass(frozen=True)
 class ReconstructionOptions(TypedRecord):
-    """Options of `reconstruct` that change its result; they are part of the plan's key."""
+    """Options of `reconstruct` that change its result; the plan's key depends on them."""
 
     features: int = 4096
     """Most features to find in a photograph."""

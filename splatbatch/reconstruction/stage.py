@@ -72,7 +72,7 @@ class StageAttempt:
     def product(self) -> Path:
         """Return the folder in the attempt's folder that the stage writes its product to; the stage creates it.
 
-        The process that started the attempt moves it into place when it is complete.
+        The process that started the attempt moves the folder into place once the stage has ended well.
         """
         return self.folder.path / "product"
 

@@ -103,7 +103,7 @@ def compare(patches: Sequence[ReportedPatch], variants: Sequence[Variant]) -> Sw
 def deciding_of(figures: Iterable[SweepFigures]) -> str:
     """Return the name of the PSNR by which these splats are compared: "psnr_covered" or "psnr".
 
-    It is "psnr_covered" if every splat with a PSNR has both; "psnr" also if no splat was measured.
+    The name is "psnr_covered" if every splat with a PSNR has both; "psnr" also if no splat was measured.
     """
     known = [one for one in figures if one.psnr is not None]
     return "psnr_covered" if known and all(one.psnr_covered is not None for one in known) else "psnr"
@@ -230,7 +230,7 @@ def _reads_alike(key: str, one: SweepFigures, best: SweepFigures | None) -> bool
 def deciding_in(sweep: SweepFacts, patch: str) -> str:
     """Return the name of the PSNR by which a patch's splats are compared: "psnr_covered" or "psnr".
 
-    It is "psnr_covered" if every measured splat of the patch has it.
+    The name is "psnr_covered" if every measured splat of the patch has it.
     """
     return deciding_of([row.patches[patch] for row in sweep.variants])
 

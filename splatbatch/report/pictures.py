@@ -97,7 +97,7 @@ def views_of(folder: AttemptFolder | None, budget: PictureBudget) -> Iterator[Pi
 def small_render(folder: AttemptFolder | None, budget: PictureBudget) -> str:
     """Return a small rendering that represents a patch, as a data URL, at most SMALL_PX on each side.
 
-    It shows the view of median PSNR if there is one. Empty if the attempt has no pictures, or the budget is used up.
+    The view of median PSNR is shown if there is one. Empty if the attempt has no pictures, or the budget is used up.
 
     Args:
         folder: folder of the attempt that has the pictures; None: the result is empty.

@@ -58,7 +58,7 @@ def nodes_of(patches: Iterable[ReportedPatch]) -> list[str]:
 def ran_in_words(report: Report) -> str:
     """Return start and end of the latest run in local time, as "ran 21:30-06:10 on 2026-05-01"; empty if unknown.
 
-    While patches are in training: "running since …". Earlier runs at most RUN_GAP_S seconds before it count as part.
+    While patches are in training: "running since …". Earlier runs with shorter pauses than RUN_GAP_S count as part.
     """
     starts = starts_of(report.runs, RUN_GAP_S)
     if not starts:

@@ -75,7 +75,7 @@ class EnuFrame:
     def transform(self) -> Floats:
         """Return the matrix [4, 4] from the content of a patch's tiles to the tileset's coordinates.
 
-        It is the `transform` of a tile in tileset.json, there column by column. It includes TO_CONTENT.
+        A tile in tileset.json has this matrix as `transform`, column by column. TO_CONTENT is included.
         """
         matrix = np.eye(4)
         matrix[:3, :3] = self.scale * self.rotation @ TO_CONTENT

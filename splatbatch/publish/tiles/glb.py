@@ -139,7 +139,7 @@ def logits(shares: FloatArray) -> FloatArray:
 def fractional_bits(means: FloatArray) -> int:
     """Return the number of fractional bits of coordinates: what the farthest position leaves of PLACE_BITS.
 
-    It is at most FINEST.
+    The number is at most FINEST.
 
     Args:
         means: positions [N, 3].
@@ -241,7 +241,7 @@ def _attributes(num_coefficients: int) -> dict[str, str]:
 def decode(content: bytes) -> Gaussians:
     """Return the Gaussians of the content of a binary glTF file, in the axes of the file.
 
-    They may be packed as SPZ 2, or stored as floats.
+    The Gaussians may be packed as SPZ 2, or stored as floats.
 
     Raises:
         ValueError: the content is not a binary glTF with Gaussians, or is truncated.

@@ -149,7 +149,7 @@ class Tiles:
     def write(self, splats: Sequence[PublishedSplat], before: PublishedFile) -> PublishedFile:
         """Write the tiles of changed or damaged patches, then the root's tileset.json; return the record of all tiles.
 
-        Tiles of other patches in the folder stay in the tileset, unless it is of the merged scene.
+        Tiles of other patches in the folder stay in the tileset, unless the tileset is of the merged scene.
 
         Args:
             splats: all splats to publish; the merged scene alone is tiled if it is among them.
