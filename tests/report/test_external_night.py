@@ -108,7 +108,7 @@ def test_every_phase_has_a_clock_and_the_night_its_time(night: FakeBatch) -> Non
         begun = {line["phase"]: line["seconds"] for line in lines if line.get("seconds") is not None}
         assert set(begun) >= {"train", "measuring"} and begun["measuring"] == 0
     page = output.report("html").read_text()
-    assert "ran " in page and "attempts on 4 slots" in page
+    assert "ran " in page and "attempts on 4 GPU or CPU slots" in page
 
 
 @pytest.mark.parametrize("when", ["night", "retried"])

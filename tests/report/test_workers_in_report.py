@@ -73,7 +73,7 @@ def test_where_there_is_one_node_nobody_reads_of_it(tmp_path: Path) -> None:
 def test_workers_on_slots_of_one_name_have_a_lane_each_and_share_a_run(tmp_path: Path) -> None:
     report = report_of(two_nodes(tmp_path))
     [night] = pages_of(report)
-    assert "6 attempts on 3 slots of 2 nodes" in night
+    assert "6 attempts on 3 GPU or CPU slots of 2 machines" in night
     assert night.count("<span>node-b cpu0</span>") == 2
     assert night.count("<span>node-a cpu0</span>") == 1
 
