@@ -330,9 +330,7 @@ def test_tiles_that_do_not_fit_into_memory_are_not_begun(batch: FakeBatch, monke
     assert sorted(path.name for path in folder(batch).iterdir()) == ["publish.json", "scene.ply"]
 
 
-@pytest.mark.parametrize(
-    ("crs", "words"), [("EPSG:32632", "outside the area"), ("EPSG:1", "PROJ knows no such")]
-)
+@pytest.mark.parametrize(("crs", "words"), [("EPSG:32632", "outside the area"), ("EPSG:1", "PROJ knows no such")])
 def test_a_crs_that_does_not_fit_the_scene_is_refused(batch: FakeBatch, crs: str, words: str) -> None:
     pytest.importorskip("pyproj", reason="pyproj is not installed (extra geo)")
     batch.change(scene={"crs": crs})
