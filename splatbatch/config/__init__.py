@@ -1,4 +1,7 @@
-"""The configuration: the YAML as typed sections; all its mistakes are listed at once, with line and nearest name."""
+"""The configuration: the YAML as typed sections.
+
+All mistakes of a file are reported at once, each with its line and, for an unknown key, the nearest known name.
+"""
 
 from splatbatch.config.executor import Executor
 from splatbatch.config.load import (

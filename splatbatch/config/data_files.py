@@ -20,7 +20,10 @@ CHECKOUT = Path(__file__).parents[2]
 
 @cache
 def shipped(kind: PresetKind) -> Path | None:
-    """Return the folder of one kind of shipped files, in a checkout or as the wheel installed it; None: not there."""
+    """Return the absolute folder of one kind of shipped files, in a checkout or as the wheel installed it.
+
+    None: neither place has the folder.
+    """
     folder = CHECKOUT / IN_CHECKOUT[kind]
     if (CHECKOUT / "pyproject.toml").is_file() and folder.is_dir():
         return folder

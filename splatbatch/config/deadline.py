@@ -18,10 +18,14 @@ _UNITS = re.compile(r"[\d.]+[hms]")
 
 
 def ends_at(words: str, now: float) -> float:
-    """Return the time of a deadline that is set at `now`, both in seconds since 1970; a date may lie in the past.
+    """Return the time of a deadline in seconds since 1970; a date may lie in the past.
 
-    A time of day is the next one. If the clocks skip it when they are put forward, it is an hour later. If they show it
-    twice, it is the first of both that is not past.
+    A time of day is the next one by the clocks of this machine. If the clocks skip it when they are put forward, the
+    deadline is an hour later. If they show it twice, the deadline is the first of both that is not past.
+
+    Args:
+        words: the deadline as the user wrote it, as 07:00, 2026-11-24 07:00 or 8h30m.
+        now: the time from which durations and times of day count, in seconds since 1970.
 
     Raises:
         ValueError: the words are no deadline; the message says why.
@@ -49,7 +53,10 @@ def ends_at(words: str, now: float) -> float:
 
 
 def in_words(words: str, at: float) -> str:
-    """Return a deadline as text, with its date and time in brackets if the words do not give them."""
+    """Return a deadline as text: `words`, with date and time in brackets if the words do not give them.
+
+    `at` is the time of the deadline, in seconds since 1970.
+    """
     return f"{words} ({moment(at)})" if moment(at)[: len(words)] != words else moment(at)
 
 
@@ -67,4 +74,4 @@ def _checked(given: object) -> object:
 
 
 Deadline = Annotated[str, BeforeValidator(_checked)]
-"""A deadline as the words of the YAML; `ends_at` turns them into a time."""
+"""Type of a deadline in the YAML: the text as the user wrote it, checked when it is read; `ends_at` gives its time."""

@@ -17,7 +17,9 @@ OF_SLURM = {
     ),
     **{"time": "worker_time says how long", "array": "workers says how many"},
 }
-"""Options of sbatch that splatbatch sets, or that would hide its job number; each with the reason for the error."""
+"""Long options of sbatch that the YAML must not give, each with the reason for the error.
+
+splatbatch sets them itself, or they would hide the job number that it reads from sbatch."""
 SHORT_OF_SLURM = {"a": "array", "J": "job-name", "o": "output", "e": "error", "t": "time", "W": "wait"}
 
 
@@ -46,31 +48,35 @@ def _as_store(given: str) -> str:
 
 
 class Executor(Section):
-    """Where attempts run."""
+    """Where attempts run: on which machines and GPUs, and by how many workers."""
 
     gpus: Literal["auto"] | tuple[Annotated[int, Field(ge=0)], ...] = "auto"
-    """GPU indices as nvidia-smi shows them; `auto`: those that CUDA_VISIBLE_DEVICES leaves; []: train on the CPU."""
+    """GPUs to train on, by their indices in nvidia-smi; `auto`: all that CUDA_VISIBLE_DEVICES leaves visible; []: none,
+    train on the CPU."""
     cpu_slots: Annotated[int, Field(ge=1, le=1024)] = 1
     """Patches trained at once when no GPU is used."""
     patches_per_gpu: Literal["auto"] | Annotated[int, Field(ge=1, le=8)] = "auto"
-    """Patches trained on a GPU at once, if their memory fits; auto: up to four where they need at most 60 % of free
-    memory, and fewer if fewer prove faster."""
+    """Patches trained on one GPU at once. `auto`: as many as need at most 60 % of the free memory together, at most
+    four, and fewer if fewer prove faster."""
     engine: Literal["local", "slurm"] = "local"
-    """Who starts the workers that train: this machine, or a cluster's Slurm."""
+    """Program that starts the workers which train: `local`: splatbatch on this machine; `slurm`: the Slurm of a
+    cluster."""
     workers: Annotated[int, Field(ge=1, le=1000)] = 1
-    """Workers at once; a batch on this machine with one of them is trained by `train` itself."""
+    """Number of workers at once. With 1 and `engine: local`, `train` trains itself and starts no other worker."""
     store: Annotated[str, AfterValidator(_as_store)] = ""
-    """By which tasks travel to workers that share no folder with us (`splatbatch work STORE`): a folder, ssh://host/path
-    or s3://bucket/prefix. Credentials come from the environment. Empty: nothing travels."""
+    """Place through which tasks travel to workers that do not share the output folder (`splatbatch work STORE`): a
+    folder, ssh://host/path or s3://bucket/prefix. Credentials come from the environment. Empty: no task travels."""
     gpus_per_worker: Annotated[int, Field(ge=0, le=64)] | None = None
-    """GPUs that the engine gives each; left out: one, or none where training.device is cpu."""
+    """Number of GPUs that the engine gives each worker. Left out: 1, or 0 where training.device is cpu or gpus is
+    []."""
     worker_time: Annotated[float, SPAN, Field(ge=60)] | None = None
-    """Longest time of a worker, as 3h30m, a minute at least; another goes on where it ended. Left out: as long as the
-    queue allows."""
+    """Longest time of a worker, in seconds or as 3h30m, a minute at least; the next worker goes on where it ended. Left
+    out: as long as the queue of the cluster allows."""
     setup: Annotated[tuple[str, ...], BeforeValidator(as_list)] = ()
-    """Lines for the shell on the node, before the worker: [module load cuda]."""
+    """Lines that the shell on the node runs before the worker, as [module load cuda]; []: none."""
     sbatch: Annotated[tuple[str, ...], BeforeValidator(_as_options)] = ()
-    """More options of sbatch: [--partition=gpu, --account=us, --cpus-per-task=8, --mem=32G]."""
+    """Further options of sbatch, as [--partition=gpu, --account=us, --cpus-per-task=8, --mem=32G]; only with `engine:
+    slurm`."""
 
     @model_validator(mode="after")
     def _fits_its_engine(self) -> Executor:
@@ -83,7 +89,10 @@ class Executor(Section):
         return self
 
     def gpus_of_each(self, device: str) -> int:
-        """Return how many GPUs each worker wants."""
+        """Return the number of GPUs that each worker asks for; 0: the worker trains on the CPU.
+
+        `device` is `training.device` of the YAML.
+        """
         if self.gpus_per_worker is not None:
             return self.gpus_per_worker
         return 0 if device == "cpu" or self.gpus == () else 1

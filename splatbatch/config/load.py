@@ -36,7 +36,7 @@ KEY = ("output", "folder")
 
 
 class Config(Section):
-    """The whole configuration of a batch."""
+    """The whole configuration of a batch, as the sections of its YAML."""
 
     scene: Scene = Scene()
     training: Training = Training()
@@ -52,22 +52,28 @@ class Config(Section):
     publish: Publish = Publish()
     tracking: Tracking = Tracking()
     deadline: Deadline | None = None
-    """When all should be trained: 07:00, 2026-11-24 07:00, or 8h30m from the start. Steps, then photographs, shrink."""
+    """When all patches should be trained: 07:00, 2026-11-24 07:00, or 8h30m from the start. If time is short, steps are
+    lowered, then the size of photographs. Left out: no deadline."""
     failures: FilePath | None = None
-    """Failures of programs of your own: a TOML of signatures, which are asked before those that are known."""
+    """TOML file that names failures of your own programs by patterns of their log lines. Its entries are tried before
+    the built-in ones. Left out: none."""
     trainers: dict[str, Program] = {}
-    """Programs that `training.trainer` can name besides ours."""
+    """External trainers by name, for `training.trainer`. The name `gsplat` is splatbatch's own trainer."""
     patches: dict[str, PatchOverrides] = {}
-    """Overrides by patch name."""
+    """Settings of single patches, by patch name; they replace those of the batch."""
     sweep: Sweep = Sweep()
 
     @cached_property
     def variants(self) -> Mapping[str, Variant]:
-        """The combinations of the sweep by name; none without a sweep."""
+        """The variants of the sweep by name, in the order of the YAML; empty without a sweep."""
         return {one.name: one for one in expand(self.sweep, self.unswept)}
 
     def unswept(self, changes: Mapping[str, object]) -> Recipe:
-        """Return the recipe of a patch without overrides under these changes; the sweep does not count."""
+        """Return the recipe of a patch without overrides, with `changes` and without any variant of the sweep.
+
+        Raises:
+            ConfigError: a change names no setting, or its value does not fit.
+        """
         return self.recipe("", changes)
 
     def recipe(self, patch: str, changes: Mapping[str, object] | None = None, variant: Variant | None = None) -> Recipe:
@@ -75,7 +81,7 @@ class Config(Section):
 
         Args:
             patch: the name of the patch; empty: a patch without overrides.
-            changes: settings by their full names, as {"training.seed": 1}.
+            changes: settings by their full names, as {"training.seed": 1}; None: none.
             variant: the variant of the sweep; None: none.
 
         Raises:
@@ -105,19 +111,24 @@ class Config(Section):
         return validated(Recipe, YamlSource(f"settings of {task}", {**tree, "program": told}))
 
     def retry_of(self, recipe: Recipe) -> Retry:
-        """Return the retry settings for a recipe; an external trainer has its own ladders."""
+        """Return the section `retry` for a recipe; with an external trainer, its ladders are those of the trainer."""
         return self.retry.model_copy(update={"ladders": recipe.program.ladders}) if recipe.program else self.retry
 
 
 def has_config(path: Path | None) -> bool:
-    """Return whether there is a config: `path`, $SPLATBATCH_CONFIG, or splat_config.yml in the working folder."""
+    """Return whether a config is named by `path` or $SPLATBATCH_CONFIG, or the working folder holds splat_config.yml.
+
+    Whether a named file exists is not checked.
+    """
     return bool(path or os.environ.get(CONFIG_VARIABLE)) or Path(DEFAULT_CONFIG).is_file()
 
 
 def config_in(place: Path) -> Path | None:
-    """Return the YAML for a path: the file itself, splat_config.yml in the folder, or the one with this output folder.
+    """Return the YAML that a path stands for, or None.
 
-    None: there is none.
+    These are tried in turn: splat_config.yml in the folder `place`, then `place` itself if it is a .yml or .yaml file.
+    The last is the splat_config.yml beside `place`, if `place` is the output folder that it names. A YAML with mistakes
+    there counts as none.
     """
     for own in (place / DEFAULT_CONFIG, place):
         if own.suffix in (".yml", ".yaml") and os.path.isfile(own):  # noqa: PTH113 - never raises
@@ -130,9 +141,10 @@ def config_in(place: Path) -> Path | None:
 
 
 def find_config(path: Path | str | None) -> Path:
-    """Return the path of the config for a command: the given one, else $SPLATBATCH_CONFIG, else splat_config.yml.
+    """Return the path of the config for a command: `path`, else $SPLATBATCH_CONFIG, else splat_config.yml.
 
-    A folder stands for its configuration: see `config_in`.
+    "-" stands for standard input, a folder for its configuration: see `config_in`. Relative paths count from the
+    working folder and stay relative.
 
     Raises:
         ConfigError: there is no such file.
@@ -150,14 +162,14 @@ def find_config(path: Path | str | None) -> Path:
 
 
 def load(path: Path, text: str | None = None) -> Config:
-    """Read a config; its relative paths are made absolute from the folder of the file.
+    """Read and check a config; its relative paths are made absolute from the folder of the file.
 
     Args:
-        path: the YAML file.
+        path: the YAML file; "-": standard input, whose relative paths count from the working folder.
         text: the content of a file that is not written yet; None: read the file.
 
     Raises:
-        ConfigError: the file has mistakes; all are listed, each with line, key, value and remedy.
+        ConfigError: the file cannot be read or has mistakes; all are listed, each with line, key, value and remedy.
     """
     source = meant(YamlSource.read(path, text), Config.model_fields)
     mistakes: list[Mistake] = []
@@ -179,28 +191,31 @@ def load(path: Path, text: str | None = None) -> Config:
 
 
 def placed(path: Path, message: str) -> str:
-    """Return a message about settings, one a line as "scene.masks: …", with file and line number before each.
+    """Return a message with file and line number before each line that begins with a key, as "scene.masks: …".
 
-    A line whose key does not stand in the file stays as it is.
+    Lines are parted by a line break and two spaces. A line whose key does not stand in the file `path` stays as it is.
+
+    Raises:
+        ConfigError: the file cannot be read, or is no YAML.
     """
     return "\n  ".join(map(YamlSource.read(path).placed, message.split("\n  ")))
 
 
 def to_yaml(section: Section) -> str:
-    """Return a config, or a part of it, as YAML."""
+    """Return a config, or one section of it, as YAML text; values that may be passwords are hidden."""
     return dump(section.model_dump(mode="json"))
 
 
 def json_schema() -> dict[str, Any]:
-    """Return the JSON Schema of the YAML, for editors."""
+    """Return the JSON Schema of the YAML, by which editors check and complete a config."""
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **Config.model_json_schema()}
 
 
 def parse_changes(assignments: Iterable[str]) -> dict[str, Any]:
-    """Return the settings of --set options by their full names; the value of `training.init_scale=0.3` is read as YAML.
+    """Return the settings of --set options by full name; the value of `training.init_scale=0.3` is read as YAML.
 
     Raises:
-        ConfigError: an assignment has no "=", or its value is no YAML.
+        ConfigError: an assignment has no "=" or no key, or its value is no YAML.
     """
     changes = {}
     for assignment in assignments:
@@ -263,7 +278,10 @@ def _anchored(config: Config, base: Path) -> Config:
 
 
 def place_mistakes(scene: Scene, output: Output) -> Iterator[Mistake]:
-    """Yield the first mistake in the output folder's place, as inside the scene; all paths must be absolute."""
+    """Yield at most one mistake: that the output folder lies where it must not, as inside the scene.
+
+    All paths must be absolute.
+    """
     folder, patches = Path(normpath(output.folder)), Path(normpath(scene.patches))
     below = folder.relative_to(patches).parts if folder.is_relative_to(patches) else ()
     reasons = {
@@ -282,11 +300,14 @@ def place_mistakes(scene: Scene, output: Output) -> Iterator[Mistake]:
 
 
 OWN = "x-"
-"""Prefix of top-level keys that are ignored, for notes and YAML anchors of the user."""
+"""Prefix of top-level keys of the YAML that are ignored, for notes and YAML anchors of the user."""
 
 
 def meant(source: YamlSource, sections: Collection[str]) -> YamlSource:
-    """Return a source without keys that begin with `OWN`, and without empty sections, also those of patches."""
+    """Return a source without top-level keys that begin with `OWN`, and without sections that are left empty.
+
+    `sections` are the names of sections that may be left empty, at the top and below each patch of `patches`.
+    """
     tree = {key: value for key, value in source.tree.items() if not str(key).startswith(OWN)}
     tree = _without_empty(tree, sections)
     if isinstance(patches := tree.get("patches"), dict):

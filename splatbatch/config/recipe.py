@@ -13,22 +13,23 @@ from splatbatch.config.trainers.programs import OUR_TRAINER, Program
 
 AUTO_SCALE = 1.0
 AUTO_OPACITY = {"default": 0.1, "mcmc": 0.5}
-"""Values of `init_scale: auto`, and by strategy of `init_opacity: auto`.
+"""Values that `init_scale: auto` and, by strategy, `init_opacity: auto` stand for.
 
-They are gsplat's presets, except for mcmc's scale of 0.1, which starts worse here.
-"""
+They are gsplat's presets, except for mcmc's scale of 0.1, which starts worse here."""
 
 FEWEST_GAUSSIANS, MOST_GAUSSIANS = 400_000, 1_000_000
-"""Range of `cap_max: auto`."""
+"""Smallest and largest number of Gaussians that `cap_max: auto` chooses."""
 PIXELS_PER_GAUSSIAN = 8
-"""Pixels of surface that get one Gaussian by `cap_max: auto` (docs/benchmarks.md, "As many Gaussians as it takes")."""
+"""Pixels of the photographed surface for each Gaussian of `cap_max: auto` (docs/benchmarks.md, "As many Gaussians as it
+takes")."""
 
 STOPS_AFTER, STOPS_ABOVE_STEPS = 2, 10_000
-"""Number of checks that `evaluation.stop_after: auto` means, and the steps above which it applies."""
+"""Number of checks that `evaluation.stop_after: auto` means, and the value of `max_steps` above which it applies."""
 EARLY_SHARE = 0.65
-"""Mean share of its steps that a training makes where it may end early (docs/benchmarks.md, 0.4 to 1)."""
+"""Mean share of `max_steps` that a training makes if it may end early; single ones make 0.4 to 1
+(docs/benchmarks.md)."""
 LEAST_GAIN_DB = 0.05
-"""Default of `least_gain_db`: for 13 % more steps, which is 0.02 dB for 5 % more (docs/benchmarks.md)."""
+"""Default of `least_gain_db`, in dB of PSNR for 13 % more steps; this is 0.02 dB for 5 % more (docs/benchmarks.md)."""
 
 WITHOUT_EFFECT = (
     "training.checkpoint_every",
@@ -37,62 +38,69 @@ WITHOUT_EFFECT = (
     "evaluation.tensorboard",
     "evaluation.inspect",
 )
-"""Settings that do not change the splat, but only memory use or further files; a change makes no splat stale."""
+"""Full names of the settings that change only memory use or further files; a change of theirs makes no splat stale."""
 
 
 class Training(Section):
-    """How one patch is trained."""
+    """How each patch is trained."""
 
     trainer: str = OUR_TRAINER
-    """The program that trains: `gsplat` is ours, any other name stands under `trainers`."""
+    """The program that trains: `gsplat` is splatbatch's own trainer; any other name must stand under `trainers`."""
     max_steps: Steps = 30_000
-    """Training steps; schedules are given for 30,000 and scale with this."""
+    """Training steps. The steps in `refinement` are given for 30,000 and scale with this value."""
     strategy: Literal["default", "mcmc"] = "mcmc"
     """Densification: `default` (3DGS, Kerbl 2023) or `mcmc` (3DGS-MCMC, Kheradmand 2024)."""
     cap_max: Annotated[Literal["auto"] | Count, either("a whole number above 0, a multiple such as 2x, or auto")] = (
         "auto"
     )
-    """At most this many Gaussians; "2x": twice as many as the patch has sparse points; auto: 400,000 to a million, by
-    pixels and overlap of the photographs. More are thinned by voxel."""
+    """Most Gaussians of a splat; "2x": twice as many as the patch has sparse points; auto: 400,000 to a million, by the
+    pixels and overlap of the photographs. Sparse points beyond this number are thinned out evenly in space."""
     sh_degree: Annotated[int, Field(ge=0, le=3)] = 3
-    """Highest degree of the spherical harmonics; the degree rises by one at a time."""
+    """Highest degree of the spherical harmonics, by which a colour depends on the view; training begins at 0, which is
+    one colour for all views, and raises the degree by one at a time."""
     init_scale: Annotated[Literal["auto"] | Annotated[float, Field(gt=0)], either("a number above 0, or auto")] = "auto"
-    """First scale of a Gaussian, times the distance to its three nearest neighbours; auto: 1.0."""
+    """First scale of each Gaussian, as a multiple of its distance to its three nearest neighbours; auto: 1.0."""
     init_opacity: Annotated[
         Literal["auto"] | Annotated[float, Field(gt=0, lt=1)], either("a number between 0 and 1, or auto")
     ] = "auto"
-    """First opacity of a Gaussian; auto: 0.1, mcmc 0.5 (gsplat)."""
+    """First opacity of each Gaussian; auto: 0.1 with `default`, 0.5 with `mcmc` (gsplat's presets)."""
     ssim_lambda: Fraction = 0.2
-    """Weight of 1 - SSIM in the loss; the rest is L1."""
+    """Weight of 1 - SSIM in the loss, from 0 to 1; L1 has the rest."""
     resolution: Literal["auto", "full", "1/2", "1/4", "1/8"] = "full"
-    """Size of the photographs trained on: from images_2, images_4 or images_8 beside their folder if all are there,
-    else averaged while loading; auto: the largest whose longer side has at most 1600 px."""
+    """Size of the photographs in training. Smaller ones are read from images_2, images_4 or images_8 beside the
+    photographs' folder if all are there, else averaged while loading. auto: the largest size whose longer side has at
+    most 1600 px."""
     colors: Literal["auto", "even", "as_is"] = "auto"
-    """Photographs of unlike exposure and white balance: `even`: evened by what their tracks tell; `as_is`: not; auto:
-    evened where the colours of a track then agree better by a fifth or more. An external trainer is given evened copies
-    (JPEG 97, or PNG) for `even` alone."""
+    """Correction of photographs of unlike exposure and white balance. `even`: the photographs are made alike, as far
+    as points seen in several of them tell; `as_is`: they stay as they are; auto: `even` where the colours of a point
+    then agree better by a fifth or more. An external trainer is given corrected copies (JPEG 97, or PNG) for `even`
+    alone."""
     coarse_to_fine: Literal["auto"] | bool = "auto"
-    """Begin with small photographs and few Gaussians, and let both grow over the run: faster (DashGaussian, 2025);
-    auto: with `default`, which it makes better, not with `mcmc`, which it makes worse."""
+    """Begin with small photographs and few Gaussians, and let both grow over the run, which is faster (DashGaussian,
+    2025). auto: true with `default`, whose splats it makes better; false with `mcmc`, whose splats it makes worse."""
     border: Literal["auto", "core", "backdrop", "none"] = "auto"
-    """Of patches that `split` has cut: `auto`: Gaussians keep to the core and the backdrop lies behind them; `core` and
-    `backdrop`: that alone; `none`: neither. For comparisons."""
+    """Border of patches that `split` has cut. `auto`: Gaussians stay inside the core, and the backdrop is drawn behind
+    them; `core` or `backdrop`: only that one; `none`: neither. All but auto are for comparisons."""
     images: Literal["auto", "gpu", "host"] = "auto"
-    """Where decoded photographs lie: on the GPU, or in host memory and uploaded for each step; auto: where they fit."""
+    """Where decoded photographs are kept. `gpu`: in GPU memory; `host`: in host memory, and uploaded for each step;
+    auto: in GPU memory if they fit, else in host memory."""
     workers: Literal["auto"] | Annotated[int, Field(ge=0, le=64)] = "auto"
-    """Threads that decode photographs; 0: none but the main one; auto: one per core, at most 16."""
+    """Number of threads that decode photographs; 0: only the main thread; auto: one per core, at most 16."""
     device: Literal["auto", "cuda", "cpu"] = "auto"
-    """`auto`: a GPU where one is, else the CPU if the batch takes an hour at most; `cpu`: however long it takes."""
+    """Device that trains. `cuda`: a GPU; `cpu`: the CPU, however long it takes; `auto`: a GPU if there is one, else the
+    CPU if the batch takes an hour at most."""
     checkpoint_every: Annotated[int, Field(ge=0)] = 0
-    """Steps between checkpoints, from which an attempt that died is taken up again; 0: none."""
+    """Steps between checkpoints, from which the next attempt goes on after a crash; 0: no checkpoints."""
     antialiased: bool = False
-    """Keep what Gaussians smaller than a pixel weigh (Mip-Splatting, Yu 2024): for renderings from farther away."""
+    """Let Gaussians smaller than a pixel keep their weight (Mip-Splatting, Yu 2024), for renderings from farther
+    away."""
     kernels: Annotated[Literal["auto", "gsplat"], BeforeValidator(lambda one: "gsplat" if one == "plain" else one)] = (
         "auto"
     )
-    """`gsplat`: only torch's and gsplat's own kernels, no CUDA graphs; slower, and needs gsplat's extension built."""
+    """Kernels for rendering and its gradients. `auto`: splatbatch's own, where they work; `gsplat`: only those of torch
+    and gsplat, without CUDA graphs, which is slower and needs gsplat's extension built."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 42
-    """Seed of everything random in a training."""
+    """Seed of all random numbers of a training."""
 
     @property
     def keeps_to_core(self) -> bool:
@@ -105,12 +113,12 @@ class Training(Section):
         return self.border in ("auto", "backdrop")
 
     def cap(self, num_points: int | None = None, surface_px: float = math.inf) -> int:
-        """Return `cap_max` as a number.
+        """Return `cap_max` as a number of Gaussians.
 
         Args:
             num_points: number of sparse points of the patch; None: not counted yet.
-            surface_px: pixels of its photographs, each place of the surface counted once; by default `auto` is the most
-                that it may choose.
+            surface_px: pixels of the patch's photographs, each place of the surface counted once. Without it, `auto`
+                gives `MOST_GAUSSIANS`.
 
         Raises:
             ValueError: `cap_max` is a multiple and `num_points` is None.
@@ -124,7 +132,10 @@ class Training(Section):
         return max(1, round(float(self.cap_max[:-1]) * num_points))
 
     def resolved(self) -> Training:
-        """Return the settings with the values that the strategy decides in place of `auto`."""
+        """Return the settings with values in place of `auto` for init_scale, init_opacity and coarse_to_fine.
+
+        The strategy decides these values; every other `auto` stays.
+        """
         scale = AUTO_SCALE if self.init_scale == "auto" else self.init_scale
         opacity = AUTO_OPACITY[self.strategy] if self.init_opacity == "auto" else self.init_opacity
         growing = self.strategy == "default" if self.coarse_to_fine == "auto" else self.coarse_to_fine
@@ -132,38 +143,45 @@ class Training(Section):
 
 
 class Refinement(Section):
-    """When and where Gaussians are added and removed: gsplat's own names, steps given for a run of 30,000."""
+    """When and where Gaussians are added and removed. The names are gsplat's; steps are given for a run of 30,000."""
 
     refine_start_iter: int = 500
-    """Refining starts after this step."""
+    """Step after which Gaussians are added and removed."""
     refine_stop_iter: Steps = 15_000
-    """Last step that refines with `default`; `mcmc` goes on to 25,000 as in its paper, times this value / 15,000."""
+    """Last step that refines with `default`. `mcmc` goes on for 5/3 of this value, as in its paper: to 25,000 for
+    15,000."""
     refine_every: Steps = 100
-    """Steps between two refinements; fewer, but at least 50, in runs shorter than 30,000 (`default`: 7,000)."""
+    """Steps between two refinements. Runs shorter than 30,000 steps (`default`: 7,000) take fewer, but at least 50."""
     reset_every: Steps = 3_000
-    """`default`: steps between two opacity resets; none in runs shorter than 12,000 or in the last sixth of a run."""
+    """`default`: steps between two resets of all opacities; none in runs shorter than 12,000 or in the last sixth of a
+    run."""
     grow_grad2d: Rate = 0.0002
-    """`default`: image-plane gradient above which a Gaussian is split or duplicated."""
+    """`default`: mean gradient in the image plane above which a Gaussian is split or duplicated."""
     grow_scale3d: Rate = 0.01
-    """`default`: Gaussians larger than this share of the scene are split, smaller ones duplicated."""
+    """`default`: Gaussians larger than this share of the scene's size are split, smaller ones duplicated."""
     prune_scale3d: Rate = 0.1
-    """`default`: Gaussians larger than this share of the scene are removed."""
+    """`default`: Gaussians larger than this share of the scene's size are removed."""
     prune_opa: Fraction = 0.005
     """Opacity under which a Gaussian is removed (`default`) or relocated (`mcmc`)."""
     prune_loss_db: Annotated[float, Field(ge=0)] = 5.0
-    """`default`: when refining ends, what several photographs do not miss is removed, up to 65 % of the Gaussians, for
-    at most so much PSNR on training photographs, which training mends; 0: nothing, as in runs under 3,000 steps."""
+    """`default`: most PSNR on training photographs, in dB, that removing the least important Gaussians may cost when
+    refining ends. At most 65 % are removed; the steps after that win the PSNR back. 0: none are removed, as in runs
+    under 3,000 steps."""
     absgrad: bool = False
-    """`default`: use absolute gradients (then grow_grad2d should be about 0.0008)."""
+    """`default`: use absolute gradients (AbsGS); `grow_grad2d` should then be about 0.0008."""
     noise_lr: Rate = 5e5
-    """`mcmc`: strength of the exploration noise."""
+    """`mcmc`: strength of the random noise that moves Gaussians to better places; 0: none."""
 
 
 class LearningRates(Section):
-    """Learning rates of Adam; the field's values (3DGS, Kerbl 2023; gsplat)."""
+    """Learning rates of Adam, with the field's values (3DGS, Kerbl 2023; gsplat).
+
+    Each rate ends at a hundredth of its value.
+    """
 
     means: Rate = 1.6e-4
-    """Times the scene scale; decays to a hundredth over the run."""
+    """Of the positions, times the size of the scene; this rate falls over the whole run, the others in its last
+    25th."""
     scales: Rate = 5e-3
     """Of the logarithms of the scales."""
     quats: Rate = 1e-3
@@ -171,9 +189,9 @@ class LearningRates(Section):
     opacities: Rate = 5e-2
     """Of the logits of the opacities."""
     sh0: Rate = 2.5e-3
-    """Of the colour."""
+    """Of the colour that is the same from all sides."""
     shN: Rate = 1.25e-4
-    """Of the higher spherical harmonics."""
+    """Of the higher spherical harmonics, by which the colour depends on the view."""
 
 
 class Evaluation(Section):
@@ -182,23 +200,24 @@ class Evaluation(Section):
     holdout_every: Annotated[int, Field(ge=0)] = 8
     """Every n-th photograph, sorted by name, is held out, or every n-th frame of a rig; 0: none."""
     holdout_list: FilePath | None = None
-    """Text file with one held-out image name per line, instead of every n-th."""
+    """Text file with the name of one held-out photograph per line, instead of every n-th. Left out: no such file."""
     holdout: Literal["every", "contiguous", "both"] = "every"
-    """Of patches that `split` has cut: `every`: the 8th of the scene's photographs each, the same ones in all patches;
-    `contiguous`: those taken side by side, as `--holdout-block` chose them; `both` of them, and of patches that no
-    split has cut a tenth of the photographs side by side beside every n-th."""
+    """Which photographs of patches that `split` has cut are held out. `every`: every 8th of the scene, the same ones in
+    all patches; `contiguous`: the block of neighbours that `split --holdout-block` chose; `both`: these and those. In
+    patches that no `split` has cut, `both` holds out a tenth of the photographs side by side beside every n-th."""
     steps: tuple[Steps, ...] = ()
-    """Evaluate after these steps too; the end always is."""
+    """Steps after which the splat is measured, too; the last step always is. []: no others."""
     every: Annotated[int, Field(ge=0)] = 0
-    """Evaluate every so many steps too; 0: not."""
+    """Number of steps after which the splat is measured again and again; 0: only at the end."""
     stop_after: Annotated[
         Literal["auto"] | Annotated[int, Field(ge=0)], either("a whole number from 0 on, or auto")
     ] = "auto"
-    """End the training early, after so many checks in a row by which 13 % more steps gain less than `least_gain_db`,
-    and a 25th of `max_steps` in which the rate of the means falls to its last value; 0: never; auto: 2 where
-    `max_steps` exceeds 10,000, else 0."""
+    """End the training early, after so many checks in a row that gain too little: 13 % more steps gain less than
+    `least_gain_db`. A 25th of `max_steps` follows, in which the learning rates fall to a hundredth. 0: never; auto: 2
+    where `max_steps` exceeds 10,000, else 0."""
     least_gain_db: Annotated[float, Field(gt=0)] = LEAST_GAIN_DB
-    """What 13 % more steps must gain for `stop_after`, in PSNR over the covered pixels of held-out photographs."""
+    """Gain in dB that 13 % more steps must bring for `stop_after`, in PSNR over the covered pixels of held-out
+    photographs."""
     tensorboard: bool = False
     """Write event files for TensorBoard into each attempt's folder; needs the package tensorboard."""
     inspect: bool = False
@@ -212,15 +231,15 @@ class PatchOverrides(Section):
     """Settings of one patch that differ from the rest."""
 
     training: Annotated[Training, NOTHING_GIVEN] = Training()
-    """Keys of `training`."""
+    """Keys of `training` that differ for this patch."""
     refinement: Annotated[Refinement, NOTHING_GIVEN] = Refinement()
-    """Keys of `refinement`."""
+    """Keys of `refinement` that differ for this patch."""
     learning_rates: Annotated[LearningRates, NOTHING_GIVEN] = LearningRates()
-    """Keys of `learning_rates`."""
+    """Keys of `learning_rates` that differ for this patch."""
     evaluation: Annotated[Evaluation, NOTHING_GIVEN] = Evaluation()
-    """Keys of `evaluation`."""
+    """Keys of `evaluation` that differ for this patch."""
     setting: dict[str, Any] = {}
-    """Keys of the `settings` of the patch's trainer, if that is a program of its own."""
+    """Keys of `settings` of the patch's external trainer that differ for this patch."""
 
     @field_serializer("training", "refinement", "learning_rates", "evaluation")
     def _given(self, section: Section, about: FieldSerializationInfo) -> dict[str, Any]:
@@ -229,21 +248,27 @@ class PatchOverrides(Section):
 
 
 class Recipe(Section):
-    """All that decides what one patch's training computes; its hash tells whether a result is still fresh."""
+    """All settings that decide what the training of one task computes.
+
+    A splat is stale if the settings of `decisive` have changed since its training.
+    """
 
     training: Training = Training()
     refinement: Refinement = Refinement()
     learning_rates: LearningRates = LearningRates()
     evaluation: Evaluation = Evaluation()
     program: Program | None = None
-    """The trainer, if it is not ours."""
+    """The external trainer; None: splatbatch's own trainer."""
 
     def with_training(self, changes: Mapping[str, object]) -> Recipe:
         """Return the recipe with other training settings, as {"device": "cpu"}; the values are not checked again."""
         return self.model_copy(update={"training": self.training.model_copy(update=changes)})
 
     def stops_after(self) -> int:
-        """Return the number of checks in a row without gain after which a training ends early; 0: it never does."""
+        """Return the number of checks in a row without gain after which a training ends early.
+
+        0: it never does, as with external trainers.
+        """
         if self.program is not None:
             return 0
         asked = self.evaluation.stop_after
@@ -252,13 +277,14 @@ class Recipe(Section):
         return asked
 
     def expected_steps(self) -> float:
-        """Return how many steps a training is expected to make: all, or fewer where it may end early."""
+        """Return the number of steps that a training is expected to make: all, or fewer if it may end early."""
         return self.training.max_steps * (EARLY_SHARE if self.stops_after() else 1.0)
 
     def acceptable(self) -> tuple[Recipe, ...]:
-        """Return the recipe and those whose splats count as its own.
+        """Return the recipe and all others whose splats count as splats of this recipe.
 
-        They make all steps where `stop_after: auto` may end early, and have the most Gaussians of `cap_max: auto`.
+        Where `stop_after: auto` may end the training early, a splat trained for all steps counts. Where `cap_max` is
+        auto, a splat trained with the most Gaussians that auto chooses counts.
         """
         whole = self.model_copy(update={"evaluation": self.evaluation.model_copy(update={"stop_after": 0})})
         recipes = (self, whole) if self.evaluation.stop_after == "auto" and self.stops_after() else (self,)
@@ -275,22 +301,30 @@ class Recipe(Section):
         return self
 
     def settings(self) -> dict[str, Any]:
-        """Return every setting by its full name, as "training.cap_max", the strategy's values in place of `auto`."""
+        """Return every setting by its full name, as "training.cap_max".
+
+        The strategy's values stand in place of `auto` for init_scale, init_opacity and coarse_to_fine; other `auto`
+        stay.
+        """
         return self.model_copy(update={"training": self.training.resolved()}).as_given()
 
     def reads(self) -> frozenset[str]:
-        """Return the full names of the settings that the trainer reads; an external trainer reads those it names."""
+        """Return the full names of the settings that the trainer reads: all with splatbatch's own trainer.
+
+        An external trainer reads those that its templates name.
+        """
         return self.program.reads() if self.program else frozenset(self.as_given())
 
     def as_given(self) -> dict[str, Any]:
-        """Return every setting by its full name; `auto` stays `auto`."""
+        """Return every setting by its full name, as "training.cap_max"; `auto` stays `auto`."""
         sections = self.model_dump(exclude={"program"}) | {"setting": self.program.settings if self.program else {}}
         return {f"{section}.{key}": value for section, values in sections.items() for key, value in values.items()}
 
     def decisive(self) -> dict[str, Any]:
-        """Return, as JSON, the settings that the result depends on; a splat is stale if they change.
+        """Return, as values of JSON, the settings that the splat depends on; a splat is stale if they change.
 
-        Of an external trainer these are its command, settings and environment, not how it is watched.
+        Of an external trainer these are its command, settings, working folder, environment and export, not how it is
+        watched. Values of the environment are not hidden here, so only a hash of the result may be written to a file.
         """
         if self.program is None:
             tree = self.model_dump(mode="json", exclude={"program"})

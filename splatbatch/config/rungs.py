@@ -1,4 +1,4 @@
-"""Checks of the rungs of ladders: a rung changes settings together; "x0.6" is a factor on the value in force."""
+"""Checks of the rungs of ladders; a rung changes settings, and "x0.6" multiplies the value in force."""
 
 from __future__ import annotations
 
@@ -11,20 +11,23 @@ from splatbatch.config.sweep.sweep import RecipeOf
 from splatbatch.config.yaml.source import Mistake, nearest
 
 SLOTS = "slots"
-"""Key of a rung for the number of slots, which is a setting of the machine and not of a patch."""
+"""Key of a rung for the number of attempts that run at once on a machine; it is no setting of a patch."""
 RESOLUTIONS = ("auto", "full", "1/2", "1/4", "1/8")
 _FACTOR = re.compile(r"x(\d+(?:\.\d*)?|\.\d+)")
 _MULTIPLE = re.compile(r"\d+(\.\d+)?x")
 
 
 def factor_of(value: object) -> float | None:
-    """Return the factor in a value such as "x0.6"; None for a plain value."""
+    """Return the factor in a value such as "x0.6"; None for any other value."""
     found = _FACTOR.fullmatch(value) if isinstance(value, str) else None
     return float(found[1]) if found else None
 
 
 def takes_factor(key: str, current: object) -> bool:
-    """Return whether a value can take a factor: a number, a multiple such as "2x", a resolution, or a cap of auto."""
+    """Return whether the value `current` of the setting `key` can be multiplied by a factor.
+
+    It can be a number, a multiple such as "2x", a resolution, or `auto` of training.cap_max.
+    """
     if isinstance(current, str):
         is_size = key == "training.resolution" and current in RESOLUTIONS
         return is_size or (key, current) == ("training.cap_max", "auto") or bool(_MULTIPLE.fullmatch(current))
@@ -34,11 +37,11 @@ def takes_factor(key: str, current: object) -> bool:
 def check_rungs(
     ladders: Mapping[LadderName, Sequence[Rung]], current: Mapping[str, object], recipe_of: RecipeOf
 ) -> Iterator[Mistake]:
-    """Yield the mistakes in the rungs of `retry.ladders`, so that they show when the YAML is read.
+    """Yield the mistakes in the rungs of `retry.ladders`, so that they are reported when the YAML is read.
 
     Args:
         ladders: the rungs of each ladder.
-        current: every setting by its full name, with a number in place of `auto`.
+        current: every setting by its full name, as `Recipe.settings` returns them.
         recipe_of: returns the recipe under changed settings, to check their values.
     """
     places = [
@@ -57,7 +60,7 @@ def check_rungs(
 
 
 def no_factor(key: str, value: object, current: object) -> str:
-    """Return the message that the value in force takes no factor."""
+    """Return the message that the factor `value` cannot be used, since the setting's value `current` is no number."""
     return f"{value!r}: a factor needs a number to start from, and {key} is {current!r}"
 
 

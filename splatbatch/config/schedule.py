@@ -42,16 +42,16 @@ MCMC_STOP = 25_000 / 15_000  # 3DGS-MCMC refines to 25,000 where 3DGS stops at 1
 MOST_MEANS_GAIN = 10.0
 FEWEST_STEPS_BETWEEN_REFINEMENTS = 50
 MOST_PRUNED = 0.65
-"""Largest share of the Gaussians that is removed at `prune_at`.
+"""Largest share of the Gaussians that is removed at `prune_at`, the least important first.
 
-One H200, caliterra p0, p1 and p2, 7,000 steps, hold-out PSNR: 32.33 dB and 83,000 Gaussians with 65 % removed in this
-order; by the sum over all photographs 31.74 dB and 84,000; as many as cost 0.5 dB at once by that sum, 31.81 dB and
-116,000; with 3 % removed or less 32.05 dB and 239,000 (mean of five runs, which differ by 0.3)."""
+One H200, caliterra p0, p1 and p2, 7,000 steps, hold-out PSNR: 32.33 dB and 83,000 Gaussians with 65 % removed in the
+order of `importance`; by the sum over all photographs 31.74 dB and 84,000; as many as cost 0.5 dB at once by that sum,
+31.81 dB and 116,000; with 3 % removed or less 32.05 dB and 239,000 (mean of five runs, which differ by 0.3)."""
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """The schedule of one run: its steps, and the factors on the learning rates that its length demands."""
+    """The schedule of one run: steps at which something happens, and factors on learning rates for the run's length."""
 
     max_steps: int
     refine_start: int
@@ -66,21 +66,21 @@ class Schedule:
     sh_every: int
     """Steps between two rises of the degree of the spherical harmonics."""
     means_gain: float
-    """Factor on the learning rate of the means."""
+    """Factor on the learning rate of the means: 1 from 3,000 steps on, up to 10 in shorter runs."""
     gain: float
-    """Factor on the other learning rates, opacities excepted."""
+    """Factor on the other learning rates, opacities excepted: 1 from 3,000 steps on, more in shorter runs."""
 
     @property
     def reset_stop(self) -> int:
-        """Step from which opacities are no longer reset, since the splat needs the last sixth of the run to recover."""
+        """Step from which opacities are not reset, since the splat needs the last sixth of the run to recover."""
         return min(self.refine_stop, self.max_steps - self.max_steps // 6)
 
 
 def schedule(recipe: Recipe) -> Schedule:
-    """Return the schedule of a recipe.
+    """Return the schedule of a recipe, by its `max_steps`, strategy and section `refinement`.
 
-    Adam moves a parameter by at most about its learning rate per step, so the reach of a run is rate times steps.
-    Runs shorter than 3,000 steps get their reach back: in full for the means (up to tenfold), by the square root for
+    Adam moves a parameter by at most about its learning rate per step, so the reach of a run is rate times steps. Runs
+    shorter than 3,000 steps get their reach back: in full for the means (up to tenfold), by the square root for
     colours, scales and rotations, whose noise would otherwise show.
     """
     steps = recipe.training.max_steps

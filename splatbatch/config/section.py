@@ -47,12 +47,15 @@ def _as_seconds(given: object) -> object:
 
 
 def as_list(given: object) -> Any:
-    """Return a single text as a list of one; anything else unchanged."""
+    """Return a single text as a list of this one text; any other value unchanged."""
     return [given] if isinstance(given, str) else given
 
 
 def either(forms: str) -> WrapValidator:
-    """Return a validator that replaces pydantic's messages for each member of a union by "should be FORMS"."""
+    """Return a validator for a union of types, with the one message "should be FORMS" for a value that fits none.
+
+    pydantic would give a message for each type of the union.
+    """
 
     def check(given: object, further: ValidatorFunctionWrapHandler) -> object:
         try:
@@ -67,19 +70,20 @@ FilePath = Annotated[Path, BeforeValidator(_expanded)]
 MOST_STEPS = 1_000_000_000
 Steps = Annotated[int, Field(gt=0, le=MOST_STEPS)]
 SPAN = BeforeValidator(_as_seconds, json_schema_input_type=float | str)
-"""Validator that reads "4h", "1h30m" and "90s" as seconds."""
+"""Validator that reads a text such as "4h", "1h30m" or "90s" as seconds; other values stay for the type's own
+checks."""
 Seconds = Annotated[float, SPAN, Field(ge=0)]
 """A span of time in seconds, 0 or more."""
 SomeSeconds = Annotated[float, SPAN, Field(gt=0)]
 """A span of time in seconds, above 0."""
 Rate = Annotated[float, Field(ge=0)]
 Multiple = Annotated[str, Field(pattern=r"^\d+(\.\d+)?x$"), AfterValidator(_above_zero)]
-"""A multiple such as "2x" of a number that is known only later."""
+"""Type of a multiple such as "2x", above 0, of a number that is known only later."""
 Count = Annotated[Steps | Multiple, either("a whole number above 0, or a multiple such as 2x")]
 Fraction = Annotated[float, Field(ge=0, le=1)]
 Coordinate = Annotated[float, Field(allow_inf_nan=False)]
 Offset = tuple[Coordinate, Coordinate, Coordinate]
-"""The vector that is subtracted from all coordinates of a scene, [x, y, z] in its own units."""
+"""Vector [x, y, z] subtracted from all coordinates of a scene, in the units of the scene."""
 NO_OFFSET: Offset = (0.0, 0.0, 0.0)
 
 
@@ -88,7 +92,7 @@ HIDDEN = "**********"
 
 
 class Section(BaseModel):
-    """A section of the YAML: unknown keys are mistakes, values do not change after loading."""
+    """Base class of all sections of the YAML: unknown keys are mistakes, and values do not change after loading."""
 
     model_config = ConfigDict(
         extra="forbid",

@@ -1,4 +1,4 @@
-"""The sections of the YAML around the training: what is trained, where, what happens when it fails, who is told."""
+"""The sections of the YAML around the training: scene, retries, limits, output, publishing and notifications."""
 
 from __future__ import annotations
 
@@ -14,24 +14,30 @@ DEFAULT_PATCHES = Path("patches")
 
 
 class Scene(Section):
-    """What is trained."""
+    """Where the patches, photographs and masks of the batch lie, and in which coordinates."""
 
     patches: FilePath = DEFAULT_PATCHES
     """Folder whose sub-folders are patches (each with sparse/0), or a single COLMAP scene."""
     images: FilePath | None = None
-    """Folder of the photographs when the patches share one; else `images/` beside each patch's `sparse/`."""
+    """Folder of the photographs if all patches share it. Left out: the folder `images` beside each patch's `sparse`."""
     masks: FilePath | None = None
-    """Folder of masks, photo.jpg.png or photo.png: black pixels are ignored; else `masks/` beside the photographs."""
+    """Folder of masks, named photo.jpg.png or photo.png; black pixels are ignored. Left out: the folder `masks` beside
+    the photographs, if there is one."""
     source: FilePath | None = None
-    """The COLMAP scene the patches were cut from: hold-out is chosen on it, drift is checked against it."""
+    """The COLMAP scene from which the patches were cut; held-out photographs are chosen in it, and the patches' cameras
+    are compared with it. Left out: photographs are held out in each patch by itself; patches of `split` know their
+    scene."""
     scenes: Annotated[tuple[FilePath, ...], BeforeValidator(as_list)] = ()
-    """Instead of all that: COLMAP scenes, each trained by itself; folders, or patterns such as "360_v2/*"."""
+    """Instead of `patches`, `images` and `source`: COLMAP scenes, each trained by itself, as folders or patterns such
+    as "360_v2/*"."""
     offset: Annotated[Literal["none"] | Offset | None, either("three numbers [x, y, z], or none")] = None
-    """Taken off all coordinates before training, [x, y, z] in units of the model; none: nothing is. Left out: whole
-    units where the scene lies so far from its origin (UTM) that float32 would blur it."""
+    """Vector [x, y, z] subtracted from all coordinates before training, in their units; none: nothing is subtracted.
+    Left out: a vector of whole units if the scene lies so far from its origin (as with UTM) that float32 would blur
+    it."""
 
     crs: str | None = None
-    """Of the model's coordinates, metres east, north and up, as EPSG:32632: 3D Tiles then lie on the globe."""
+    """Coordinate system of the model, as EPSG:32632, with metres east, north and up; with it, 3D Tiles lie at their
+    place on the globe. Left out: unknown."""
 
     @model_validator(mode="after")
     def _is_one_of_both(self) -> Scene:
@@ -45,7 +51,7 @@ class Scene(Section):
 
 
 Rung = dict[str, bool | int | float | str | tuple[str, ...]]
-"""Settings changed together: a value, a factor such as "x0.6" on the value in force, or words that are added."""
+"""Settings changed together, by full name: a value, a factor such as "x0.6" on the value in force, or added words."""
 
 LadderName = Literal["gpu_memory", "host_memory", "segfault", "numerics", "pruning"]
 
@@ -64,76 +70,80 @@ def _with_default_ladders(given: object) -> object:
 
 
 class Retry(Section):
-    """Whether and how often a failed patch is tried again, and what is changed for it."""
+    """Whether and how often a failed patch is tried again, and which settings are changed for it."""
 
     max_attempts: Annotated[int, Field(ge=1, le=20)] = 5
-    """Attempts per patch and run, the first included."""
+    """Most attempts per patch in one run, the first included."""
     keep: Literal["better", "newer"] = "better"
-    """What `retry` leaves: the newer splat, or the better by hold-out PSNR, on covered pixels where there are such. A
-    measured one gives way only to one that was measured no worse on the same photographs."""
+    """Which splat `retry` keeps: the `newer`, or the `better` by hold-out PSNR, on covered pixels if both are measured
+    there. A measured splat is only replaced by one measured no worse on the same photographs."""
     ladders: Annotated[dict[LadderName, tuple[Rung, ...]], BeforeValidator(_with_default_ladders)] = DEFAULT_LADDERS
-    """What is changed, rung by rung, for causes that an unchanged attempt cannot mend; [] for none."""
+    """Settings to change, one rung per further attempt, for causes that an unchanged attempt cannot mend; [] for no
+    change."""
 
 
 class Cooldown(Section):
     """What must be true of a GPU before the next attempt starts on it."""
 
     floor_s: Seconds = 0.0
-    """Wait at least this long after an attempt."""
+    """Shortest wait between two attempts on a GPU, in seconds or as 5m; 0: none. With a wait, patches_per_gpu: auto is
+    1."""
     below_c: float | None = None
-    """Wait until the GPU is cooler than this."""
+    """Temperature in °C below which the GPU must fall before the next attempt. Left out: any."""
     longest_s: Seconds = 3600.0
-    """Give the attempt up as `cuda_busy_or_unavailable` after waiting this long for the GPU."""
+    """Longest wait for the GPU, in seconds or as 1h; after it, the attempt fails with the cause
+    `cuda_busy_or_unavailable`."""
 
 
 class Limits(Section):
-    """When an attempt is ended from outside."""
+    """When splatbatch ends an attempt, and how much free disk space an attempt needs to start."""
 
     wall_s: SomeSeconds = 14_400.0
-    """Longest time of one attempt, in seconds, or as 4h; so are all spans of time."""
+    """Longest time of one attempt, in seconds or as 4h."""
     grace_s: Seconds = 10.0
-    """Time between the request to stop (SIGTERM) and SIGKILL."""
+    """Time from the request to stop (SIGTERM) to SIGKILL, in seconds or as 10s."""
     stall_s: Seconds = 1800.0
-    """End an attempt that for so long makes no progress, says nothing and uses neither GPU nor CPU; 0: never."""
+    """End an attempt that for this time, in seconds or as 30m, makes no progress, writes no line and uses neither GPU
+    nor CPU; 0: never."""
     free_disk_mib: Annotated[int, Field(ge=0)] = 2048
-    """Start nothing while the disk of the output folder has less room than this; 0: do not look."""
+    """Free space in MiB that the disk of the output folder must have for an attempt to start; 0: not checked."""
 
 
 class Output(Section):
-    """Where results go."""
+    """Where the results of a batch are written."""
 
     folder: FilePath = Path("output")
-    """Everything a run writes lies here."""
+    """Output folder: everything that a run writes lies here, except published files."""
     previews_mib: Annotated[int, Field(ge=0)] = 48
-    """Of report.html, for splats that open in 3D, about 4 each; 0: none. `view` shows the others."""
+    """Space in report.html, in MiB, for splats that open in 3D, about 4 MiB each; 0: none. `view` shows the others."""
 
 
 PublishedAs = Literal["ply", "compressed", "sog", "streamed", "spz", "glb", "tiles", "html"]
 
 
 class Publish(Section):
-    """Files for other programs, which a run writes at its end into a folder to hand over."""
+    """Copies of the splats in formats of other programs, which a run writes at its end."""
 
     formats: Annotated[tuple[PublishedAs, ...], BeforeValidator(as_list)] = ()
-    """As which the merged scene, else every trained patch, is published at the end of a run; []: nothing is."""
+    """Formats of the published files, one or several; the merged scene is published, or every trained patch if none is
+    merged. []: nothing is published."""
     folder: FilePath = Path("published")
-    """They go there."""
+    """Folder for the published files."""
     allow_missing: bool = False
-    """Merge and publish the scene, as `scene` and `train` do at their end, also if patches are missing: it has holes
-    there."""
+    """Merge and publish the scene at the end of `scene` and `train` even if patches are missing; there it has holes."""
     measure: bool = True
-    """Render what was compressed, on held-out photographs, and write down what that costs in dB."""
+    """Render compressed files from held-out cameras, and record how many dB of PSNR the compression costs."""
 
 
 class Tracking(Section):
-    """Where else a batch is recorded: runs of MLflow, one for each attempt, below one for the batch."""
+    """Recording of a batch in MLflow: one run for the batch, and below it one for each attempt."""
 
     mlflow: str = ""
-    """Its tracking store (extra `mlflow`): sqlite:///mlflow.db for a file beside the YAML, or a server's URL. Empty:
-    none. The experiment is $MLFLOW_EXPERIMENT_NAME, else splatbatch; a password belongs into
-    $MLFLOW_TRACKING_PASSWORD."""
+    """Tracking store of MLflow (extra `mlflow`): sqlite:///mlflow.db for a file beside the YAML, or the URL of a
+    server. Empty: nothing is recorded. The experiment is $MLFLOW_EXPERIMENT_NAME, else splatbatch; a password belongs
+    into $MLFLOW_TRACKING_PASSWORD."""
     splats: bool = False
-    """Store the splats, too; else logs, figures and the report."""
+    """Store the splats as well; false: only logs, figures and the report."""
 
 
 def _from_environment(value: object) -> object:
@@ -159,13 +169,14 @@ Secret = Annotated[SecretStr, BeforeValidator(_from_environment), Field(min_leng
 class Notify(Section):
     """Who is told when a batch ends or a patch fails for good; a message that is not delivered fails no batch.
 
-    What may hold a password is never shown: not in errors, batch.yaml or the report.
+    Values here may hold a password: they are never shown in errors, batch.yaml or the report.
     """
 
     command: Annotated[tuple[Secret, ...], BeforeValidator(_as_words)] = ()
-    """A command and its arguments, run without a shell; it gets JSON on stdin. $VARIABLES are expanded."""
+    """A command and its arguments, run without a shell, with JSON on its standard input; $VARIABLES are expanded. []:
+    none."""
     urls: Annotated[tuple[Secret, ...], BeforeValidator(as_list)] = ()
-    """Apprise URLs (extra `notify`), such as mailto://, ntfy://, slack://; $VARIABLES are expanded."""
+    """Apprise URLs (extra `notify`), such as mailto://, ntfy://, slack://; $VARIABLES are expanded. []: none."""
 
     @field_serializer("command", "urls", when_used="always")
     def _hidden(self, secrets: tuple[SecretStr, ...]) -> list[str]:

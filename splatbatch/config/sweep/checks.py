@@ -1,4 +1,4 @@
-"""Checks of a sweep that pydantic cannot make: unknown settings, wrong values, impossible combinations."""
+"""Checks of a sweep beyond the types of its values: unknown settings, wrong values, impossible combinations."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from splatbatch.errors import ConfigError
 
 TRAINER = "training.trainer"
 MOST_VALUES = 2500
-"""Most values in a sweep; each is checked, some thousand in a second."""
+"""Largest number of values in a sweep; each is checked, which takes a second for some thousand."""
 
 
 def check_sweep(tree: dict[str, Any], trainers: Iterable[str], recipe_of: RecipeOf) -> Iterator[Mistake]:
-    """Yield the mistakes in the sweep of a YAML.
+    """Yield the mistakes in the sweep of a YAML; none without a section `sweep`.
 
     Args:
         tree: the whole YAML as it was read.
-        trainers: the names of the external trainers in it.
+        trainers: the names of the external trainers in the YAML.
         recipe_of: returns the recipe under changed settings, to check their values.
     """
     written = tree.get("sweep") or {}
@@ -56,7 +56,10 @@ def check_sweep(tree: dict[str, Any], trainers: Iterable[str], recipe_of: Recipe
 
 
 def normal(key: str, value: object, trainers: Iterable[str], recipe_of: RecipeOf) -> object:
-    """Return a value as a recipe holds it, such as a number for "1e-4", which YAML reads as text."""
+    """Return a value of the setting `key` as a recipe holds it, such as a number for "1e-4", which YAML reads as text.
+
+    A value that does not fit is returned unchanged.
+    """
     for context in _contexts(key, trainers):
         with contextlib.suppress(ConfigError):
             return recipe_of({**context, key: value}).as_given()[key]
@@ -69,7 +72,10 @@ def _contexts(key: str, trainers: Iterable[str]) -> list[Settings]:
 
 
 def mistakes_in(key: str, value: object, recipe_of: RecipeOf, contexts: Iterable[Settings] = ({},)) -> list[str]:
-    """Return the messages about one value of a setting; none if it is valid in at least one of the contexts."""
+    """Return the messages about one value of a setting; none if the value is valid in at least one of the contexts.
+
+    `contexts` are further settings that hold with it, such as another trainer.
+    """
     words: list[str] = []
     for context in contexts:
         try:

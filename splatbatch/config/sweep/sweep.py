@@ -1,7 +1,4 @@
-"""A sweep: the same patches under several variants; the name of a variant depends only on its settings.
-
-Each task is a patch under a variant, `p0@cap_max-400000_5f3a1c`, with its own folder, result and attempts.
-"""
+"""A sweep: the same patches under several variants; the name of a variant depends only on its settings."""
 
 from __future__ import annotations
 
@@ -24,14 +21,16 @@ from splatbatch.fields import mapping
 
 SEPARATOR = "@"
 BASE = "base"
-"""Name of the combination that changes nothing."""
+"""Name of the variant that changes no setting."""
 MOST_COMBINATIONS = 1000
 LONGEST_SLUG = 60
 HASH_DIGITS = 6
 Settings = dict[str, Any]
 """Values by the full names of their settings, as {"training.seed": 1}."""
 RecipeOf = Callable[[Mapping[str, Any]], Recipe]
-"""Returns the recipe of a patch under changed settings; raises ConfigError if one is unknown or wrong."""
+"""Type of a function that returns the recipe of a patch under changed settings.
+
+It raises ConfigError if a setting is unknown or a value wrong."""
 
 
 def _checked_name(value: object) -> object:
@@ -44,9 +43,10 @@ class Combination(Section):
     """A combination of settings to compare, optionally with a name of your own."""
 
     name: Annotated[str, BeforeValidator(_checked_name)] = ""
-    """A part of folder names: letters, digits, . _ + and -. Left out: made from what is set, as for the matrix."""
+    """Name of the variant, which becomes a part of folder names: letters, digits, . _ + and -. Left out: made from the
+    settings."""
     set: Settings = {}
-    """Settings by full name; {} for the config as it stands."""
+    """Settings by full name, as {training.seed: 1}; {}: the config as it stands."""
 
 
 class Sweep(Section):
@@ -55,12 +55,12 @@ class Sweep(Section):
     matrix: dict[str, Annotated[tuple[Any, ...], Field(min_length=1)]] = {}
     """Settings by full name, as training.strategy, each with a list of values; all combinations are trained."""
     exclude: tuple[Annotated[Settings, Field(min_length=1)], ...] = ()
-    """Combinations of the matrix to leave out: all that have every value of an entry."""
+    """Combinations of the matrix to leave out: each entry drops those that have all of its values."""
     variants: tuple[Combination, ...] = ()
     """Further combinations, one by one: {name: coarse, set: {training.resolution: 1/2}}; the name may be left out."""
 
     def with_values(self, turn: Callable[[str, Any], Any]) -> Sweep:
-        """Return the sweep with every value replaced by turn(setting, value)."""
+        """Return a copy of the sweep with every value replaced by turn(setting, value); `setting` is a full name."""
 
         def turned(settings: Settings) -> Settings:
             return {key: turn(key, value) for key, value in settings.items()}
@@ -73,7 +73,10 @@ class Sweep(Section):
 
 
 def assignments(tree: object) -> Iterator[tuple[Keys, str, Any]]:
-    """Yield place, setting and value of every assignment in a section `sweep` as it was written, valid or not."""
+    """Yield place, setting and value of every assignment in a section `sweep` as it was written, valid or not.
+
+    Places are keys and list indices below `sweep`. Parts that have not the expected form are left out.
+    """
     tree = mapping(tree)
     for key, values in mapping(tree.get("matrix")).items():
         yield from ((("matrix", key, index), key, value) for index, value in enumerate(_list(values)))
@@ -94,15 +97,20 @@ class Variant:
 
     name: str
     settings: Mapping[str, Any]
-    """The settings that it sets, by full name; they win over a patch's own overrides."""
+    """The settings that the variant sets, by full name; they win over the overrides of a patch."""
     compared: Mapping[str, Any]
-    """The value of every setting that the sweep mentions; that of the config where this variant sets none."""
+    """The value of every setting that any variant of the sweep sets, by full name, for comparison.
+
+    Where this variant does not set one, the value is that of the config."""
     recipe: Recipe
     """The recipe of a patch without overrides under this variant."""
 
 
 class TaskId(NamedTuple):
-    """The name of a task: a patch and, in a sweep, a variant; its text is the name of its folder, "p0@base"."""
+    """The name of a task: a patch and, in a sweep, a variant.
+
+    As text it is the name of the task's folder, "p0@base", or "p0" without a sweep.
+    """
 
     patch: str
     variant: str = ""
@@ -112,13 +120,19 @@ class TaskId(NamedTuple):
 
     @classmethod
     def of_folder(cls, name: str) -> TaskId:
-        """Return the task of a folder's name, for output folders whose config was not read."""
+        """Return the task of a folder's name, for output folders whose config was not read; "p0" has the variant ""."""
         patch, _, variant = name.rpartition(SEPARATOR)
         return cls(patch, variant) if patch else cls(name)
 
 
 def expand(sweep: Sweep, recipe_of: RecipeOf) -> tuple[Variant, ...]:
-    """Return the variants of a sweep that `faults` has passed, in the order of the YAML."""
+    """Return the variants of a sweep, in the order of the YAML: the matrix, then `variants`; () without a sweep.
+
+    The sweep must have passed `faults`.
+
+    Raises:
+        ConfigError: `recipe_of` finds a setting unknown or a value wrong.
+    """
     found = list(combinations(sweep))
     mentioned = dict.fromkeys(key for _, settings in found for key in settings)
     base = recipe_of({}).as_given()
@@ -132,7 +146,10 @@ def expand(sweep: Sweep, recipe_of: RecipeOf) -> tuple[Variant, ...]:
 
 
 def faults(sweep: Sweep, base: Mapping[str, object]) -> Iterator[Mistake]:
-    """Yield the mistakes in a sweep whose settings are all known: repeated values and names, too many combinations."""
+    """Yield the mistakes in a sweep whose settings are all known: repeated values and names, too many combinations.
+
+    `base` has the settings of the config without the sweep, by full name.
+    """
     matrix: dict[str, tuple[Any, ...]] = {}
     for key, values in sweep.matrix.items():
         twice = [index for index, value in enumerate(values) if value in values[:index]]
@@ -171,7 +188,7 @@ def _repeated(sweep: Sweep, base: Mapping[str, object]) -> Iterator[Mistake]:
 
 
 def combinations(sweep: Sweep) -> Iterator[tuple[Keys, Settings]]:
-    """Yield the settings of every combination, with its place in the YAML below `sweep`."""
+    """Yield the settings of every combination that is not excluded, with its place in the YAML below `sweep`."""
     for settings in _products(sweep.matrix):
         if not any(_matches(settings, entry) for entry in sweep.exclude):
             yield ("matrix",), settings

@@ -1,4 +1,4 @@
-"""Checks of external trainers that pydantic cannot make: placeholders, names of trainers and of their settings."""
+"""Checks of external trainers beyond the types of their values: placeholders, names of trainers and of settings."""
 
 from __future__ import annotations
 
@@ -26,7 +26,12 @@ OF_A_RUNG = ("arguments", "slots", "training.max_steps", "training.seed")
 
 
 def check_programs(tree: Mapping[str, object], programs: Mapping[str, Program]) -> Found:
-    """Yield the mistakes of external trainers in a YAML: in `trainers`, and where patches or `training` name one."""
+    """Yield the mistakes of external trainers in a YAML: in `trainers`, and where patches or `training` name one.
+
+    Args:
+        tree: the whole YAML as it was read.
+        programs: the external trainers by name; empty if their section has mistakes of its own.
+    """
     for name, program in programs.items():
         place = ("trainers", name)
         if name == OUR_TRAINER:

@@ -18,15 +18,15 @@ OUR_TRAINER = "gsplat"
 """The name of splatbatch's own trainer, which needs no entry under `trainers`."""
 ARGUMENTS = "{arguments}"
 ANYWHERE = ("patch", "steps", "seed")
-"""Placeholders allowed in every template, as is setting.NAME."""
+"""Names of the placeholders that every template may have; setting.NAME may stand in each, too."""
 IN_WORDS = (*ANYWHERE, "scene", "images", "sparse", "output", "gpu")
-"""Placeholders allowed in commands and environment variables."""
+"""Names of the placeholders that commands and environment variables may have, besides setting.NAME."""
 SETTINGS = {
     "steps": "training.max_steps",
     "seed": "training.seed",
     **dict.fromkeys(("images", "scene"), "training.colors"),
 }
-"""The setting on which the value of a placeholder depends; that of setting.NAME is setting.NAME."""
+"""Full name of the setting on which the value of a placeholder depends; setting.NAME depends on itself."""
 OF_MEASURING = ("evaluation.holdout_every", "evaluation.holdout_list", "evaluation.holdout", "evaluation.inspect")
 """Settings of measuring and inspecting the splat of an external trainer, which splatbatch does itself."""
 _TOKEN = re.compile(r"\{\{|\}\}|\{([A-Za-z_][\w.]*)\}")  # {{ and }} are braces
@@ -63,45 +63,54 @@ Metric = Literal["psnr", "ssim", "lpips"]
 
 
 class ProgressLines(Section):
-    """Regular expressions over the lines of the log; each captures one number. The last match of a line counts."""
+    """Regular expressions that find the progress in lines of the program's log.
+
+    Each captures one number; the last match of a line counts. Empty: not read.
+    """
 
     step: MaybePattern = ""
-    """The training step."""
+    """Regular expression for the training step."""
     loss: MaybePattern = ""
-    """The loss."""
+    """Regular expression for the loss."""
     num_gaussians: MaybePattern = ""
-    """The number of Gaussians; thousands may be set apart by commas."""
+    """Regular expression for the number of Gaussians; thousands may be set apart by commas."""
 
 
 class Artifact(Section):
     """Files that the program must leave behind, and when it counts as done."""
 
     ply: Globs = ("**/*.ply",)
-    """Where the splat lies below {output}: one glob or several. Of many files the one of the highest step counts."""
+    """Where the splat lies below {output}: one glob or several. Of many matching files the one of the highest step
+    counts."""
     step: MaybePattern = r"[_-](\d+)(?=[/.]|$)"
-    """The step in the file's path below {output}, last match; a path without one is the end's. Empty: none has one."""
+    """Regular expression for the step in the splat's path below {output}; the last match counts. A path without a match
+    is of the last step. Empty: no path names a step."""
     first_step: Literal[0, 1] = 1
-    """What the program calls its first step: 0 where the last of 30,000 is named 29999."""
+    """Number that the program gives its first step: 0 where the last of 30,000 steps is named 29999."""
     files: Globs = ()
     """Further files below {output} that must be there, and not empty, before the program counts as done."""
     export: Argv = ()
-    """A second command, run once the first is done, for programs that write no PLY themselves. `files` must be set."""
+    """A second command, run after the first has ended, for programs that write no PLY themselves; `files` must then be
+    set. []: none."""
     finished_after_s: Seconds = 60.0
-    """End a program so long after all it should leave is there and it fell silent; a talkative one later; 0: never."""
+    """Time without output, in seconds or as 60s, after which a program is ended once all its files are there. A program
+    that goes on printing is ended later; 0: never."""
     trusted_after_crash: bool | Literal["proven"] = "proven"
-    """A whole splat counts, with a warning, although the program crashed afterwards: if the log or a file's name shows
-    that it is from the last step (proven), also where they tell no step at all (true), or never (false)."""
+    """Whether a complete splat counts, with a warning, although the program crashed afterwards. `proven`: if the log or
+    a file's name shows the last step; true: also if neither tells a step; false: never."""
 
 
 class Measures(Section):
-    """Quality of its splat: whether splatbatch measures it, and where the program reports its own figures."""
+    """Quality of the program's splat: whether splatbatch measures it, and where the program reports its own figures."""
 
     file: str = ""
-    """Glob of a JSON file below {output}; of many the one of the highest step counts."""
+    """Glob of a JSON file with figures below {output}; of many the one of the highest step counts. Empty: no such
+    file."""
     keys: dict[Metric, str] = {}
-    """Where a figure lies in it: names with dots between, numbers into lists, * for the only or the last member."""
+    """Where each figure lies in `file`: names with dots between, numbers into lists, * for the only or the last
+    member."""
     evaluate: bool = True
-    """Measure its splat as ours are measured, too, once it is there: on held-out photographs and covered pixels."""
+    """Measure the finished splat as splatbatch measures its own: on held-out photographs and covered pixels."""
     log: dict[Metric, Pattern] = {}
     """Figures in the log, each captured by a regular expression; the last match counts."""
 
@@ -110,13 +119,14 @@ class CameraSupport(Section):
     """Cameras and sizes of photographs that the program accepts; the audit reports all others as errors."""
 
     models: tuple[str, ...] = ("PINHOLE", "SIMPLE_PINHOLE")
-    """COLMAP camera models that it accepts."""
+    """COLMAP camera models that the program accepts."""
     absorbs_resize: bool = False
-    """It works from the field of view, so that photographs of another resolution are right to it."""
+    """Whether the program works from the field of view, so that photographs of another size than the cameras' are
+    right."""
 
 
 class Program(Section):
-    """A trainer that is a program: argv templates, never a shell; its stdin is empty, so that questions end at once.
+    """An external trainer, run without a shell and with empty standard input, so that questions end at once.
 
     Placeholders in command, export, env and the globs: {patch} {scene} {images} {sparse} {output} {steps} {seed} {gpu}
     {setting.NAME}, and {arguments} where a rung's extra words go (else at the end). A brace itself is written twice.
@@ -129,17 +139,18 @@ class Program(Section):
     env: Annotated[dict[str, Scalar], AfterValidator(_ours_left_alone)] = {}
     """Environment variables besides those of splatbatch itself; values may be passwords, and are never shown."""
     working_folder: FilePath | None = None
-    """Where it is started; else in {output}."""
+    """Folder in which the program is started. Left out: {output}."""
     progress: ProgressLines = ProgressLines()
-    """Where its log says how far it is."""
+    """How the program's log tells its progress."""
     artifact: Artifact = Artifact()
-    """What it leaves behind."""
+    """Files that the program leaves behind."""
     metrics: Measures = Measures()
-    """Where it says how good that is."""
+    """Where the program reports the quality of its splat, and whether splatbatch measures it."""
     cameras: CameraSupport = CameraSupport()
-    """What it takes."""
+    """Cameras and sizes of photographs that the program accepts."""
     ladders: dict[LadderName, tuple[Rung, ...]] = {}
-    """What to change for causes that an unchanged attempt cannot mend: setting.NAME, `arguments: [--words]`, slots."""
+    """Settings to change, rung by rung, for causes that an unchanged attempt cannot mend: setting.NAME, `arguments:
+    [--words]`, slots. {}: none."""
 
     @field_serializer("env", when_used="json")
     def _named(self, env: dict[str, Scalar]) -> dict[str, str]:
@@ -147,7 +158,10 @@ class Program(Section):
         return dict.fromkeys(env, HIDDEN)
 
     def templates(self) -> Iterator[tuple[Keys, str, bool]]:
-        """Yield every text that may hold placeholders, with its place and whether it is a glob."""
+        """Yield every text that may hold placeholders, with its place in the program's settings.
+
+        The third value tells whether the text is a glob.
+        """
         lists: tuple[tuple[Keys, Argv, bool], ...] = (
             (("command",), self.command, False),
             (("artifact", "export"), self.artifact.export, False),
@@ -160,23 +174,27 @@ class Program(Section):
         yield ("metrics", "file"), self.metrics.file, True
 
     def reads(self) -> frozenset[str]:
-        """Return the full names of the settings that it reads: those in its templates, and "training.trainer".
+        """Return the full names of the settings that the program reads: those in its templates, and "training.trainer".
 
-        With `metrics.evaluate` those of measuring, too. "arguments" is always among them: commands take more words.
+        With `metrics.evaluate` the settings of measuring belong to them. So does "arguments", since a rung may add
+        words to every command.
         """
         named = names_in(template for _, template, _ in self.templates())
         ours = OF_MEASURING if self.metrics.evaluate else ()
         return frozenset((*(SETTINGS.get(name, name) for name in named), *ours, "arguments", "training.trainer"))
 
     def called_with(self, arguments: tuple[str, ...]) -> Program:
-        """Return the program with words added to its command, in place of {arguments} or else at the end."""
+        """Return the program with words added to its command, in place of {arguments} or else at the end.
+
+        Braces in the words are doubled, so that `fill` leaves them as they are.
+        """
         words = tuple(word.replace("{", "{{").replace("}", "}}") for word in arguments)
         place = self.command.index(ARGUMENTS) if ARGUMENTS in self.command else len(self.command)
         return self.model_copy(update={"command": (*self.command[:place], *words, *self.command[place + 1 :])})
 
 
 def names_in(templates: Iterable[str]) -> set[str]:
-    """Return the names of all placeholders in templates; doubled braces are none."""
+    """Return the names of all placeholders in templates; doubled braces are no placeholders."""
     return {match[1] for template in templates for match in _TOKEN.finditer(template) if match[1]}
 
 

@@ -18,10 +18,10 @@ from splatbatch.files import write_text
 
 
 def save_settings(path: Path, changes: Mapping[str, object], patch: str = "") -> None:
-    """Write settings into the YAML; the rest of the file stays unchanged, and it is written whole or not at all.
+    """Write settings into the YAML; the rest of the file stays unchanged, and the file is written whole or not at all.
 
     Args:
-        path: the YAML; a link stays a link.
+        path: the YAML; a symbolic link stays a link, and the file it names is written.
         changes: settings by their full names, as {"training.max_steps": 7000}.
         patch: the patch whose overrides are changed; empty: the settings of all patches.
 
@@ -73,7 +73,7 @@ def save_moved(
 
     Args:
         path: the YAML.
-        target: the copy to write.
+        target: the copy, written whole; an existing file is replaced.
         scene: the section `scene` of the copy.
         paths: other paths by their keys, as "output.folder".
         patches: names of the patches whose overrides stay; those of other patches are removed.

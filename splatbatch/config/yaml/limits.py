@@ -1,4 +1,4 @@
-"""Bounded reading of YAML: limits of size, depth, values and aliases, checked while the tree is composed."""
+"""Bounded reading of YAML: size, depth, number of values and aliases are checked before values are built."""
 
 from __future__ import annotations
 
@@ -18,27 +18,29 @@ from splatbatch.files import MIB, open_regular
 
 MOST_BYTES = MIB
 MOST_NODES = 40_000
-"""Most keys, values and lists, with those that aliases stand for; enough for 6,000 patches with own settings."""
+"""Largest number of keys, values and lists, with those that aliases stand for; enough for 6,000 patches with
+overrides."""
 MOST_LEVELS = 40
 TOO_DEEP = f"nested deeper than {MOST_LEVELS} levels"
 DEPTH_OF_PARSER = "maximum nesting depth"
-"""Words of the fast parser's error since PyYAML 6.0.4.
+"""Words in the error with which PyYAML's fast parser refuses deep nesting, since PyYAML 6.0.4.
 
-That parser reads ahead, and stops at 1,000 brackets before it reports the first.
-"""
+That parser reads ahead, and stops at 1,000 brackets before it reports the first."""
 MOST_CHARS = 4_000
 """Longest value in characters; numbers of more digits take minutes to read."""
 SHORT = 1 << 16
-"""Length up to which a text with an error is read again by the slow parser, whose messages are better."""
+"""Number of characters below which a text with an error is read again by the slow parser, whose messages are better."""
 FAST: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 STDIN = Path("-")
 AS_WRITTEN = ("deadline",)
-"""Settings kept as text: YAML 1.1 would read 25:00 as the number 1500, and a date as a date."""
+"""Top-level settings kept as text: YAML 1.1 would read 25:00 as the number 1500, and a date as a date."""
 NO_NUMBER = "Quote what is no number."
 LONGEST_NUMBER = 40
 DECIMAL_COMMA = re.compile(r"[0-9],$")
-"""The text before the key 00016 in {means: 0,00016}, which YAML reads as two keys."""
+"""Pattern of the text before a key that is the end of a number with a decimal comma.
+
+In {means: 0,00016}, YAML reads two keys, `means` and 00016."""
 _SIXTIES = re.compile(r"[-+]?[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?")
 _GAPS = re.compile(r"[-+]?(0[xb])?[0-9a-fA-F]*[0-9.]_[0-9a-fA-F_]*(\.[0-9_]*)?")
 _OCTAL = re.compile(r"[-+]?0[0-7_]+")
@@ -47,7 +49,8 @@ TOO_LARGE = "A configuration is some lines of text: is this the right file?"
 """The remedy for a YAML that is too large for a configuration."""
 
 Read = tuple[yaml.Node | None, Any]
-"""A read YAML: its nodes, which know their lines, and its values."""
+"""A YAML as it was read: its root node, whose nodes know their lines, and its values; both are None for an empty
+text."""
 
 
 def read_file(path: Path) -> str:
@@ -55,7 +58,7 @@ def read_file(path: Path) -> str:
 
     Raises:
         OSError, ValueError: the file cannot be read, or is not UTF-8.
-        ConfigError: the file is larger than `MOST_BYTES`.
+        ConfigError: the file is larger than `MOST_BYTES`, 1 MiB.
     """
     if path == STDIN:
         data = standard_input()
@@ -69,16 +72,20 @@ def read_file(path: Path) -> str:
 
 @lru_cache(maxsize=1)
 def standard_input() -> bytes:
-    """Return the bytes of standard input; they are kept, since some commands read the config twice."""
+    """Return the bytes of standard input, at most one more than `MOST_BYTES`.
+
+    They are kept, since some commands read the config twice.
+    """
     return sys.stdin.buffer.read(MOST_BYTES + 1)
 
 
 def read_text(text: str) -> Read:
-    """Return the nodes and values of a YAML text.
+    """Return the nodes and values of a YAML text; both None if the text is empty.
 
     Raises:
         yaml.YAMLError: the text is no YAML, or is refused by `BoundedComposer`; then its `note` is the remedy.
         ValueError: a value is impossible, such as the date 2026-13-45.
+        RecursionError: the text is nested too deep for Python.
     """
     try:
         return _read(text, FAST)
@@ -99,10 +106,10 @@ def _read(text: str, kind: type[yaml.SafeLoader]) -> Read:
 
 
 class BoundedComposer(Composer, SafeConstructor, Resolver):
-    """PyYAML's composer over the events of its fast or slow parser, with checks of what the author cannot mean.
+    """PyYAML's composer over the events of its fast or slow parser, with checks for what no user means.
 
-    It refuses a YAML too large for a configuration, an alias inside its own anchor, and a key that stands twice. It
-    also refuses a number that YAML reads as another one. Each is a `yaml.MarkedYAMLError` whose `note` is the remedy.
+    Refused are a YAML too large for a configuration, an alias inside its own anchor, and a key that stands twice. So is
+    a number that YAML reads as another number. Each error is a `yaml.MarkedYAMLError` whose `note` is the remedy.
     """
 
     def __init__(self, text: str, parser: yaml.SafeLoader) -> None:
@@ -112,10 +119,14 @@ class BoundedComposer(Composer, SafeConstructor, Resolver):
         self.text = text
         self.count = self.level = 0
         self.sizes: dict[str | None, int] = {}
-        """Number of nodes of each anchor, itself included; an anchor that is missing is still being composed."""
+        """Number of nodes of each anchor, its own included; an anchor that is missing is still being composed."""
 
     def compose_node(self, parent: yaml.Node | None, index: int | yaml.Node | None) -> yaml.Node | None:
-        """Compose one node; the nodes behind an alias are counted each time that it stands."""
+        """Return one node; the nodes behind an alias are counted each time that the alias stands.
+
+        Raises:
+            yaml.MarkedYAMLError: the YAML is too large, an alias contains itself, or a number would be read as another.
+        """
         event: yaml.NodeEvent = self.peek_event()  # type: ignore[no-untyped-call]
         before, is_alias = self.count, isinstance(event, yaml.AliasEvent)
         if is_alias and event.anchor in self.anchors and event.anchor not in self.sizes:
@@ -132,7 +143,11 @@ class BoundedComposer(Composer, SafeConstructor, Resolver):
         return node
 
     def compose_mapping_node(self, anchor: dict[Any, yaml.Node]) -> yaml.MappingNode:
-        """Compose a mapping; a key that stands twice is an error, where PyYAML would silently take the last."""
+        """Return a mapping node; a key that stands twice is an error, where PyYAML would silently take the last.
+
+        Raises:
+            yaml.MarkedYAMLError: a key stands twice.
+        """
         node = super().compose_mapping_node(anchor)
         lines: dict[str, int] = {}
         for key, _ in node.value:

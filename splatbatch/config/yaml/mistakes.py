@@ -15,12 +15,12 @@ from splatbatch.errors import ConfigError
 
 AnySection = TypeVar("AnySection", bound=Section)
 MOST_MISTAKES = 100
-"""Most mistakes of each kind that are listed, since the nearest known name of each takes time."""
+"""Largest number of mistakes of each kind that are listed, since finding the nearest known name of each takes time."""
 FEW_KEYS = 4
 """Number of keys up to which a hint lists all keys of a section: for `include`, `exclude` would be a wrong guess."""
 QUOTE_CHARS = 200
 SECRET = ("notify",)
-"""Sections whose values are never shown."""
+"""Sections of the YAML whose values are never shown, since they may hold passwords."""
 WORDS = {
     "missing": "missing",
     "int_type": "should be a whole number",
@@ -59,7 +59,7 @@ def instead(kind: str, given: object) -> str:
     """Return a corrected value to suggest in a message; empty if none is clear.
 
     Args:
-        kind: the expected kind: number, span (of time), list or mapping.
+        kind: the expected kind: number, span (of time), list or mapping; empty: unknown, nothing is suggested.
         given: the wrong value, such as 30,000, 0,00016, 10k or 20% for a number, and 4 hours or 07:00 for a span.
     """
     text = str(given).strip()
@@ -86,7 +86,7 @@ def instead(kind: str, given: object) -> str:
 
 
 class InvalidSettings(ConfigError):
-    """The error for wrong settings; `mistakes` holds each one with its place."""
+    """The error for wrong settings; its attribute `mistakes` holds each one as place in the YAML and message."""
 
     def __init__(self, message: str, hint: str, mistakes: Sequence[Mistake]) -> None:
         super().__init__(message, hint)
@@ -94,10 +94,10 @@ class InvalidSettings(ConfigError):
 
 
 def validated(model: type[AnySection], source: YamlSource) -> AnySection:
-    """Return the tree of a source as a checked section.
+    """Return the tree of a source as a checked section of the class `model`.
 
     Raises:
-        InvalidSettings: the tree has mistakes; all are listed.
+        InvalidSettings: the tree has mistakes; the first `MOST_MISTAKES` are listed.
     """
     try:
         return model.model_validate(source.tree)
@@ -107,7 +107,7 @@ def validated(model: type[AnySection], source: YamlSource) -> AnySection:
 
 
 def raise_all(mistakes: list[Mistake], source: YamlSource) -> None:
-    """Raise all mistakes as one error, in the order of their lines; return if there are none.
+    """Raise all mistakes as one error, in the order of their lines; do nothing if there are none.
 
     Raises:
         InvalidSettings: `mistakes` is not empty.
@@ -130,12 +130,15 @@ def raise_all(mistakes: list[Mistake], source: YamlSource) -> None:
 
 
 def spelt(keys: Keys) -> str:
-    """Return the full name of a key, as training.cap_max."""
+    """Return the full name of a key from its place, as training.cap_max."""
     return ".".join(map(str, keys))
 
 
 def mistake(model: type[Section], detail: ErrorDetails, source: YamlSource) -> Mistake:
-    """Return an error of pydantic as place and message: the value, what it should be, or the nearest known name."""
+    """Return an error of pydantic as place and message: the value and what it should be, or the nearest known key.
+
+    Values that may be passwords are not quoted.
+    """
     # pydantic appends the members of a union to the place; only keys that stand in the YAML are shown
     place = tuple(detail["loc"])
     is_missing = detail["type"] == "missing"
@@ -169,13 +172,13 @@ def _may_be_secret(keys: Keys) -> bool:
 
 
 def quoted(value: object) -> str:
-    """Return a value for a message, cut to `QUOTE_CHARS`."""
+    """Return the `repr` of a value for a message, cut to `QUOTE_CHARS` characters."""
     shown = repr(value)
     return shown if len(shown) <= QUOTE_CHARS else f"{shown[:QUOTE_CHARS]}…"
 
 
 def words_of(detail: ErrorDetails) -> str:
-    """Return what a value should be, with a corrected value if one is clear."""
+    """Return what a value should be, as "should be a number", with a corrected value if one is clear."""
     if words := WORDS.get(detail["type"]):
         is_span = detail["type"] == "float_parsing" and str(detail["loc"][-1]).endswith("_s")
         right = instead("span" if is_span else _TYPES.get(detail["type"], ""), detail["input"])

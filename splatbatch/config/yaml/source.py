@@ -25,7 +25,10 @@ LONGEST = 300
 
 @dataclass(frozen=True)
 class YamlSource:
-    """A read YAML: its name for messages, its values, and the line of each key (1 is the first)."""
+    """A YAML as it was read: its name for messages, its values, and the line of each key (1 is the first).
+
+    `lines` is empty if the values come from no file.
+    """
 
     name: str
     tree: Any
@@ -33,7 +36,7 @@ class YamlSource:
 
     @staticmethod
     def read(path: Path, text: str | None = None) -> YamlSource:
-        """Read a YAML file, or `text` for a file that is not written yet.
+        """Return a YAML file as a source, or `text` for a file that is not written yet; None: read the file.
 
         Raises:
             ConfigError: the file is unreadable, empty or no YAML, a key stands twice, or the top is no mapping.
@@ -68,13 +71,19 @@ class YamlSource:
         return next((self.lines[keys[:end]] for end in range(len(keys), 0, -1) if keys[:end] in self.lines), 0)
 
     def placed(self, words: str) -> str:
-        """Return a message with "FILE:12: " before it if it begins with a key of the file, as "scene.masks: …"."""
+        """Return a message with "FILE:12: " before it if it begins with a key of the file, as "scene.masks: …".
+
+        Any other message is returned unchanged.
+        """
         key = tuple(words.partition(":")[0].split(".", 1))
         return f"{self.name}:{self.lines[key]}: {words}" if key in self.lines else words
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Return a hint with the known name most like `name`; else with all known names, or their sections if many."""
+    """Return a hint with the known name most like `name`, as "Did you mean p1?".
+
+    Without a similar name, the hint lists the known names, or only their sections if there are many.
+    """
     names = sorted(known)
     in_small = {one.lower(): one for one in reversed(names)}  # another case is the most common mistake of all
     alike = [in_small[one] for one in difflib.get_close_matches(name.lower(), in_small, n=1)]
@@ -88,21 +97,27 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def no_such(path: Path, wanted: str) -> str:
-    """Return why a path is not the wanted thing, such as a "folder": it is missing, or it is something else."""
+    """Return why a path is not the wanted thing, such as a "folder": it is missing, or is something else."""
     kinds = {"a folder": os.path.isdir, "a file": os.path.isfile, "a device or a pipe": os.path.exists}  # none raises
     there = next((kind for kind, is_one in kinds.items() if is_one(path)), "")
     return f"{there}, not a {wanted}" if there else f"no such {wanted}"
 
 
 def no_such_patch(name: str, known: Iterable[str]) -> ConfigError:
-    """Return the error for an argument that names neither a patch nor a file or folder."""
+    """Return the error for an argument that names neither a patch nor a file or folder.
+
+    Its hint has the most similar name of a patch, or lists the known ones.
+    """
     what = "a file, not a patch" if os.path.isfile(name) else "no such patch, file or folder"  # noqa: PTH113 - as above
     place = near(Path(name)) if os.sep in name or Path(name).suffix else ""
     return ConfigError(f"{name}: {what}", f"{place} {nearest(name, known)}")
 
 
 def near(path: Path) -> str:
-    """Return a hint for a missing path: the most similar name in its nearest existing folder; empty without one."""
+    """Return a hint for a missing path: the most similar name in the nearest folder above it that exists.
+
+    Empty: the path exists, or no folder above it has names that help.
+    """
     above = next((one for one in path.absolute().parents if os.path.isdir(one)), None)  # noqa: PTH112 - never raises
     try:
         names = [name for name in os.listdir(above) if name[0] != "."] if above else []  # noqa: PTH208 - names alone
@@ -125,9 +140,10 @@ REMEDIES = {
     "expected ':'": "A space is missing: write {right}.",
     "cannot start": "Quote the value.",
 }
-"""Remedies by words of PyYAML's messages; the first that stands in a message counts."""
+"""Remedies by words of PyYAML's messages; of several words that stand in a message, the first here counts."""
 FROM_ITS_BEGIN = ("end of stream", "expected ':'")
-"""Words of messages that PyYAML reports lines too late, so that the line where the construct begins is shown."""
+"""Words of PyYAML's messages that name a line too far down; the line where the faulty construct begins is shown
+instead."""
 
 
 def _no_yaml(path: Path, error: Exception, text: str) -> ConfigError:
@@ -152,7 +168,7 @@ def _no_yaml(path: Path, error: Exception, text: str) -> ConfigError:
 
 
 def parse_value(text: str) -> object:
-    """Read one value as YAML does: 3 is a number, [1, 2] a list.
+    """Return the value that YAML reads from a text: 3 is a number, [1, 2] a list; None for an empty text.
 
     Raises:
         ConfigError: `text` is no YAML.
@@ -166,7 +182,7 @@ def parse_value(text: str) -> object:
 
 
 def dump(tree: Mapping[str, object]) -> str:
-    """Return a tree as YAML, keys in their order."""
+    """Return a tree as YAML text, keys in their order."""
     return yaml.safe_dump(tree, sort_keys=False, allow_unicode=True, width=100)
 
 
