@@ -1,6 +1,6 @@
 """The advice that the user reads, joined from the advice of a signature or exit and the steps of its cause. Pure.
 
-Suspect settings of the patch come first, then the signature's advice, then " Try: " and the `steps` of the cause. The
+Suspect settings of the patch come first, then the signature's advice, then " Try: " and the `steps` of the cause. These
 steps are left out if the signature's advice has a " Try: " of its own. Settings are suggested only if the trainer reads
 them and no earlier attempt failed with them.
 """
@@ -20,9 +20,9 @@ from splatbatch.text import list_some
 
 LOG = "splatbatch explain PATCH --log"
 TRY = " Try: "
-"""Separates the explanation in an advice from the commands to type."""
+"""Text between the explanation in an advice and the commands to type."""
 OR_TRY, IF_NOT = ", or try: ", ". If that is not it: "
-"""The text before and after the command that undoes suspect settings, which stands first in an advice."""
+"""Texts before and after the command that undoes suspect settings, which stands first in an advice."""
 _OF_CHANCE = ("training.seed",)
 """Number settings whose size means nothing: only the very same value counts as tried."""
 _LINE = re.compile(r"line (\d+): ")
@@ -30,35 +30,36 @@ _LINE = re.compile(r"line (\d+): ")
 
 @dataclass(frozen=True)
 class EarlierFailure:
-    """An earlier attempt that failed."""
+    """An earlier attempt at the same task that failed."""
 
     number: int
     cause: str
     settings: Mapping[str, Any]
-    """The settings in force in that attempt, by their full names."""
+    """The settings in force in that attempt, by full name."""
 
 
 @dataclass(frozen=True)
 class PatchContext:
-    """Facts about the patch of a failed attempt, which make the advice fit; all may be unknown."""
+    """Facts about the patch of a failed attempt, by which the advice is made to fit; all may be unknown."""
 
     patch: str = ""
     """The name of the patch, put into commands in place of PATCH; empty: unknown."""
     trainer: str = ""
-    """The name of its trainer."""
+    """The name of the patch's trainer; empty: unknown."""
     reads: frozenset[str] | None = None
     """The full names of the settings that the trainer reads; None: unknown, so any setting may be suggested."""
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """The settings in force when it failed, by their full names."""
+    """The settings in force in the failed attempt, by full name; empty: unknown."""
     differences: Sequence[SettingDifference] = ()
-    """Settings in which the patch differs from its batch, or the batch from the defaults."""
+    """Settings in which the patch differs from its batch, or the batch from the defaults; empty: none, or unknown."""
     past: Sequence[EarlierFailure] = ()
 
 
 def with_advice(verdict: Diagnosis, background: PatchContext) -> Diagnosis:
     """Return a diagnosis whose advice also names suspect settings, and the commands to type or where to look.
 
-    A setting is not suggested if the patch failed by this cause with it; a step in words is always suggested.
+    A setting is not suggested if an attempt failed by this cause with it; a step in words is always suggested.
+    `background` tells about the patch; if its name is known, it takes the place of PATCH.
     """
     alike = [one for one in background.past if one.cause == verdict.cause]
     if TRY not in verdict.advice:  # else what helps in this case stands in its signature
@@ -69,12 +70,12 @@ def with_advice(verdict: Diagnosis, background: PatchContext) -> Diagnosis:
 
 
 def for_patch(advice: str, patch: str) -> str:
-    """Return advice with PATCH replaced by the name of the patch, quoted for a shell."""
+    """Return advice whose commands (`retry PATCH`, `explain PATCH`) name the patch, quoted for a shell."""
     return re.sub(r"\b(retry|explain) PATCH\b", lambda match: f"{match[1]} {quote(patch)}", advice)
 
 
 def command_for(step: Step) -> str:
-    """Return the text of a step; settings become a `splatbatch retry PATCH --set …` command."""
+    """Return the text of a step; a mapping of settings becomes a `splatbatch retry PATCH --set …` command."""
     if isinstance(step, str):
         return step
     return f"splatbatch retry PATCH {' '.join(f'--set {key}={spelt(value)}' for key, value in step.items())}"

@@ -1,6 +1,6 @@
 """Tests of the sizes in CUDA's out-of-memory messages, which a regular expression cannot compare.
 
-A signature names one as its `judge`; it matches only if the test is true of the matched line.
+A signature names such a test as its `judge`, and matches only if the test is true of the matched line.
 """
 
 from __future__ import annotations
@@ -30,16 +30,22 @@ def _largest_gib(patterns: Patterns, line: str) -> float:
 
 
 def asks_absurdly(line: str) -> bool:
-    """Return whether an allocation exceeds 1000 GiB, or the whole GPU while this process uses under a quarter of it."""
+    """Return whether an allocation is larger than any need: above 1000 GiB, or above the size of the whole GPU.
+
+    The second counts only while this process uses under a quarter of the GPU. False if the line gives no sizes.
+    """
     request, card, used = (_largest_gib(pattern, line) for pattern in (_REQUEST, _CARD, _USED))
     return request > _ABSURD_GIB or (0.0 < card < request and used < 0.25 * card)
 
 
 def is_crowded_out(line: str) -> bool:
-    """Return whether other processes hold more of the GPU than this one does, and more than a quarter of it."""
+    """Return whether other processes hold more GPU memory than this process does, and more than a quarter of the GPU.
+
+    False if the line does not give the size of the GPU.
+    """
     card, free, used = (_largest_gib(pattern, line) for pattern in (_CARD, _FREE, _USED))
     return card - free - used > max(used, 0.25 * card)
 
 
 JUDGES: Mapping[str, Callable[[str], bool]] = {"asks_absurdly": asks_absurdly, "is_crowded_out": is_crowded_out}
-"""The tests by the name that a signature's `judge` gives."""
+"""The tests of this module by the name under which a signature's `judge` asks for them."""

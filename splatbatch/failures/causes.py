@@ -21,7 +21,7 @@ PATCH in a text stands for the name of the patch.
 
 # Settings that may be to blame for a cause, as regular expressions of their full names.
 PROGRAM = r"setting\..*"
-"""The settings of an external trainer; they may lead to any cause."""
+"""Regular expression of the settings of an external trainer; they may lead to any cause."""
 WHICH_TRAINER = rf"{PROGRAM}|training\.trainer|evaluation\.holdout_list"
 NUMERICS = rf"{PROGRAM}|learning_rates\..*|training\.(init_\w+|strategy|max_steps)|refinement\..*"
 GROWTH = rf"{PROGRAM}|refinement\.(grow_grad2d|prune_opa|refine_stop_iter)|training\.coarse_to_fine"
@@ -32,20 +32,25 @@ DURATION = rf"{PROGRAM}|training\.(max_steps|cap_max|resolution|device|kernels)"
 
 @dataclass(frozen=True)
 class FailureCause:
-    """A cause of failures and how it is treated; the defaults hold for a cause that a site's own signatures name."""
+    """A cause of failures and how it is treated.
+
+    The defaults hold for a cause that only a user's own file of signatures names.
+    """
 
     title: str
     """The cause in words, as status and reports show it."""
     steps: tuple[Step, ...] = ()
-    """What to try, the most promising first; shown after the advice of the signature."""
+    """Steps to try, the most promising first; shown after the advice of the signature. (): none."""
     suspects: str = PROGRAM
     """Regular expression of the settings that may be to blame if a patch sets them differently; empty: none."""
     suspects_if_larger: str = ""
-    """Regular expression of the settings that may be to blame only if the patch's value is larger than usual."""
+    """Regular expression of the settings that may be to blame only if the patch's value is larger than usual; empty:
+    none."""
     lies_in: Literal["patch", "settings", "machine or settings", "machine", "moment"] = "patch"
-    """Where the fault lies; moment: outside the patch, and gone at another time."""
+    """Where the fault lies; "moment": outside the patch, and gone at another time."""
     ladder: LadderName | None = None
-    """The ladder of `retry.ladders` from which its changed settings are taken; None: no changed settings help."""
+    """The ladder of `retry.ladders` from which changed settings are taken for a retry; None: no changed settings
+    help."""
     times: int = 1
     """Number of retries with the same settings."""
     patience: float = 1.0
@@ -53,13 +58,11 @@ class FailureCause:
     may_repeat: bool = False
     """Whether the same failure twice in one phase may still be chance, as with a lost node.
 
-    If False, a second one with the same settings counts as deterministic.
-    """
+    If False, a second failure with the same settings counts as deterministic."""
     passes: bool = False
-    """Whether waiting cures a failure that is diagnosed with `retry`, as a busy GPU.
+    """Whether waiting cures a failure whose diagnosis has the action `retry`, as a busy GPU.
 
-    It counts towards no cap and stops no batch until an hour of waits is over.
-    """
+    Such a failure does not count against `retry.max_attempts` until an hour of waits is over."""
 
     @property
     def stops_batch(self) -> bool:
@@ -68,7 +71,10 @@ class FailureCause:
 
     @property
     def may_do_elsewhere(self) -> bool:
-        """Whether the task may succeed on another machine: what passes by itself may, unless it lies in the patch."""
+        """Whether the task may succeed on another machine, since the fault does not lie in the patch.
+
+        A cause of the moment counts only if it passes by itself.
+        """
         return self.stops_batch or (self.passes and self.lies_in != "patch")
 
 
@@ -345,7 +351,7 @@ CAUSES: Mapping[str, FailureCause] = {
 
 
 def cause_of(name: str) -> FailureCause:
-    """Return a cause by its name; for a name that is not in CAUSES, one with that name as title and the defaults."""
+    """Return a cause by its name; for a name not in CAUSES, a cause with this name as title and the defaults."""
     return CAUSES.get(name, FailureCause(name))
 
 

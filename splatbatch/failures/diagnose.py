@@ -1,7 +1,7 @@
 """Diagnosis of an attempt from its evidence: cause, action, advice, and the lines that show it. Pure.
 
-Evidence is read in this order: a whole splat, the training's own findings and the OOM killer each decide alone. Then
-counts what was printed after the last progress, where an exception outweighs a warning. Then follow the exit of the
+Evidence is read in this order: a whole splat, the training's own findings and the OOM killer each decide alone. Next
+counts what was printed after the last progress, where an exception outweighs a warning. Last come the exit of the
 process, and signatures that hold wherever they stand in the log.
 """
 
@@ -27,7 +27,7 @@ from splatbatch.outcome import Cancelled, Diagnosis, Exited, Lost, NotStarted, T
 def diagnose(seen: Evidence) -> Diagnosis:
     """Return the diagnosis of an attempt: the first of JUDGES that decides, else the meaning of its exit, with advice.
 
-    Its action is "ok" if nothing failed.
+    Its action is "ok" if nothing failed; then no settings are suggested.
     """
     verdict = next((found for judge in JUDGES if (found := judge(seen))), None) or plain_end(seen)
     slow = (f"skipped: {one.cause} of {one.origin} took too long on this log" for one in seen.too_slow)
@@ -41,7 +41,7 @@ def _fine(advice: str, *evidence: str) -> Diagnosis:
 
 
 def whole_splat(seen: Evidence) -> Diagnosis | None:
-    """Return success for a whole splat without a health finding, however the process ended; else None."""
+    """Return success for a whole splat whose training reported nothing wrong, however the process ended; else None."""
     if seen.artifact != "" or seen.health:
         return None
     if seen.ended_well:
@@ -50,7 +50,10 @@ def whole_splat(seen: Evidence) -> Diagnosis | None:
 
 
 def health(seen: Evidence) -> Diagnosis | None:
-    """Return the diagnosis of a health finding of the training process, such as zero gradients."""
+    """Return the diagnosis of what the training process found about itself, such as zero gradients.
+
+    A finding without a meaning of its own is success with a warning if the splat is whole. None: no finding decides.
+    """
     found = seen.health
     if meaning := meaning_of_health(found):
         return replace(meaning, evidence=(f"health: {found}",))
@@ -62,7 +65,8 @@ def health(seen: Evidence) -> Diagnosis | None:
 def memory_killer(seen: Evidence) -> Diagnosis | None:
     """Return `host_oom` if the kernel killed a process for memory, unless the log explains the end otherwise.
 
-    Attempts that share a memory limit share the kernel's count, so a clear other cause in the log wins.
+    Attempts that share a memory limit share the kernel's count, so a clear other cause in the log wins. None: the
+    kernel killed no process.
     """
     if not seen.oom_killed:
         return None
@@ -74,7 +78,10 @@ def memory_killer(seen: Evidence) -> Diagnosis | None:
 
 
 def told_outright(seen: Evidence) -> Diagnosis | None:
-    """Return the cause that the end of the log names clearly; after a signal or a limit, a plain line is not enough."""
+    """Return the diagnosis by the cause that the end of the log names clearly; None: it names none so.
+
+    After a signal or a time limit, a plain line of the log is not enough.
+    """
     best = _best(seen.at_end)
     if best is None or isinstance(seen.end, Cancelled) or _was_overcome(seen, best):
         return None
@@ -82,7 +89,7 @@ def told_outright(seen: Evidence) -> Diagnosis | None:
 
 
 def said_done(seen: Evidence) -> Diagnosis | None:
-    """Return success for a log whose program said that it was done, and was ended by a signal or limit after that."""
+    """Return success for a program that a signal or limit ended after its log said that it was done; else None."""
     is_ended = signal_of(seen.end) is not None or isinstance(seen.end, TimedOut)
     if not (seen.has_finished and is_ended) or seen.log.is_writing:
         return None
@@ -90,7 +97,7 @@ def said_done(seen: Evidence) -> Diagnosis | None:
 
 
 def our_doing(seen: Evidence) -> Diagnosis | None:
-    """Return the diagnosis of an end by splatbatch: cancelled, not started, or ended at a time limit."""
+    """Return the diagnosis of an end by splatbatch: cancelled, not started, or ended at a time limit; else None."""
     last_words = tuple(seen.log.last_words())
     match seen.end:
         case Cancelled(by=by):
@@ -114,7 +121,10 @@ def our_doing(seen: Evidence) -> Diagnosis | None:
 
 
 def signal(seen: Evidence) -> Diagnosis | None:
-    """Return the diagnosis of the signal that ended the process; none for an abort, whose reason stands in the log."""
+    """Return the diagnosis of the signal that ended the process; None: no signal, or an unknown one.
+
+    None for an abort (SIGABRT), too, since its reason stands in the log.
+    """
     number = signal_of(seen.end)
     if number is None or number not in SIGNALS or number == SIGABRT:
         return None
@@ -122,7 +132,10 @@ def signal(seen: Evidence) -> Diagnosis | None:
 
 
 def lasting(seen: Evidence) -> Diagnosis | None:
-    """Return a cause that stays true though the program went on: a full disk, no cameras, a loss of NaN."""
+    """Return the diagnosis of a failure that stays true though the program went on; None: there is none.
+
+    Such failures are a full disk, no cameras, or a loss of NaN.
+    """
     if isinstance(seen.end, Cancelled):
         return None
     best = _best(seen.found([one for one in seen.known if one.lasting], 0))
@@ -132,7 +145,10 @@ def lasting(seen: Evidence) -> Diagnosis | None:
 
 
 def hinted(seen: Evidence) -> Diagnosis | None:
-    """Return the cause that the end of the log hints at; weak hints lose to an exception that no signature knows."""
+    """Return the diagnosis by the cause that the end of the log hints at; None: there is no hint.
+
+    A weak hint loses to an exception that no signature knows.
+    """
     end, best = seen.end, _best(seen.at_end)
     if best is None or end == Exited(0) or isinstance(end, Cancelled) or seen.has_finished:
         return None
@@ -143,7 +159,10 @@ def hinted(seen: Evidence) -> Diagnosis | None:
 
 
 def anywhere(seen: Evidence) -> Diagnosis | None:
-    """Return a cause from before the last progress, if nothing else explains the end and its action is not `retry`."""
+    """Return the diagnosis by a cause from before the last progress, if nothing else explains the end; else None.
+
+    Causes whose action is `retry` are left out.
+    """
     if seen.ended_well or seen.is_explained or isinstance(seen.end, Cancelled) or seen.has_finished:
         return None
     best = _best(seen.found([one for one in seen.known if one.scope == "end" and one.action != "retry"], 0))
@@ -151,7 +170,10 @@ def anywhere(seen: Evidence) -> Diagnosis | None:
 
 
 def spoilt_splat(seen: Evidence) -> Diagnosis | None:
-    """Return the diagnosis of a process that exited normally, but left no valid splat."""
+    """Return the diagnosis of a process that exited normally, but left no valid splat.
+
+    None: the process left a valid splat, or did not exit normally.
+    """
     why = seen.artifact
     if not why or not seen.ended_well:
         return None
@@ -167,7 +189,7 @@ def spoilt_splat(seen: Evidence) -> Diagnosis | None:
 
 
 def without_an_end(seen: Evidence) -> Diagnosis | None:
-    """Return the diagnosis of a log alone, where it is unknown how its program ended."""
+    """Return the diagnosis of a log alone, where it is unknown how its program ended; None: the exit is known."""
     if seen.end is not None:
         return None
     hints = [one.signature for one in seen.at_end if one.weight > WARNED]
@@ -181,7 +203,10 @@ def without_an_end(seen: Evidence) -> Diagnosis | None:
 
 
 def plain_end(seen: Evidence) -> Diagnosis:
-    """Return the diagnosis of the exit alone, as the last resort; `unknown` if the exit says nothing either."""
+    """Return the diagnosis of the exit alone, as the last resort.
+
+    Its cause is `unknown` if the exit tells nothing either.
+    """
     evidence = (in_words(seen.end), *seen.log.worst_words())
     match seen.end:
         case Lost(reason=reason):
@@ -234,11 +259,11 @@ def _meant(seen: Evidence, found: SignatureMatch) -> Diagnosis:
 
 
 MOST_QUOTED = 6
-"""Lines of the end of a log that are quoted where its failure is unknown."""
+"""Number of lines at the end of a log that are quoted where its failure is unknown."""
 OF_THE_DISK = ("missing", "cut", "unreadable", "not found")
-"""First words of the reasons why a splat does not count for which the disk may be to blame."""
+"""First words of those reasons for a splat not to count that may lie in the disk."""
 OF_A_KILLED_PROCESS = frozenset({"host_oom", "dataloader_worker_killed", "shm_bus_error", "nccl", "jit_build_failed"})
-"""Causes that a log names when the kernel killed the program's loader, compiler or another rank."""
+"""Causes that a log names if the kernel killed the program's loader, compiler or another rank."""
 FROM_OUTSIDE = frozenset({1, 2, 3, 9, 15})
 """Numbers of signals that come from outside the process, so no plain line of its log explains them."""
 JUDGES: tuple[Callable[[Evidence], Diagnosis | None], ...] = (
@@ -255,4 +280,5 @@ JUDGES: tuple[Callable[[Evidence], Diagnosis | None], ...] = (
     spoilt_splat,
     without_an_end,
 )
-"""The functions that may decide on a diagnosis, in the order in which they are asked; the first result counts."""
+"""The functions that may decide on a diagnosis, in the order in which they are asked; the first that returns one
+counts."""

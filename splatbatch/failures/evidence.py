@@ -24,22 +24,20 @@ from splatbatch.outcome import Exit, Exited, Lost, NotStarted
 from splatbatch.supervisor.external import TooSlow, time_limit
 
 LinePlace = Literal["final", "bare", "caught", "either", "rival", "exception", "error", "plain", "warning"]
-"""Where a line of a log stands.
+"""Type of the place of a line of a log.
 
 In the final exception: `final`; `bare` if its traceback is missing; `caught` if the program went on after it. If two
 lines below its frames may be its message, and another thread wrote one, the first is `either`, the second `rival`.
-Elsewhere: in another `exception`, in a line that the program calls an `error`, a `plain` line, or a `warning`.
-"""
+Elsewhere: in another `exception`, in a line that the program calls an `error`, a `plain` line, or a `warning`."""
 
 # A match weighs by the strength and scope of its signature and by its place. The highest wins; of equals the first.
 CERTAIN, TELLING, LIKELY, WARNED = 60, 40, 20, 3
 ECHOED = 8
-"""Weight of a line about another process, or a line of the machine about a process that may be ours.
+"""Weight of a line about another process, or of a line of the machine about a process that may be the attempt's.
 
-It holds if the final exception says itself why the process died.
-"""
+The line has this weight if the final exception says by itself why the process died."""
 MOST_SLOW = 3
-"""Number of signatures of a site that may exceed the time limit; after that none of the site is searched."""
+"""Number of the user's own signatures that may exceed the time limit; after that, none of them is searched."""
 _BESIDE_EXCEPTIONS: Mapping[LinePlace, int] = {
     **dict.fromkeys(("final", "bare", "caught", "either", "rival", "exception"), CERTAIN),
     **{"error": 44, "plain": TELLING, "warning": WARNED},
@@ -79,37 +77,37 @@ class SignatureMatch(NamedTuple):
 class Evidence:
     """All that a diagnosis is made from: exit, log, splat and context of one attempt, or a log alone.
 
-    The log is parsed on first use.
+    The log is parsed on first use. Lines are numbered by their index in `Log.lines`, from 0, unless said otherwise.
     """
 
     end: Exit | None
     """The exit of the process; None: unknown, or it still runs."""
     text: str
-    """The log; of a long one the beginning and the end."""
+    """The text of the log; of a long log its beginning and its end."""
     after: int = 0
-    """The number of the line after which lines are left out."""
+    """Number of the line after which lines of a long log are left out, from 1; 0: none are left out."""
     left_out: int = 0
-    """The number of lines left out there."""
+    """Number of lines left out after line `after`."""
     phase: str = ""
     """The last phase: start, load, init, train, eval, export; empty: unknown."""
     step: int | None = None
-    """The last training step; None: taken from the log."""
+    """The last training step; None: the step that the log reports is taken."""
     artifact: str | None = None
-    """The reason why the splat does not count; empty: it is whole; None: unknown, there is only a log."""
+    """The reason why the splat does not count; empty: the splat is whole; None: unknown, there is only a log."""
     oom_killed: bool = False
     """Whether the kernel killed a process of the attempt for memory."""
     kernel_lines: tuple[str, ...] = ()
-    """Lines of the machine about the attempt, which are read after the log."""
+    """Lines of the kernel or the engine about the attempt, which are read after the log."""
     health: str = ""
-    """What the training process reported about itself, as `zero_gradients: 50 steps`; empty: nothing."""
+    """What the training process reported about itself, as "zero_gradients: 50 steps"; empty: nothing."""
     own: Sequence[Signature] = ()
-    """Signatures that a site has added; of equal weights they win over the shipped ones."""
+    """Signatures of the user's own file (`failures` in the YAML); of equal weights they win over the shipped ones."""
     background: PatchContext = field(default_factory=PatchContext)
     """Facts about the patch for the advice; empty for a log alone."""
 
     @cached_property
     def log(self) -> Log:
-        """The parsed log, followed by the lines of the kernel and the reason of an exit without a process."""
+        """The parsed log, followed by the lines of the kernel and, for an exit without a process, its reason."""
         reason = (self.end.reason,) if isinstance(self.end, NotStarted | Lost) else ()
         beside = (LogLine(0, words) for words in (*self.kernel_lines, *reason))
         return Log((*lines_of(self.text, self.after, self.left_out), *beside))
@@ -136,15 +134,18 @@ class Evidence:
 
     @cached_property
     def end_begins(self) -> int:
-        """The line where the end of the log begins: its last progress, or the line that says that all is done."""
+        """The index of the line where the end of the log begins.
+
+        This is the last progress, or the line that says that all is done.
+        """
         return max(self.log.last_progress, self.log.finished if self.has_finished else 0)
 
     @cached_property
     def final(self) -> ExceptionTrace | None:
         """The exception that ended the program; None if there is none after the last progress.
 
-        Of several, these are preferred in turn: one that is no echo of another process, one with frames, and one
-        after which only errors were printed; then the last.
+        Of several, these are preferred in turn: an exception that is no echo of another process, an exception with
+        frames, and an exception after which only errors were printed; then the last.
         """
         ends = [one for one in self.log.raised if one.counts and one.is_main and one.end >= self.end_begins]
         own = [one for one in ends if self._tells_of_itself(one)] or ends
@@ -198,23 +199,24 @@ class Evidence:
 
     @cached_property
     def at_end(self) -> tuple[SignatureMatch, ...]:
-        """The matches of all signatures in the end of the log, in the order of the signatures."""
+        """The matches of all signatures in the end of the log, in the order of the signatures; () if none matches."""
         return tuple(self.found(self.known, self.end_begins))
 
     @cached_property
     def known(self) -> tuple[Signature, ...]:
-        """All signatures, those of the site first: of equal weights the first wins."""
+        """All signatures, those of the user's own file first: of equal weights the first wins."""
         return (*self.own, *shipped_signatures())
 
     @cached_property
     def too_slow(self) -> list[Signature]:
-        """Signatures of the site that exceeded the time limit on this log and are left out; filled by `found`."""
+        """Signatures of the user's own file that were too slow on this log and are left out; filled by `found`."""
         return []
 
     def found(self, signatures: Iterable[Signature], begin: int) -> Iterator[SignatureMatch]:
-        """Yield for each signature that matches from line `begin` on the match of the highest weight, in their order.
+        """Yield the signatures that match from line `begin` on, in their order, each with its match of the highest
+        weight.
 
-        Signatures of a site have a time limit; the shipped ones have none.
+        Signatures of the user's own file have a time limit; the shipped ones have none.
         """
         start = self.log.start_of(begin)
         for signature in signatures:
@@ -245,7 +247,10 @@ class Evidence:
         return one.weight, self.log.line_of(one.match) not in self.log.wrappers, -one.match.start()
 
     def place_of(self, patterns: Patterns, start: int) -> re.Match[str] | None:
-        """Return the first match of patterns from a position on, not in an exception that did not end the program."""
+        """Return the first match of patterns from a position of `Log.searched` on; None without one.
+
+        Exceptions that did not end the program are passed over.
+        """
         found = places(patterns, self.log.searched, start)
         return next((one for one in found if self.log.line_of(one) not in self.log.aside), None)
 

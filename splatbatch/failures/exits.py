@@ -95,11 +95,11 @@ HEALTH: dict[str, Diagnosis] = {
     "collapse": PRUNED,
     "empty": PRUNED,
 }
-"""Diagnoses of what the training process reported about itself, and of reasons why a splat does not count."""
+"""Diagnoses of what the training process reported about itself, and of reasons why a splat does not count, by name."""
 
 
 def signal_of(end: Exit | None) -> int | None:
-    """Return the number of the signal that ended a process, also if only its exit code tells; None: no signal."""
+    """Return the number of the signal that ended a process, also if only its exit code tells of it; None: no signal."""
     match end:
         case Killed(signal=signal):
             return signal
@@ -126,7 +126,7 @@ def meaning_of_health(finding: str) -> Diagnosis | None:
 
 
 def in_words(end: Exit | None) -> str:
-    """Return how a process ended, in a few words: "signal 11 (SIGSEGV)", "exit code 1"."""
+    """Return how a process ended, in a few words: "signal 11 (SIGSEGV)", "exit code 1"; "end unknown" for None."""
     signal = signal_of(end)
     match end:
         case _ if signal is not None:

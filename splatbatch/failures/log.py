@@ -1,6 +1,6 @@
 """The parsed log of an attempt: its lines with numbers, training steps, exceptions, and where its end begins.
 
-Harmless lines are blanked, and of a long log only the telling lines are kept.
+Harmless lines are blanked, and of a long log only the lines that tell of its course or a failure are kept.
 """
 
 from __future__ import annotations
@@ -19,33 +19,42 @@ from splatbatch.failures.tracebacks import ExceptionReader, ExceptionTrace
 from splatbatch.failures.words import Patterns, lower, places
 
 LINE_CHARS = 1000
-"""Longest piece of a line that is searched: the time of a pattern may grow with the square of its length."""
+"""Longest piece of a line that is searched, in characters: the time of a pattern may grow with the square of its
+length."""
 FULL_CHARS = 1 << 16
-"""Longest log that is read in full. In longer ones, of lines that differ only in figures, the first and last stay."""
+"""Longest log that is read in full, in characters. Of lines in a longer log that differ only in figures, the first and
+the last stay."""
 HEAD_CHARS, MIDDLE_CHARS, TAIL_CHARS = 16 << 10, 16 << 10, 40 << 10
-"""Most characters kept of a log still longer: its beginning, lines of its middle that sound bad, and its end."""
+"""Most characters kept of a log that is still too long: of its beginning, of lines in its middle that sound bad, and of
+its end."""
 QUOTE_CHARS = 240
-"""Longest quote of a line."""
+"""Longest quote of a line, in characters."""
 MOST_BETWEEN = 0.1
-"""Largest distance between two reports of progress, as a share of all steps; some programs omit the last one."""
+"""Largest distance between two reports of progress, as a share of all steps; some programs omit the last report."""
 
 ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _FIGURES = dict.fromkeys(map(ord, "0123456789.,:|#%█▏▎▍▌▋▊▉ "))
 
 
 class LogLine(NamedTuple):
-    """A line, or a piece of one, with its line number in the log file; 0: a line of the machine, not of the log."""
+    """A line, or a piece of a long line, with its number in the log file, from 1.
+
+    Number 0: a line of the kernel or the engine, which does not stand in the log.
+    """
 
     number: int
     words: str
 
 
 def lines_of(text: str, after: int = 0, left_out: int = 0) -> tuple[LogLine, ...]:
-    """Return the lines of a log that are not blank, long ones in pieces; of a long log only the telling lines.
+    """Return the lines of a log that are not blank, long ones in pieces.
+
+    A long log is shortened: of lines that differ only in figures, the first and last stay, and its middle is thinned
+    out.
 
     Args:
         text: the text of the log.
-        after: the number of the line after which lines are left out.
+        after: the number of the line after which lines are left out of `text`, from 1; 0: none are.
         left_out: the number of lines left out there.
     """
     clean = ANSI.sub("", text).replace("\0", "")  # PowerShell's >> appends UTF-16 to whatever is there
@@ -95,9 +104,9 @@ def _within_limits(lines: Sequence[LogLine]) -> Sequence[LogLine]:
 
 @dataclass(frozen=True)
 class Log:
-    """The lines of a log, followed by lines of the kernel and the engine; what is derived is computed on first use.
+    """The lines of a log, followed by lines of the kernel and the engine; all other values are computed on first use.
 
-    Lines are named by their index in `lines`.
+    Lines are named by their index in `lines`, from 0.
     """
 
     lines: tuple[LogLine, ...]
@@ -108,7 +117,7 @@ class Log:
 
     @cached_property
     def searched(self) -> str:
-        """All lines in small letters, harmless ones blanked."""
+        """All lines in small letters, joined by line ends; harmless lines are blanked."""
         text = lower("\n".join(line.words for line in self.lines))
         lines = text.split("\n")
         for match in places(signs.HARMLESS, text):
@@ -116,15 +125,15 @@ class Log:
         return "\n".join(lines)
 
     def line_of(self, match: re.Match[str]) -> int:
-        """Return which line a match stands in."""
+        """Return the index of the line in which a match of `searched` begins."""
         return bisect_right(self._starts, match.start()) - 1
 
     def start_of(self, line: int) -> int:
-        """Return the position in `searched` at which a line begins."""
+        """Return the position in `searched` at which the line with this index begins."""
         return self._starts[line]
 
     def words_of(self, line: int) -> str:
-        """Return a line as it stands in `searched`, with its line end."""
+        """Return the line with this index as it stands in `searched`, with its line end; the last line has none."""
         return self.searched[self._starts[line] : self._starts[line + 1]]
 
     def _marked(self, patterns: Patterns) -> set[int]:
@@ -135,17 +144,17 @@ class Log:
 
     @cached_property
     def aside(self) -> set[int]:
-        """The lines of exceptions that did not end the program."""
+        """Indices of the lines of exceptions that did not end the program."""
         return self._marked(signs.ASIDE).union(*(one.lines for one in self.raised if not one.counts))
 
     @cached_property
     def warnings(self) -> set[int]:
-        """The lines that only warn, and those of exceptions that did not end the program."""
+        """Indices of the lines that only warn, and of those of exceptions that did not end the program."""
         return self._marked(signs.WARNINGS) | self.aside
 
     @cached_property
     def steps(self) -> dict[int, int]:
-        """The training step that each line of progress reports, by line."""
+        """The training step that each line of progress reports, by the index of the line."""
         found: dict[int, int] = {}
         for match in places(signs.TRAINING_STEP, self.searched):
             if step := _number(next(filter(None, match.groups()), "0")):  # a bar at 0: nothing has been done yet
@@ -159,12 +168,12 @@ class Log:
 
     @cached_property
     def finished(self) -> int:
-        """The last line that says that training is finished; -1 without one."""
+        """Index of the last line that says that training is finished; -1 without such a line."""
         return self._last(signs.FINISHED)
 
     @cached_property
     def is_writing(self) -> bool:
-        """Whether the program announced after the end of training that it writes a file, but not that it is written."""
+        """Whether the program announced after the end of training that it writes a file, but not its end."""
         return self._last(signs.STILL_WRITES) > max(self.finished, self._last(signs.HAS_WRITTEN))
 
     @cached_property
@@ -194,7 +203,7 @@ class Log:
 
     @cached_property
     def last_progress(self) -> int:
-        """The last line of progress, where the end of the log begins; 0 without any.
+        """Index of the last line of progress, where the end of the log begins; 0 without any.
 
         A progress bar that is printed again inside a traceback, or when an exception closes it, does not count.
         """
@@ -211,29 +220,32 @@ class Log:
 
     @cached_property
     def in_exceptions(self) -> set[int]:
-        """The lines of exceptions and panics."""
+        """Indices of the lines of exceptions and panics."""
         return {line for one in self.raised for line in one.lines}
 
     @cached_property
     def wrappers(self) -> set[int]:
-        """The lines that only pass on an exception of another process."""
+        """Indices of the lines that only pass on an exception of another process."""
         return self._marked(signs.WRAPS)
 
     @cached_property
     def errors(self) -> set[int]:
-        """The lines that the program itself marks as errors."""
+        """Indices of the lines that the program itself marks as errors."""
         return self._marked(signs.ERROR_LEVEL)
 
     @cached_property
     def sounds_bad(self) -> bool:
-        """Whether the last line after the last progress, warnings aside, is an error or of an exception."""
+        """Whether the last line after the last progress, warnings aside, is an error or belongs to an exception."""
         told = (line for line in range(len(self.lines) - 1, self.last_progress - 1, -1) if line not in self.warnings)
         last = next((line for line in told if not self.words_of(line).isspace()), None)
         return last in self.errors.union(*(one.lines for one in self.raised if one.is_main))
 
     @cached_property
     def raised(self) -> tuple[ExceptionTrace, ...]:
-        """Every exception and panic, first to last; exceptions chained to each other are one."""
+        """Every exception and panic, in the order in which they end; () without any.
+
+        Exceptions chained to each other are one.
+        """
         return ExceptionReader(self.searched.split("\n"), self._marked).find()
 
     def quote(self, match: re.Match[str]) -> str:
@@ -248,19 +260,29 @@ class Log:
         return self.quote_line(index, match.start() - self._starts[index] - QUOTE_CHARS // 4)
 
     def quote_line(self, index: int, begin: int = sys.maxsize) -> str:
-        """Return a line with its number; a long one is cut before `begin`, so that it ends in full or at its limit."""
+        """Return the line with this index as "line 12: …"; a long one is cut to `QUOTE_CHARS`.
+
+        The cut piece begins at the character `begin`, or earlier, so that the end of the line is used up. A line of the
+        machine begins with "outside the log: ".
+        """
         number, words = self.lines[index]
         words = words.rstrip()
         begin = max(0, min(begin, len(words) - QUOTE_CHARS))
         return f"{f'line {number}' if number else 'outside the log'}: {words[begin : begin + QUOTE_CHARS].strip()}"
 
     def last_words(self, most: int = 1) -> list[str]:
-        """Return the last lines of the log, quoted; of lines that differ only in figures, the last one."""
+        """Return the last lines of the log, quoted, at most `most`; of lines that differ only in figures, the last one.
+
+        [] if the log is empty.
+        """
         told = {line.words.translate(_FIGURES): index for index, line in enumerate(self.lines) if line.number}
         return [self.quote_line(index) for index in sorted(told.values())[-most:]]
 
     def worst_words(self) -> list[str]:
-        """Return, quoted, the last exception after the last progress, else its last error line, else the last line."""
+        """Return, quoted, the line that tells most of a failure; [] if the log is empty.
+
+        This is the message of the last exception after the last progress, else the last error line, else the last line.
+        """
         counting = [one.says for one in self.raised if one.counts and one.end >= self.last_progress]
         bad = [line for line in self._marked(signs.SOUNDS_BAD) - self.warnings if line >= self.last_progress]
         return [self.quote_line(max(counting or bad))] if counting or bad else self.last_words()

@@ -1,7 +1,7 @@
 """Retry policy for a failure that counts against its task: try again, with which changed settings, after which wait.
 
-Pure: history in, decision out. `scheduler/retry_handling.py` asks it last: a failure that another GPU, a GPU of its
-own, or a start without MPS may cure is handled there, and does not count.
+Pure: history in, decision out. `scheduler/retry_handling.py` asks this policy last: a failure that another GPU, a GPU
+of its own, or a start without MPS may cure is handled there, and does not count.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from splatbatch.text import plural
 
 @dataclass(frozen=True)
 class Failure:
-    """A failed attempt: its diagnosis, and how many rungs of each ladder it was trained with."""
+    """A failed attempt: its diagnosis, and by ladder how many rungs it was trained with."""
 
     diagnosis: Diagnosis
     rungs: Mapping[str, int] = field(default_factory=dict)
@@ -34,15 +34,17 @@ class RetryHistory:
 
     failures: tuple[Failure, ...] = ()
     rungs: Mapping[str, int] = field(default_factory=dict)
-    """Number of rungs taken so far, by ladder."""
+    """Number of rungs taken so far, by ladder; a ladder that is missing has none taken."""
     changes: Mapping[str, Any] = field(default_factory=dict)
-    """Settings that these rungs changed, without `slots`, which belongs to the machine."""
+    """Settings that these rungs changed, by full name, without `slots`, which belongs to the machine."""
     num_trained_before: int = 0
-    """Number of tasks trained when this one failed last. Tasks trained since then show that the GPU works."""
+    """Number of tasks of the run that were trained when this task failed last. Tasks trained since then show that the
+    GPU works."""
     has_moved: bool = False
     """Whether a GPU fault has moved the task to another GPU; a second GPU fault counts against the task."""
     is_alone: bool = False
-    """Whether the next attempt gets a GPU to itself, since the last failed beside another attempt on the same GPU."""
+    """Whether the next attempt gets a GPU to itself, since the last one failed beside another attempt on the same
+    GPU."""
 
 
 NEW = RetryHistory()
@@ -50,18 +52,21 @@ NEW = RetryHistory()
 
 
 FIRST_WAIT_S, LONGEST_WAIT_S = 10.0, 600.0
-"""Wait before the first retry, and the longest wait; it doubles with each failure of the same cause. Five attempts
-then span two and a half minutes, and three times as much for a GPU that is busy."""
+"""Wait in seconds before the first retry, and the longest wait; each failure of the same cause doubles the wait. Five
+attempts then span two and a half minutes, and three times as much for a GPU that is busy."""
 PASSES_WITHIN_S = 3600.0
-"""Longest sum of the waits of a patch for one passing cause. Then it is given up, and the batch stops if the cause
-lies in the machine. The disk guard waits for room and the gate for a GPU; for all else, the next attempt shows it."""
+"""Longest sum in seconds of the waits of a task for one cause that waiting cures. After it, the task is given up, and
+the batch stops if the cause lies in the machine."""
 MOST_OF_OURS = 3
 """Number of tasks with the same internal fault of splatbatch at which the batch stops."""
 
 
 @dataclass(frozen=True)
 class RetryAfter:
-    """The decision to try again after a wait; if `ladder` is set, with the changed settings of `rung`."""
+    """The decision to try again after a wait of `wait_s` seconds.
+
+    If `ladder` is set, the settings of `rung` are changed for the next attempt; empty: the settings stay.
+    """
 
     wait_s: float
     ladder: str = ""
@@ -85,17 +90,17 @@ def decide_retry(
     *,
     waits: bool = True,
 ) -> RetryAfter | GiveUp:
-    """Decide whether a task is tried again after a failure that counts against it.
+    """Return whether a task is tried again after a failure that counts against it, how, and after which wait.
 
-    A passing cause is retried until `PASSES_WITHIN_S` is over. Other causes are retried unchanged, then with the next
-    rung of their ladder, up to `retry.max_attempts`.
+    A cause that waiting cures is retried until `PASSES_WITHIN_S` is over. Other causes are retried unchanged, then with
+    the next rung of their ladder, up to `retry.max_attempts`.
 
     Args:
-        history: the failed attempts of this run, first to last; interrupted ones are not in it.
+        history: the failed attempts of this run, first to last, at least one; interrupted ones are not in it.
         config: the cap on attempts, and the ladders.
         jitter: 0 to 1; lengthens the wait by up to a tenth, so that patches do not come back all at once.
-        current: the settings in force: a rung that would change none of them is passed over.
-        waits: whether the task may wait for a passing cause; if not, each failure counts and a retry starts at once.
+        current: the settings in force, by full name: a rung that would change none of them is passed over.
+        waits: whether the task may wait for the cause to pass; if not, each failure counts and a retry starts at once.
     """
     last = history[-1].diagnosis
     if last.action == "fail":
@@ -120,7 +125,7 @@ def decide_retry(
 
 
 def passes(diagnosis: Diagnosis) -> bool:
-    """Return whether a diagnosis is of a passing cause (such as a busy GPU), which waiting alone can cure."""
+    """Return whether a diagnosis has the action `retry` and a cause that waiting alone can cure, such as a busy GPU."""
     return diagnosis.action == "retry" and cause_of(diagnosis.cause).passes
 
 
@@ -135,8 +140,8 @@ def _counting(history: Sequence[Failure]) -> list[Failure]:
 def why_stop_batch(failures: Mapping[TaskId, Sequence[Failure]]) -> str:
     """Return the reason to start no further attempt of a batch; empty if there is none.
 
-    A batch stops if two tasks fail by the same cause of the machine. Of a cause of the settings, the two must share
-    neither patch nor variant. It also stops if `MOST_OF_OURS` tasks fail by the same internal fault.
+    A batch stops if two tasks fail by the same cause of the machine. For a cause that may lie in the settings, the two
+    must share neither patch nor variant. A batch also stops if `MOST_OF_OURS` tasks fail by the same internal fault.
 
     Args:
         failures: the failures of this run, by task.
@@ -176,7 +181,7 @@ def resolve(rung: Rung, current: Mapping[str, object]) -> dict[str, Any]:
 
     Args:
         rung: a rung of `retry.ladders`.
-        current: the settings in force, by the same names.
+        current: the settings in force, by full name.
 
     Raises:
         ConfigError: a factor on a value that is no number, such as `auto`.

@@ -13,7 +13,7 @@ from splatbatch.text import list_some
 
 RATES = re.compile(r"learning_rates\..*|refinement\.(grow_\w+|prune_\w+|noise_lr)|training\.init_\w+")
 FAR = 10.0
-"""Factor from the default above which, or below 1/FAR of which, a rate of the whole batch counts as odd."""
+"""Factor between a rate of the whole batch and its default, upwards or downwards, from which the rate counts as odd."""
 MOST_SHOWN = 6
 
 
@@ -22,14 +22,14 @@ class SettingDifference:
     """A setting in which a patch differs from its batch, or a rate in which the whole batch is far from the default."""
 
     key: str
-    """The full name, as "learning_rates.means"."""
+    """The full name of the setting, as "learning_rates.means"."""
     value: Any
     usual: Any
     where: str = "in the batch"
-    """The place of the usual value: "in the batch" or "by default"."""
+    """Where the usual value holds: "in the batch" or "by default"."""
 
     def in_words(self) -> str:
-        """Return "learning_rates.means is 1e+09 (0.00016 in the batch)"."""
+        """Return the difference as text: "learning_rates.means is 1e+09 (0.00016 in the batch)"."""
         return f"{self.key} is {spelt(self.value)} ({spelt(self.usual)} {self.where})"
 
     @property
@@ -44,9 +44,11 @@ def differences(
 ) -> tuple[SettingDifference, ...]:
     """Return the settings in which a patch differs from its batch, then rates of the batch far from the default.
 
+    Far is by a factor of `FAR` or more; () if there is no difference.
+
     Args:
         own: every setting of the patch by its full name.
-        batch: the settings of a patch with no settings of its own.
+        batch: the settings of a patch without overrides.
         default: the settings of a YAML that sets nothing.
     """
     of_patch = [
@@ -63,7 +65,7 @@ def differences(
 
 
 def suspects(found: Sequence[SettingDifference], cause: str) -> tuple[SettingDifference, ...]:
-    """Return the differences that may be to blame for a cause."""
+    """Return the differences that may be to blame for a cause, in their order; `cause` is its name, as "cuda_oom"."""
     known = cause_of(cause)
     return tuple(
         one
@@ -73,17 +75,17 @@ def suspects(found: Sequence[SettingDifference], cause: str) -> tuple[SettingDif
 
 
 def in_words(found: Sequence[SettingDifference]) -> str:
-    """Return differences as one line of text, at most `MOST_SHOWN` of them."""
+    """Return differences as one line of text, at most `MOST_SHOWN` of them; empty without any."""
     return list_some((one.in_words() for one in found), MOST_SHOWN, "; ")
 
 
 def spelt(value: object) -> str:
-    """Return the value of a setting as --set takes it."""
+    """Return the value of a setting as --set takes it; None becomes "none"."""
     return f"{value:g}" if isinstance(value, float) else "none" if value is None else str(value)
 
 
 def is_number(value: object) -> bool:
-    """Return whether a value is a number that can be compared."""
+    """Return whether a value is a number that can be compared; True and False are none."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 

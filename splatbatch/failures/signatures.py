@@ -1,7 +1,7 @@
 """Signatures: known failures as data, with the text that each leaves in a log, its action, and the advice to the user.
 
-The shipped ones stand in signatures.toml. `failures:` in the YAML names a file of the same form, with signatures of a
-site. That file is checked when it is read: each pattern must match its example lines within a time limit.
+The shipped ones stand in signatures.toml. `failures:` in the YAML names a user's own file of the same form. That file
+is checked when it is read: each pattern must match its example lines within a time limit.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ SHIPPED = Path(__file__).with_name("signatures.toml")
 MOST_BYTES, MOST_CHARS = 1 << 18, 1000
 HINT = "Each [[signature]] has cause, action, advice, and patterns with example lines."
 BEGINNING = r"^(?:\[rank\d+\]:)?\s*"
-"""What `^\\s*` in a pattern becomes, since torchrun writes the rank before each line."""
+"""Regular expression that takes the place of a line's begin with spaces (`^`, then any white space) in a pattern.
+
+torchrun writes the rank before each line."""
 _GROUP = re.compile(r"\{([a-z_]{2,})\}")
 _ERRNO = re.compile(r"\{errno (\d+)\}")
 _NUMBER = r"(?:\\[Errno \1\\]|\\(os error \1\\)|\\berrno ?[=:] ?\1\\b|\\bcode: \1\\b)"
@@ -40,12 +42,13 @@ The message beside it is in the language of the machine.
 
 Action = Literal["retry", "degrade", "fail"]
 Strength = Literal["strong", "weak", "hint", "last"]
-"""How much a match proves: strong, the usual; weak, often a consequence of an earlier failure; hint, words of a whole
-family of failures; last, only if no other signature matches."""
+"""How much a match proves. strong: the usual; weak: the line is often a consequence of an earlier failure; hint: the
+words belong to a whole family of failures; last: the match counts only if no other signature matches."""
 Scope = Literal["end", "exception", "optional", "echo"]
-"""What a match is about. end: why a process ended, wherever the line stands (schedulers, kernels, shells, full disks).
+"""Subject of a match. end: why a process ended, wherever the line stands (schedulers, kernels, shells, full disks).
 exception: a failure that an exception states best, so a plain line counts less. optional: something the program may do
-without, unless it is the final exception. echo: perhaps the failure of another process, whose own log knows better."""
+without, unless the line belongs to the final exception. echo: perhaps the failure of another process, whose own log
+tells more."""
 
 
 def _pattern(given: str) -> str:
@@ -85,23 +88,27 @@ class Signature(Section):
     advice: Text = ""
     """The advice to the user; left out in a file: that of the first signature of the same cause."""
     patterns: Annotated[tuple[Lines, ...], Field(min_length=1)]
-    """Regular expressions, one of which must match, each followed by example lines that it must match."""
+    """Regular expressions, one of which must match a line, each followed by example lines that it must match."""
     also: tuple[Pattern, ...] = ()
-    """Regular expressions, one of which must match somewhere in the searched part of the log, too."""
+    """Regular expressions, one of which must also match somewhere in the searched part of the log; (): no such
+    condition."""
     unless: tuple[Pattern, ...] = ()
-    """Regular expressions of look-alikes: the signature does not match if one of them does."""
+    """Regular expressions of similar failures: the signature does not match if one of them does. (): no such
+    condition."""
     judge: Literal[tuple(JUDGES)] | None = None  # type: ignore[valid-type]
-    """The test in `allocations.py` that the matched line must pass, since patterns cannot compare numbers."""
+    """Name of the test in `allocations.py` that the matched line must pass, since patterns cannot compare numbers;
+    None: none."""
     midrun: Action | None = None
-    """The action after the first training step, if it is another one there."""
+    """The action after the first training step; None: `action`."""
     watched: Action | None = None
-    """The action for an attempt of a batch, whose settings can be changed; it wins over `midrun` and `action`."""
+    """The action for an attempt of a batch, whose settings can be changed; it wins over `midrun` and `action`. None:
+    those."""
     strength: Strength = "strong"
     scope: Scope = "exception"
     lasting: bool = False
-    """Whether the failure stays true although the program goes on, says that it is done and exits 0."""
+    """Whether the failure stays true although the program goes on, says that it is done and exits with 0."""
     origin: str = ""
-    """The path of the site's file with this signature; empty: it is a shipped one."""
+    """Path of the user's file with this signature; empty: the signature is a shipped one."""
 
     @model_validator(mode="after")
     def _says_what_to_do(self) -> Signature:
@@ -116,7 +123,7 @@ class Signature(Section):
 
 
 class SignatureFile(Section):
-    """A file of signatures as it is written, with groups not yet replaced by their members."""
+    """A file of signatures as it is written, with groups of patterns not yet replaced by their members."""
 
     words: dict[str, Annotated[tuple[Pattern, ...], Field(min_length=1)]] = {}
     """Groups of regular expressions by name; a signature refers to a group as `{name}`."""
@@ -131,15 +138,15 @@ class SignatureFile(Section):
         return self
 
     def members(self, patterns: Iterable[str]) -> Patterns:
-        """Return regular expressions with each `{name}` replaced by the members of that group."""
+        """Return regular expressions with each `{name}` replaced by the members of that group; others stay."""
         return tuple(one for each in patterns for one in self.words.get(each.strip("{}"), (each,)))
 
     def signatures(self, advice: Mapping[str, str], origin: str = "") -> Iterator[Signature]:
-        """Yield the signatures of the file with groups and missing advice filled in.
+        """Yield the signatures of the file, in its order, with groups and missing advice filled in.
 
         Args:
-            advice: advice by cause, for causes that have none in the file.
-            origin: the path of the file of a site; empty for the shipped one.
+            advice: advice by cause; it wins over that of other signatures in the file, for a signature without its own.
+            origin: the path of a user's own file; empty for the shipped one.
         """
         said = {one.cause: one.advice for one in reversed(self.signature) if one.advice} | dict(advice)
         for one in self.signature:
@@ -163,7 +170,7 @@ def shipped_signatures() -> tuple[Signature, ...]:
 
 @cache
 def site_signatures(path: Path | None) -> tuple[Signature, ...]:
-    """Return the signatures of a site; none without a file. The file is read once per process.
+    """Return the signatures of a user's own file; () if `path` is None. Each file is read once per process.
 
     Raises:
         ConfigError: the file cannot be read or is not valid; the message lists each mistake with key, value and remedy.

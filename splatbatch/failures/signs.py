@@ -33,7 +33,8 @@ HARMLESS = (
 )
 
 _POD_ENDS = r" {2,}(DeadlineExceeded|Evicted|OOMKilling|Preempt\w*|NodeNotReady|Failed)\b"
-"""Kubernetes events that end a pod; their lines begin with `Normal` or `Warning`, but are no mere warnings."""
+"""Pattern of Kubernetes events that end a pod; their lines begin with `Normal` or `Warning`, but are no mere
+warnings."""
 
 # What only warns: it explains a failure if nothing else does.
 WARNINGS = (
@@ -63,10 +64,10 @@ CHAINED = (
     r"During handling of the above exception, another exception occurred",
 )
 ASIDE = (r"^Exception ignored in", r"\bIgnored exception\b")
-"""Lines above a traceback that ended nothing."""
+"""Patterns of lines above a traceback that ended nothing."""
 
 IN_THREAD = (r"^Exception in thread", r"^Error in atexit", r"^Exception in (callback|default exception)")
-"""Lines above a traceback that ended only a thread, or was printed while the interpreter exited."""
+"""Patterns of lines above a traceback that ended only a thread, or was printed while the interpreter exited."""
 
 ERROR_LEVEL = (
     r"\[(error|critical|fatal)\]",
@@ -74,7 +75,7 @@ ERROR_LEVEL = (
     r"^E\d{4,8} |^\[rank\d+\]:\[E|❌|^E: |\bERROR   ",
     r"^Training error\b|^Error executing\b",
 )
-"""Lines that the program itself marks as errors."""
+"""Patterns of lines that the program itself marks as errors."""
 
 PANIC = (
     r"\bpanicked at\b",
@@ -87,37 +88,36 @@ PANIC = (
     r"^thread '[^']*' has overflowed its stack",
 )
 PANIC_ENDS = (r"^note: run with|^\s*stack backtrace:",)
-"""Lines below the message of a panic."""
+"""Patterns of the first line below the message of a panic."""
 PANIC_LINES = 8
-"""Most lines of a panic's message."""
+"""Largest number of lines that a panic's message has."""
 
 RAISED = (
     r"^[\s│]*(\[[^\]\n]{1,40}\]:? ?)*(\w+\.)*\w*[a-z](Error|Exception|Interrupt|Refused|Timeout)\b(:|$)",
     r"^(\[[^\]\n]{1,40}\]:? ?)*(Exception|(\w+\.)+(error|timeout)): ",
 )
-"""The line with the type and message of an exception, also without a traceback above it."""
+"""Patterns of the line with the type and message of an exception, also without a traceback above it."""
 
 MESSAGE_LINES = 3
-"""Number of lines taken as the message where it begins below the line of the exception."""
+"""Number of lines taken as the message if it begins below the line of the exception."""
 
 SYMPTOMS = (
     r"CalledProcessError|ChildFailedError|SystemExit|ExecuteUserScriptError|\bRuntimeError: Command\b",
     r"returned non-zero exit status|^(\w+\.)*Exit: ",
 )
-"""Exceptions that only report that another program or process failed."""
+"""Patterns of exceptions that only report that another program or process failed."""
 
 WRAPS = (r"^\s+raise \w|\bcaught \w+ in (dataloader|replica|worker|pin memory|process)",)
-"""Lines that only pass on an exception: its `raise` statement, or torch's line above the exception of a worker.
+"""Patterns of lines that only pass on an exception: its `raise` statement, or torch's line above a worker's exception.
 
-A match on the message itself is preferred to one on such a line.
-"""
+A match on the message itself is preferred to a match on such a line."""
 
 ECHOES = (
     r"\bNCCL|Dist(Backend|Network|Store)Error|\bgloo\b|\bTCPStore\b|store based barrier|collective operation",
     r"Rendezvous\w*Error|SignalException|KeyboardInterrupt|RuntimeError: Socket Timeout|closed by peer",
     r"recvValue|sendBytes|recv, got",
 )
-"""Exceptions of a process whose peers have ended, so that they are the echo of another failure."""
+"""Patterns of exceptions of a process whose peers have ended, so that they are the echo of another failure."""
 
 TRAINING_STEP = (
     r"Training(?: progress)?:\s+\d+%[^\n]{0,400}?\b(\d+)/\d+ \[",  # 3DGS and its relatives
@@ -132,7 +132,7 @@ TRAINING_STEP = (
 )
 
 OF_STEPS = re.compile(r"(\d[\d,]*)/(\d[\d,]*)")
-"""Steps made and steps in all, as 900/30000."""
+"""Pattern of the number of steps made and of all steps, as 900/30000."""
 
 LOSS = (r"\bloss['\"]?(?:\s*[:=]\s*|\s+)['\"]?(-?(?:nan|inf|\d[\d.e+-]*))\b",)
 
@@ -143,14 +143,14 @@ FINISHED = (
     r"^Wrote \S+\.(splat|ply|spz|sog)\b",  # OpenSplat
 )
 ALL_STEPS_MADE = (r"Training progress: 100%", r"\b100%\|[^\n]*\b(\d+)/\1 \[")
-"""Progress at the last step, after which the program still has to write its files."""
+"""Patterns of progress at the last step, after which the program still has to write its files."""
 
 STILL_WRITES = (r"\b(export|sav|writ|convert|compress|bak)ing\b",)
 HAS_WRITTEN = (r"\b(wrote|written|exported|saved|converted|compressed|baked)\b",)
-"""Lines that announce that a file is being written, and lines that say that it was written."""
+"""Patterns of lines that announce that a file is being written, and of lines that say that it was written."""
 
 WRAPS_UP = (r"\b(sav(ed|ing)|wr(ote|iting|itten)|export|early|stop|converged|done|finish|complete|evaluat)",)
-"""Words of a program that ends its steps on purpose, as by early stopping."""
+"""Pattern of the words of a program that ends its steps on purpose, as by early stopping."""
 
 KILLED_FOR_MEMORY = (
     r"\bkill(?:ed|ing)? process (\d+)|\boom-kill:[^\n]*\bpid=(\d+)|\boom_reaper: reaped process (\d+)",
@@ -162,13 +162,14 @@ OF_A_PROCESS = (
     r"\bxid( \([^)]*\))?[ :=]+(?:8|1[123]|3[12]|4[3567]|69|94|109)\b[^\n]*\bpid='?(\d+)",
     r"\bmps server[^\n]*\bclient (\d+)",
 )
-"""Lines of the machine about one process, with its number; it may be a process of any program."""
+"""Patterns of lines of the kernel or the engine about one process, with its number; the process may be of any
+program."""
 OUR_NAMES = (r"python|\bpt_|\bray\b|train|colmap|glomap|brush|splat|lichtfeld|\bns-\w|cc1plus|nvcc|ptxas|cicc|ninja",)
-"""Names of processes that may belong to an attempt."""
+"""Pattern of the names of processes that may belong to an attempt."""
 
 SOUNDS_BAD = (r"error|exception|traceback|\bfatal\b|\bfail(ed|ure)?\b|\babort(ed)?\b|\bcritical\b|\bpanick?(ed)?\b",)
 BAD_WORDS = re.compile(
     r"error|fail|fatal|exception|panic|abort|traceback|killed|oom|out of memory|no space|quota|denied|lost|cancelled"
     r"|terminate|nan|corrupt|xid|not found|no such"
 )
-"""Words of which a line in the middle of a very long log must have one to be kept."""
+"""Pattern of words of which a line in the middle of a very long log must have one to be kept."""

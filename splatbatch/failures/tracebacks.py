@@ -18,42 +18,45 @@ _FRAME = re.compile(r'\s+file "')
 _NAMED = re.compile(r"(\w+\.)*\w+(: |:?$)")
 _LEAD = re.compile(rf"({_STREAM.pattern})?[ \t]*(?=traceback)")
 MOST_STRAY = 8
-"""Number of foreign lines between two lines of a traceback after which it counts as cut."""
+"""Number of foreign lines between two lines of a traceback after which the traceback counts as cut."""
 Extent = tuple[int, Sequence[int]]
-"""The line of an exception's message, and all lines of the exception in order."""
+"""The index of the line with an exception's message, and the indices of all its lines in order."""
 
 
 @dataclass(frozen=True)
 class ExceptionTrace:
     """An exception or a panic in a log, with its frames and the exceptions that it was raised from.
 
-    Lines are indices into the lines of the log.
+    Lines are indices into the lines of the log, from 0.
     """
 
     says: int
-    """The line of the message."""
+    """Index of the line of the message."""
     lines: tuple[int, ...]
-    """The lines of the exception, in order; foreign lines between them are left out."""
+    """Indices of the lines of the exception, in order; foreign lines between them are left out."""
     has_frames: bool
     """Whether the exception begins with the head of a traceback or of a panic, not only with its message."""
     counts: bool
-    """Whether the exception ended something; False below `Exception ignored in`."""
+    """Whether the exception ended a program or thread; False below `Exception ignored in`."""
     is_main: bool
     """Whether the exception may have ended the program; False if it ended only a thread."""
 
     @property
     def begin(self) -> int:
-        """The first line of the exception."""
+        """Index of the first line of the exception."""
         return self.lines[0]
 
     @property
     def end(self) -> int:
-        """The last line of the exception."""
+        """Index of the last line of the exception."""
         return self.lines[-1]
 
 
 class ExceptionReader:
-    """Finds exceptions and panics in the lines of a log, which must be in small letters."""
+    """Reader that finds exceptions and panics in the lines of a log.
+
+    The lines must be in small letters. `marked` returns the indices of the lines that patterns match.
+    """
 
     def __init__(self, lines: Sequence[str], marked: Callable[[Patterns], set[int]]) -> None:
         self._lines = lines
@@ -63,7 +66,7 @@ class ExceptionReader:
         self._aside, self._warnings = marked(signs.ASIDE), marked(signs.WARNINGS)
 
     def find(self) -> tuple[ExceptionTrace, ...]:
-        """Return every exception and panic, in the order in which they end."""
+        """Return every exception and panic, in the order in which they end; () without any."""
         found: list[ExceptionTrace] = []
         taken: set[int] = set()
         last = -1

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from functools import cache
 
 Patterns = tuple[str, ...]
-"""Alternative regular expressions, in any case; a line matches if one of them does."""
+"""Alternative regular expressions, in any case; a line matches if one of them matches."""
 _SMALL = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 _ESCAPE_OR_CAPITAL = re.compile(r"\\.|\(\?P|[A-Z]")
 _SET_OR_SPACE = re.compile(r"\[\^?\]?(?:\\.|[^\]\\])*\]|\\s|\\.")
@@ -25,22 +25,22 @@ def lower(words: str) -> str:
 
 @cache
 def compile_words(pattern: str) -> re.Pattern[str]:
-    """Compile a regular expression for text that `lower` returned; it matches a line end only where it names it.
+    """Compile a regular expression for text that `lower` returned; a line end matches only where the pattern names it.
 
     Raises:
-        re.error, OverflowError, RecursionError: it is no regular expression.
+        re.error, OverflowError, RecursionError: `pattern` is no regular expression.
     """
     return re.compile(_SET_OR_SPACE.sub(_in_a_line, _ESCAPE_OR_CAPITAL.sub(_small, pattern)), re.MULTILINE)
 
 
 def places(patterns: Patterns, text: str, begin: int = 0) -> Iterator[re.Match[str]]:
-    """Yield all matches of each pattern in a text that `lower` returned, from `begin` on."""
+    """Yield all matches of each pattern in a text that `lower` returned, from `begin` on, pattern by pattern."""
     for pattern in patterns:
         yield from compile_words(pattern).finditer(text, begin)
 
 
 def search(patterns: Patterns, line: str) -> re.Match[str] | None:
-    """Return the first match in a line of the first pattern that matches; None without one."""
+    """Return the first match in a line that `lower` returned, of the first pattern that matches; None without one."""
     return next(places(patterns, line), None)
 
 
