@@ -24,12 +24,20 @@ from splatbatch.tasks.upkeep import ContentHasher
 def accept(batch: Batch, name: str, number: int) -> Result:
     """Make the splat of an attempt the product of its patch, as if trained with the current settings and inputs.
 
-    So the patch counts as up to date, and `train` keeps the splat until these change. The ledger and the report record
-    the acceptance.
+    So the patch counts as up to date, and `train` keeps the splat until settings or inputs change. The ledger and the
+    report record the acceptance.
+
+    Args:
+        batch: the batch, opened for this patch alone.
+        name: the name of the patch, for messages.
+        number: the number of the attempt.
+
+    Returns:
+        The record of the splat that is accepted.
 
     Raises:
-        ConfigError: there is no such attempt, or its splat is missing or has changed.
-        OutputError: a run holds the output folder.
+        ConfigError: there is no such attempt, the patch has several variants, or the splat is missing or has changed.
+        OutputError: another run holds the output folder, or a later version of splatbatch wrote the attempt's record.
     """
     task = single_task(batch.tasks, name)
     folder = batch.output.patch(task.name)

@@ -1,6 +1,6 @@
-"""The Python API, imported as `import splatbatch`: the commands as functions on a batch. It never asks or prints.
+"""The Python API, imported as `import splatbatch`: the commands as functions on a batch. No function asks or prints.
 
-While a function waits, it says on stderr for what, as the commands do. Errors are `SplatbatchError`, with `message`
+While a function waits, it writes to stderr for what, as the commands do. Errors are `SplatbatchError`, with `message`
 and `hint`. A signal that ends an inspection or an evaluation raises `Interrupted`.
 """
 
@@ -67,7 +67,11 @@ AS_USUAL = InspectOptions()
 
 
 def results(batch: Batch) -> dict[str, Result]:
-    """Return the manifests of the accepted splats, by patch; patches without an accepted splat are left out."""
+    """Return the records of the accepted splats (result.json), by patch; patches without one are left out.
+
+    Raises:
+        OutputError: a later version of splatbatch wrote a record.
+    """
     found = {name: batch.output.patch(name).read_result() for name in batch.names}
     return {name: result for name, result in found.items() if result is not None}
 
@@ -77,6 +81,7 @@ def gaussians(batch: Batch, name: str) -> Gaussians:
 
     Raises:
         ConfigError: the patch has no accepted splat.
+        OutputError: a later version of splatbatch wrote the record of the splat.
         ValueError, OSError: the file is truncated, or cannot be read.
     """
     folder = batch.output.patch(name)
@@ -88,13 +93,13 @@ def gaussians(batch: Batch, name: str) -> Gaussians:
 
 
 def inspect(batch: Batch, how: InspectOptions = AS_USUAL) -> tuple[Found, Mapping[str, str]]:
-    """Inspect accepted splats that have no up-to-date inspection, and write the report.
+    """Inspect accepted splats that have no up-to-date inspection, and write the report; wait until all are inspected.
 
     Returns:
         The inspection of each splat, by name; and for each splat that could not be inspected the reason.
 
     Raises:
-        SplatbatchError: no process can be run here.
+        SplatbatchError: a training runs, or this machine can run no process for it.
         Interrupted: a signal ended the inspection.
     """
     found = inspect_splats(batch, how)
@@ -103,11 +108,17 @@ def inspect(batch: Batch, how: InspectOptions = AS_USUAL) -> tuple[Found, Mappin
 
 
 def evaluate(batch: Batch, splat: Path | None = None) -> SceneEvaluation:
-    """Measure a splat of the whole scene, by default the merged one, on photographs that no patch was trained on.
+    """Measure a splat of the whole scene on photographs that no patch was trained on; write the report, too.
 
-    Returned is the evaluation; the report is written, too.
+    Args:
+        batch: the batch of a cut scene.
+        splat: the splat file; None: the merged splat in the output folder.
+
+    Returns:
+        The evaluation; an up-to-date one is made again.
+
     Raises:
-        SplatbatchError: it cannot be measured.
+        SplatbatchError: the splat cannot be measured, or a training runs.
         Interrupted: a signal ended the evaluation.
     """
     splat = splat or batch.output.scene.splat
@@ -142,6 +153,9 @@ def publish_splats(  # noqa: PLR0913 - the defaults are the settings of the YAML
         measured: whether the loss by compression is measured, if the YAML says so; False: never.
         cut: what PLY files leave out.
 
+    Returns:
+        The files that were written, with the folder.
+
     Raises:
         SplatbatchError: an output could not be written, or a patch is not trained; the other outputs are written.
     """
@@ -175,10 +189,10 @@ def publish_splats(  # noqa: PLR0913 - the defaults are the settings of the YAML
 
 
 def write_report(batch: Batch) -> Report:
-    """Write the report of the current state of a batch; return its facts.
+    """Write the report of the current state of a batch into its output folder (three files); return its facts.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: the report cannot be written.
     """
     batch.output.create()
     standing = batch.standing()

@@ -27,39 +27,42 @@ from splatbatch.tasks.task import Names
 
 LOOK_S = 0.1
 CANCEL_SILENCE_S = 15.0
-"""A worker on another host without a heartbeat for this many seconds counts as dead: it writes one every 5 s."""
+"""Seconds without a heartbeat after which a worker on another host counts as dead; a worker writes one every 5 s."""
 ENGINE_PAUSES_S = (1.0, 5.0, 5.0, 10.0, 10.0, 10.0)
-"""Pauses between queries of an engine whether all jobs have ended, seconds.
+"""Pauses in seconds between queries of an engine whether all jobs have ended.
 
-Together they are longer than an engine lets a job live after telling it to end.
-"""
+Together they are longer than an engine lets a job live after telling it to end."""
 PATIENCE_S = 90.0
-"""Seconds that a worker gets to end in addition to grace_s.
+"""Seconds that a worker gets to end, in addition to `limits.grace_s`.
 
-A process that hangs in a driver is given up after a minute, and the report is written after that.
-"""
+A process that hangs in a driver is given up after a minute; the report is written after that."""
 
 
 @dataclass(frozen=True)
 class CancelResult:
-    """Result of `cancel`: whether a run was stopped, and the state of the cancelled patches afterwards."""
+    """Result of `cancel`: whether a run was stopped, and the state of the cancelled patches after it."""
 
     output: OutputFolder
     patches: tuple[str, ...] = ()
     """The patches that were named; empty: the whole batch was cancelled."""
     was_running: bool = True
     statuses: tuple[PatchStatus, ...] = ()
-    """State of each cancelled patch after the end."""
+    """State of each cancelled patch after the end; empty if no run was stopped."""
 
 
 def cancel(config: Path | str | None, wanted: Names = ()) -> CancelResult:
-    """Ask the `train` and all workers of a batch to stop it, or the named patches, and wait until they have.
+    """Ask the `train` and all workers of a batch to stop the batch, or the named patches, and wait until they have.
 
-    Without names also the jobs of an engine are cancelled. A worker on another host whose heartbeat has stopped is not
-    waited for.
+    Without names, the jobs of an engine are cancelled, too. A worker on another host whose heartbeat has stopped is not
+    waited for. If nothing runs, nothing is done.
+
+    Args:
+        config: the YAML, or its folder; None: the default one.
+        wanted: names of patches, or one name; the first may name the batch instead. Empty: the whole batch.
 
     Raises:
-        SplatbatchError: a process still runs after its grace and `PATIENCE_S`.
+        ConfigError: the YAML has mistakes, or a patch does not exist.
+        SplatbatchError: a process still runs after `limits.grace_s` and `PATIENCE_S`.
     """
     config, named = named_batch(config, wanted)
     batch = open_batch(config, named) if named else None  # a whole batch can be cancelled without its scene

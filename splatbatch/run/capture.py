@@ -28,21 +28,21 @@ from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.task import of_patches
 
 MOST_OBSTACLES = 200_000
-"""Points that a flight must avoid, of models and accepted splats: about so many, evenly taken."""
+"""Largest number of points that a flight must avoid, of models and accepted splats; they are an even sample."""
 Cell = tuple[float, float, float, float]
-"""A part of the scene's surface, in the splats' coordinates: x, y and z of its middle, and its side."""
+"""Part of the scene's surface, in the splats' coordinates and units: x, y and z of its middle, and its side."""
 
 
 def flight_of(batch: Batch, *, is_whole: bool = False) -> FlightPlan:
-    """Return a plan of photographs that would help the patches of a batch.
+    """Return a plan of photographs that would help the patches of a batch; nothing is written.
 
-    Its cells are those of the inspections; of a patch without one, those with points of its model. With `is_whole` they
-    are those of the merged scene, if that is inspected.
+    The plan is made for the parts of the surface (cells) that the inspections measured; for a patch without inspection,
+    for those where its model has points. With `is_whole` the inspection of the merged scene is used, if there is one.
 
     Raises:
-        SceneError: the patches have different frames; no camera has a pose; or a patch has no inspection and hardly
-            any points.
-        ConfigError, TrainerError: scene.crs is no CRS, or pyproj is not installed.
+        SceneError: the patches have different frames; no camera has a pose; or a patch has no inspection and hardly any
+            points.
+        ConfigError, TrainerError: scene.crs is no coordinate system, or pyproj is not installed.
     """
     tasks = of_patches(batch.tasks)
     offsets = {task.patch.offset for task in tasks}

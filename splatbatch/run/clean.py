@@ -1,4 +1,4 @@
-"""Removing files of superseded attempts while no training runs."""
+"""Removing files of attempts that another attempt has replaced, while no training runs."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from splatbatch.tasks.batch import Batch
 
 @dataclass(frozen=True)
 class RemovedFile:
-    """A file that `clean` removes, or would remove without --dry-run."""
+    """A file or folder that `clean` removes, or would remove without --dry-run."""
 
     path: str
     what: str
     bytes: int
-    """Bytes on disk that its removal frees; 0 for a second name (hard link) of a splat file."""
+    """Bytes on disk that the removal frees; 0 for a second name (hard link) of a splat file."""
 
 
 @dataclass(frozen=True)
 class CleanOutput:
-    """`clean --json`; `removed` is false for a dry run."""
+    """Output of `clean --json`: the files and their size in bytes; `removed` is false for a dry run."""
 
     removed: bool
     bytes: int
@@ -35,7 +35,7 @@ class CleanOutput:
 
 
 def clean(batch: Batch, *, dry_run: bool) -> CleanOutput:
-    """Remove checkpoints, pictures and splats of superseded attempts; return the removed files.
+    """Remove checkpoints, pictures and splats of attempts that another one has replaced; return the removed files.
 
     With `dry_run` nothing is removed. Logs, figures and settings stay. So do three splats of each patch: the accepted
     one, the latest other one, and the best one among those measured better than the accepted one.

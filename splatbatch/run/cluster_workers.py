@@ -1,6 +1,7 @@
-"""Training by requested workers: asks an engine for workers, follows them, and asks again where they end too early.
+"""Training by workers that an engine such as Slurm starts: requests them, follows them, and requests new ones.
 
-The process that follows them can die and be started again: its whole state is in files.
+New workers are requested if all end before the batch is done. The process that follows the workers can die and be
+started again: its whole state is in files.
 """
 
 from __future__ import annotations
@@ -37,10 +38,10 @@ REFUSING = {error.exit_code for error in (ConfigError, SceneError, TrainerError,
 """Exit codes of a worker that cannot train at all: another worker with the same YAML would end the same way."""
 LOG_BYTES = 2000
 LOOK_S = 8.0
-"""Pause between two queries of an engine, seconds."""
+"""Pause in seconds between two queries of an engine."""
 BEAT_S = 1.0
 MOST_IDLE = 2
-"""Most times in a row that all workers may end without training a patch; then no more workers are requested."""
+"""Number of times in a row that all workers end without training a patch, after which no more workers are requested."""
 
 
 def train_elsewhere(batch: Batch, show: Show, after: After, *, verify: bool) -> RunSummary:
@@ -52,9 +53,13 @@ def train_elsewhere(batch: Batch, show: Show, after: After, *, verify: bool) -> 
         after: runs the follow-ups.
         verify: whether the workers audit the patches first.
 
+    Returns:
+        The summary of the run.
+
     Raises:
-        ExecutorError: the engine refuses the workers, or they cannot train where it starts them.
-        Interrupted: following the workers was interrupted; they keep running.
+        ExecutorError: the engine refuses the workers, or they cannot train where the engine starts them.
+        OutputError: another `train` holds the output folder, or it cannot be written.
+        Interrupted: following the workers was interrupted; the workers keep running.
     """
     training = ClusterTraining(batch, verify=verify)
     if said := training.start():
@@ -97,7 +102,7 @@ class ClusterTraining:
     def start(self) -> str:
         """Request workers unless some are running or queued; return a line that says what was done.
 
-        The line is empty if no task is left.
+        Empty: no task is left, and no worker was requested.
 
         Raises:
             ExecutorError: the engine would refuse the workers, or workers run under another YAML.

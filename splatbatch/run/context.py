@@ -39,7 +39,7 @@ from splatbatch.tasks.status import PatchStatus, read_status, summary
 from splatbatch.tasks.upkeep import ContentHasher
 
 AT_ONCE = partial(str, "a full disk")
-"""A stop reason that is always set: the report does not wait for room on a full disk."""
+"""Function that always gives a reason to stop: the report then does not wait for room on a full disk."""
 
 
 @dataclass(frozen=True)
@@ -49,9 +49,9 @@ class RunResult:
     fresh: tuple[str, ...] = ()
     outcomes: Mapping[str, Outcome] = field(default_factory=dict)
     stopped: str = ""
-    """Why the run was interrupted, as "SIGTERM"; empty: it was not."""
+    """Why the run was interrupted, as "SIGTERM"; empty: it was not interrupted."""
     outdated: tuple[str, ...] = ()
-    """Patches that were fresh, and became stale since a product they need was made anew during the run."""
+    """Patches that were up to date, and became stale since a product they need was made anew during the run."""
 
     def then(self, later: RunResult) -> RunResult:
         """Return the joint result of this run and a later one that trained the patches outdated by this one."""
@@ -60,7 +60,10 @@ class RunResult:
         return RunResult(every, {**self.outcomes, **later.outcomes}, later.stopped, later.outdated)
 
     def has_done(self, patch: str) -> bool:
-        """Return whether this run found a patch fresh or made its product; an older splat does not hide a failure."""
+        """Return whether this run found a patch up to date or made its product.
+
+        False if training failed in this run, although the patch may have an older splat.
+        """
         return patch in self.fresh or isinstance(self.outcomes.get(patch), TrainedOutcome | Made)
 
 
@@ -74,7 +77,7 @@ class RunSummary:
     """State of every patch of the batch, also of patches that were not requested."""
     afterwards: tuple[FollowUpResult, ...] = ()
     signal: int = 0
-    """The signal that ended the run; 0: none did."""
+    """Number of the signal that ended the run; 0: none did."""
     todo: tuple[TodoItem, ...] = ()
     """To-do items of the report that concern the requested patches, or the whole batch."""
 
@@ -86,19 +89,22 @@ class RunSummary:
 
     @cached_property
     def done(self) -> tuple[PatchStatus, ...]:
-        """States of the requested patches that are made, and that this run found fresh or made."""
+        """States of the requested patches whose product exists, and that this run found up to date or trained."""
         return tuple(one for one in self.requested if one.is_made and self.run.has_done(one.patch))
 
     @property
     def code(self) -> int:
-        """Return 0 if every requested patch is done, 3 if the audit refused every one of them, else 1."""
+        """Exit code of the run if no signal ended it.
+
+        0: every requested patch is done; 3: the audit refused every one of them; 1: otherwise.
+        """
         if {one.state for one in self.requested} == {"refused"}:
             return SceneError.exit_code
         return 0 if len(self.done) == len(self.requested) else SplatbatchError.exit_code
 
     @property
     def exit_code(self) -> int:
-        """Return the exit code of the command: 128 + the signal if one ended the run, else `code`."""
+        """Exit code of the command: 128 + the signal if one ended the run, else `code`."""
         return 128 + self.signal if self.signal else self.code
 
 
@@ -106,15 +112,15 @@ class RunSummary:
 class RunContext:
     """The parts of a run that all its steps share: batch, interruption, console, notifications, claims and ledger.
 
-    Made by `open`, once the output folder is locked. With `claims` this process trains and writes the ledger; without
-    them it follows requested workers.
+    A context is made by `open`, once the output folder is locked. With `claims` this process trains and writes the
+    ledger; without them it follows requested workers.
     """
 
     batch: Batch
     interruption: Interruption
     show: Show
     shown: FreshnessChecker
-    """Tells console and sinks which patches are up to date."""
+    """Tells console and other receivers of events which patches are up to date."""
     console: ConsoleListener
     sinks: Sinks
     contents: ContentHasher
@@ -137,9 +143,10 @@ class RunContext:
         worker: str = LOCAL,
         sinks: Sequence[Sink] = (),
     ) -> Iterator[RunContext]:
-        """Open console, sinks and ledger for a run; on leaving close the display and write the rest of the ledger.
+        """Open console, receivers of events (sinks) and ledger for a run; on leaving, close the display.
 
-        All patches of the batch are shown, also if only some are trained.
+        The events that a full disk refused are then written into the ledger. All patches of the batch are shown, also
+        if only some are trained.
 
         Args:
             batch: the patches to train.
@@ -147,7 +154,7 @@ class RunContext:
             show: is called with each product, and with the summary of the run.
             claims: the claims of this process; None: requested workers train.
             worker: name of this worker; only `train` notifies people, but every worker writes a metrics file.
-            sinks: further receivers of its events, as for MLflow.
+            sinks: further receivers of the run's events, as for MLflow.
         """
         whole = batch.whole()
         shown = whole.standing()
@@ -170,7 +177,7 @@ class RunContext:
         self.sinks.tell(event)
 
     def keep(self) -> None:
-        """Write the heartbeat of the claims; called in place of `tick` until the display is open."""
+        """Write the heartbeat of the claims, if there are any; called in place of `tick` until the display is open."""
         if self.claims:
             self.claims.heartbeat()
 
@@ -183,7 +190,7 @@ class RunContext:
             (self.ledger.write if self.claims else self.console.tell)(Notice("notify_failed", reason))
 
     def finish_contents(self, patience: WaitHooks) -> None:
-        """Hash the remaining input files; after a request to stop, the next run continues."""
+        """Hash the remaining input files of trained patches; after a request to stop, the next run continues."""
         with contextlib.suppress(StopRequested):
             self.contents.finish(patience)
 
@@ -192,7 +199,7 @@ class RunContext:
 
         Args:
             run: the result of the training.
-            inspected: the result of the inspection; None: none was asked for.
+            inspected: the result of the inspection; None: no inspection was asked for.
             after: runs the follow-ups.
             alone: keeps workers from training during a follow-up.
         """
@@ -205,7 +212,8 @@ class RunContext:
     def end(self, ended: RunSummary) -> RunSummary:
         """Write the report, print the summary, and notify people; return the summary with the signal of the run.
 
-        Called once the live display is closed and the output lock released.
+        Called once the live display is closed and the output lock released. A report or notification that fails is
+        printed on stderr and raises nothing.
         """
         for one in self.made:
             self.show(one)
@@ -218,19 +226,24 @@ class RunContext:
         return replace(ended, signal=self.interruption.signal)
 
     def tell_the_end(self, end: BatchOutcome) -> None:
-        """Have all sinks write their rest and notify people; a failure is printed as one line and stops nothing."""
+        """Have all sinks write what is left and notify people; a failure is printed as one line and stops nothing."""
         grace_s = self.batch.config.limits.grace_s
         for reason in self.sinks.finish(end, partial(self.interruption.left_s, time.monotonic(), BUDGET_S, grace_s)):
             print_err(f"notification failed: {reason}")
 
 
 def status(batch: Batch, standing: FreshnessChecker | None = None) -> tuple[PatchStatus, ...]:
-    """Return the current state of every patch of a batch."""
+    """Return the current state of every patch of a batch, in natural order of their names.
+
+    Args:
+        batch: the batch.
+        standing: decides which splats are up to date; None: the files are examined anew.
+    """
     return read_status(batch.output, batch.names, standing=standing or batch.standing())
 
 
 def tracking(batch: Batch) -> Sink:
-    """Return the sink that writes attempts into MLflow; without `tracking.mlflow` one that does nothing."""
+    """Return the receiver that records attempts in MLflow; without `tracking.mlflow`, a receiver that does nothing."""
     if not (wanted := batch.config.tracking).mlflow:
         return Sink()
     from splatbatch.monitor.mlflow_runs import MlflowSink
@@ -246,7 +259,8 @@ def write_the_report(
 ) -> tuple[TodoItem, ...]:
     """Write the report in a reader process, and return its to-do items.
 
-    Never raises: if it cannot be written, that is printed and no items are returned, so notifications still go out.
+    Never raises: if the report cannot be written, stderr says so and no items are returned, so notifications still go
+    out.
 
     Args:
         batch: the batch of the report.

@@ -60,38 +60,38 @@ class TrainOptions:
     is_retry: bool = False
     """Train also patches that were given up; the accepted splat stays if it is better than the new one."""
     sinks: tuple[Sink, ...] = ()
-    """Receivers of events of your own, told what `train` does itself; requested workers tell none."""
+    """Your own receivers of events, told of what `train` does itself; not told of what requested workers do."""
 
 
 @dataclass(frozen=True)
 class Decisions:
-    """What to do with each task, decided before training: its state, audit findings, and unreadable tasks."""
+    """Decision on each task before training: its state, its audit findings, and whether its files are unreadable."""
 
     batch: Batch
     options: TrainOptions
     states: Mapping[str, PatchState]
-    """State of each task whose files could be examined."""
+    """State of each task whose files could be examined, by name."""
     audits: Audits = ()
     """Audits of the tasks to train; empty if there are none, or if no audit is wanted."""
     audited: Mapping[str, str] = field(default_factory=dict)
-    """Hash of the sizes and times of each task's input files when they were audited."""
+    """Hash of the sizes and times of each task's input files when they were audited, by task."""
     faults: Mapping[str, TaskFault] = field(default_factory=dict)
-    """Tasks whose files could not be examined, with the fault of each."""
+    """Tasks whose files could not be examined, with the fault of each; empty if all could."""
 
     @cached_property
     def todo(self) -> Batch:
-        """Return the batch with only the tasks to train: due, and without a fault."""
+        """The batch with only the tasks to train: due, and without a fault."""
         return self.batch.only(name for name in self.states if self._is_due(name) and name not in self.faults)
 
     @property
     def up_to_date(self) -> Mapping[str, UpToDate]:
-        """Return the tasks that are up to date and not to be trained again."""
+        """The tasks that are up to date and not to be trained again, with their states."""
         states = self.states.items()
         return {name: one for name, one in states if isinstance(one, UpToDate) and not self._is_due(name)}
 
     @property
     def given_up(self) -> Mapping[str, str]:
-        """Return the tasks that are not tried again since they have failed for good, with the reason for each."""
+        """The tasks that are not tried again since they have failed for good, with the reason for each."""
         states = self.states.items()
         return {name: one.reason for name, one in states if isinstance(one, GivenUp) and not self._is_due(name)}
 
@@ -100,24 +100,34 @@ class Decisions:
 
     @cached_property
     def standing(self) -> FreshnessChecker:
-        """Return the freshness checker for the training that follows."""
+        """The checker that decides during the training whether splats are up to date."""
         return self.batch.standing()
 
     def with_faults(self, faults: Mapping[str, TaskFault]) -> Decisions:
-        """Return these decisions with more tasks whose files could not be examined."""
+        """Return these decisions with more tasks whose files could not be examined, each with its fault."""
         return replace(self, faults={**self.faults, **faults}) if faults else self
 
 
 def assess_and_audit(batch: Batch, options: TrainOptions, patience: WaitHooks = ENDLESS) -> Decisions:
-    """Decide which patches to train, and audit these unless `options.verify` is off."""
+    """Return the decision which patches to train, with the audit of these unless `options.verify` is off.
+
+    Nothing is written. `patience` are called while files are read.
+
+    Raises:
+        StopRequested: a stop was requested while files were read.
+    """
     decisions = decide(batch, options, patience)
     return audit(decisions, patience) if options.verify and decisions.todo.tasks else decisions
 
 
 def decide(batch: Batch, options: TrainOptions, patience: WaitHooks = ENDLESS) -> Decisions:
-    """Decide which patches to train from their files, in reader processes; nothing is written.
+    """Return the decision which patches to train, from their files, read in reader processes; nothing is written.
 
-    The contents of a file are read only if its size or time has changed.
+    The contents of a file are read only if its size or time has changed. A task whose reader fails or hangs gets a
+    fault.
+
+    Raises:
+        StopRequested: `patience` asked to stop.
     """
     call = partial(_observed_state, batch.standing("content"))
     states, faults = dict[str, PatchState](), dict[str, TaskFault]()
@@ -133,9 +143,13 @@ def decide(batch: Batch, options: TrainOptions, patience: WaitHooks = ENDLESS) -
 
 
 def audit(decisions: Decisions, patience: WaitHooks = ENDLESS) -> Decisions:
-    """Audit the patches to train by the rules of each trainer; where that fails or hangs, again patch by patch.
+    """Return the decisions with an audit of the patches to train, by the rules of each trainer.
 
-    A patch whose own audit fails or hangs gets a fault; the others keep their findings.
+    If the joint audit fails or hangs, each patch is audited by itself. A patch whose own audit fails or hangs gets a
+    fault; the others keep their findings.
+
+    Raises:
+        StopRequested: `patience` asked to stop.
     """
     call = partial(_audit, decisions.todo)
     audits, states, faults = list[tuple[Audit, tuple[Task, ...]]](), dict[str, str](), dict[str, TaskFault]()
@@ -161,10 +175,12 @@ def audit(decisions: Decisions, patience: WaitHooks = ENDLESS) -> Decisions:
 def make_shared_decisions(decisions: Decisions, patience: WaitHooks = ENDLESS) -> Decisions:
     """Make the shared decisions of the batch, one after the other, and store them in the output folder.
 
-    If one differs from before, results become stale: what to train is then decided again.
+    If a decision differs from before, splats become stale: what to train is then decided again. Returned are the
+    decisions that hold after it.
 
     Raises:
-        SceneError: a decision cannot be made.
+        SceneError: a shared decision cannot be made.
+        StopRequested: `patience` asked to stop.
     """
     for what, step in STEPS.items():
         if not any(isinstance(task, TrainTask) for task in decisions.todo.tasks):
@@ -224,7 +240,10 @@ def _decide_one(decisions: Decisions, step: Step) -> list[str]:
 
 
 def record_rejections(decisions: Decisions, ledger: Ledger, *, verify: bool) -> Mapping[str, str]:
-    """Write the findings of the audits into the ledger; return the refused patches, each with the reason."""
+    """Write the findings of the audits into the ledger; return the refused patches, each with the reason.
+
+    If every patch to train is refused, stderr says so.
+    """
     todo = decisions.todo
     refused = {name: why for name, why in refusals(decisions.audits).items() if name not in decisions.faults}
     warnings = [
@@ -242,7 +261,7 @@ def record_rejections(decisions: Decisions, ledger: Ledger, *, verify: bool) -> 
 
 
 def record_unreadable_tasks(decisions: Decisions, ledger: Ledger) -> Mapping[str, Outcome]:
-    """Write the tasks that could not be examined into the ledger; return their outcomes."""
+    """Write the tasks that could not be examined into the ledger; return their outcomes, by task."""
     failed = {name: Failed(fault.diagnosis) for name, fault in decisions.faults.items()}
     for name, fault in decisions.faults.items():
         ledger.write(AttemptEnded.of(name, 0, failed[name], phase=fault.diagnosis.phase, traceback=fault.traceback))
@@ -253,6 +272,9 @@ def restore_missing_products(batch: Batch, ledger: Ledger, patience: WaitHooks) 
     """Restore accepted products that are missing or were replaced, from the attempts that made them.
 
     Each restored product is written into the ledger. A product that cannot be restored stays stale.
+
+    Raises:
+        StopRequested: `patience` asked to stop.
     """
     for task, found in answers(isolated.start(upkeep.restore, batch.tasks), patience):
         if isinstance(found, Returned) and found.value[0]:  # else it stays stale, and is trained
@@ -262,7 +284,10 @@ def restore_missing_products(batch: Batch, ledger: Ledger, patience: WaitHooks) 
 def refresh_file_facts(decisions: Decisions, patience: WaitHooks) -> list[str]:
     """Update the recorded sizes, times and hashes of input files in up-to-date results, where these have changed.
 
-    Returned are the patches concerned. A result that cannot be written is updated by the next run.
+    Returned are the names of the tasks concerned. A result that cannot be written is updated by the next run.
+
+    Raises:
+        StopRequested: `patience` asked to stop.
     """
     outdated = decisions.batch.only(name for name, state in decisions.up_to_date.items() if state.is_outdated)
     reading = isolated.start(upkeep.update_fingerprint, outdated.tasks)
@@ -270,16 +295,19 @@ def refresh_file_facts(decisions: Decisions, patience: WaitHooks) -> list[str]:
 
 
 def refresh_states(batch: Batch, standing: FreshnessChecker, patience: WaitHooks) -> None:
-    """Observe the input files in reader processes; the freshness checker uses these observations from now on.
+    """Read the state of the input files in reader processes, and have `standing` use these observations from here on.
 
     So the main process never touches input files during the training.
+
+    Raises:
+        StopRequested: `patience` asked to stop.
     """
     found = answers(isolated.start(batch.standing().observe, batch.names), patience)
     standing.close_scene({name: Observation(*one.value) for name, one in found if isinstance(one, Returned)})
 
 
 def refresh_states_if_possible(batch: Batch, standing: FreshnessChecker) -> None:
-    """Drop the observations of `refresh_states`, so that files are read again; if one hangs, keep the observations."""
+    """Drop the observations of `refresh_states`, so that files are read again; if a file hangs, keep them."""
     found = [*answers(isolated.start(batch.standing().observe, batch.names))]
     if not any(isinstance(one, Hung) for _, one in found):
         standing.forget()

@@ -19,8 +19,8 @@ from splatbatch.text import plural
 def start_decoding(tasks: Iterable[Task]) -> CallQueue[str]:
     """Start a background process that decodes the photographs of each task, in order, each photograph once.
 
-    It runs at low priority until `end` of the returned queue. A task does not wait for it: undecoded photographs fail
-    in the task's own training. For a single task nothing is decoded.
+    The process runs at low priority until `end` of the returned queue. A task does not wait for it: photographs not
+    decoded by then fail in the task's own training. For a single task nothing is decoded.
     """
     named = {task.name: task for task in tasks}
     problems: dict[Path, str] = {}  # by photograph, since patches share them

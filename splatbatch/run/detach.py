@@ -21,18 +21,19 @@ from splatbatch.text import plain_text
 
 LOOK_S = 0.1
 SETTLE_S = 10.0
-"""Seconds after which a living worker counts as started: most errors that keep it from training show earlier."""
+"""Seconds after which a living worker counts as started: most errors that keep a worker from training show earlier."""
 PATIENCE_S = 60.0
-"""Most seconds from the start of a worker to its first heartbeat."""
+"""Longest time in seconds from the start of a worker to its first heartbeat."""
 
 
 def start_worker(batch: Batch, *, verify: bool) -> tuple[Path, str] | WorkerRecord:
     """Start a worker in the background and wait until it has begun; if a worker is already running, return its record.
 
-    Returned are the log and the name of the worker; no name if it has ended as there was nothing to train.
+    Returned are the absolute path of the log and the name of the worker. The name is empty if the worker has ended
+    since there was nothing to train.
 
     Raises:
-        OutputError: a `train` holds the folder.
+        OutputError: a `train` holds the folder, or the folder cannot be made.
         ExecutorError: the worker ended at once, with the end of its log, or did not start within `PATIENCE_S`.
     """
     output = batch.output
@@ -50,7 +51,11 @@ def start_worker(batch: Batch, *, verify: bool) -> tuple[Path, str] | WorkerReco
 
 
 def work_command(batch: Batch, *, verify: bool) -> tuple[str, ...]:
-    """Return the command line that starts a worker for the patches of a batch, as a user would type it."""
+    """Return the command line that starts a worker for the patches of a batch, as a user would type it.
+
+    Raises:
+        ConfigError: the YAML came from standard input.
+    """
     names = batch.names if len(batch.tasks) < len(batch.every) else ()
     no_verify = () if verify else ("--no-verify",)
     return background_command.command_of(("work", "--config", str(batch.file), *no_verify, *names))

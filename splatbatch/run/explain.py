@@ -1,4 +1,4 @@
-"""What `explain` shows: the history of a patch, the diagnosis of any log, and the log of an attempt."""
+"""Facts that `explain` shows: the history of a patch, the diagnosis of any log, and the log of an attempt."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from splatbatch.text import plain_text
 
 OF_ATTEMPTS: tuple[type[OfAttempt], ...] = get_args(OfAttempt)
 MOST_LOG_BYTES = 256 * MIB
-"""Bytes of a log that are read at most; a supervisor keeps 16 MiB of a program's output."""
+"""Largest number of bytes of a log that are read; a supervisor keeps 16 MiB of a program's output."""
 
 
 @dataclass(frozen=True)
@@ -41,12 +41,15 @@ class ExplainedAttempt(ReportedAttempt):
     """An attempt as in the report, compared with the current YAML."""
 
     unlike_yaml: dict[str, Any] = field(default_factory=dict)
-    """Settings of the attempt that differ from the current YAML."""
+    """Settings of the attempt that differ from the current YAML, by full name; empty: none."""
 
 
 @dataclass(frozen=True)
 class ExplainOutput:
-    """`explain PATCH --json`: the state of a patch, the settings that differ from the batch's, and all its attempts."""
+    """Output of `explain PATCH --json`: the state of a patch and all its attempts.
+
+    `set_otherwise` are the settings in which the patch differs from its batch.
+    """
 
     patch: str
     status: PatchStatus
@@ -56,13 +59,16 @@ class ExplainOutput:
 
 
 def explain_task(batch: Batch, task: Task) -> ExplainOutput:
-    """Return the state of a task and all its attempts, as `explain --json` prints them; nothing is written."""
+    """Return the state of a task and all its attempts, as `explain --json` prints them; nothing is written.
+
+    The batch must be opened for this task alone.
+    """
     (status,) = current_states(batch)
     return ExplainOutput(task.name, status, title(status.cause), task.requested_settings.differences, attempts_at(task))
 
 
 def attempts_at(task: Task) -> tuple[ExplainedAttempt, ...]:
-    """Return the attempts at a task, first to last, from its ledger and its folders."""
+    """Return the attempts at a task, first to last, from its ledger and its folders; () without any."""
     history = [event for event in events(task.output, *OF_ATTEMPTS) if event.patch == task.name]
     folders = {folder.number: folder for folder in task.home.attempts()}
     today = settings_of(task.recipe)
@@ -86,15 +92,16 @@ def _unlike_yaml(attempt: AttemptFolder, today: Mapping[str, object]) -> dict[st
 
 
 def diagnose_log_file(log: Path, exit_code: int | None, config: Path | None) -> Diagnosis:
-    """Return the diagnosis of any log file, also one of another trainer.
+    """Return the diagnosis of any log file, also that of another program's training.
 
     Args:
         log: the log file.
         exit_code: exit code of the program; None: unknown.
-        config: YAML that names signatures of the site; without any YAML only the built-in ones are tried.
+        config: YAML that names a file with your own failure signatures; None: the default YAML. Without any YAML only
+            the built-in signatures are tried.
 
     Raises:
-        ConfigError: the log, or the YAML, cannot be read.
+        ConfigError: the log, the YAML or its file of signatures cannot be read, or has mistakes.
     """
     signatures = site_signatures(load(find_config(config)).failures) if has_config(config) else ()
     try:
@@ -107,8 +114,10 @@ def diagnose_log_file(log: Path, exit_code: int | None, config: Path | None) -> 
 def attempt_of(batch: Batch, name: str, number: int) -> AttemptFolder:
     """Return the attempt at a patch with a number; 0: the latest attempt.
 
+    The batch must be opened for this patch alone.
+
     Raises:
-        ConfigError: there is no such attempt.
+        ConfigError: there is no such attempt, or the patch has several variants.
     """
     attempts = batch.output.patch(single_task(batch.tasks, name).name).attempts()
     if chosen := [folder for folder in attempts if number in (0, folder.number)]:
@@ -118,10 +127,10 @@ def attempt_of(batch: Batch, name: str, number: int) -> AttemptFolder:
 
 
 def log_of(folder: AttemptFolder) -> str:
-    """Return the log of an attempt as plain text.
+    """Return the log of an attempt as plain text, without control characters.
 
     Raises:
-        OutputError: it cannot be read.
+        OutputError: the log cannot be read.
     """
     try:
         return plain_text(read_regular(folder.log, MOST_LOG_BYTES).decode(errors="replace"))

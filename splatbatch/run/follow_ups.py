@@ -52,34 +52,39 @@ SAID = {"inspect": "inspected", "merge": "merged", "evaluate": "evaluated", "pub
 
 Printed = TypeVar("Printed", bound=TypedRecord)
 Show = Callable[[Any], None]
-"""Prints a result: of merging, evaluating or publishing, or the summary of a run."""
+"""Function that prints a result: of merging, evaluating or publishing, or the summary of a run."""
 Alone = Callable[[], AbstractContextManager[Callable[[], None]]]
-"""Opens a context in which no training starts in the output folder; it gives the heartbeat that keeps the lock."""
+"""Function that opens a context in which no training starts in the output folder.
+
+The context yields the function that writes the heartbeat, by which the lock is kept."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class FollowUpTask(Task):
-    """A task whose program is a public command of splatbatch; the programs that it calls have their own time limits."""
+    """A task whose program is a public command of splatbatch.
+
+    It has no time limit: the programs that the command calls have their own.
+    """
 
     words: tuple[str, ...]
-    """The command and its arguments."""
+    """The command of splatbatch and its arguments, as ("merge", "--json")."""
     takes: Literal["gpu", "any", "cpu"] = "cpu"
     tries = 2
     limits: ClassVar = {"wall_s": 1e9, "stall_s": 0.0}
 
     def command(self, patch: Patch, folder: AttemptFolder) -> tuple[str, ...]:
-        """Return the command line of the follow-up, as a user types it, but with this Python."""
+        """Return the command line of the follow-up, as a user types it, but with the Python that runs this process."""
         return (sys.executable, "-m", "splatbatch", *self.words)
 
     def keep(self, folder: AttemptFolder) -> None:
-        """Remove earlier attempts, except those still running."""
+        """Remove the folders of earlier attempts, except those still running."""
         for one in folder.earlier():
             if one.has_exited():
                 shutil.rmtree(one.path, ignore_errors=True)
 
 
 def is_follow_up(what: str) -> bool:
-    """Return whether this process is the attempt of a follow-up, `merge` or `publish`.
+    """Return whether this process is the attempt of a follow-up, `merge` or `publish`, named by `what`.
 
     Then the process that started it holds the output folder, and the command does the work itself.
     """
@@ -88,6 +93,8 @@ def is_follow_up(what: str) -> bool:
 
 def deliver(make: Callable[[], TypedRecord]) -> None:
     """Do the work of a follow-up in the process of its attempt; write the JSON of the command as metrics.json.
+
+    The working folder must be the folder of the attempt.
 
     Raises:
         SplatbatchError: the work failed; for an unexpected exception the traceback is in fault.txt of the attempt.
@@ -119,12 +126,12 @@ class FinishedBatch:
     alone: Alone | None
     """Keeps trainings from starting; None: the caller holds the output folder, or no lock is needed."""
     say: Callable[[str], None]
-    """Prints a line on progress."""
+    """Prints a line on the progress of a follow-up."""
     tick: Callable[[], None] = lambda: None
     """Writes the heartbeat and updates the display; called many times a second."""
     ledger: Ledger = single.UNWRITTEN
     error: SplatbatchError | None = None
-    """Error of the latest follow-up; None: it succeeded, was interrupted, or failed otherwise."""
+    """Error of the latest follow-up; None: it succeeded, was interrupted, or failed by an error of another type."""
 
     def make(
         self, task: Task, beat: Callable[[], object] = lambda: None, verb: str = "", *, alone: bool = True
@@ -138,7 +145,8 @@ class FinishedBatch:
             alone: whether no training may start meanwhile.
 
         Raises:
-            SplatbatchError: the task failed.
+            SplatbatchError: the task failed; the message has the reason and the path of the log.
+            StopRequested: a signal asked to stop.
         """
         with ExitStack() as stack:
             stop, hold, beats = self.interruption.reason, self.alone, list[Callable[[], object]]((self.tick, beat))
@@ -154,11 +162,13 @@ class FinishedBatch:
     def run(self, what: str, words: Sequence[str], printed: type[Printed], home: PatchFolder | None = None) -> Printed:
         """Run `merge` or `publish` as a task; return what the command prints with --json.
 
+        If the command left no such output, a blank record is returned.
+
         Args:
             what: merge or publish.
             words: arguments of the command, besides --config and --json.
             printed: type of the command's output.
-            home: folder for its attempts; None: in the output folder.
+            home: folder for the attempts of the task; None: in the output folder.
 
         Raises:
             SplatbatchError: the command failed; outputs of a publication that could be written stay.
@@ -174,7 +184,12 @@ class FinishedBatch:
         return printed.read(self.make(task, forward, alone=what == "merge").metrics) or printed()
 
     def merge(self, *, allow_missing: bool, clean: bool = False, out: Path | None = None) -> MergeOutput:
-        """Merge the scene; see `products.merge`.
+        """Merge the splats of all patches into one, in a process of its own.
+
+        Args:
+            allow_missing: whether patches may be missing, which leaves holes.
+            clean: whether invisible, oversized and floating Gaussians are left out.
+            out: file for the merged splat; None: its place in the output folder.
 
         Raises:
             SplatbatchError: the scene could not be merged.
@@ -184,9 +199,9 @@ class FinishedBatch:
         return self.run("merge", [*words, "--out", str(out.absolute())] if out else words, MergeOutput)
 
     def follow(self, what: str, make: Callable[[], FollowUpResult]) -> FollowUpResult:
-        """Run one follow-up, and write its result into the output folder; return it.
+        """Run one follow-up, `what`, by calling `make`; write its result into the output folder, and return the result.
 
-        An error or an interruption is not raised: it is a result, too.
+        An error or an interruption is not raised: it is a result, too, with the command that completes the follow-up.
         """
         found, why, self.error = None, "", None
         try:
@@ -218,7 +233,7 @@ def by_hand(batch: Batch, *, alone: bool) -> Iterator[FinishedBatch]:
         alone: whether the output folder is locked, so that no training starts meanwhile.
 
     Raises:
-        OutputError: a training runs.
+        OutputError: `alone` is set and a training runs, or the output folder cannot be made.
         Interrupted: a signal ended the work.
     """
     batch.output.create()
@@ -235,7 +250,14 @@ def by_hand(batch: Batch, *, alone: bool) -> Iterator[FinishedBatch]:
 
 
 def follow_up_result(what: str, state: str, words: str, command: str = "") -> FollowUpResult:
-    """Return the result of a follow-up that has just ended, with its message and the command that repairs it."""
+    """Return the result of a follow-up that has just ended, to be shown and recorded.
+
+    Args:
+        what: the follow-up: inspect, merge, evaluate or publish.
+        state: `DONE`, `PARTLY` or `LEFT_OUT`.
+        words: the message, put on one line.
+        command: the command that completes the follow-up; empty: nothing is missing.
+    """
     return FollowUpResult(what, state, one_line(words), command, time.time())
 
 
@@ -244,7 +266,7 @@ def run_follow_ups(
 ) -> tuple[FollowUpResult, ...]:
     """Run the follow-ups of a training, and record the results for the report, in place of those of earlier runs.
 
-    Returned are all results, that of the inspection first.
+    Returned are all results, that of the inspection first. `inspected` is None if no inspection was asked for.
     """
     for what in KINDS:  # results of an earlier training
         trained.batch.output.note_afterwards(what, None)
@@ -255,7 +277,9 @@ def run_follow_ups(
 def publish_as_configured(
     trained: FinishedBatch, *, merges: bool = True, why_not: str = ""
 ) -> Sequence[FollowUpResult]:
-    """Publish if the YAML asks for it; the result is recorded, also if nothing was published.
+    """Publish if the YAML asks for it; return and record the result, also if nothing was published.
+
+    Empty: the YAML asks for no publishing.
 
     Args:
         trained: the batch after its training.

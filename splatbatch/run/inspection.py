@@ -31,20 +31,22 @@ Found = Mapping[str, Inspection]
 
 @dataclass(frozen=True)
 class InspectOptions:
-    """Options of an inspection."""
+    """Options of an inspection by command."""
 
     of_scene: bool = False
-    """Inspect the merged scene, too."""
+    """Inspect the merged scene, too, not only the patches."""
 
 
 def inspect(batch: Batch, how: InspectOptions) -> tuple[Found, Mapping[str, str]]:
     """Inspect the splats of a batch while no training runs.
 
+    Splats with an up-to-date inspection are not inspected again.
+
     Returns:
         The inspection of each splat, by name; and for each splat that could not be inspected the reason.
 
     Raises:
-        SplatbatchError: no process can be run here.
+        OutputError: a training runs.
         Interrupted: a signal ended the inspection.
     """
     with by_hand(batch, alone=True) as finished:
@@ -63,6 +65,12 @@ def inspect_tasks(
 
     Splats with an up-to-date inspection are not inspected again. A splat that fails does not stop the others. While a
     splat is inspected on a GPU, the process for the next one starts, reads and decodes.
+
+    Args:
+        batch: the patches to inspect.
+        rounds: called while processes run; may ask to stop, and then the remaining splats are left out.
+        how: whether the merged scene is inspected, too.
+        ledger: takes the events of the attempts.
 
     Returns:
         The inspection of each splat, by name; and for each splat that failed the reason.
@@ -144,7 +152,7 @@ def _certify(batch: Batch, subjects: Mapping[str, Task | None], rounds: RunHooks
     stale = [name for name, one in subjects.items() if not certificate.is_certified(batch, one)]
 
     def certify(name: str) -> None:
-        """Write the certificate of a splat."""
+        """Write the certificate of a splat; runs in a reader process."""
         certificate.certify(batch, subjects[name])
 
     with suppress(StopRequested):
@@ -159,7 +167,10 @@ def _certify(batch: Batch, subjects: Mapping[str, Task | None], rounds: RunHooks
 
 
 def inspect_as_configured(batch: Batch, rounds: RunHooks, ledger: Ledger) -> FollowUpResult | None:
-    """Inspect the splats of trained patches, where the YAML asks for it; return the result, None if it never does."""
+    """Inspect the splats of trained patches, where the YAML asks for it; return the result.
+
+    None: the YAML asks for no inspection. A patch that could not be inspected is named on stderr.
+    """
     wanted = patches_to_inspect(batch)
     trained = [name for name in wanted if batch.output.patch(name).read_result() is not None]
     found, failed = inspect_tasks(batch.only(trained), rounds, ledger=ledger) if trained else ({}, {})
@@ -170,12 +181,12 @@ def inspect_as_configured(batch: Batch, rounds: RunHooks, ledger: Ledger) -> Fol
 
 
 def patches_to_inspect(batch: Batch) -> list[str]:
-    """Return the patches whose splats the YAML wants inspected."""
+    """Return the patches whose splats the YAML wants inspected (`evaluation.inspect`)."""
     return [task.name for task in of_patches(batch.tasks) if task.recipe.evaluation.inspect]
 
 
 def not_inspected(batch: Batch, why: str) -> FollowUpResult | None:
-    """Return a result that lists the trained patches not inspected although the YAML asks for it.
+    """Return a result that lists the trained patches not inspected, although the YAML asks for it, because of `why`.
 
     Used where this run does not inspect. None: the YAML asks for no inspection.
     """

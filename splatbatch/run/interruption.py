@@ -13,14 +13,15 @@ from splatbatch.errors import Interrupted
 from splatbatch.isolated import StopRequested
 
 LEAST_S = 2.0
-"""Least time for notifications of the end, even if attempts have used up the grace."""
+"""Shortest time in seconds for notifications of the end, even if attempts have used up `limits.grace_s`."""
 
 
 class Interruption:
     """A request to stop the command by SIGINT, SIGTERM or SIGHUP; as a context manager it handles these signals.
 
     A signal is only noted: the command asks `reason`. On exit of the context a StopRequested becomes an Interrupted
-    with the exit code. Outside the main thread Python delivers no signals, so there no request is noted.
+    with the exit code. A SIGHUP that nohup ignores stays ignored. Outside the main thread Python delivers no signals,
+    so there no request is noted.
     """
 
     def __init__(self) -> None:
@@ -49,11 +50,13 @@ class Interruption:
 
     @property
     def exit_code(self) -> int:
-        """Return 130 after Ctrl-C, 143 after SIGTERM (128 + the signal)."""
+        """Exit code after a signal: 130 after Ctrl-C, 143 after SIGTERM (128 + the signal); 128 before any signal."""
         return 128 + self.signal
 
     def left_s(self, began: float, budget_s: float, grace_s: float) -> float:
-        """Return the seconds left for notifications of the end: of their budget, or of the grace after a signal.
+        """Return the seconds left for notifications of the end; negative: the time is over.
+
+        They have a budget together, and after a signal at most the rest of the grace.
 
         Args:
             began: when the first notification began, by time.monotonic().

@@ -20,12 +20,12 @@ from splatbatch.tasks.shared_decisions.frame import spans_of
 
 Decision = Literal["train", "skip", "refuse", "given_up"]
 DECISIONS: Mapping[type[PatchState], Decision] = {UpToDate: "skip", RejectedByAudit: "refuse", GivenUp: "given_up"}
-"""Decision for each state that is not trained; tasks in all other states are trained."""
+"""Decision for each state of a patch that is not trained; patches in all other states are trained."""
 
 
 @dataclass(frozen=True)
 class PlannedPatch:
-    """What `train` would do with a patch, why, and the time and memory it is expected to take."""
+    """Plan for one patch: what `train` would do, why, and the steps and memory that the training would need."""
 
     patch: str
     decision: Decision
@@ -33,7 +33,8 @@ class PlannedPatch:
     schedule: Schedule | None
     need: MemoryEstimate | None
     overlap: str = ""
-    """Which part too few photographs see, and what to do about it; empty if they overlap enough."""
+    """Which part of the patch too few photographs see, and what to do about it; empty if the photographs overlap
+    enough."""
 
 
 @dataclass(frozen=True)
@@ -41,12 +42,15 @@ class PlannedDeadline(DeadlineDecision):
     """Step budget chosen for a deadline: steps and size of photographs."""
 
     words: tuple[str, ...] = ()
-    """The decision in words, one line each."""
+    """The decision as text, one line each."""
 
 
 @dataclass(frozen=True)
 class PlanOutput:
-    """`plan --json`: what `train` would do; `deadline` is set if the YAML sets one."""
+    """Output of `plan --json`: what `train` would do.
+
+    `deadline` is null if the YAML sets none; `forecast_s`, in seconds, is null if it is unknown or nothing is to train.
+    """
 
     patches: tuple[PlannedPatch, ...]
     forecast_s: float | None
@@ -62,9 +66,9 @@ class BatchPlan:
     batch: Batch
     """The batch with the shared decisions (frame, steps) under which it would be trained."""
     states: Mapping[str, PatchState]
-    """State of each patch."""
+    """State of each patch, by name."""
     schedules: Mapping[str, Schedule]
-    """The steps at which things happen, by patch; patches of external trainers are left out."""
+    """The schedule of each patch, by name; patches of external trainers are left out."""
     footprints: Mapping[str, MemoryEstimate]
     """Memory that each patch is expected to need; patches without an estimate are left out."""
     forecast: Forecast
@@ -73,7 +77,7 @@ class BatchPlan:
 
     @property
     def to_train(self) -> tuple[str, ...]:
-        """Return the patches that would be trained."""
+        """The names of the patches that would be trained."""
         return due(self.states)
 
     def facts(self) -> PlanOutput:

@@ -31,12 +31,15 @@ if TYPE_CHECKING:
 
 Tell = Callable[[str], None]
 AUDIT_S, AUDIT_MIB = 24 * 3600.0, 1 << 20
-"""Bounds of the audit of a repair, in seconds and MiB; so wide that they do not bind, as the first audit has none."""
+"""Bounds of the audit of a repair, in seconds and MiB; so wide that they never bind, as the first audit has none."""
 
 
 @dataclass(frozen=True)
 class VerifyOutput(AuditResult):
-    """`verify-dims --json`: the findings of an audit; `colors` is set with --colors only."""
+    """Output of `verify-dims --json`: the findings of an audit; `colors` is null without --colors.
+
+    `frame` is null if no scene is moved by an offset.
+    """
 
     frame: Frame | None = None
     colors: dict[str, dict[str, Any]] | None = None
@@ -44,21 +47,21 @@ class VerifyOutput(AuditResult):
 
 @dataclass(frozen=True)
 class Import:
-    """`import --json`: the imported model, what was converted and left out, and its audit."""
+    """Output of `import --json`: the imported model, what was converted and left out, and its audit."""
 
     kind: str
     config: str
     num_points: int
     offset: Offset
     crs: str | None
-    """Coordinate reference system of the model; null if the source names none."""
+    """Coordinate system of the model, as EPSG:32632; null if the source names none."""
     converted: tuple[str, ...]
     left_out: tuple[str, ...]
     audit: AuditResult
 
     @classmethod
     def of(cls, done: ImportResult, config: Path, audit: Audit) -> Import:
-        """Return what `import --json` prints of an imported scene."""
+        """Return what `import --json` prints of an imported scene; `config` is the path of its YAML."""
         log, crs = done.log, done.capture.crs or None
         told = (tuple(log.converted), tuple(log.left_out), audit.facts())
         return cls(done.capture.kind, str(config), done.num_points, done.offset, crs, *told)
@@ -93,8 +96,8 @@ def begin(place: Path, *, writes: bool = True) -> tuple[Path | None, tuple[str, 
         writes: whether the YAML is written; else it is only returned.
 
     Returns:
-        The path of the YAML, notes on it, and its text. If the place holds a source that must be imported first: no
-        path, a note with the command for that, and no text.
+        The path of the YAML, notes on it, and its text. If the place holds a source that must be imported first: None
+            as path, one note with the command for the import, and no text.
 
     Raises:
         SceneError: there is no scene; the hint says what the place holds instead.
@@ -135,10 +138,16 @@ def open_or_init(  # noqa: PLR0913 - as `open_batch`
 ) -> Batch:
     """Open a batch to train; if a folder is named instead of patches, write its YAML first, as `init` does.
 
-    Without `writes` the YAML is not written: the batch is opened from the text that it would have.
+    Args:
+        config: the YAML; None: the default one.
+        names: patches, or a folder and then patches.
+        changes: settings by full name, as {"training.seed": 1}.
+        conditions: conditions for the patches, as "variant=base".
+        tell: is called with each note on the YAML that was written.
+        writes: whether a missing YAML is written; else the batch is opened from the text that it would have.
 
     Raises:
-        SplatbatchError: see `open_batch` and `begin`.
+        SplatbatchError: the batch cannot be opened, or its YAML not be written: see `open_batch` and `begin`.
     """
     try:
         return open_batch(config, names, changes, conditions)
@@ -179,12 +188,18 @@ def fix_cameras(
 
     The originals are not changed. A `verify-dims` in a new process then audits the copies, from the files alone.
 
+    Args:
+        batch: the batch with the models.
+        audit: the audit of the models, with the sizes of the photographs.
+        how: whether cameras are scaled to the photographs, or cropped.
+        out: a new folder for the copies and the YAML.
+
     Returns:
         The corrected models, the path of the YAML, and the end of that audit. If no model needs correction, nothing
-        is written or run, and the end is None.
+        is written or run: no models, and None as the end.
 
     Raises:
-        SceneError: a model cannot be repaired honestly.
+        SceneError: a model cannot be corrected safely, or `out` is not empty or cannot be written.
     """
     from splatbatch.scene.camera_fix import fix_models
 

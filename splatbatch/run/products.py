@@ -1,4 +1,4 @@
-"""Products of accepted splats, made by hand or in the process of a follow-up: the merged scene, publications, films."""
+"""Products of accepted splats: the merged scene, publications and films, made by a command or in a follow-up."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def merge(
     allow_missing: bool = False,
     clean: bool = False,
 ) -> MergeOutput:
-    """Merge the splats of all patches into one.
+    """Merge the splats of all patches into one; return the record of the merge.
 
     Args:
         batch: the batch with the patches.
@@ -56,7 +56,9 @@ def merge(
 
 
 def merge_here(batch: Batch, out: Path | None, *, allow_missing: bool, clean: bool) -> MergeOutput:
-    """Merge in this process; used by `merge` in the process of its attempt. An up-to-date merged splat stays.
+    """Merge in this process; used by the command `merge` in the process of its attempt.
+
+    A merged splat that is up to date stays as it is. The arguments are those of `merge`.
 
     Raises:
         SplatbatchError: the splats cannot be merged.
@@ -80,9 +82,10 @@ def publish_here(  # noqa: PLR0913 - the options of `publish`
     measured: bool,
     cut: ExportOptions,
 ) -> PublishOutput:
-    """Publish in this process; used by `publish` in the process of its attempt.
+    """Publish in this process; used by the command `publish` in the process of its attempt.
 
-    Waits until no other publish writes into the folder. Outputs that have not changed are not written again.
+    Waits until no other publish writes into the folder. Outputs that have not changed are not written again. Returned
+    are all outputs in the folder.
 
     Raises:
         SplatbatchError: an output could not be written; the others are written.
@@ -106,7 +109,7 @@ def film(batch: Batch, names: Sequence[str], wanted: Film, kind: str, to: Path |
 
     Args:
         batch: the batch with the splats.
-        names: the patch to film, or "scene".
+        names: the patch to film, or "scene"; empty: the merged scene, or the only patch.
         wanted: settings of the film.
         kind: format, as "mp4".
         to: the file, or a folder for it; None: the working folder.
@@ -133,6 +136,13 @@ def film(batch: Batch, names: Sequence[str], wanted: Film, kind: str, to: Path |
 
 def ply(batch: Batch, names: Sequence[str], file: Path, cut: ExportOptions, *, is_forced: bool) -> tuple[str, int]:
     """Export one splat as a PLY file; return its name, and the number of Gaussians written.
+
+    Args:
+        batch: the batch with the splats.
+        names: the patch, or "scene"; empty: the merged scene, or the only patch.
+        file: the file to write.
+        cut: what the file leaves out.
+        is_forced: whether an existing file that splatbatch did not write may be replaced.
 
     Raises:
         ConfigError: several splats are named.

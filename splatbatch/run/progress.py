@@ -1,4 +1,4 @@
-"""Progress and log of a task's process, printed while it runs."""
+"""Progress and log of a task's process, printed while the process runs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LOOKS_EVERY_S = 1.0
 
 
 class ProgressPrinter:
-    """Prints the progress of a task's process, from its progress.jsonl."""
+    """Printer of the progress of a task's process, which it reads from progress.jsonl of the latest attempt."""
 
     def __init__(self, what: str, home: PatchFolder, lines: PipeWriter) -> None:
         self._what, self._home, self._lines = what, home, lines
@@ -27,7 +27,8 @@ class ProgressPrinter:
     def look(self) -> AttemptFolder | None:
         """Print the progress of the latest attempt, at most once a second; called many times a second.
 
-        Returned is that attempt; None if it is too early, or no attempt has begun since this printer was made.
+        Returned is that attempt. None: less than a second has passed since the last look, or no attempt has begun since
+        this printer was made.
         """
         if time.monotonic() - self._looked < LOOKS_EVERY_S:
             return None
@@ -43,7 +44,8 @@ class ProgressPrinter:
 def log_forwarder(home: PatchFolder, say: Callable[[str], None]) -> Callable[[], None]:
     """Return a function that passes each new line in the log of a task's process to `say`.
 
-    It is called many times a second. Attempts from before are left out, and so is the line with the final error.
+    The function is to be called many times a second. Attempts from before are left out, and so is the line with the
+    final error.
     """
     earlier, places = home.latest(home.files()), Counter[AttemptFolder]()
 

@@ -35,7 +35,9 @@ CAMERA_MODELS = (
     *("SIMPLE_RADIAL_FISHEYE", "RADIAL_FISHEYE", "OPENCV_FISHEYE", "THIN_PRISM_FISHEYE"),
 )
 FOLDER = "reconstruction"
-"""Output folder of a reconstruction, below the folder of the model: ledger, claims, attempts and products of stages."""
+"""Name of the output folder of a reconstruction, below the folder of the model.
+
+It holds ledger, claims, attempts and products of the stages."""
 
 
 @dataclass(frozen=True)
@@ -46,14 +48,21 @@ class ReconstructOptions:
     out: Path
     wanted: ReconstructionOptions = field(default_factory=ReconstructionOptions)
     threads: int | None = None
-    """Threads of each stage; None: as many as this process may use cores."""
+    """Threads of each stage; None: as many as the cores that this process may use."""
 
 
 def options_from(camera: str, rig: str, mapper: str, pairs: str, features: int) -> ReconstructionOptions:
     """Return the options of the command line as a record, after checking them.
 
+    Args:
+        camera: a camera model of `CAMERA_MODELS`.
+        rig: folders of the cameras of a rig, with commas between; empty: no rig.
+        mapper: one of `MAPPERS`.
+        pairs: which photographs are matched, one of `PAIRINGS`.
+        features: most features per photograph.
+
     Raises:
-        ConfigError: an option does not have this value.
+        ConfigError: a value is unknown, or a rig has a single folder.
     """
     known = {"--mapper": (mapper, MAPPERS), "--pairs": (pairs, PAIRINGS), "--camera": (camera, CAMERA_MODELS)}
     for option, (value, values) in known.items():
@@ -71,7 +80,7 @@ def open_reconstruction(options: ReconstructOptions) -> tuple[Batch, Reconstruct
     Nothing is written.
 
     Raises:
-        SceneError: there are too few usable photographs.
+        SceneError: there are too few usable photographs, or reading them fails or hangs.
         ConfigError: an option does not fit the photographs.
         OutputError: the folder for the model holds something else.
     """
@@ -100,9 +109,9 @@ def open_reconstruction(options: ReconstructOptions) -> tuple[Batch, Reconstruct
 
 
 def reconstruct(options: ReconstructOptions, show: Show) -> int:
-    """Reconstruct a model from photographs, alone or with other workers; return the exit code.
+    """Reconstruct a model from photographs, alone or with other workers; return the exit code, 0 if the model is made.
 
-    Finished stages are not repeated.
+    Finished stages are not repeated. `show` is called with each product and the summary.
 
     Raises:
         SplatbatchError: the reconstruction cannot be started.
@@ -120,16 +129,16 @@ def reconstruct(options: ReconstructOptions, show: Show) -> int:
 
 @dataclass(frozen=True)
 class ReconstructedModel:
-    """A model that was reconstructed from photographs."""
+    """A model that was reconstructed from photographs, with its record, its audit and its report."""
 
     told: ReconstructionRecord
     audited: Audit
-    """The audit of the model and its photographs, by the rules of the built-in trainer."""
+    """The audit of the model and its photographs, by the rules of splatbatch's own trainer."""
     report: Path
 
 
 def result_of(options: ReconstructOptions) -> ReconstructedModel | None:
-    """Audit the finished model and return it; None if it is not finished."""
+    """Audit the finished model and return it; None if the reconstruction is not finished."""
     out = options.out.absolute()
     output = OutputFolder(out / FOLDER)
     told = facts_of(output)

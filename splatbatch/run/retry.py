@@ -1,4 +1,4 @@
-"""Selecting and checking patches for `retry`."""
+"""Checks of patches and settings before and after `retry`."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def check_savable(batch: Batch) -> None:
     """Check that the settings of --set can be saved into the YAML, before a patch is trained with them.
 
     Raises:
-        ConfigError: there are none, a patch is a variant of a sweep, or the batch has no YAML file.
+        ConfigError: no setting is given, a patch is a variant of a sweep, or the batch has no YAML file.
     """
     if not batch.changes:
         raise ConfigError("retry --save: there is nothing to save without --set", "Add --set KEY=VALUE.")
@@ -48,7 +48,10 @@ def check_savable(batch: Batch) -> None:
 
 
 def kept_with_changes(ended: RunSummary) -> list[str]:
-    """Return the patches that this run trained with the settings of --set, and whose accepted splat has them."""
+    """Return the patches that this run trained with the settings of --set, and whose accepted splat has these settings.
+
+    Empty without --set.
+    """
     batch = ended.batch
     trained = [name for name in batch.names if isinstance(ended.run.outcomes.get(name), Trained)]
     changes = {name: (batch.output.patch(name).read_result() or Result()).changes for name in trained}

@@ -1,4 +1,7 @@
-"""`scene`: split a scene, train, merge and evaluate it in one run; steps for which nothing has changed are skipped."""
+"""Work of the command `scene`: split a scene, train, merge and evaluate it in one run.
+
+Steps for which nothing has changed are skipped.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,7 @@ from splatbatch.tasks.scene.candidates import check_scene
 
 NOT_WHOLE = 1
 RECONSTRUCTED = "reconstructed"
-"""Folder of the model reconstructed from photographs, below the folder of the scene."""
+"""Name of the folder with the model reconstructed from photographs, below the folder of the scene."""
 
 
 @dataclass(frozen=True)
@@ -43,34 +46,35 @@ class SceneOptions:
     """Options of `scene`: model or photographs, target folder, and settings of the training."""
 
     source: Path | None
-    """COLMAP model of the scene; None: it is reconstructed from the photographs first."""
+    """COLMAP model of the scene; None: the model is reconstructed from the photographs first."""
     images: Path | None
     out: Path
     """Folder for the patches, the YAML and the output folder."""
     settings: tuple[str, ...] = ()
-    """Settings such as "training.max_steps=7000", written into the YAML."""
+    """Settings such as "training.max_steps=7000", written into the YAML; (): none."""
     clean: bool = False
 
     @property
     def config(self) -> Path:
-        """Return the path of the YAML."""
+        """Path of the YAML, in the folder `out`."""
         return self.out / configuration.DEFAULT_CONFIG
 
     @property
     def model(self) -> Path:
-        """Return the path of the model that is split."""
+        """Path of the model that is split."""
         return self.source or self.out / RECONSTRUCTED / "sparse" / "0"
 
     @property
     def patches(self) -> Path:
-        """Return the folder of the patches."""
+        """Folder of the patches, in the folder `out`."""
         return self.out / "patches"
 
 
 def make_scene(options: SceneOptions, show: Show) -> int:
     """Make one splat of a scene; return the exit code: 0 if it is whole, 1 if a patch is missing.
 
-    Other codes are those of the reconstruction or the training. A second call with the same options resumes.
+    Other codes are those of the reconstruction or the training. A second call with the same options resumes. `show` is
+    called with each product and the summary.
 
     Raises:
         SplatbatchError: a step failed.
@@ -180,9 +184,10 @@ def _write_config(options: SceneOptions, changes: dict[str, object]) -> None:
 
 
 def trained_in(out: Path) -> frozenset[str]:
-    """Return the patches of a folder that have an accepted splat in the output folder of a YAML.
+    """Return the patches of the folder `out` that have an accepted splat in the output folder of a YAML.
 
-    Tried are the YAML of the environment variable, that of the working folder, and that beside `out`.
+    Looked at are the YAML that $SPLATBATCH_CONFIG names, the one in the working folder, and the one beside `out`. A
+    YAML that cannot be read is passed over.
     """
     named = os.environ.get(CONFIG_VARIABLE)
     places = [Path(named)] if named else []

@@ -24,7 +24,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Status:
-    """`status --json`: the state of every patch, and the workers and jobs of the batch."""
+    """Output of `status --json`: the state of every patch, and the workers and jobs of the batch.
+
+    `run` is the `train` that holds the output folder, null if there is none. `eta_s` are the seconds until the end,
+    null if unknown.
+    """
 
     summary: str
     run: WorkerRecord | None
@@ -35,7 +39,10 @@ class Status:
 
 
 def describe_workers(running: WorkerRecord | None, workers: Sequence[AtWork]) -> list[str]:
-    """Return the workers of a batch in words: the run that holds its output folder, and its other workers."""
+    """Return one text for the run that holds the output folder of a batch, and one for its other workers.
+
+    []: neither runs.
+    """
     known = [f"process {running.pid} on {running.host}"] if running else []
     return [*known, *([in_short(workers) or "1 worker"] if workers else [])]
 
@@ -43,13 +50,22 @@ def describe_workers(running: WorkerRecord | None, workers: Sequence[AtWork]) ->
 def current_states(
     batch: Batch, standing: FreshnessChecker | None = None, in_full: int | None = None
 ) -> tuple[PatchStatus, ...]:
-    """Return the state of every patch; unless a `train` runs, the audit marks refused patches. See `read_status`."""
+    """Return the state of every patch; unless a `train` runs, patches that the audit refuses are marked.
+
+    Args:
+        batch: the batch.
+        standing: decides which splats are up to date; None: the files are examined anew.
+        in_full: number of patches of which all figures are read, the most interesting ones; None: all.
+    """
     found = read_status(batch.output, batch.names, in_full, standing or batch.standing())
     return found if holder(batch.output) else with_refusals(batch, found)
 
 
 def report_of(batch: Batch, standing: FreshnessChecker) -> Report:
-    """Return the facts of the report on the current state of a batch."""
+    """Return the facts of the report on the current state of a batch.
+
+    `standing` decides which splats are up to date.
+    """
     from splatbatch.report.build import build
 
     variants = tuple(batch.config.variants.values())

@@ -1,7 +1,8 @@
-"""Home's side of a store: it packs tasks, adopts results, and closes bundles that are no longer needed.
+"""Home's side of a store: packs tasks, adopts results, and closes bundles that are not needed any more.
 
-Only home accepts splats. An attempt from the store is judged like one left by a dead worker of the output folder.
-Whatever a store or a worker does, a splat is accepted once, whole, and for its own task.
+To adopt a result is to fetch it and to judge its attempts. Only home accepts splats. An attempt from the store is
+judged like one left by a dead worker of the output folder. Whatever a store or a worker does, a splat is accepted once,
+whole, and for its own task.
 """
 
 from __future__ import annotations
@@ -52,32 +53,32 @@ from splatbatch.transfer.exchange import (
 )
 
 LOOK_S = 2.0
-"""Pause between two listings of a store, seconds."""
+"""Pause in seconds between two listings of a store."""
 
 
 @dataclass(frozen=True)
 class Arrival(TypedRecord):
-    """brought.json: the result of a store with which an attempt came home."""
+    """Record brought.json: the result of a store with which an attempt came home."""
 
     result: str = ""
     number: int = 0
-    """Number that its worker gave the attempt."""
+    """Number that the worker gave the attempt."""
     total: int = 0
     """Number of attempts in the result."""
 
 
 @dataclass(frozen=True)
 class StoreName(TypedRecord):
-    """home.json: the name by which stores know an output folder."""
+    """Record home.json: the name by which stores know an output folder; empty: it has none yet."""
 
     home: str = ""
 
 
 @dataclass
 class HomeSide:
-    """Home of a store: packs the tasks of a batch into it, and adopts the results of its workers.
+    """Home of a store: packs the tasks of a batch into the store, and adopts the results of its workers.
 
-    The caller must hold the output lock.
+    The caller must hold the output lock. Making the object gives the output folder a name for stores, in home.json.
     """
 
     batch: Batch
@@ -107,9 +108,9 @@ class HomeSide:
         """Results whose attempts have all come home."""
 
     def follow(self, *, packs: bool, watch: bool = True) -> list[str]:
-        """Pack tasks and adopt results until none is awaited; return the tasks that became up to date by them.
+        """Pack tasks and adopt results until no result is awaited; return the tasks that became up to date by them.
 
-        A request to stop ends it; the workers of the store go on.
+        A request to stop ends the wait; the workers of the store go on.
 
         Args:
             packs: whether the tasks of the batch are packed; else only bundles already in the store are followed.
@@ -145,7 +146,11 @@ class HomeSide:
         return done
 
     def look(self) -> StoreListing:
-        """List the store, and read the manifests of new bundles; return the listing."""
+        """Return a listing of the store, after reading the manifests of new bundles.
+
+        Raises:
+            StoreError: the store refuses access.
+        """
         seen = exchange.listing(self.courier)
         unread = [name for name in seen.bundles if name not in self.bundles.keys() | self._read]
         new = exchange.bundles_at(self.courier, unread)
@@ -158,8 +163,9 @@ class HomeSide:
     def pack(self) -> dict[str, bool]:
         """Put bundles into the store: once for each waiting task whose required tasks have come home.
 
-        An open bundle with the same contents stays; so does one whose splat is to be adopted. Other open bundles of
-        the task are closed. Returned is for each task, by its name, whether its splat is to be adopted.
+        An open bundle with the same contents stays; so does one whose splat is to be adopted. Other open bundles of the
+        task are closed. Returned is for each packed task, by its name, whether its splat is to be adopted; {} if none
+        is ready.
 
         Raises:
             SplatbatchError: a file cannot be read, or the store refuses it.
@@ -189,9 +195,13 @@ class HomeSide:
         return packed
 
     def adopt(self, seen: StoreListing) -> list[str]:
-        """Fetch new results and judge their attempts; return the tasks that are up to date by them.
+        """Fetch new results and judge their attempts; return the tasks that are up to date by them, sorted by name.
 
-        Trained results come first. A bundle whose splat came home is closed; one that is damaged is uploaded again.
+        Trained results come first. A bundle whose splat came home is closed; a bundle that is damaged is uploaded
+        again. A result that is altered or does not fit its bundle is refused, with a message.
+
+        Raises:
+            StoreError: the store refuses access.
         """
         found = [
             (outcome != "trained", bundle, name, outcome)

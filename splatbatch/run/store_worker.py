@@ -1,4 +1,4 @@
-"""A worker of a store: fetches a bundle, trains it in a folder of its own, and sends the result."""
+"""Worker of a store: fetches a bundle, trains it in a folder of its own, and sends the result."""
 
 from __future__ import annotations
 
@@ -49,33 +49,33 @@ from splatbatch.transfer.schemes import absolute_url
 from splatbatch.transfer.store import Store
 
 POLL_S = 2.0
-"""Pause between two listings of a store without a bundle to train, seconds."""
+"""Pause in seconds between two listings of a store that has no bundle to train."""
 SEND_S = 100.0
-"""Most seconds to send results after a request to stop: about what a spot machine grants."""
+"""Longest time in seconds to send results after a request to stop: about what a spot machine grants."""
 GOODBYE_S = 10.0
-"""Most seconds to write the last status of the worker."""
+"""Longest time in seconds to write the last status of the worker."""
 MARGIN_S = 20.0
 """Seconds of the worker's time reserved for ending and sending what it trains."""
 MOST_UNFIT = 2
-"""After this many bundles in a row that this machine cannot train, the worker ends."""
+"""Number of bundles in a row that this machine cannot train, after which the worker ends."""
 NEVER = float("inf")
 
 
 @dataclass
 class StoreWorker:
-    """A worker of a store: trains its bundles until none is due, its time is up, or it is asked to stop."""
+    """Worker of a store: trains its bundles until none is due, its time is up, or it is asked to stop."""
 
     url: str
     interruption: Interruption
     scratch: Path
     for_s: float | None = None
-    """Time limit of this worker, seconds; None: no limit."""
+    """Time limit of this worker in seconds; None: no limit."""
     idle_s: float = 0.0
-    """Seconds that the worker waits for new bundles when there are none to train."""
+    """Seconds that the worker waits for new bundles when there are none to train; 0: it ends at once."""
     only_builtin: bool = False
     """Whether the worker leaves bundles with commands of external trainers to other workers."""
     ended: Counter[str] = field(default_factory=Counter)
-    """Number of bundles of each outcome here; "failed" counts those that are left to other machines, too."""
+    """Number of bundles by their outcome here; "failed" counts those that are left to other machines, too."""
 
     def __post_init__(self) -> None:
         host, token, since = socket.gethostname(), uuid.uuid4().hex, time.strftime("%Y-%m-%d %H:%M:%S")
@@ -88,16 +88,16 @@ class StoreWorker:
         self._refusal: SplatbatchError | OSError | None = None
         """Error with which the store refused a result; None: there is none."""
         self._not_before: dict[str, float] = {}
-        """Until when a bundle is left to other workers, by time.monotonic(); `NEVER`: this machine cannot train it."""
+        """Time until which a bundle is left to other workers, by time.monotonic(); `NEVER`: this machine cannot train
+        it."""
         self._took_s = 0.0
-        """Seconds of the latest training here: no bundle is begun in less time."""
+        """Seconds that the latest training here took: no bundle is begun in less time."""
 
     def work(self) -> int:
         """Train bundles and send their results; return the exit code.
 
-        It is 0 if none is left, and that of an error if one failed here. It is `AGAIN` after a stop or in want of time.
-
-        At the end, also after an error, it lets its claims go and removes its scratch folder.
+        0: no bundle is left; 1: a task failed here; `AGAIN`, 75: a stop was requested, or the time was too short. At
+        the end, also after an error, the worker's claims are released and its scratch folder is removed.
 
         Raises:
             SplatbatchError: the store refuses access, or this machine cannot train its bundles.
@@ -302,13 +302,14 @@ def work_for(
     """Run a worker of a store; return the exit code: 0: no bundle is due, 1: a task failed here, 75: start it again.
 
     Args:
-        url: URL of the store.
+        url: URL of the store; a relative path counts from the working folder.
         scratch: folder in which bundles are trained; None: below the folder for temporary files.
-        for_s: time limit of this worker, seconds; None: no limit.
-        idle_s: seconds that it waits for new bundles when there are none to train.
+        for_s: time limit of this worker in seconds; None: no limit.
+        idle_s: seconds that the worker waits for new bundles when there are none to train; 0: it ends at once.
         only_builtin: whether bundles with commands of external trainers are left to other workers.
 
     Raises:
+        OutputError: the scratch folder cannot be written.
         SplatbatchError: the store refuses access, or this machine cannot train its bundles.
     """
     try:

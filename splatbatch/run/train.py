@@ -1,4 +1,4 @@
-"""Training on this machine, as the only `train` of an output folder: adopt earlier attempts, decide, train."""
+"""Training on this machine, as the only `train` of an output folder: judge earlier attempts, decide, train."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ USUAL = TrainOptions()
 
 
 def is_elsewhere(executor: Executor) -> bool:
-    """Return whether requested workers train a batch, not `train` itself."""
+    """Return whether workers that an engine starts train the batch, not `train` itself."""
     return executor.engine != "local" or executor.workers > 1
 
 
@@ -67,9 +67,13 @@ def train(
         show: is called with each product of the follow-ups, and with the summary of the run.
         after: runs the follow-ups; by default the scene is merged and published if the YAML says so.
 
+    Returns:
+        The summary: state of all patches, results of the follow-ups, exit code. A patch that fails raises nothing.
+
     Raises:
         SplatbatchError: another run trains into the output folder, or no patch can be trained.
-        Interrupted: following requested workers was interrupted; they keep running.
+        Interrupted: the run was interrupted before it could train, or following requested workers was; they keep
+            running.
     """
     if is_elsewhere(batch.config.executor) and not (options.is_retry or batch.config.executor.store):
         from splatbatch.run.cluster_workers import train_elsewhere
@@ -107,6 +111,8 @@ def create_and_lock(
 ) -> Iterator[Written]:
     """Create the output folder and hold it by `hold`; while the disk is full, wait for room.
 
+    Yielded is what the context of `hold` yields.
+
     Raises:
         OutputError: the folder cannot be created, or another run holds it.
         StopRequested: a stop was requested during the wait.
@@ -132,13 +138,13 @@ class BatchWorker:
     time_left: TimeLeft | None = None
     """Time limit of this worker; None: no limit."""
     is_over: bool = False
-    """Whether a task was left since it did not fit the time left."""
+    """Whether a task was left undone since it did not fit the time left."""
     is_alone: ClassVar[bool] = True
     say: ClassVar = staticmethod(print_err)
-    """Prints for what the worker waits."""
+    """Prints what the worker waits for."""
 
     def train(self) -> RunResult:
-        """Adopt the attempts of an earlier run, and train; return the result of the run.
+        """Judge the attempts that an earlier run left, and train; return the result of the run.
 
         A task whose earlier attempt could not be judged fails and is not trained, unless this is a retry.
         """
@@ -153,7 +159,10 @@ class BatchWorker:
         return replace(run, outcomes={**kept, **run.outcomes})
 
     def rounds(self, batch: Batch) -> RunResult:
-        """Decide and train in rounds, until no patch was outdated by a product that another round made anew."""
+        """Decide and train in rounds, until no patch was outdated by a product that another round made anew.
+
+        Returned is the joint result of all rounds.
+        """
         run = self._round(batch)
         while run.outdated and not self.stop():
             self.options = replace(self.options, force=False)
@@ -166,17 +175,17 @@ class BatchWorker:
         return self.context.interruption.reason() or ("the time of this worker is up" if is_up else "")
 
     def requests(self) -> list[Path]:
-        """Return the request files of `cancel` to this worker: to end, or to stop some patches."""
+        """Return the request files of `cancel` to this worker: to end, or to stop some patches; [] without any."""
         return self.context.batch.output.cancels()
 
     @property
     def patience(self) -> WaitHooks:
-        """Return the hooks for waits before the display begins: they write heartbeats and obey requests to stop."""
+        """Hooks for waits before the display begins: they write heartbeats and obey requests to stop."""
         return WaitHooks(self.context.keep, self.stop, self.say)
 
     @contextmanager
     def prepared(self, batch: Batch) -> Iterator[Batch]:
-        """Open the batch for deciding; the only worker of a folder takes it unchanged."""
+        """Yield the batch as it is to be decided on; the only worker of a folder takes it unchanged."""
         yield batch
 
     def _round(self, batch: Batch) -> RunResult:

@@ -1,4 +1,4 @@
-"""The commands of a store at home: pack tasks into it, adopt results from it, show its state, close its bundles."""
+"""Commands of a store at home: pack tasks into it, adopt results from it, show its state, close its bundles."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ from splatbatch.transfer.schemes import absolute_url
 
 @dataclass(frozen=True)
 class PackOutput:
-    """`pack --json`: what was packed, and why the other tasks were not."""
+    """Output of `pack --json`: what was packed, and why the other tasks were not."""
 
     store: str
     packed: tuple[str, ...]
     """Tasks whose bundles lie in the store, to be trained."""
     trained: tuple[str, ...]
-    """Tasks whose splats lie in the store, to be adopted."""
+    """Tasks whose splats lie in the store; `splatbatch adopt` fetches them."""
     waiting: tuple[str, ...]
     """Tasks that are not packed yet: they need the products of other tasks, which must come home first."""
     fresh: tuple[str, ...]
-    """Tasks that are up to date here."""
+    """Tasks that are up to date in the output folder."""
     refused: tuple[str, ...]
     """Tasks that the audit refuses; `verify-dims` says why."""
 
@@ -50,11 +50,11 @@ class PackOutput:
 def pack(batch: Batch, url: str) -> PackOutput:
     """Put the tasks to train into a store, after the same decisions and audit as for a training here.
 
-    Returns which were packed, and why others were not.
+    Returned is which tasks were packed, and why others were not.
 
     Raises:
         SplatbatchError: another run trains into the folder, a file cannot be read, or the store refuses access.
-        Interrupted: a signal ended it.
+        Interrupted: a signal ended the packing.
     """
     batch = batch.with_required()
     batch.output.create()
@@ -83,7 +83,7 @@ def pack(batch: Batch, url: str) -> PackOutput:
 def adopt(batch: Batch, url: str, show: Show, *, watch: bool) -> RunSummary:
     """Fetch the results that a store holds for a batch, and judge them; return the summary of the run.
 
-    With `watch`, wait until no bundle of the batch is open any more.
+    With `watch`, wait until no bundle of the batch is open any more. `show` is called with the summary.
 
     Raises:
         SplatbatchError: another run trains into the folder, or the store refuses access.
@@ -104,7 +104,10 @@ def adopt(batch: Batch, url: str, show: Show, *, watch: bool) -> RunSummary:
 
 @dataclass(frozen=True)
 class BundleFacts:
-    """State of a task in a store."""
+    """State of a task in a store, with the worker that trains it.
+
+    `step` is null unless a worker is training the task; `worker` is then not empty.
+    """
 
     task: str
     home: str
@@ -115,21 +118,23 @@ class BundleFacts:
     claims: int
     """Number of times that workers have claimed the task."""
     results: tuple[str, ...]
-    """Outcome of each result of the task in the store."""
+    """Outcome of each result of the task in the store; empty: there is no result yet."""
 
 
 @dataclass(frozen=True)
 class StoreFacts:
-    """`status STORE --json`: the bundles of a store, and its workers."""
+    """Output of `status STORE --json`: the bundles of a store, sorted by home and task, and its workers."""
 
     store: str
     bundles: tuple[BundleFacts, ...]
     workers: tuple[exchange.WorkerStatus, ...]
-    """Workers that have not ended."""
+    """Workers that have not said that they ended; a worker that died may be among them."""
 
 
 def status_of(url: str) -> StoreFacts:
     """Return the current state of all bundles and workers of a store; needs no output folder.
+
+    `url` is the store's; a relative path counts from the working folder.
 
     Raises:
         StoreError: the store refuses access.
@@ -159,12 +164,12 @@ def status_of(url: str) -> StoreFacts:
 
 
 def cancel_in(url: str, names: Iterable[str]) -> list[str]:
-    """Close the open bundles of some tasks in a store, or all if none is named; return the tasks.
+    """Close the open bundles of some tasks in a store, or all if none is named; return the names of the tasks, sorted.
 
-    A worker that trains a closed bundle stops when it next writes its heartbeat.
+    A worker that trains a closed bundle stops when it next writes its heartbeat, every 10 s.
 
     Raises:
-        StoreError: the store refuses access, or holds no such task.
+        StoreError: the store refuses access, or holds no open bundle of a named task.
     """
     wanted = set(names)
     with _courier(url) as ours:

@@ -1,4 +1,4 @@
-"""`work`: one of any number of workers of a batch, on all machines that see the output folder."""
+"""Work of the command `work`: one of any number of workers of a batch, on all machines that see the output folder."""
 
 from __future__ import annotations
 
@@ -46,14 +46,15 @@ def work(
 ) -> int:
     """Claim and train tasks until none is left, the time is up, or a stop is requested; return the exit code.
 
-    The last worker to end runs the follow-ups.
+    0: every task is done; 1: some are not; 3: the audit refused all. `AGAIN`, 75: start it again; `CANCELLED`, 143: do
+    not. The last worker to end runs the follow-ups.
 
     Args:
         batch: the patches to train.
-        for_s: time limit of this worker, seconds; None: no limit.
+        for_s: time limit of this worker in seconds; None: no limit.
         options: whether patches are audited, and which are trained again.
         show: is called with each product, and with the summary of the run.
-        reopen: returns the current state of the batch; None: it is opened from its YAML again.
+        reopen: returns the current state of the batch; None: the batch is opened from its YAML again.
 
     Raises:
         ExecutorError: other workers train into the folder with another YAML or version.
@@ -114,17 +115,17 @@ class JoinedWorker(BatchWorker):
     """One of several workers: it claims each task before training it, and takes its turn to prepare the batch."""
 
     reopen: Callable[[], Batch] | None = None
-    """Returns the current state of the batch; None: it is opened from its YAML again."""
+    """Returns the current state of the batch; None: the batch is opened from its YAML again."""
     was_cancelled: bool = False
     is_alone: ClassVar[bool] = False
     say: ClassVar = staticmethod(log_line)
-    """Prints for what the worker waits, with the time, since its stderr is a log."""
+    """Prints what the worker waits for, with the time, since the worker's stderr is a log."""
 
     @contextmanager
     def prepared(self, batch: Batch) -> Iterator[Batch]:
-        """Open the batch with the decisions and results of all workers so far; only one worker at a time prepares.
+        """Yield the batch with the decisions and results of all workers so far; only one worker at a time prepares.
 
-        Attempts of dead workers are judged, and lost products restored, first.
+        Before that, attempts of dead workers are judged, and lost products restored.
         """
         context, others = self.context, OtherWorkers(self.watcher, self.context.ledger.tell_wait)
         with preparation(self.claims, others, WaitHooks(context.tick, self.stop).tick_or_stop):
@@ -138,12 +139,15 @@ class JoinedWorker(BatchWorker):
             yield batch
 
     def is_cancelled(self) -> bool:
-        """Return whether `cancel` asked this worker to end; reads its request file, as the signal may come earlier."""
+        """Return whether `cancel` asked this worker to end.
+
+        Its request file is read here, too, as the signal may come before the file was seen.
+        """
         self.requests()
         return self.was_cancelled
 
     def requests(self) -> list[Path]:
-        """Return the request files of `cancel` to this worker; note whether one asks it to end."""
+        """Return the request files of `cancel` to this worker; note whether one of them asks the worker to end."""
         output = self.context.batch.output
         requests = output.cancels(self.name)
         self.was_cancelled |= any(not output.read_cancel(one).patches for one in requests)
@@ -151,7 +155,11 @@ class JoinedWorker(BatchWorker):
 
 
 def open_as_worker(config: Path | None, names: Sequence[str]) -> Batch:
-    """Open a batch as a worker: with required tasks."""
+    """Return a batch opened as a worker needs it: with the tasks that the named ones require.
+
+    Raises:
+        SplatbatchError: the batch cannot be opened; see `open_batch`.
+    """
     return open_batch(config, names).with_required()
 
 
