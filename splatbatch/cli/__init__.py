@@ -23,15 +23,18 @@ __all__ = ["app", "checks", "main", "products", "quality", "start", "status", "t
 ONLY_READ = frozenset({"status", "verify-dims", "plan", "report", "explain"})
 """Commands that `main` runs in a watched child process, since input files may lie on a mount that hangs.
 
-They write no file that a second process could damage.
-"""
+They write no file that a second process could damage."""
 
 
 def main(arguments: list[str] | None = None) -> Any:
     """Run the command line; an error ends the process with a message, a hint and its exit code.
 
-    Without `arguments` (as a program, on Linux) a command of `ONLY_READ` runs in a watched child: if a file does not
-    answer, the command ends with an error and does not hang for ever.
+    Args:
+        arguments: the words after the program's name; None: those of this process. With None, on Linux, a command of
+            `ONLY_READ` runs in a watched child: if a file does not answer, the command ends with an error.
+
+    Raises:
+        SystemExit: the command has ended; its code is the exit code.
     """
     terminal.open_closed_descriptors()
     command = next((word for word in command_first(sys.argv[1:]) if not word.startswith("-")), "")

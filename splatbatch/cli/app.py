@@ -1,4 +1,4 @@
-"""The typer app: its version, its groups of commands, and how a command opens the batch and patches named on it."""
+"""The typer app: its version, its groups of commands, and how a command opens the batch and patches named in it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class PlainHelp(TyperGroup):
     """A group of commands whose help shows arguments without Python types."""
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return a command whose help shows arguments by their names, without Python types."""
+        """Return a command whose help shows arguments by their names, without Python types; None: no such command."""
         command = super().get_command(ctx, cmd_name)
         for one in command.params if command else ():
             if one.param_type_name == "argument":
@@ -40,14 +40,14 @@ class PlainHelp(TyperGroup):
 
 
 class GroupedCommands(PlainHelp):
-    """The commands of the app; help lists them by `GROUPS`."""
+    """Group of all commands of the app; help lists them by `GROUPS`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the command line; --config may precede the command."""
+        """Parse the command line; --config may precede the command. Returned are the words that no option took."""
         return super().parse_args(ctx, command_first(args))
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write a section of the help for each group."""
+        """Write a section of the help for each group, with one line for each command that is not hidden."""
         shown = {
             name: one for name in self.list_commands(ctx) if (one := self.get_command(ctx, name)) and not one.hidden
         }
@@ -60,7 +60,10 @@ class GroupedCommands(PlainHelp):
 
 
 def command_first(args: list[str]) -> list[str]:
-    """Return the arguments with a leading --config moved behind the command."""
+    """Return the arguments with a leading --config (or -c) and its value moved behind the command.
+
+    Arguments that do not begin with this option are returned unchanged.
+    """
     if not args or args[0].partition("=")[0] not in ("-c", "--config"):
         return args
     num = 1 if "=" in args[0] else 2
@@ -112,8 +115,12 @@ def before(version: Annotated[bool, typer.Option("--version", callback=_print_ve
 def the_batch(config: Optional[Path], named: Optional[str]) -> Optional[Path]:
     """Return the YAML named by --config or by an argument; None: the default one.
 
+    Args:
+        config: the value of --config; None: not given.
+        named: the argument, a YAML or the folder of one; None: not given.
+
     Raises:
-        ConfigError: it was named both ways, or the argument is neither a YAML nor the folder of one.
+        ConfigError: both are given, or the argument is neither a YAML nor the folder of one.
     """
     from splatbatch.config import near
     from splatbatch.tasks.batch import named_batch
@@ -132,14 +139,24 @@ def is_store(name: str) -> bool:
 
 
 def open_folder(config: Optional[Path], named: Optional[str]) -> Batch:
-    """Open the batch named by --config or by an argument, with all its patches; errors as for `the_batch`."""
+    """Return the batch named by --config or by an argument, with all its patches.
+
+    Raises:
+        SplatbatchError: as for `the_batch`, or the batch cannot be opened, see `open_batch`.
+    """
     from splatbatch.tasks.batch import open_batch
 
     return open_batch(the_batch(config, named))
 
 
 def open_splats(config: Optional[Path], arguments: list[str]) -> tuple[Batch, Sequence[str]]:
-    """Open the batch with the named patches; return it and all names, which may include `scene`."""
+    """Return the batch with the named patches, and all names, which may include `scene`; without names, all patches.
+
+    The first argument may name the batch instead of a patch.
+
+    Raises:
+        SplatbatchError: the batch cannot be opened, or a patch does not exist; see `open_batch`.
+    """
     from splatbatch.tasks.batch import named_batch, open_batch
     from splatbatch.tasks.inspection import SCENE
 
@@ -148,7 +165,7 @@ def open_splats(config: Optional[Path], arguments: list[str]) -> tuple[Batch, Se
 
 
 def the_one(names: Sequence[str]) -> str:
-    """Return the name given to a command that takes one.
+    """Return the single name that was given to a command which takes one.
 
     Raises:
         ConfigError: there are several names, or none.
@@ -161,10 +178,10 @@ def the_one(names: Sequence[str]) -> str:
 
 
 def open_one(config: Optional[Path], arguments: list[str]) -> tuple[Batch, Task]:
-    """Open the batch with the one named patch; return the batch and the task of the patch.
+    """Return the batch with the single named patch, and the task of the patch.
 
     Raises:
-        ConfigError: no patch was named, or several, or there is no such patch.
+        ConfigError: no patch was named, or several, or there is no such patch, or it has several variants.
     """
     from splatbatch.tasks.batch import named_batch, open_batch
     from splatbatch.tasks.task import single_task

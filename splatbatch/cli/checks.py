@@ -75,7 +75,7 @@ def verify_dims(
 
 
 def print_audit(audit: Audit) -> None:
-    """Print the findings of an audit; on a narrow terminal without the columns of least worth."""
+    """Print the tables and findings of an audit; on a narrow terminal without the columns of least worth."""
     from rich.table import Table
 
     from splatbatch.monitor.table import drop_columns
@@ -89,7 +89,11 @@ def print_audit(audit: Audit) -> None:
 def fix_models(batch: Batch, audit: Audit, how: Literal["scale", "crop"], out: Path, *, as_json: bool) -> None:
     """Write a corrected copy of every model and a YAML that trains them; print the changes and the remaining errors.
 
-    If all photographs match, nothing is written. Always exits: with 3 if the audit of the copies finds errors, else 0.
+    If all photographs match, nothing is written.
+
+    Raises:
+        Exit: always: with code 3 if the audit of the copies finds errors, else 0.
+        SceneError: a model cannot be corrected safely, or `out` is not empty or cannot be written.
     """
     from splatbatch.run.prepare import fix_cameras
 
@@ -124,7 +128,9 @@ def print_plan(batch: Batch, *, as_json: bool = False) -> None:
     """Print the plan of a batch: what `train` would do with each patch and why, the schedule, and the expected time.
 
     Raises:
-        ExecutorError, TrainerError: `train` could not train the patches here, or would refuse; the plan is printed.
+        ConfigError, SceneError: there can be no plan; see `splatbatch.run.plan.plan`.
+        ExecutorError, TrainerError: `train` could not train the patches here, or would refuse; the plan is printed
+            first.
     """
     from splatbatch.run.plan import plan as run
     from splatbatch.tasks.estimates import check_place
@@ -139,7 +145,10 @@ def print_plan(batch: Batch, *, as_json: bool = False) -> None:
 
 
 def show_plan(found: BatchPlan) -> None:
-    """Print a plan as lines of text."""
+    """Print a plan as lines of text: decisions, memory and schedules.
+
+    The expected time follows if a patch is to be trained.
+    """
     from splatbatch.output.events import UNTIL
     from splatbatch.run.plan import decision_on
     from splatbatch.tasks.estimates import tight
@@ -210,7 +219,7 @@ def doctor(
 
 
 def show_trainers(found: TrainerList) -> None:
-    """Print the built-in trainer, the trainers of the YAML and the presets as a table, with what each lacks here."""
+    """Print splatbatch's own trainer, those of the YAML and the presets as a table, with what each lacks here."""
     headings = ("trainer", "from", "here")
     rows = ((one.name, one.file or one.origin, "; ".join(one.missing) or "found") for one in found.trainers)
     print_table(headings, headings, rows)

@@ -9,7 +9,10 @@ from typer import Argument, CallbackParam, Option
 
 
 def patches_in(ctx: Any, incomplete: str) -> list[str]:
-    """Return the patches of the batch that begin with `incomplete`, for shell completion; none if there is no batch."""
+    """Return the patches of the batch that begin with `incomplete`, for shell completion.
+
+    []: there is no batch, it cannot be opened, or no name fits. The batch is that of --config in `ctx`.
+    """
     from splatbatch.errors import SplatbatchError
     from splatbatch.tasks.batch import open_batch
     from splatbatch.text import one_line
@@ -22,14 +25,17 @@ def patches_in(ctx: Any, incomplete: str) -> list[str]:
 
 
 def settings_in(incomplete: str) -> list[str]:
-    """Return the settings that begin with `incomplete`, for shell completion of --set."""
+    """Return the settings that begin with `incomplete`, each as "training.seed=", for shell completion of --set."""
     from splatbatch.config import Recipe
 
     return [f"{key}=" for key in Recipe().as_given() if key.startswith(incomplete)]
 
 
 def formats_in(incomplete: str) -> list[str]:
-    """Return the lists of formats that begin with `incomplete`, for shell completion of --as."""
+    """Return the continuations of `incomplete`, formats with commas between, for shell completion of --as.
+
+    A film format is offered only as the first, since it stands alone.
+    """
     from typing import get_args
 
     from splatbatch.config.sections import PublishedAs
@@ -41,7 +47,7 @@ def formats_in(incomplete: str) -> list[str]:
 
 
 def existing_file(option: CallbackParam, file: Path | None) -> Path | None:
-    """Check that the file of an option exists, and return it; None if the option was not given.
+    """Return the file of an option, after checking that it exists; None if the option was not given.
 
     Raises:
         ConfigError: there is no such file.
@@ -55,7 +61,10 @@ def existing_file(option: CallbackParam, file: Path | None) -> Path | None:
 
 
 def named(metavar: str, words: str) -> Any:
-    """Return a typer argument for names of patches, or of what `metavar` lists, with shell completion of patches."""
+    """Return a typer argument for names of patches, with shell completion of patches.
+
+    `metavar` is the argument's name in the help, and `words` its description.
+    """
     return Argument(autocompletion=patches_in, metavar=metavar, help=words, show_default=False)
 
 

@@ -1,4 +1,4 @@
-"""Commands that use splats: `accept`, `merge`, `publish`, and `clean`, which removes superseded files."""
+"""Commands that use splats: `accept`, `merge`, `publish`, and `clean`, which removes files of replaced attempts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 PLY = ".ply"
 OTHER_FORMAT = re.compile(r"\.compressed\.ply|\.[a-z][a-z0-9]{1,7}", re.IGNORECASE)
-"""Suffix of a file name; it must begin with a letter, since names of folders may end with a date or a version."""
+"""Pattern of the suffix of a file name; the suffix begins with a letter, since a folder's may end with a date or
+version."""
 LARGEST_PX = 8192
 
 
@@ -76,7 +77,7 @@ def merge(
 
 
 def show_merge(made: MergeOutput) -> None:
-    """Print the merged splat, its patches, and warnings on missing patches."""
+    """Print the merged splat and its patches; warnings on missing patches go to stderr."""
     print_warnings(_warnings(made))
     _show_merged(made)
 
@@ -253,7 +254,7 @@ def clean(
 
 
 def show_cleaned(found: CleanOutput, *, dry_run: bool) -> None:
-    """Print the removed files, or for a dry run the files that would be removed."""
+    """Print the removed files, or for a dry run the files that would be removed, and their size together."""
     for one in found.files:
         print_line(f"{one.path}: {one.what}, {one.bytes / MIB:.1f} MiB")
     removed = f"{'would be ' if dry_run else ''}removed, {found.bytes / MIB:.1f} MiB"

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from splatbatch.scene.next_flight import FlightPlan
 
 NOT_ALL = 1
-"""Exit code if a patch is missing, or a splat could not be inspected."""
+"""Exit code if a patch is missing, a splat could not be inspected, or a certificate does not hold."""
 FLIGHT_FORMATS = (".geojson", ".json", ".kml")
 MOST_VIEWS = 60
 MEASUREMENT_COLUMNS = ("photographs", "number", "covered dB", "PSNR dB", "SSIM", "LPIPS", "patches' own dB", "gain dB")
@@ -56,7 +56,7 @@ def evaluate(
 
 
 def show_evaluation(found: SceneEvaluation) -> None:
-    """Print the measurements on photographs and at seams as tables."""
+    """Print the measurements on photographs and at seams as tables; notes and patches that are missing go to stderr."""
     rows = {"all held-out": found.total, "across a seam": found.across, "all others": found.within, **found.patches}
     print_table(MEASUREMENT_COLUMNS, ("photographs",), starmap(_measurement_row, rows.items()))
     if found.seams:
@@ -81,7 +81,7 @@ def _seam_row(seam: SeamMeasurement) -> tuple[str, ...]:
 
 
 def figure(value: float | None, form: str = ".2f") -> str:
-    """Return a figure as text; a dash if it is unknown."""
+    """Return a figure as text in the format `form`; a dash if it is None, unknown."""
     return "-" if value is None else f"{value:{form}}"
 
 
@@ -127,7 +127,7 @@ def inspect(
 
 
 def show_certificates(checked: Mapping[str, CertificateCheck]) -> None:
-    """Print the problems of each certificate, or that it holds."""
+    """Print the problems of each certificate, or that the certificate holds."""
     for name, one in checked.items():
         print_line(f"{name}: {'; '.join(one.problems) or 'the certificate holds'}")
 
@@ -185,7 +185,7 @@ def plan_capture(
 
 
 def show_flight(flight: FlightPlan) -> None:
-    """Print the photographs that would help, and how many weak cells they cover."""
+    """Print the photographs that would help, and how many weakly covered parts of the scene (cells) they cover."""
     if not flight.cells:
         return print_line(
             "No more photographs are needed: every cell is seen often enough and from different directions."

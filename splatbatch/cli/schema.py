@@ -1,4 +1,4 @@
-"""`config schema`: the JSON Schema of what a command prints with --json; docs/json holds them all."""
+"""Schemas that `config schema` prints, of what each command prints with --json; docs/json holds them all."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def printed() -> dict[str, Any]:
 
 
 def schema_of(command: str) -> dict[str, Any]:
-    """Return the JSON Schema of a command's --json output, or of partition.json.
+    """Return the JSON Schema of a command's --json output, of the YAML for "config show", or of "partition.json".
 
     Raises:
         ConfigError: there is no such command, or it prints no JSON.
@@ -99,7 +99,10 @@ class _Printed(GenerateJsonSchema):
 
 
 def docstrings(kind: type) -> dict[str, str]:
-    """Return the docstrings of the fields of a dataclass, inherited ones included, by field."""
+    """Return the docstrings of the fields of a dataclass, by field; fields without docstring are left out.
+
+    Inherited fields are included.
+    """
     found: dict[str, str] = {}
     for one in reversed(kind.__mro__):
         if is_dataclass(one):

@@ -34,14 +34,14 @@ LOOPBACK = "127.0.0.1"
 LOOPBACK_NAMES = ("127.0.0.1", "localhost", "::1")
 INTERRUPTED = 130
 MOST_PORTS = 100
-"""Number of ports that are tried, from the named one on."""
+"""Number of ports that are tried, from the named port on."""
 TOKEN_BYTES = 24
 STUCK_S = 30.0
-"""A connection on which no byte moves for this many seconds is closed, since a thread waits for each."""
+"""Seconds without a byte after which a connection is closed, since each connection keeps a thread waiting."""
 MOST_STREAMS = 16
-"""Most pages that may follow the batch at the same time."""
+"""Largest number of pages that may follow the batch at the same time."""
 PING_S = 15.0
-"""A page without news gets a comment after this many seconds, so that a closed page is noticed."""
+"""Seconds without news after which a page is sent a comment, so that a closed page is noticed."""
 LOOK_S = 2.0
 """Seconds for which the state of the batch, read once, serves all pages."""
 REST = 20.0
@@ -53,16 +53,16 @@ OF_A_PATCH = (
 
 
 class Request(BaseHTTPRequestHandler):
-    """One HTTP request to the server, with methods to answer it; each is handled in a thread of its own."""
+    """One HTTP request to the server, with methods to answer it; each request is handled in a thread of its own."""
 
     timeout = STUCK_S
     server: LoopbackServer
 
     def log_message(self, format: str, *_: Any) -> None:
-        """Write no log line for a request."""
+        """Write nothing: requests are not logged."""
 
     def do_GET(self) -> None:
-        """Answer the request if `lets_in` allows it, else with 403."""
+        """Answer the request if `lets_in` allows it, else with status 403. A page closed in between is no error."""
         hosts, origins = self.headers.get_all("Host", []), self.headers.get_all("Origin", [])
         if not lets_in(self.server.token, self.path, hosts, origins):
             return self.say(http.HTTPStatus.FORBIDDEN, "Open the complete URL that the command has printed.\n")
@@ -70,7 +70,13 @@ class Request(BaseHTTPRequestHandler):
             self.server.answer(self, self.path.partition("?")[0].replace(f"/{self.server.token}", "", 1).lstrip("/"))
 
     def begin(self, kind: str, size: int | None, status: http.HTTPStatus = http.HTTPStatus.OK) -> None:
-        """Send the headers of an answer; an answer without a size ends with the connection."""
+        """Send the headers of an answer; the body follows.
+
+        Args:
+            kind: the media type of the body.
+            size: the size of the body in bytes; None: unknown, and the body ends with the connection.
+            status: the HTTP status.
+        """
         self.send_response(status)
         headers = {"Content-Type": kind, "Referrer-Policy": "no-referrer", "X-Frame-Options": "DENY"}
         headers |= {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
@@ -80,7 +86,7 @@ class Request(BaseHTTPRequestHandler):
         self.end_headers()
 
     def send(self, kind: str, text: str, status: http.HTTPStatus = http.HTTPStatus.OK) -> None:
-        """Send a complete answer with a text."""
+        """Send a complete answer with a text of the media type `kind`."""
         content = text.encode()
         self.begin(kind, len(content), status)
         self.wfile.write(content)
@@ -96,8 +102,8 @@ def lets_in(token: str, path: str, hosts: list[str], origins: list[str]) -> bool
     Args:
         token: the secret part of the URL.
         path: the requested path; its first part must be the token.
-        hosts: its Host headers; exactly one is required, with a loopback name.
-        origins: its Origin headers: the page that sent the request. Empty, or that of this server.
+        hosts: the Host headers of the request; exactly one is required, with a loopback name.
+        origins: the Origin headers, which name the page that sent the request; must be empty, or name this server.
     """
     if len(hosts) != 1 or _name(f"//{hosts[0]}") not in LOOPBACK_NAMES:
         return False
@@ -114,7 +120,10 @@ def _name(url: str) -> str:
 
 
 class LoopbackServer(ThreadingHTTPServer):
-    """An HTTP server on the loopback address, whose URLs begin with a random token."""
+    """An HTTP server on the loopback address, whose URLs begin with a random token.
+
+    `answer` is called with each allowed request, and its path below the token.
+    """
 
     def __init__(self, port: int, answer: Callable[[Request, str], None]) -> None:
         self.token, self.answer = secrets.token_hex(TOKEN_BYTES), answer
@@ -122,11 +131,15 @@ class LoopbackServer(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        """Return the URL of the page, with the token that a request must have."""
+        """URL of the page, with the token that a request must have."""
         return f"http://{LOOPBACK}:{self.server_port}/{self.token}/"
 
     def serve_until_interrupted(self) -> None:
-        """Answer until Ctrl-C, then exit with 130."""
+        """Answer requests until Ctrl-C.
+
+        Raises:
+            Exit: Ctrl-C was pressed; its code is 130.
+        """
         try:
             self.serve_forever()
         except KeyboardInterrupt:
@@ -135,7 +148,7 @@ class LoopbackServer(ThreadingHTTPServer):
 
 
 def open_server(port: int, answer: Callable[[Request, str], None]) -> LoopbackServer:
-    """Listen on a port, or on the next free one.
+    """Return a server that listens on a port, or on the next free one.
 
     Args:
         port: the first port to try.
@@ -165,7 +178,10 @@ class LiveStatus:
         self._made_at = self._took_s = 0.0
 
     def answer(self, request: Request, name: str) -> None:
-        """Answer with the page, with the progress as JSON (`now`), or with a stream of that (`events`)."""
+        """Answer with the page (empty name), the progress as JSON (`now`), or a stream of progress (`events`).
+
+        Another name gets status 404; an error of splatbatch gets 503, with its message.
+        """
         try:
             match name:
                 case "":
@@ -201,9 +217,10 @@ class LiveStatus:
         return json.dumps(self.now(), allow_nan=False, default=str)
 
     def now(self) -> dict[str, Any]:
-        """Return the progress: a line, seconds to go, patches left, each running patch, and the version of the report.
+        """Return the progress of the batch as values of JSON.
 
-        The files are read at most every `LOOK_S`.
+        These are a line, seconds to go (None: unknown), patches left, each running patch, and the version of the
+        report. The files are read at most every `LOOK_S`.
         """
         with self._looking:
             if time.monotonic() - self._looked_at >= LOOK_S:
@@ -212,7 +229,10 @@ class LiveStatus:
             return self._now
 
     def page(self) -> str:
-        """Return the report as a page that follows the batch; it is made anew when its version has changed."""
+        """Return the report as an HTML page that follows the batch.
+
+        The page is made anew when its version has changed.
+        """
         from splatbatch.report import to_live_html
         from splatbatch.run.status import report_of
 
@@ -259,14 +279,17 @@ class LiveStatus:
 
 
 class SplatPages:
-    """The page of `view`: the page itself, its scripts, the splats as one file, and their photographs."""
+    """Pages of `view`: the page itself, its scripts, the splats as one file, and their photographs."""
 
     def __init__(self, shown: JointScene) -> None:
         self._shown = shown
         self._photos = {f"photo/{number}": photo.file for number, photo in enumerate(shown.facts.photos)}
 
     def answer(self, request: Request, name: str) -> None:
-        """Answer with the file of this name; if it cannot be read, close the connection."""
+        """Answer with the file of this name; if the file cannot be read, close the connection.
+
+        Another name gets status 404.
+        """
         from splatbatch.files import open_regular
         from splatbatch.publish.page import PACKAGE, folder_page
         from splatbatch.report.html import asset

@@ -48,7 +48,9 @@ def init(
 
 
 def write_example(name: str, folder: Path) -> None:
-    """Write an example as the YAML of a folder; an existing YAML is never overwritten.
+    """Write the example `name` as the YAML of a folder; an existing YAML is never overwritten.
+
+    The folder is made if it is missing.
 
     Raises:
         ConfigError: the folder has a YAML already.
@@ -131,7 +133,7 @@ def import_(
 
 
 def show_import(done: ImportResult, config: Path, audit: Audit) -> None:
-    """Print what an import converted and what it left out, and the audit of the model."""
+    """Print what an import converted and what it left out, the audit of the model, and the command to type next."""
     from splatbatch.cli.checks import print_audit
     from splatbatch.scene.imports.write import RECORD
 
@@ -190,7 +192,7 @@ def reconstruct(
 
 
 def show_stages(ended: RunSummary | Any) -> None:
-    """Print which stages of a reconstruction failed or were stopped, and why; nothing after a success."""
+    """Print on stderr which stages of a reconstruction failed or were stopped, and why; nothing after a success."""
     from splatbatch.outcome import NOT_MADE
     from splatbatch.run.context import RunSummary
 
@@ -202,7 +204,7 @@ def show_stages(ended: RunSummary | Any) -> None:
 
 
 def show_model(made: ReconstructedModel) -> None:
-    """Print the facts of a reconstructed model, and its audit."""
+    """Print the facts of a reconstructed model, its audit, and the path of its report."""
     from splatbatch.cli.checks import print_audit
 
     for line in made.told.in_words():

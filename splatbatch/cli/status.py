@@ -44,9 +44,9 @@ REDRAW_S = 2.0
 LINES_EVERY_S = 60.0
 LOOK_S = 0.5
 ENGINE_S = 8.0
-"""Pause between two queries of an engine, seconds."""
+"""Pause in seconds between two queries of an engine."""
 ADVISED = ("failed", "refused")
-"""States for which `status` prints the reason and advice."""
+"""States of a patch for which `status` prints the reason and advice."""
 MOST_NAMED = 8
 ACTIONS = {
     "ok": "nothing to do",
@@ -90,7 +90,7 @@ def status(
 
 
 def show_store(found: StoreFacts) -> None:
-    """Print the state of each bundle of a store."""
+    """Print the state of each bundle of a store, and how many workers there are."""
     for one in found.bundles:
         step = f", step {one.step} of {one.max_steps}" if one.step is not None else ""
         who = f" by {one.worker}{step}" if one.worker else ""
@@ -117,7 +117,10 @@ def show_status(found: Status, of_workers: Sequence[str]) -> None:
 
 
 def alike(told: Iterable[tuple[str, str]]) -> list[str]:
-    """Return one line for each message on patches; patches with the same message share a line."""
+    """Return one line for each message on patches; patches with the same message share a line.
+
+    `told` are pairs of a patch and a message; messages count as the same if they differ in the patch's name alone.
+    """
     from splatbatch.scene.patches import list_names
 
     lots: dict[str, list[str]] = {}
@@ -130,7 +133,7 @@ def alike(told: Iterable[tuple[str, str]]) -> list[str]:
 
 @dataclass
 class StatusWatcher:
-    """Follows a batch for `status --watch`: the state of its patches, its workers, and the queue of the engine."""
+    """Watcher of a batch for `status --watch`: the state of its patches, its workers, and the queue of the engine."""
 
     batch: Batch
     watcher: Watcher
@@ -138,7 +141,7 @@ class StatusWatcher:
     _next_look: float = 0.0
 
     def statuses(self) -> tuple[PatchStatus, ...]:
-        """Return the current state of every patch."""
+        """Return the current state of every patch, in natural order of their names."""
         from splatbatch.monitor.table import num_shown
         from splatbatch.tasks.status import read_status
 
@@ -146,7 +149,10 @@ class StatusWatcher:
         return read_status(batch.output, batch.names, num_shown(len(batch.tasks)), batch.standing())
 
     def is_at_work(self) -> bool:
-        """Return whether a run or worker is at work on the batch, or an engine has waiting workers."""
+        """Return whether a run or worker is at work on the batch, or an engine has waiting workers.
+
+        The engine is asked at most every `ENGINE_S` seconds.
+        """
         from splatbatch.output.exclusive import holder
 
         if time.monotonic() >= self._next_look:
@@ -189,9 +195,12 @@ class StatusWatcher:
 
 
 def watch_status(batch: Batch) -> None:
-    """Show a batch until it is over; then exit with 0 if every patch is trained, else with 1.
+    """Show a batch until it is over.
 
-    After Ctrl-C it returns; the training goes on.
+    After Ctrl-C the function returns; the training goes on.
+
+    Raises:
+        Exit: the batch is over; the code is 0 if every patch is trained, else 1.
     """
     from splatbatch.cluster.workers import RequestedWorkers
     from splatbatch.output.workers import Watcher
@@ -275,7 +284,7 @@ def show_diagnosis(found: Diagnosis) -> None:
 
 
 def print_log(name: str, folder: AttemptFolder) -> None:
-    """Print the log of an attempt; on stderr a note if it is empty.
+    """Print the log of an attempt; on stderr a note if the log is empty.
 
     Raises:
         OutputError: the log cannot be read.

@@ -19,7 +19,7 @@ PIPE_WIDTH = 200
 
 
 def open_console() -> Console:
-    """Return a console on stdout; a pipe gets no escape codes, even with FORCE_COLOR, and lines of `PIPE_WIDTH`."""
+    """Return a console on stdout; a pipe gets no escape codes, even with FORCE_COLOR, and lines of 200 characters."""
     from rich.console import Console
 
     is_terminal = sys.stdout.isatty()
@@ -27,7 +27,7 @@ def open_console() -> Console:
 
 
 def print_line(words: str, *, err: bool = False) -> None:
-    """Print a text as one line, without control characters: names in it may contain escape codes."""
+    """Print a text as one line, without control characters: names in it may contain escape codes. `err`: on stderr."""
     typer.echo(one_line(words), err=err)
 
 
@@ -67,7 +67,7 @@ def print_table(
 
 
 def print_json(facts: Any) -> None:
-    """Print a dataclass, or a mapping of such, as JSON on stdout."""
+    """Print a dataclass, or a mapping of dataclasses, as JSON on stdout."""
     from splatbatch.output.records.record import in_json
 
     sys.stdout.write(json.dumps(in_json(facts), indent=1, default=str) + "\n")

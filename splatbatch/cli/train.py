@@ -85,9 +85,10 @@ def train(
 
 
 def load_training(config: Path | None) -> None:
-    """Begin to load the built-in trainer in a background process, while other modules are imported and files are read.
+    """Begin to load splatbatch's own trainer in a background process, while modules are imported and files are read.
 
-    Nothing is loaded if the text of the YAML names a trainer or an engine, or cannot be read.
+    Nothing is loaded if the text of the YAML names a trainer or an engine, or cannot be read. `config` is the value of
+    --config; None: the default YAML.
     """
     from splatbatch.files import MIB, read_regular
     from splatbatch.machine import supervisors
@@ -101,7 +102,7 @@ def load_training(config: Path | None) -> None:
 
 
 def detach(batch: Batch, *, verify: bool) -> None:
-    """Start a background worker, or request workers if the YAML names an engine, and return; print what was started.
+    """Start a background worker, or request workers if the YAML names an engine; print what was started, and return.
 
     If workers are already running, none is started.
 
@@ -272,7 +273,7 @@ def pack(
 
 
 def show_packed(done: PackOutput, url: str) -> None:
-    """Print what was packed, what was not and why, and what to run next."""
+    """Print what was packed, what was not and why, and what to run next with the store at `url`."""
     from splatbatch.scene.patches import list_names
 
     lines = {
@@ -415,7 +416,10 @@ def print_retried(ended: RunSummary, *, save: bool) -> None:
 
 
 def print_unsaved(batch: Batch, kept: Sequence[str]) -> None:
-    """Print how to write the settings of --set into the YAML, for the patches whose splats with them were kept."""
+    """Print how to write the settings of --set into the YAML, for patches whose new splats were kept.
+
+    Nothing is printed if `kept` is empty.
+    """
     if not kept:
         return
     lines = json.dumps(_tree(batch.changes), default=str).replace('"', "")

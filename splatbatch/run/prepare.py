@@ -36,9 +36,9 @@ AUDIT_S, AUDIT_MIB = 24 * 3600.0, 1 << 20
 
 @dataclass(frozen=True)
 class VerifyOutput(AuditResult):
-    """Output of `verify-dims --json`: the findings of an audit; `colors` is null without --colors.
+    """Output of `verify-dims --json`: the findings of an audit.
 
-    `frame` is null if no scene is moved by an offset.
+    `frame` has the offset that a training would subtract; `colors` is null without --colors.
     """
 
     frame: Frame | None = None
