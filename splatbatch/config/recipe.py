@@ -180,18 +180,18 @@ class LearningRates(Section):
     """
 
     means: Rate = 1.6e-4
-    """Of the positions, times the size of the scene; this rate falls over the whole run, the others in its last
+    """Rate of the positions, times the size of the scene; it falls over the whole run, the other rates in its last
     25th."""
     scales: Rate = 5e-3
-    """Of the logarithms of the scales."""
+    """Rate of the logarithms of the scales."""
     quats: Rate = 1e-3
-    """Of the rotations."""
+    """Rate of the rotations."""
     opacities: Rate = 5e-2
-    """Of the logits of the opacities."""
+    """Rate of the logits of the opacities."""
     sh0: Rate = 2.5e-3
-    """Of the colour that is the same from all sides."""
+    """Rate of the colour that is the same from all sides."""
     shN: Rate = 1.25e-4
-    """Of the higher spherical harmonics, by which the colour depends on the view."""
+    """Rate of the higher spherical harmonics, by which the colour depends on the view."""
 
 
 class Evaluation(Section):
@@ -219,7 +219,7 @@ class Evaluation(Section):
     """Gain in dB that 13 % more steps must bring for `stop_after`, in PSNR over the covered pixels of held-out
     photographs."""
     tensorboard: bool = False
-    """Write event files for TensorBoard into each attempt's folder; needs the package tensorboard."""
+    """Write event files for TensorBoard into each attempt's folder; needs the Python package tensorboard."""
     inspect: bool = False
     """Inspect each splat once the batch is trained, as `splatbatch inspect` does."""
 

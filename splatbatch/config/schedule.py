@@ -6,10 +6,10 @@ A run of 30,000 steps has exactly the schedule of 3DGS. In shorter runs the stra
 
 - `mcmc` adds 5 % of Gaussians at each refinement, whatever the step. The number of refinements counts, so the whole
   schedule shrinks with the run.
-- `default` refines by gradients averaged since the last refinement. Before step 500 the picture still forms, and 50
-  steps are hardly a pass over the photographs. So in runs down to 7,000 steps, the first refinement and the steps
-  between refinements stay the same. The steps between opacity resets do, too, since the splat must recover from each.
-  Refining always ends half-way.
+- `default` refines by gradients averaged since the last refinement. Before step 500 the renderings are still coarse,
+  and 50 steps are hardly a pass over the photographs. So in runs down to 7,000 steps, the first refinement and the
+  steps between refinements stay the same. The steps between opacity resets do, too, since the splat must recover from
+  each. Refining always ends half-way.
 - `default` raises the degree of the spherical harmonics later in shorter runs. View-dependent colours hide misplaced
   Gaussians from the training photographs, and a short run settles late.
 
@@ -19,13 +19,14 @@ one patch (single views with few neighbours decide) and by 0.5 in the mean of fo
 | `default` on caliterra p0 to p3, mean | PSNR | Gaussians |
 |---|---|---|
 | all shrunk in proportion, four resets | 30.16 | up to 400,000 |
-| as here (three runs) | 32.45, 31.92, 32.12 | 170,000 to 275,000 |
-| as here, but refining to 4,667 | 32.33 | 215,000 to 355,000 |
-| as here, but a degree every 1,000 steps instead of 2,000 | 31.95 | 170,000 to 269,000 |
-| gsplat's simple_trainer, which never resets: one by one, four at once | 31.99, 31.36 | 245,000 to 442,000 |
+| this schedule (three runs) | 32.45, 31.92, 32.12 | 170,000 to 275,000 |
+| this schedule, but refining to 4,667 | 32.33 | 215,000 to 355,000 |
+| this schedule, but a degree every 1,000 steps instead of 2,000 | 31.95 | 170,000 to 269,000 |
+| gsplat's simple_trainer, which never resets: patches one by one, four at once | 31.99, 31.36 | 245,000 to 442,000 |
 
-On p1 and p3 alone, mean of the two: three resets, refining to 4,667, 30.9 where none gives 31.6; the degree every 233
-steps, else as simple_trainer, 30.2, every 1,000 30.9. `mcmc` shows no gain: 33.5 with 233, 33.2 with 1,000.
+On p1 and p3 alone, mean of both, refining to 4,667: 30.9 dB with three resets, 31.6 dB with none. With a degree every
+233 steps, else as simple_trainer, 30.2 dB; every 1,000 steps, 30.9 dB. `mcmc` shows no gain: 33.5 dB with 233 steps,
+33.2 dB with 1,000.
 """
 
 from __future__ import annotations

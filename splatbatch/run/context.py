@@ -172,7 +172,7 @@ class RunContext:
                 when_there_is_room(context.ledger.finish, batch.output.path, patience)
 
     def hear(self, event: Event) -> None:
-        """Pass an event from the ledger of another worker to console and sinks."""
+        """Pass an event from the ledger of another worker to console and sinks (the other receivers of events)."""
         self.console.tell(event)
         self.sinks.tell(event)
 
@@ -182,7 +182,11 @@ class RunContext:
             self.claims.heartbeat()
 
     def tick(self) -> None:
-        """Write the heartbeat, and update console, file hashes and sinks; called many times a second."""
+        """Write the heartbeat, and update console, file hashes and sinks; called many times a second.
+
+        Sinks are the other receivers of events; a message of theirs that failed is noted in the ledger, or on the
+        console.
+        """
         self.keep()
         self.console.tick()
         self.contents.tick()

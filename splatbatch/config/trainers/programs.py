@@ -112,7 +112,7 @@ class Measures(Section):
     evaluate: bool = True
     """Measure the finished splat as splatbatch measures its own: on held-out photographs and covered pixels."""
     log: dict[Metric, Pattern] = {}
-    """Figures in the log, each captured by a regular expression; the last match counts."""
+    """Quality figures in the log, each captured by a regular expression; the last match counts. {}: none."""
 
 
 class CameraSupport(Section):
