@@ -173,7 +173,7 @@ class Log:
 
     @cached_property
     def is_writing(self) -> bool:
-        """Whether the program announced after the end of training that it writes a file, but not its end."""
+        """Whether the log ends, after the training, with a file announced as being written but not as written."""
         return self._last(signs.STILL_WRITES) > max(self.finished, self._last(signs.HAS_WRITTEN))
 
     @cached_property

@@ -120,7 +120,7 @@ class RunContext:
     interruption: Interruption
     show: Show
     shown: FreshnessChecker
-    """Tells console and other receivers of events which patches are up to date."""
+    """Checker that tells console and other receivers of events which patches are up to date."""
     console: ConsoleListener
     sinks: Sinks
     contents: ContentHasher

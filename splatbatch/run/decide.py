@@ -111,10 +111,10 @@ class Decisions:
 def assess_and_audit(batch: Batch, options: TrainOptions, patience: WaitHooks = ENDLESS) -> Decisions:
     """Return the decision which patches to train, with the audit of these unless `options.verify` is off.
 
-    Nothing is written. `patience` are called while files are read.
+    Nothing is written. The functions of `patience` are called while files are read.
 
     Raises:
-        StopRequested: a stop was requested while files were read.
+        StopRequested: `patience` asked to stop.
     """
     decisions = decide(batch, options, patience)
     return audit(decisions, patience) if options.verify and decisions.todo.tasks else decisions
@@ -123,8 +123,8 @@ def assess_and_audit(batch: Batch, options: TrainOptions, patience: WaitHooks = 
 def decide(batch: Batch, options: TrainOptions, patience: WaitHooks = ENDLESS) -> Decisions:
     """Return the decision which patches to train, from their files, read in reader processes; nothing is written.
 
-    The contents of a file are read only if its size or time has changed. A task whose reader fails or hangs gets a
-    fault.
+    The contents of a file are read only if its size or time has changed. A task whose reader fails or hangs is listed
+    in `faults` of the result.
 
     Raises:
         StopRequested: `patience` asked to stop.
@@ -145,8 +145,8 @@ def decide(batch: Batch, options: TrainOptions, patience: WaitHooks = ENDLESS) -
 def audit(decisions: Decisions, patience: WaitHooks = ENDLESS) -> Decisions:
     """Return the decisions with an audit of the patches to train, by the rules of each trainer.
 
-    If the joint audit fails or hangs, each patch is audited by itself. A patch whose own audit fails or hangs gets a
-    fault; the others keep their findings.
+    If the joint audit fails or hangs, each patch is audited by itself. A patch whose own audit fails or hangs is listed
+    in `faults` of the result; the others keep their findings.
 
     Raises:
         StopRequested: `patience` asked to stop.

@@ -124,11 +124,11 @@ class FinishedBatch:
     interruption: Interruption
     show: Show
     alone: Alone | None
-    """Keeps trainings from starting; None: the caller holds the output folder, or no lock is needed."""
+    """Function that keeps trainings from starting; None: the caller holds the output folder, or no lock is needed."""
     say: Callable[[str], None]
-    """Prints a line on the progress of a follow-up."""
+    """Function that prints a line on the progress of a follow-up."""
     tick: Callable[[], None] = lambda: None
-    """Writes the heartbeat and updates the display; called many times a second."""
+    """Function that writes the heartbeat and updates the display; called many times a second."""
     ledger: Ledger = single.UNWRITTEN
     error: SplatbatchError | None = None
     """Error of the latest follow-up; None: it succeeded, was interrupted, or failed by an error of another type."""

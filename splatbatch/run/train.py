@@ -141,7 +141,7 @@ class BatchWorker:
     """Whether a task was left undone since it did not fit the time left."""
     is_alone: ClassVar[bool] = True
     say: ClassVar = staticmethod(print_err)
-    """Prints what the worker waits for."""
+    """Function that prints what the worker waits for."""
 
     def train(self) -> RunResult:
         """Judge the attempts that an earlier run left, and train; return the result of the run.

@@ -115,11 +115,11 @@ class JoinedWorker(BatchWorker):
     """One of several workers: it claims each task before training it, and takes its turn to prepare the batch."""
 
     reopen: Callable[[], Batch] | None = None
-    """Returns the current state of the batch; None: the batch is opened from its YAML again."""
+    """Function that returns the current state of the batch; None: the batch is opened from its YAML again."""
     was_cancelled: bool = False
     is_alone: ClassVar[bool] = False
     say: ClassVar = staticmethod(log_line)
-    """Prints what the worker waits for, with the time, since the worker's stderr is a log."""
+    """Function that prints what the worker waits for, with the time, since the worker's stderr is a log."""
 
     @contextmanager
     def prepared(self, batch: Batch) -> Iterator[Batch]:

@@ -77,7 +77,10 @@ class ProgressLines(Section):
 
 
 class Artifact(Section):
-    """Files that the program must leave behind, and when it counts as done."""
+    """Files that the program must leave behind, and when the program counts as done.
+
+    {output} is the folder of the attempt for the program's files.
+    """
 
     ply: Globs = ("**/*.ply",)
     """Where the splat lies below {output}: one glob or several. Of many matching files the one of the highest step
