@@ -58,12 +58,12 @@ def merge(
         Optional[Path], Option(metavar="FILE", help="File to write; default: OUTPUT/scene/splat.ply.")
     ] = None,
     allow_missing: Annotated[
-        bool, Option("--allow-missing", help="Leave holes where patches are missing, stale or failed.")
+        bool, Option("--allow-missing", help="Leave holes where patches are missing, out of date or failed.")
     ] = False,
     clean: Annotated[bool, Option("--clean", help="Remove invisible, oversized and floating Gaussians.")] = False,
     json_: JsonOption = False,
 ) -> None:
-    """Merge the splats of all patches, each cropped to its core, into one; writes only if something changed."""
+    """Merge the splats of all patches into one, each cropped to its own part of the scene; written only if changed."""
     from splatbatch.run import api
     from splatbatch.run.follow_ups import deliver, is_follow_up
     from splatbatch.run.products import merge_here
@@ -109,7 +109,7 @@ def _warnings(made: MergeOutput) -> list[str]:
 
 def _hole(hole: Hole) -> str:
     if not hole.lower:
-        return f"{hole.patch}: {hole.reason}: the scene has no backdrop behind the patches"
+        return f"{hole.patch}: {hole.reason}: the scene has no backdrop (coarse splat) behind the patches"
     sides = (
         f"{axis} {'-inf' if low is None else f'{low:.6g}'} to {'inf' if high is None else f'{high:.6g}'}"
         for axis, low, high in zip("xyz", hole.lower, hole.upper, strict=True)
@@ -246,7 +246,7 @@ def clean(
     dry_run: Annotated[bool, Option("--dry-run", help="Show what would be removed without removing anything.")] = False,
     json_: JsonOption = False,
 ) -> None:
-    """Remove checkpoints, pictures and splats of superseded attempts, but no accepted or previous splat."""
+    """Remove checkpoints, pictures and splats of replaced attempts; accepted and previous splats stay."""
     from splatbatch.run.clean import clean as run
 
     found = run(open_folder(config, folder), dry_run=dry_run)

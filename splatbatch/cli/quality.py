@@ -188,19 +188,21 @@ def show_flight(flight: FlightPlan) -> None:
     """Print the photographs that would help, and how many weakly covered parts of the scene (cells) they cover."""
     if not flight.cells:
         return print_line(
-            "No more photographs are needed: every cell is seen often enough and from different directions."
+            "No more photographs are needed: every part of the scene is seen often enough, from different directions."
         )
     rows = []
     for view in flight.views()[:MOST_VIEWS]:
         position = ", ".join(f"{one:.10g}" for one in view.position)
         figures = (f"{one:g}" for one in (view.heading_deg, view.pitch_deg, view.above_target))
-        rows.append((view.name, position, *figures, plural(len(view.covers), "cell")))
+        rows.append((view.name, position, *figures, plural(len(view.covers), "part")))
     print_table(("view", "position", "heading", "pitch", "above target", "covers"), ("view", "position"), rows)
     kinds = [cell.why for cell in flight.cells]
     told = ", ".join(f"{kinds.count(why)} {why}" for why in dict.fromkeys(kinds))
-    covers = f"{plural(len(flight.suggested), 'photograph')} for {plural(len(flight.cells), 'weak cell')} ({told})"
+    covers = f"{plural(len(flight.suggested), 'photograph')} for {plural(len(flight.cells), 'weak part')} ({told})"
     print_line(
         f"{covers}, taken from a distance of {flight.distance:.4g}; headings are clockwise from the model's y axis"
     )
     if flight.left:
-        print_line(f"{plural(len(flight.left), 'cell')} cannot be covered: there is no free camera position nearby")
+        print_line(
+            f"{plural(len(flight.left), 'weak part')} cannot be covered: there is no free camera position nearby"
+        )

@@ -61,7 +61,7 @@ def write_example(name: str, folder: Path) -> None:
 
     target = folder / DEFAULT_CONFIG
     if target.exists():
-        raise ConfigError(f"{target} exists already", "Move the file.")
+        raise ConfigError(f"{target} exists already", "Move or rename that file.")
     examples = shipped("examples")
     if examples is None:
         raise OutputError("the examples are not installed", "Reinstall splatbatch; its wheel contains the examples.")
@@ -222,7 +222,8 @@ def split(
         Optional[int], Option(metavar="N", min=1, help="Maximum number of photographs in a patch; default: 400.")
     ] = None,
     overlap: Annotated[
-        float, Option(metavar="X", help="Overlap of patches beyond their core, as a fraction of its width.")
+        float,
+        Option(metavar="X", help="Overlap with neighbouring patches, as a fraction of a patch's width without it."),
     ] = 0.15,
     grid: Annotated[
         str,
@@ -292,7 +293,7 @@ def show_split(done: SplitFiles) -> None:
     if facts.hold_out:
         print_line(facts.hold_out)
     print_line(
-        f"training costs {total_cost:.1f} times as much as the scene as one patch; "
+        f"training all patches costs {total_cost:.1f} times as much as the scene as one patch; "
         f"the most expensive patch costs {facts.evenness:.2f} times the cheapest"
     )
     if len(facts.patches) == 1:

@@ -310,7 +310,11 @@ def print_attempts(attempts: Sequence[ExplainedAttempt]) -> None:
     for row in attempts:
         outcome = f"{row.outcome}: {in_words(row.cause)}" if row.cause else row.outcome or "running"
         note = "kept" if row.is_kept else "" if row.has_splat or row.outcome != "trained" else "splat removed"
-        note += ", different pixels" if row.psnr_covered is not None and sets and row.covered_set not in sets else ""
+        note += (
+            ", measured on different pixels"
+            if row.psnr_covered is not None and sets and row.covered_set not in sets
+            else ""
+        )
         quality = (figure(row.psnr_covered, ".2f"), figure(row.psnr, ".2f"), figure(row.ssim, ".4f"))
         cells = (*quality, figure(row.num_gaussians, ",d"), clock(row.seconds), note.removeprefix(", "))
         rows.append((str(row.number), outcome, assignments(row.unlike_yaml), *cells))

@@ -73,9 +73,14 @@ def train(
         return print_plan(batch)
     if detached or is_elsewhere(batch.config.executor):
         if only:
-            raise ConfigError(f"train --only {only[0]}: not supported with workers", f"Name them: {batch.names[0]} …")
+            raise ConfigError(
+                f"train --only {only[0]}: not supported with workers",
+                f"Name the patches: splatbatch train {batch.names[0]} …",
+            )
         if set_:
-            raise ConfigError(f"train --set {set_[0]}: workers take settings from the YAML only", "Set it in the YAML.")
+            raise ConfigError(
+                f"train --set {set_[0]}: workers take settings from the YAML only", "Write the setting into the YAML."
+            )
     if detached:
         return detach(batch, verify=not no_verify)
     terminal.never_block()
@@ -279,8 +284,8 @@ def show_packed(done: PackOutput, url: str) -> None:
     lines = {
         "packed": done.packed,
         "already trained": done.fresh,
-        "refused by the audit": done.refused,
-        "packed later, once the tasks that they need are adopted": done.waiting,
+        "refused by the audit of photographs and cameras": done.refused,
+        "packed later, once the splats that they need are adopted": done.waiting,
     }
     for what, names in lines.items():
         if names:

@@ -34,21 +34,21 @@ def ends_at(words: str, now: float) -> float:
     if parts := _TIME.fullmatch(words):
         hour, minute, second = (int(part or 0) for part in parts.groups())
         if hour > 23 or minute > 59 or second > 59:
-            raise ValueError("no time of day: these end at 23:59")
+            raise ValueError("not a time of day: the latest is 23:59")
         today = datetime.fromtimestamp(now)  # by the clocks of this machine
         days = (today + timedelta(days=number) for number in range(3))
         moments = (one.replace(hour=hour, minute=minute, second=second, microsecond=0) for one in days)
         return min(at for one in moments for at in _instants(one) if at > now)
     if _UNITS.search(words) and (seconds := seconds_of(words)) is not None:
         if not 0 < seconds <= LONGEST_S:
-            raise ValueError("should be above 0 and at most a year")
+            raise ValueError("should be a duration above 0 and at most a year")
         return now + seconds
     try:
         at = datetime.fromisoformat(words).timestamp()
     except (ValueError, OverflowError, OSError) as error:
         raise ValueError(f"should be {FORMS}") from error
     if ":" not in words:
-        raise ValueError(f"a date without a time: write {words} 07:00")
+        raise ValueError(f"a date without a time of day: write for example {words} 07:00")
     return at
 
 

@@ -13,9 +13,12 @@ from splatbatch.config.section import SPAN, Section, as_list
 OF_SLURM = {
     **dict.fromkeys(
         ("comment", "job-name", "output", "error", "parsable", "signal", "test-only", "wrap", "wait"),
-        "it is set by splatbatch",
+        "splatbatch sets this option itself: remove it",
     ),
-    **{"time": "worker_time says how long", "array": "workers says how many"},
+    **{
+        "time": "remove this option: worker_time sets the time",
+        "array": "remove this option: workers sets the number of jobs",
+    },
 }
 """Long options of sbatch that the YAML must not give, each with the reason for the error.
 
@@ -43,7 +46,9 @@ def _as_options(given: Any) -> Any:
 def _as_store(given: str) -> str:
     """Refuse the URL of a store that holds a password, since batch.yaml would show it."""
     if urlsplit(given).password is not None:
-        raise ValueError("holds a password: credentials come from the environment, an ssh agent or ~/.ssh")
+        raise ValueError(
+            "contains a password: remove it; credentials are read from the environment, an ssh agent or ~/.ssh"
+        )
     return given
 
 
@@ -81,11 +86,15 @@ class Executor(Section):
     @model_validator(mode="after")
     def _fits_its_engine(self) -> Executor:
         if self.engine != "slurm" and self.sbatch:
-            raise ValueError(f"sbatch is for engine: slurm, not for {self.engine}")
+            raise ValueError(f"sbatch needs engine: slurm, but engine is {self.engine}: remove sbatch")
         if self.engine == "local" and (self.setup or self.worker_time):
-            raise ValueError("setup and worker_time are for engines of clusters: workers of this machine use neither")
+            raise ValueError(
+                "setup and worker_time need engine: slurm: remove both, since workers of this machine use neither"
+            )
         if self.engine != "local" and self.gpus not in ("auto", ()):
-            raise ValueError(f"gpus: {list(self.gpus)}: {self.engine} chooses them; gpus_per_worker says how many")
+            raise ValueError(
+                f"gpus: {list(self.gpus)}: {self.engine} chooses the GPUs: set gpus_per_worker to their number instead"
+            )
         return self
 
     def gpus_of_each(self, device: str) -> int:

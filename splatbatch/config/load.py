@@ -155,7 +155,7 @@ def find_config(path: Path | str | None) -> Path:
     if not chosen.is_file():
         if own := config_in(chosen):
             return own
-        hint = "Write one with `splatbatch init DIR`, or name yours with --config FILE (-: standard input)."
+        hint = "Write one with `splatbatch init DIR`, or name yours with --config FILE (- reads standard input)."
         hint = f"{near(chosen)} {hint}" if path else hint
         raise ConfigError(f"{chosen}: {no_such(chosen, 'configuration file')}", hint)
     return chosen
@@ -221,8 +221,8 @@ def parse_changes(assignments: Iterable[str]) -> dict[str, Any]:
     for assignment in assignments:
         key, equals, text = assignment.partition("=")
         if not equals or not key.strip():
-            hint = "For example --set training.init_scale=0.3"
-            raise ConfigError(f"--set {assignment}: not of the form key=value", hint)
+            hint = "Write it as in --set training.init_scale=0.3."
+            raise ConfigError(f"--set {assignment}: should have the form KEY=VALUE", hint)
         changes[key.strip()] = parse_value(text)
     return changes
 
@@ -296,7 +296,7 @@ def place_mistakes(scene: Scene, output: Output) -> Iterator[Mistake]:
         "the splats would be written among the patches of the scene": folder / "patches" == patches,
     }
     found = (why for why, is_so in reasons.items() if is_so)
-    yield from ((KEY, f"{folder}: {why}: name a folder of its own") for why in islice(found, 1))
+    yield from ((KEY, f"{folder}: {why}: choose another output folder") for why in islice(found, 1))
 
 
 OWN = "x-"

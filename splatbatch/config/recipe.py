@@ -128,7 +128,7 @@ class Training(Section):
         if self.cap_max == "auto":
             return round(min(max(surface_px / PIXELS_PER_GAUSSIAN, FEWEST_GAUSSIANS), MOST_GAUSSIANS))
         if num_points is None:
-            raise ValueError(f"cap_max {self.cap_max} depends on points that are not counted yet")
+            raise ValueError(f"cap_max {self.cap_max} needs the number of sparse points, which is not known yet")
         return max(1, round(float(self.cap_max[:-1]) * num_points))
 
     def resolved(self) -> Training:

@@ -61,11 +61,11 @@ def check_rungs(
 
 def no_factor(key: str, value: object, current: object) -> str:
     """Return the message that the factor `value` cannot be used, since the setting's value `current` is no number."""
-    return f"{value!r}: a factor needs a number to start from, and {key} is {current!r}"
+    return f"{value!r}: a factor multiplies a number, but {key} is {current!r}: write a value instead"
 
 
 def _why_no_value(key: str, value: object, recipe_of: RecipeOf) -> list[str]:
     if key == SLOTS:
         is_count = isinstance(value, int) and not isinstance(value, bool) and value > 0
-        return [] if is_count else [f"{value!r}: should be a number of slots, or a factor such as x0.5"]
+        return [] if is_count else [f"{value!r}: should be a number of attempts at once, or a factor such as x0.5"]
     return mistakes_in(key, value, recipe_of)

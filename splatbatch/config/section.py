@@ -30,13 +30,13 @@ def _expanded(value: object) -> object:
     expanded = os.path.expandvars(os.path.expanduser(value))  # noqa: PTH111 - "~" may stand in a non-path too
     if "$" in expanded:
         unset = expanded[expanded.index("$") :].split("/")[0]
-        raise ValueError(f"the environment variable {unset} is not set")
+        raise ValueError(f"the environment variable {unset} is not set: set the variable, or write its value here")
     return expanded
 
 
 def _above_zero(value: str) -> str:
     if not float(value[:-1]) > 0:
-        raise ValueError("should be above 0x")
+        raise ValueError("should be a multiple above 0, such as 2x")
     return value
 
 
@@ -109,7 +109,7 @@ class Section(BaseModel):
         values = given if isinstance(given, list | tuple) else (given,)
         if about.field_name and any(isinstance(one, bool) for one in values) and _is_number(cls, about.field_name):
             word = str(next(one for one in values if isinstance(one, bool))).lower()
-            raise ValueError(f"should be a number; {word} is not, nor are yes, no, on, off, which YAML reads as such")
+            raise ValueError(f"should be a number, but is {word}, as which YAML also reads yes, no, on or off")
         return given
 
 

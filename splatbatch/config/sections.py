@@ -44,9 +44,9 @@ class Scene(Section):
         given = [name for name in ("images", "source") if getattr(self, name) is not None]
         given += ["patches"] if self.patches.name != DEFAULT_PATCHES.name else []
         if self.scenes and given:
-            raise ValueError(f"each scene of `scenes` has its own images: leave out {', '.join(given)}")
+            raise ValueError(f"each scene of `scenes` has its own folders: remove {', '.join(given)}")
         if self.scenes and isinstance(self.offset, tuple):
-            raise ValueError("each scene of `scenes` has its own offset: remove offset, or write none")
+            raise ValueError("each scene of `scenes` gets its own offset: remove offset, or write offset: none")
         return self
 
 
@@ -152,14 +152,16 @@ def _from_environment(value: object) -> object:
         return value
     expanded = os.path.expandvars(value)
     if "$" in expanded:
-        raise ValueError("names an environment variable that is not set (write %24 for a $ of a URL)")
+        raise ValueError(
+            "names an environment variable that is not set: set the variable, or write %24 for a $ of a URL"
+        )
     return expanded
 
 
 def _as_words(given: object) -> object:
     """Return a program's name as a command of one word; refuse a shell line, without quoting it in the message."""
     if isinstance(given, str) and len(given.split()) > 1:
-        raise ValueError("should be a list of words, as [mail, -s, done, me]: no shell reads it")
+        raise ValueError("should be a list of words, as [mail, -s, done, me], since no shell splits the command")
     return as_list(given)
 
 

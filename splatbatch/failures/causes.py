@@ -88,7 +88,7 @@ CAUSES: Mapping[str, FailureCause] = {
     "colmap_parse": FailureCause("the reconstruction cannot be read", ("splatbatch verify-dims",)),
     "corrupt_cache": FailureCause(
         "a cached file is damaged",
-        ("delete the named file", "torch keeps its own in ~/.cache/torch/hub/checkpoints"),
+        ("delete the file that the log names", "torch keeps downloaded files in ~/.cache/torch/hub/checkpoints"),
         lies_in="moment",
     ),
     "corrupt_image": FailureCause("a photograph is damaged", ("splatbatch verify-dims",)),
@@ -134,7 +134,7 @@ CAUSES: Mapping[str, FailureCause] = {
     ),
     "cuda_invalid_device": FailureCause(
         "no such GPU",
-        ("nvidia-smi -L", "in the YAML executor.gpus: auto"),
+        ("nvidia-smi -L", "set executor.gpus: auto in the YAML"),
         suspects=rf"{PROGRAM}|training\.device",
         lies_in="machine",
     ),
@@ -142,7 +142,7 @@ CAUSES: Mapping[str, FailureCause] = {
         "the GPU stopped answering", ("dmesg | grep -i xid", {"training.kernels": "gsplat"})
     ),
     "cuda_no_kernel_image": FailureCause(
-        "not built for this GPU",
+        "the program is not built for this GPU",
         ("splatbatch doctor", "python -c 'import torch; print(torch.cuda.get_arch_list())'"),
         lies_in="machine",
     ),
@@ -155,7 +155,7 @@ CAUSES: Mapping[str, FailureCause] = {
         passes=True,  # it is diagnosed with `retry` where other processes hold most of the GPU
     ),
     "dataloader_worker_killed": FailureCause(
-        "a loader worker was killed",
+        "a process that loads photographs was killed",
         ({"training.workers": 0},),
         suspects_if_larger=LOADING,
         lies_in="moment",
@@ -171,7 +171,7 @@ CAUSES: Mapping[str, FailureCause] = {
     ),
     "download_failed": FailureCause(
         "a download failed",
-        ("download it once where there is a network, with TORCH_HOME on a shared disk",),
+        ("download the file once where there is a network, with TORCH_HOME on a shared disk",),
         lies_in="moment",
         passes=True,
         patience=1.5,
@@ -191,7 +191,7 @@ CAUSES: Mapping[str, FailureCause] = {
     ),
     "hang": FailureCause(
         "no progress",
-        ("splatbatch explain PATCH --log", "in the YAML limits.stall_s"),
+        ("splatbatch explain PATCH --log", "raise limits.stall_s in the YAML"),
         suspects=DURATION,
         lies_in="moment",
         patience=3,
@@ -214,7 +214,7 @@ CAUSES: Mapping[str, FailureCause] = {
     ),
     "io_error": FailureCause(
         "reading from the disk failed",
-        ("dmesg | tail", "mount | grep nfs", "in the YAML scene.images: a copy on a local disk"),
+        ("dmesg | tail", "mount | grep nfs", "set scene.images in the YAML to a copy on a local disk"),
         lies_in="moment",
         passes=True,
         patience=1.5,
@@ -233,7 +233,9 @@ CAUSES: Mapping[str, FailureCause] = {
         may_repeat=True,
     ),
     "jit_lock_stale": FailureCause(
-        "a compile lock was left behind", ("find ~/.cache/torch_extensions -name lock -delete",), lies_in="moment"
+        "an earlier compilation left its lock file behind",
+        ("find ~/.cache/torch_extensions -name lock -delete",),
+        lies_in="moment",
     ),
     "lost": FailureCause(
         "the attempt was lost",
@@ -244,7 +246,7 @@ CAUSES: Mapping[str, FailureCause] = {
         may_repeat=True,
     ),
     "missing_colmap": FailureCause(
-        "no COLMAP model", ("splatbatch verify-dims", "in the YAML scene.patches: the folder that holds the patches")
+        "no COLMAP model", ("splatbatch verify-dims", "set scene.patches in the YAML to the folder of the patches")
     ),
     "missing_dependency": FailureCause(
         "a package is missing", ("splatbatch doctor --trainers",), suspects=WHICH_TRAINER, lies_in="machine or settings"
@@ -253,7 +255,8 @@ CAUSES: Mapping[str, FailureCause] = {
         "a file is missing", ("splatbatch verify-dims", "splatbatch doctor --trainers"), suspects=WHICH_TRAINER
     ),
     "missing_image": FailureCause(
-        "a photograph is missing", ("splatbatch verify-dims", "in the YAML scene.images: the folder of the photographs")
+        "a photograph is missing",
+        ("splatbatch verify-dims", "set scene.images in the YAML to the folder of the photographs"),
     ),
     "nan_loss": FailureCause(
         "the training diverged",
@@ -264,13 +267,13 @@ CAUSES: Mapping[str, FailureCause] = {
     "native_abort": FailureCause("compiled code aborted", ("splatbatch explain PATCH --log",)),
     "nccl": FailureCause(
         "the GPUs could not talk to each other",
-        ("NCCL_DEBUG=INFO prints more", "one GPU per patch needs no NCCL"),
+        ("export NCCL_DEBUG=INFO, for more lines in the log", "train each patch on one GPU, which needs no NCCL"),
         lies_in="moment",
         times=3,
         patience=1.5,
     ),
     "no_initial_pair": FailureCause(
-        "no initial image pair",
+        "no two photographs to start the reconstruction from",
         ("splatbatch reconstruct PHOTOS --camera SIMPLE_RADIAL", "splatbatch reconstruct PHOTOS --pairs all"),
         ladder="numerics",
     ),
@@ -284,7 +287,7 @@ CAUSES: Mapping[str, FailureCause] = {
         suspects=rf"{PROGRAM}|evaluation\.holdout\w*",
     ),
     "none": FailureCause("nothing is wrong"),
-    "not_made": FailureCause("its input has not been made"),
+    "not_made": FailureCause("the input of this task has not been made"),
     "not_started": FailureCause(
         "the trainer could not be started",
         ("splatbatch doctor --trainers",),
@@ -293,7 +296,7 @@ CAUSES: Mapping[str, FailureCause] = {
     ),
     "output_unwritable": FailureCause(
         "the output folder cannot be written",
-        ("ls -ld FOLDER", "id", "in the YAML output.folder"),
+        ("ls -ld FOLDER", "id", "set output.folder in the YAML to another folder"),
         lies_in="machine",
     ),
     "port_in_use": FailureCause("a network port is taken", ("ss -ltnp shows which process uses it",), lies_in="moment"),
@@ -331,7 +334,9 @@ CAUSES: Mapping[str, FailureCause] = {
         ladder="gpu_memory",
     ),
     "time_limit": FailureCause(
-        "the time limit was hit", ("in the YAML limits.wall_s: 28800", {"training.max_steps": 15000}), suspects=DURATION
+        "the time limit was hit",
+        ("set limits.wall_s: 28800 in the YAML", {"training.max_steps": 15000}),
+        suspects=DURATION,
     ),
     "unknown": FailureCause("cause unknown", ("splatbatch explain PATCH --log",), suspects=WHICH_TRAINER),
     "unsupported_camera_model": FailureCause(

@@ -30,7 +30,7 @@ def diagnose(seen: Evidence) -> Diagnosis:
     Its action is "ok" if nothing failed; then no settings are suggested.
     """
     verdict = next((found for judge in JUDGES if (found := judge(seen))), None) or plain_end(seen)
-    slow = (f"skipped: {one.cause} of {one.origin} took too long on this log" for one in seen.too_slow)
+    slow = (f"skipped: the search for {one.cause} of {one.origin} took too long on this log" for one in seen.too_slow)
     phase = seen.phase or ("train" if seen.is_midrun else "")
     verdict = replace(verdict, evidence=(*verdict.evidence, *slow), phase=phase)
     return verdict if verdict.action == "ok" else with_advice(verdict, seen.background)
@@ -46,7 +46,7 @@ def whole_splat(seen: Evidence) -> Diagnosis | None:
         return None
     if seen.ended_well:
         return _fine("The splat is complete.")
-    return _fine(f"The splat is complete. The process ended badly after it was written: {in_words(seen.end)}.")
+    return _fine(f"The splat is complete. The process ended badly after the splat was written: {in_words(seen.end)}.")
 
 
 def health(seen: Evidence) -> Diagnosis | None:
@@ -73,7 +73,7 @@ def memory_killer(seen: Evidence) -> Diagnosis | None:
     told = told_outright(seen) if seen.is_explained and not (seen.end is None or signal_of(seen.end)) else None
     if told and told.cause not in OF_A_KILLED_PROCESS:
         return told
-    advice = "Host memory ran out (the kernel killed a process): use fewer loader workers, keep fewer images in memory."
+    advice = "Host memory ran out (the kernel killed a process): use fewer loader workers or smaller photographs."
     return Diagnosis("host_oom", "degrade", advice, ("outside the log: the kernel's OOM killer ended a process",))
 
 
@@ -113,10 +113,15 @@ def our_doing(seen: Evidence) -> Diagnosis | None:
             advice = (
                 f"The program did not exit within {limit_s:g} s (artifact.finished_after_s) after it wrote its splat,"
             )
-            advice += f" which is not valid. It was ended and is tried once more.{TRY}{LOG}"
+            advice += f" which is not valid. The program was ended and is tried once more.{TRY}{LOG}"
             return Diagnosis("hang", "retry", advice, last_words)
         case TimedOut(limit_s=limit_s):
-            return Diagnosis("hang", "retry", f"No progress for {limit_s:g} s: ended and tried once more.", last_words)
+            return Diagnosis(
+                "hang",
+                "retry",
+                f"No progress for {limit_s:g} s: the attempt was ended and is tried once more.",
+                last_words,
+            )
     return None
 
 
@@ -180,9 +185,9 @@ def spoilt_splat(seen: Evidence) -> Diagnosis | None:
     advice = f"The program exited normally, but its splat is not valid ({why}): "
     is_of_disk = why.startswith(OF_THE_DISK)
     advice += (
-        "tried once more; if it repeats, check the disk."
+        "the attempt is repeated once; if the splat is not valid again, check the disk."
         if is_of_disk
-        else f"check its input files and output path, and read its log.{TRY}{LOG}"
+        else f"check the program's input files and output path, and read the log.{TRY}{LOG}"
     )
     meaning = meaning_of_health(why) or Diagnosis("incomplete_artifact", "retry", advice)
     return replace(meaning, evidence=(f"splat: {why}", *seen.log.last_words()))
@@ -226,7 +231,7 @@ def _unknown(seen: Evidence) -> Diagnosis:
     worst = [log.quote_line(final.says)] if final and final.has_frames else log.worst_words()
     evidence = (in_words(seen.end), *(line for line in log.last_words(MOST_QUOTED) if line not in worst), *worst)
     if seen.is_watched:
-        return Diagnosis("unknown", "retry", "Unknown failure: tried once more; keep the log.", evidence)
+        return Diagnosis("unknown", "retry", "Unknown failure: the attempt is repeated once; keep the log.", evidence)
     return Diagnosis("unknown", "fail", "Unknown failure: read the end of the log.", evidence)
 
 

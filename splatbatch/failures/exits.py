@@ -14,7 +14,9 @@ SIGNALS: dict[int, Diagnosis] = {
     2: Diagnosis("interrupted", "retry", "A person interrupted the run (SIGINT): run again."),
     3: Diagnosis("interrupted", "retry", "A person interrupted the run (SIGQUIT): run again."),
     4: Diagnosis(
-        "illegal_instruction", "fail", "The binaries need a CPU feature this machine lacks: install other builds."
+        "illegal_instruction",
+        "fail",
+        "The program needs a CPU feature that this machine lacks: install a build for this CPU.",
     ),
     SIGABRT: Diagnosis("native_abort", "fail", "The program aborted itself: read the lines before the end."),
     10: Diagnosis("interrupted", "retry", "The scheduler warned that the time of the job ends (SIGUSR1): run again."),
@@ -24,17 +26,19 @@ SIGNALS: dict[int, Diagnosis] = {
         "shm_bus_error", "degrade", "Bus error (SIGBUS), most likely /dev/shm is full: use fewer loader workers."
     ),
     8: Diagnosis(
-        "native_abort", "fail", "Compiled code divided by zero (SIGFPE): a fault of the program or its input."
+        "native_abort",
+        "fail",
+        "Compiled code divided by zero (SIGFPE): check the input files, then report it to the program's authors.",
     ),
     SIGKILL: Diagnosis(
         "host_oom",
         "degrade",
-        "Killed without a message (SIGKILL), most likely because host memory ran out: use fewer workers and images.",
+        "Killed without a message (SIGKILL), most likely because host memory ran out: use fewer loader workers.",
     ),
     11: Diagnosis(
         "segfault",
         "retry",
-        "The program crashed (SIGSEGV): tried once more; if it repeats in this phase, the build is broken.",
+        "The program crashed (SIGSEGV): the attempt is repeated once; if it crashes again, reinstall the program.",
     ),
     15: Diagnosis("interrupted", "retry", "The process was asked to end (SIGTERM): run again."),
     24: Diagnosis("time_limit", "degrade", "The CPU time limit was reached (SIGXCPU): raise it (ulimit -t)."),
@@ -62,13 +66,13 @@ _CUT_TO_8_BITS: dict[int, int] = {256 - signal: signal for signal in (4, SIGABRT
 
 CODES: dict[int, Diagnosis] = {
     2: Diagnosis("bad_config", "fail", "Exit code 2, usually a wrong command line: correct the arguments."),
-    125: Diagnosis("missing_dependency", "fail", "Docker could not start the container: read its message above."),
+    125: Diagnosis("missing_dependency", "fail", "Docker could not start the container: read its message in the log."),
     126: Diagnosis("missing_dependency", "fail", "The program is not executable: check its permissions."),
     127: Diagnosis("missing_dependency", "fail", "A program was not found: install it, or correct PATH."),
     124: Diagnosis("time_limit", "degrade", "`timeout` ended the program: give more time."),
-    0xC0000135: Diagnosis("missing_dependency", "fail", "A DLL is missing."),
-    0xC0000139: Diagnosis("missing_dependency", "fail", "A DLL is of another version."),
-    0xC0000142: Diagnosis("missing_dependency", "fail", "A DLL failed to initialise."),
+    0xC0000135: Diagnosis("missing_dependency", "fail", "A DLL is missing: reinstall the program."),
+    0xC0000139: Diagnosis("missing_dependency", "fail", "A DLL is of another version: reinstall the program."),
+    0xC0000142: Diagnosis("missing_dependency", "fail", "A DLL failed to initialise: reinstall the program."),
 }
 
 DIVERGED = Diagnosis("nan_loss", "degrade", "Training diverged (NaN): try a lower learning rate, or another seed.")
@@ -77,7 +81,9 @@ PRUNED = Diagnosis("zero_gaussians", "degrade", "All Gaussians were pruned: prun
 
 HEALTH: dict[str, Diagnosis] = {
     "zero_gradients": Diagnosis(
-        "zero_gradients", "degrade", "All gradients are zero, so nothing is learned: check poses and scale."
+        "zero_gradients",
+        "degrade",
+        "All gradients are zero, so nothing is learned: check the camera poses and the scale of the scene.",
     ),
     "no_densification": Diagnosis(
         "no_densification",
@@ -137,6 +143,6 @@ def in_words(end: Exit | None) -> str:
         case TimedOut(limit=limit, limit_s=limit_s):
             return f"ended by its {limit} limit of {limit_s:g} s"
         case None:
-            return "end unknown"
+            return "unknown how the process ended"
         case _:
             return type(end).__name__

@@ -113,7 +113,7 @@ def decide_retry(
         is_over = history[-1] in counting
         return GiveUp(f"{title(last.cause)}: still there after {minutes} of waiting") if is_over else RetryAfter(wait_s)
     if len(counting) >= config.max_attempts:
-        return GiveUp(f"{plural(len(counting), 'attempt')} failed (retry.max_attempts)")
+        return GiveUp(f"{plural(len(counting), 'attempt')} failed, and retry.max_attempts allows no more")
     cause = cause_of(last.cause)
     vain = _why_not_unchanged(history, cause)
     climbing = cause.ladder in history[-1].rungs
@@ -152,7 +152,7 @@ def why_stop_batch(failures: Mapping[TaskId, Sequence[Failure]]) -> str:
         for cause in sorted(one for one in found if cause_of(one).stops_batch):
             for other in seen.setdefault(cause, []):
                 if cause_of(cause).lies_in == "machine" or _are_unlike(task, other):
-                    return f"{title(cause)} on {other} and on {task}: the cause is this machine, not the patches"
+                    return f"{title(cause)} on {other} and on {task}: this machine or the settings are the cause"
             seen[cause].append(task)
     return _why_ours(failures)
 
@@ -197,7 +197,7 @@ def _why_not_unchanged(history: Sequence[Failure], cause: FailureCause) -> str:
     before = [(past.diagnosis.cause, past.diagnosis.phase) for past in same_settings[:-1]]
     if not cause.may_repeat and (last.diagnosis.cause, last.diagnosis.phase) in before:
         where = f"phase {last.diagnosis.phase}" if last.diagnosis.phase else "the same phase"
-        return f"{title(last.diagnosis.cause)} twice in {where}: deterministic, an unchanged attempt would fail again"
+        return f"{title(last.diagnosis.cause)} twice in {where}: an attempt with the same settings would fail again"
     return f"{title(last.diagnosis.cause)}: failed {alike} times" if alike > cause.times else ""
 
 

@@ -188,7 +188,8 @@ def site_signatures(path: Path | None) -> tuple[Signature, ...]:
         raise ConfigError(f"failures: {error.message}", HINT) from error
     if vain := list(_vain(file)):
         raise ConfigError(
-            "\n  ".join([f"failures: {path}: {len(vain)} of its patterns do not match their lines", *vain]), HINT
+            "\n  ".join([f"failures: {path}: {len(vain)} of its patterns do not match their example lines", *vain]),
+            HINT,
         )
     known = {one.cause: one.advice for one in reversed(shipped_signatures())}
     return tuple(file.signatures(known, str(path)))
@@ -210,7 +211,7 @@ def _vain(file: SignatureFile) -> Iterator[str]:
 
 def _why_not_found(patterns: Patterns, line: str) -> str:
     if any(r"\n" in pattern or "\n" in pattern for pattern in patterns):
-        return "is matched within one line: remove the line break"
+        return "a pattern is matched within one line: remove its line break"
     try:
         with time_limit():
             is_there = any(search(patterns, lower(one)) for one in line.split("\n"))

@@ -96,7 +96,7 @@ def cancel(config: Path | str | None, wanted: Names = ()) -> CancelResult:
 def _end(crew: RequestedWorkers) -> None:
     """Have the engines end the remaining workers; after `ENGINE_PAUSES_S` list on stderr the workers that still run."""
     if words := crew.stop():
-        print_err(f"the engine could not cancel its workers: {words}; workers that it starts later end at once")
+        print_err(f"the cluster could not cancel its workers: {words}; workers that still start end at once")
     for pause_s in ENGINE_PAUSES_S:
         crew.look()
         if all(one.state in ("ended", "unknown") for one in crew.jobs.values()):
@@ -104,7 +104,7 @@ def _end(crew: RequestedWorkers) -> None:
         time.sleep(pause_s)
     crew.close()
     for words in crew.in_words() if crew.submissions else ():
-        print_err(f"workers have not ended yet: {words}")
+        print_err(f"workers have not ended yet: {words}; check later with `splatbatch status`")
 
 
 def _has_obeyed(watcher: Watcher, worker: WorkerRecord, patches: Sequence[str], request: Path) -> bool:
@@ -125,7 +125,7 @@ def _standing(config: Path | str | None) -> FreshnessChecker | None:
     try:
         return open_batch(config).standing()
     except SplatbatchError as error:
-        print_err(f"cannot determine which splats are stale: {error.message}")
+        print_err(f"cannot determine which splats are out of date: {error.message}")
         return None
 
 
@@ -151,6 +151,6 @@ def _wait(watcher: Watcher, worker: WorkerRecord, has_obeyed: Callable[[], bool]
         if time.monotonic() - began > limit_s:
             raise SplatbatchError(
                 f"{who} was asked to end, but still runs after {limit_s:.0f} s",
-                "It may hang on a disk or a GPU driver. Use `kill -9`; the next `train` ends orphan processes.",
+                "The process may hang on a disk or a GPU driver: use `kill -9`; the next `train` ends what is left.",
             )
         time.sleep(LOOK_S)

@@ -47,7 +47,10 @@ def flight_of(batch: Batch, *, is_whole: bool = False) -> FlightPlan:
     tasks = of_patches(batch.tasks)
     offsets = {task.patch.offset for task in tasks}
     if len(offsets) > 1:
-        raise SceneError("these scenes have different frames", "Name one scene: `splatbatch plan-capture p0`.")
+        raise SceneError(
+            "these scenes have different offsets, and a flight plan covers one scene",
+            "Name one scene: `splatbatch plan-capture p0`.",
+        )
     offset, crs = np.array(offsets.pop()), batch.config.scene.crs or ""
     whole = batch.output.scene.read_inspection() if is_whole else None
     cells = {"scene": _inspected_cells(whole)} if whole else {}
@@ -65,7 +68,9 @@ def flight_of(batch: Batch, *, is_whole: bool = False) -> FlightPlan:
         few = f"{list_names(unknown, 5)}: not inspected, and the model has hardly any points to plan a flight by"
         raise SceneError(few, "Check the model: `splatbatch verify-dims --deep`. Or name the other patches.")
     if not cameras:
-        raise SceneError("no camera has a pose, and a flight plan needs the distance of photographs")
+        raise SceneError(
+            "no camera has a pose, so a flight cannot be planned", "Check the model: `splatbatch verify-dims`."
+        )
     rows = np.array([cell for known in cells.values() for cell in known], dtype=np.float64)
     places, patches = rows[:, :3], [name for name, known in cells.items() for _ in known]
     up = up_of(places, [*cameras.values()], is_mapped=bool(crs))

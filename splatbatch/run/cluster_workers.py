@@ -77,7 +77,7 @@ def train_elsewhere(batch: Batch, show: Show, after: After, *, verify: bool) -> 
             context.shown.forget()
             ended = context.follow(
                 RunResult(tuple(batch.names)),
-                not_inspected(batch.whole(), "workers do not inspect"),
+                not_inspected(batch.whole(), "workers of a batch do not inspect splats"),
                 after,
                 partial(lock_output_alone, batch, print_err),
             )
@@ -196,7 +196,7 @@ class ClusterTraining:
         if others := others + [f"submission {one.path.name} to {one.record.engine}" for one in asked]:
             raise ExecutorError(
                 f"{self.batch.output.path}: {others[0]} uses another YAML or version of splatbatch",
-                "End it with `splatbatch cancel`, or restore the YAML: all workers of a batch must use the same one.",
+                "End those workers with `splatbatch cancel`, or restore the YAML: all must use one YAML and version.",
             )
 
 

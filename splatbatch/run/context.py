@@ -291,7 +291,7 @@ def write_the_report(
             words = f"{path or 'a file'} does not answer"
         case Returned(value=items):
             return tuple(map(TodoItem.from_record, items))
-    print_err(f"the report could not be written ({words})")
+    print_err(f"the report could not be written ({words}); try again with `splatbatch report`")
     return ()
 
 

@@ -136,7 +136,7 @@ def decide(batch: Batch, options: TrainOptions, patience: WaitHooks = ENDLESS) -
             told = found.result("plan")
             states[name] = STATES[told["state"]](**told["fields"])
         except OSError:  # the audit, or the attempt, names the file
-            states[name] = Stale("its files cannot be read")
+            states[name] = Stale("files of the patch cannot be read")
         except TaskFault as fault:
             faults[name] = fault
     return Decisions(batch, options, states, faults=faults)
@@ -255,8 +255,14 @@ def record_rejections(decisions: Decisions, ledger: Ledger, *, verify: bool) -> 
             ledger.write(PatchRejected(name, reason, decisions.audited.get(name)))
     if todo.tasks and refused.keys() >= set(todo.names):
         others = [task.name for task in of_patches(todo.every) if task.name not in refused]
-        said = f"{list_names([*refused])}: refused by the audit; no other patch needs training" if others else ""
-        print_err(f"{said or 'every patch is refused by the audit'}: see `splatbatch verify-dims`")
+        said = (
+            f"{list_names([*refused])}: refused by the audit of photographs and cameras; no other patch needs training"
+            if others
+            else ""
+        )
+        print_err(
+            f"{said or 'every patch is refused by the audit of photographs and cameras'}: see `splatbatch verify-dims`"
+        )
     return refused
 
 

@@ -41,7 +41,7 @@ def start_worker(batch: Batch, *, verify: bool) -> tuple[Path, str] | WorkerReco
     if run := holder(output):
         raise OutputError(
             f"{output.path}: process {run.pid} on {run.host} is training into this folder",
-            "Wait for it, or end it with `splatbatch cancel`.",
+            "Wait until that process has ended, or end it with `splatbatch cancel`.",
         )
     if living := Watcher(output).living(but=LOCAL):
         return living[0]
@@ -69,7 +69,7 @@ def _await(worker: Detached, output: OutputFolder, log: Path) -> str:
             return ""
         if code is not None:
             words = read_tail(log).strip() or f"no output, exit code {code}"
-            raise ExecutorError(f"the worker ended at once: {plain_text(words)}")
+            raise ExecutorError(f"the worker ended at once: {plain_text(words)}", f"See {log}.")
         mine = [one.worker for one in watcher.living(but=LOCAL) if one.pid == worker.pid]
         if mine and (passed_s > SETTLE_S or any(events_in(output.ledger_of(mine[0]), (BatchStarted,)))):
             return mine[0]

@@ -135,4 +135,5 @@ def log_of(folder: AttemptFolder) -> str:
     try:
         return plain_text(read_regular(folder.log, MOST_LOG_BYTES).decode(errors="replace"))
     except OSError as error:
-        raise OutputError(f"{folder.log}: cannot be read ({error.strerror})") from error
+        message = f"{folder.log}: cannot be read ({error.strerror})"
+        raise OutputError(message, "Check its permissions; `splatbatch explain` shows what else is known.") from error

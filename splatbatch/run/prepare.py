@@ -122,7 +122,9 @@ def begin(place: Path, *, writes: bool = True) -> tuple[Path | None, tuple[str, 
         if writes:
             target.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise OutputError(f"{target}: cannot be written ({error.strerror})") from error
+        raise OutputError(
+            f"{target}: cannot be written ({error.strerror})", "Check the folder's permissions."
+        ) from error
     note = "" if writes else " (not written: this is a dry run)"
     return target, (*found.notes, f"{target}: {plural(len(found.patches), 'patch', 'es')}{note}"), text
 

@@ -86,7 +86,7 @@ def make_scene(options: SceneOptions, show: Show) -> int:
         options = replace(options, images=options.out / RECONSTRUCTED / "images")
     _cut(options, show)
     _write_config(options, changes)
-    log_line("train: 2 of 4")
+    log_line("train: step 2 of 4")
     batch, errors = open_batch(options.config), list[SplatbatchError]()
     ended = train(batch, TrainOptions(), show, partial(_follow, options, errors))
     if errors:
@@ -111,13 +111,13 @@ def _merge(options: SceneOptions, trained: FinishedBatch) -> FollowUpResult:
     if trained.code not in (0, NOT_WHOLE) or (trained.code and not allow_missing):
         words = "not merged: a patch is missing; set `publish.allow_missing: true` to merge the others"
         return follow_up_result("merge", LEFT_OUT, words, TRAIN)
-    trained.say("merge: 3 of 4")
+    trained.say("merge: step 3 of 4")
     trained.show(trained.merge(allow_missing=allow_missing, clean=options.clean))
     return follow_up_result("merge", DONE, f"merged: {trained.batch.output.scene.splat}")
 
 
 def _evaluate(options: SceneOptions, trained: FinishedBatch) -> FollowUpResult:
-    trained.say("evaluate: 4 of 4")
+    trained.say("evaluate: step 4 of 4")
     batch = open_batch(options.config)
     task = evaluation.evaluation_task(batch, evaluation.order(batch, batch.output.scene.splat))
     if task.is_fresh():
@@ -136,7 +136,7 @@ def _reconstruct(options: SceneOptions, show: Show) -> int:
     """
     if options.images is None:
         raise ConfigError("--source or --images is required", "Name a COLMAP model, or the folder of the photographs.")
-    log_line("reconstruct: before the 4 steps")
+    log_line("reconstruct: before step 1 of 4")
 
     asked = ReconstructOptions(options.images, options.out / RECONSTRUCTED)
     code = reconstruct(asked, show)
@@ -151,9 +151,9 @@ def _cut(options: SceneOptions, show: Show) -> None:
     before = partition_of(patches) if patches.is_dir() else None
     if before is not None and before.source.resolve() == find_source(options.model).resolve():
         check_scene(before)
-        log_line("split: 1 of 4: the scene is already split")
+        log_line("split: step 1 of 4: the scene is already split")
         return
-    log_line("split: 1 of 4")
+    log_line("split: step 1 of 4")
     asked = SplitRequest(options.model, options.images, patches, SplitOptions(), trained_in(patches))
     show(split(asked, advance=partial(PipeWriter().advance, "split", unit="patches")))
 

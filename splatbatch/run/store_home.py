@@ -155,7 +155,7 @@ class HomeSide:
         unread = [name for name in seen.bundles if name not in self.bundles.keys() | self._read]
         new = exchange.bundles_at(self.courier, unread)
         for name in (name for name, one in new.items() if not one.home):
-            self.hooks.tell(f"bundle {name} in the store is damaged or missing: it is skipped")
+            self.hooks.tell(f"bundle {name}, a packed task, is damaged or missing in the store and is skipped")
         self._read |= new.keys()
         self.bundles |= {name: one for name, one in new.items() if one.home == self.name}
         return seen
@@ -190,7 +190,7 @@ class HomeSide:
             same = next((name for name in live if replace(ours[name], number=bundle.number) == bundle), "")
             name = same or self.courier.ask(exchange.put_sealed, f"{BUNDLES}/", bundle)
             packed[task.name], self.bundles[name] = name in trained, ours.get(name, bundle)
-            self._close((name for name in ours if name != same and seen.state(name).is_open), "packed anew")
+            self._close((name for name in ours if name != same and seen.state(name).is_open), "packed again")
         self._packed |= packed.keys()
         return packed
 
@@ -236,7 +236,9 @@ class HomeSide:
         closed = {name for name, _ in states} - {name for name, one in states if one.is_final or not one.is_closed}
         for name in closed & self.waiting.keys():
             if name in self._packed or not packs:
-                log_line(f"{name}: closed in the store; it is not waited for")
+                log_line(
+                    f"{name}: the task is closed in the store (cancelled or given up), so its splat is not awaited"
+                )
                 self.waiting.pop(name)
 
     def _show(self, seen: StoreListing) -> None:
@@ -303,7 +305,9 @@ class HomeSide:
                 if (name, one.number) not in self.arrived:
                     ours = self._adopt_attempt(name, one, bundle, returned, task)
         except StoreError as error:  # the result is ignored, and its task trained again
-            self.hooks.tell(f"{bundle.task}: a result in the store is refused: {name}: {error.message}")
+            self.hooks.tell(
+                f"{bundle.task}: a result in the store is refused, and the task trained again: {name}: {error.message}"
+            )
             self.courier.ask(blobs.put, [(f"{RESULTS}/{name}{REFUSED}", error.message.encode())])
             return False
         self.whole.add(name)
@@ -363,7 +367,7 @@ def _make_ours(folder: AttemptFolder, bundle: Bundle, returned: TransferResult, 
     """
     watch = folder.read_watch()
     if outside := [name for name in (watch.globs() if watch else ()) if fault_of_name(PurePath(name).as_posix())]:
-        raise StoreError(f"{folder.watch.name} names {outside[0]}, which lies outside of its attempt")
+        raise StoreError(f"{folder.watch.name} names {outside[0]}, which lies outside the attempt's folder")
     job = folder.read_job() or JobSpec()
     then, asked = job.depends_on, bundle.depends_on
     is_other_model = any(
@@ -372,7 +376,7 @@ def _make_ours(folder: AttemptFolder, bundle: Bundle, returned: TransferResult, 
         if key.startswith("sparse/")
     )
     if is_other_model or then.recipe != asked.recipe or is_trained_otherwise(then, asked):
-        raise StoreError("the splat was trained from other inputs than its bundle")
+        raise StoreError("the splat was trained from other settings or inputs than those that were packed")
     job = replace(
         job,
         depends_on=replace(asked, effective=then.effective),

@@ -139,7 +139,7 @@ class StoreWorker:
         unfit = frozenset(name for name, end in self._not_before.items() if time.monotonic() < end)
         for name in self._watch.due(seen, self.sign.worker, unfit):
             bundle = exchange.bundles_at(self._asks, [name])[name]
-            altered = f"bundle {name}: its manifest was altered in the store; not trained"
+            altered = f"bundle {name}, a packed task, was altered in the store and is not trained"
             if why := why_left(bundle, only_builtin=self.only_builtin) if bundle.home else altered:
                 log_line(why)
                 self._not_before[name] = NEVER
@@ -160,7 +160,7 @@ class StoreWorker:
             self._fetches.end()
             for piece in blobs.fetch_all(self._asks, self._cache, bundle.pieces):
                 result = replace(result, outcome="damaged", why=f"{piece.name} is damaged or missing in the store")
-                log_line(f"{bundle.task}: {result.why}; waiting until home uploads it again")
+                log_line(f"{bundle.task}: {result.why}; waiting until the machine that packed it uploads it again")
                 self._not_before[name] = time.monotonic() + 30.0
                 return None
             blobs.lay(bundle.pieces, self._cache, folder / "scene")
@@ -319,7 +319,8 @@ def work_for(
             if not living(":".join(one.name.split("-")[1:3])):  # its worker was killed
                 shutil.rmtree(one, ignore_errors=True)
     except OSError as error:
-        raise OutputError(f"--scratch {scratch or error.filename}: cannot be written ({error.strerror})") from error
+        message = f"--scratch {scratch or error.filename}: cannot be written ({error.strerror})"
+        raise OutputError(message, "Name a folder that can be written.") from error
     with Interruption() as interruption:
         mine = root / f"worker-{name_of(os.getpid()).replace(':', '-')}-{socket.gethostname()}"
         worker = StoreWorker(absolute_url(url, Path.cwd()), interruption, mine, for_s, idle_s, only_builtin)

@@ -177,7 +177,9 @@ def cancel_in(url: str, names: Iterable[str]) -> list[str]:
         tasks = {name: one.task or name for name, one in exchange.bundles_at(ours, left).items()}
         chosen = {name: task for name, task in tasks.items() if not wanted or task in wanted}
         if lacking := wanted - set(chosen.values()):
-            raise StoreError(f"{url}: no open task {', '.join(sorted(lacking))} in this store")
+            raise StoreError(
+                f"{url}: no open task {', '.join(sorted(lacking))} in this store", f"See `splatbatch status {url}`."
+            )
         ours.ask(blobs.put, [(f"{CLOSED}/{name}", b"cancelled") for name in chosen])
     return sorted(chosen.values())
 

@@ -104,7 +104,9 @@ def _follow(trained: FinishedBatch) -> None:
         what = "publishes" if batch.config.publish.formats else "lists in the report which patches are not inspected"
         print_err(f"other workers are still training; the last one {what}")
         return
-    afterwards = run_follow_ups(trained, not_inspected(whole, "workers do not inspect"), publish_as_configured)
+    afterwards = run_follow_ups(
+        trained, not_inspected(whole, "workers of a batch do not inspect splats"), publish_as_configured
+    )
     write_the_report(whole, whole.standing(), trained.interruption.reason)
     for one in afterwards:
         trained.show(one)

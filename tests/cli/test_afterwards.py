@@ -188,7 +188,7 @@ def test_workers_publish_once_and_say_what_is_left_out(batch: FakeBatch) -> None
     assert (ended.returncode, site(batch)) == (1, ["p0.ply", "publish.json"])
     assert "not published: p1: failed" in ended.stderr
     batch.change(evaluation={"inspect": True})
-    assert "not inspected: p0: workers do not inspect" in batch.run("work").stderr
+    assert "not inspected: p0: workers of a batch do not inspect splats" in batch.run("work").stderr
     report = json.loads((batch.output / "report.json").read_text())
     assert [one["state"] for one in report["afterwards"]] == ["left out", "partly"]
 

@@ -226,7 +226,7 @@ def test_without_its_backdrop_a_scene_shows_nothing_beyond_its_patches(batch: Fa
     lose(batch, "backdrop")
     assert "1 of 5 patches cannot be merged: backdrop: not trained yet" in refused(batch)
     ended = invoke("merge", "--allow-missing", batch=batch)
-    assert "backdrop: not trained yet: the scene has no backdrop behind the patches" in ended.err
+    assert "backdrop: not trained yet: the scene has no backdrop (coarse splat) behind the patches" in ended.err
     assert len(read_splat(scene(batch))) == expected(batch, *ALL)
 
 

@@ -13,7 +13,7 @@ from scenes import MadeScene
 COMMAND = re.compile(r"`?splatbatch ((?:[\w-]+)(?: (?!hint:)[^`\s,;]+)+)")
 OFFERED = (
     re.compile(r"Did you mean '?([\w./-]+?)'?[?,]"),
-    re.compile(r"It is a key of \w+: ([\w.]+)\."),
+    re.compile(r"This key belongs to the section \w+: ([\w.]+)\."),
     re.compile(r"Known: ([\w]+)"),
     re.compile(r"nearest: ([\d.]+)"),
     re.compile(r"(?:, as|or a list, as|For example --set) (\S+)"),

@@ -77,7 +77,9 @@ def test_where_one_patch_is_trained_not_every_patch_is_refused(batch: FakeBatch)
     ended = invoke("train", batch=batch)
     assert ended.code == 1
     assert "every patch" not in ended.err
-    assert "p1: refused by the audit; no other patch needs training" in " ".join(ended.err.split())
+    assert "p1: refused by the audit of photographs and cameras; no other patch needs training" in " ".join(
+        ended.err.split()
+    )
 
 
 def test_where_no_patch_can_be_trained_every_patch_is_refused(batch: FakeBatch) -> None:

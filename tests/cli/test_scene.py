@@ -101,7 +101,7 @@ def test_a_patch_that_fails_keeps_the_scene_from_being_merged(tmp_path: Path, sc
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("after", ["p0: attempt 1 started", "evaluate: 4 of 4"])
+@pytest.mark.parametrize("after", ["p0: attempt 1 started", "evaluate: step 4 of 4"])
 def test_what_was_killed_goes_on_where_it_ended(tmp_path: Path, after: str) -> None:
     log = tmp_path / "said"
     cut_in_two(tmp_path / "scene")

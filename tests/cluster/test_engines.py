@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 @pytest.mark.parametrize(
     ("executor", "words"),
     [
-        ("{engine: slurm, sbatch: [--array=0-7]}", "workers says how many"),
-        ("{engine: slurm, sbatch: ['-t 10']}", "worker_time says how long"),
-        ("{engine: slurm, sbatch: [--output=x]}", "it is set by splatbatch"),
+        ("{engine: slurm, sbatch: [--array=0-7]}", "remove this option: workers sets the number of jobs"),
+        ("{engine: slurm, sbatch: ['-t 10']}", "remove this option: worker_time sets the time"),
+        ("{engine: slurm, sbatch: [--output=x]}", "splatbatch sets this option itself: remove it"),
         ("{engine: slurm, gpus: [0, 1]}", "gpus_per_worker says how many"),
         ("{sbatch: [--partition=gpu]}", "sbatch is for engine: slurm"),
         ("{setup: [module load cuda]}", "for engines of clusters"),

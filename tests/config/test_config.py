@@ -82,12 +82,15 @@ def test_a_mistake_is_named_with_line_key_value_and_remedy(tmp_path: Path, text:
     ("rung", "words"),
     [
         ("training.nonsense: 3", "training.nonsense: unknown setting. Did you mean training."),
-        ("training.workers: x0.5", "a factor needs a number to start from, and training.workers is 'auto'"),
-        ("training.antialiased: x2", "and training.antialiased is False"),
+        (
+            "training.workers: x0.5",
+            "a factor multiplies a number, but training.workers is 'auto': write a value instead",
+        ),
+        ("training.antialiased: x2", "but training.antialiased is False"),
         ("training.workers: many", "training.workers: 'many': "),
         ("training.cap_max: x-1", "training.cap_max: 'x-1': "),
         ("learning_rates.means: -1", "learning_rates.means: -1: should be at least 0"),
-        ("slots: none", "should be a number of slots"),
+        ("slots: none", "should be a number of attempts at once"),
     ],
 )
 def test_a_rung_that_could_not_be_taken_is_a_mistake_before_the_night(tmp_path: Path, rung: str, words: str) -> None:
@@ -127,7 +130,7 @@ def test_mistakes_are_listed_in_the_order_of_the_file(tmp_path: Path) -> None:
         ("output: {folder: 2026-13-45}\n", ["no valid YAML", "month must be in 1..12"]),
         (f"training: {{seed: {'9' * 5000}}}\n", [":1: too large: a value of 5,000 characters"]),
         ("? [a, b]\n: 1\n", ["no valid YAML"]),
-        ("a: &a [*a]\n", [":1: no valid YAML: *a contains itself"]),
+        ("a: &a [*a]\n", [":1: no valid YAML: the alias *a stands inside its own anchor"]),
         ("a: \x01\n", ["no valid YAML"]),
         ("a: !!python/object:os.system {}\n", ["no valid YAML"]),
     ],

@@ -16,9 +16,9 @@ from splatbatch.errors import ConfigError
     ("written", "words"),
     [
         ("true", "training.max_steps: True"),
-        ("yes", "should be a number; true is not, nor are yes, no, on, off, which YAML reads as such"),
-        ("1:30", "1:30 is read as 90: write 90, or quote what is no number"),
-        ("1_0", "1_0 is read as 10: write 10, or quote what is no number"),
+        ("yes", "should be a number, but is true, as which YAML also reads yes, no, on or off"),
+        ("1:30", "1:30 is read as 90: write 90, or put quotes around a text"),
+        ("1_0", "1_0 is read as 10: write 10, or put quotes around a text"),
         ("30_000", "30_000 is read as 30000: write 30000"),
         ("012", "012 is read as 10: write 12"),
     ],

@@ -130,7 +130,7 @@ sweep:
         "line 5, sweep.matrix.learning_rates.means.0: 'x': should be a number",
         "line 6, sweep.matrix.training.seed: 3: should be a list, as [a, b]",
         "line 7, sweep.exclude.0.training.strategy: 'mcm': should be 'default' or 'mcmc'",
-        "line 8, sweep.variants.0.name: 'a/b': should be letters, digits",
+        "line 8, sweep.variants.0.name: 'a/b': should be at most 64 letters, digits",
         "line 8, sweep.variants.0.sett: unknown key. Known: name, set.",
     ):
         assert any(line.strip().startswith(words) for line in found), words
@@ -140,14 +140,14 @@ sweep:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("{matrix: {training.seed: [1, 1]}}", "1: stands here twice"),
-        ("{matrix: {learning_rates.means: [0.1, 1e-1]}}", "0.1: stands here twice"),
+        ("{matrix: {training.seed: [1, 1]}}", "1: is listed twice: remove one of the two"),
+        ("{matrix: {learning_rates.means: [0.1, 1e-1]}}", "0.1: is listed twice: remove one of the two"),
         ("{matrix: {training.seed: []}}", "should not be empty"),
         ("{matrix: {training.seed: [1, 2]}, exclude: [{training.seed: 3}]}", "no combination of the matrix"),
-        ("{matrix: {training.seed: [1]}, exclude: [{training.seed: 1}]}", "no combination is left"),
+        ("{matrix: {training.seed: [1]}, exclude: [{training.seed: 1}]}", "excludes every combination of the matrix"),
         ("{matrix: {training.seed: [1]}, exclude: [{}]}", "should not be empty"),
         ("{matrix: {training.seed: [1]}, variants: [{set: {training.seed: 1}}]}", "the same settings as seed-1_"),
-        ("{variants: [{name: a, set: {training.seed: 1}}, {name: a}]}", "a: this name is taken"),
+        ("{variants: [{name: a, set: {training.seed: 1}}, {name: a}]}", "a: another variant has this name"),
         ("{variants: [{name: a}, {name: b}]}", "the same settings as a"),
         ("{variants: [{name: ..}]}", "begin with a letter or digit"),
         (f"{{matrix: {{training.seed: {list(range(40))}, training.cap_max: {list(range(1, 41))}}}}}", "1600 combi"),

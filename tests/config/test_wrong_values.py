@@ -37,8 +37,8 @@ TEXTS = [
     ("training:{seed: 1}", 1, "write training: {"),
     ("executor:\n  gpus: 0", 2, "write [0]"),
     ("executor:\n  gpus: 0,1", 2, "write [0, 1]"),
-    ("training:\n  seed: !!python/object:os.system 3", 2, "Remove !!python/object:os.system"),
-    ("training:\n  seed: !x 3", 2, "Remove !x"),
+    ("training:\n  seed: !!python/object:os.system 3", 2, "Remove the YAML tag !!python/object:os.system"),
+    ("training:\n  seed: !x 3", 2, "Remove the YAML tag !x"),
     ("x-a: 1\n---\nx-b: 2", 2, "Remove the line ---"),
     ('scene:\n  patches: "C:\\data"', 2, "Single quotes"),
     ("training:\n  max_steps: yes", 2, "should be a number"),
@@ -46,8 +46,8 @@ TEXTS = [
     ("x-a: 1\noutput:\n  folder: 'out\n", 3, "Close the quote"),
     ("output:\n  folder: @home", 2, "Quote the value"),
     ("training:\n  seed: 1\n  seed: 2", 3, "Keep one of the two"),
-    ("- scene\n", 1, "As scene: {patches: patches}"),
-    ("hello\n", 1, "As scene: {patches: patches}"),
+    ("- scene\n", 1, "such as scene: {patches: patches}"),
+    ("hello\n", 1, "such as scene: {patches: patches}"),
 ]
 
 

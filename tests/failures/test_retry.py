@@ -75,7 +75,7 @@ def test_a_failure_that_repeats_is_given_up(cause: str, attempts: int) -> None:
 def test_the_same_twice_in_the_same_phase_is_deterministic() -> None:
     match decide_retry([failure("nccl"), failure("nccl")], CONFIG):
         case GiveUp(reason=reason):
-            assert "(nccl) twice in phase train: deterministic" in reason
+            assert "(nccl) twice in phase train: an attempt with the same settings" in reason
         case again:
             pytest.fail(f"{again}")
 
@@ -88,7 +88,9 @@ def test_the_same_in_another_phase_is_not_yet_deterministic() -> None:
 def test_different_causes_are_counted_apart_but_capped_together() -> None:
     history = [failure("lost"), failure("unknown"), failure("nccl"), failure("interrupted")]
     assert isinstance(decide_retry(history, CONFIG), RetryAfter)
-    assert decide_retry(history, Retry(max_attempts=4)) == GiveUp("4 attempts failed (retry.max_attempts)")
+    assert decide_retry(history, Retry(max_attempts=4)) == GiveUp(
+        "4 attempts failed, and retry.max_attempts allows no more"
+    )
 
 
 def test_no_second_attempt_where_one_is_allowed() -> None:

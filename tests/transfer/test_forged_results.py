@@ -110,7 +110,7 @@ def test_a_glob_that_leads_out_of_an_attempt_is_refused_by_name(
     watch["finish"][key] = [glob]
     forgery.put("watch.json", watch)
     said = forgery.adopt()
-    assert f"watch.json names {glob}, which lies outside of its attempt" in said
+    assert f"watch.json names {glob}, which lies outside the attempt's folder" in said
     assert not forgery.is_accepted()
 
 

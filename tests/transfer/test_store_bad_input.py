@@ -83,7 +83,10 @@ def test_stray_files_among_bundles_are_none_and_one_that_is_broken_fails_alone(h
         (broken, "altered"), *((name, "waiting") for name in TWO)
     ]  # fmt: skip
     adopted = run(home, url, "adopt", url)
-    assert f"bundle {broken} in the store is damaged or missing: it is skipped" in adopted.stdout + adopted.stderr
+    assert (
+        f"bundle {broken} , a packed task, is damaged or missing in the store and is skipped"
+        in adopted.stdout + adopted.stderr
+    )
     assert "in the store: 2 waiting" in adopted.stdout + adopted.stderr
 
 

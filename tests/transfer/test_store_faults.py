@@ -98,7 +98,10 @@ def test_a_photograph_that_is_damaged_in_the_store_is_told_and_put_there_anew(ho
         assert list((tmp_path / "store/results").glob("*.damaged.*"))
 
     ended = run(home, url, "train", others=(first, lambda: work(home, tmp_path / "other", url)))
-    assert "images/img3.png is damaged or missing in the store; waiting until home uploads it again" in said[0]
+    assert (
+        "images/img3.png is damaged or missing in the store; waiting until the machine that packed it uploads it again"
+        in said[0]
+    )
     assert ended.returncode == 0, ended.stderr
     assert states(home) == {"p0": "trained", "p1": "trained"}
 

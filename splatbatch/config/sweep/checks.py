@@ -40,7 +40,10 @@ def check_sweep(tree: dict[str, Any], trainers: Iterable[str], recipe_of: Recipe
     trainers = tuple(trainers)
     are_unknown = bool(tree.get("trainers")) and not trainers  # they have mistakes of their own
     if next(islice(assignments(written), MOST_VALUES, None), None):
-        yield ("sweep",), f"more than {MOST_VALUES} values: at most {MOST_COMBINATIONS} combinations can be compared"
+        yield (
+            ("sweep",),
+            f"more than {MOST_VALUES} values: remove some, at most {MOST_COMBINATIONS} combinations can be compared",
+        )
         return
     for place, key, value in assignments(written):
         if are_unknown and (key == TRAINER or key.startswith("setting.")):

@@ -35,7 +35,7 @@ It raises ConfigError if a setting is unknown or a value wrong."""
 
 def _checked_name(value: object) -> object:
     if value and isinstance(value, str) and not re.fullmatch(r"[A-Za-z0-9][\w.+-]{0,63}", value, re.ASCII):
-        raise ValueError("should be letters, digits, . _ + and -, at most 64 of them, and begin with a letter or digit")
+        raise ValueError("should be at most 64 letters, digits or . _ + -, and begin with a letter or digit")
     return value
 
 
@@ -153,12 +153,14 @@ def faults(sweep: Sweep, base: Mapping[str, object]) -> Iterator[Mistake]:
     matrix: dict[str, tuple[Any, ...]] = {}
     for key, values in sweep.matrix.items():
         twice = [index for index, value in enumerate(values) if value in values[:index]]
-        yield from ((("matrix", key, index), f"{values[index]!r}: stands here twice") for index in twice)
+        yield from (
+            (("matrix", key, index), f"{values[index]!r}: is listed twice: remove one of the two") for index in twice
+        )
         matrix[key] = tuple(value for index, value in enumerate(values) if index not in twice)
     sweep = sweep.model_copy(update={"matrix": matrix})
     num = math.prod(len(values) for values in sweep.matrix.values())
     if num > MOST_COMBINATIONS:
-        yield ("matrix",), f"{num} combinations: at most {MOST_COMBINATIONS} can be compared"
+        yield ("matrix",), f"{num} combinations: remove values, at most {MOST_COMBINATIONS} can be compared"
         return
     yield from _vain_excludes(sweep)
     yield from _repeated(sweep, base)
@@ -168,9 +170,12 @@ def _vain_excludes(sweep: Sweep) -> Iterator[Mistake]:
     products = list(_products(sweep.matrix))
     for index, entry in enumerate(sweep.exclude):
         if not any(_matches(settings, entry) for settings in products):
-            yield ("exclude", index), f"{entry!r}: no combination of the matrix is like this"
+            yield (
+                ("exclude", index),
+                f"{entry!r}: no combination of the matrix has these values: correct or remove this entry",
+            )
     if sweep.exclude and not list(combinations(sweep)):
-        yield ("exclude",), "no combination is left"
+        yield ("exclude",), "excludes every combination of the matrix: remove an entry"
 
 
 def _repeated(sweep: Sweep, base: Mapping[str, object]) -> Iterator[Mistake]:
@@ -180,9 +185,9 @@ def _repeated(sweep: Sweep, base: Mapping[str, object]) -> Iterator[Mistake]:
     for place, settings in combinations(sweep):
         name, own = _name(sweep, place, settings, base), _digest(_own(settings, base))
         if own in seen and place[0] != "matrix":
-            yield place, f"the same settings as {seen[own]}"
+            yield place, f"has the same settings as {seen[own]}: remove one of the two"
         elif name in names:
-            yield place, f"{name}: this name is taken"
+            yield place, f"{name}: another variant has this name: choose a new one"
         names.add(name)
         seen.setdefault(own, name)
 

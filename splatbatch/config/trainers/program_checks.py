@@ -65,7 +65,10 @@ def _overrides(
         return
     known = programs[trainer].settings if trainer in programs else {}
     for name in set(mapping(overrides.get("setting"))) - set(known):
-        yield ("patches", patch, "setting", name), f"{trainer} has no such setting. {nearest(str(name), known)}"
+        yield (
+            ("patches", patch, "setting", name),
+            f"the trainer {trainer} has no such setting. {nearest(str(name), known)}",
+        )
 
 
 def _placeholders(program: Program) -> Found:
@@ -94,9 +97,9 @@ def _why_no_change(program: Program, key: str, value: object) -> str:
     if key not in known:
         return f"unknown setting. {nearest(key, known)}"
     if key not in reads:
-        return f"its command does not read it. {nearest(key, reads.intersection(known))}"
+        return f"the trainer's command does not use this setting. {nearest(key, reads.intersection(known))}"
     if (key == "arguments") != isinstance(value, tuple):
-        return f"{value!r}: arguments are a list of words, settings a single value"
+        return f"{value!r}: `arguments` takes a list of words, a setting a single value"
     if key.startswith("setting.") and factor_of(value) is not None:
         current = program.settings[key.removeprefix("setting.")]
         return "" if takes_factor(key, current) else no_factor(key, value, current)
@@ -106,9 +109,12 @@ def _why_no_change(program: Program, key: str, value: object) -> str:
 def _artifact(program: Program) -> Found:
     artifact, metrics = program.artifact, program.metrics
     if artifact.export and not artifact.files:
-        yield ("artifact", "export"), "artifact.files must say what the program leaves for it, to know when it is done"
+        yield (
+            ("artifact", "export"),
+            "`export` needs artifact.files: list files that the program leaves once it is done",
+        )
     if bool(metrics.file) != bool(metrics.keys):
-        yield ("metrics",), "`file` and `keys` belong together: which file, and where the figures lie in it"
+        yield ("metrics",), "`file` and `keys` need each other: `file` names the file, `keys` say where its figures are"
     for keys, glob, is_glob in program.templates():
         if is_glob and glob and fault_of_name(PurePath(glob).as_posix()):
-            yield keys, f"{glob!r}: should lie below {{output}}"
+            yield keys, f"{glob!r}: should be a relative path inside {{output}}, without `..`"

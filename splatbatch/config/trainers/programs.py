@@ -36,20 +36,22 @@ RESERVED_VARIABLES = ("CUDA_VISIBLE_DEVICES", "SPLATBATCH_ATTEMPT")
 def _one_group(pattern: str) -> str:
     """Check a regular expression: it compiles, is short, and captures one thing."""
     if len(pattern) > LONGEST_PATTERN:
-        raise ValueError(f"longer than {LONGEST_PATTERN} characters")
+        raise ValueError(f"should be at most {LONGEST_PATTERN} characters long")
     try:
         groups = re.compile(pattern).groups
     except (re.error, RecursionError, OverflowError) as error:
         raise ValueError(f"no valid regular expression ({error})") from error
     if groups != 1:
-        raise ValueError(f"should capture one value in ( ), captures {groups}; (?: ) groups without capturing")
+        raise ValueError(
+            f"should capture one value in ( ), but captures {groups}; a group written (?: ) captures nothing"
+        )
     return pattern
 
 
 def _ours_left_alone(env: dict[str, Any]) -> dict[str, Any]:
     for name in RESERVED_VARIABLES:
         if name in env:
-            raise ValueError(f"{name} is set by splatbatch: an attempt sees the one GPU it was given")
+            raise ValueError(f"{name} is set by splatbatch for each attempt: remove it from env")
     return env
 
 

@@ -95,4 +95,4 @@ def save_moved(
     try:
         write_text(target, _edited(path, move))
     except (OSError, ValueError, YAMLError, TypeError, AttributeError) as error:
-        raise ConfigError(f"{target}: cannot be written ({error})", f"Copy {path.name} there by hand.") from error
+        raise ConfigError(f"{target}: cannot be written ({error})", f"Copy {path} there by hand.") from error

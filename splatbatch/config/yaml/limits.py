@@ -35,7 +35,7 @@ FAST: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 STDIN = Path("-")
 AS_WRITTEN = ("deadline",)
 """Top-level settings kept as text: YAML 1.1 would read 25:00 as the number 1500, and a date as a date."""
-NO_NUMBER = "Quote what is no number."
+NO_NUMBER = "Put quotes around a value that is not a number."
 LONGEST_NUMBER = 40
 DECIMAL_COMMA = re.compile(r"[0-9],$")
 """Pattern of the text before a key that is the end of a number with a decimal comma.
@@ -45,7 +45,7 @@ _SIXTIES = re.compile(r"[-+]?[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?")
 _GAPS = re.compile(r"[-+]?(0[xb])?[0-9a-fA-F]*[0-9.]_[0-9a-fA-F_]*(\.[0-9_]*)?")
 _OCTAL = re.compile(r"[-+]?0[0-7_]+")
 
-TOO_LARGE = "A configuration is some lines of text: is this the right file?"
+TOO_LARGE = "Check that this is the right file: a configuration is a short text."
 """The remedy for a YAML that is too large for a configuration."""
 
 Read = tuple[yaml.Node | None, Any]
@@ -130,7 +130,7 @@ class BoundedComposer(Composer, SafeConstructor, Resolver):
         event: yaml.NodeEvent = self.peek_event()  # type: ignore[no-untyped-call]
         before, is_alias = self.count, isinstance(event, yaml.AliasEvent)
         if is_alias and event.anchor in self.anchors and event.anchor not in self.sizes:
-            raise _mistake(event, f"*{event.anchor} contains itself", "Remove the alias.")
+            raise _mistake(event, f"the alias *{event.anchor} stands inside its own anchor", "Remove the alias.")
         self.count += self.sizes.get(event.anchor, 1) if is_alias else 1
         self._check_size(event)
         if isinstance(event, yaml.ScalarEvent):
@@ -153,7 +153,7 @@ class BoundedComposer(Composer, SafeConstructor, Resolver):
         for key, _ in node.value:
             name = str(key.value)  # a key may itself be a list or mapping, which nothing of ours is called
             if name in lines:
-                problem = f"{name!r} stands here and in line {lines[name]}"
+                problem = f"the key {name!r} stands here and in line {lines[name]}"
                 raise yaml.MarkedYAMLError(problem=problem, problem_mark=key.start_mark, note="Keep one of the two.")
             lines[name] = key.start_mark.line + 1
         return node
@@ -200,5 +200,5 @@ def _check_number(event: yaml.ScalarEvent) -> None:
     else:
         return
     if is_other:
-        problem = f"{event.value} is read as {taken}: write {instead}, or quote what is no number"
+        problem = f"{event.value} is read as {taken}: write {instead}, or put quotes around a text"
         raise _mistake(event, problem, NO_NUMBER)

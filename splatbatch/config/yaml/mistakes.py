@@ -157,11 +157,11 @@ def _meant(model: type[Section], place: Keys) -> str:
     """Return a hint for an unknown key: the section that has it, else the nearest key that is known there."""
     key = str(place[-1])
     if right := instead("mapping", key):
-        return f"A space is missing: write {right}"
+        return f"A space is missing after the colon: write {right}"
     sections = {name: _section_in(info.annotation) for name, info in model.model_fields.items()}
     owners = [name for name, section in sections.items() if section and key in section.model_fields]
     if len(owners) == 1 and place[0] != owners[0]:
-        return f"It is a key of {owners[0]}: {owners[0]}.{key}."
+        return f"This key belongs to the section {owners[0]}: {owners[0]}.{key}."
     known = _section_at(model, place[:-1])[0].model_fields
     return nearest(key, known) if len(known) > FEW_KEYS else f"Known: {', '.join(sorted(known))}."
 

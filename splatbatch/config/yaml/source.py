@@ -49,20 +49,25 @@ class YamlSource:
             line = error.object[: error.start].count(b"\n") + 1
             raise ConfigError(f"{path}:{line}: cannot be read: it is not UTF-8", "Save it as UTF-8.") from error
         except OSError as error:
-            raise ConfigError(f"{path}: cannot be read ({error})") from error
+            raise ConfigError(
+                f"{path}: cannot be read ({error})", "Check that the file is there and readable."
+            ) from error
         except ValueError as error:  # PyYAML lets these through: no such day as 2026-13-45, a number of 5,000 digits
-            raise ConfigError(f"{path}: no valid YAML: {error}", "Quote what should stay text.") from error
+            raise ConfigError(
+                f"{path}: no valid YAML: {error}", "Put quotes around a value that should stay text."
+            ) from error
         except (yaml.YAMLError, RecursionError) as error:
             raise _no_yaml(path, error, text or "") from error
         name = "standard input" if path == STDIN else str(path)
         if not text.strip():
             raise ConfigError(
-                f"{name}: is empty", "Write one with `splatbatch init DIR`; for all defaults, a comment is enough."
+                f"{name}: is empty",
+                "Write a configuration with `splatbatch init DIR`; for all defaults, a line with a comment is enough.",
             )
         tree = {} if tree is None else tree
         if not isinstance(tree, dict):
             message = f"{path}:1: should be a mapping of sections, is a {type(tree).__name__}"
-            raise ConfigError(message, "As scene: {patches: patches}.")
+            raise ConfigError(message, "Write sections with keys, such as scene: {patches: patches}.")
         tree |= _as_written(node, tree)
         return YamlSource(name, tree, lines)
 
@@ -128,16 +133,16 @@ def near(path: Path) -> str:
     hint = nearest(path.absolute().relative_to(above).parts[0], names)
     if hint.startswith("Known: "):  # what the root of the disk holds is no help
         return f"{above} holds {hint.removeprefix('Known: ')}" if above != above.parent else ""
-    return f"{hint} It lies in {above}."
+    return f"{hint} (in {above})"
 
 
 REMEDIES = {
-    "the tag": "Remove {tag}: values have no tags here.",
+    "the tag": "Remove the YAML tag {tag}: a configuration has none.",
     "another document": "Remove the line ---: a configuration is one document.",
     "escape": "Single quotes keep a backslash as it is: 'C:\\data'.",
     "'\\t'": "Indent with spaces, not with a tab.",
     "end of stream": "Close the quote that begins in this line.",
-    "expected ':'": "A space is missing: write {right}.",
+    "expected ':'": "A space is missing after the colon: write {right}.",
     "cannot start": "Quote the value.",
 }
 """Remedies by words of PyYAML's messages; of several words that stand in a message, the first here counts."""
@@ -149,7 +154,9 @@ instead."""
 def _no_yaml(path: Path, error: Exception, text: str) -> ConfigError:
     if isinstance(error, yaml.reader.ReaderError):
         number, letter = text[: error.position].count("\n") + 1, f"U+{ord(text[error.position]):04X}"
-        return ConfigError(f"{path}:{number}: no valid YAML: {letter} is no text", f"Remove the character {letter}.")
+        return ConfigError(
+            f"{path}:{number}: no valid YAML: the character {letter} is not allowed", f"Remove the character {letter}."
+        )
     if not isinstance(error, yaml.MarkedYAMLError):
         return ConfigError(f"{path}: no valid YAML: {error}")
     problem = str(error.problem or error)[:LONGEST]
@@ -178,7 +185,7 @@ def parse_value(text: str) -> object:
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         problem = getattr(error, "problem", "") or ""
         why = f": {problem}" if " is read as " in problem else ""
-        raise ConfigError(f"{text!r}: the value is no YAML{why}") from error
+        raise ConfigError(f"{text!r}: the value is not valid YAML{why}", "Put quotes around a text.") from error
 
 
 def dump(tree: Mapping[str, object]) -> str:
