@@ -31,7 +31,7 @@ def verify_dims(
     config: ConfigOption = None,
     json_: JsonOption = False,
     strict: Annotated[bool, Option("--strict", help="Treat warnings as errors.")] = False,
-    deep: Annotated[bool, Option("--deep", help="Decode every photograph and mask.")] = False,
+    deep: Annotated[bool, Option("--deep", help="Decode every photograph and mask, to find damaged files.")] = False,
     fix: Annotated[
         Optional[Literal["scale", "crop"]],
         Option(metavar="HOW", help="Write corrected models to --out; HOW is scale or crop."),
@@ -231,7 +231,7 @@ def config_show(
     config: ConfigOption = None,
     json_: JsonOption = False,
 ) -> None:
-    """Print the resolved configuration, or the settings of one patch."""
+    """Print the whole configuration with its defaults, or the settings of one patch."""
     from splatbatch import config as configuration
     from splatbatch.tasks.batch import named_batch, open_batch
 
@@ -258,7 +258,7 @@ def config_schema(
         ),
     ] = "config show",
 ) -> None:
-    """Print the JSON Schema of the YAML, of the --json output of a command, or of partition.json."""
+    """Print the JSON Schema of the YAML, of the --json output of a command, or of a split's partition.json."""
     from splatbatch.cli.schema import schema_of
 
     print_json(schema_of(what))

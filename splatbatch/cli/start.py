@@ -230,7 +230,8 @@ def split(
         Option(metavar="AxB", show_default=False, help="Split into A rows along the longest side, B patches each."),
     ] = "",
     boxes: Annotated[
-        Optional[Path], Option(metavar="FILE", help="JSON file with the boxes of the patches, or a partition.json.")
+        Optional[Path],
+        Option(metavar="FILE", help="JSON file with the boxes of the patches, or the partition.json of a split."),
     ] = None,
     axis: Annotated[
         str,

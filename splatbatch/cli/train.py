@@ -210,7 +210,7 @@ def work(
         bool, Option("--only-builtin", help="With a store: skip patches that run commands from the store.")
     ] = False,
 ) -> None:
-    """Run one of several workers that share an output folder or a store; exit code 75: start it again."""
+    """Run one of several workers that share an output folder or a store; after exit code 75, start the worker again."""
     from splatbatch.config import near
     from splatbatch.run.decide import TrainOptions
     from splatbatch.run.worker import open_as_worker

@@ -30,7 +30,7 @@ def diagnose(seen: Evidence) -> Diagnosis:
     Its action is "ok" if nothing failed; then no settings are suggested.
     """
     verdict = next((found for judge in JUDGES if (found := judge(seen))), None) or plain_end(seen)
-    slow = (f"skipped: the search for {one.cause} of {one.origin} took too long on this log" for one in seen.too_slow)
+    slow = (f"skipped: the patterns for {one.cause} in {one.origin} took too long on this log" for one in seen.too_slow)
     phase = seen.phase or ("train" if seen.is_midrun else "")
     verdict = replace(verdict, evidence=(*verdict.evidence, *slow), phase=phase)
     return verdict if verdict.action == "ok" else with_advice(verdict, seen.background)

@@ -18,10 +18,10 @@ SIGNALS: dict[int, Diagnosis] = {
         "fail",
         "The program needs a CPU feature that this machine lacks: install a build for this CPU.",
     ),
-    SIGABRT: Diagnosis("native_abort", "fail", "The program aborted itself: read the lines before the end."),
+    SIGABRT: Diagnosis("native_abort", "fail", "The program aborted itself: read the last lines of the log."),
     10: Diagnosis("interrupted", "retry", "The scheduler warned that the time of the job ends (SIGUSR1): run again."),
     12: Diagnosis("interrupted", "retry", "The scheduler warned that the time of the job ends (SIGUSR2): run again."),
-    5: Diagnosis("native_abort", "fail", "The program stopped itself (SIGTRAP): read the lines before the end."),
+    5: Diagnosis("native_abort", "fail", "The program stopped itself (SIGTRAP): read the last lines of the log."),
     7: Diagnosis(
         "shm_bus_error", "degrade", "Bus error (SIGBUS), most likely /dev/shm is full: use fewer loader workers."
     ),
@@ -41,8 +41,8 @@ SIGNALS: dict[int, Diagnosis] = {
         "The program crashed (SIGSEGV): the attempt is repeated once; if it crashes again, reinstall the program.",
     ),
     15: Diagnosis("interrupted", "retry", "The process was asked to end (SIGTERM): run again."),
-    24: Diagnosis("time_limit", "degrade", "The CPU time limit was reached (SIGXCPU): raise it (ulimit -t)."),
-    25: Diagnosis("disk_full", "fail", "The file size limit was reached (SIGXFSZ): raise it (ulimit -f)."),
+    24: Diagnosis("time_limit", "degrade", "The CPU time limit was reached (SIGXCPU): raise the limit (ulimit -t)."),
+    25: Diagnosis("disk_full", "fail", "The file size limit was reached (SIGXFSZ): raise the limit (ulimit -f)."),
     31: Diagnosis(
         "native_abort",
         "fail",

@@ -96,7 +96,7 @@ def cancel(config: Path | str | None, wanted: Names = ()) -> CancelResult:
 def _end(crew: RequestedWorkers) -> None:
     """Have the engines end the remaining workers; after `ENGINE_PAUSES_S` list on stderr the workers that still run."""
     if words := crew.stop():
-        print_err(f"the cluster could not cancel its workers: {words}; workers that still start end at once")
+        print_err(f"the cluster could not cancel its workers: {words}; a worker that it starts later ends by itself")
     for pause_s in ENGINE_PAUSES_S:
         crew.look()
         if all(one.state in ("ended", "unknown") for one in crew.jobs.values()):

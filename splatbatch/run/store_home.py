@@ -353,7 +353,7 @@ def _see_sound(name: str, bundle: Bundle, returned: TransferResult) -> None:
     if returned.version != __version__:
         raise StoreError(f"the worker used splatbatch {returned.version}, this machine uses {__version__}")
     if ours := [piece.name for piece in returned.pieces if piece.name.partition("/")[0] in HERE]:
-        raise StoreError(f"a worker must not send {ours[0]!r}")
+        raise StoreError(f"the result contains {ours[0]!r}, which a worker must not send")
 
 
 def _make_ours(folder: AttemptFolder, bundle: Bundle, returned: TransferResult, task: Task) -> JobSpec:

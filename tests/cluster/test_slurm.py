@@ -255,7 +255,7 @@ def test_cancel_ends_workers_by_files_alone_where_no_controller_answers(elsewher
     site.cluster.stop_controller()
     try:
         done = elsewhere.run_apart("cancel", timeout_s=200)
-        assert (done.returncode, "the engine could not cancel its workers" in done.stderr) == (0, True), done
+        assert (done.returncode, "the cluster could not cancel its workers" in done.stderr) == (0, True), done
         assert left_of(elsewhere, patience_s=10) == []
     finally:
         site.cluster.start_controller()

@@ -20,7 +20,7 @@ HOSTILE = {
     "aliases": (BOMB, COUNTED),
     "merged aliases": (MERGED, COUNTED),
     "10 MB": ("a: 1\n" * 2_000_000, "more than 1 MiB"),
-    "a number in base 60": (f"a: {'1:' * 100_000}1", "a value of 200,001 characters"),
+    "a number in base 60": (f"a: {'1:' * 100_000}1", "a value has 200,001 characters"),
     "brackets": ("[" * 500_000, "nested deeper than 40 levels"),
     "blocks": ("".join(" " * i + "a:\n" for i in range(1400)), "nested deeper than 40 levels"),
     "keys": ("".join(f"trainin{i}: 1\n" for i in range(19_000)), "100 mistakes or more"),

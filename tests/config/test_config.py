@@ -128,7 +128,7 @@ def test_mistakes_are_listed_in_the_order_of_the_file(tmp_path: Path) -> None:
         ("- training\n", ["should be a mapping of sections, is a list"]),
         ("just words\n", ["should be a mapping of sections, is a str"]),
         ("output: {folder: 2026-13-45}\n", ["no valid YAML", "month must be in 1..12"]),
-        (f"training: {{seed: {'9' * 5000}}}\n", [":1: too large: a value of 5,000 characters"]),
+        (f"training: {{seed: {'9' * 5000}}}\n", [":1: too large: a value has 5,000 characters"]),
         ("? [a, b]\n: 1\n", ["no valid YAML"]),
         ("a: &a [*a]\n", [":1: no valid YAML: the alias *a stands inside its own anchor"]),
         ("a: \x01\n", ["no valid YAML"]),

@@ -79,7 +79,7 @@ def test_cancel_says_that_nobody_can_tell_what_is_stale_where_the_scene_is_gone(
     (batch.folder / "patches").rename(batch.folder / "moved")
     ended = batch.run("cancel")
     assert (ended.returncode, parent.ended().returncode) == (0, 143)
-    assert "cannot determine which splats are stale" in ended.stdout + ended.stderr
+    assert "cannot determine which splats are out of date" in ended.stdout + ended.stderr
 
 
 def test_where_nothing_runs_there_is_nothing_to_cancel(batch: FakeBatch) -> None:

@@ -84,7 +84,7 @@ def test_stray_files_among_bundles_are_none_and_one_that_is_broken_fails_alone(h
     ]  # fmt: skip
     adopted = run(home, url, "adopt", url)
     assert (
-        f"bundle {broken} , a packed task, is damaged or missing in the store and is skipped"
+        f"bundle {broken}, a packed task, is damaged or missing in the store and is skipped"
         in adopted.stdout + adopted.stderr
     )
     assert "in the store: 2 waiting" in adopted.stdout + adopted.stderr

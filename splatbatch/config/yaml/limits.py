@@ -164,7 +164,7 @@ class BoundedComposer(Composer, SafeConstructor, Resolver):
         elif self.level >= MOST_LEVELS and isinstance(event, yaml.CollectionStartEvent):
             what = TOO_DEEP
         elif isinstance(event, yaml.ScalarEvent) and len(event.value) > MOST_CHARS:
-            what = f"a value of {len(event.value):,} characters"
+            what = f"a value has {len(event.value):,} characters, more than {MOST_CHARS:,}"
         else:
             return
         raise _mistake(event, what, TOO_LARGE)

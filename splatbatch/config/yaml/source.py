@@ -185,7 +185,9 @@ def parse_value(text: str) -> object:
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         problem = getattr(error, "problem", "") or ""
         why = f": {problem}" if " is read as " in problem else ""
-        raise ConfigError(f"{text!r}: the value is not valid YAML{why}", "Put quotes around a text.") from error
+        raise ConfigError(
+            f"{text!r}: the value is not valid YAML{why}", "Put quotes around a value that is text."
+        ) from error
 
 
 def dump(tree: Mapping[str, object]) -> str:
