@@ -221,7 +221,7 @@ def parse_changes(assignments: Iterable[str]) -> dict[str, Any]:
     for assignment in assignments:
         key, equals, text = assignment.partition("=")
         if not equals or not key.strip():
-            hint = "Write it as in --set training.init_scale=0.3."
+            hint = "For example --set training.init_scale=0.3"
             raise ConfigError(f"--set {assignment}: should have the form KEY=VALUE", hint)
         changes[key.strip()] = parse_value(text)
     return changes

@@ -19,7 +19,7 @@ OFFERED = (
     re.compile(r"(?:, as|or a list, as|For example --set) (\S+)"),
     re.compile(r"should be '(\w+)'"),
     re.compile(r"should be (?:at most|above) (\d+)"),
-    re.compile(r"these end at (\S+)"),
+    re.compile(r"the latest is (\S+)"),
     re.compile(r"there are (\w+),"),
     re.compile(r"is not one of '(\w+)'"),
 )
