@@ -167,7 +167,9 @@ def publish(
         Literal["local", "source"],
         Option(help="For a PLY: local coordinates, as trained, or source coordinates, with the offset added."),
     ] = "local",
-    frames: Annotated[int, Option(metavar="N", min=1, max=36_000, help="Frames of a film, 30 a second.")] = 240,
+    frames: Annotated[
+        int, Option(metavar="N", min=1, max=36_000, help="Number of frames of a film, shown at 30 a second.")
+    ] = 240,
     size: Annotated[str, Option(metavar="WxH", help="Size of a film in pixels.")] = "960x540",
 ) -> None:
     """Export accepted splats or the merged scene: splat formats, 3D Tiles, an HTML page or a film."""

@@ -16,8 +16,8 @@ OF_SLURM = {
         "splatbatch sets this option itself: remove it",
     ),
     **{
-        "time": "remove this option: worker_time sets the time",
-        "array": "remove this option: workers sets the number of jobs",
+        "time": "remove this option: executor.worker_time sets the time",
+        "array": "remove this option: executor.workers sets the number",
     },
 }
 """Long options of sbatch that the YAML must not give, each with the reason for the error.

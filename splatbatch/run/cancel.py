@@ -151,6 +151,6 @@ def _wait(watcher: Watcher, worker: WorkerRecord, has_obeyed: Callable[[], bool]
         if time.monotonic() - began > limit_s:
             raise SplatbatchError(
                 f"{who} was asked to end, but still runs after {limit_s:.0f} s",
-                "The process may hang on a disk or a GPU driver: use `kill -9`; the next `train` ends what is left.",
+                "The process may hang on a disk or GPU driver: use `kill -9`; the next `train` ends orphan processes.",
             )
         time.sleep(LOOK_S)

@@ -286,7 +286,7 @@ def write_the_report(
         case Crashed(words=words, traceback=traceback):
             with contextlib.suppress(OSError):
                 write_text(batch.output.fault, traceback)
-            words = f"internal fault: {words}; please report this with {batch.output.fault}"
+            words = f"error in splatbatch itself: {words}; please report it with {batch.output.fault}"
         case Hung(path=path):
             words = f"{path or 'a file'} does not answer"
         case Returned(value=items):

@@ -110,7 +110,7 @@ def deliver(make: Callable[[], TypedRecord]) -> None:
         raise SplatbatchError(str(error)) from error
     except Exception as error:
         write_text(folder.path / "fault.txt", traceback.format_exc())
-        raise SplatbatchError(f"internal fault: {type(error).__name__}: {error}") from error
+        raise SplatbatchError(f"error in splatbatch itself: {type(error).__name__}: {error}") from error
     write_json(folder.metrics, found.to_record())
 
 
@@ -213,7 +213,7 @@ class FinishedBatch:
             why = "" if self.interruption.signal else in_full(error)
             self.error = error if why and isinstance(error, SplatbatchError) else None
         except Exception as error:  # noqa: BLE001 - an internal fault must not hide the result of the training
-            why = f"internal fault: {type(error).__name__}: {error}"
+            why = f"error in splatbatch itself: {type(error).__name__}: {error}"
         if found is None:
             why, again = (why, f"splatbatch {what}") if why else (f"interrupted ({self.interruption.reason()})", TRAIN)
             found = follow_up_result(what, LEFT_OUT, f"not {SAID[what]}: {why}", again)

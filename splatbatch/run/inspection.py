@@ -106,7 +106,7 @@ def _why(name: str, error: Exception) -> str:
         return in_full(error).removeprefix(f"{name}: ")
     if isinstance(error, TaskFault):
         return "; ".join(error.diagnosis.evidence)
-    return f"internal fault: {type(error).__name__}: {error}"
+    return f"error in splatbatch itself: {type(error).__name__}: {error}"
 
 
 def _made(

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 @pytest.mark.parametrize(
     ("executor", "words"),
     [
-        ("{engine: slurm, sbatch: [--array=0-7]}", "remove this option: workers sets the number of jobs"),
-        ("{engine: slurm, sbatch: ['-t 10']}", "remove this option: worker_time sets the time"),
+        ("{engine: slurm, sbatch: [--array=0-7]}", "executor.workers sets the number"),
+        ("{engine: slurm, sbatch: ['-t 10']}", "executor.worker_time sets the time"),
         ("{engine: slurm, sbatch: [--output=x]}", "splatbatch sets this option itself: remove it"),
         ("{engine: slurm, gpus: [0, 1]}", "slurm chooses the GPUs"),
         ("{sbatch: [--partition=gpu]}", "sbatch needs engine: slurm"),
