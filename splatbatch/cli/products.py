@@ -77,7 +77,7 @@ def merge(
 
 
 def show_merge(made: MergeOutput) -> None:
-    """Print the merged splat and its patches; warnings on missing patches go to stderr."""
+    """Print the merged splat and its patches on stdout; warnings on missing patches go to stderr."""
     print_warnings(_warnings(made))
     _show_merged(made)
 

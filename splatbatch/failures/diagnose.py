@@ -78,7 +78,7 @@ def memory_killer(seen: Evidence) -> Diagnosis | None:
 
 
 def told_outright(seen: Evidence) -> Diagnosis | None:
-    """Return the diagnosis by the cause that the end of the log names clearly; None: it names none so.
+    """Return the diagnosis by the cause that the end of the log names clearly; None: it names no cause clearly.
 
     After a signal or a time limit, a plain line of the log is not enough.
     """

@@ -132,7 +132,10 @@ def meaning_of_health(finding: str) -> Diagnosis | None:
 
 
 def in_words(end: Exit | None) -> str:
-    """Return how a process ended, in a few words: "signal 11 (SIGSEGV)", "exit code 1"; "end unknown" for None."""
+    """Return how a process ended, in a few words: "signal 11 (SIGSEGV)", "exit code 1".
+
+    None, an exit that is unknown, becomes "unknown how the process ended".
+    """
     signal = signal_of(end)
     match end:
         case _ if signal is not None:

@@ -28,7 +28,7 @@ from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.task import of_patches
 
 MOST_OBSTACLES = 200_000
-"""Largest number of points that a flight must avoid, of models and accepted splats; they are an even sample."""
+"""Largest number of points that a flight must avoid, of models and accepted splats; the points are an even sample."""
 Cell = tuple[float, float, float, float]
 """Part of the scene's surface, in the splats' coordinates and units: x, y and z of its middle, and its side."""
 
