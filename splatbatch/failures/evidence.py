@@ -213,8 +213,7 @@ class Evidence:
         return []
 
     def found(self, signatures: Iterable[Signature], begin: int) -> Iterator[SignatureMatch]:
-        """Yield the signatures that match from line `begin` on, in their order, each with its match of the highest
-        weight.
+        """Yield the signatures that match from line `begin` on, in their order, each with its weightiest match.
 
         Signatures of the user's own file have a time limit; the shipped ones have none.
         """
