@@ -168,4 +168,4 @@ def test_a_text_stands_in_the_line_that_is_told(of_the_product: list[Any]) -> No
     for one in of_the_product[::100]:
         lines = (ROOT / one.file).read_text().splitlines()[one.line - 1 :]
         first = one.text.partition("{value}")[0].splitlines() or [""]
-        assert first[0][:20] in "\n".join(lines[:1]).replace("\\'", "'").replace('\\"', '"'), one
+        assert first[0][:20] in "\n".join(lines[:2]).replace("\\'", "'").replace('\\"', '"'), one

@@ -13,7 +13,7 @@ from splatbatch.config.section import SPAN, Section, as_list
 OF_SLURM = {
     **dict.fromkeys(
         ("comment", "job-name", "output", "error", "parsable", "signal", "test-only", "wrap", "wait"),
-        "splatbatch sets this option itself: remove it",
+        "this option is set by splatbatch itself: remove it",
     ),
     **{
         "time": "remove this option: executor.worker_time sets the time",

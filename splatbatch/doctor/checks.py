@@ -317,10 +317,8 @@ def shared_memory(shm_mib: tuple[int, int] | None) -> CheckResult:
     if shm_mib is None:
         return ok("shared memory", "no /dev/shm here")
     total, free = shm_mib
-    if free < min(SHARED_MEMORY_MIB, total // 2):
-        remedy = (
-            "No patch starts with less. Remove files of dead programs in /dev/shm, or start docker with --shm-size."
-        )
+    if free < (needed := min(SHARED_MEMORY_MIB, total // 2)):
+        remedy = f"A patch needs {needed} MiB free to start. Remove old files there, or start docker with --shm-size."
         return problem("shared memory", f"{free} MiB of {total} free in /dev/shm", remedy, OF_MACHINE)
     if total <= SHARED_MEMORY_MIB:
         remedy = "Enough for the builtin trainer; others may need more: start docker with --shm-size=8g."

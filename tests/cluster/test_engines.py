@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     [
         ("{engine: slurm, sbatch: [--array=0-7]}", "executor.workers sets the number"),
         ("{engine: slurm, sbatch: ['-t 10']}", "executor.worker_time sets the time"),
-        ("{engine: slurm, sbatch: [--output=x]}", "splatbatch sets this option itself: remove it"),
+        ("{engine: slurm, sbatch: [--output=x]}", "this option is set by splatbatch itself: remove it"),
         ("{engine: slurm, gpus: [0, 1]}", "slurm chooses the GPUs"),
         ("{sbatch: [--partition=gpu]}", "sbatch needs engine: slurm"),
         ("{setup: [module load cuda]}", "setup and worker_time need engine: slurm"),

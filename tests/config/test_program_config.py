@@ -44,7 +44,7 @@ def loaded(folder: Path, text: str) -> Config:
         ("cap: 1000}", "cap: 1000}\n    artifact: {ply: /tmp/a.ply}", "should be a relative path inside {output}"),
         ("cap: 1000}", "cap: 1000}\n    artifact: {export: [a]}", "`export` needs artifact.files"),
         ("cap: 1000}", "cap: 1000}\n    metrics: {file: a.json}", "need each other"),
-        ("cap: 1000}", "cap: 1000}\n    env: {CUDA_VISIBLE_DEVICES: 1}", "is set by splatbatch"),
+        ("cap: 1000}", "cap: 1000}\n    env: {CUDA_VISIBLE_DEVICES: 1}", "is set for each attempt by splatbatch"),
         ("  brush:\n", "  gsplat:\n", "trainers.gsplat: gsplat is splatbatch's own trainer"),
         (
             "cap: 1000}",

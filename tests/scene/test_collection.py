@@ -86,7 +86,7 @@ def test_scenes_in_the_yaml_are_relative_to_it_and_stand_by_themselves(tmp_path:
     path.write_text("scene: {scenes: 'data/*'}\n")
     assert load(path).scene.scenes == (tmp_path / "data/*",)
     path.write_text("scene: {scenes: [a], images: photos, patches: parts}\n")
-    with pytest.raises(ConfigError, match=r"has its own images: leave out images, patches"):
+    with pytest.raises(ConfigError, match=r"has its own folders: remove images, patches"):
         load(path)
 
 

@@ -51,7 +51,7 @@ def _one_group(pattern: str) -> str:
 def _ours_left_alone(env: dict[str, Any]) -> dict[str, Any]:
     for name in RESERVED_VARIABLES:
         if name in env:
-            raise ValueError(f"{name} is set by splatbatch for each attempt: remove it from env")
+            raise ValueError(f"{name} is set for each attempt by splatbatch: remove it from env")
     return env
 
 
