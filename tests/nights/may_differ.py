@@ -30,7 +30,7 @@ IN_TEXT: tuple[tuple[str, Replacement], ...] = (
     # how long: 0:00:13, in 12 s, after 3 s; before it the wait of a retry, of which the tens count
     (r"(?<=retry in )\d+(?= s\b)|(?<=retry after )\d+(?= s\b)", _tens),
     (r"\b\d+:\d\d:\d\d\b", "<span>"),
-    (r"(?<= in )\d+ s\b|(?<= after )\d+ s\b|(?<=, )\d+ s$", "<span>"),
+    (r"(?<= in )\d+ s\b|(?<= after )\d+ s\b|(?<= took )\d+ s$", "<span>"),
     (r"^(splatbatch_\w+_seconds(?:{.*})?) \S+$", r"\1 <s>"),  # of metrics.prom
     # which file: a trainer by its time, bundles of a store by chance, and where a worker of a store trains
     (r"(?<=/bin/scripted-trainer )[0-9a-f]{16}", "<file>"),
