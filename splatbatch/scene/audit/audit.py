@@ -75,16 +75,21 @@ class Audit:
     """Result of an audit: findings, and one row per camera, in the order of the patches; the source comes last."""
 
     patches: tuple[str, ...]
+    """Names of the audited patches; the source is not among them."""
     rows: tuple[photographs.CameraRow, ...]
     findings: tuple[AuditFinding, ...]
     trainer: str
+    """Name of the trainer whose rules were applied."""
     spans: Mapping[str, ModelExtent] = field(default_factory=dict)
-    """Box of cameras and points of each patch whose model can be read and has finite positions, by name."""
+    """Box of cameras and points of each patch whose model can be read and has a finite position, by name."""
     num_photographs: int = 0
     """Number of photographs that the patches' models name; a photograph that several patches share counts once."""
 
     def errors(self) -> tuple[AuditFinding, ...]:
-        """Return the findings of severity "error", in order: each keeps its patch from being trained."""
+        """Return the findings of severity "error", in order: each keeps its patch from being trained.
+
+        Those about the source reconstruction belong to no patch.
+        """
         return tuple(finding for finding in self.findings if finding.severity == "error")
 
     def warnings(self) -> tuple[AuditFinding, ...]:
@@ -160,9 +165,10 @@ class AuditExtent:
     """How much an audit checks, where the audit caches headers, and how photographs are held out."""
 
     groups: int | None = GROUPS
-    """Number of groups of three photographs to compare with each other; None: all photographs are compared.
+    """Number of groups of three photographs to compare with each other; see `pairs_of`.
 
-    Patches with the same photograph folder divide the number among them.
+    Patches with the same photograph folder divide the number among them; those of the source are not compared. None:
+    all photographs are compared, all masks are decoded, and photographs of models without tracks are matched.
     """
     cache: Path | None = None
     """File that keeps the headers of photographs between runs, read and written; None: no cache."""
@@ -183,7 +189,7 @@ def audit_patches(
     """Audit the patches, and the source reconstruction if one is given.
 
     A fault in a file becomes a finding, not an error. An unexpected exception over one patch becomes the finding
-    `internal_fault`, and the other patches are audited all the same.
+    `internal_fault`, and the other patches are audited all the same. Errors while masks are read are passed on.
 
     Args:
         patches: patches to audit.
@@ -191,6 +197,9 @@ def audit_patches(
         rules: camera models and photograph sizes that the trainer accepts.
         extent: how much to check.
         advance: called with the number of models checked so far and the total.
+
+    Raises:
+        OSError: a mask was removed during the audit.
     """
     original = _audited(source_patch(source, patches), rules, NOTHING, 0) if source else None
     drift_from = as_source(original.images, original.cameras) if original and original.images else None
@@ -401,8 +410,8 @@ def _folder_problem(folder: Path) -> str:
 def decoded_too(audit: Audit, patches: Sequence[Patch], rules: TrainerRules) -> Audit:
     """Return the audit with a finding for each photograph or mask that cannot be decoded; for `verify-dims --deep`.
 
-    A file that several patches share is read once. Faults that the audit has already found in a file are not repeated,
-    and patches whose model cannot be read are skipped.
+    A file that several patches share is read once. Files that the audit has called truncated, empty or unreadable are
+    not told again. Missing files, and patches whose model cannot be read, are skipped.
     """
     files = {patch.name: _files(patch) for patch in patches}
     faults = undecodable(path for group in files.values() for path in group)

@@ -37,6 +37,7 @@ class TrainerRules:
     camera_models: frozenset[str]
     """Names of the COLMAP camera models that the trainer takes."""
     name: str
+    """Name of the trainer, for messages."""
     undistorts: frozenset[str] = frozenset()
     """Names of the camera models whose photographs the trainer undistorts itself; empty: none.
 
@@ -61,6 +62,7 @@ class AuditFinding:
     """One finding about a patch: what it concerns, what is wrong, the remedy, and the reason for its severity."""
 
     patch: str
+    """Name of the patch; "source" for the source reconstruction."""
     severity: Severity
     kind: str
     """Kind of the finding, a key of `KINDS`: "no_images"."""

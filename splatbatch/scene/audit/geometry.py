@@ -41,8 +41,8 @@ _ABOUT = 0.02  # of two ways to read poses the plainer is taken
 def measure(model: Reconstruction, most_images: int | None, alike: Mapping[int, int]) -> GeometrySurvey | None:
     """Return the survey of a model: sampled observations, on which the other checks work.
 
-    None if the model has no images or points, or an image has an invalid camera. Also None if a pose or point is not
-    finite, or beyond 1e12 units of the model.
+    None if the model has no images or points, or an image has an invalid camera. Also None if a sampled pose or any
+    point is not finite, or beyond 1e12 units of the model.
 
     Args:
         model: the model, read from its folder.
@@ -160,10 +160,11 @@ def has_tracks(model: Reconstruction) -> bool:
 
 
 def check_in_view(model: Reconstruction, scribe: FindingWriter) -> Iterator[AuditFinding]:
-    """Yield one finding if fewer than 95 % of the points lie in view of two cameras; for models without tracks.
+    """Yield one finding if fewer than 95 % of the points lie in view of two images; for models without tracks.
 
-    Poses or K then do not belong to the points. The finding is an error below 70 %, or if poses read in another
-    convention have the points in view; else a warning. No finding for fewer than two images or without finite points.
+    Of many points, some are sampled evenly. Poses or K then do not belong to the points. The finding is an error below
+    70 %, or if poses read in another convention have the points in view; else a warning. No finding for fewer than two
+    images or without finite points.
     """
     images, points = model.images, finite(model.points.xyz)
     if len(images) < 2 or not len(points):
@@ -204,7 +205,8 @@ def _in_view(points: Floats, cameras: Sequence[Camera], poses: hypotheses.Poses)
 def check_pairs(model: Reconstruction, paths: Mapping[int, str], scribe: FindingWriter) -> Iterator[AuditFinding]:
     """Match pairs of photographs, and yield findings if they contradict the poses, or the depth of the points.
 
-    No finding for fewer than two photographs, or if pycolmap fails or takes too long. Nothing is left on disk.
+    A few pairs are matched. No finding for fewer than two photographs, or if no pair has enough matches. Neither if
+    pycolmap fails, or takes more than 300 s. Nothing is left on disk.
 
     Args:
         model: a model without tracks.

@@ -59,11 +59,12 @@ class ImageMatchFindings:
     scribe: FindingWriter
 
     def findings(self) -> Iterator[AuditFinding]:
-        """Yield the findings; none without pairs to compare. The photographs to be compared are decoded first.
+        """Yield the findings; none without pairs to compare. The first 256 photographs to compare are decoded at once.
 
         Order: blank photographs, sets that do not match their points, displaced ones, single ones that do not match,
-        then blurred ones.
-        If at least half have another shape than their camera, only blank ones and a finding about all are reported.
+        then blurred ones. If at least half are blank, one error stands for these.
+        If at least half have another shape than their camera, only blank ones and at most one finding about all are
+        reported.
         """
         compared = self.compared
         if not compared.pairs:
@@ -356,6 +357,9 @@ def is_left_behind(compared: MatchContext, rows: Collection[int]) -> bool | None
     Args:
         compared: images of the model with the pairs that are compared.
         rows: images to judge, as indices of `compared.images`.
+
+    Raises:
+        SceneError: one of these images has a camera without a principal point.
     """
     seen = compared.of(rows)
     as_is = seen.mean()

@@ -98,7 +98,8 @@ def check_model(
 def check_overlap(model: Reconstruction, scribe: FindingWriter, holdout: Collection[str]) -> Iterator[AuditFinding]:
     """Yield one finding if training photographs see a fifth of the surface or more from fewer than three places.
 
-    The fifth is `OVERLAP_TOLD`. No finding where the share cannot be computed: too few points, or no photograph.
+    The fifth is `OVERLAP_TOLD`. No finding where the share cannot be computed: too few points, or no photograph to
+    train on.
 
     Args:
         model: model of a patch.
@@ -162,7 +163,8 @@ def _spell(facts: Sequence[str | float]) -> str:
 def check_camera(camera: Camera, scribe: FindingWriter) -> Iterator[AuditFinding]:
     """Yield findings about a camera's model, size, parameters, focal length, principal point and distortion.
 
-    Size and parameters are checked first. If one of them is wrong, nothing after it is checked.
+    A wrong size, or a wrong number or value of parameters, ends the check there. Panoramas and unknown models have no
+    focal length, principal point or distortion to check.
     """
     subject = scribe.camera(camera.id)
     model = CAMERA_MODELS.get(camera.model)
@@ -231,8 +233,8 @@ def _check_principal_point(camera: Camera, scribe: FindingWriter) -> Iterator[Au
 def check_rigs(model: Reconstruction, scribe: FindingWriter) -> Iterator[AuditFinding]:
     """Yield at most one finding about rigs and frames; none for a model without these two files.
 
-    `broken_rigs`: the files cannot be read, or do not fit the images and cameras. `rigs_differ`: poses computed from
-    frames and rigs differ from those of the images.
+    `broken_rigs`: one file is missing or unreadable, or the files do not fit the images and cameras. `rigs_differ`:
+    poses computed from frames and rigs differ from those of the images.
     """
     try:
         rigs = read_rigs(model.folder)
@@ -290,7 +292,7 @@ def as_source(images: tuple[Image, ...], cameras: Mapping[int, Camera]) -> Sourc
     """Return the source reconstruction, prepared for the comparison with patches (`check_drift`).
 
     Args:
-        images: images of the source; their names are unique.
+        images: images of the source; of several with one name, the last counts.
         cameras: cameras of the source, by id.
     """
     centers = finite(centers_of(images))
@@ -304,7 +306,7 @@ def check_drift(
     """Yield findings about images of a patch that differ from the source reconstruction; images are matched by name.
 
     `not_in_source`: the source has no image of this name. `pose_drift`: the pose differs by more than 0.006 degrees, or
-    by more than 1e-4 of the source's extent. `camera_drift`: size, model or parameters differ.
+    by more than 1e-4 of the source's extent. `camera_drift`: size or model differ, or a parameter by a millionth.
     """
     seen = set()
     for image in images:
@@ -350,8 +352,9 @@ def _spell_size(camera: Camera) -> str:
 def check_beside(patch: Patch, images: tuple[Image, ...], scribe: FindingWriter) -> Iterator[AuditFinding]:
     """Yield findings about what lies beside the model of a patch.
 
-    `several_models`: other numbered models lie in the same folder. `formats_differ`: the .txt files differ from the
-    .bin files. `unregistered`: fewer than half of the patch's own photographs have a pose.
+    `several_models`: other numbered models lie in the same folder. `formats_differ`: .txt and .bin files differ, or one
+    cannot be read; of points only the number is compared. `unregistered`: fewer than half of the patch's own
+    photographs have a pose, but at least one.
 
     Args:
         patch: the patch.

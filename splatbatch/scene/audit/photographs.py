@@ -70,10 +70,10 @@ class AuditedImage:
 
 
 def check_photos(shots: list[AuditedImage], images: Path, scribe: FindingWriter) -> Iterator[AuditFinding]:
-    """Yield findings about photograph files: missing, misspelt, unreadable, or of an unusual pixel format.
+    """Yield findings about photograph files: missing, misspelt, unreadable, or of unusual pixel format or orientation.
 
-    Sizes are left to `check_sizes`. If most photographs are missing and other files lie there, a single finding says
-    that they may be renamed.
+    Sizes are left to `check_sizes`. If most photographs are missing, at least two, and as many unknown ones lie there,
+    a single finding says that they may be renamed.
 
     Args:
         shots: images of a model.
@@ -141,8 +141,9 @@ def _check_photo(shot: AuditedImage, photo: ImageHeader, scribe: FindingWriter) 
 def check_pairing(images: Path, scribe: FindingWriter) -> Iterator[AuditFinding]:
     """Yield findings about file names in a photograph folder and its reduced copies (images_2, images_4, images_8).
 
-    `name_clash`: two files differ only in their extension. `shifted_pairing`: the folders do not hold the same names.
-    No finding without such copies beside the folder.
+    `name_clash`: files differ only in their extension, or files of one name in several sub-folders have a single copy.
+    `shifted_pairing`: the folders do not hold the same names, extensions aside. No finding without such copies beside
+    the folder.
     """
     siblings = [path for path in (images.with_name(images.name + end) for end in _SIBLINGS) if is_folder(path)]
     if not siblings:
@@ -206,7 +207,8 @@ def check_masks(
         shots: images of the model.
         headers: headers that were already read, those of all masks among them.
         scribe: makes the findings.
-        every: decode all masks; otherwise about eight, and up to 64 whose small file suggests a single colour.
+        every: decode all masks; otherwise up to 15, evenly taken, and those whose small file suggests a single colour,
+            until 64 are decoded.
 
     Raises:
         OSError: a mask was removed after its header was read.
@@ -245,7 +247,7 @@ def _check_values(shot: AuditedImage, path: Path, scribe: FindingWriter) -> Iter
 
 
 def check_mask_names(masks: Path, images: Path, scribe: FindingWriter) -> Iterator[AuditFinding]:
-    """Yield one finding if masks match no photograph; none for a folder without photographs.
+    """Yield one finding if some masks match no photograph; none for a folder without photographs.
 
     The mask of photo.jpg is called photo.jpg.png or photo.png.
 
@@ -312,9 +314,10 @@ def camera_rows(patch: str, shots: list[AuditedImage], alike: Mapping[int, int])
 def check_sizes(
     shots: list[AuditedImage], rows: tuple[CameraRow, ...], scribe: FindingWriter, divisor: int = 1
 ) -> Iterator[AuditFinding]:
-    """Yield findings about sizes: first cameras whose photographs differ in size, then photographs unlike their camera.
+    """Yield findings about sizes: cameras whose photographs differ in size, then photographs unlike their camera.
 
-    Missing and unreadable photographs, and cameras without a positive size, are left out.
+    Between them come cameras whose photographs are reduced by another factor than those of the first. Missing and
+    unreadable photographs, and cameras without a positive size, are left out.
 
     Args:
         shots: images of the model.
