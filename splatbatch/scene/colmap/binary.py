@@ -163,7 +163,7 @@ def count_observations(path: Path) -> int:
 
     Raises:
         OSError: the file does not exist.
-        ModelError: the file is too small for its number of points, or that number is above `MOST_ENTRIES`.
+        ModelError: the file cannot be opened, is too small for its number of points, or that is above `MOST_ENTRIES`.
     """
     return (path.stat().st_size - _COUNT.size - count_points(path) * POINT.itemsize) // ELEMENT.itemsize
 

@@ -302,6 +302,7 @@ def write_moved(sparse: Path, by: Floats, target: Path) -> None:
 
     Raises:
         ModelError: a file of the model is missing or broken.
+        ValueError: a line of points3D.txt is no point.
         OSError: the copy cannot be written.
     """
     suffix = choose_format(sparse)

@@ -1,6 +1,6 @@
 """Index of which photograph sees which point, in both directions.
 
-Track elements that contradict the keypoints are left out.
+It is made from the tracks alone: the point ids of keypoints in the images file are not used.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class IndexedModel:
     cameras: dict[int, Camera]
     images: tuple[Image, ...]  # I, sorted by name
     points: Points  # P
-    starts: Ints  # [P + 1]: sightings starts[i] to starts[i + 1] are of point i
+    starts: Ints  # [P + 1]: observations starts[i] to starts[i + 1] are of point i
     photo: Indices  # [n], which image
     keypoint: NDArray[np.uint32]  # [n], which of its keypoints
     first_keypoint: Ints  # [I + 1]: keypoints of all images in one row
@@ -60,6 +60,8 @@ class IndexedModel:
 
     def seen_by(self, photos: Mask) -> Mask:
         """Return a mask [P] of the points that at least two of the given photographs see.
+
+        Two keypoints in one photograph count as two photographs.
 
         Args:
             photos: mask of the photographs, [I].
@@ -120,8 +122,8 @@ class IndexedModel:
 def read_sightings(sparse: Path) -> IndexedModel:
     """Return the model in a folder with all its keypoints, and an index of its observations.
 
-    Left out are points without a finite position. Also left out are track elements that name no image or keypoint, a
-    keypoint of another point, or an image with an invalid pose.
+    Left out are points without a finite position. Also left out are track elements that name no image or keypoint, or
+    an image with an invalid pose. Of track elements that name one keypoint, the last is kept.
 
     Raises:
         ModelError: a file is missing, unreadable, cut or garbage; the error names the file.

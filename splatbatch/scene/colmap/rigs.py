@@ -94,10 +94,11 @@ class Rigs:
 
 
 def read_rigs(sparse: Path) -> Rigs | None:
-    """Return the rigs and frames of the model in a folder; None if the model has neither file.
+    """Return the rigs and frames of the model in a folder; None if it has neither file in its format (.bin or .txt).
 
     Raises:
-        ModelError: one file exists without the other, a file cannot be read, or the folder holds no complete model.
+        ModelError: one file exists without the other, or the folder holds no complete model; or a file cannot be read,
+            is damaged or larger than `MOST_MIB`.
     """
     suffix = choose_format(sparse)
     paths = [sparse / f"{name}.{suffix}" for name in ("rigs", "frames")]

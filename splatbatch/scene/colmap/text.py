@@ -31,7 +31,7 @@ def read_cameras(path: Path) -> list[Camera]:
     Cameras with an unknown model or a wrong number of parameters are kept: the audit reports them.
 
     Raises:
-        ModelError: the file cannot be read, or a line is no camera.
+        ModelError: the file cannot be read, or a line is no camera, or has an unknown model and no parameters.
     """
     cameras = []
     for number, line in entries(path):

@@ -75,6 +75,7 @@ class Camera:
     width: int
     height: int
     params: tuple[float, ...]
+    """Values of the model's parameters, in the order of `CameraModel.params`; a text file can have too few or many."""
 
     def param(self, *names: str) -> float:
         """Return the value of the first of the named parameters that the camera model has.
@@ -273,7 +274,7 @@ class Points:
     track_lengths: Ints  # [P]
     ids: NDArray[np.uint64]  # [P]
     tracks: Tracks | None = None
-    """Images and keypoints that see each point; None unless the file was read with `tracks=True`."""
+    """Images and keypoints that see each point; None: they were not read (`tracks=False`), or left out by `only`."""
 
     def only(self, kept: Mask | Ints) -> Points:
         """Return the chosen points, without their tracks.

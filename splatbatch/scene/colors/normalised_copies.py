@@ -23,7 +23,10 @@ from splatbatch.scene.photos.folders import see_name, stored_photographs
 from splatbatch.scene.photos.headers import opened_photograph, pixels_of
 
 JPEG_QUALITY = 97
-"""JPEG quality of the copies: the error of compressing again (about 45 dB) is below the noise of a photograph."""
+"""JPEG quality of the copies: the error of compressing again (about 45 dB) is below the noise of a photograph.
+
+A JPEG that holds several pictures (MPO) is written with Pillow's default quality, 75.
+"""
 
 WHITE = 255
 

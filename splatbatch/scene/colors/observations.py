@@ -35,14 +35,20 @@ LEAST = 50
 A single observation is right within about 10 %, the mean of 50 within 1.5 %.
 """
 MOST = 2_000_000
-"""Most observations kept for all patches together; of more, whole tracks are dropped. A million takes 500 MB."""
+"""Most observations kept for all patches together; of more, whole tracks are dropped. A million takes 500 MB.
+
+Many patches may keep more, by `LEAST_EACH`.
+"""
 MOST_EACH = 2_000
 """Most observations per photograph, in the mean, for all patches together; more would only delay the trainings.
 
 The flight caliterra has 3,300. With 1,000, half of its gains move by 0.1 % or less, none by more than 0.6 %.
 """
 LEAST_EACH = 200
-"""Observations per photograph of a patch that are kept, in the mean, even if the total then exceeds `MOST`."""
+"""Least limit on the observations per photograph of a patch, in the mean, even if the total then exceeds `MOST`.
+
+Above a limit every second track is dropped, so that only half as many may be left.
+"""
 SPREADING = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio (Knuth): ids that follow each other land far apart
 LEAST_SHARED = 5
 """Fewest points that two photographs must share to count as linked; one or two points may be a false match."""
@@ -60,7 +66,7 @@ DARKEST, BRIGHTEST = 8, 243
 STRETCH = 0.02
 """Largest relative difference between a photograph's scale in x and in y to its camera that counts as rounding.
 
-A photograph beyond it has another shape than its camera, and is left out.
+A photograph beyond it has another shape than its camera, and is left out. A difference of one pixel is allowed.
 """
 SCALE = 256
 _DOWN, _RIGHT = (one.ravel() for one in np.mgrid[-2:3, -2:3])  # a JPEG smears the colours of clipped pixels so far
@@ -79,6 +85,7 @@ class TrackedPhoto:
     points: Ints  # [N], numbers of points, over all models
     rotation: Floats  # [3, 3], from world to camera; NaN where the pose is none
     mask: Path | None = None
+    """Path of its mask, an image of any size; None: it has none."""
     problem: str = ""
     """Why the photograph cannot be used; empty if there is no reason."""
 
@@ -87,7 +94,8 @@ def shots_of(patches: Iterable[Patch]) -> dict[str, TrackedPhoto]:
     """Return the photographs of patches by name, with the observations of all patches merged.
 
     Only points that at least two photographs see are kept; empty without photographs. Models that cannot be read are
-    skipped, unless all are. Two files of one name but different size give the photograph a `problem`.
+    skipped, unless all are. Two files of one name but different size give the photograph a `problem`. Of very many
+    observations, whole tracks are dropped (`MOST`, `MOST_EACH`, `LEAST_EACH`).
 
     Raises:
         ModelError: no model can be read; the error of the first is raised.
@@ -201,7 +209,7 @@ def link(seen: ColorObservations) -> LinkedObservations:
     """Return the observations of photographs that have at least `LEAST` (50), with the group of each photograph.
 
     Photographs that share `LEAST_SHARED` (5) points, directly or through others, are in one group. A point that two
-    groups see becomes two points.
+    groups see becomes two points; points that a single photograph sees are dropped.
     """
     from scipy.sparse.csgraph import connected_components
 
@@ -236,7 +244,7 @@ def _incidence(seen: ColorObservations) -> Any:
 def neighbours_median(values: Floats, shared: Any, is_in: NDArray[np.bool_]) -> Floats:
     """Return the median of the values of each photograph's neighbours, [num_photos]; NaN without neighbours.
 
-    Neighbours are up to ten photographs that share the most points with it, and at least five.
+    Neighbours are the ten photographs, or fewer, that share the most points with it, each at least five points.
 
     Args:
         values: a value per photograph, [num_photos].
@@ -295,7 +303,8 @@ class SampleCache:
     def keep(self) -> None:
         """Write the samples that `read` returned to the cache file, whole; others are dropped from the file.
 
-        Nothing is written without a cache file, or if the file holds just these samples. Errors of writing are ignored.
+        Nothing is written without a cache file or samples, or if the file holds just these. Errors of writing are
+        ignored.
         """
         if self._path and self._used and self._used.keys() != self._known.keys():
             keys, samples = np.array(list(self._used)), np.concatenate(list(self._used.values()))

@@ -86,11 +86,14 @@ class SceneCorrections:
 def solve_tones(patches: Iterable[Patch], cache: Path | None = None) -> SceneCorrections:
     """Return the colour corrections of the photographs of one scene.
 
-    Raises nothing for unreadable files or an unsolvable system: the result then names the problem.
+    For unreadable files or an unsolvable system, the result names the problem.
 
     Args:
         patches: the source reconstruction alone, or all patches together.
         cache: file that keeps the sampled colours between runs, read and written; None: no cache.
+
+    Raises:
+        RuntimeError: a system of more than 3,000 unknowns (`DENSE`) cannot be solved.
     """
     try:
         shots = shots_of(patches)

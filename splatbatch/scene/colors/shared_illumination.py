@@ -33,7 +33,7 @@ LEAST_SURE = 12.0
 By chance, 2 in 10,000 scenes of 32 photographs reach this value.
 """
 LEAST_PHOTOS = 10
-"""Fewest photographs from which a drift can be told from chance."""
+"""Fewest photographs from which a drift can be told from chance, besides one for each lens and group."""
 LEAST_DRIFT = 0.02
 """Smallest drift (logarithm, from one end of the scene to the other) that counts; less is not visible."""
 PLANE = 2

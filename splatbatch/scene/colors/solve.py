@@ -76,12 +76,12 @@ class Solution:
 
     gains: Floats  # [num_photos, 3], logarithms at the principal point; mean 0
     vignetting: Floats  # [num_cameras, 2], 0 where it is not accepted
-    weights: Floats  # [O]
+    weights: Floats  # [O], 0 to 1, by how well each observation fits
     tilts: Floats  # [num_photos, 2], of shared light; 0 without
     fields: Floats  # [num_photos, NODES^2], 0 for most
     tints: Floats  # [num_photos, 3], of the fields; 1 for most
     drift: SharedIllumination | None = None
-    """Drift of the gains over the scene, and the light that explains it; None: no drift is certain."""
+    """Drift of the gains, and the light that explains it; None: no drift is certain, or photographs are too few."""
     before: float = 0.0
     """Residual without correction: weighted standard deviation of a track's colours, in logarithms."""
     after: float = 0.0
@@ -287,8 +287,8 @@ def _solved(matrix: Any, right: Floats) -> Floats:
 def solve(seen: ColorObservations, group: Ints) -> Solution:
     """Return the colour corrections of all photographs: gains, vignetting, shared light and shading grids.
 
-    Gains have mean 0 over all photographs. All rounds but the last use the mean of the channels, which takes a third of
-    the time.
+    Gains have mean 0 over all photographs. All rounds but the last two (four with shading grids) use the mean of the
+    channels, which takes a third of the time.
 
     Args:
         seen: the observations.

@@ -1,9 +1,10 @@
 """Candidates for what is wrong with a model: another K or lens, points that were moved alone, or wrong poses.
 
-K and lenses are fitted anew by robust least squares, and named by their change. Whatever the lens, COLMAP's models end
-in x = fx u + cx, y = fy v + cy, so that K follows from a line for each axis. Points are compared with the poses by the
-similarity (scale, rotation, shift) between them. Poses are tried inverted, with the axes of OpenGL, with quaternions in
-another order, exchanged among images, or computed anew from keypoints and points (resected).
+K (the camera matrix) and lenses are fitted anew by robust least squares, and named by their change. Whatever the lens,
+COLMAP's models end in x = fx u + cx, y = fy v + cy, so that K follows from a line for each axis. Points are compared
+with the poses by the similarity (scale, rotation, shift) between them. Poses are tried inverted, with the axes of
+OpenGL, with quaternions in another order, exchanged among images, or computed anew from keypoints and points
+(resected).
 """
 
 from __future__ import annotations
@@ -82,7 +83,8 @@ def fit(terms: list[list[Floats]], xy: Floats) -> tuple[Floats, Floats, Floats] 
     """Return the coefficients for x, those for y, and the errors [O] in pixels, of a robust least squares fit.
 
     Observations that miss by more than three times the median error are left out of the next round. The error is
-    infinite where a ray or keypoint is not finite. None: too few observations, fewer than four per coefficient.
+    infinite where a ray or keypoint is not finite. None: in a round, fewer than four observations per coefficient of an
+    axis are left.
 
     Args:
         terms: columns for the x and the y axis, [O, 1] each; a constant is added as the last.
@@ -109,9 +111,10 @@ def _solve(columns: Floats, wanted: Floats) -> Floats:
 
 
 def of_camera(views: TrackObservations, camera: Camera, reach: KeypointReach, share: float) -> Iterator[CauseCandidate]:
-    """Yield what may be wrong with a camera: its K first, then its lens; nothing for a panorama or an unknown model.
+    """Yield what may be wrong with a camera: its K first, then its lens; nothing for a panorama or an invalid model.
 
-    Tried for the lens: distortion of the wrong sign, keypoints without distortion, other distortion, and a fisheye.
+    Between these, keypoints turned by 90 degrees are tried. Tried for the lens: distortion of the wrong sign, keypoints
+    without distortion, other distortion, and a fisheye.
 
     Args:
         views: observations of the camera's images, or of some of them.
@@ -401,7 +404,7 @@ def other_poses_of(images: Sequence[Image], before: Floats) -> Iterator[tuple[st
 def resected(views: TrackObservations) -> Iterator[CauseCandidate]:
     """Yield the hypothesis that poses are wrong, with the poses that pycolmap finds from keypoints and points.
 
-    One candidate is yielded; none if pycolmap finds no pose for any image.
+    One candidate is yielded; none if pycolmap finds no pose for any image. Images without a new pose keep theirs.
     """
     found = {row: pose for row in np.unique(views.rows).tolist() if (pose := _resect(views, row))}
     if found:
@@ -450,7 +453,8 @@ def other_cameras(views: TrackObservations, camera_id: int, others: Collection[i
 def other_poses(views: TrackObservations) -> Iterator[CauseCandidate]:
     """Yield the hypothesis that poses were exchanged among images: each image gets the pose that fits best.
 
-    The first 24 images are searched. One candidate is yielded; none if every image fits its own pose best.
+    The first 24 images are searched, and the others taken to be like them. One candidate is yielded; none if every
+    searched image fits its own pose best.
     """
     rows = np.unique(views.rows)[:_SEARCHED_IMAGES].tolist()
     partners = {row: partner for row in rows if (partner := _fitting_pose(views, row)) != row}

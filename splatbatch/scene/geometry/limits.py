@@ -13,13 +13,16 @@ from splatbatch.scene.colmap.types import Camera
 OBSERVATIONS_PER_IMAGE = 48
 """Keypoints with a 3D point sampled per image; the median of 48 deviates by 13 % from that of all."""
 EXTENT_PER_IMAGE = 128
-"""Keypoints sampled per image, with or without a 3D point, to measure how far they reach over the photograph."""
+"""Least size of the sample of an image's keypoints that measures how far they reach over the photograph.
+
+Sampled are keypoints with or without a 3D point: 128 to 255, or all if there are fewer.
+"""
 IMAGES_OF_SOURCE = 600
 """Images sampled of a source reconstruction, which is not trained; of a patch all images are checked."""
 LEAST_OBSERVATIONS = 8
 """Fewest observations with which an image is judged; six observations fix a pose."""
 SEARCHED = 4000
-"""Most observations on which causes are searched for; of more, evenly spaced ones are taken."""
+"""Most observations on which causes are searched for; of more, evenly spaced ones or whole images are taken."""
 TRUSTED_PX, TRUSTED_SHARE = 2.0, 0.002
 """Median error (px; share of the longer side) up to which an image is trusted, whichever is larger.
 

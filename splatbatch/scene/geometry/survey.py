@@ -1,7 +1,8 @@
 """The survey of a model: sampled observations of its images, and how far keypoints miss the projected points.
 
 An observation is a point that an image sees, with the keypoint that the point should project to. The survey also holds
-how far the keypoints of each image reach over the photograph.
+how far the keypoints of each image reach over the photograph. K is the camera matrix: focal lengths and principal
+point.
 """
 
 from __future__ import annotations
@@ -106,9 +107,10 @@ class TrackObservations:
         return np.array([limits.trusted_px(self.cameras[image.camera_id]) for image in self.images])
 
     def only(self, rows: Sequence[int] | Ints) -> TrackObservations:
-        """Return a copy with the observations of the given images alone, thinned to about `limits.SEARCHED` (4000).
+        """Return a copy with the observations of the given images alone, at most `limits.SEARCHED` (4000).
 
-        Where images would be left with too few observations each, whole images are left out instead.
+        Evenly spaced observations are taken. Where images would be left with fewer than 16 each in the mean, at most 83
+        evenly spaced images are kept whole instead.
 
         Args:
             rows: indices of the images, which stay valid in the copy.
@@ -231,7 +233,10 @@ def explains(views: TrackObservations, candidate: CauseCandidate) -> bool:
 
 
 def square_error(errors: Floats) -> float:
-    """Return the mean square of the errors [O], in px^2, without the worst twentieth, which may be wrong matches."""
+    """Return the mean square of the errors [O], in px^2, without the worst twentieth, which may be wrong matches.
+
+    NaN without errors.
+    """
     kept = np.sort(errors)[: max(1, int(0.95 * len(errors)))]
     return float(np.mean(kept**2))
 
@@ -302,9 +307,10 @@ class GeometrySurvey:
 
 
 def alike_cameras(model: Reconstruction) -> dict[int, int]:
-    """Return ids of cameras that are judged as if they were another camera with nearly the same K, with its id.
+    """Return ids of cameras that are judged as if they were another camera, with that camera's id.
 
-    These are cameras of one or two photographs, which give too little evidence by themselves. Many photogrammetry
+    These are cameras of one or two photographs, which give too little evidence by themselves. The other camera has the
+    same model and size, and nearly the same parameters. Many photogrammetry
     programs write one camera per photograph. Empty if every camera is judged by itself.
     """
     counts = Counter(image.camera_id for image in model.images)
@@ -328,7 +334,8 @@ def alike_cameras(model: Reconstruction) -> dict[int, int]:
 def survey(model: Reconstruction, alike: Mapping[int, int], most_images: int | None = None) -> GeometrySurvey:
     """Return the survey of a model: up to 48 observations of each image.
 
-    Left out are observations of unknown points, and images all of whose keypoints are the same.
+    Left out are observations of unknown points, keypoints beyond a million pixels, and all of an image whose sampled
+    keypoints are the same.
 
     Args:
         model: the model, whose keypoints are read from its folder.
@@ -407,7 +414,8 @@ class Misfit:
 def find_misfit(camera: Camera, photo: Size, reach: KeypointReach) -> Misfit | None:
     """Return why a camera's K does not belong to its width and height.
 
-    None if K does belong to them, if there are fewer than 120 keypoints, or for a panorama.
+    None if nothing shows that it does not, or there are fewer than 120 keypoints. Also None for a panorama, or a camera
+    whose model or number of parameters is wrong.
 
     Args:
         camera: a camera whose K agrees with its keypoints.
@@ -442,7 +450,7 @@ def belongs(camera: Camera, size: Size, reach: KeypointReach) -> bool:
     The principal point must be within 3 % of the middle of this size, and the keypoints must lie within the size.
 
     Raises:
-        SceneError: the camera is a panorama, or its model is unknown.
+        SceneError: the camera is a panorama, or its model or number of parameters is wrong.
     """
     near = all(abs(c / s - 0.5) < limits.CENTRED for c, s in zip((camera.cx, camera.cy), size, strict=True))
     return near and reach.lies_within(size)

@@ -22,7 +22,7 @@ _COMMON = np.array([0.1, 0.05, 0.002, 0.002, 0.002, 0.3])  # where cameras look 
 _NOISE = 0.3  # steps: of a shift
 _ROUNDS = 6
 LEAST_SQUARES = 12
-"""Fewest squares, found in both photographs of a pair, from which a field is computed."""
+"""Fewest squares found in both photographs of a pair, of all pairs together, from which a field is computed."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ class DisplacementEquations:
 def equations(pair: ImagePair, one: MatchView, other: MatchView) -> DisplacementEquations:
     """Return the equations from how far the squares of a pair are shifted from one picture to the other.
 
-    Left out are squares that are not found in the other picture with a correlation above 0.6.
+    Left out are squares that are not found in the other picture with a correlation above 0.6, or are seen edge-on.
     """
     squares, peak, steps = shifts(pair, one, other)
     slopes = [squares.slopes(view) for view in (one, other)]

@@ -32,14 +32,21 @@ Correlated are small squares about the points that both see. Intact: 0.76 to 0.9
 photographs: -0.1 to 0.2.
 """
 LEAST_SIDE = 600
-"""Photographs are compared reduced, by the largest whole number that leaves no side shorter than this, in pixels."""
+"""Photographs are compared reduced, by the largest whole number that leaves no side shorter than this, in pixels.
+
+Smaller photographs stay as they are.
+"""
 _KEPT = 256  # pictures in memory
 _GROUPS_LEFT_OUT = 8
 _LEAST_PICTURE = 48  # px: smaller ones show no squares
 
 
 class GreyPhotographs:
-    """Cache of photographs decoded to grey and reduced in size; the 256 used last stay in memory."""
+    """Cache of photographs decoded to grey and reduced in size; the 256 used last stay in memory.
+
+    Args:
+        least_side: shortest side in pixels to which photographs are reduced; see `LEAST_SIDE`.
+    """
 
     def __init__(self, least_side: int = LEAST_SIDE) -> None:
         self._decoded = lru_cache(_KEPT)(partial(decode_grey, least_side=least_side))
@@ -70,9 +77,9 @@ class Relabeling:
     place: Callable[[Size, Size], Places] | None = None
     """Returns the map from places in the camera's image to places in the photograph, given both sizes in pixels."""
     camera: Callable[[Camera], Camera | None] | None = None
-    """Returns the camera to use instead of an image's own camera; None: the hypothesis does not apply to the camera."""
+    """Returns the camera to use instead of an image's own; it returns None if the hypothesis does not apply to it."""
     path: Mapping[int, str | None] | None = None
-    """Files to use instead of the images' own, by index of the image; a file of None: the image has none."""
+    """Files to use instead of the images' own, by index; an image that is not in it, or has None, has no file."""
     displacement: DisplacementField | None = None
 
 
@@ -95,7 +102,7 @@ class MatchContext:
     pairs: Sequence[ImagePair]
     pictures: GreyPhotographs
     said: dict[tuple[int, int], DisplacementEquations | None] = field(default_factory=dict)
-    """Cache of the displacement equations of pairs as stored, by the two rows; None: a picture is unusable."""
+    """Cache of the displacement equations of pairs as stored, by both rows; None: a picture is unusable or small."""
 
     @classmethod
     def of_files(
@@ -214,7 +221,8 @@ class MatchContext:
         """Return the standard error of `displacement`, as a share of the longer side, by leaving out photographs.
 
         Up to eight groups of photographs are left out in turn: of `rows`, or of the other images for a single row.
-        Infinite where the displacement cannot be computed without one of the groups, or there are fewer than two.
+        Infinite where the displacement cannot be computed without one of the groups, or there are fewer than two. Also
+        infinite where the first of the photographs cannot be decoded.
         """
         ours = sorted(rows if len(rows) > 1 else set(self.rows) - set(rows))
         groups = [set(ours[at::_GROUPS_LEFT_OUT]) for at in range(min(len(ours), _GROUPS_LEFT_OUT))]

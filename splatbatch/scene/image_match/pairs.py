@@ -15,7 +15,10 @@ from splatbatch.scene.colmap.types import Floats, Image, Ints, elements_of, fini
 from splatbatch.scene.reprojection import project
 
 GROUPS = 8
-"""Number of groups of three neighbours that are compared by default; `verify-dims --deep` compares all photographs."""
+"""Number of groups of three neighbours that are compared by default; see `pairs_of`.
+
+`verify-dims --deep` compares all photographs.
+"""
 POINTS = 48
 """Most points of a pair at which the two photographs are compared."""
 LEAST_POINTS = 16
@@ -40,11 +43,12 @@ def pairs_of(model: Reconstruction, groups: int | None, about: Sequence[int] | N
 
     Neighbours see many common points, show them at different places of the photograph, and lie in two directions. If
     not, photographs that are all turned or exchanged alike would still match where cameras stand still or move along
-    one line. Empty without tracks.
+    one line. Empty without tracks; pairs that share fewer than `LEAST_POINTS` points are left out.
 
     Args:
         model: a model that was read with its tracks.
-        groups: number of groups; None: one about every image; 0: no pairs.
+        groups: number of groups; up to as many more are formed about images of cameras without any. 0: no pairs. None:
+            every image of `about` is paired with up to two neighbours, which are not paired with each other.
         about: indices of the images that groups are formed about; None: all images.
     """
     tracks = model.points.tracks

@@ -65,7 +65,10 @@ def cropped() -> Relabeling:
 
 
 def left_behind() -> Iterator[Relabeling]:
-    """Yield two hypotheses: photographs were resized, or cropped about the centre, and K was left as it was before."""
+    """Yield two hypotheses: photographs were resized, or cropped about the centre, and K was left as it was before.
+
+    Their `camera` raises SceneError for a camera without a principal point.
+    """
     yield Relabeling("resized", camera=_of_its_size)
     yield Relabeling("cropped about the centre", camera=_centred)
 
@@ -82,7 +85,7 @@ def _centred(camera: Camera) -> Camera:
 def of_names(compared: MatchContext) -> Iterator[Relabeling]:
     """Yield the hypotheses that names are shifted by one image, or exchanged between two sub-folders.
 
-    At most twelve pairs of folders are tried.
+    Names are shifted in each sub-folder, or over all. At most twelve pairs of folders are tried.
     """
     by_folder: dict[str, list[int]] = {}
     for row, image in enumerate(compared.images):
@@ -131,7 +134,11 @@ def of_folders(compared: MatchContext, images: Path) -> Iterator[Relabeling]:
 
     Args:
         compared: images that are compared.
-        images: folder of the photographs, whose neighbours (the first 48 by name) are searched.
+        images: folder of the photographs, whose neighbours (the first 48 by name) are searched. In each, a sub-folder
+            with the name of `images` is searched, too.
+
+    Raises:
+        PermissionError: a folder beside `images` must not be entered.
     """
     names = [compared.images[row].name for row in compared.rows]
     try:
@@ -150,7 +157,7 @@ def of_folders(compared: MatchContext, images: Path) -> Iterator[Relabeling]:
 def undistorted() -> Iterator[Relabeling]:
     """Yield the two hypotheses that photographs were undistorted already: with COLMAP's new K, and with K unchanged.
 
-    They do not apply to cameras without distortion, or too wide for a pinhole.
+    They do not apply to cameras without distortion, too wide for a pinhole, or of a model that is not supported.
     """
     words = "undistorted already, but the camera still has the distortion"
     yield Relabeling(words, camera=_straight)
