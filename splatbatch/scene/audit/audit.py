@@ -412,6 +412,11 @@ def decoded_too(audit: Audit, patches: Sequence[Patch], rules: TrainerRules) -> 
 
     A file that several patches share is read once. Files that the audit has called truncated, empty or unreadable are
     not told again. Missing files, and patches whose model cannot be read, are skipped.
+
+    Args:
+        audit: audit of the patches.
+        patches: patches whose files are decoded.
+        rules: rules of the trainer, by which the audit was made.
     """
     files = {patch.name: _files(patch) for patch in patches}
     faults = undecodable(path for group in files.values() for path in group)

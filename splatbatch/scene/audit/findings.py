@@ -344,6 +344,12 @@ class FindingWriter:
 
         Where the trainer tolerates resized photographs, kinds that allow for this become warnings.
 
+        Args:
+            kind: kind of the finding, a key of `KINDS`.
+            subject: what the finding is about, in words.
+            message: what is wrong.
+            remedy: what to do; empty: the remedy of the kind.
+
         Raises:
             KeyError: `kind` is not a key of `KINDS`.
         """

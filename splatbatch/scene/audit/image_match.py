@@ -52,11 +52,13 @@ class ImageMatchFindings:
     """Findings about the photographs of one model, from comparing pairs of photographs at the model's points."""
 
     compared: MatchContext
+    """Images of the model with their photographs, and the pairs to compare."""
     folder: Path
     """Folder of the photographs; folders beside it are searched for photographs that match better."""
     sparse: Path
     """Folder of the model; other models near it are tried where the lens does not match."""
     scribe: FindingWriter
+    """Makes the findings, under the name of the patch."""
 
     def findings(self) -> Iterator[AuditFinding]:
         """Yield the findings; none without pairs to compare. The first 256 photographs to compare are decoded at once.

@@ -95,7 +95,7 @@ def choose_format(folder: Path) -> str:
 def opened(path: Path, most_mib: int | None = None) -> Iterator[tuple[BinaryIO, int]]:
     """Open a file of a model for reading, and yield it with its size in bytes.
 
-    Refused are pipes, empty files, git-lfs pointers, and .txt files with a byte order mark or in UTF-16.
+    Refused are pipes, empty files, git-lfs pointers, and .txt files with a byte order mark (of UTF-8 or UTF-16).
 
     Args:
         path: path of the file.

@@ -277,7 +277,10 @@ class GeometrySurvey:
 
     views: TrackObservations
     reach: dict[int, Floats]
-    """Sampled keypoints of each image in pixels, [m, 2], by index of the image; images without any are left out."""
+    """Sampled keypoints of each image in pixels, [m, 2], by index of the image.
+
+    Images without keypoints, or with all in one place, are left out.
+    """
     own_cameras: Ints  # [I], camera ids as the model has them; images of cameras that are alike share one in `views`
 
     def without_points(self) -> GeometrySurvey:

@@ -74,6 +74,7 @@ class Relabeling:
     words: str
     """Description of the photographs under the hypothesis, for findings: "turned by 180 degrees"."""
     remedy: str = ""
+    """What to do if the hypothesis holds; empty: findings do not take their remedy from here."""
     place: Callable[[Size, Size], Places] | None = None
     """Returns the map from places in the camera's image to places in the photograph, given both sizes in pixels."""
     camera: Callable[[Camera], Camera | None] | None = None
