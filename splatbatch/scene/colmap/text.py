@@ -63,7 +63,8 @@ def walk_points2d(path: Path, wanted: Collection[int] | None = None) -> Iterator
         wanted: ids of the images to yield; None: all.
 
     Raises:
-        ModelError: the file cannot be read, or a line is no image or holds no keypoints.
+        ModelError: the file cannot be read, a line is no image, or a line of keypoints is cut or holds a word that is
+            no number.
     """
     for image, line, number in walk_images(path):
         if wanted is not None and image.id not in wanted:
