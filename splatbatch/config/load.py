@@ -124,7 +124,7 @@ def has_config(path: Path | None) -> bool:
 
 
 def config_in(place: Path) -> Path | None:
-    """Return the YAML that a path stands for, or None.
+    """Return the YAML that a path stands for; None: it stands for none.
 
     These are tried in turn: splat_config.yml in the folder `place`, then `place` itself if it is a .yml or .yaml file.
     The last is the splat_config.yml beside `place`, if `place` is the output folder that it names. A YAML with mistakes

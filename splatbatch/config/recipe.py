@@ -311,7 +311,7 @@ class Recipe(Section):
     def reads(self) -> frozenset[str]:
         """Return the full names of the settings that the trainer reads: all with splatbatch's own trainer.
 
-        An external trainer reads those that its templates name.
+        An external trainer reads those that `Program.reads` returns.
         """
         return self.program.reads() if self.program else frozenset(self.as_given())
 
@@ -323,8 +323,9 @@ class Recipe(Section):
     def decisive(self) -> dict[str, Any]:
         """Return, as values of JSON, the settings that the splat depends on; a splat is stale if they change.
 
-        Of an external trainer these are its command, settings, working folder, environment and export, not how it is
-        watched. Values of the environment are not hidden here, so only a hash of the result may be written to a file.
+        Of an external trainer these are its name, steps, seed, command, settings, working folder, environment and
+        export, not how it is watched. Values of the environment are not hidden here, so only a hash of the result may
+        be written to a file.
         """
         if self.program is None:
             tree = self.model_dump(mode="json", exclude={"program"})

@@ -73,10 +73,12 @@ class Retry(Section):
     """Whether and how often a failed patch is tried again, and which settings are changed for it."""
 
     max_attempts: Annotated[int, Field(ge=1, le=20)] = 5
-    """Most attempts per patch in one run, the first included."""
+    """Most attempts per patch in one run, the first included. Failures that waiting, another GPU or a GPU of its own
+    may cure do not count."""
     keep: Literal["better", "newer"] = "better"
     """Which splat `retry` keeps: the `newer`, or the `better` by hold-out PSNR, on covered pixels if both are measured
-    there. A measured splat is only replaced by one measured no worse on the same photographs."""
+    there. With `better`, a measured splat of the same inputs is only replaced by one measured no worse on the same
+    photographs."""
     ladders: Annotated[dict[LadderName, tuple[Rung, ...]], BeforeValidator(_with_default_ladders)] = DEFAULT_LADDERS
     """Settings to change, one rung per further attempt, for causes that an unchanged attempt cannot mend; [] for no
     change."""
@@ -91,8 +93,8 @@ class Cooldown(Section):
     below_c: float | None = None
     """Temperature in °C below which the GPU must fall before the next attempt. Left out: any."""
     longest_s: Seconds = 3600.0
-    """Longest wait for the GPU, in seconds or as 1h; after it, the attempt fails with the cause
-    `cuda_busy_or_unavailable`."""
+    """Longest wait for the GPU after `floor_s`, in seconds or as 1h; after it, the patches go to the other GPUs. If no
+    GPU is left, the waiting patches are given up with the cause `cuda_busy_or_unavailable`."""
 
 
 class Limits(Section):

@@ -77,7 +77,8 @@ def _contexts(key: str, trainers: Iterable[str]) -> list[Settings]:
 def mistakes_in(key: str, value: object, recipe_of: RecipeOf, contexts: Iterable[Settings] = ({},)) -> list[str]:
     """Return the messages about one value of a setting; none if the value is valid in at least one of the contexts.
 
-    `contexts` are further settings that hold with it, such as another trainer.
+    `contexts` are further settings that hold with it, such as another trainer. A mistake that concerns several settings
+    together gives no message.
     """
     words: list[str] = []
     for context in contexts:

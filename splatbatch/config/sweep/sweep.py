@@ -101,7 +101,7 @@ class Variant:
     compared: Mapping[str, Any]
     """The value of every setting that any variant of the sweep sets, by full name, for comparison.
 
-    Where this variant does not set one, the value is that of the config."""
+    Where this variant does not set one, the value is that of the config; None: its trainer has no such setting."""
     recipe: Recipe
     """The recipe of a patch without overrides under this variant."""
 
@@ -146,9 +146,10 @@ def expand(sweep: Sweep, recipe_of: RecipeOf) -> tuple[Variant, ...]:
 
 
 def faults(sweep: Sweep, base: Mapping[str, object]) -> Iterator[Mistake]:
-    """Yield the mistakes in a sweep whose settings are all known: repeated values and names, too many combinations.
+    """Yield the mistakes in a sweep whose settings are all known: repetitions, vain `exclude`, too many combinations.
 
-    `base` has the settings of the config without the sweep, by full name.
+    Values, names and the settings of a whole variant can be repeated. `base` has the settings of the config without the
+    sweep, by full name.
     """
     matrix: dict[str, tuple[Any, ...]] = {}
     for key, values in sweep.matrix.items():

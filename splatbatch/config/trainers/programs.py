@@ -133,8 +133,9 @@ class CameraSupport(Section):
 class Program(Section):
     """An external trainer, run without a shell and with empty standard input, so that questions end at once.
 
-    Placeholders in command, export, env and the globs: {patch} {scene} {images} {sparse} {output} {steps} {seed} {gpu}
-    {setting.NAME}, and {arguments} where a rung's extra words go (else at the end). A brace itself is written twice.
+    Placeholders in command, export and env: {patch} {scene} {images} {sparse} {output} {steps} {seed} {gpu}
+    {setting.NAME}; in the globs {patch} {steps} {seed} {setting.NAME}. In command, {arguments} is where a rung's extra
+    words go (else at the end). A brace itself is written twice.
     """
 
     command: Annotated[Argv, Field(min_length=1)]

@@ -110,6 +110,7 @@ class BoundedComposer(Composer, SafeConstructor, Resolver):
 
     Refused are a YAML too large for a configuration, an alias inside its own anchor, and a key that stands twice. So is
     a number that YAML reads as another number. Each error is a `yaml.MarkedYAMLError` whose `note` is the remedy.
+    `text` is the whole YAML, and `parser` a loader made from it, of which only the events are used.
     """
 
     def __init__(self, text: str, parser: yaml.SafeLoader) -> None:
@@ -125,7 +126,8 @@ class BoundedComposer(Composer, SafeConstructor, Resolver):
         """Return one node; the nodes behind an alias are counted each time that the alias stands.
 
         Raises:
-            yaml.MarkedYAMLError: the YAML is too large, an alias contains itself, or a number would be read as another.
+            yaml.MarkedYAMLError: the YAML is too large, an alias contains itself, a key stands twice, or a number would
+                be read as another.
         """
         event: yaml.NodeEvent = self.peek_event()  # type: ignore[no-untyped-call]
         before, is_alias = self.count, isinstance(event, yaml.AliasEvent)
@@ -146,7 +148,7 @@ class BoundedComposer(Composer, SafeConstructor, Resolver):
         """Return a mapping node; a key that stands twice is an error, where PyYAML would silently take the last.
 
         Raises:
-            yaml.MarkedYAMLError: a key stands twice.
+            yaml.MarkedYAMLError: a key stands twice, or a value below has a mistake; see `compose_node`.
         """
         node = super().compose_mapping_node(anchor)
         lines: dict[str, int] = {}

@@ -86,7 +86,10 @@ def instead(kind: str, given: object) -> str:
 
 
 class InvalidSettings(ConfigError):
-    """The error for wrong settings; its attribute `mistakes` holds each one as place in the YAML and message."""
+    """The error for wrong settings; its attribute `mistakes` holds each one as place in the YAML and message.
+
+    `message` names all mistakes as text, and `hint` says how to mend them; "": no hint.
+    """
 
     def __init__(self, message: str, hint: str, mistakes: Sequence[Mistake]) -> None:
         super().__init__(message, hint)

@@ -39,7 +39,8 @@ class YamlSource:
         """Return a YAML file as a source, or `text` for a file that is not written yet; None: read the file.
 
         Raises:
-            ConfigError: the file is unreadable, empty or no YAML, a key stands twice, or the top is no mapping.
+            ConfigError: the file is unreadable, too large, empty or no YAML, a key stands twice, or the top is no
+                mapping.
         """
         try:
             text = read_file(path) if text is None else text
@@ -72,7 +73,7 @@ class YamlSource:
         return YamlSource(name, tree, lines)
 
     def line(self, keys: Keys) -> int:
-        """Return the line of a key, or of the nearest key above it that exists; 0 where lines are unknown."""
+        """Return the line of a key, or of the nearest key above it that exists; 0: none is known."""
         return next((self.lines[keys[:end]] for end in range(len(keys), 0, -1) if keys[:end] in self.lines), 0)
 
     def placed(self, words: str) -> str:
@@ -87,7 +88,8 @@ class YamlSource:
 def nearest(name: str, known: Iterable[str]) -> str:
     """Return a hint with the known name most like `name`, as "Did you mean p1?".
 
-    Without a similar name, the hint lists the known names, or only their sections if there are many.
+    Without a similar name, the hint lists the known names, or only their sections if there are more than `MOST_NAMES`.
+    At most so many are listed.
     """
     names = sorted(known)
     in_small = {one.lower(): one for one in reversed(names)}  # another case is the most common mistake of all
@@ -175,7 +177,7 @@ def _no_yaml(path: Path, error: Exception, text: str) -> ConfigError:
 
 
 def parse_value(text: str) -> object:
-    """Return the value that YAML reads from a text: 3 is a number, [1, 2] a list; None for an empty text.
+    """Return the value that YAML reads from a text: 3 is a number, [1, 2] a list; None for an empty text or null.
 
     Raises:
         ConfigError: `text` is no YAML.
