@@ -53,12 +53,14 @@ class PatchContext:
     differences: Sequence[SettingDifference] = ()
     """Settings in which the patch differs from its batch, or the batch from the defaults; empty: none, or unknown."""
     past: Sequence[EarlierFailure] = ()
+    """Earlier attempts at the task that failed, by any cause; empty: none, or unknown."""
 
 
 def with_advice(verdict: Diagnosis, background: PatchContext) -> Diagnosis:
     """Return a diagnosis whose advice also names suspect settings, and the commands to type or where to look.
 
-    A setting is not suggested if an attempt failed by this cause with it; a step in words is always suggested.
+    Settings are not suggested if this attempt, or an earlier one with this cause, had them; a smaller number counts,
+    too. A step in words is always suggested.
     `background` tells about the patch; if its name is known, it takes the place of PATCH.
     """
     alike = [one for one in background.past if one.cause == verdict.cause]

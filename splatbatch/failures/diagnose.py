@@ -80,7 +80,8 @@ def memory_killer(seen: Evidence) -> Diagnosis | None:
 def told_outright(seen: Evidence) -> Diagnosis | None:
     """Return the diagnosis by the cause that the end of the log names clearly; None: it names no cause clearly.
 
-    After a signal or a time limit, a plain line of the log is not enough.
+    After a signal or a time limit, a plain line of the log is not enough. None, too, if the run was cancelled, or the
+    program succeeded in spite of what it names.
     """
     best = _best(seen.at_end)
     if best is None or isinstance(seen.end, Cancelled) or _was_overcome(seen, best):
@@ -89,7 +90,10 @@ def told_outright(seen: Evidence) -> Diagnosis | None:
 
 
 def said_done(seen: Evidence) -> Diagnosis | None:
-    """Return success for a program that a signal or limit ended after its log said that it was done; else None."""
+    """Return success for a program that a signal or limit ended after its log said that it was done; else None.
+
+    None, too, for an attempt of a batch, and while the log announces a file that is not yet written.
+    """
     is_ended = signal_of(seen.end) is not None or isinstance(seen.end, TimedOut)
     if not (seen.has_finished and is_ended) or seen.log.is_writing:
         return None
@@ -137,7 +141,7 @@ def signal(seen: Evidence) -> Diagnosis | None:
 
 
 def lasting(seen: Evidence) -> Diagnosis | None:
-    """Return the diagnosis of a failure that stays true though the program went on; None: there is none.
+    """Return the diagnosis of a failure that stays true though the program went on; None: none, or cancelled.
 
     Such failures are a full disk, no cameras, or a loss of NaN.
     """
@@ -152,7 +156,8 @@ def lasting(seen: Evidence) -> Diagnosis | None:
 def hinted(seen: Evidence) -> Diagnosis | None:
     """Return the diagnosis by the cause that the end of the log hints at; None: there is no hint.
 
-    A weak hint loses to an exception that no signature knows.
+    A weak hint loses to an exception that no signature knows. None, too, if the program exited with 0, was cancelled or
+    had finished, and for a mere warning that asks for a retry.
     """
     end, best = seen.end, _best(seen.at_end)
     if best is None or end == Exited(0) or isinstance(end, Cancelled) or seen.has_finished:

@@ -25,8 +25,8 @@ FULL_CHARS = 1 << 16
 """Longest log that is read in full, in characters. Of lines in a longer log that differ only in figures, the first and
 the last stay."""
 HEAD_CHARS, MIDDLE_CHARS, TAIL_CHARS = 16 << 10, 16 << 10, 40 << 10
-"""Most characters kept of a log that is still too long: of its beginning, of lines in its middle that sound bad, and of
-its end."""
+"""Characters kept of a log that is still too long, to within a line or two: of its beginning, of lines in its middle
+that sound bad, and of its end."""
 QUOTE_CHARS = 240
 """Longest quote of a line, in characters."""
 MOST_BETWEEN = 0.1
@@ -154,7 +154,7 @@ class Log:
 
     @cached_property
     def steps(self) -> dict[int, int]:
-        """The training step that each line of progress reports, by the index of the line."""
+        """The training step that each line of progress reports, by the index of the line; step 0 does not count."""
         found: dict[int, int] = {}
         for match in places(signs.TRAINING_STEP, self.searched):
             if step := _number(next(filter(None, match.groups()), "0")):  # a bar at 0: nothing has been done yet
@@ -183,7 +183,10 @@ class Log:
 
     @cached_property
     def broke_off(self) -> str:
-        """The last reported step as "step 900 of 30000" if the log breaks off there; empty if it does not."""
+        """The last reported step as "step 900 of 30000" if the log breaks off there; empty if it does not.
+
+        Empty, too, if the log reports no step, or not how many there are.
+        """
         if not self.steps or self.made_all_steps:
             return ""
         last = max(self.steps)

@@ -56,7 +56,7 @@ FIRST_WAIT_S, LONGEST_WAIT_S = 10.0, 600.0
 attempts then span two and a half minutes, and three times as much for a GPU that is busy."""
 PASSES_WITHIN_S = 3600.0
 """Longest sum in seconds of the waits of a task for one cause that waiting cures. After it, the task is given up, and
-the batch stops if the cause lies in the machine."""
+its failures count in `why_stop_batch`."""
 MOST_OF_OURS = 3
 """Number of tasks with the same internal fault of splatbatch at which the batch stops."""
 
@@ -92,8 +92,9 @@ def decide_retry(
 ) -> RetryAfter | GiveUp:
     """Return whether a task is tried again after a failure that counts against it, how, and after which wait.
 
-    A cause that waiting cures is retried until `PASSES_WITHIN_S` is over. Other causes are retried unchanged, then with
-    the next rung of their ladder, up to `retry.max_attempts`.
+    After the action `fail` it is not. A cause that waiting cures is retried until `PASSES_WITHIN_S` is over. Other
+    causes are retried unchanged, then with the next rung of their ladder, up to `retry.max_attempts`. After the action
+    `degrade` a rung, if one is left, comes at once.
 
     Args:
         history: the failed attempts of this run, first to last, at least one; interrupted ones are not in it.
@@ -142,6 +143,7 @@ def why_stop_batch(failures: Mapping[TaskId, Sequence[Failure]]) -> str:
 
     A batch stops if two tasks fail by the same cause of the machine. For a cause that may lie in the settings, the two
     must share neither patch nor variant. A batch also stops if `MOST_OF_OURS` tasks fail by the same internal fault.
+    Failures that waiting cures, as of a full disk, count only once their waits sum to `PASSES_WITHIN_S`.
 
     Args:
         failures: the failures of this run, by task.
@@ -184,7 +186,7 @@ def resolve(rung: Rung, current: Mapping[str, object]) -> dict[str, Any]:
         current: the settings in force, by full name.
 
     Raises:
-        ConfigError: a factor on a value that is no number, such as `auto`.
+        ConfigError: a factor on a value that cannot be multiplied; see `takes_factor`.
     """
     return {key: _changed(key, value, current.get(key)) for key, value in rung.items()}
 

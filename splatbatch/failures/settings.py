@@ -25,6 +25,7 @@ class SettingDifference:
     """The full name of the setting, as "learning_rates.means"."""
     value: Any
     usual: Any
+    """The value in the batch or by default; None: it is none, or the batch lacks this setting."""
     where: str = "in the batch"
     """Where the usual value holds: "in the batch" or "by default"."""
 

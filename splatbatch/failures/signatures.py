@@ -84,9 +84,12 @@ class Signature(Section):
     """One known failure: the patterns that it leaves in a log, its cause, the action, and the advice to the user."""
 
     cause: Annotated[str, AfterValidator(_cause)]
+    """Name of the cause in small letters; one that splatbatch does not know needs `advice`."""
     action: Action
+    """What happens after the failure: `retry` with the same settings, `degrade` with others, or `fail`, no retry."""
     advice: Text = ""
-    """The advice to the user; left out in a file: that of the first signature of the same cause."""
+    """The advice to the user; left out in a file: that of the first shipped signature of the same cause, else that of
+    the first in the file."""
     patterns: Annotated[tuple[Lines, ...], Field(min_length=1)]
     """Regular expressions, one of which must match a line, each followed by example lines that it must match."""
     also: tuple[Pattern, ...] = ()

@@ -90,7 +90,7 @@ PANIC = (
 PANIC_ENDS = (r"^note: run with|^\s*stack backtrace:",)
 """Patterns of the first line below the message of a panic."""
 PANIC_LINES = 8
-"""Largest number of lines that a panic's message has."""
+"""Number of lines below the head of a panic in which PANIC_ENDS is looked for."""
 
 RAISED = (
     r"^[\s│]*(\[[^\]\n]{1,40}\]:? ?)*(\w+\.)*\w*[a-z](Error|Exception|Interrupt|Refused|Timeout)\b(:|$)",
