@@ -182,6 +182,7 @@ def open_one(config: Optional[Path], arguments: list[str]) -> tuple[Batch, Task]
 
     Raises:
         ConfigError: no patch was named, or several, or there is no such patch, or it has several variants.
+        SplatbatchError: the batch cannot be opened; see `open_batch`.
     """
     from splatbatch.tasks.batch import named_batch, open_batch
     from splatbatch.tasks.task import single_task

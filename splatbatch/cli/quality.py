@@ -185,7 +185,10 @@ def plan_capture(
 
 
 def show_flight(flight: FlightPlan) -> None:
-    """Print the photographs that would help, and how many weakly covered parts of the scene (cells) they cover."""
+    """Print the photographs that would help, and how many weakly covered parts of the scene (cells) they cover.
+
+    Only the first `MOST_VIEWS` photographs are listed.
+    """
     if not flight.cells:
         return print_line(
             "No more photographs are needed: every part of the scene is seen often enough, from different directions."

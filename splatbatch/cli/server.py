@@ -122,7 +122,8 @@ def _name(url: str) -> str:
 class LoopbackServer(ThreadingHTTPServer):
     """An HTTP server on the loopback address, whose URLs begin with a random token.
 
-    `answer` is called with each allowed request, and its path below the token.
+    `answer` is called with each allowed request, and its path below the token. If `port` cannot be used, making the
+    server raises an OSError.
     """
 
     def __init__(self, port: int, answer: Callable[[Request, str], None]) -> None:
@@ -219,8 +220,8 @@ class LiveStatus:
     def now(self) -> dict[str, Any]:
         """Return the progress of the batch as values of JSON.
 
-        These are a line, seconds to go (None: unknown), patches left, each running patch, and the version of the
-        report. The files are read at most every `LOOK_S`.
+        These are a line, seconds to go (None: unknown), patches left, who trains, each running patch, all states, and
+        the version of the report. The files are read at most every `LOOK_S`.
         """
         with self._looking:
             if time.monotonic() - self._looked_at >= LOOK_S:
@@ -279,7 +280,10 @@ class LiveStatus:
 
 
 class SplatPages:
-    """Pages of `view`: the page itself, its scripts, the splats as one file, and their photographs."""
+    """Pages of `view`: the page itself, its scripts, the splats as one file, and their photographs.
+
+    `shown` are the splats, with the photographs that the page offers.
+    """
 
     def __init__(self, shown: JointScene) -> None:
         self._shown = shown

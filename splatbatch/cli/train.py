@@ -112,6 +112,7 @@ def detach(batch: Batch, *, verify: bool) -> None:
     If workers are already running, none is started.
 
     Raises:
+        ConfigError: the YAML came from standard input.
         OutputError: a `train` holds the folder.
         ExecutorError: the worker ended at once, with the end of its log; or the engine refuses the workers.
     """
@@ -352,7 +353,10 @@ def show(made: Any) -> None:
 
 
 def show_run(ended: RunSummary) -> None:
-    """Print the summary of a run: how many patches are trained, to-do items, the report, and the follow-ups."""
+    """Print the summary of a run: how many patches are trained, to-do items, the report, and the follow-ups.
+
+    Of the to-do items the first `MOST_ITEMS` are printed.
+    """
     from splatbatch.output.records.frame import Frame
     from splatbatch.scene.patches import list_names
     from splatbatch.tasks.shared_decisions.frame import note
@@ -395,9 +399,9 @@ def _tally(done: Sequence[PatchStatus], of: Sequence[PatchStatus], which: str = 
 
 
 def print_retried(ended: RunSummary, *, save: bool) -> None:
-    """Print the attempts at each retried patch; with `save` write the settings of kept splats into the YAML.
+    """Print the attempts at retried patches; with `save` write the settings of kept splats into the YAML.
 
-    Without `save`, print how to keep these settings.
+    Only the first `MOST_TABLES` patches are printed. Without `save`, print how to keep these settings.
 
     Raises:
         ConfigError: the YAML cannot be written.
@@ -423,7 +427,7 @@ def print_retried(ended: RunSummary, *, save: bool) -> None:
 def print_unsaved(batch: Batch, kept: Sequence[str]) -> None:
     """Print how to write the settings of --set into the YAML, for patches whose new splats were kept.
 
-    Nothing is printed if `kept` is empty.
+    Only the first `MOST_TABLES` patches are named. Nothing is printed if `kept` is empty.
     """
     if not kept:
         return

@@ -67,7 +67,7 @@ AS_USUAL = InspectOptions()
 
 
 def results(batch: Batch) -> dict[str, Result]:
-    """Return the records of the accepted splats (result.json), by patch; patches without one are left out.
+    """Return the records of the accepted splats (result.json), by patch; patches without a readable one are left out.
 
     Raises:
         OutputError: a later version of splatbatch wrote a record.
@@ -99,7 +99,8 @@ def inspect(batch: Batch, how: InspectOptions = AS_USUAL) -> tuple[Found, Mappin
         The inspection of each splat, by name; and for each splat that could not be inspected the reason.
 
     Raises:
-        SplatbatchError: a training runs, or this machine can run no process for it.
+        OutputError: a training runs, or the output folder cannot be written.
+        OSError: the report cannot be written.
         Interrupted: a signal ended the inspection.
     """
     found = inspect_splats(batch, how)
@@ -119,6 +120,7 @@ def evaluate(batch: Batch, splat: Path | None = None) -> SceneEvaluation:
 
     Raises:
         SplatbatchError: the splat cannot be measured, or a training runs.
+        OSError: the report cannot be written.
         Interrupted: a signal ended the evaluation.
     """
     splat = splat or batch.output.scene.splat
@@ -193,6 +195,7 @@ def write_report(batch: Batch) -> Report:
     """Write the report of the current state of a batch into its output folder (three files); return its facts.
 
     Raises:
+        OutputError: the output folder cannot be written.
         OSError: the report cannot be written.
     """
     batch.output.create()

@@ -28,7 +28,10 @@ from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.task import of_patches
 
 MOST_OBSTACLES = 200_000
-"""Largest number of points that a flight must avoid, of models and accepted splats; the points are an even sample."""
+"""About the largest number of points that a flight must avoid, of models and accepted splats.
+
+Of more points an even sample is taken, which has up to twice as many.
+"""
 Cell = tuple[float, float, float, float]
 """Part of the scene's surface, in the splats' coordinates and units: x, y and z of its middle, and its side."""
 
@@ -40,8 +43,8 @@ def flight_of(batch: Batch, *, is_whole: bool = False) -> FlightPlan:
     for those where its model has points. With `is_whole` the inspection of the merged scene is used, if there is one.
 
     Raises:
-        SceneError: the patches have different frames; no camera has a pose; or a patch has no inspection and hardly any
-            points.
+        SceneError: the patches have different offsets; no camera has a pose; or a patch has no inspection and hardly
+            any points.
         ConfigError, TrainerError: scene.crs is no coordinate system, or pyproj is not installed.
     """
     tasks = of_patches(batch.tasks)

@@ -37,11 +37,11 @@ class CleanOutput:
 def clean(batch: Batch, *, dry_run: bool) -> CleanOutput:
     """Remove checkpoints, pictures and splats of attempts that another one has replaced; return the removed files.
 
-    With `dry_run` nothing is removed. Logs, figures and settings stay. So do three splats of each patch: the accepted
-    one, the latest other one, and the best one among those measured better than the accepted one.
+    With `dry_run` nothing is removed. Logs, figures and settings stay. So do up to three splats of each patch: the
+    accepted one, the latest other one, and the best one among those measured better than the accepted one.
 
     Raises:
-        OutputError: a run, or a worker, holds the output folder.
+        OutputError: a run, or a worker, holds the output folder; not with `dry_run`.
     """
     is_locked = not dry_run and batch.output.path.exists()
     with lock_output_alone(batch, print_err) if is_locked else nullcontext():

@@ -90,6 +90,8 @@ class ClusterTraining:
     def __init__(self, batch: Batch, *, verify: bool) -> None:
         """Create the output folder, and note the progress of each patch: a patch that fails later is not tried again.
 
+        `verify`: whether the workers audit the patches first.
+
         Raises:
             OutputError: the output folder cannot be made.
         """
@@ -105,6 +107,7 @@ class ClusterTraining:
         Empty: no task is left, and no worker was requested.
 
         Raises:
+            ConfigError: the YAML came from standard input.
             ExecutorError: the engine would refuse the workers, or workers run under another YAML.
             OutputError: another `train` is requesting workers just now, or trains into the folder.
         """
@@ -124,10 +127,11 @@ class ClusterTraining:
         return f"{asked.record.engine}: requested {num_workers}: {jobs}; logs: {asked.path}"
 
     def follow(self, context: RunContext) -> None:
-        """Follow workers until no task is left, no worker is left, or a stop is requested.
+        """Follow workers, and request new ones, until no task or worker is left, or a stop is requested.
 
         Raises:
             ExecutorError: all workers ended `MOST_IDLE` times without training a patch, or none can train at all.
+            ConfigError, OutputError: new workers cannot be requested; see `start`.
         """
         tail, outcomes = Tail(self.batch.output), Counter[str]()
         num_idle, next_look, shown = 0, 0.0, ""

@@ -123,7 +123,9 @@ class RunContext:
     """Checker that tells console and other receivers of events which patches are up to date."""
     console: ConsoleListener
     sinks: Sinks
+    """Other receivers of events: notifications, the metrics file, and those of the caller."""
     contents: ContentHasher
+    """Adds hashes of the input files to the results of patches while others train."""
     claims: Claims | None
     """The claims of this process, which trains; None: requested workers train."""
     ledger: Ledger = UNWRITTEN

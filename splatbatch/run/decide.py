@@ -58,7 +58,7 @@ class TrainOptions:
     force: bool = False
     """Train also patches that are up to date."""
     is_retry: bool = False
-    """Train also patches that were given up; the accepted splat stays if it is better than the new one."""
+    """Train also patches that were given up; `retry.keep` decides between the accepted splat and the new one."""
     sinks: tuple[Sink, ...] = ()
     """Your own receivers of events, told of what `train` does itself; not told of what requested workers do."""
 
@@ -242,7 +242,7 @@ def _decide_one(decisions: Decisions, step: Step) -> list[str]:
 def record_rejections(decisions: Decisions, ledger: Ledger, *, verify: bool) -> Mapping[str, str]:
     """Write the findings of the audits into the ledger; return the refused patches, each with the reason.
 
-    If every patch to train is refused, stderr says so.
+    If every patch to train is refused, stderr says so. `verify`: whether the patches were audited.
     """
     todo = decisions.todo
     refused = {name: why for name, why in refusals(decisions.audits).items() if name not in decisions.faults}

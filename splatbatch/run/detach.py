@@ -33,6 +33,7 @@ def start_worker(batch: Batch, *, verify: bool) -> tuple[Path, str] | WorkerReco
     since there was nothing to train.
 
     Raises:
+        ConfigError: the YAML came from standard input.
         OutputError: a `train` holds the folder, or the folder cannot be made.
         ExecutorError: the worker ended at once, with the end of its log, or did not start within `PATIENCE_S`.
     """

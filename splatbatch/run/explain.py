@@ -33,7 +33,8 @@ from splatbatch.text import plain_text
 
 OF_ATTEMPTS: tuple[type[OfAttempt], ...] = get_args(OfAttempt)
 MOST_LOG_BYTES = 256 * MIB
-"""Largest number of bytes of a log that are read; a supervisor keeps 16 MiB of a program's output."""
+"""Size in bytes of the largest log that is read; a larger one is refused. A supervisor keeps 16 MiB of a program's
+output."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,8 @@ class ExplainedAttempt(ReportedAttempt):
     """An attempt as in the report, compared with the current YAML."""
 
     unlike_yaml: dict[str, Any] = field(default_factory=dict)
-    """Settings of the attempt that differ from the current YAML, by full name; empty: none."""
+    """Settings of the attempt that differ from the current YAML, by full name. Without any, or if they are unknown,
+    those that --set and rungs changed for it; empty: none."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +132,7 @@ def log_of(folder: AttemptFolder) -> str:
     """Return the log of an attempt as plain text, without control characters.
 
     Raises:
-        OutputError: the log cannot be read.
+        OutputError: the log cannot be read, or is larger than `MOST_LOG_BYTES`.
     """
     try:
         return plain_text(read_regular(folder.log, MOST_LOG_BYTES).decode(errors="replace"))

@@ -123,6 +123,7 @@ class FinishedBatch:
     """Exit code of the training."""
     interruption: Interruption
     show: Show
+    """Function that is called with each product."""
     alone: Alone | None
     """Function that keeps trainings from starting; None: the caller holds the output folder, or no lock is needed."""
     say: Callable[[str], None]
@@ -130,6 +131,7 @@ class FinishedBatch:
     tick: Callable[[], None] = lambda: None
     """Function that writes the heartbeat and updates the display; called many times a second."""
     ledger: Ledger = single.UNWRITTEN
+    """Ledger for the events of the attempts; by default they are not written."""
     error: SplatbatchError | None = None
     """Error of the latest follow-up; None: it succeeded, was interrupted, or failed by an error of another type."""
 

@@ -31,7 +31,9 @@ class PlannedPatch:
     decision: Decision
     reason: str
     schedule: Schedule | None
+    """The steps at which something happens; null with an external trainer."""
     need: MemoryEstimate | None
+    """Memory that the training is expected to need; null if there is no estimate, as with an external trainer."""
     overlap: str = ""
     """Which part of the patch too few photographs see, and what to do about it; empty if the photographs overlap
     enough."""

@@ -47,7 +47,10 @@ class VerifyOutput(AuditResult):
 
 @dataclass(frozen=True)
 class Import:
-    """Output of `import --json`: the imported model, what was converted and left out, and its audit."""
+    """Output of `import --json`: the imported model, what was converted and left out, and its audit.
+
+    `kind` is the kind of its source, `config` the path of its YAML, and `offset` what is subtracted before training.
+    """
 
     kind: str
     config: str
@@ -101,7 +104,7 @@ def begin(place: Path, *, writes: bool = True) -> tuple[Path | None, tuple[str, 
 
     Raises:
         SceneError: there is no scene; the hint says what the place holds instead.
-        ConfigError: the YAML exists already.
+        ConfigError: the YAML exists already, or would have mistakes.
         OutputError: the YAML cannot be written.
     """
     try:

@@ -145,8 +145,9 @@ def ply(batch: Batch, names: Sequence[str], file: Path, cut: ExportOptions, *, i
         is_forced: whether an existing file that splatbatch did not write may be replaced.
 
     Raises:
-        ConfigError: several splats are named.
-        OutputError: the file cannot be written, or the splat differs from the accepted one.
+        ConfigError: several splats are named, or a patch does not exist.
+        SceneError: the scene is named, but was not cut into these patches.
+        OutputError: the file cannot be written, or the splat is missing, stale, or differs from the accepted one.
     """
     from splatbatch.publish.source import published
 

@@ -18,7 +18,11 @@ LOOKS_EVERY_S = 1.0
 
 
 class ProgressPrinter:
-    """Printer of the progress of a task's process, which it reads from progress.jsonl of the latest attempt."""
+    """Printer of the progress of a task's process, which it reads from progress.jsonl of the latest attempt.
+
+    `what` names the work in each line, `home` holds the attempts, and `lines` prints. Attempts from before are left
+    out.
+    """
 
     def __init__(self, what: str, home: PatchFolder, lines: PipeWriter) -> None:
         self._what, self._home, self._lines = what, home, lines

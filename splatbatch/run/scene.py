@@ -48,11 +48,13 @@ class SceneOptions:
     source: Path | None
     """COLMAP model of the scene; None: the model is reconstructed from the photographs first."""
     images: Path | None
+    """Folder of the photographs; None: it is searched near the model, and `source` must be given."""
     out: Path
     """Folder for the patches, the YAML and the output folder."""
     settings: tuple[str, ...] = ()
     """Settings such as "training.max_steps=7000", written into the YAML; (): none."""
     clean: bool = False
+    """Whether the merge leaves out invisible, oversized and floating Gaussians."""
 
     @property
     def config(self) -> Path:

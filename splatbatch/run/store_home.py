@@ -78,14 +78,18 @@ class StoreName(TypedRecord):
 class HomeSide:
     """Home of a store: packs the tasks of a batch into the store, and adopts the results of its workers.
 
-    The caller must hold the output lock. Making the object gives the output folder a name for stores, in home.json.
+    The caller must hold the output lock. Making the object gives the output folder a name for stores, in home.json; an
+    OSError is raised if this file cannot be written.
     """
 
     batch: Batch
     url: str
+    """URL of the store; a relative path has been made absolute."""
     ledger: Ledger
     hooks: WaitHooks
+    """Functions that are called during each wait, and may ask to stop."""
     is_retry: bool = False
+    """Whether the tasks were requested by `retry`."""
 
     def __post_init__(self) -> None:
         output = self.batch.output
@@ -117,7 +121,7 @@ class HomeSide:
             watch: whether to wait for open bundles; else only the results in the store are adopted.
 
         Raises:
-            StoreError: the store refuses access.
+            SplatbatchError: the store refuses access, or a task cannot be packed; see `pack`.
         """
         done = list[str]()
         try:

@@ -66,8 +66,11 @@ class StoreWorker:
     """Worker of a store: trains its bundles until none is due, its time is up, or it is asked to stop."""
 
     url: str
+    """Absolute URL of the store."""
     interruption: Interruption
+    """The signals that may end the worker."""
     scratch: Path
+    """Folder in which bundles are trained; `work` removes it."""
     for_s: float | None = None
     """Time limit of this worker in seconds; None: no limit."""
     idle_s: float = 0.0
@@ -100,7 +103,7 @@ class StoreWorker:
         the end, also after an error, the worker's claims are released and its scratch folder is removed.
 
         Raises:
-            SplatbatchError: the store refuses access, or this machine cannot train its bundles.
+            SplatbatchError, OSError: the store refuses access or a result, or this machine cannot train its bundles.
         """
         code = AGAIN
         try:

@@ -57,9 +57,10 @@ def is_elsewhere(executor: Executor) -> bool:
 def train(
     batch: Batch, options: TrainOptions = USUAL, show: Show = lambda made: None, after: After = publish_as_configured
 ) -> RunSummary:
-    """Train every patch that is not up to date, here or by requested workers, as the YAML says; run the follow-ups.
+    """Train every patch that is not up to date, and run the follow-ups.
 
-    A retry always trains here.
+    Patches are trained here, by requested workers, or through a store, as the YAML says. A retry starts no workers of
+    an engine.
 
     Args:
         batch: the patches to train.
@@ -133,13 +134,17 @@ class BatchWorker:
     context: RunContext
     options: TrainOptions
     claims: Claims
+    """The claims of this worker on tasks."""
     watcher: Watcher
+    """Tells which other workers of the output folder live."""
     name: str = LOCAL
+    """Name of this worker, by which its ledger is found."""
     time_left: TimeLeft | None = None
     """Time limit of this worker; None: no limit."""
     is_over: bool = False
     """Whether a task was left undone since it did not fit the time left."""
     is_alone: ClassVar[bool] = True
+    """Whether no other worker trains into the output folder."""
     say: ClassVar = staticmethod(print_err)
     """Function that prints what the worker waits for."""
 
@@ -159,7 +164,7 @@ class BatchWorker:
         return replace(run, outcomes={**kept, **run.outcomes})
 
     def rounds(self, batch: Batch) -> RunResult:
-        """Decide and train in rounds, until no patch was outdated by a product that another round made anew.
+        """Decide and train in rounds, until no patch was outdated by a product made anew, or a stop is requested.
 
         Returned is the joint result of all rounds.
         """

@@ -112,6 +112,7 @@ class BundleFacts:
     task: str
     home: str
     state: str
+    """State in a word: waiting, at work, silent, trained, failed, closed, or altered by someone in the store."""
     worker: str
     step: int | None
     max_steps: int
