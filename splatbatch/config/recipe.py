@@ -68,8 +68,8 @@ class Training(Section):
     """Weight of 1 - SSIM in the loss, from 0 to 1; L1 has the rest."""
     resolution: Literal["auto", "full", "1/2", "1/4", "1/8"] = "full"
     """Size of the photographs in training. Smaller ones are read from images_2, images_4 or images_8 beside the
-    photographs' folder if all are there, else averaged while loading. auto: the largest size whose longer side has at
-    most 1600 px."""
+    photographs' folder if all are there, else averaged while loading. auto: the largest of these sizes whose longer
+    side has at most 1600 px, else 1/8."""
     colors: Literal["auto", "even", "as_is"] = "auto"
     """Correction of photographs of unlike exposure and white balance. `even`: the photographs are made alike, as far
     as points seen in several of them tell; `as_is`: they stay as they are; auto: `even` where the colours of a point
@@ -200,11 +200,13 @@ class Evaluation(Section):
     holdout_every: Annotated[int, Field(ge=0)] = 8
     """Every n-th photograph, sorted by name, is held out, or every n-th frame of a rig; 0: none."""
     holdout_list: FilePath | None = None
-    """Text file with the name of one held-out photograph per line, instead of every n-th. Left out: no such file."""
+    """Text file with the name of one held-out photograph per line; `holdout_every` and `holdout` then have no effect.
+    Left out: no such file."""
     holdout: Literal["every", "contiguous", "both"] = "every"
     """Which photographs of patches that `split` has cut are held out. `every`: every 8th of the scene, the same ones in
     all patches; `contiguous`: the block of neighbours that `split --holdout-block` chose; `both`: these and those. In
-    patches that no `split` has cut, `both` holds out a tenth of the photographs side by side beside every n-th."""
+    patches that no `split` has cut, `both` holds out a tenth of the photographs side by side beside every n-th, and
+    `contiguous` is an error."""
     steps: tuple[Steps, ...] = ()
     """Steps after which the splat is measured, too; the last step always is. []: no others."""
     every: Annotated[int, Field(ge=0)] = 0
@@ -213,8 +215,8 @@ class Evaluation(Section):
         Literal["auto"] | Annotated[int, Field(ge=0)], either("a whole number from 0 on, or auto")
     ] = "auto"
     """End the training early, after so many checks in a row that gain too little: 13 % more steps gain less than
-    `least_gain_db`. A 25th of `max_steps` follows, in which the learning rates fall to a hundredth. 0: never; auto: 2
-    where `max_steps` exceeds 10,000, else 0."""
+    `least_gain_db`. A third of `max_steps` is made in any case. After the checks, a 25th of `max_steps` follows, in
+    which the learning rates fall to a hundredth. 0: never; auto: 2 where `max_steps` exceeds 10,000, else 0."""
     least_gain_db: Annotated[float, Field(gt=0)] = LEAST_GAIN_DB
     """Gain in dB that 13 % more steps must bring for `stop_after`, in PSNR over the covered pixels of held-out
     photographs."""

@@ -53,7 +53,10 @@ of five runs, which differ by 0.3)."""
 
 @dataclass(frozen=True)
 class Schedule:
-    """The schedule of one run: steps at which something happens, and factors on learning rates for the run's length."""
+    """The schedule of one run: steps at which something happens, and factors on learning rates for the run's length.
+
+    Gaussians are added and removed every `refine_every` steps, after `refine_start` and up to `refine_stop`.
+    """
 
     max_steps: int
     refine_start: int

@@ -18,7 +18,10 @@ _FRAME = re.compile(r'\s+file "')
 _NAMED = re.compile(r"(\w+\.)*\w+(: |:?$)")
 _LEAD = re.compile(rf"({_STREAM.pattern})?[ \t]*(?=traceback)")
 MOST_STRAY = 8
-"""Number of foreign lines between two lines of a traceback after which the traceback counts as cut."""
+"""Number of foreign lines between two lines of a traceback after which the traceback counts as cut.
+
+Lines that name another rank do not count.
+"""
 Extent = tuple[int, Sequence[int]]
 """The index of the line with an exception's message, and the indices of all its lines in order."""
 

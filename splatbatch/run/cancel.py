@@ -46,6 +46,7 @@ class CancelResult:
     patches: tuple[str, ...] = ()
     """The patches that were named; empty: the whole batch was cancelled."""
     was_running: bool = True
+    """Whether a `train` or worker ran, or workers waited in the queue of an engine; False: nothing was done."""
     statuses: tuple[PatchStatus, ...] = ()
     """State of each cancelled patch after the end; empty if no run was stopped."""
 

@@ -21,6 +21,7 @@ class RemovedFile:
 
     path: str
     what: str
+    """What it is: "checkpoint", "pictures" or "splat", perhaps with more words."""
     bytes: int
     """Bytes on disk that the removal frees; 0 for a second name (hard link) of a splat file."""
 

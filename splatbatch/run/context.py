@@ -119,6 +119,7 @@ class RunContext:
     batch: Batch
     interruption: Interruption
     show: Show
+    """Function that is called with each product, and with the summary of the run."""
     shown: FreshnessChecker
     """Checker that tells console and other receivers of events which patches are up to date."""
     console: ConsoleListener

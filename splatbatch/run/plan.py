@@ -51,7 +51,8 @@ class PlannedDeadline(DeadlineDecision):
 class PlanOutput:
     """Output of `plan --json`: what `train` would do.
 
-    `deadline` is null if the YAML sets none; `forecast_s`, in seconds, is null if it is unknown or nothing is to train.
+    `frame` has the offset that is subtracted before training. `deadline` is null if the YAML sets none; `forecast_s`,
+    in seconds, is null if it is unknown or nothing is to train.
     """
 
     patches: tuple[PlannedPatch, ...]
@@ -74,6 +75,7 @@ class BatchPlan:
     footprints: Mapping[str, MemoryEstimate]
     """Memory that each patch is expected to need; patches without an estimate are left out."""
     forecast: Forecast
+    """How long the patches that would be trained are expected to take."""
     overlap: Mapping[str, str]
     """Patches with large parts that too few photographs see, with what to do about it."""
 
@@ -111,7 +113,7 @@ def plan(batch: Batch) -> BatchPlan:
 
     Raises:
         ConfigError: the deadline is past.
-        SceneError: a list of held-out photographs does not fit its scene.
+        SceneError: a list of held-out photographs does not fit its scene, or patches are too far apart for one offset.
     """
     audits = audits_of(batch)
     refused, spans = refusals(audits), spans_of(audit for audit, _ in audits)

@@ -45,7 +45,9 @@ class ReconstructOptions:
     """Options of `reconstruct`: photographs, target folder, and how the model is made."""
 
     images: Path
+    """Folder of the photographs."""
     out: Path
+    """Folder for the model and the output folder; a relative path counts from the working folder."""
     wanted: ReconstructionOptions = field(default_factory=ReconstructionOptions)
     threads: int | None = None
     """Threads of each stage; None: as many as the cores that this process may use."""

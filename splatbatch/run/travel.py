@@ -111,6 +111,7 @@ class BundleFacts:
 
     task: str
     home: str
+    """Name of the output folder that the task belongs to, by home.json; empty: the bundle was altered."""
     state: str
     """State in a word: waiting, at work, silent, trained, failed, closed, or altered by someone in the store."""
     worker: str

@@ -119,6 +119,7 @@ class JoinedWorker(BatchWorker):
     reopen: Callable[[], Batch] | None = None
     """Function that returns the current state of the batch; None: the batch is opened from its YAML again."""
     was_cancelled: bool = False
+    """Whether `cancel` has asked this worker to end."""
     is_alone: ClassVar[bool] = False
     say: ClassVar = staticmethod(log_line)
     """Function that prints what the worker waits for, with the time, since the worker's stderr is a log."""

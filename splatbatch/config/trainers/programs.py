@@ -155,8 +155,8 @@ class Program(Section):
     cameras: CameraSupport = CameraSupport()
     """Cameras and sizes of photographs that the program accepts."""
     ladders: dict[LadderName, tuple[Rung, ...]] = {}
-    """Settings to change, rung by rung, for causes that an unchanged attempt cannot mend: setting.NAME, slots, or
-    `arguments: [--words]`. {}: none."""
+    """Settings to change, rung by rung, for causes that an unchanged attempt cannot mend: setting.NAME, slots
+    (attempts that run at once), or `arguments: [--words]`. {}: none."""
 
     @field_serializer("env", when_used="json")
     def _named(self, env: dict[str, Scalar]) -> dict[str, str]:

@@ -123,7 +123,7 @@ def no_such_patch(name: str, known: Iterable[str]) -> ConfigError:
 def near(path: Path) -> str:
     """Return a hint for a missing path: the most similar name in the nearest folder above it that exists.
 
-    Empty: the path exists, or no folder above it has names that help.
+    Without such a name, what the folder holds. Empty: the path exists, or no folder above it has names that help.
     """
     above = next((one for one in path.absolute().parents if os.path.isdir(one)), None)  # noqa: PTH112 - never raises
     try:
