@@ -160,6 +160,7 @@ def publish_splats(  # noqa: PLR0913 - the defaults are the settings of the YAML
 
     Raises:
         SplatbatchError: an output could not be written, or a patch is not trained; the other outputs are written.
+            Nothing is written if a format is unknown, or the folder is in use or holds foreign files.
         Interrupted: a signal ended the publishing.
     """
     names, formats = as_names(names), ",".join(as_names(formats))

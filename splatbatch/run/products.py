@@ -84,8 +84,8 @@ def publish_here(  # noqa: PLR0913 - the options of `publish`
 ) -> PublishOutput:
     """Publish in this process; used by the command `publish` in the process of its attempt.
 
-    Waits until no other publish writes into the folder. Outputs that have not changed are not written again. Returned
-    are all outputs in the folder.
+    Waits, for half an hour at most, until no other publish writes into the folder. Outputs that have not changed are
+    not written again. Returned are all outputs in the folder.
 
     Raises:
         SplatbatchError: an output could not be written; the others are written.
@@ -106,6 +106,8 @@ def publish_here(  # noqa: PLR0913 - the options of `publish`
 
 def film(batch: Batch, names: Sequence[str], wanted: Film, kind: str, to: Path | None) -> tuple[str, Path]:
     """Make a film of a patch, or of the scene; return the name of the splat, and the file.
+
+    Without ffmpeg the file is a .gif.
 
     Args:
         batch: the batch with the splats.

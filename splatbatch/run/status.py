@@ -52,6 +52,8 @@ def current_states(
 ) -> tuple[PatchStatus, ...]:
     """Return the state of every patch; unless a `train` runs, patches that the audit refuses are marked.
 
+    Too many due patches are not audited for this; see `with_refusals`.
+
     Args:
         batch: the batch.
         standing: decides which splats are up to date; None: the files are examined anew.
