@@ -95,7 +95,7 @@ def change_camera(camera: Camera, photo: Size, how: How) -> CameraFix:
     """Return the change that makes a camera fit photographs of another size; one without effect if the sizes are equal.
 
     Args:
-        camera: the camera as the model has it.
+        camera: the camera as the model has it, of a known camera model.
         photo: width and height of its photographs in pixels.
         how: `scale` multiplies both axes of K by the ratios of the sizes. `crop` shifts the principal point, as if the
             photographs were cut out of the middle of larger ones. If the sizes differ by a scale and a few pixels, K is
@@ -145,7 +145,7 @@ def rescaled(camera: Camera, size: Size, scale: tuple[float, float]) -> Camera:
     Distortion coefficients stay as they are. A model with one focal length gets two if the factors differ.
 
     Args:
-        camera: the camera before.
+        camera: the camera before, of a known camera model.
         size: width and height of the resized photographs in pixels.
         scale: factors of the resize in x and y.
     """
@@ -179,7 +179,7 @@ def choose_change(
 
     The keypoints decide what is changed. If K agrees with the keypoints, both are changed alike. If K disagrees, K
     alone is changed, provided that the new K agrees with the keypoints. If K and keypoints fit the photographs already,
-    width and height alone are changed.
+    width and height alone are changed. Without enough keypoints that have points, both are changed unverified.
 
     Args:
         survey: geometry of the model.
@@ -254,7 +254,8 @@ class CameraFixPlan:
 def plan_model(patch: Patch, how: How, told: Collection[str], reasons: list[str]) -> CameraFixPlan:
     """Return the planned changes of the cameras of a model, after reading the model and the headers of its photographs.
 
-    A camera whose photographs have several sizes is split: all sizes but the most frequent get a camera with a new id.
+    A camera whose photographs have several sizes is split: each size that needs a change gets a camera with a new id.
+    Photographs that cannot be read count as of the most frequent size.
 
     Args:
         patch: the patch with the model.
@@ -442,7 +443,7 @@ class FixedModel:
     """A corrected copy of a model, with its changes and the mean reprojection error before and after.
 
     `sparse` is the folder of the copy. `changes` is empty if the model was copied as it was. Each error is in pixels of
-    the camera at that time; None where no keypoint has a 3D point.
+    the camera at that time; None as in `reprojection_error`.
     """
 
     patch: str
@@ -493,8 +494,8 @@ def fix_models(
         out: folder to write, absent or empty; renamed into place when all copies are checked.
 
     Raises:
-        SceneError: `out` is not empty or cannot be written, or no safe correction of a model exists; all reasons are
-            listed.
+        SceneError: `out` is not empty or cannot be written, a model or the partition cannot be read, or no safe
+            correction of a model exists.
     """
     _refuse_occupied(out)
     everyone = [*patches, *([source_patch(source, patches)] if source else [])]

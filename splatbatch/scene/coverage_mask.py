@@ -96,10 +96,10 @@ class CoverageMask:
     cells: Mapping[str, Mask] = field(default_factory=dict)
     """Covered cells, [rows, columns] of the undistorted photograph, by image name.
 
-    Left out are images without a finite pose, and those whose lens cannot be undistorted.
+    Left out are images without a finite pose or a size, and those whose lens cannot be undistorted.
     """
     why: str = ""
-    """Reason why no cell is covered; empty if any is."""
+    """Reason why no cell is covered; empty if any is, or if no mask was computed."""
 
     def of(self, name: str, width: int, height: int) -> Mask | None:
         """Return which pixels of a photograph are covered, [height, width]; None if none is, or the name is unknown.
@@ -318,14 +318,14 @@ class CoverageView:
 def views_of(
     model: Reconstruction, points: Mapping[str, Floats] | None = None, rigs: Rigs | None = None
 ) -> list[CoverageView]:
-    """Return the photographs of a model in its order; left out are those without a finite pose or a known lens.
+    """Return the photographs of a model in its order; left out are those without a finite pose or a size.
 
-    Raises nothing for a lens that cannot be undistorted, which the audit reports.
+    Left out, without an error, are also those whose lens cannot be undistorted, which the audit reports.
 
     Args:
         model: a model in the coordinates of its files.
-        points: world points [n, 3] that each photograph sees, by image name. A photograph without points hides nothing;
-            None: none has points.
+        points: world points [n, 3] that each photograph sees, by image name; at most `MOST_POINTS` of each are kept. A
+            photograph without points hides nothing; None: none has points.
         rigs: rigs of the model; None: each photograph is a camera position of its own.
     """
     at_once = {number: -1 - frame.id for frame in (rigs.frames if rigs else ()) for number in frame.image_ids()}
@@ -419,6 +419,7 @@ def is_seen(places: Floats, training: Sequence[CoverageView]) -> Mask:
     """Return which places are covered, [n].
 
     A place is covered if training photographs see it from `MIN_VIEWS` positions at least `MIN_BASELINE_DEG` apart.
+    Photographs that show none of `SAMPLES` places, evenly taken, are passed over.
 
     Args:
         places: places in world coordinates, [n, 3].

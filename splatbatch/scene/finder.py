@@ -33,7 +33,7 @@ class SceneLayout:
     """Folder in which the patches lie, the value of `scene.patches`; the scene itself if it is one patch."""
     patches: tuple[Patch, ...]
     images: Path | None = None
-    """Photograph folder of all patches, `scene.images`; None: each patch has its own images/."""
+    """Photograph folder of all patches, `scene.images`; None: each patch has its own images/, or `notes` tell more."""
     source: Path | None = None
     """Scene that the patches were cut from, `scene.source`; None: it is unknown."""
     notes: tuple[str, ...] = ()
@@ -47,7 +47,9 @@ def find_layout(place: Path) -> SceneLayout:
         place: folder of a scene or of patches, or a model folder, a file of a model, or a photograph folder.
 
     Raises:
-        SceneError: there is no scene; the hint says what the folder holds, and what to do with it.
+        SceneError: there is no scene (the hint says what the folder holds, and what to do with it); or partition.json
+            beside the patches cannot be read, or a split was interrupted.
+        LaterFormatError: a later version of splatbatch wrote partition.json.
     """
     top = _top(place)
     notes = () if top == place else (f"{place} belongs to the scene {top}, which is used",)
@@ -110,7 +112,8 @@ def _top(place: Path) -> Path:
 def why_no_scene(place: Path) -> SceneError:
     """Return the error for a path without a scene, for the caller to raise.
 
-    Its message says whether the path is missing, a file, empty, or of another format; its hint says what to do.
+    Its message says whether the path is missing, a file, unreadable, empty, or has no model. Its hint says what to do,
+    and names the format of files of another program.
     """
     if not place.exists():
         return SceneError(f"{place}: no such folder", near(place))

@@ -207,7 +207,10 @@ class ScenePaths:
 def seen_at(place: Path) -> ScenePaths | None:
     """Return the first format in `FORMATS` that a file has, or a file in a folder; None if none matches.
 
-    Raises nothing: what is missing or cannot be read matches no format.
+    What is missing or cannot be read matches no format. Of each format at most 20 files are looked into.
+
+    Raises:
+        PermissionError: the folder above `place` may not be entered.
     """
     return next((ScenePaths(one, file, place) for one in FORMATS if (file := _file_of(one, place))), None)
 

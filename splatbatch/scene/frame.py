@@ -43,22 +43,23 @@ class ModelExtent:
     low: Offset
     high: Offset
     spacing: float | None = None
-    """Median distance of a point to its nearest different neighbour.
+    """Median distance of a point to its nearest neighbour, over a sample; points that stand there twice do not count.
 
-    None: the model has no two different points, or lies so near the origin that no offset is needed.
+    None: no such point has a neighbour, or the model lies so near the origin that no offset is needed.
     """
 
     def loses(self, offset: Offset = NO_OFFSET) -> bool:
         """Return whether float32 is too coarse for the model's points after an offset is subtracted.
 
-        False if `spacing` is None.
+        False if `spacing` is None, or the model then lies within `FAR` of its half widths from the origin.
         """
         return self.spacing is not None and self._outgrows(offset, self.spacing)
 
     def is_coarse(self, offset: Offset) -> bool:
         """Return whether an offset does not serve the model: float32 steps exceed `MILLIMETRE` and are coarse for it.
 
-        Coarse is fewer than `FINEST` steps between neighbouring points, or any step if `spacing` is None.
+        Coarse is fewer than `FINEST` steps between neighbouring points, or any step if `spacing` is None. No offset is
+        coarse after which the model lies within `FAR` of its half widths from the origin.
         """
         return self.step(offset) > MILLIMETRE and self._outgrows(offset, self.spacing or 0.0)
 
@@ -149,7 +150,7 @@ def shifted_image(image: Image, offset: Offset) -> Image:
 
 
 def write_shifted(sparse: Path, offset: Offset, target: Path) -> None:
-    """Write a copy of a model with the offset subtracted from points and cameras.
+    """Write a copy of a model with the offset subtracted from points and cameras; rigs and frames are left out.
 
     Args:
         sparse: folder of the model, which stays as it is.

@@ -53,7 +53,7 @@ class HoldOut:
     They may be in `test` or `train`, too.
     """
     words: str
-    """Note for people on held-out frames; empty if each photograph was taken alone."""
+    """Note for people on held-out frames; empty if each held-out photograph was taken alone."""
 
 
 def hold_out(sightings: IndexedModel, share: float, before: Partition | None) -> HoldOut:
@@ -66,7 +66,7 @@ def hold_out(sightings: IndexedModel, share: float, before: Partition | None) ->
     Args:
         sightings: the whole scene.
         share: share of the photographs that the block takes, 0 to 1; 0: no block. Ignored if `before` has a block,
-            which keeps its photographs, and gains new ones that were taken inside it.
+            which keeps its photographs, and gains new ones that were taken inside it, with those of their frames.
         before: partition of an earlier split; None: the scene was not split before.
     """
     names, frames = [image.name for image in sightings.images], frames_of(sightings.images, rigs_of(sightings.folder))
@@ -105,7 +105,8 @@ def in_words(frames: Frames, held_out: Collection[str]) -> str:
 def scene_in_words(patch: Patch, evaluation: Evaluation) -> str:
     """Return the note of `in_words` for the scene that a patch was cut from, or for the patch itself.
 
-    Empty if each photograph was taken alone, or if a model, partition or list cannot be read, which the audit reports.
+    Empty if each held-out photograph was taken alone. Empty also if a model, partition or list cannot be read or a
+    requested block is missing, which the audit reports.
     """
     with contextlib.suppress(SceneError):
         sparse = read_partition(patch.partition).source if patch.partition else _source_of(patch)
@@ -261,8 +262,8 @@ def _frames_of_source(sparse: Path, by_name: bool) -> Frames:
 def check_lists(trained: Iterable[tuple[Patch, Evaluation]]) -> None:
     """Check before training that hold-out lists can be read, and that requested blocks exist.
 
-    A block is requested by `evaluation.holdout: contiguous`, or by `both` for a patch with a partition. Of patches with
-    one partition and equal settings only the last pair is checked.
+    A block is requested by `evaluation.holdout: contiguous`, or by `both` for a patch with a partition; a hold-out list
+    replaces it. Of patches with one partition and equal settings only the last pair is checked.
 
     Args:
         trained: the patches to train, each with its hold-out settings.

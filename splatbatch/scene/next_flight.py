@@ -4,8 +4,9 @@ A cell is a small part of the surface; a weak cell was photographed too seldom, 
 far. Views look at weak cells from the usual distance, at which well-photographed cells were taken: straight down, and
 obliquely (30 and 50 degrees from the vertical) from eight sides. Views stand clear of obstacles.
 
-A greedy set cover takes the view that helps most cells, until no cell lacks anything. Their number is within a factor
-of ln(n) of the least possible (Chvatal 1979, "A greedy heuristic for the set-covering problem").
+A greedy set cover takes the view that helps most cells, until no cell lacks anything or no view helps, at most 500
+views. Their number is within a factor of ln(n) of the least possible (Chvatal 1979, "A greedy heuristic for the
+set-covering problem").
 """
 
 from __future__ import annotations
@@ -96,6 +97,9 @@ def placed_cameras(images: Iterable[Image], cameras: Mapping[int, Camera]) -> li
     Args:
         images: images of a model.
         cameras: cameras of the model, by id.
+
+    Raises:
+        SceneError: an image has a panorama, or a camera of an unknown model.
     """
     pairs = ((image, cameras.get(image.camera_id)) for image in images)
     found = [
@@ -274,7 +278,7 @@ class SuggestedPhotograph:
 def suggest(survey: CoverageSurvey, obstacles: Floats) -> FlightPlan:
     """Return the plan of the photographs to take, at most `MOST_VIEWS`, those that help most cells first.
 
-    No photograph is suggested if no cell is weak, or no camera position is free.
+    No photograph is suggested if no cell is weak, no camera position is free, or none would help a cell.
 
     Args:
         survey: cells and cameras of the scene.
@@ -389,8 +393,8 @@ class FlightView:
     """A proposed photograph as plain values for JSON, GeoJSON and KML.
 
     Places and the height `above_target` are in the coordinates and units of the model. `direction` has length 1.
-    `heading_deg` is clockwise from north, 0 for a view straight up or down. `pitch_deg` is the angle above the horizon,
-    -90 for a view straight down.
+    `heading_deg` is clockwise from north, 0 for a view within 1 degree of straight up or down. `pitch_deg` is the angle
+    above the horizon, -90 for a view straight down.
     """
 
     name: str
@@ -462,6 +466,9 @@ class FlightPlan:
 
         Coordinates are longitude, latitude (degrees) and height (m); those of the model if `to_globe` is None, which
         `coordinates_are` in the text says.
+
+        Raises:
+            ValueError: a coordinate is not finite, as where `to_globe` cannot convert it.
         """
         features, to_globe = list[Mapping[str, object]](), self.to_globe or np.asarray
         for view in self.views():

@@ -34,7 +34,8 @@ FAR = 3.0
 def surface_cells(points: Floats, centers: Floats) -> tuple[Floats, float]:
     """Return the cells of a surface without its background: mean point of each cell, [c, 3], and side of a cell.
 
-    Both are in units of the model. The array is empty and the side 0 if no point or no camera is finite.
+    Both are in units of the model. The array is empty and the side 0 if no point or no camera is finite, or all points
+    lie on a line. Cells with fewer than `LEAST_POINTS` are left out.
 
     Args:
         points: points on the surface, [n, 3]; points that are not finite are left out.
@@ -63,7 +64,7 @@ def share_seen_by_few(model: Reconstruction, holdout: Collection[str] = ()) -> f
     Positions are at least 2 degrees apart, as for covered pixels. Occlusion is ignored, and the background is left out.
     Unlike for covered pixels, rigs are not read: photographs of one moment may count as several positions.
 
-    Returns None if there is no training photograph, or fewer than `LEAST_CELLS` cells.
+    Returns None if there are fewer than `LEAST_CELLS` cells, or no training photograph with a usable pose and lens.
 
     Args:
         model: a model in the coordinates of its files.

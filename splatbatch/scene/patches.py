@@ -83,10 +83,13 @@ def find_patches(scene: Scene) -> tuple[Patch, ...]:
     """Return the patches that a configuration describes, in natural order; at least one.
 
     They are the sub-folders of `scene.patches`, or the scenes of `scene.scenes`. A folder with a model of its own is
-    one patch. A numbered sub-folder (p7) without a model counts too, so that the audit can report what is missing.
+    one patch. A numbered sub-folder (p7) without a model counts too, so that the audit can report what is missing. The
+    sub-folder `source`, and the folder of `scene.source`, are no patches.
 
     Raises:
-        SceneError: a folder is missing or cannot be read, or holds neither patches nor a model.
+        SceneError: a folder is missing or cannot be read, or holds neither patches nor a model; or a split was
+            interrupted while it put patches in place.
+        LaterFormatError: a later version of splatbatch wrote partition.json.
     """
     named = {"patches": None if scene.scenes else scene.patches, "masks": scene.masks, "source": scene.source}
     missing = {key: folder for key, folder in named.items() if folder and not is_folder(folder)}
@@ -147,7 +150,7 @@ def models_beside(sparse: Path) -> list[tuple[Path, int]]:
     """Return the models in the numbered folders around a model, itself included, with their numbers of images.
 
     Those with the most images stand first, equal ones by folder number. A model whose images cannot be read counts 0
-    images. Empty if the name of `sparse` is no number, or its parent folder cannot be read.
+    images. Empty if no folder holds a model, the name of `sparse` is no number, or its parent folder cannot be read.
 
     Args:
         sparse: folder of a model, such as sparse/0.

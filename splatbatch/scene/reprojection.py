@@ -24,8 +24,8 @@ class ReprojectionError:
 def reprojection_error(model: Reconstruction) -> ReprojectionError | None:
     """Return the mean error of a model, computed from poses, cameras and points.
 
-    None if no keypoint has a point in front of its camera. The errors that the model file stores with its points are
-    not used: after most edits they are out of date.
+    None if no keypoint has a point in front of its camera, or the camera models are unknown. The errors that the model
+    file stores with its points are not used: after most edits they are out of date.
 
     Raises:
         ModelError: images.bin (or .txt), which holds the keypoints, cannot be read.
@@ -49,9 +49,9 @@ def reprojection_error(model: Reconstruction) -> ReprojectionError | None:
 def project(camera: Camera, points: Floats) -> Floats:
     """Return the pixels [N, 2] of points [N, 3] in camera coordinates.
 
-    NaN for points behind the camera, and for all points if the camera model is unknown or has another number of
-    parameters. pycolmap computes the pixels, except for pinholes: importing pycolmap takes half a second, which most
-    scenes do not need.
+    NaN (for SIMPLE_DIVISION and DIVISION also infinity) for points behind the camera, which only a panorama shows. NaN
+    for all points if the camera model is unknown or has another number of parameters. pycolmap computes the pixels,
+    except for pinholes: importing pycolmap takes half a second, which most scenes do not need.
     """
     if camera.model in PINHOLE_MODELS and len(camera.params) == len(CAMERA_MODELS[camera.model].params):
         with np.errstate(all="ignore"):
@@ -68,7 +68,8 @@ def project(camera: Camera, points: Floats) -> Floats:
 def unproject(camera: Camera, pixels: Floats) -> Floats:
     """Return where the rays of pixels [N, 2] cross the plane z = 1 of the camera, [N, 2].
 
-    NaN if the camera model is unknown or has another number of parameters.
+    NaN if the camera model is unknown or has another number of parameters. For rays that lead behind the camera, as of
+    a wide fisheye, the result means nothing.
     """
     theirs = in_pycolmap(camera)
     if theirs is None:
