@@ -107,7 +107,7 @@ class PhotographMatch:
 def near_pairs(shots: Sequence[PosedPhoto], each: int) -> list[tuple[int, int]]:
     """Return pairs of photographs to match, as indices with the smaller first, each pair once.
 
-    Paired are neighbours that look in directions less than 75 degrees apart.
+    Paired are neighbours that look in directions less than 75 degrees apart, of the 4 * `each` nearest.
 
     Args:
         shots: posed photographs, at least one.
@@ -137,6 +137,7 @@ def match(model: Any, pairs: Sequence[tuple[int, int]], place: MatchFolder) -> l
 
     Raises:
         MatchingSkipped: the time is over, or pycolmap fails.
+        OSError: the working folder cannot be written.
     """
     if not pairs:
         return []
@@ -440,7 +441,7 @@ def check_poses(capture: SourceCapture, folder: Path, log: ImportLog) -> None:
 def judge_few(shots: Sequence[PosedPhoto], folder: Path, points: Floats | None) -> PoseVerdict | None:
     """Match a few pairs of photographs, and return how well the matches fit the poses and the points.
 
-    None if no pair can be judged. Matching ends after 300 s at the latest.
+    None if no pair can be judged. After 300 s matching is cancelled, which is an error.
 
     Args:
         shots: the photographs with their poses.
@@ -481,7 +482,7 @@ def _note(verdict: PoseVerdict | None, log: ImportLog) -> None:
 def triangulated(capture: SourceCapture, folder: Path, options: ImportOptions, log: ImportLog) -> Any:
     """Return a pycolmap.Reconstruction with points triangulated from the photographs, for a source without points.
 
-    Without points if poses are found wrong, the time is over, or no photographs match; `log` says so.
+    Without points if poses are found wrong, the time is over, pycolmap fails, or no photographs match; `log` says so.
 
     Args:
         capture: the source that was read.

@@ -34,6 +34,10 @@ class NoPhotograph(SceneError):
     """Error: there is no photograph for a pose; `name` is the photograph as the source writes it.
 
     With `ImportOptions.skips_missing` such poses are left out instead.
+
+    Args:
+        name: the photograph as the source writes it.
+        what: the error message, without its remedy.
     """
 
     def __init__(self, name: str, what: str) -> None:
@@ -52,8 +56,8 @@ def similarity_of(value: Any) -> Similarity:
         value: a 4x4 matrix, its 16 numbers row by row, or its first three rows.
 
     Raises:
-        SceneError: the matrix has another shape or last row, holds values that are no finite numbers, or mirrors or
-            shears.
+        SceneError: the matrix has another shape or last row, holds values that are no finite numbers, is singular, or
+            mirrors or shears.
     """
     try:
         matrix = np.array(value, dtype=np.float64)
@@ -201,7 +205,7 @@ class ImportLog:
     def noting(self, where: str, remedy: str = "") -> Iterator[None]:
         """Record a SceneError that the block raises as a mistake, and go on after the block.
 
-        With `skips_missing` a missing photograph is recorded as left out instead. Other errors pass.
+        With `skips_missing` a missing photograph is kept for `leave_out_unused` instead. Other errors pass.
 
         Args:
             where: place in the source, for messages.

@@ -60,8 +60,9 @@ def without_repeats(shots: Sequence[PosedPhoto], log: ImportLog) -> tuple[PosedP
 def fit_to_photographs(shots: Sequence[PosedPhoto], log: ImportLog) -> tuple[PosedPhoto, ...]:
     """Return posed photographs with cameras of the photographs' sizes, in their order.
 
-    K (focal lengths and principal point) is scaled where photographs were resized as a whole. Photographs that cannot
-    be read, or whose camera is of another shape, are recorded as mistakes and left out.
+    K (focal lengths and principal point) is scaled where photographs were resized as a whole. It stays where the size
+    was 1 or 2 pixels off, or was not written and K is in pixels of the photograph. Photographs that cannot be read, or
+    whose camera fits in neither way, are recorded as mistakes and left out.
 
     Args:
         shots: posed photographs; the headers of their files are read.
@@ -137,7 +138,7 @@ def check_world(shots: Sequence[PosedPhoto], cloud: PointCloud | None, log: Impo
 
     Args:
         shots: posed photographs; may be empty.
-        cloud: points in the same world; None: there are none to check.
+        cloud: points in the same world; None: there are none to check. They are not checked if there are mistakes.
         log: record of the import, to which mistakes are added.
     """
     counts = Counter(shot.name for shot in shots)

@@ -165,7 +165,8 @@ def in_colmap(lens: Lens, size: Size, terms: str, refit: str) -> tuple[Camera, s
 def camera_of(lens: Lens, size: Size) -> tuple[Camera, float]:
     """Return the COLMAP camera (id 0) of a lens, and the largest distance of their pixels, in pixels.
 
-    0: the camera is the same lens. Infinite: no camera can be fitted, since the lens does not reach the whole image.
+    0: the camera is the same lens. Infinite: no camera can be fitted, since the lens does not reach the whole image, or
+    as a fisheye not half of it.
 
     Args:
         lens: lens of the source, no panorama.

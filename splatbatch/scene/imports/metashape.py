@@ -62,11 +62,12 @@ _OPTIMISE = "Optimise the cameras in Metashape and export them again, as Agisoft
 class XmlDocument:
     """An XML file that was read whole, with the line in which each element begins.
 
-    A file that declares a document type is refused, so that no entity is expanded or fetched.
+    A file that declares a document type is refused, so that no entity is expanded or fetched. `root` is its outermost
+    element.
 
     Raises:
-        SceneError: the file cannot be read, is larger than `LARGEST_MIB`, is no complete XML, is nested deeper than
-            `MOST_LEVELS`, or declares a document type or entities.
+        SceneError: the file cannot be read, is larger than `LARGEST_MIB`, is no complete XML, or declares a document
+            type or entities. Or it is nested deeper than `MOST_LEVELS`, or has a tag longer than `MOST_TOKEN_BYTES`.
     """
 
     def __init__(self, path: Path) -> None:
@@ -146,7 +147,7 @@ def is_enabled(element: Element) -> bool:
 def cameras_below(element: Element | None) -> Iterator[tuple[Element, str]]:
     """Yield every camera below an element, including those in groups, with the label of its outermost group.
 
-    The label is empty for cameras in no group. Nothing is yielded if there is no element.
+    The label is empty for cameras in no group, or in one without a label. Nothing is yielded if there is no element.
     """
     for child in element if element is not None else ():
         if child.tag == "camera":
@@ -205,7 +206,8 @@ def world_of(
         document: the XML file.
         chunk: the chunk.
         component: id of the component of its cameras; None: the cameras name none.
-        log: record of the import; a faulty or missing transform is recorded as a mistake.
+        log: record of the import. A faulty transform is recorded as a mistake, and a missing one if another component
+            has a transform.
     """
     named = (chunk.findtext(name, "").split() for name in ("reference", "crs", "projection"))
     crs = " ".join(next(filter(None, named), ()))
@@ -287,7 +289,10 @@ class Sensor:
     label: str
     element: Element
     on_master: Similarity | None = None
-    """Transform from the axes of this sensor to those of its master; None: there is no master, or no place is given."""
+    """Transform from the axes of this sensor to those of its master.
+
+    None: there is no master, or no place is given, or a faulty one.
+    """
 
 
 def read_sensors(document: XmlDocument, chunk: Element, log: ImportLog) -> Mapping[str, Sensor]:
@@ -406,7 +411,8 @@ def read(paths: Sequence[Path], options: ImportOptions, log: ImportLog) -> Sourc
         log: record of the import; faulty sensors and cameras are recorded as mistakes and left out.
 
     Raises:
-        SceneError: the file cannot be read, the chunk is not clear, or no usable camera is left.
+        SceneError: the file cannot be read, the chunk is not clear, or no usable camera is left. Or more than
+            `MOST_FILES` files lie below the folder of the photographs.
     """
     [path] = paths
     document = XmlDocument(path)

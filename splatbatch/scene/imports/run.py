@@ -100,7 +100,8 @@ def bring_in(path: Path, target: Path, options: ImportOptions) -> ImportResult:
         options: options of the import.
 
     Raises:
-        SceneError: the source holds mistakes, all of which are listed, or cannot be imported.
+        SceneError: the source holds mistakes (at most `MOST_OF_A_KIND` with one remedy are listed), or cannot be
+            imported.
         ConfigError: the target is no empty or new folder, or an option does not fit the source.
         OutputError: the target cannot be written.
     """

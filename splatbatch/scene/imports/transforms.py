@@ -116,7 +116,8 @@ class TransformsFile:
     undone: Similarity
     """Similarity from the file's coordinates to those before applied_transform and applied_scale.
 
-    `IDENTITY` (the same object) if the file has neither.
+    `IDENTITY` (the same object) if the file has neither, or a faulty applied_scale. Of a faulty applied_transform
+    nothing is undone.
     """
 
 
@@ -124,7 +125,8 @@ class TransformsFile:
 class TransformsFrame:
     """A frame of a file, with an existing photograph and a valid pose; its lens is not read yet.
 
-    `where` is its place for messages, and `written` its keys and values. `mask` and `depth` are None if not named.
+    `where` is its place for messages, and `written` its keys and values. `mask` and `depth` are None if not named, or
+    if the named file is missing.
     """
 
     where: str
@@ -159,7 +161,7 @@ def _camera(frame: TransformsFrame, photo: Size | None, log: ImportLog) -> Camer
 def read_camera(
     numbers: Mapping[str, float], written: Mapping[str, object], photo: Size | None, log: ImportLog
 ) -> Camera:
-    """Return the COLMAP camera (id 0) of a frame's intrinsics, of the size in the file.
+    """Return the COLMAP camera (id 0) of a frame's intrinsics, of the written size, else of the photograph's.
 
     Args:
         numbers: numbers of the lens that are written, by key.
@@ -168,8 +170,8 @@ def read_camera(
         log: record of the import, to which assumptions are added.
 
     Raises:
-        SceneError: a key is missing, keys contradict each other, or no COLMAP camera comes close to the lens. The
-            message begins with the key.
+        SceneError: a key is missing or has an impossible value, keys contradict each other, or no COLMAP camera comes
+            close to the lens. The message begins with the key.
     """
     size, model = _size(numbers, photo), written.get("camera_model")
     bend: Bend = "equidistant" if written.get("is_fisheye") is True else "frame"
@@ -255,12 +257,13 @@ def cloud_beside(
 ) -> tuple[PointCloud, tuple[PosedPhoto, ...]] | None:
     """Return the points of the COLMAP model beside a file, and the posed photographs with that model's keypoints.
 
-    The points are moved to the world of the poses. None if there is no model, or the model cannot be read or does not
-    fit; in the latter cases `log` says why.
+    The points are moved to the world of the poses. None if there is no model, or the model cannot be read, has no
+    points or does not fit; in the latter cases `log` says why.
 
     Args:
         document: the file with frames.
-        ids: id of the image in the COLMAP model (key colmap_im_id) by image name; None: the key is missing.
+        ids: id of the image in the COLMAP model (key colmap_im_id) by image name; None: the key is missing, or is no
+            whole number.
         shots: posed photographs of the file; those that the model lacks stay as they are.
         log: record of the import, to which the model and its move are added.
 
@@ -542,8 +545,8 @@ def _plain(written: str) -> str:
 def common_names(frames: Sequence[TransformsFrame]) -> list[str]:
     """Return the image names of frames in a model, in their order: file_path without an images/ that all share.
 
-    Other folders that all share stay. If a path is absolute or leads out of the file's folder, all become relative to
-    the deepest folder that holds all photographs.
+    Likewise image/, input/, rgb/, and those with a number as images_4/. Other folders that all share stay. If a path is
+    absolute or leads out of the file's folder, all become relative to the deepest folder that holds all photographs.
     """
     written = [frame.name for frame in frames]
     if any(path.startswith(("/", "..")) or path[1:2] == ":" for path in written):
@@ -566,7 +569,7 @@ def read(paths: Sequence[Path], options: ImportOptions, log: ImportLog) -> Sourc
         log: record of the import; faulty files, frames and lenses are recorded as mistakes and left out.
 
     Raises:
-        SceneError: no usable frame is left.
+        SceneError: no usable frame is left, or the keypoints of the COLMAP model beside the file cannot be read.
     """
     found = read_documents(paths, log)
     frames = _frames(found, options.images, log)

@@ -298,7 +298,7 @@ class CutContext:
         """Return the layout of given cores, with the photographs and points of each patch.
 
         A photograph that belongs to no core by `SHARE` or `GROWN_SHARE` goes to the core where it sees most points. A
-        photograph that sees no point is in no patch.
+        photograph that sees no point is in no patch. Further photographs are added to a patch as `COVER` demands.
         """
         bounds = [_bounds(core, self.places[core.holds(self.places)]) for core in cores]
         steps = [_corner(self.overlap * np.subtract(bound.upper, bound.lower)) for bound in bounds]
@@ -312,7 +312,9 @@ class CutContext:
         return CutLayout(list(cores), grown, bounds, parts)
 
     def balanced(self, cut: CutInto, box: Box = EVERYWHERE, others: Sequence[Box] = ()) -> CutLayout:
-        """Return the layout of a box with the most even costs of `ROUNDS` trials, which move the cuts.
+        """Return the layout of a box with the most even costs of at most `ROUNDS` trials, which move the cuts.
+
+        Trials end early when the costs are as even as `EVEN` demands.
 
         Args:
             cut: function that cuts places [n, 3] with weights [n] into boxes.

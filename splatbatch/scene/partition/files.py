@@ -19,7 +19,7 @@ If a split is interrupted then, the folder stays, and the next split puts the pa
 def find_partition(root: Path) -> Path | None:
     """Return the path of the partition.json in a folder of patches; None if `splatbatch split` wrote none there.
 
-    A damaged file is returned too, since the error belongs to the call that reads the file.
+    A damaged or unreadable file is returned too, since the error belongs to the call that reads the file.
 
     Raises:
         SceneError: a split was interrupted while it put patches in place.
@@ -35,7 +35,7 @@ def find_partition(root: Path) -> Path | None:
 def is_of_split(path: Path) -> bool:
     """Return whether a file exists and `splatbatch split` wrote it; other programs use the name partition.json, too.
 
-    True also for a file that is damaged, so that no JSON can be read.
+    True also for a file that cannot be read, or holds no whole JSON object.
 
     Raises:
         LaterFormatError: a later version of splatbatch wrote the file.

@@ -70,7 +70,7 @@ def parse_grid(text: str) -> tuple[int, int] | None:
     """Return rows and columns of the value of --grid, such as "3x4"; None for an empty text.
 
     Raises:
-        ConfigError: the text is not two whole numbers above 0.
+        ConfigError: the text is not two whole numbers above 0, of at most four digits.
     """
     if not text:
         return None
@@ -173,7 +173,7 @@ class PartitionPlan:
     notes: tuple[str, ...] = ()
     """Notes for the user in words, as on photographs that are in no patch; may be empty."""
     hold_out: str = ""
-    """Note on how many frames are held out; empty if each photograph was taken alone."""
+    """Note on how many frames are held out; empty if each held-out photograph was taken alone."""
 
 
 def plan_split(source: Path, out: Path, options: SplitOptions) -> PartitionPlan:
@@ -187,8 +187,10 @@ def plan_split(source: Path, out: Path, options: SplitOptions) -> PartitionPlan:
         options: options of the split.
 
     Raises:
-        ConfigError: the options cannot be met; the nearest possible ones are named.
-        SceneError: the model cannot be read, or has nothing to cut.
+        ConfigError: the options cannot be met, or a patch would have too little to train; the nearest possible options
+            are named if there are any.
+        SceneError: the model cannot be read or has nothing to cut, or the partition of an earlier split cannot be read.
+        LaterFormatError: a later version of splatbatch wrote that partition.
     """
     check_shares(options.overlap, options.block)
     before = record.partition_of(out)

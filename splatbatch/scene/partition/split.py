@@ -187,6 +187,7 @@ def check_out(out: Path) -> None:
     Raises:
         SceneError: the folder holds other files, or is no folder.
         LaterFormatError: a later version of splatbatch wrote its partition.json.
+        OSError: the folder cannot be listed.
     """
     if out.is_dir():
         names = sorted(os.listdir(out))  # noqa: PTH208 - names alone
@@ -205,7 +206,9 @@ def prepared(out: Path) -> Iterator[Path]:
 
     Raises:
         OutputError: another split is being put in place in `out`, or the folder cannot be renamed.
-        OSError: the temporary folder cannot be made.
+        LaterFormatError: a later version of splatbatch wrote the partition.json in `out`.
+        SceneError: a partition.json cannot be read.
+        OSError: the temporary folder cannot be made, or a patch cannot be moved.
     """
     has_split = is_of_split(out / PARTITION)
     place = out / "split" if has_split else out
@@ -296,7 +299,10 @@ class SplitRequest:
     out: Path
     options: SplitOptions
     trained: frozenset[str] = frozenset()
-    """Names of patches of an earlier split that have a trained splat; a split that would drop any is refused."""
+    """Names of patches of an earlier split that have a trained splat.
+
+    A split that would drop any is refused, unless it is a dry run.
+    """
 
 
 @dataclass(frozen=True)
@@ -340,7 +346,7 @@ class SplitFacts:
     notes: tuple[str, ...]
     """Notes for the user, in words; may be empty."""
     hold_out: str
-    """Note on how many frames are held out; empty if each photograph was taken alone."""
+    """Note on how many frames are held out; empty if each held-out photograph was taken alone."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -398,9 +404,11 @@ def split(request: SplitRequest, *, dry_run: bool = False, advance: Advance = un
 
     Raises:
         ConfigError: the options cannot be met; the nearest possible ones are named.
-        SceneError: the scene cannot be read, the folder holds other files, or a trained patch would be lost.
+        SceneError: model or photographs are missing or cannot be read, or a camera model is unknown. Or the folder
+            holds other files or an unreadable partition.json, or a trained patch would be lost.
+        LaterFormatError: a later version of splatbatch wrote the partition.json in the folder.
         OutputError: another split is putting its patches in place there, or the patches cannot be moved there.
-        OSError: a file cannot be written.
+        OSError: the folder cannot be listed, or a file cannot be written.
     """
     source = find_source(request.source)
     if not has_model(source):

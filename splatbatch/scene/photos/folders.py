@@ -89,6 +89,7 @@ class FolderListings:
 
     def __init__(self) -> None:
         self.names = cache(_names_in)
+        """Function that returns the names in a folder, by its path; empty if it is missing, None if not listable."""
         self._folded: dict[str, dict[str, str]] = {}
 
     def locate(self, root: Path, name: str) -> Location:
@@ -112,7 +113,8 @@ class FolderListings:
     def find(self, root: Path, name: str) -> str:
         """Return the image name, relative to `root`, of the existing photograph that a name means; empty: none exists.
 
-        The name may be misspelt, lead through folders that became part of the file's name, or lack its suffix.
+        The name may be misspelt, lead through folders that became part of the file's name, or lack its suffix. In a
+        folder that cannot be listed, every photograph is taken to exist.
 
         Raises:
             SceneError: the name lacks its suffix, and several photographs have this stem.
@@ -235,7 +237,7 @@ def photographs_below(folder: Path, most_files: int | None = None) -> list[str]:
     Linked folders are not followed. Folders that an import has made are left out: they hold links to photographs.
 
     Args:
-        folder: the folder; if it is missing, the result is empty.
+        folder: the folder; if it is missing, the result is empty. Folders that cannot be listed are passed over.
         most_files: most files of any type below the folder; None: no limit.
 
     Raises:

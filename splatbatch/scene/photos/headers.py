@@ -84,7 +84,7 @@ def pixels_of(image: Image.Image, mode: Literal["RGB", "L"] = "RGB") -> Image.Im
         mode: `RGB` for three channels, `L` for grey.
 
     Raises:
-        ValueError: the pixels are floats or 32-bit integers, whose value for white is unknown.
+        ValueError: the pixels are floats, or integers below 0 or above 65535, whose value for white is unknown.
         Exception: errors of Pillow's plug-ins for damaged files.
     """
     import numpy as np
@@ -131,7 +131,7 @@ Header = ImageHeader | Unreadable
 def read_other(path: Path) -> Header:
     """Return the header of a TIFF, WebP, HEIC or other file that Pillow reads; a damaged file gives `Unreadable`.
 
-    HEIC needs the package pillow_heif.
+    So do files of no known format, pixels that are floats, and HEIC without the package pillow_heif.
 
     Raises:
         OSError: the file cannot be opened or read.

@@ -63,8 +63,8 @@ def decode_grey(path: str | Path, least_side: int) -> Greys | None:
 
     Args:
         path: path of the photograph.
-        least_side: shortest allowed side in pixels. The photograph is reduced by the largest whole number that leaves
-            its shorter side at least so long; smaller photographs stay as they are.
+        least_side: shortest allowed side in pixels. The photograph is reduced by a whole number that leaves its shorter
+            side at least so long: the largest such, but for JPEG maybe less. Smaller photographs stay as they are.
     """
     try:
         with opened_photograph(path) as image:

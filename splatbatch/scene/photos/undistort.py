@@ -53,10 +53,11 @@ def undistorted_camera(camera: Camera) -> Camera:
     """Return the PINHOLE camera, with the same id, of the undistorted photograph: the largest without black borders.
 
     Focal lengths stay; width, height and principal point change. The view of a fisheye is cut to 120 degrees in width
-    and height. Without distortion the size stays, too.
+    and height; no view reaches more than half a side beyond an edge. Without distortion the size stays, too.
 
     Raises:
-        SceneError: not supported, or the distortion is too strong for a pinhole.
+        SceneError: the camera model is not supported, the distortion is too strong for a pinhole, or the lens folds
+            over inside the photograph.
     """
     if camera.model not in UNDISTORTED_MODELS | PINHOLE_MODELS:
         raise _refused(camera, "not supported")
