@@ -442,8 +442,8 @@ def verify_copies(audit: Audit, copies: Sequence[Patch], extent: AuditExtent = U
 class FixedModel:
     """A corrected copy of a model, with its changes and the mean reprojection error before and after.
 
-    `sparse` is the folder of the copy. `changes` is empty if the model was copied as it was. Each error is in pixels of
-    the camera at that time; None as in `reprojection_error`.
+    `patch` is the name of its patch, and `sparse` the folder of the copy. `changes` is empty if the model was copied as
+    it was. Each error is in pixels of the camera at that time; None as in `reprojection_error`.
     """
 
     patch: str

@@ -153,7 +153,7 @@ class ImportOptions:
     points: Path | None = None
     """PLY file with points in the coordinates of the source (--points); None: the points of the source, if any."""
     chunk: str = ""
-    """Label of the Metashape chunk (--chunk); empty: the only chunk with poses."""
+    """Label of the Metashape chunk (--chunk); empty: the only enabled chunk with poses, or the only chunk at all."""
     skips_missing: bool = False
     """Whether poses without a photograph are left out (--skip-missing); else they are mistakes."""
     triangulates: bool = True

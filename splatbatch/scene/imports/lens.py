@@ -90,6 +90,7 @@ class Lens:
     skew: float = 0.0
     """Metashape's B2, in pixels: shift along x for each unit of y / z after distortion."""
     bend: Bend = "frame"
+    """How the lens projects rays, see `BENDS`."""
 
     def project(self, rays: Floats) -> Floats:
         """Return the pixels [N, 2] of rays in front of the camera, given as (x / z, y / z), [N, 2].

@@ -40,6 +40,7 @@ class ImportSource:
     """A source (files of another program) that can be imported."""
 
     kind: Literal["transforms", "metashape", "colmap"]
+    """JSON files with frames, Metashape's XML, or an exported COLMAP model."""
     paths: tuple[Path, ...]
     """The JSON files, the XML file, or the folder of the model; at least one path, as found below the searched path."""
 
@@ -76,7 +77,7 @@ def find_sources(path: Path) -> list[ImportSource]:
 
 @dataclass(frozen=True, eq=False)
 class ImportResult:
-    """Result of an import that was written.
+    """Result of an import that was written: the checked content of the source, and the record of changes.
 
     `num_points` is the number of points of the model. `offset` is to be subtracted from all coordinates before
     training. `holdout` has the sorted names of the photographs that the source holds out, empty if there are none.

@@ -206,7 +206,8 @@ class CutLayout:
 class CutContext:
     """A scene that is to be cut, in the axes of the partition.
 
-    `is_test` says which photographs are held out. `overlap` is the overlap around a core, as a share of its width.
+    `axes` has the axes of the partition as unit vectors in world coordinates, one a row. `is_test` says which
+    photographs are held out. `overlap` is the overlap around a core, as a share of its width.
     """
 
     observations: IndexedModel

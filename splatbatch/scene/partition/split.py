@@ -292,7 +292,11 @@ def _with(model: str, record: str) -> str:
 
 @dataclass(frozen=True)
 class SplitRequest:
-    """Scene, target folder and options of a split. `images` is None if the photographs are searched near the model."""
+    """Scene, target folder and options of a split.
+
+    `source` is the folder of the scene or of its model. `images` is the folder of the photographs; None: it is searched
+    near the model.
+    """
 
     source: Path
     images: Path | None
@@ -310,7 +314,7 @@ class CutPatch:
     """JSON record of one patch of a split.
 
     `state` compares the patch with an earlier split in the same folder: new, unchanged (`stays`) or different
-    (`changes`).
+    (`changes`). `num_test` counts photographs that are held out everywhere, `num_core_points` points inside the core.
     """
 
     name: str
@@ -330,7 +334,8 @@ class SplitFacts:
     """JSON record of `split --json`.
 
     `partition` and `source` are absolute paths, of partition.json and the model's folder. `evenness` is the ratio of
-    the highest to the lowest cost of a patch.
+    the highest to the lowest cost of a patch. `num_test` counts photographs that are held out everywhere, and
+    `num_contiguous` those of the held-out block.
     """
 
     partition: str
