@@ -140,7 +140,8 @@ def _with_twins(frames: Iterable[Sequence[str]], names: Collection[str]) -> froz
 def block(names: Sequence[str], centers: Floats, share: float) -> frozenset[str]:
     """Return the names of photographs that were taken side by side, around a photograph not at the edge of the scene.
 
-    The same scene gives the same names in every call. Photographs without a finite centre are never taken.
+    The same names in the same order give the same result in every call. Photographs without a finite centre are never
+    taken.
 
     Args:
         names: image names of the scene.

@@ -228,10 +228,11 @@ def scene_folders(places: Sequence[Path]) -> Mapping[str, Path]:
 
 
 def distinct_names(folders: Sequence[Path]) -> list[str]:
-    """Return a different name for each folder, in their order: the folder's own, after those of its parents if needed.
+    """Return a name for each folder, in their order: the folder's own, after those of its parents if needed.
 
-    A part of a hash follows where even those are equal. Characters that are not letters, digits, or one of `_ . + -`
-    become "-". Names do not depend on the order of the folders, and differ on file systems that ignore case, too.
+    Different folders get different names: a part of a hash follows where even those are equal. Characters that are not
+    letters, digits, or one of `_ . + -` become "-". Names do not depend on the order of the folders, and differ on file
+    systems that ignore case, too.
     """
     paths = [Path(os.path.abspath(folder)) for folder in folders]  # noqa: PTH100 - a link keeps the name it has
     names = [_tail(path, 1) for path in paths]

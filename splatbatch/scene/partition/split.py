@@ -132,6 +132,7 @@ class PatchContents:
 
         Raises:
             OSError: a file cannot be written, or the folder has contents of a patch already.
+            KeyError: a camera has a model that COLMAP does not know.
         """
         (folder / SPARSE).mkdir(parents=True)
         found = self.subset.write(folder / SPARSE)

@@ -93,11 +93,14 @@ class FolderListings:
         self._folded: dict[str, dict[str, str]] = {}
 
     def locate(self, root: Path, name: str) -> Location:
-        """Return whether a photograph exists below the folder `root`, and under which name; raises nothing.
+        """Return whether a photograph exists below the folder `root`, and under which name.
 
         Args:
             root: the photograph folder; may be missing.
             name: image name, relative to that folder.
+
+        Raises:
+            ValueError: a folder in the name has a character that no path can have, as NUL.
         """
         parent, _, base = name.rpartition("/")
         folder = str(root / parent) if parent else str(root)

@@ -351,7 +351,11 @@ class Headers:
         self._headers: dict[str, Header] = {}
 
     def read(self, paths: Iterable[str]) -> None:
-        """Read the headers of photographs that were not read yet, in threads; raises nothing for faulty files."""
+        """Read the headers of photographs that were not read yet, in threads; raises nothing for faulty files.
+
+        Raises:
+            ValueError: a path has a character that no path can have, as NUL.
+        """
         new = [path for path in dict.fromkeys(paths) if path not in self._headers]
         chunks = [new[start : start + _AT_ONCE] for start in range(0, len(new), _AT_ONCE)]
         if not chunks:
