@@ -31,7 +31,10 @@ EVERY = 8
 MOST_LIST_BYTES = 64 * MIB
 """Largest file in bytes that is read as a hold-out list (`evaluation.holdout_list`: one image name per line)."""
 PIECE = 0.1
-"""Share of a scene's photographs that is held out as a block (taken side by side) if no split has chosen a block."""
+"""Share of a scene's photographs that is held out as a block (taken side by side) if no split has chosen a block.
+
+The other photographs of their frames are held out, too.
+"""
 MOST_SHARE, MOST_TIMES = 0.25, 1.5
 """Limits of what may be held out as whole frames; above the larger limit single photographs are held out instead.
 

@@ -239,7 +239,8 @@ def expected_gaussians(recipe: Recipe, num_points: int) -> int:
     With `strategy: mcmc` the sparse points grow by 5 % at each refinement, up to the cap; else the cap is expected.
 
     Args:
-        recipe: settings of the training, with `cap_max` and the schedule of refinements.
+        recipe: settings of the training, with `cap_max` and the schedule of refinements. A `cap_max` of `auto` that
+            `PatchSize.settle` has not made a number counts as its most.
         num_points: number of sparse points, with which the Gaussians begin.
     """
     cap = recipe.training.cap(num_points)

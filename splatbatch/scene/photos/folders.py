@@ -360,6 +360,9 @@ def choose_photographs(
         images: images of the model.
         cameras: cameras of the model, by id.
         resolution: value of `training.resolution`.
+
+    Raises:
+        KeyError: the camera of an image is missing.
     """
     used = {image.name: (cameras[image.camera_id].width, cameras[image.camera_id].height) for image in images}
     divisor = divisor_of(resolution, used.values())
