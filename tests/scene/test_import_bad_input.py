@@ -177,6 +177,14 @@ def test_what_is_no_whole_json_is_said(source: Path, tmp_path: Path, text: str) 
     assert "mistake" in mistakes(path, tmp_path)
 
 
+@pytest.mark.parametrize("name", ["a\x00b/01.jpg", "images/\x00.jpg", "\ud800/01.jpg"])
+def test_a_path_that_no_file_can_have_is_a_mistake(source: Path, tmp_path: Path, name: str) -> None:
+    def spoil(top: dict[str, Any]) -> None:
+        top["frames"][0]["file_path"] = name
+
+    assert "mistake" in mistakes(json_with(source, tmp_path, spoil), tmp_path)
+
+
 def test_a_json_that_was_cut_anywhere_writes_nothing(source: Path, tmp_path: Path) -> None:
     path = json_with(source, tmp_path, lambda top: None)
     text = path.read_text()

@@ -49,6 +49,20 @@ def evened_copy(path: Path) -> float:
         return float(np.asarray(copy.convert("RGB")).mean())
 
 
+def test_an_evened_copy_of_a_jpeg_with_a_preview_has_the_quality_of_any_jpeg(tmp_path: Path) -> None:
+    grey = np.random.default_rng(1).normal(GREY, 20, (HEIGHT, WIDTH, 3)).clip(0, 255).astype(np.uint8)
+    taken, preview = Pillow.fromarray(grey), Pillow.new("RGB", (8, 8))
+    taken.save(tmp_path / "drone.jpg", "MPO", save_all=True, append_images=[preview], quality=100)
+    taken.save(tmp_path / "plain.jpg", quality=100)
+    copies = []
+    for name in ("drone", "plain"):
+        _write(tmp_path / f"{name}.jpg", tmp_path / f"{name}-copy.jpg", NEUTRAL, CAMERA)
+        with Pillow.open(tmp_path / f"{name}-copy.jpg") as copy:
+            assert copy.format == "JPEG"
+            copies.append(np.asarray(copy))
+    assert np.array_equal(*copies)
+
+
 def strip(path: Path) -> float:
     return float(np.asarray(Pillow.open(io.BytesIO(decoded_pair(path, NEUTRAL)[0]))).mean())  # type: ignore[index]
 

@@ -89,6 +89,19 @@ def test_frames_that_contradict_the_poses_of_images_are_a_warning(stereo: MadeSc
     assert finding.message.startswith("2 of 16 images have other poses")
 
 
+def test_a_rig_of_which_no_image_has_a_finite_pose_is_told_and_ends_nothing(stereo: MadeScene) -> None:
+    model = pycolmap.Reconstruction(str(stereo.sparse))
+    images = stereo.sparse / "images.bin"
+    pose, data = struct.Struct("<7d"), bytearray(images.read_bytes())
+    at = 8
+    for _ in range(model.num_images()):
+        pose.pack_into(data, at + 4, *[float("nan")] * 7)
+        at = data.index(b"\0", at + 4 + pose.size + 4) + 1
+        at += 8 + 24 * int.from_bytes(data[at : at + 8], "little")
+    images.write_bytes(data)
+    assert "internal_fault" not in {finding.kind for finding in stereo.audit().findings}
+
+
 def test_frames_of_other_images_are_a_warning(stereo: MadeScene) -> None:
     path = stereo.sparse / "frames.bin"
     rigs = read_rigs(stereo.sparse)

@@ -257,7 +257,7 @@ def check_rigs(model: Reconstruction, scribe: FindingWriter) -> Iterator[AuditFi
 def _moved_by_rigs(rigs: Rigs, images: tuple[Image, ...]) -> dict[str, tuple[float, float]]:
     """Return by how many degrees and what share of the scene images differ from their pose by frame and rig."""
     of_id, sensors = {image.id: image for image in images}, {rig.id: dict(rig.sensors) for rig in rigs.rigs}
-    extent = float(np.linalg.norm(np.ptp(finite(centers_of(images)), axis=0))) or 1.0
+    extent = _extent(images) or 1.0
     found = {}
     for frame in rigs.frames:
         for kind, sensor, number in frame.data:
@@ -295,9 +295,13 @@ def as_source(images: tuple[Image, ...], cameras: Mapping[int, Camera]) -> Sourc
         images: images of the source; of several with one name, the last counts.
         cameras: cameras of the source, by id.
     """
+    return SourceModel({image.name: image for image in images}, cameras, _extent(images))
+
+
+def _extent(images: tuple[Image, ...]) -> float:
+    """Return the diagonal of the box around the finite camera centres, in units of the model; 0 if there are none."""
     centers = finite(centers_of(images))
-    extent = float(np.linalg.norm(np.ptp(centers, axis=0))) if len(centers) else 0.0
-    return SourceModel({image.name: image for image in images}, cameras, extent)
+    return float(np.linalg.norm(np.ptp(centers, axis=0))) if len(centers) else 0.0
 
 
 def check_drift(

@@ -23,10 +23,7 @@ from splatbatch.scene.photos.folders import see_name, stored_photographs
 from splatbatch.scene.photos.headers import opened_photograph, pixels_of
 
 JPEG_QUALITY = 97
-"""JPEG quality of the copies: the error of compressing again (about 45 dB) is below the noise of a photograph.
-
-A JPEG that holds several pictures (MPO) is written with Pillow's default quality, 75.
-"""
+"""JPEG quality of the copies: the error of compressing again (about 45 dB) is below the noise of a photograph."""
 
 WHITE = 255
 
@@ -65,7 +62,9 @@ def _write(source: Path, copy: Path, tone: ColorCorrection, camera: Camera) -> N
     try:
         with opened_photograph(source) as file:
             kept = {key: file.info[key] for key in ("exif", "icc_profile", "dpi") if key in file.info}
-            form, alpha = file.format, file.getchannel("A") if file.mode in ("RGBA", "LA") else None
+            # MPO is a JPEG with a preview behind it, as drones write them; the copy has no preview
+            form = "JPEG" if file.format == "MPO" else file.format
+            alpha = file.getchannel("A") if file.mode in ("RGBA", "LA") else None
             pixels = np.asarray(pixels_of(file))
     except (UnidentifiedImageError, OSError, SyntaxError, ValueError) as error:
         raise SceneError(f"{source}: cannot be decoded ({error})", "Copy the file again from the camera.") from error

@@ -98,9 +98,6 @@ class FolderListings:
         Args:
             root: the photograph folder; may be missing.
             name: image name, relative to that folder.
-
-        Raises:
-            ValueError: a folder in the name has a character that no path can have, as NUL.
         """
         parent, _, base = name.rpartition("/")
         folder = str(root / parent) if parent else str(root)
@@ -167,10 +164,10 @@ class FolderListings:
 
 
 def _names_in(folder: str) -> frozenset[str] | None:
-    """Return the names in a folder; an empty set if it does not exist, None if it may not be listed."""
+    """Return the names in a folder; an empty set if it does not exist or cannot, None if it may not be listed."""
     try:
         return frozenset(os.listdir(folder))  # noqa: PTH208 - names alone are wanted
-    except (FileNotFoundError, NotADirectoryError):
+    except (FileNotFoundError, NotADirectoryError, ValueError):  # ValueError: a character that no path has, as NUL
         return frozenset()
     except OSError:
         return None

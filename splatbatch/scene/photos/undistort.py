@@ -134,8 +134,7 @@ def unbent(bend: Callable[[Floats], Floats], rays: Floats, pixels: Floats) -> Fl
         is_solved = np.linalg.norm(bend(rays) - pixels, axis=1) < _SOLVED_PX
         for share in np.linspace(0, 1, 9):
             is_solved &= np.linalg.det(_jacobian(bend, share * rays)) > 0
-    rays[~is_solved] = np.nan
-    return rays
+    return np.where(is_solved[:, None], rays, np.nan)
 
 
 def _box(camera: Camera) -> tuple[int, int, int, int]:
