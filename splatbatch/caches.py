@@ -35,8 +35,8 @@ def own_cache() -> Path:
 def own_scratch() -> Path:
     """Make a scratch folder that this user alone can use, if missing; return its path, $TMPDIR/splatbatch-<user id>.
 
-    Without TMPDIR the folder lies in /tmp. If that path is a link, belongs to another user, or is writable for others,
-    each call makes another folder instead.
+    Without TMPDIR the folder lies in /tmp. If that path is a link or a file, belongs to another user, or is writable
+    for others, each call makes another folder instead.
 
     Raises:
         OSError: the folder cannot be made.

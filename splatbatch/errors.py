@@ -47,7 +47,8 @@ def first_line(error: BaseException) -> str:
 class Interrupted(BaseException):
     """A signal such as Ctrl-C interrupted the command; `exit_code` is 128 plus the number of the signal.
 
-    This class is a BaseException, so that no `except Exception` catches it.
+    An empty `message` becomes one with the name of the signal. This class is a BaseException, so that no
+    `except Exception` catches it.
     """
 
     def __init__(self, exit_code: int, message: str = "") -> None:

@@ -32,7 +32,7 @@ def whole_number(value: object) -> int | None:
 
 
 def text(value: object) -> str:
-    """Return a text unchanged, or a number as text; "" for anything else."""
+    """Return a text unchanged, or a number, True or False as text; "" for anything else."""
     if isinstance(value, str):
         return value
     return str(value) if isinstance(value, int | float) else ""

@@ -163,8 +163,8 @@ def link_whole(source: Path, target: Path, *, within: Path, is_ours: bool = Fals
         is_ours: make a hard link even if `source` has other names already; else such a file is copied.
 
     Raises:
-        OSError: `source` is no readable regular file; `target` is then as before. Or `target` has another size than
-            `source`: data was lost, or `source` changed meanwhile.
+        OSError: `source` is no readable regular file, or `target` cannot be written; `target` is then as before. Or
+            `target` has another size than `source`: data was lost, or `source` changed meanwhile.
     """
     real = source.resolve(strict=True)
     if not real.is_file():
@@ -273,7 +273,7 @@ def read_json(path: Path) -> Record | None:
 
 
 def object_in(text: str | bytes) -> Record | None:
-    """Return a text parsed as a JSON object; None if it is no JSON, or another value than an object."""
+    """Return a text parsed as a JSON object; None if it is no JSON, nested too deeply, or another value."""
     try:
         record = parse(text)
     except ValueError:
@@ -347,7 +347,7 @@ def raw_lines(path: Path, start: int = 0) -> Iterator[bytes]:
 
 
 def read_lines(path: Path) -> Iterator[Record]:
-    """Yield the JSON objects of a .jsonl file in order; other lines are skipped. None if the file cannot be read."""
+    """Yield the JSON objects of a .jsonl file in order, without other lines; nothing if the file cannot be read."""
     return (record for record in map(object_in, raw_lines(path)) if record is not None)
 
 
@@ -432,11 +432,12 @@ def is_out_of_space(error: BaseException) -> bool:
 
 
 def sweep(folder: Path, *, spares_living: bool = False) -> None:
-    """Remove the temporary files (see `path_beside`) that killed processes left in a folder; errors are ignored.
+    """Remove the temporary files (see `path_beside`) in a folder, as killed processes leave them; ignore errors.
 
     Args:
         folder: the folder; folders below it are not searched.
-        spares_living: keep files of processes on other hosts, and of living processes on this host.
+        spares_living: keep files of processes on other hosts, and of living processes on this host; else these are
+            removed, too.
     """
     for aside in folder.glob(".*.[0-9]*"):
         if not (spares_living and _may_be_in_use(aside.name)):

@@ -1,7 +1,7 @@
 """Comparison of files with their recorded state: by size and time, and by SHA-256 where the time has changed.
 
-Hashes are cached in the user's cache folder by path, size, times and inode: no unchanged file is hashed twice, and a
-query writes nothing into an output folder.
+Hashes are cached in the user's cache folder by path, size, times and inode. So an unchanged file is hashed once, unless
+it was younger than `SETTLED_S`, and a query writes nothing into an output folder.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ MOST_BYTES = 32 << 20
 class FileFact(NamedTuple):
     """Size, time and hash of a file, as recorded earlier or as found now.
 
-    `num_bytes` is its size, -1 if the file does not exist. `mtime_ns` is its modification time in ns since 1970.
+    `num_bytes` is its size: 0 for a folder, -1 if the file does not exist or may not be looked at. `mtime_ns` is its
+    modification time in ns since 1970.
     """
 
     num_bytes: int
@@ -44,7 +45,7 @@ class FileFact(NamedTuple):
 
 
 ABSENT = FileFact(-1)
-"""The `FileFact` of a file that does not exist."""
+"""The `FileFact` of a file that does not exist or may not be looked at."""
 Files = dict[str, FileFact]
 """Facts of files, by name: sparse/images.bin, images/left/0001.jpg, or masks/left/ for the folder itself."""
 
@@ -52,7 +53,8 @@ Files = dict[str, FileFact]
 class Stamp(NamedTuple):
     """Size, modification time and inode of a file, to see later whether it has changed.
 
-    `num_bytes` is its size, -1 if the file does not exist. `mtime_ns` is its modification time in ns since 1970.
+    `num_bytes` is its size, -1 if the file does not exist or may not be read. `mtime_ns` is its modification time in ns
+    since 1970.
     """
 
     num_bytes: int
@@ -115,7 +117,11 @@ class Stamps:
     """
 
     def __init__(self, path: Path | None = None) -> None:
-        """Use the file `path`, by default in the user's cache folder; it is read at the first `get`."""
+        """Use the file `path`, by default (None) in the user's cache folder; it is read at the first `get`.
+
+        Raises:
+            RuntimeError: no path is given, and the cache folder is unknown; see `cache_home`.
+        """
         self._path = path or own_cache() / "stamps"
         self._lines: dict[bytes, bytes] | None = None
 
@@ -186,6 +192,9 @@ class FileFacts:
         Args:
             stamps: the cache of hashes; None: the user's.
             reads: whether files whose hash is not cached may be read.
+
+        Raises:
+            RuntimeError: no cache is given, and the user's cache folder is unknown; see `cache_home`.
         """
         self._stamps = stamps or Stamps()
         self.reads = reads
@@ -196,7 +205,7 @@ class FileFacts:
     def of(self, path: str) -> FileFact:
         """Return size and time of a file as they were at the first call for this path.
 
-        A folder has size 0; a file that does not exist has size -1.
+        A folder has size 0; a file that does not exist or may not be looked at has size -1.
         """
         if path not in self._facts:
             self._facts[path] = file_fact(path)

@@ -42,12 +42,13 @@ HANGS_S = 60.0
 SAYS_S = 10.0
 """Time in seconds without progress after which the user is told which file a reader waits for."""
 MOST_HANGS = 3
-"""Number of items in a row that hang after which all other items of the queue count as hanging, too, unread."""
+"""Number of items that hang, with no answer of a reader in between, after which all others of the queue count as
+hanging, too, unread."""
 LOOK_S = 0.5
 """Interval in seconds at which the progress of a reader is checked."""
 POLL_S = 0.05
 MOST_AT_ONCE = 8
-"""Most readers at work at once; a further reader starts when one ends."""
+"""Number of processes at work (readers and couriers) at which no further reader starts until one ends."""
 MOST_ABANDONED = 8
 """Number of killed readers still held by the kernel at which no further reader starts; all items then count as
 hanging."""
@@ -62,7 +63,8 @@ PASSED_ON_S = 0.3
 _NOTE_BYTES = 4096
 _PIPE = 3
 ORDERS = 4
-"""Number of the file descriptor from which a reader may receive further calls to make; see `transfer.courier`."""
+"""Number of the file descriptor from which a reader may receive further calls to make, as a courier does
+(see `transfer.courier`)."""
 RUN_SHORT = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
 """Error numbers of fork(2) and pipe(2) when processes, memory or open files run short; a later try may succeed."""
 _OOM_SCORE = "500"
@@ -70,7 +72,7 @@ _OOM_SCORE = "500"
 
 
 class StopRequested(Exception):
-    """Raised when a stop was requested while the parent waited for a reader; the reader was ended."""
+    """Raised when a stop was requested during a wait; a reader that `answers` waited for was ended."""
 
 
 class TaskFault(Exception):
@@ -124,7 +126,7 @@ class Crashed:
     def fault(self, phase: str) -> TaskFault:
         """Return a TaskFault with cause `internal_fault`.
 
-        Its evidence is the error and the innermost place of its traceback.
+        Its evidence is the error and, if there is a traceback, its innermost place.
 
         Args:
             phase: the phase of the task in which the call was made, for the diagnosis.
@@ -220,7 +222,7 @@ class CallQueue(Generic[Item]):
         """Return the answers that have come since the last call, each with its item; start a reader if needed.
 
         The list is empty if no answer has come. An item whose reader died or hangs gets a `Crashed` or `Hung` as its
-        answer.
+        answer. While `MOST_AT_ONCE` others are at work, no reader is started.
 
         Raises:
             OSError: no reader can be started.
@@ -362,6 +364,17 @@ class IsolatedProcess:
     """A running reader process, as its parent sees it: its pipe, its answers, and whether it makes progress."""
 
     def __init__(self, call: Call[Item], items: Iterable[Item], *, is_low: bool, orders: int | None = None) -> None:
+        """Fork the reader, which makes its calls at once, one after the other, and then ends.
+
+        Args:
+            call: called in the reader with each item; it sees the memory of the parent at the moment of the fork.
+            items: the arguments of the calls; the reader iterates over them, so they may be endless.
+            is_low: run the reader at the lowest priority.
+            orders: descriptor that the reader has open as number `ORDERS`; None: none.
+
+        Raises:
+            OSError: no reader can be started, as processes, memory or open files run short.
+        """
         self.pipe, there = os.pipe2(os.O_CLOEXEC)
         fcntl.fcntl(self.pipe, fcntl.F_SETFL, os.O_NONBLOCK)
 
@@ -397,7 +410,7 @@ class IsolatedProcess:
         return [_rebuilt(line) for line in lines]
 
     def note(self) -> str:
-        """Return the path of the file that the reader opened last; "" if it has opened none."""
+        """Return the path of the file that the reader opened last, or what a courier waits for; "": neither."""
         return _noted(self._page)
 
     def why_it_died(self) -> Crashed:
@@ -612,7 +625,8 @@ def diagnose(error: BaseException, folder: Path, phase: str = "start") -> tuple[
 
     Args:
         error: the exception.
-        folder: the folder of the task; an error about a path in it is diagnosed as `output_unwritable`.
+        folder: the folder of the task; an OSError about a path in it is diagnosed as `output_unwritable`, unless its
+            number is one of `RUN_SHORT`.
         phase: the phase of the task in which it was raised, for the diagnosis.
     """
     if isinstance(error, OSError) and error.errno in RUN_SHORT:

@@ -135,7 +135,7 @@ def names_below(pid: int) -> list[str]:
 
 
 def cpu_s(pid: int) -> float:
-    """Return the CPU time in seconds of a process, its descendants, and their children that were reaped."""
+    """Return the CPU time in seconds of a process, its descendants, and their reaped children; 0: no such process."""
     stats = _stats()
     # proc(5): utime, stime, cutime, cstime
     ticks = (sum(map(int, stats[one][11:15])) for one in (pid, *_below(pid, stats)) if one in stats)
@@ -178,7 +178,9 @@ def end_marked(key: str) -> None:
 
 
 def end_all(find: Callable[[], list[int]], *, are_ours: bool = False) -> None:
-    """Kill the processes that `find` returns by SIGKILL, and ask again, until it returns none or 0.5 s are over.
+    """Kill the processes that `find` returns by SIGKILL, and ask again, until it returns none.
+
+    It is asked at most 100 times, with pauses of 5 ms.
 
     A process that waits for a device may survive. Processes that are gone, or of other users, are passed over.
 

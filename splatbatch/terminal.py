@@ -47,6 +47,11 @@ class DroppingWriter(io.RawIOBase):
     """
 
     def __init__(self, descriptor: int) -> None:
+        """Write to an open file descriptor of this process, given by number.
+
+        Raises:
+            OSError: the descriptor is not open.
+        """
         self._descriptor = descriptor
         self._is_terminal = os.isatty(descriptor)
         self._send = _sender(descriptor)
