@@ -3,6 +3,8 @@
 To adopt a result is to fetch it and to judge its attempts. Only home accepts splats. An attempt from the store is
 judged like one left by a dead worker of the output folder. Whatever a store or a worker does, a splat is accepted once,
 whole, and for its own task.
+
+A courier is a helper process that makes the calls to a store, so that its caller never hangs; see `transfer.courier`.
 """
 
 from __future__ import annotations

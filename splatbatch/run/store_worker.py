@@ -1,4 +1,7 @@
-"""Worker of a store: fetches a bundle, trains it in a folder of its own, and sends the result."""
+"""Worker of a store: fetches a bundle, trains it in a folder of its own, and sends the result.
+
+A courier is a helper process that makes the calls to a store, so that its caller never hangs; see `transfer.courier`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Commands of a store at home: pack tasks into it, adopt results from it, show its state, close its bundles."""
+"""Commands of a store at home: pack tasks into it, adopt results from it, show its state, close its bundles.
+
+A courier is a helper process that makes the calls to a store, so that its caller never hangs; see `transfer.courier`.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Blobs: file contents in a store, named by their SHA-256; a content that patches share lies there once.
 
-Every fetched blob is checked against its name.
+Every fetched blob is checked against its name. A courier is a helper process that makes the calls to a store, so that
+its caller never hangs; see `transfer.courier`.
 """
 
 from __future__ import annotations
@@ -115,7 +116,7 @@ def fetch(store: Store, folder: Path, pieces: Sequence[FileRef]) -> list[str]:
 def fetch_all(courier: Courier, folder: Path, pieces: Sequence[FileRef]) -> dict[FileRef, str]:
     """Fetch the blobs of files into a local folder; return "damaged" or "missing" for each faulty file.
 
-    The result is empty if all were fetched. Of several files with the same content only the first is returned.
+    The result is empty if all were fetched. Of several files with the same content only one is returned.
 
     Args:
         courier: the courier of the store.
@@ -125,7 +126,7 @@ def fetch_all(courier: Courier, folder: Path, pieces: Sequence[FileRef]) -> dict
     Raises:
         StoreError: the store refuses a request.
         OSError: the folder cannot be written.
-        StopRequested: a stop was requested during the wait.
+        StopRequested: a stop was requested during the wait. Other errors: see `Courier.run`.
     """
     wanted = distinct(pieces)
     faults = courier.ask(fetch, folder, wanted)

@@ -49,6 +49,7 @@ class Bundle(TypedRecord):
     """The manifest of a task that travels through a store; its name there is its hash."""
 
     version: str = ""
+    """Version of splatbatch that packed the task; a worker of another version leaves it."""
     home: str = ""
     """Unique name of the output folder that the bundle comes from."""
     number: str = ""
@@ -60,16 +61,22 @@ class Bundle(TypedRecord):
     changes: dict[str, Any] = field(default_factory=dict)
     """Changes of these settings (--set, retries), as an attempt at home would record them."""
     is_retry: bool = False
+    """Whether the user requested the task by `retry`."""
     depends_on: Fingerprint = field(default=Fingerprint())
+    """Settings and inputs that the task depends on."""
     follows: int = 0
     """Number of the newest accepted record when the task was packed; the bundle's splat can only become the next one.
 
     Accepted records are numbered files at home, one for each splat of the patch that was accepted.
     """
     held_out: tuple[str, ...] = ()
+    """Names of the held-out photographs; empty: none."""
     border: dict[str, Any] = field(default_factory=dict)
+    """Boxes of space of a patch that was cut from a scene; empty: the patch was not cut."""
     is_whole: bool = False
+    """Whether the task trains the backdrop, of the whole scene."""
     pieces: tuple[FileRef, ...] = ()
+    """The files of the bundle."""
 
     @property
     def task(self) -> str:

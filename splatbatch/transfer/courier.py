@@ -1,4 +1,4 @@
-"""The courier: a helper process that makes blocking calls to a store while the main process goes on."""
+"""The courier: a helper process that makes the calls to a store, which may block, while the main process goes on."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class Courier(CallQueue[Order]):
         Raises:
             SplatbatchError: the store refuses a call, or a call crashes its process `MOST_CRASHES` times. No later call
                 is made.
-            OSError: a call raised this error.
+            OSError: a call raised this error, or the process cannot be started.
             TaskFault: a call raised an unexpected error.
             StopRequested: a stop was requested during the wait.
         """
@@ -106,6 +106,9 @@ class Courier(CallQueue[Order]):
 
         This method also starts the next call, replaces a process that hangs or has crashed, and tells the user of long
         waits.
+
+        Raises:
+            OSError: the process cannot be started.
         """
         if not self._left:
             return []
@@ -204,7 +207,8 @@ def pause(seconds: float, patience: WaitHooks, calls: Courier | None = None) -> 
     Args:
         seconds: longest time to wait.
         patience: the hooks.
-        calls: the wait ends as soon as all calls of this courier are answered; None: the wait takes all its time.
+        calls: the wait ends once all calls of this courier are answered, as its `look`, called by a hook, finds; None:
+            the wait takes all its time.
 
     Raises:
         StopRequested: a stop was requested during the wait.

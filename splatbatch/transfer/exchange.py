@@ -3,6 +3,8 @@
 Home is the batch whose tasks travel. Claims are hints: some stores let two workers win, and a lost reply tells the
 winner that it has lost. So a worker reads back the token in its claim. Two workers may train the same task, but only
 home accepts splats, so no task is accepted twice.
+
+A courier is a helper process that makes the calls to a store, so that its caller never hangs; see `transfer.courier`.
 """
 
 from __future__ import annotations
@@ -46,17 +48,26 @@ class WorkerStatus(TypedRecord):
     """workers/<name> in a store: a worker's heartbeat and what the worker trains; rewritten every 10 s (`BEAT_S`)."""
 
     worker: str = ""
+    """Name of the worker; empty in a blank record, as of a missing or damaged file."""
     token: str = ""
+    """Random text that tells the worker from every other one."""
     host: str = ""
     version: str = ""
+    """Version of splatbatch that the worker runs."""
     since: str = ""
+    """Local date and time at which the worker started, as 2026-01-31 22:15:00."""
     sequence: int = 0
+    """Number of heartbeats; it grows while the worker lives."""
     has_ended: bool = False
+    """Whether the worker has ended, so that its claims are free."""
     bundle: str = ""
     """Hash of the bundle that the worker trains; empty: the worker trains none at the moment."""
     task: str = ""
+    """Name of the bundle's task, as "p0@base"; empty without a bundle."""
     phase: str = ""
+    """Phase of the latest attempt, see `ProgressLine.phase`; empty: none yet."""
     step: int | None = None
+    """Latest step of that attempt; None: none yet."""
 
 
 @dataclass(frozen=True)
@@ -73,12 +84,16 @@ class TransferResult(TypedRecord):
     """results/<bundle>.<claim>.<outcome>.<hash> in a store: the result of one worker's training of a bundle."""
 
     bundle: str = ""
+    """Hash of the bundle."""
     task: str = ""
     worker: str = ""
     version: str = ""
+    """Version of splatbatch that the worker ran."""
     outcome: str = ""
-    """One of: trained, failed, stopped (another worker may resume it), unfit (the worker's machine cannot train it)."""
+    """One of: trained, failed, stopped (another worker may resume it), unfit (the worker's machine cannot train it),
+    damaged (files of the bundle are damaged or missing in the store)."""
     why: str = ""
+    """Why the task failed, was unfit or damaged; empty for the other outcomes."""
     attempts: tuple[TransferredAttempt, ...] = ()
 
     @property
@@ -132,7 +147,7 @@ def listing(courier: Courier) -> StoreListing:
 
     Raises:
         StoreError: the store refuses access.
-        StopRequested: a stop was requested during the wait.
+        StopRequested: a stop was requested during the wait. Other errors: see `Courier.run`.
     """
     return StoreListing.from_record(courier.ask(list_store))
 
@@ -281,19 +296,19 @@ def read_sealed(store: Store, place: str) -> dict[str, Any] | None:
 
 
 def result_at(courier: Courier, name: str) -> TransferResult:
-    """Return a result, by its name; a blank record if the result was altered, or is missing.
+    """Return a result, by its name; a blank record if the result was altered, is missing, or cannot be read.
 
     Raises:
-        StopRequested: a stop was requested during the wait.
+        StopRequested: a stop was requested during the wait. Other errors: see `Courier.run`.
     """
     return TransferResult.from_record(courier.ask(read_sealed, f"{RESULTS}/{name}"))
 
 
 def bundles_at(courier: Courier, names: Sequence[str]) -> dict[str, Bundle]:
-    """Return bundles by their hashes; a bundle that was altered, or is missing, is a blank record without a home.
+    """Return bundles by their hashes; one that was altered, is missing or cannot be read is blank, without a home.
 
     Raises:
-        StopRequested: a stop was requested during the wait.
+        StopRequested: a stop was requested during the wait. Other errors: see `Courier.run`.
     """
     records = courier.run((read_sealed, (f"{BUNDLES}/{name}",)) for name in names)
     return {name: Bundle.from_record(record) for name, record in zip(names, records, strict=True)}
@@ -317,7 +332,7 @@ def _digest(content: bytes) -> str:
 
 
 def put_sealed(store: Store, begins: str, record: TypedRecord) -> str:
-    """Put a bundle or a result into a store, after its blobs; return the hash of its contents.
+    """Put a bundle or a result into a store, to which its blobs were sent before; return the hash of its contents.
 
     The hash ends the name of the file. Runs in the courier process.
 

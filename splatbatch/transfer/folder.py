@@ -23,7 +23,7 @@ AWAY = frozenset({errno.ENOTCONN, errno.ESTALE, errno.EIO, errno.ETIMEDOUT, errn
 
 @dataclass
 class FolderStore:
-    """A store of files below a folder.
+    """A store of files below `folder`, which need not exist before the first file is written.
 
     A file is written under a temporary name and renamed, so that no reader sees a part of it.
     """

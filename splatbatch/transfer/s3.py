@@ -19,7 +19,8 @@ from splatbatch.transfer.store import PIECE_BYTES
 
 PART_BYTES = 16 << 20
 PATIENCE = timedelta(seconds=20)
-"""Time for which the library obstore repeats a failing request; after that the courier repeats it."""
+"""Time for which the library obstore repeats a failing request; after that the courier (see `transfer.courier`), in
+whose process the request is made, repeats it."""
 KEYS = "Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or give the machine a role that may write into the bucket."
 SAYS = (
     ("RequestTimeTooSkewed", "the clocks of this machine and of the store differ too much",
@@ -40,6 +41,10 @@ class S3Store:
     """A store of objects below a prefix of a bucket; an object is never partial."""
 
     def __init__(self, url: str) -> None:
+        """Prepare requests to s3://BUCKET/PREFIX; nothing is sent yet.
+
+        The server is that of AWS_ENDPOINT_URL_S3, else of AWS_ENDPOINT_URL; without both the library obstore chooses it.
+        """
         parts = urlsplit(url)
         self._url, prefix = f"s3://{parts.hostname}{parts.path}", parts.path.strip("/")
         endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or ""
@@ -76,6 +81,7 @@ class S3Store:
             once: whether an existing object of that name stays; sent as If-None-Match, which a store may not support.
 
         Raises:
+            FileNotFoundError: the local file is missing.
             StoreError: the store refuses the request; a CutOffError if it does not answer.
         """
         with self._store_errors():

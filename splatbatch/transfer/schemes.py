@@ -14,7 +14,8 @@ def scheme_of(url: str) -> str:
     """Return the scheme of a store's URL: "ssh", "s3", "file", or "" for a folder without a scheme.
 
     Raises:
-        ConfigError: the scheme is unknown, the URL holds a password, or its host or bucket is missing.
+        ConfigError: the scheme is unknown, the URL holds a password (for S3 also a user), or its host or bucket is
+            missing.
     """
     scheme = url.partition("://")[0] if "://" in url else ""
     if scheme not in ("", "file", "ssh", "s3"):
@@ -61,7 +62,7 @@ def open_store(url: str) -> Store:
 
 
 def absolute_url(url: str, base: Path) -> str:
-    """Return the URL of a store in a form that is valid in any working folder; a relative folder is below `base`.
+    """Return the URL of a store; a folder without a scheme becomes absolute, below `base` if it is relative.
 
     Raises:
         ConfigError: the URL is not valid; see `scheme_of`.

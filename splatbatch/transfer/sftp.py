@@ -27,6 +27,14 @@ class SftpStore:
     """A store of files below a folder of a host; all threads share one connection, served by a thread of its own."""
 
     def __init__(self, url: str) -> None:
+        """Keep the URL ssh://USER@HOST:PORT/PATH, and start the thread; the first request connects.
+
+        User and port may be left out. PATH is absolute or, if it begins with /~/, below the home folder on the host;
+        without PATH it is the home folder.
+
+        Raises:
+            ValueError: the port is no number from 0 to 65535.
+        """
         parts = urlsplit(url)
         login = {"port": parts.port, "username": parts.username}
         self._host, self._login = parts.hostname or "", {name: value for name, value in login.items() if value}
@@ -61,9 +69,11 @@ class SftpStore:
         Args:
             name: name of the file in the store.
             content: its contents, or the path of the local file with them.
-            once: whether an existing file of that name stays. False is also returned if the host cannot make links.
+            once: whether an existing file of that name stays. False is also returned if the host refuses to make the
+                link for another reason, as OpenSSH tells none.
 
         Raises:
+            OSError: the local file cannot be read.
             StoreError: the host refuses the request; a CutOffError if it does not answer.
         """
         with opened(content) as source:

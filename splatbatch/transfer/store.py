@@ -37,6 +37,9 @@ class Store(Protocol):
             name: name of the file in the store.
             content: its contents, or the path of the local file with them.
             once: whether an existing file of that name stays; else it is replaced.
+
+        Raises:
+            FileNotFoundError: the local file is missing.
         """
 
     def names(self, folder: str) -> set[str]:
