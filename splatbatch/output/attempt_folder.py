@@ -44,6 +44,7 @@ class FileIn:
     """
 
     def __init__(self, name: str) -> None:
+        """Keep the name of the file, relative to the folder."""
         self._name = name
 
     def __get__(self, folder: Any, kind: object = None) -> Path:
@@ -108,7 +109,9 @@ class AttemptFolder:
     checkpoint = FileIn("checkpoint.pt")
     """Checkpoint of the training process: whole or absent."""
     splat = FileIn("splat.ply")
-    """Splat, which the training process writes last of all; it stays until `retention` lets it be removed."""
+    """Splat, which the training process writes last of all, or the worker links from the files of an external trainer.
+
+    It stays until `retention` lets it be removed."""
     result = FileIn("result.json")
     """Manifest of the splat, which the worker writes once the splat was found whole."""
     brought = FileIn("brought.json")
@@ -147,17 +150,18 @@ class AttemptFolder:
         return self.path / "renders" / f"{rank}-{kind}.jpg"
 
     def read_job(self) -> JobSpec | None:
-        """Return job.json; None if there is no such file, or it is no JSON object."""
+        """Return job.json; None if there is no such file, or it cannot be read as a JSON object."""
         return self.read(self.job, JobSpec)
 
     def read_watch(self) -> WatchSettings | None:
-        """Return watch.json; None if there is none, as for the builtin trainer."""
+        """Return watch.json; None if there is none, as for the builtin trainer, or it cannot be read as JSON."""
         return self.read(self.watch, WatchSettings)
 
     def read_go(self) -> Go | None:
         """Return go.json.
 
-        None while the attempt stands by (waits for a GPU), and for an attempt that never stood by.
+        None while the attempt stands by (waits for a GPU), and for an attempt that never stood by. Also None if the
+        file cannot be read as JSON.
         """
         return self.read(self.go, Go)
 
@@ -188,40 +192,46 @@ class AttemptFolder:
         return self.read(self.start, Start) or Start()
 
     def read_heartbeat(self) -> Heartbeat:
-        """Return heartbeat.json; a blank record before the first heartbeat."""
+        """Return heartbeat.json; a blank record before the first heartbeat, or if it cannot be read as JSON."""
         return self.read(self.heartbeat, Heartbeat) or Heartbeat()
 
     def read_exit(self) -> ExitFacts | None:
-        """Return exit.json; None while the attempt runs, and if its supervisor was killed."""
+        """Return exit.json; None while the attempt runs, if its supervisor was killed, or if the file is unreadable."""
         return self.read(self.exit, ExitFacts)
 
     def read_settings(self) -> TrainingSettings:
-        """Return settings.json; a blank record if there is none."""
+        """Return settings.json; a blank record if there is none, or it cannot be read as JSON."""
         from splatbatch.output.records.metrics import TrainingSettings
 
         return self.read(self.settings, TrainingSettings) or TrainingSettings()
 
     def read_metrics(self) -> Metrics | None:
-        """Return metrics.json; None before the last evaluation, and for a training without held-out photographs."""
+        """Return metrics.json; None if it cannot be read as JSON, or does not exist.
+
+        It does not exist before the last evaluation, and for an external trainer whose splat is not measured.
+        """
         from splatbatch.output.records.metrics import Metrics
 
         return self.read(self.metrics, Metrics)
 
     def read_views(self) -> dict[str, EvaluatedView]:
-        """Return the rendered held-out photographs by rank, the worst first; empty if none were rendered."""
+        """Return the rendered held-out photographs by rank, the worst first.
+
+        Empty if none were rendered, or views.json cannot be read.
+        """
         from splatbatch.output.records.metrics import RANKS, EvaluatedView
 
         found = read_json(self.views) or {}
         return {rank: EvaluatedView.from_record(found[rank]) for rank in RANKS if isinstance(found.get(rank), dict)}
 
     def read_result(self) -> Result | None:
-        """Return the manifest of the attempt's splat; None if there is none."""
+        """Return the manifest of the attempt's splat; None if there is none, or it cannot be read as JSON."""
         from splatbatch.output.records.result import Result
 
         return self.read(self.result, Result)
 
     def read_progress(self) -> Sequence[ProgressLine]:
-        """Return all lines of progress.jsonl, the oldest first; empty if there is no such file."""
+        """Return all lines of progress.jsonl, the oldest first; empty if there is no readable file."""
         return self._read_lines(self.progress, ProgressLine)
 
     def last_progress(self) -> ProgressLine:
@@ -229,17 +239,20 @@ class AttemptFolder:
         return ProgressLine.from_record(last_line(self.progress))
 
     def last_gpu_sample(self) -> GpuSample:
-        """Return the latest line of gpu.jsonl; a blank record on the CPU. Only the file's end is read."""
+        """Return the latest line of gpu.jsonl; a blank record if there is none, as on the CPU.
+
+        Only the file's end is read.
+        """
         return GpuSample.from_record(last_line(self.gpu_samples))
 
     def read_gpu_samples(self) -> Sequence[GpuSample]:
-        """Return all lines of gpu.jsonl, the oldest first; empty on the CPU."""
+        """Return all lines of gpu.jsonl, the oldest first; empty if there is no readable file, as on the CPU."""
         return self._read_lines(self.gpu_samples, GpuSample)
 
     def read(self, path: Path, kind: type[AttemptKind]) -> AttemptKind | None:
         """Return a JSON file of the folder as a record of the class `kind`.
 
-        None if there is no such file, or it is no JSON object. Invalid fields get their defaults.
+        None if there is no readable file, or it is no JSON object. Invalid fields get their defaults.
         """
         if (record := read_json(path)) is None:
             return None
@@ -259,7 +272,7 @@ class CachedAttemptDir(AttemptFolder):
     def read(self, path: Path, kind: type[AttemptKind]) -> AttemptKind | None:
         """Return a JSON file of the folder as a record of the class `kind`, read at the first call only.
 
-        None if there is no such file, or it is no JSON object.
+        None if there is no readable file, or it is no JSON object.
         """
         if path not in self._known:
             self._known[path] = super().read(path, kind)

@@ -33,6 +33,13 @@ class Claims:
     """Makes, renews and closes the claims of one worker, and reads those of the other workers."""
 
     def __init__(self, output: OutputFolder, mine: WorkerFile, is_gone: Callable[[WorkerRecord], bool]) -> None:
+        """Keep the arguments; nothing is claimed yet.
+
+        Args:
+            output: the output folder.
+            mine: heartbeat file of the worker, to which claims are linked.
+            is_gone: returns whether a worker is gone, so that its tasks may be taken over, as `Watcher.is_dead` does.
+        """
         self._output, self._mine, self._is_gone = output, mine, is_gone
         self._claims: dict[str, Claim] = {}
         self.heartbeat = mine.heartbeat
@@ -147,7 +154,10 @@ def open_claim(output: OutputFolder, task: str) -> WorkerRecord | None:
 
 
 def open_claims(output: OutputFolder) -> dict[str, str]:
-    """Return the name of the worker of each task that is claimed and not finished, by task in alphabetical order."""
+    """Return the name of the worker of each task that is claimed and not finished, by task in alphabetical order.
+
+    Claims that cannot be read are left out.
+    """
     tasks = [name for name in sorted(names_in(str(output.claims))) if name[0] != "."]
     return {task: owner.worker for task in tasks if (owner := open_claim(output, task))}
 

@@ -12,7 +12,7 @@ from splatbatch.output.ledger import Tail
 
 
 class TaskHistory:
-    """Latest end, rejection and giving up of each task, from the ledgers of all workers.
+    """Latest end, rejection and giving up of each task, from the ledgers of all workers of an output folder.
 
     Each call reads what was appended since the last one. If a ledger was replaced by a shorter one, all are read again.
     Ledgers and lines that cannot be read are left out; nothing is raised.

@@ -118,11 +118,15 @@ class AttemptEnded(Event, AttemptFacts, event="attempt_ended"):
     exit: Exit | None = field(default=None, metadata=reads(_exit))
     """How the process ended; None: no process was started."""
     num_gaussians: int | None = None
+    """Number of Gaussians of the splat; None: no splat was trained."""
     warnings: tuple[str, ...] | None = None
+    """Warnings on the splat; None: no splat was trained."""
     diagnosis: Diagnosis | None = None
+    """Why the attempt failed; None: it did not fail."""
     reason: str | None = None
     """Reason why the attempt was stopped; None: it was not stopped."""
     accepted: bool | None = None
+    """Whether the new splat was accepted; None: no splat was trained."""
     choice: str = ""
     """Sentence on which of two splats was kept, and why; empty: there was nothing to choose."""
     ended_early: str = ""

@@ -37,7 +37,8 @@ def hold(output: OutputFolder, terms: str, say: Callable[[str], None]) -> Iterat
 
     Raises:
         BusyError: another run holds the folder.
-        OutputError: the folder cannot be written.
+        OutputError: the heartbeat file cannot be written.
+        OSError: the claim of the folder cannot be made.
     """
     watcher = Watcher(output)
     with WorkerFile(output, LOCAL, terms) as mine:

@@ -50,7 +50,11 @@ class SplatFolder:
         return PatchFolder(self.path / "inspecting")
 
     def read_inspection(self) -> Inspection | None:
-        """Return the inspection of this splat; None if the splat was not inspected."""
+        """Return the inspection of this splat; None if it was not inspected, or inspection.json cannot be read as JSON.
+
+        Raises:
+            LaterFormatError: a later version wrote the inspection.
+        """
         return Inspection.read(self.inspection)
 
 
@@ -77,10 +81,10 @@ class PatchFolder(SplatFolder):
         return max(numbers_in(f"{self.path}/{ACCEPTED}", suffix=".json"), default=0)
 
     def read_result(self) -> Result | None:
-        """Return the manifest of the accepted splat; None if there is none, or it is no JSON object.
+        """Return the manifest of the accepted splat; None if there is none, or it cannot be read as a JSON object.
 
         result.json and splat.ply are made from the newest accepted record (accepted/NUMBER.json). Where they are older
-        than that record, the record is returned, with `is_ahead`.
+        than that record, and it can be read, the record is returned, with `is_ahead`.
 
         Raises:
             LaterFormatError: a later version wrote the manifest.
@@ -96,7 +100,9 @@ class PatchFolder(SplatFolder):
         return self.path / result.attempt / SPLAT if result.is_ahead else self.splat
 
     def accepted_splat(self) -> tuple[Path, str]:
-        """Return the path of the accepted splat, and its SHA-256; the hash is "" if there is no such splat.
+        """Return the path of the accepted splat, and its SHA-256.
+
+        The hash is "" if there is no such splat, or no readable manifest that names it.
 
         Raises:
             LaterFormatError: a later version wrote the manifest.
@@ -106,7 +112,7 @@ class PatchFolder(SplatFolder):
         return splat, result.sha256 if result and splat.exists() else ""
 
     def files(self) -> list[str]:
-        """Return the names of all files and folders in this folder, in no order; empty if there is no folder."""
+        """Return the names of all files and folders in this folder, in no order; empty if it cannot be read."""
         return names_in(f"{self.path}")
 
     def attempts(self) -> list[AttemptFolder]:
@@ -169,7 +175,9 @@ class MergedFiles:
         return MergedFiles(splat, splat.with_name(f"{splat.stem}.{MERGE}"))
 
     def read(self) -> Merge | None:
-        """Return the record of the splat; None if there is none, or it is of another splat than the file there now.
+        """Return the record of the splat; None if there is none that can be read, or it is of another splat.
+
+        It is of another one if the file now has another size or, where the record has no hash, another time.
 
         Raises:
             LaterFormatError: a later version wrote the record.
@@ -217,7 +225,7 @@ class SceneFolder(SplatFolder):
         return self.path / f"{name}.json"
 
     def read_evaluation(self, splat: Path | None = None) -> SceneEvaluation | None:
-        """Return the evaluation of a splat; None if the splat was not measured.
+        """Return the evaluation of a splat; None if it was not measured, or its file cannot be read as a JSON object.
 
         Args:
             splat: path of the splat; None: the scene's own.

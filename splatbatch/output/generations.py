@@ -10,10 +10,10 @@ from splatbatch.files import MOST_JSON_BYTES, names_in, open_descriptor, read_re
 
 
 def create_once(source: Path, target: Path) -> bool:
-    """Link the file `source` to the name `target`; return whether this call created it, False if it existed before.
+    """Link the file `source` to the name `target`; return whether this call created it, False if that name was taken.
 
     `source` must be on the disk already. Where links are impossible its content is copied into a new file. An error of
-    link(2) after which the link exists, as on NFS, counts as success.
+    link(2) after which `target` is a link to `source`, as on NFS, counts as success.
 
     Raises:
         OSError: neither a link nor a copy can be made.
@@ -37,7 +37,7 @@ def is_same(source: Path, target: Path) -> bool:
 
 
 def numbers_in(folder: str | Path, suffix: str = "") -> Iterator[int]:
-    """Yield the numbers of the files called NUMBER + suffix in a folder, in no order; none if there is no folder."""
+    """Yield the numbers of the files called NUMBER + suffix in a folder, in no order; none if it cannot be read."""
     for name in names_in(str(folder)):
         number = name.removesuffix(suffix)
         if name == f"{number}{suffix}" and number.isdecimal():

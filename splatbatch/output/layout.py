@@ -53,7 +53,11 @@ class OutputFolder:
 
     @property
     def audit_cache(self) -> Path:
-        """Path of the cached sizes of the photographs, read from their headers; the file lies in the user's cache."""
+        """Path of the cached sizes of the photographs, read from their headers; the file lies in the user's cache.
+
+        Raises:
+            RuntimeError: the cache folder is unknown; see `cache_home`.
+        """
         return cache_of(self.path) / "headers.json"
 
     def claim(self, task: str, generation: int) -> Path:
@@ -94,7 +98,7 @@ class OutputFolder:
                 write_json(path, found.to_record())
 
     def read_afterwards(self) -> tuple[FollowUpResult, ...]:
-        """Return the latest result of each follow-up that has one, in the order of `records.run.KINDS`.
+        """Return the latest result of each follow-up that has a readable one, in the order of `records.run.KINDS`.
 
         Raises:
             LaterFormatError: a later version wrote a result.

@@ -147,7 +147,9 @@ def _record_acceptance(folder: PatchFolder, manifest: Path, result: Result, numb
 
 
 def put_in_place(folder: PatchFolder) -> None:
-    """Make splat.ply and result.json from the newest accepted record (accepted/NUMBER.json); does nothing without one.
+    """Make splat.ply and result.json from the newest accepted record (accepted/NUMBER.json).
+
+    Nothing is done if there is none, or it cannot be read.
 
     At every moment result.json, if it exists, belongs to the splat.ply beside it. After a kill between any two steps
     the record is newer than these files, and the next process that finds it so continues. A process that slept
@@ -195,7 +197,8 @@ def recording_damage(output: OutputFolder) -> Iterator[None]:
     """Record damage to an accepted splat if the block raises `ChangedOnDisk`, and raise that error again.
 
     The record, damage.json, makes the patch damaged on every machine, even if size and time of the file are as they
-    were. The record counts until the file changes or another splat is accepted.
+    were. It is only written if the file, read again, has another hash than its manifest. The record counts until the
+    file changes or another splat is accepted.
 
     Raises:
         ChangedOnDisk: raised by the block.
@@ -255,6 +258,8 @@ def has_moved(folder: PatchFolder, result: Result, facts: FileFacts) -> bool:
 
 def why_not_the_splat(folder: PatchFolder, result: Result, depth: Depth, facts: FileFacts | None = None) -> str:
     """Return why splat.ply is not the accepted file: "missing" or `CHANGED`; "" if no check of this depth fails.
+
+    Where the content may not be read, a file of the same size with another time passes, if its hash was recorded.
 
     Args:
         folder: folder of the patch.

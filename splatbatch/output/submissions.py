@@ -87,7 +87,11 @@ def new_submission(output: OutputFolder, engine: str, num_workers: int, terms: s
 
 
 def open_submissions(output: OutputFolder) -> list[Submission]:
-    """Return the submissions whose workers are not known to have ended, the oldest first; empty if there are none."""
+    """Return the submissions whose workers are not known to have ended, the oldest first; empty if there are none.
+
+    Raises:
+        LaterFormatError: a later version wrote a submission.
+    """
     found = [Submission(path, SubmissionRecord()) for path in sorted(output.jobs.glob(FOLDERS))]
     return [
         replace(one, record=SubmissionRecord.read(one.file) or one.record) for one in found if not one.ended.exists()

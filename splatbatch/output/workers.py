@@ -137,7 +137,7 @@ class Watcher:
     def read(self, name: str) -> WorkerRecord | None:
         """Return the record in a worker's file, by the worker's name.
 
-        None if there is no such file, or it cannot be read.
+        None if there is no such file, or it cannot be read as a JSON object.
         """
         return WorkerRecord.read(self.output.worker(name))
 

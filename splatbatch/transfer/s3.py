@@ -43,7 +43,7 @@ class S3Store:
     def __init__(self, url: str) -> None:
         """Prepare requests to s3://BUCKET/PREFIX; nothing is sent yet.
 
-        The server is that of AWS_ENDPOINT_URL_S3, else of AWS_ENDPOINT_URL; without both the library obstore chooses it.
+        The server is that of AWS_ENDPOINT_URL_S3, else of AWS_ENDPOINT_URL; without both the library chooses it.
         """
         parts = urlsplit(url)
         self._url, prefix = f"s3://{parts.hostname}{parts.path}", parts.path.strip("/")

@@ -52,9 +52,11 @@ class JobSpec(TypedRecord):
     argv: tuple[str, ...] = ()
     """Command to run; empty: the attempt cannot be started."""
     env: dict[str, str] = field(default_factory=dict, metadata=reads(environment))
+    """Environment variables that are set for the command, beside those of the supervisor."""
     gpu: str | None = None
     """UUID of the GPU; None: the attempt runs on the CPU."""
     slot: str = ""
+    """Name of the slot (a GPU, a share of one, or the CPU) on which the attempt runs."""
     standby: bool = False
     """Whether the process is started early, prepares without the GPU, then waits for go.json."""
     limits: TimeLimits = TimeLimits()
@@ -73,8 +75,11 @@ class Go(TypedRecord):
     """go.json: order to an attempt that waits for a GPU to train on it; ahead.json: to open its CUDA context there."""
 
     gpu: str | None = None
+    """UUID of the GPU; None: the slot is the CPU."""
     slot: str = ""
+    """Name of the slot (a GPU, a share of one, or the CPU) on which the attempt trains."""
     env: dict[str, str] = field(default_factory=dict, metadata=reads(environment))
+    """Environment variables by which the process sees that GPU alone."""
     at: float | None = None
     """Time of the order in seconds since 1970; None: unknown."""
 
@@ -83,7 +88,7 @@ class Go(TypedRecord):
 class Start(ProcessIdentity):
     """start.json: identity of the supervisor, its start in seconds since 1970, and the control group of its processes.
 
-    `group` is None where there is no control group.
+    `group` is None where there is no control group, `started_at` if the start is unknown.
     """
 
     started_at: float | None = None
@@ -96,6 +101,7 @@ class Heartbeat(TypedRecord):
 
     sequence: int = 0
     child: int | None = None
+    """Process id of the command that the supervisor runs; None: unknown."""
     below: tuple[str, ...] = ()
     """Descendant processes of the supervisor, each by process id and start in clock ticks since boot: "4711:123456"."""
 
@@ -109,10 +115,13 @@ class ExitFacts(TypedRecord):
 
     end: Exit = field(default=Lost("exit.json cannot be read"), metadata=reads(lambda end: end))
     seconds: float | None = None
+    """Duration of the attempt in seconds."""
     ended_at: float | None = None
+    """Time of the end in seconds since 1970."""
     out_of_memory: bool = False
     """Whether the kernel's OOM killer ended a process of the attempt."""
     kernel_lines: tuple[str, ...] = ()
+    """Lines of the kernel's log that concern the attempt, as of its GPU; empty: none."""
     disk_free_mib: int | None = None
     """Least free space on the disk of the output folder while the attempt ran, in MiB; None: unknown."""
     own_gpu_peak_mib: float | None = None
@@ -187,9 +196,11 @@ class WatchSettings(TypedRecord):
     cwd: str | None = None
     """Working folder of the trainer, absolute or relative to the attempt's folder; None: not set."""
     env: dict[str, str] = field(default_factory=dict, metadata=reads(environment))
+    """Environment variables that the YAML sets for the trainer."""
     progress: dict[str, str] = field(default_factory=dict)
     """Regular expressions that find figures in the log, by the name of the figure."""
     max_steps: int = 0
+    """Number of steps of the training; 0: unknown."""
     phase: str = field(default="start", metadata=reads(lambda value: text(value) or "start"))
     finish: Finish = Finish()
     finished_after_s: float = 0.0

@@ -23,7 +23,10 @@ Facts = TypeVar("Facts")
 
 
 def reads(reader: FieldReader) -> dict[str, Any]:
-    """Return metadata for a dataclass field, by which the field is read by this function instead of by its type."""
+    """Return metadata for a dataclass field, by which `reader` reads the field, instead of its type.
+
+    A reader may return `ABSENT`, so that the field gets its default.
+    """
     return {"reads": reader}
 
 

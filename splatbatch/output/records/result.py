@@ -68,10 +68,13 @@ class Result(KeptRecord):
     changes: dict[str, Any] = field(default_factory=dict)
     """Settings in which the attempt differed from the YAML at that time, by full name; empty: none."""
     num_gaussians: int | None = None
+    """Number of Gaussians of the splat; None: unknown."""
     step: int | None = None
+    """Step of the training that the splat is from; None: unknown."""
     bytes: int | None = None
     """Size of the splat file in bytes; None: unknown."""
     seconds: float | None = None
+    """Duration of the attempt in seconds; None: unknown."""
     splat: SplatFacts = SplatFacts()
     """Hash, size and time of the splat file; blank: not recorded."""
     warnings: tuple[str, ...] = ()
@@ -98,7 +101,7 @@ class Result(KeptRecord):
 
     @cached_property
     def photographs(self) -> UsedPhotographs | None:
-        """Photographs trained on and held out; None: versions up to 0.2.0 did not record them."""
+        """Photographs trained on and held out; None: not recorded, as by versions up to 0.2.0."""
         told = mapping(self.written.get("photographs"))
         return UsedPhotographs.from_record(told) if told else None
 
