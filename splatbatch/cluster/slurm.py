@@ -190,7 +190,10 @@ def ask(command: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def clean_environment(environment: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the environment that a job may inherit: without GPU variables and those of an enclosing Slurm job."""
+    """Return the environment that a job may inherit: without GPU variables and those of an enclosing Slurm job.
+
+    Variables of squeue (SQUEUE_…) are left out, too; SLURM_CONF and SLURM_CLUSTERS stay.
+    """
     left_out = ("SQUEUE_", "SLURM") if "SLURM_JOB_ID" in environment else ("SQUEUE_",)
     return {
         name: value
@@ -247,6 +250,8 @@ def _rows(text: str, num_fields: int) -> list[list[str]]:
 
 def job_of(job: str, state: str, where: str, reason: str, code: int | None = None) -> WorkerJob:
     """Return the state of a job from the fields of squeue; "unknown" for a state that is not listed here.
+
+    A job that Slurm holds because of `HELD` counts as ended.
 
     Args:
         job: id of the job.

@@ -28,6 +28,11 @@ class RequestedWorkers:
     """
 
     def __init__(self, output: OutputFolder) -> None:
+        """Read the submissions of an output folder; no engine is asked yet.
+
+        Raises:
+            LaterFormatError: a later version wrote a submission.
+        """
         self._output = output
         self.submissions = [one for one in open_submissions(output) if one.record.engine in ENGINES]
         self.jobs: Mapping[str, WorkerJob] = {}
@@ -46,6 +51,7 @@ class RequestedWorkers:
         Raises:
             ExecutorError: the engine refuses the workers.
             OutputError: the submission cannot be written.
+            OSError: the job script cannot be written.
         """
         settings = batch.config.executor
         num_workers = min(settings.workers, num_tasks)

@@ -31,6 +31,7 @@ class BuiltinTrainer:
     stands_by = True
 
     def __init__(self, recipe: Recipe) -> None:
+        """Keep the recipe, all settings of a task."""
         self._recipe = recipe
 
     def command(self, patch: Patch, folder: AttemptFolder) -> tuple[str, ...]:
@@ -68,7 +69,13 @@ class BuiltinTrainer:
 
 
 def earlier_splat(folder: PatchFolder) -> EarlierSplat:
-    """Return the accepted splat of a patch, which the new one is compared with; a blank record if there is none."""
+    """Return the accepted splat of a patch, which the new one is compared with.
+
+    A blank record if there is none, or its manifest has no hash.
+
+    Raises:
+        LaterFormatError: a later version wrote the manifest.
+    """
     result = folder.read_result()
     if result is None or not result.sha256:
         return EarlierSplat()

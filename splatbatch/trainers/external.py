@@ -52,6 +52,7 @@ class ExternalTrainer:
     stands_by = False
 
     def __init__(self, recipe: Recipe, program: Program) -> None:
+        """Keep the recipe (all settings of a task), and the external program that the YAML describes."""
         self._recipe = recipe
         self._program = program
 
@@ -230,7 +231,7 @@ def _why_not_its_own(folder: AttemptFolder, splat: Path) -> str:
 
 
 def exit_of(folder: AttemptFolder) -> Exit:
-    """Return how an attempt ended, by the exit.json of its supervisor; `Lost` if there is no such file."""
+    """Return how an attempt ended, by the exit.json of its supervisor; `Lost` if there is no readable one."""
     facts = folder.read_exit()
     return facts.end if facts else Lost("there is no exit.json")
 

@@ -202,6 +202,7 @@ class WatchSettings(TypedRecord):
     max_steps: int = 0
     """Number of steps of the training; 0: unknown."""
     phase: str = field(default="start", metadata=reads(lambda value: text(value) or "start"))
+    """Phase in which the command begins: "start" for the training, "export" or "measuring" for a later command."""
     finish: Finish = Finish()
     finished_after_s: float = 0.0
     """Seconds of silence after which a trainer whose files are complete counts as finished; 0: never."""

@@ -102,10 +102,13 @@ class SceneEvaluation(TypedRecord):
     lacking: dict[str, str] = field(default_factory=dict)
     """Reason why the seams of a patch could not be measured, by patch; empty: all were measured."""
     notes: tuple[str, ...] = ()
+    """Notes for the user on the hold-out of the scene; empty: none."""
     seconds: float | None = None
+    """Duration of the evaluation in seconds; None: not recorded."""
     peak: dict[str, float] = field(default_factory=dict)
     """Most memory in use, in MiB, by the kind of memory; empty: not recorded."""
     made_with: dict[str, str] = field(default_factory=dict)
+    """Versions of programs, and under "on" the name of the GPU, or CPU; empty if not recorded."""
 
 
 @dataclass(frozen=True)
@@ -113,8 +116,10 @@ class EvaluationSettings(TrainingSettings):
     """settings.json of an attempt that measures a merged scene, on the model of the whole scene."""
 
     splat: str = ""
+    """Path of the merged splat."""
     splat_sha256: str = ""
     partition: str = ""
+    """Path of partition.json, the file that says how the scene was cut."""
     splats: dict[str, str] = field(default_factory=dict)
     """Path of the accepted splat of each patch that has one."""
     lacking: dict[str, str] = field(default_factory=dict)
@@ -122,6 +127,7 @@ class EvaluationSettings(TrainingSettings):
     own: dict[str, dict[str, QualityFigures]] = field(default_factory=dict)
     """Figures of each patch's splat on its held-out photographs, by patch and photograph."""
     inputs: str = ""
+    """Hash of all inputs of the evaluation."""
     notes: tuple[str, ...] = ()
     """Notes for the user on the hold-out of the scene; empty: none."""
     before_backdrop: tuple[str, ...] = ()

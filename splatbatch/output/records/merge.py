@@ -72,6 +72,7 @@ class Merge(TypedRecord):
     bytes: int | None = None
     """Size of the splat file in bytes; None: unknown."""
     mtime_ns: int | None = None
+    """Modification time of the splat file in ns since 1970; None: unknown."""
     sha256: str = ""
     """SHA-256 of the splat file; empty if an earlier version merged it."""
     num_gaussians: int = 0

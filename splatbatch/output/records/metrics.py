@@ -146,6 +146,7 @@ class Metrics(KeptRecord):
     splat: str = ""
     """Splat file of an external trainer, relative to the attempt's folder; version 0.2.0 wrote an absolute path."""
     resolution: Resolution | None = None
+    """Resolution of the photographs trained on; None: not recorded."""
     covered: CoveredSet = CoveredSet()
     earlier: EarlierFigures = EarlierFigures()
     """Figures of the splat accepted before, if that splat was measured on other pixels until then; else blank."""
@@ -170,7 +171,10 @@ RANKS = ("worst", "median", "best")
 
 @dataclass(frozen=True)
 class EvaluatedView(QualityFigures):
-    """A rendered held-out photograph, as renders/views.json lists it by rank: its name, size in pixels and figures."""
+    """A rendered held-out photograph, as renders/views.json lists it by rank: its name, size in pixels and figures.
+
+    None in a field: unknown or not measured.
+    """
 
     name: str = ""
     width: float | None = None
@@ -190,6 +194,7 @@ class EarlierSplat(TypedRecord):
     """The splat that is accepted while a new one is trained, and the pixels on which that splat was measured."""
 
     path: str = ""
+    """Path of the splat file; empty: there is no accepted splat."""
     sha256: str = ""
     covered: str = ""
     """Hash of the covered pixels of that measurement; empty: they were not determined."""
@@ -214,8 +219,11 @@ class TrainingSettings(TypedRecord):
     """
 
     patch: str = ""
+    """Name of the task, as "p0@base"."""
     recipe: dict[str, Any] = field(default_factory=dict)
+    """All settings of the task, by section of the YAML."""
     argv: tuple[str, ...] = ()
+    """Command of an external trainer; empty: the builtin trainer."""
     sparse: str = ""
     """Folder of the model, as an absolute path."""
     source: str = ""
@@ -223,8 +231,11 @@ class TrainingSettings(TypedRecord):
     offset: FilePlace = ORIGIN
     """Offset x, y, z to subtract from the coordinates of the model when the model is read, in its units."""
     images: str = ""
+    """Folder of the photographs, as an absolute path."""
     masks: str | None = None
+    """Folder of the masks; None: there are none."""
     holdout: tuple[str, ...] = ()
+    """Names of the held-out photographs; empty: none."""
     resume: str | None = None
     """Checkpoint of an earlier attempt with the same settings; None: the training starts anew."""
     tones: dict[str, list[float]] = field(default_factory=dict, metadata=reads(tones_in))

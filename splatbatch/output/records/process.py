@@ -49,7 +49,8 @@ class ProcessIdentity(TypedRecord):
     def is_alive_here(self) -> bool | None:
         """Whether the process runs.
 
-        None for a process of another host, boot or container, which cannot be checked from here.
+        None for a process of another host, boot or container, which cannot be checked from here, and for a record
+        without a pid.
         """
         here = (socket.gethostname(), boot_id(), pid_space())
         if (self.host, self.boot_id, self.space) != here or self.pid is None:

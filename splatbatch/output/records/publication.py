@@ -75,6 +75,7 @@ class PublishedFile(TypedRecord):
     """Size of the same Gaussians as a PLY file, in bytes."""
     num_gaussians: int = 0
     seconds: float | None = None
+    """Seconds that writing the file took; None: not recorded."""
     psnr: float | None = None
     """PSNR of the published file, read back, on held-out photographs, in dB; None: it was not measured."""
     loss_db: float | None = None
@@ -82,9 +83,11 @@ class PublishedFile(TypedRecord):
     between_db: float | None = None
     """PSNR in dB against renderings of the original; 100: equal, None: it was not measured."""
     num_photos: int | None = None
+    """Number of photographs on which it was measured; None: it was not measured."""
     notes: tuple[str, ...] = ()
     """Notes on parts that were left out, or on why nothing was measured; empty: none."""
     tiles: TilesRecord | None = None
+    """The tiles of a folder of 3D Tiles; None: another format."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +117,7 @@ class Publication(TypedRecord):
 
     @classmethod
     def of(cls, folder: Path) -> Publication | None:
-        """Return publish.json of a folder; None if there is none, or it is no such record.
+        """Return publish.json of a folder; None if there is none that can be read, or it is no such record.
 
         Raises:
             LaterFormatError: a later version wrote the file.

@@ -27,7 +27,7 @@ GRADES = {
 }
 """Meaning of each grade; A needs figures of held-out photographs on covered pixels, and a training without warnings."""
 NEEDED = "fidelity"
-"""Name of the figure that grade A requires; earlier versions did not have this figure."""
+"""Name of the figure that must be known for grade A; inspections of earlier versions do not list it, and may have A."""
 BAD = 3.0
 """Multiple of its limit above which a figure is bad; from the limit to there it is weak."""
 
@@ -100,7 +100,9 @@ class Inspection(TypedRecord):
     than three photographs see the column.
     """
     seconds: float | None = None
+    """Duration of the inspection in seconds; None: not recorded."""
     made_with: dict[str, Any] = field(default_factory=dict)
+    """Versions of programs, as of torch; empty if not recorded."""
 
     @property
     def found(self) -> tuple[QualityFigure, ...]:
@@ -124,8 +126,8 @@ class Inspection(TypedRecord):
 def grade(figures: tuple[QualityFigure, ...]) -> str:
     """Return the grade of a splat by the states of its figures; "" if no figure is known.
 
-    A: every figure is within its limit. B: one figure is weak. C: several are weak, or one is bad. D: several are bad.
-    Without the figure `NEEDED`, which is of held-out photographs, the grade is B at best.
+    A: no known figure exceeds its limit. B: one figure is weak. C: several are weak, or one is bad. D: several are bad.
+    If the figure `NEEDED`, which is of held-out photographs, is unknown, the grade is B at best.
     """
     states = [one.state for one in figures]
     weak, bad = states.count("weak"), states.count("bad")
@@ -154,8 +156,10 @@ class InspectionSettings(TrainingSettings):
     """settings.json of an attempt that inspects a splat: the splat, and the inputs of its training."""
 
     splat: str = ""
+    """Path of the splat."""
     sha256: str = ""
     inputs: str = ""
+    """Hash of all inputs of the inspection."""
     warnings: tuple[str, ...] = ()
     """Warnings of the training; empty: none."""
     piece: tuple[str, ...] = ()
