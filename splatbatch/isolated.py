@@ -524,7 +524,7 @@ def _noted(page: mmap.mmap) -> str:
 
 
 class IdleTime:
-    """Measures how long a process has neither read, written nor used CPU time."""
+    """Measures how long the process with the id `pid` has neither read, written nor used CPU time."""
 
     def __init__(self, pid: int) -> None:
         self._pid = pid

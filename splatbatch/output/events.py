@@ -93,7 +93,7 @@ class SlotNotReady(Event, event="gate"):
 class AttemptStarted(Event, event="attempt_started"):
     """Event: an attempt begins on a slot (a GPU, a share of one, or the CPU).
 
-    `changes` are the settings in which the attempt differs from the YAML.
+    `key` is the unique name of the attempt; `changes` are the settings in which it differs from the YAML.
     """
 
     patch: str
@@ -205,12 +205,14 @@ class GaveUp(Event, event="gave_up"):
     patch: str
     reason: str
     trained_in_between: tuple[str, ...] | None = None
+    """Patches trained between two failures of this one, see `RetryScheduled`; None: not recorded."""
     key: dict[str, Any] | None = None
     """Settings, inputs, program and machine of which one must change before the patch is tried again.
 
     None: the next run tries the patch again.
     """
     cause: str = ""
+    """Cause of the last failure, where `key` is given; else empty."""
 
     def in_words(self) -> str:
         """Return a sentence: for how long the patch is given up, and why."""
@@ -277,7 +279,10 @@ class OrphansStopped(Event, event="twins_stopped"):
 
 @dataclass(frozen=True)
 class PatchesAudited(Event, event="audit"):
-    """Event: the patches to train were audited or, if `verified` is False, the audit was switched off."""
+    """Event: the patches to train were audited or, if `verified` is False, the audit was switched off.
+
+    `warnings` are the audit's, each once.
+    """
 
     verified: bool
     refused: dict[str, Any]

@@ -19,6 +19,7 @@ class TrainerEntry:
 
     name: str
     origin: Literal["ours", "configured", "preset"]
+    """Where it is defined: builtin, in the user's YAML, or in a shipped preset."""
     file: str
     """Path of the YAML that defines the trainer; "" for the builtin trainer."""
     missing: tuple[str, ...]

@@ -203,6 +203,7 @@ def open_bundle(bundle: Bundle, scene: Path, output: Path) -> Batch:
         ConfigError: an external trainer needs an environment variable that is not set here.
         StoreError: the settings in the manifest are invalid, or its model names photographs outside of the bundle.
         OSError: the manifest of the backdrop cannot be written.
+        KeyError: the border in the manifest lacks a key.
     """
     with contextlib.suppress(SceneError):  # a broken model fails in training, as at home
         if why := next(filter(None, (fault_of_name(image.name) for image in read_images(scene / "sparse"))), ""):

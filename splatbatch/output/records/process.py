@@ -19,7 +19,9 @@ class ProcessIdentity(TypedRecord):
     space: str = ""
     """PID namespace of the process, see `processes.pid_space`; empty: an earlier version wrote the record."""
     pid: int | None = None
+    """Process id within `space`; None: unknown."""
     boot_id: str = ""
+    """Id of the boot of the machine, see `processes.boot_id`; empty: unknown."""
     ticks: int | None = None
     """Start of the process in clock ticks since boot, which tells it from a later process with the same id; None:
     unknown."""

@@ -53,6 +53,7 @@ class TilesRecord(TypedRecord):
     up: tuple[float, float, float] | None = None
     """Direction of the sky in coordinates of the model, for a scene without a CRS; None: not recorded."""
     sh_degree: int | None = None
+    """Degree of the spherical harmonics in the tiles; None: not recorded."""
     patches: dict[str, TiledPatch] = field(default_factory=dict)
     losses: dict[str, CompressionLoss] = field(default_factory=dict)
     """Losses of the splats that were read back and measured, by name of the splat; empty: none was measured."""

@@ -178,11 +178,13 @@ class Certificate(TypedRecord):
     splat: str = ""
     """SHA-256 of the splat file."""
     num_gaussians: int | None = None
+    """Number of Gaussians of the splat; None: unknown."""
     settings: dict[str, Any] = field(default_factory=dict)
     """Settings that decided the result of the training, by section of the YAML."""
     settings_hash: str = ""
+    """Hash of the settings that the splat was trained with; of a merged scene, `Merge.key`."""
     inputs: dict[str, str] = field(default_factory=dict)
-    """SHA-256 of each file that the splat was trained from, by name."""
+    """SHA-256 of each file that the splat was trained from, by name; of a merged scene, of its patches' splats."""
     holdout: dict[str, dict[str, float]] = field(default_factory=dict)
     """Figures of each held-out photograph, by its name; the figures of one photograph by their names.
 
@@ -192,6 +194,7 @@ class Certificate(TypedRecord):
     offset: FilePlace = ORIGIN
     """Offset x, y, z that was subtracted from the coordinates of the model, in its units."""
     made_with: dict[str, str] = field(default_factory=dict)
+    """Versions of programs, and under "on" the name of the GPU, or CPU; empty if not recorded."""
     seal: str = ""
     """SHA-256 of all other fields, by which a change is found; empty: not sealed."""
 
