@@ -110,7 +110,7 @@ def with_descendants(pids: Iterable[int]) -> list[int]:
 def descendants_at_a_glance(pid: int) -> list[int]:
     """Return the pids of the descendants of `pid`, in no order, without reading all of /proc.
 
-    A process that is forked meanwhile may be missing.
+    A process that is forked meanwhile may be missing. Where the kernel lists no children, all of /proc is read.
     """
     found, front = [], [pid]
     while front:

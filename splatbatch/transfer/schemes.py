@@ -16,6 +16,7 @@ def scheme_of(url: str) -> str:
     Raises:
         ConfigError: the scheme is unknown, the URL holds a password (for S3 also a user), or its host or bucket is
             missing.
+        ValueError: the host is a malformed IPv6 address.
     """
     scheme = url.partition("://")[0] if "://" in url else ""
     if scheme not in ("", "file", "ssh", "s3"):
@@ -42,6 +43,7 @@ def open_store(url: str) -> Store:
 
     Raises:
         ConfigError: the URL is not valid; see `scheme_of`.
+        ValueError: the host is a malformed IPv6 address, or the port is no number from 0 to 65535.
         TrainerError: a library for this scheme is not installed.
     """
     scheme = scheme_of(url)

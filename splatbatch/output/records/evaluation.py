@@ -19,7 +19,7 @@ class SceneMeasurement(QualityFigures):
     own_psnr: float | None = None
     """Mean PSNR of the patches' own splats in dB, over the photographs that a patch has measured."""
     own_ssim: float | None = None
-    """Mean SSIM of the patches' own splats, over the same photographs."""
+    """Mean SSIM of a patch's own splat, over the same photographs; None but in `SceneEvaluation.patches`."""
     answered_psnr: float | None = None
     """Mean PSNR of the merged scene in dB, on the pixels of `own_psnr`."""
     gain_db: float | None = None
