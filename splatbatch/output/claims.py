@@ -1,8 +1,8 @@
 """Claims: which worker works on which task. The claims of a task are numbered; the one with the highest number owns it.
 
 The number is called generation. A claim is a hard link, made by link(2), to the heartbeat file of its worker; a claim
-is never replaced or removed. To take a task over, a worker links the next number. Of two workers that do so at once only
-one can make that name.
+is never replaced or removed. To take a task over, a worker links the next number. Of two workers that do so at once
+only one can make that name.
 """
 
 from __future__ import annotations

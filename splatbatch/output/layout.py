@@ -35,15 +35,15 @@ class OutputFolder:
     claims = FileIn("claims")
     """Folder of the claims: claims/<task>/<number of the claim>."""
     home = FileIn("home.json")
-    """Name by which stores know this folder; the file exists once a task has travelled through a store."""
+    """Name by which stores know this folder; the file exists once the batch was trained or packed with a store."""
     arriving = FileIn(".arriving")
     """Folder for attempts that are being fetched from a store, until they are whole."""
     frame = FileIn("frame.json")
-    """Offset of the splats; the file exists once a batch has been trained."""
+    """Offset of the splats; absent until it is decided, before the first training."""
     colors = FileIn("colors.json")
-    """Colour correction of each photograph; the file exists once a batch has been trained."""
+    """Colour correction of each photograph; absent until one is solved, before a training that uses it."""
     deadline = FileIn("deadline.json")
-    """Number of steps and size of photographs chosen for a deadline; the file exists only with a deadline."""
+    """Number of steps and size of photographs chosen for a deadline; absent before the first deadline, then kept."""
     color_cache = FileIn(".color-cache.npz")
     """Cache of the photographs' colours at their keypoints; it may be deleted at any time."""
     fault = FileIn("fault.txt")
