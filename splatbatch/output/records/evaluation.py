@@ -149,7 +149,7 @@ class ComparisonSettings(TrainingSettings):
 
 @dataclass(frozen=True)
 class Comparison(TypedRecord):
-    """Result of comparing splats with the original; `num_photos` is 0 if no photograph could be used."""
+    """Result of comparing splats with the original, on `num_photos` photographs; 0: no result could be read."""
 
     num_photos: int = 0
     splats: dict[str, dict[str, float]] = field(default_factory=dict)

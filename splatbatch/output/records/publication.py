@@ -29,8 +29,8 @@ class TiledPatch(TypedRecord):
 class CompressionLoss(TypedRecord):
     """Loss of a splat by compression, in dB of PSNR, measured on the file that was read back.
 
-    `loss_db` is the PSNR of the original less `psnr`, both on held-out photographs; `between_db` is the PSNR against
-    renderings of the original.
+    `loss_db` is the PSNR of the original less `psnr`, both on held-out photographs or, without hold-out, on training
+    ones. `between_db` is the PSNR against renderings of the original.
     """
 
     key: str = ""
@@ -78,7 +78,7 @@ class PublishedFile(TypedRecord):
     seconds: float | None = None
     """Seconds that writing the file took; None: not recorded."""
     psnr: float | None = None
-    """PSNR of the published file, read back, on held-out photographs, in dB; None: it was not measured."""
+    """PSNR of the published file, read back, on the photographs of `CompressionLoss`, in dB; None: not measured."""
     loss_db: float | None = None
     """PSNR of the original less `psnr`, in dB; None: it was not measured."""
     between_db: float | None = None
