@@ -15,8 +15,7 @@ def scheme_of(url: str) -> str:
 
     Raises:
         ConfigError: the scheme is unknown, the URL holds a password (for S3 also a user), or its host or bucket is
-            missing.
-        ValueError: the host is a malformed IPv6 address.
+            missing or malformed, or its port is no number from 0 to 65535.
     """
     scheme = url.partition("://")[0] if "://" in url else ""
     if scheme not in ("", "file", "ssh", "s3"):
@@ -25,7 +24,12 @@ def scheme_of(url: str) -> str:
         )
     if scheme in ("", "file"):
         return scheme
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError as error:
+        hint = f"Write {scheme}://name/path, with name:port for another port."
+        raise ConfigError(f"{scheme}://: the host or port of the URL is not valid ({error})", hint) from error
     if parts.password is not None or (scheme == "s3" and parts.username):
         raise ConfigError(
             f"{scheme}://{parts.hostname}: the URL of a store contains a password",
@@ -43,7 +47,6 @@ def open_store(url: str) -> Store:
 
     Raises:
         ConfigError: the URL is not valid; see `scheme_of`.
-        ValueError: the host is a malformed IPv6 address, or the port is no number from 0 to 65535.
         TrainerError: a library for this scheme is not installed.
     """
     scheme = scheme_of(url)

@@ -31,9 +31,6 @@ class SftpStore:
 
         User and port may be left out. PATH is absolute or, if it begins with /~/, below the home folder on the host;
         without PATH it is the home folder.
-
-        Raises:
-            ValueError: the port is no number from 0 to 65535.
         """
         parts = urlsplit(url)
         login = {"port": parts.port, "username": parts.username}

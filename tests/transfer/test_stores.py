@@ -97,6 +97,13 @@ def test_a_bucket_that_is_not_there_is_named(sites: dict[str, Site], monkeypatch
         open_store("s3://lagoon/night").write("claims/a", b"1")
 
 
+@pytest.mark.parametrize("url", ["ssh://reef:abc/x", "ssh://reef:99999/x", "ssh://[reef/x", "s3://[reef/x"])
+def test_a_host_or_port_that_cannot_be_is_refused_with_what_to_write(url: str) -> None:
+    with pytest.raises(ConfigError, match="the host or port of the URL is not valid") as refused:
+        open_store(url)
+    assert "name:port" in refused.value.hint
+
+
 @pytest.mark.parametrize("url", ["ssh://me:pw@host/path", "s3://key:pw@bucket/prefix"])
 def test_a_password_in_a_url_is_refused_and_not_repeated(url: str) -> None:
     with pytest.raises(ConfigError) as refused:
