@@ -36,7 +36,9 @@ def main(folder: AttemptFolder) -> int:
     3: the stage failed; stderr has the reason. An earlier product in the folder is removed first.
 
     Raises:
-        KeyError: settings.json is missing or names no stage.
+        KeyError: settings.json is missing, cannot be read, or names no stage.
+        LaterFormatError: a later version of splatbatch wrote settings.json.
+        OSError: a file cannot be read or written.
     """
     import pycolmap
 

@@ -57,6 +57,7 @@ class GpsFit(TypedRecord):
     upright_by: str = ""
     """Source of the up direction: "gps", or if GPS is too inaccurate, the feature of the photographs that gave it."""
     vertical: str = VERTICAL
+    """Sentence on the heights, for people."""
 
 
 @dataclass(frozen=True)
@@ -65,9 +66,9 @@ class OtherComponent(TypedRecord):
 
     photographs: tuple[str, ...] = ()
     of_theirs: str = ""
-    """Name of the component's photograph that has the most matches with a photograph of the model."""
+    """Name of the component's photograph that has the most matches with a photograph of the model; else its first."""
     of_ours: str = ""
-    """Name of the model's photograph that has the most matches with `of_theirs`; empty: there is no match."""
+    """Name of the model's photograph that has the most matches with `of_theirs`; empty: no photograph has any."""
     matches: int = 0
     """Number of matches between `of_theirs` and `of_ours`; 0: no photograph of the component matches the model."""
 
@@ -98,6 +99,7 @@ class ReconstructionRecord(TypedRecord):
     pairs: int = 0
     notes: tuple[str, ...] = ()
     gps: GpsFit | None = None
+    """Georeference of the model; None: GPS does not fix one, so that place, scale and up direction are arbitrary."""
     rig_baselines: tuple[float, ...] = ()
     """Distance of each camera of a rig from the rig's reference camera, in units of the model; empty: no rig."""
     placed: tuple[RegisteredImage, ...] = ()

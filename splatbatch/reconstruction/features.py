@@ -29,7 +29,7 @@ CRASHES = frozenset({4, 6, 7, 8, 11})
 
 @dataclass(frozen=True)
 class FeatureExtraction(TypedRecord):
-    """Content of reading.json: names of the photographs that the process is reading; the file is removed after them."""
+    """Content of reading.json: names of photographs that are being read; the file is removed after the last batch."""
 
     names: tuple[str, ...] = ()
 
@@ -44,10 +44,12 @@ def make(work: StageAttempt) -> dict[str, Any]:
 
     Returns:
         For metrics.json: "photographs" with the measurements of each by name, "left_out" with the reasons by name, and
-        "features", the limit of features in a photograph.
+        "features", the limit of features in a photograph. Photographs without a feature are in "left_out", too.
 
     Raises:
         SceneError: the plan cannot be read.
+        LaterFormatError: a later version of splatbatch wrote the plan, or reading.json of an earlier attempt.
+        OSError: a file cannot be read or written.
     """
     import pycolmap
 
@@ -92,7 +94,8 @@ def make(work: StageAttempt) -> dict[str, Any]:
 def suspects_of(folder: AttemptFolder) -> list[list[str]]:
     """Return the names of the photographs that each crashed earlier attempt was reading, one list per attempt.
 
-    Empty if no attempt crashed; the lists are in no order.
+    Empty if no attempt crashed; the lists are in no order. Crashed attempts without a readable reading.json are left
+    out.
 
     Raises:
         LaterFormatError: a later version of splatbatch wrote reading.json.

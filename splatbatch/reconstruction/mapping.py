@@ -55,6 +55,7 @@ def make(work: StageAttempt) -> dict[str, Any]:
     Raises:
         SceneError: no photographs match, the camera has hardly moved, no initial pair is found, or the plan cannot be
             read.
+        OSError: a product of an earlier stage cannot be read, or a file cannot be written.
     """
     relaxed = int(work.told.changes.get("relaxed", 0))
     with work.scratch() as scratch:
@@ -90,6 +91,10 @@ def merged(work: StageAttempt, scratch: Path) -> Path:
     Args:
         work: the attempt, for the products of the stages "features" and "matching".
         scratch: existing folder on a local disk that the database is written to.
+
+    Raises:
+        SceneError: the plan cannot be read.
+        OSError: the product of an earlier stage cannot be read.
     """
     import pycolmap
 
@@ -151,6 +156,8 @@ class ComponentGrowth:
 
     def all(self) -> list[pycolmap.Reconstruction]:
         """Map all photographs; return the model of each component, largest first, empty if no initial pair is found.
+
+        Models that add fewer than LEAST photographs to larger ones are left out.
 
         If an earlier attempt left complete snapshots, mapping resumes from the largest one, and then maps the remaining
         photographs, too. Incomplete snapshots are deleted.

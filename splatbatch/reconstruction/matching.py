@@ -33,6 +33,7 @@ def choose(work: StageAttempt) -> dict[str, Any]:
 
     Raises:
         SceneError: the plan cannot be read.
+        OSError: a product of the stage "features" cannot be read, or pairs.npy cannot be written.
     """
     plan = work.plan
     found = pairs_of(plan, descriptors(work))
@@ -54,6 +55,7 @@ def make(work: StageAttempt) -> dict[str, Any]:
 
     Raises:
         SceneError: the plan cannot be read.
+        OSError: a product of an earlier stage cannot be read, or the database cannot be written.
     """
     import pycolmap
 
@@ -93,6 +95,10 @@ def copy_features(work: StageAttempt, path: Path, places: list[int], *, with_des
         path: path of the database; copies of other databases are written beside it.
         places: indices into the plan's photographs. Those without features get no keypoints.
         with_descriptors: whether descriptors are written, too, which only matching needs.
+
+    Raises:
+        SceneError: the plan cannot be read.
+        OSError: a product of the stage "features" cannot be read.
     """
     import pycolmap
 
@@ -129,6 +135,10 @@ def descriptors(work: StageAttempt) -> Iterator[NDArray[np.float32]]:
     """Yield the descriptors of each photograph, [n, 128], divided by 512, in the order of the plan.
 
     n is 0 for a photograph without features.
+
+    Raises:
+        SceneError: the plan cannot be read.
+        OSError: a product of the stage "features" cannot be read.
     """
     with work.scratch() as scratch:
         for (name, _), chunk in zip(work.made("features"), work.plan.chunks(), strict=True):

@@ -31,10 +31,12 @@ def make(work: StageAttempt) -> dict[str, Any]:
     reconstruction are replaced whole. The product of the attempt is a copy of reconstruction.json.
 
     Returns:
-        For metrics.json: "registered", the number of photographs in the model, and "given", that of all photographs.
+        For metrics.json: "registered", the number of photographs in the model, and "given", that of all usable
+        photographs and files that cannot be used.
 
     Raises:
         SceneError: the plan cannot be read.
+        OSError: a product of an earlier stage cannot be read, or a file or folder cannot be written.
     """
     import pycolmap
 

@@ -17,7 +17,10 @@ from splatbatch.reconstruction.plan import ALIKE, NEIGHBOURS, WINDOW, Reconstruc
 Pair = tuple[int, int]
 Descriptors = NDArray[np.float32]
 WORDS, SAMPLE, ROUNDS = 64, 40_000, 8
-"""Number of visual words, of descriptors that the words are found from, and of iterations of k-means for them."""
+"""Most visual words, most descriptors that the words are found from, and number of iterations of k-means for them.
+
+Of more than SAMPLE photographs, one descriptor each is taken.
+"""
 NEXT = 2
 """Number of next photographs in sequence that are paired in addition to those nearest by GPS.
 

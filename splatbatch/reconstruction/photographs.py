@@ -45,8 +45,8 @@ _UNIT_MM = {2: 25.4, 3: 10.0, 4: 1.0, 5: 0.001}
 def survey(images: Path, wanted: ReconstructionOptions) -> ReconstructionPlan:
     """Return the plan of a reconstruction from the photographs in a folder and its subfolders.
 
-    The photographs are in natural order (IMG_2 before IMG_10). Every file is read completely, for its hash. Hidden
-    files and copies of photographs by an earlier reconstruction are left out, with a note.
+    The photographs are in natural order (IMG_2 before IMG_10). Every photograph is read completely for its hash, unless
+    the user's cache has the hash. Hidden files and copies of photographs by an earlier reconstruction are left out.
 
     Args:
         images: folder of the photographs.
@@ -56,6 +56,7 @@ def survey(images: Path, wanted: ReconstructionOptions) -> ReconstructionPlan:
         SceneError: the folder does not exist or has fewer than three usable photographs; the message says why.
         ConfigError: a folder of the rig has no photographs, or the rig's folders have no name in common; or pairs by
             GPS are asked for, and fewer than three photographs have a position.
+        LaterFormatError: a later version of splatbatch wrote a reconstruction.json below the folder.
     """
     if not images.is_dir():
         raise SceneError(
@@ -251,7 +252,8 @@ def checked_places(
     """Return the GPS positions with implausible ones replaced by None, and notes for people on what was found.
 
     All positions are dropped if fewer than three exist or all are within ALIKE_M. Positions farther than FAR_M from the
-    median are dropped if they are at most a tenth; otherwise all are kept, with a note. Without notes all is well.
+    median are dropped if they are at most a tenth; otherwise all are kept, with a note. Notes are empty if all
+    is well, or if there are no positions.
 
     Args:
         places: latitude, longitude (degrees) and altitude (metres) of each photograph; None: it has no position.

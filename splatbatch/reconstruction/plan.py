@@ -20,13 +20,19 @@ CHUNKS = 6
 The limits PHOTOGRAPHS_PER_CHUNK and PAIRS_PER_CHUNK take precedence.
 """
 PHOTOGRAPHS_PER_CHUNK = (8, 32)
-"""Least and most photographs of a chunk: a process takes a second to start, and a kill costs at most one chunk."""
+"""Least and most photographs of a chunk; chunks of equal size may have fewer than the least.
+
+A process takes a second to start, and a kill costs at most one chunk.
+"""
 PAIRS_PER_CHUNK = (96, 384)
-"""Least and most pairs of a chunk: a process takes a second to start, and a kill costs at most one chunk."""
+"""Approximate least and most pairs of a chunk, since the number of pairs is estimated before they are chosen.
+
+A process takes a second to start, and a kill costs at most one chunk.
+"""
 NEIGHBOURS = 20
 """Number of nearest photographs by GPS that a photograph is matched with."""
 WINDOW, ALIKE = 8, 12
-"""Number of neighbours in sequence, and of similar photographs, that a photograph without GPS is matched with."""
+"""Number of later photographs in sequence, and of similar ones, that a photograph without GPS is matched with."""
 FEW = 40
 """Most photographs of which all pairs are matched, unless `--pairs` says otherwise."""
 MOST_TOLD = 8
@@ -52,7 +58,10 @@ class Photograph(TypedRecord):
 
 @dataclass(frozen=True)
 class CameraGroup(TypedRecord):
-    """A camera of the model, shared by all photographs of one device, lens, focal length and size."""
+    """A camera of the model, shared by all photographs of one device, lens, focal length and size.
+
+    In a rig, and where EXIF names no device, these photographs must also lie in one folder.
+    """
 
     model: str = "OPENCV"
     """Name of COLMAP's camera model, as "OPENCV"."""
@@ -61,7 +70,7 @@ class CameraGroup(TypedRecord):
     focal_px: float = 0.0
     """Focal length in pixels from which the mapping starts."""
     is_known: bool = False
-    """Whether EXIF gives the focal length; otherwise `focal_px` is 1.2 times the longer side."""
+    """Whether EXIF gives a plausible focal length; otherwise `focal_px` is 1.2 times the longer side."""
     what: str = ""
     """Description for people, for example "Canon PowerShot SX260 HS, 4.5 mm, 4000x3000"."""
 
@@ -105,7 +114,7 @@ class ReconstructionPlan(TypedRecord):
     notes: tuple[str, ...] = ()
     """Messages about anything unusual in the photographs; empty: nothing is."""
     left_out: dict[str, str] = field(default_factory=dict)
-    """Reason why a file cannot be used, with a remedy, by its name; empty: all photographs can be used."""
+    """Reason why a file cannot be used, with a remedy if one is known, by its name; empty: all can be used."""
 
     @cached_property
     def key(self) -> str:
@@ -140,7 +149,10 @@ class ReconstructionPlan(TypedRecord):
         return [range(n * one // number, n * (one + 1) // number) for one in range(number)]
 
     def in_words(self) -> list[str]:
-        """Return the summary of the plan for people, as lines: numbers, camera if there is one, notes, bad files."""
+        """Return the summary of the plan for people, as lines: numbers, camera if there is only one, notes, bad files.
+
+        At most MOST_TOLD bad files are named.
+        """
         n = len(self.photographs)
         rest = f", {len(self.left_out)} files that cannot be used" if self.left_out else ""
         cameras = [

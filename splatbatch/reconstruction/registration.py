@@ -45,6 +45,7 @@ def facts_of(
 
     Raises:
         SceneError: the plan cannot be read.
+        OSError: a product of the stage "matching" cannot be read.
     """
     plan, best = work.plan, models[0]
     registered = {best.image(one).name for one in best.reg_image_ids()}
@@ -110,6 +111,10 @@ def matches_of(work: StageAttempt, scratch: Path) -> Matches:
     Args:
         work: the attempt, for the products of the stage "matching".
         scratch: folder on a local disk for copies of databases.
+
+    Raises:
+        SceneError: the plan cannot be read.
+        OSError: a product of the stage "matching" cannot be read.
     """
     names, found = [one.name for one in work.plan.photographs], dict[str, Counter[str]]()
     for stage, _ in work.made("matching"):
@@ -156,6 +161,7 @@ def nearest(component: Sequence[str], registered: set[str], matches: Matches) ->
     """Return the record of a smaller component, with its strongest link to the model.
 
     The link is the pair of a photograph of the component and one of the model that has the most matches.
+    Without any, the first photograph of the component is named, with an empty name for the other and 0 matches.
 
     Args:
         component: names of the component's photographs, at least one.
@@ -169,7 +175,9 @@ def nearest(component: Sequence[str], registered: set[str], matches: Matches) ->
 
 
 def advice(missing: Mapping[str, str], components: Sequence[Sequence[str]], error_px: float) -> list[str]:
-    """Return sentences that tell the user what to change; empty if nothing is wrong.
+    """Return sentences that tell the user what to change; empty if there is nothing to advise.
+
+    Of a photograph that did not register, only the first reason counts.
 
     Args:
         missing: reason why a photograph did not register, by its name, as `why_missing` returns it.

@@ -45,7 +45,8 @@ class StageAttempt:
         """Return the plan of the reconstruction, read at the first use.
 
         Raises:
-            SceneError: the file of the plan cannot be read.
+            SceneError: the file of the plan cannot be read, or holds no JSON object.
+            LaterFormatError: a later version of splatbatch wrote the file.
         """
         found = ReconstructionPlan.read(Path(self.told.plan))
         if found is None:
@@ -95,14 +96,14 @@ class StageAttempt:
     def made(self, what: str) -> list[tuple[str, StageMetrics]]:
         """Return the names of all stages of one kind in order, each with the metrics of its product.
 
-        Metrics are blank if the product has not been made.
+        Metrics are blank if the product has not been made, or if its made.json cannot be read.
 
         Args:
             what: kind of stage, as "matching".
 
         Raises:
             SceneError: the file of the plan cannot be read.
-            LaterFormatError: a later version of splatbatch wrote the metrics.
+            LaterFormatError: a later version of splatbatch wrote the plan or the metrics.
         """
         names = [one.name for one in stages(self.plan) if one.what == what]
         return [
@@ -144,7 +145,7 @@ class StageAttempt:
 def with_device(options: Any) -> tuple[Any, Any]:
     """Return options of pycolmap, changed to use the GPU or not, and the device for its calls.
 
-    The GPU is used if pycolmap has CUDA and the environment variable CUDA_VISIBLE_DEVICES names a GPU.
+    The GPU is used if pycolmap has CUDA and the environment variable CUDA_VISIBLE_DEVICES is not empty.
 
     Args:
         options: options for finding or matching features, whose `use_gpu` is set.
