@@ -32,7 +32,7 @@ from splatbatch.text import list_some, spell_place
 
 FIGURES = ("psnr_covered", "covered_share", "psnr")
 FIELDS = ("patch", "num_gaussians", "offset", "settings", "made_with", "holdout")
-"""Fields of a certificate that are checked against records other than inspection.json."""
+"""Fields of a certificate that are compared with the records they come from, besides grade and figures."""
 FEW = 3
 """Most names that a message lists."""
 INSPECTION = "inspection.json"
@@ -151,7 +151,9 @@ def certify(batch: Batch, task: Task | None) -> None:
 
 
 def is_certified(batch: Batch, task: Task | None) -> bool:
-    """Return whether the existing certificate equals the one that `certify` would write; False if there is none.
+    """Return whether the existing certificate equals the one that `certify` would write.
+
+    False if there is none, or it cannot be read.
 
     Reads records, not input files: a file without a recorded hash counts with the hash that the certificate has.
 
@@ -172,10 +174,10 @@ def problems_of_file(file: Path) -> list[str]:
     """Return the problems of one certificate file as messages; empty: the certificate holds.
 
     The certificate is checked against splat.ply and the records in the same folder. Without result.json or merge.json
-    beside it, only its seal, its grade and the splat are checked.
+    beside it, or under another name than certificate.json, only its seal, its grade and the splat are checked.
 
     Raises:
-        OutputError: the file is missing, holds no JSON object, or a later version of splatbatch wrote a record.
+        OutputError: the file cannot be read, holds no JSON object, or a later version of splatbatch wrote a record.
     """
     record = read_record(file)
     if record is None:
@@ -195,7 +197,7 @@ def problems_of_file(file: Path) -> list[str]:
 def problems_of_batch(config: Path | None, names: Sequence[str]) -> dict[str, list[str]]:
     """Return the problems of the certificates of a batch as messages, by patch; an empty list: no problem.
 
-    A missing certificate is a problem, too.
+    A certificate that is missing or cannot be read is a problem, too.
 
     Args:
         config: path of the YAML; None: the default one.
@@ -204,7 +206,7 @@ def problems_of_batch(config: Path | None, names: Sequence[str]) -> dict[str, li
 
     Raises:
         ConfigError: the YAML is wrong, or there is no patch of a given name.
-        SceneError: the batch has no patches.
+        SceneError: the batch has no patches, or its partition is broken.
         LaterFormatError: a later version of splatbatch wrote a record.
     """
     batch, is_of_scene = open_named(config, names)

@@ -72,9 +72,9 @@ class ConversionJob:
     work: Path
     """Working folder, which must exist, on the same disk as the folder that is published into."""
     pieces: tuple[SourcePart, ...] = ()
-    """Smaller parts that make up `part`, read one at a time where `part` is too large; empty: `part` is read whole."""
+    """Smaller parts that make up `part`, which a folder format reads one at a time; empty: `part` is read whole."""
     cut: ExportOptions = WHOLE
-    """Gaussians and colour degrees that a PLY leaves out; ignored by other formats."""
+    """Gaussians and colour degrees that a PLY leaves out, and the frame of its coordinates; other formats ignore it."""
 
     @property
     def aside(self) -> Path:
@@ -97,21 +97,25 @@ class ConvertedFile:
     """Result of one conversion, before the file is moved into the published folder."""
 
     num_gaussians: int | None = None
-    """Number of Gaussians in the file, as read back; None if no decoder of the format is installed."""
+    """Number of Gaussians in the file, as read back.
+
+    None if the file was not read back: no decoder is installed, or the job's format has the reader "nothing".
+    """
     decoded: Path | None = None
-    """PLY decoded from the file, for measuring the loss; None: a PLY needs no decoding, or no decoder is installed."""
+    """PLY decoded from the file, for measuring the loss; None: a PLY, or not read back."""
     notes: tuple[str, ...] = ()
 
 
 def convert(job: ConversionJob, tool: SplatTransform | None) -> ConvertedFile:
-    """Write a part of a splat to `job.aside` in the job's format; read it back if a decoder is installed.
+    """Write a part of a splat to `job.aside` in the job's format; read it back if its decoder is installed.
 
     Args:
         job: what to write, and where.
         tool: splat-transform, which writes some formats and decodes most; None: it is not installed.
 
     Raises:
-        OutputError: the splat cannot be read, the file cannot be written, or the number of Gaussians read back differs.
+        OutputError: the splat cannot be read, splat-transform fails, the file cannot be written or read back, or the
+            number of Gaussians read back differs.
         TrainerError: the program or package that writes the format is not installed.
     """
     try:
@@ -230,7 +234,7 @@ def _each_with(inputs: Sequence[str], after: Sequence[str]) -> list[str]:
 def as_file(part: SourcePart, work: Path) -> Path:
     """Return the path of a PLY that holds exactly this part, with its properties in the standard order.
 
-    If the part's own file holds nothing else, the result is its absolute path. Otherwise part-NAME.ply is written into
+    If the part's own file is such a PLY, the result is its absolute path. Otherwise part-NAME.ply is written into
     the folder `work`, unless that file exists.
 
     Raises:

@@ -42,6 +42,8 @@ class Film:
     def check(self, output: Path) -> None:
         """Check that the film can be written, before any frame is drawn; nothing is written.
 
+        Unknown free space on the disk counts as enough.
+
         Args:
             output: the output folder of the batch, in which no film may lie.
 

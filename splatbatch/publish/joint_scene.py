@@ -64,7 +64,8 @@ class JointScene:
 def view_together(splats: Sequence[PublishedSplat], crs: str) -> JointScene:
     """Return several splats as one scene for `splatbatch view`, with the facts that the page shows.
 
-    Photographs are those of all splats, each once, by name. Those that are missing or have no camera are left out.
+    Photographs are those of all splats, each once, by name, at most MOST_PHOTOS. Those that are missing or have no
+    readable camera are left out.
 
     Args:
         splats: at least one splat.

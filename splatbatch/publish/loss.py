@@ -39,6 +39,7 @@ def measure(
 
     Raises:
         OutputError: the rendering process cannot be started, fails, or yields no PSNR of the original.
+        OSError: the settings cannot be written.
     """
     if not decoded:
         return {}
@@ -67,7 +68,7 @@ def measure(
 
 
 def measure_tiles(splats: Sequence[PublishedSplat], folder: Tiles, tiled: PublishedFile) -> PublishedFile:
-    """Return the record of published 3D Tiles, completed by the loss of each splat and by means over all splats.
+    """Return the record of published 3D Tiles, completed by the loss of each splat and by means over measured splats.
 
     The loss is of the tiles as read back from their files. A splat is measured again only if its tiles have changed; a
     splat of more than MOST_READ_BACK Gaussians gets a note instead. Nothing is written into publish.json.
@@ -79,6 +80,8 @@ def measure_tiles(splats: Sequence[PublishedSplat], folder: Tiles, tiled: Publis
 
     Raises:
         OutputError: tiles cannot be read back, or their loss cannot be measured.
+        KeyError: `tiled` lacks a patch of a splat, or the rendering process yields no figures of the tiles.
+        OSError: the settings of the rendering process cannot be written.
     """
     tiles = tiled.tiles or TilesRecord()
     losses, notes = dict(tiles.losses), list(tiled.notes)

@@ -35,7 +35,7 @@ VERSION = 2
 MOST_BYTES = 50_000_000
 """Largest .sog in bytes that is embedded in a page of one file; browsers hold its content twice while opening it."""
 MOST_AT_ONCE = 5_000_000
-"""Most Gaussians that are read at once; a larger scene is converted patch by patch for its page."""
+"""Most Gaussians of a splat that is read back from its page; a larger scene is also converted patch by patch."""
 CONTENT = "splat"
 PACKAGE = "splatbatch.publish"
 NO_SKY = "no photograph shows the sky: the page has a plain grey sky"

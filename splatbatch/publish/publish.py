@@ -52,7 +52,7 @@ class PublishRequest:
     is_measured: bool = True
     crs: str = ""
     cut: ExportOptions = WHOLE
-    """Gaussians and colour degrees that a PLY leaves out."""
+    """Gaussians and colour degrees that a PLY leaves out, and the frame of its coordinates."""
 
     @classmethod
     def of(cls, batch: Batch, to: Path | None = None, formats: str = "", *, forced: bool = False) -> PublishRequest:
@@ -68,7 +68,8 @@ class PublishRequest:
 
         Raises:
             ConfigError: a format is unknown, no format is named, or the target is a file.
-            OutputError: the target folder lies among files of the batch, or holds files that publish did not write.
+            OutputError: the target folder lies among files of the batch, cannot be read, or has other files but no
+                publish.json.
         """
         settings = batch.config.publish
         kinds = parse_kinds(formats) if formats else tuple(dict.fromkeys(settings.formats))
@@ -100,7 +101,8 @@ def parse_kinds(text: str) -> tuple[str, ...]:
 class Publisher:
     """Publishes splats one after the other and updates publish.json after each file.
 
-    An error in one file is collected in `failed`; publishing continues with the next file.
+    An error in one file is collected in `failed`; publishing continues with the next file. `wish` has the options, and
+    `telling` shows progress.
     """
 
     wish: PublishRequest
@@ -114,6 +116,9 @@ class Publisher:
         """Publish all splats: single files first, then tiles, then pages.
 
         Files that are up to date stay as they are. Errors that concern a file are collected in `failed`, not raised.
+
+        Raises:
+            OSError: the working folder cannot be written, or publish.json cannot be while losses are recorded.
         """
         for splat in splats:
             self.telling.say(f"{splat.name}: {splat.num_gaussians:,} Gaussians, {splat.header.file_bytes / 1e6:.1f} MB")
@@ -295,6 +300,7 @@ def publish(splats: Sequence[PublishedSplat], wish: PublishRequest, output: Path
 
     Raises:
         SplatbatchError: some or all files could not be published. Files that could are in place and in publish.json.
+        OSError: the working folder or publish.json cannot be written.
     """
     wish.target.check(output)
     with wish.target.work() as work:

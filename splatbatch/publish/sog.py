@@ -34,9 +34,10 @@ Labels = npt.NDArray[np.int64]
 VALUES = 256
 """Number of values in a codebook, so that an index of it fits into a byte."""
 FEWEST_ROWS, MOST_ROWS = 1024, 65_536
-"""Limits of a palette's number of rows; between them, it is the largest power of two up to the number of Gaussians.
+"""Limits of a palette's intended number of rows: between them, the largest power of two up to the number of Gaussians.
 
-PlayCanvas' own packer takes as many. A row is named by 16 bits, which tell at most MOST_ROWS apart.
+A palette may have somewhat fewer, and of fewer Gaussians it has one each. PlayCanvas' own packer takes as many.
+A row is named by 16 bits, which tell at most MOST_ROWS apart.
 """
 COLUMNS = 64
 """Number of palette rows side by side in a row of pixels of the palette's image."""
@@ -170,9 +171,9 @@ def quats_of(quats: FloatArray) -> Bytes:
 def codebook_of(values: npt.NDArray[Any]) -> tuple[list[float], Bytes]:
     """Return a codebook of 256 values in ascending order, and the index of the nearest for each of `values`, [N, C].
 
-    With fewer than 256 clusters the last value repeats. The method is k-means in one dimension, where clusters are runs
-    of the sorted values. It starts with one run; the run with the largest error is split at its mean until there are
-    256. Other starts end with errors of 1.3 times as much.
+    There must be at least one value. With fewer than 256 clusters the last value of the codebook repeats. The method is
+    k-means in one dimension, where clusters are runs of the sorted values. It starts with one run; the run with the
+    largest error is split at its mean until there are 256. Other starts end with errors of 1.3 times as much.
     """
     ordered = np.sort(values.astype(np.float64), axis=None)
     sums, squares = (np.concatenate([[0.0], np.cumsum(one)]) for one in (ordered, ordered**2))

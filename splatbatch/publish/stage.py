@@ -99,7 +99,7 @@ def set_stage(splat: PublishedSplat, crs: str) -> UprightScene:
     """Return the orientation of a splat for the viewer: z is up and y north if the scene has a CRS.
 
     Otherwise up is estimated from the cameras, and north is unknown. The first camera is the middle held-out image by
-    name, or the middle one of all images if none is held out; None if the images cannot be read.
+    name, or the middle one of all images if none is held out. It is None if no image with a finite pose can be read.
 
     Args:
         splat: the splat, with the path of its COLMAP model.
@@ -159,8 +159,8 @@ def box_on(plan: Floats, places: Floats) -> Floats:
 def sky_of(splat: PublishedSplat, up: Vector) -> tuple[Color, bool]:
     """Return the colour of the sky, R, G and B from 0 to 1, and whether it was measured on photographs.
 
-    The colour is the median at the upper edge of at most MOST_PHOTOS photographs that look level or up. If none can be
-    read, the colour is NEUTRAL.
+    The colour is the median at the upper edge of at most MOST_PHOTOS photographs that look up, level, or down by less
+    than LEVEL. If there is none that can be read, the colour is NEUTRAL.
 
     Args:
         splat: the splat, with the paths of its COLMAP model and photographs.

@@ -39,20 +39,21 @@ class TargetFolder:
     is_forced: bool = False
     """Whether files of other programs may be overwritten (`--force`)."""
     known: Publication = field(default_factory=Publication)
-    """Content of publish.json, as `check` has read it, with later changes; blank before, and without publish.json."""
+    """Content of publish.json, as `check` has read it, with later changes; blank before, and if none can be read."""
 
     def check(self, output: Path) -> None:
         """Check that the folder may be published into, and read its publish.json; nothing is written.
 
-        The folder may be absent. With `is_forced`, files that `publish` did not write are no error.
+        The folder may be absent. Files beside a publish.json, and hidden files, are no error; with `is_forced`, no
+        file is.
 
         Args:
             output: the output folder of the batch, in which the target folder must not lie.
 
         Raises:
             ConfigError: the path is a file.
-            OutputError: the folder lies in the output folder, cannot be read, or holds files that `publish` did not
-                write; or a later version of splatbatch wrote publish.json.
+            OutputError: the folder lies in the output folder, cannot be read, or has other files but no readable
+                publish.json; or a later version of splatbatch wrote publish.json.
         """
         if self.folder.exists() and not self.folder.is_dir():
             raise ConfigError(f"--to {self.folder}: a file, not a folder", "Name a folder.")
@@ -110,7 +111,8 @@ class TargetFolder:
         """Yield an empty working folder inside the target folder, which is created if absent.
 
         The working folder is removed at the end, also after an error. Only one `publish` at a time gets a working
-        folder; those of killed processes are removed first.
+        folder, but one on another host does not count after SILENCE_S without a change. Working folders of killed
+        processes of this host are removed first.
 
         Raises:
             BusyError: another `publish` is running there.

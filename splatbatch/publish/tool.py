@@ -34,7 +34,9 @@ class SplatTransform:
     """An installed splat-transform, and the limits of each call."""
 
     node: str
+    """Path of the program node, which runs JavaScript."""
     program: Path
+    """Path of splat-transform's script."""
     bounds: CallBounds = USUAL
     """Most time in s and memory in MiB that each call may take; beyond these the program is ended."""
 
@@ -86,7 +88,7 @@ class SplatTransform:
 def cache_folder() -> Path:
     """Return the path of the folder for programs that are installed on first use; it may be absent.
 
-    The folder is `splatbatch` in $XDG_CACHE_HOME, or in ~/.cache if that is not set.
+    The folder is `splatbatch` in $XDG_CACHE_HOME, or in ~/.cache if that is not set or is empty.
     """
     return cache_home() / "splatbatch"
 
@@ -99,7 +101,7 @@ def find_tool(tell: Callable[[str], None] = lambda _: None) -> SplatTransform:
 
     Raises:
         TrainerError: node is not installed, or npm is not and the tool has to be installed.
-        OutputError: the installation fails, or yields another version.
+        OutputError: the installation fails or yields another version, or the cache folder cannot be written.
     """
     node = shutil.which("node")
     if node is None:
@@ -114,7 +116,7 @@ def find_tool(tell: Callable[[str], None] = lambda _: None) -> SplatTransform:
 def version_in(place: Path) -> str:
     """Return the version of splat-transform installed in a folder, by its package.json, as "3.7.0".
 
-    Empty if there is no complete installation.
+    Empty if there is no complete installation, or its package.json cannot be read.
     """
     try:
         said = json.loads((place / PROGRAM).parents[1].joinpath("package.json").read_text(encoding="utf-8"))

@@ -104,8 +104,8 @@ def on_globe(crs: str, middle: Floats) -> EnuFrame:
         middle: middle of the scene, [3], in coordinates of this CRS.
 
     Raises:
-        ConfigError: the CRS is not known, counts degrees or has uneven axes, or the scene lies outside the area that
-            it is made for.
+        ConfigError: the CRS is not known, counts degrees, or has uneven or left-handed axes; or the scene lies outside
+            the area that the CRS is made for, or at no plausible height.
         TrainerError: pyproj is not installed.
     """
     system = _system(crs)
@@ -206,8 +206,8 @@ def to_degrees(crs: str, middle: Floats) -> Convert:
         middle: middle of the scene, [3], in coordinates of this CRS.
 
     Raises:
-        ConfigError: the CRS is not known, counts degrees or has uneven axes, or the scene lies outside the area that
-            it is made for.
+        ConfigError: the CRS is not known, counts degrees, or has uneven or left-handed axes; or the scene lies outside
+            the area that the CRS is made for, or at no plausible height.
         TrainerError: pyproj is not installed.
     """
     ground = on_globe(crs, middle)

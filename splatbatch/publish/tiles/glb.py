@@ -38,7 +38,7 @@ COLOR_SCALE = 0.15
 LEAST_LOG_SCALE, STEPS_PER_LOG = -10.0, 16.0
 """Least natural logarithm of a scale in SPZ, and steps per unit of the logarithm.
 
-A byte holds scales from 4.5e-5 to 376 units in steps of 6 %.
+A byte holds scales from 4.5e-5 to 379 units in steps of 6 %.
 """
 LEVEL = 4
 """Level of gzip compression: a tenth more bytes than level 9, in a fifth of the time."""

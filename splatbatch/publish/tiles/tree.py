@@ -35,7 +35,7 @@ CELLS = 1 << 10
 """Number of cells along each axis of the Morton curve that finds neighbours."""
 MOST_PER_TILE = 60_000
 FARTHEST = 4096.0
-"""Distance from the middle, in units, beyond which Gaussians get separate tiles.
+"""Distance from the middle along an axis, in units, beyond which Gaussians get separate tiles.
 
 The 24 bits of a coordinate then resolve the other positions.
 """
@@ -216,7 +216,8 @@ Written = tuple[Tile, Gaussians]
 class Tiling:
     """Cuts a patch into a tree of tiles and writes each as a .glb file into `folder`, leaves first.
 
-    `gaussians` are relative to the middle of the patch; a leaf holds at most `most` of them.
+    `gaussians`, at least one, are relative to the middle of the patch; a leaf holds at most `most` of them. The files
+    tell readers by `is_antialiased` whether the splat is to be drawn antialiased.
     """
 
     gaussians: Gaussians

@@ -42,7 +42,10 @@ from splatbatch.tasks.product import compare_product, hashes_in, key_of
 CONTENT_GLTF = "3DTILES_content_gltf"
 """Extension of 3D Tiles that names the glTF extensions of the contents; without it CesiumJS draws no splats."""
 UNLOADED = 4.0
-"""Geometric error of a patch of which no tile is loaded, as a multiple of its root tile's error."""
+"""Geometric error of a patch of which no tile is loaded, as a multiple of its root tile's error.
+
+It is at least a quarter of the diagonal of the root tile's box.
+"""
 VERSION = 1
 """Version of the content of tiles; raise it when that changes, so that `publish` writes all tiles again."""
 ROOT = "tileset.json"
@@ -159,8 +162,9 @@ class Tiles:
             OutputError: a patch cannot be tiled; colours of the patches have different degrees; or the folder holds
                 tiles of the scene instead of patches, or vice versa.
             ConfigError: the CRS is not known, or the scene lies outside the area that it is made for.
-            TrainerError: pyproj is not installed.
-            OSError: the files cannot be written.
+            TrainerError: a CRS is given, and pyproj is not installed.
+            ValueError: without earlier tiles: the file of a splat is no splat, or is truncated.
+            OSError: files cannot be read or written.
         """
         scene, known = [splat for splat in splats if splat.name == SCENE], before.tiles or TilesRecord()
         of = SCENE if scene else PATCHES
@@ -197,8 +201,8 @@ class Tiles:
     def ground(self, splats: Sequence[PublishedSplat], known: TilesRecord) -> tuple[EnuFrame, TilesRecord]:
         """Return the frame of the tiles, and its record; both keep the middle and up direction of earlier tiles.
 
-        Without earlier tiles, the middle is the median of a sample of all Gaussians, and up is estimated from the
-        cameras of the first splat.
+        Without earlier tiles in the same CRS, the middle is the median of a sample of all Gaussians. Up is then
+        estimated from the cameras of the first splat.
 
         Args:
             splats: all splats to publish, at least one.
@@ -232,6 +236,9 @@ class Tiles:
         Raises:
             OutputError: a tile cannot be read, the tiles do not hold all Gaussians of the splat, or the PLY cannot be
                 written.
+            ConfigError: the CRS of the scene is not known.
+            TrainerError: the scene has a CRS, and pyproj is not installed.
+            KeyError: `tiles` lacks a part of the splat.
         """
         ground, _ = self.ground([splat], tiles)
         roots = [self.folder / part.name / tiles.patches[part.name].key / ROOT for part in splat.parts_with_any()]
