@@ -28,11 +28,11 @@ def write_report(
 
     Args:
         output: the output folder; the reports are written into it, and earlier ones replaced.
-        names: names of the tasks to report.
+        names: names of the tasks to report; without `standing`, tasks that the folder has are added.
         variants: variants of a sweep; empty: the batch is no sweep.
         previews_mib: most MiB of report.html for splats that open in 3D; 0: none.
         standing: decides which products are up to date, and names the folders of photographs. None: every existing
-            product counts as up to date, and no photograph is shown.
+            product counts as up to date, and the scene, maps and pictures of colour correction are left out.
 
     Raises:
         LaterFormatError: a later version of splatbatch wrote a record of the output folder.

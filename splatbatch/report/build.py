@@ -159,7 +159,9 @@ def _as_its_folder_says(attempt: ReportedAttempt, folder: AttemptFolder, product
 
 
 def pace_s(lines: Sequence[ProgressLine]) -> float | None:
-    """Return the mean seconds per step after the first recorded step; None if fewer than two steps have a time.
+    """Return the mean seconds per step after the first recorded step.
+
+    None if fewer than two steps have a time, or the last step is not above the first.
 
     Args:
         lines: progress lines of an attempt; only those with a loss, a step above 0 and a time count.
@@ -175,7 +177,8 @@ def gain_db(attempts: Sequence[ReportedAttempt], since: float) -> float | None:
     """Return the gain in PSNR, in dB, of the accepted splat of a patch over the one trained before it.
 
     PSNR is of covered pixels if both splats were measured on the same ones, else of all pixels. The result is None if
-    an earlier run trained the accepted splat, no splat was trained before it, or a PSNR is unknown.
+    an earlier run trained the accepted splat, no splat was trained before it, or a PSNR is unknown. Also None if no
+    attempt has the accepted splat.
 
     Args:
         attempts: attempts at the patch, first to last.
@@ -197,6 +200,8 @@ def deadline_of(
     output: OutputFolder, history: Iterable[events.Event], standing: FreshnessChecker | None
 ) -> ReportedDeadline | None:
     """Return the facts about the deadline of a batch; None if no steps and photograph sizes were chosen for one.
+
+    Also None if deadline.json cannot be read.
 
     Args:
         output: the output folder.
@@ -231,7 +236,7 @@ def build(
 
     Args:
         output: the output folder.
-        names: names of the tasks to report.
+        names: names of the tasks to report; without `standing`, tasks that the folder has are added.
         variants: variants of a sweep; empty: the batch is no sweep.
         standing: decides which products are up to date. None: every existing product counts as up to date, and facts
             that need the YAML (map, scene, path of the YAML) are left out.

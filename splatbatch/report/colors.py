@@ -23,6 +23,8 @@ A smaller difference is hardly visible.
 def colors_of(output: OutputFolder) -> tuple[ReportedColors, ...]:
     """Return the facts about the colour correction of each scene; empty if no photographs were examined.
 
+    Also empty if colors.json cannot be read.
+
     The scene of the name "" stands for all patches together. At most MOST_SHOWN photographs are listed over all
     scenes: outliers first, then those farthest from the mean.
 

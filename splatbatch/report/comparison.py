@@ -167,7 +167,8 @@ def _best(values: Mapping[str, float | None], key: str) -> str | None:
 def setting_charts(sweep: SweepFacts) -> Iterator[tuple[str, list[SettingChart]]]:
     """Yield full name and charts of each setting that has at least two values among the comparable variants.
 
-    Settings are in the order of the YAML. There is a chart for each figure of TITLES that some variant has.
+    Settings are in the order of the YAML. There is a chart for each figure of TITLES that some comparable
+    variant has; a setting without any is left out.
     """
     rows = [row for row in sweep.variants if row.is_comparable]
     for key in sweep.settings:

@@ -15,7 +15,10 @@ from splatbatch.output.records.metrics import Metrics
 from splatbatch.report.units import figure
 
 MOST_POINTS = 160
-"""Most points of a curve; a longer curve keeps the lowest and the highest point of every stretch."""
+"""Most points of a curve; a longer curve keeps the lowest and the highest point of every stretch.
+
+The curve of hold-out PSNR is not shortened.
+"""
 MOST_ATTEMPTS = 4
 """Most attempts that have a curve in a chart, the latest ones of a patch."""
 TRAINING = (
@@ -172,7 +175,8 @@ def _points(lines: Lines, along: str, key: str) -> Points:
 def thin(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
     """Return at most MOST_POINTS of the points, in order; the first and the last are kept.
 
-    Of every stretch between them the points with the lowest and the highest y are kept, so that peaks stay.
+    Of every stretch between them the points with the lowest and the highest y are kept, so that peaks stay. In the
+    first and the last stretch, the end of the curve replaces one of these.
     """
     if len(points) <= MOST_POINTS:
         return list(points)

@@ -49,9 +49,11 @@ class ReportedAttempt:
     outcome: Outcome | None = None
     """How the attempt ended; None while it runs, or if no end was recorded."""
     slot: str = ""
+    """Name of the GPU or CPU place that the attempt ran on, as "gpu0"; empty: unknown."""
     node: str = ""
     """Host name of the machine that the attempt ran on; empty: unknown."""
     worker: str = ""
+    """Name of the worker; empty for `train` and `retry`, or unknown."""
     started_at: float | None = None
     ended_at: float | None = None
     setup_s: float | None = None
@@ -166,6 +168,7 @@ class ReportedPatch(PatchStatus):
     "on" is the name of the GPU, or "CPU".
     """
     quality: SplatQuality | None = None
+    """Inspection of the accepted splat; None: this splat was not inspected, or the inspection cannot be read."""
 
 
 @dataclass(frozen=True)
@@ -243,6 +246,7 @@ class ReportedRun:
     ended_at: float | None
     """End of the run in seconds since 1970; None: the run goes on, or was killed before it wrote its end."""
     slots: tuple[str, ...]
+    """Names of the GPU and CPU places of the run, as "gpu0"."""
     changes: dict[str, Any]
     """Settings changed by `--set`, by full name; empty: none."""
     worker: str
@@ -260,6 +264,7 @@ class ReportedWorker:
     job: str
     """Job of the engine, such as Slurm, that runs the worker; empty: no engine runs it."""
     since: str
+    """Local time at which the worker started, as "2026-01-31 22:15:00"; empty: unknown."""
     attempts: int
     trained: int
     """Number of the worker's attempts that trained a splat."""
@@ -300,6 +305,7 @@ class ReportedColors:
     scene: str
     """Name of the scene; empty for all patches together."""
     is_even: bool
+    """Whether the correction helps enough that `training.colors: auto` applies it."""
     residual_before: float | None
     residual_after: float | None
     words: tuple[str, ...]
@@ -336,7 +342,7 @@ class ReportedSeam(SeamMeasurement):
 
     told: ClassVar = ("name",)
     line: tuple[tuple[float, float], tuple[float, float]] | None = None
-    """Both ends x, y of the seam from above, in the units of the scene; None for a horizontal seam."""
+    """Both ends x, y of the seam from above, in the units of the scene; None if horizontal or of no length."""
     grade: Grade = "unknown"
     """How well the two patches meet, by colour offset and depth step; "unknown": not measured."""
 
@@ -349,7 +355,7 @@ class SceneMap:
     cameras: tuple[CameraPosition, ...] = ()
     seams: tuple[ReportedSeam, ...] = ()
     lacking: tuple[str, ...] = ()
-    """Names of patches that are not on the map because their COLMAP models cannot be read; empty: all are."""
+    """Names of patches that are not on the map because their COLMAP models have no readable cameras; empty: all are."""
 
 
 @dataclass(frozen=True)
@@ -359,15 +365,19 @@ class ReportedPartition(SceneMap):
     problem: str = ""
     """Why partition.json or the merged splat cannot be used, so that all other fields are empty; empty: both can."""
     evaluation: SceneEvaluation | None = None
-    """Evaluation of the merged scene, without figures by photograph and by seam; None if it was not measured."""
+    """Evaluation of the merged scene, without figures by photograph and by seam.
+
+    None if the scene was not measured, or evaluation.json cannot be read.
+    """
     is_stale: bool = False
     """Whether the scene was merged again after it was measured."""
     splat: str = ""
-    """Path of the merged splat; empty if the scene is not merged."""
+    """Path of the merged splat; empty if the scene is not merged, or merge.json is of another splat or unreadable."""
     behind: str = ""
     """Sentence on why no Gaussian of the backdrop is in the merged scene; empty if some are, or there is nothing to
     say: not merged, or no backdrop."""
     quality: SplatQuality | None = None
+    """Inspection of the merged splat; None: this splat was not inspected, or the inspection cannot be read."""
 
 
 @dataclass(frozen=True)
@@ -394,22 +404,26 @@ class Report:
     patches: tuple[ReportedPatch, ...] = ()
     """All patches, in natural order: p2 before p10."""
     sweep: SweepFacts | None = None
+    """Comparison of the variants; None: the batch is no sweep."""
     runs: tuple[ReportedRun, ...] = ()
     workers: tuple[ReportedWorker, ...] = ()
     """All workers that made attempts or are running, in order of host and name; "local" stands for `train`."""
     settled: tuple[str, ...] = ()
     """Sentences on the hold-out of frames, photographs that a rig took at one moment; empty without frames."""
     frame: ReportedFrame | None = None
+    """Offset of the splats; None: none was decided, or its record cannot be read."""
     colors: tuple[ReportedColors, ...] = ()
     scene: ReportedPartition | None = None
+    """The scene that `splatbatch split` cut into patches; None: it cut none, or the YAML is not known."""
     map: SceneMap | None = None
     """Map of the patches by their cameras; None for a scene cut into patches, a list of scenes, or unreadable models.
 
-    A scene cut into patches has its map in `scene`.
+    A scene cut into patches has its map in `scene`. Also None with too many patches or images, or without the YAML.
     """
     reconstruction: ReconstructionRecord | None = None
-    """Result of a reconstruction; None in reports of training, or while no reconstruction has ended."""
+    """Result of a reconstruction; None in reports of training, or while there is no readable record of one."""
     deadline: ReportedDeadline | None = None
+    """What was chosen for the deadline; None: nothing was, or its record cannot be read."""
     afterwards: tuple[FollowUpResult, ...] = ()
     """Results of the follow-ups, also of those that were left out; empty: none was requested."""
     audit: dict[str, Any] | None = None
@@ -419,7 +433,7 @@ class Report:
     each patch that is refused at present, by patch. "warnings" is a list of messages.
     """
     config: str = ""
-    """Content of batch.yaml, the full settings of the latest run, of a long file only its end; empty: no such file."""
+    """Content of batch.yaml, the full settings of the latest run, of a long file only its end; empty: unreadable."""
     config_file: str = ""
     """Absolute path of the YAML; empty if it is not known."""
     events: tuple[dict[str, Any], ...] = ()

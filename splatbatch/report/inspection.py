@@ -85,7 +85,7 @@ def holdout_map(cameras: Figures, held_out: Figures) -> Drawing | None:
 
     Args:
         cameras: positions of all photographs.
-        held_out: PSNR of the held-out photographs.
+        held_out: PSNR and positions of the held-out photographs, which replace their entries in `cameras`.
     """
     places = {name: (one["x"], one["y"]) for name, one in {**cameras, **held_out}.items() if {"x", "y"} <= one.keys()}
     if len(places) < 2:

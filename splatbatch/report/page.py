@@ -57,6 +57,7 @@ class PatchSection:
     """A patch's section of the page: its facts with pictures, charts and 3D preview.
 
     `link` is its id in the page; `stage` and `beside` are None if there is no preview or nothing to compare.
+    `inspected` has the pictures of the inspection, each as data URL and caption.
     """
 
     patch: ReportedPatch

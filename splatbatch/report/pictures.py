@@ -19,7 +19,7 @@ KINDS = ("photo", "render", "error")
 MOST_PICTURE_BYTES = 60_000
 """Largest picture file that is read, in bytes; larger files were not written by training."""
 RANKS_OF_A_PATCH = ("median", "worst", "best")
-"""Ranks, by PSNR, of the held-out view that represents a patch: the first for which there are pictures."""
+"""Ranks, by PSNR, of the held-out view that represents a patch: the first that the attempt lists in views.json."""
 SMALL_PX = 256
 SMALL_QUALITY = 62
 MOST_BESIDE = 12
@@ -34,9 +34,13 @@ Beside = tuple[str, list[tuple[str, str, str]]]
 
 
 class PictureBudget:
-    """Budget of bytes for pictures in a page, so that the page of many patches can still be opened."""
+    """Budget of bytes for pictures in a page, so that the page of many patches can still be opened.
+
+    `size` is the budget at first, `left` what is left of it, both in bytes of base64.
+    """
 
     def __init__(self, num_bytes: int) -> None:
+        """Begin with `num_bytes` bytes, counted in base64; 0: no picture may be taken."""
         self.size = self.left = num_bytes
 
     @property
@@ -97,7 +101,8 @@ def views_of(folder: AttemptFolder | None, budget: PictureBudget) -> Iterator[Pi
 def small_render(folder: AttemptFolder | None, budget: PictureBudget) -> str:
     """Return a small rendering that represents a patch, as a data URL, at most SMALL_PX on each side.
 
-    The view of median PSNR is shown if there is one. Empty if the attempt has no pictures, or the budget is used up.
+    The view of median PSNR is shown if there is one. Empty if the attempt has no such picture that can be
+    decoded, or the budget is used up.
 
     Args:
         folder: folder of the attempt that has the pictures; None: the result is empty.

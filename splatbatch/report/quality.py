@@ -18,6 +18,8 @@ MOST_NAMED = 8
 def quality_of(folder: SplatFolder, sha256: str | None = None) -> SplatQuality | None:
     """Return the inspection of an accepted or merged splat; None if this splat was not inspected.
 
+    Also None if inspection.json cannot be read, or is of another splat.
+
     Args:
         folder: folder of the splat, with its inspection and certificate.
         sha256: SHA-256 of the splat; None: it is computed from the splat's file.

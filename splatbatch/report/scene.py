@@ -223,8 +223,8 @@ def seam_figures(seam: ReportedSeam) -> tuple[str, ...]:
 def overview(output: OutputFolder, patches: Sequence[Patch]) -> SceneMap | None:
     """Return the map of patches that no `splatbatch split` made: boxes around most of their cameras.
 
-    Patches whose models cannot be read are named in `lacking`. None if no model can be read, or there are more than
-    MOST_PATCHES patches or MOST_BYTES of images.
+    Patches whose models have no readable cameras are named in `lacking`. None if no model has any, or there are more
+    than MOST_PATCHES patches or MOST_BYTES of images.
 
     Args:
         output: the output folder, for the PSNR of held-out photographs.

@@ -30,7 +30,7 @@ The number differs for workers that used slots of the same name at the same time
 class Bar:
     """Bar of an attempt in the drawing of a run; `start` and `end` are in seconds since 1970.
 
-    `link` is the id of the patch's section in the page; empty: the page has none.
+    An unknown end counts as the start. `link` is the id of the patch's section in the page; empty: the page has none.
     """
 
     patch: str
@@ -45,7 +45,10 @@ class Bar:
     width: float = 0.0
     """Duration of the attempt in percent of the time span of the run."""
     waited: float = 0.0
-    """Time for which the attempt waited for its GPU before its start, in percent of the time span of the run."""
+    """Time for which the attempt waited for its GPU before its start, in percent of the time span of the run.
+
+    Waits before the start of the drawing are cut off.
+    """
 
     @property
     def seat(self) -> Seat:

@@ -17,7 +17,7 @@ from splatbatch.tasks.status import INSIST, done_in_words
 from splatbatch.text import plural
 
 MOST_NAMED = 12
-"""Most patches that a command names; for more, the command names none and so is about the whole batch."""
+"""Most patches that a command without --set names; for more, it names none and so is about all that are due."""
 OF_ONE = ("explain", "accept")
 """Commands that take one patch; if several patches share an item, the command names the first."""
 DARK_EDGE_DB = 1.0
@@ -31,7 +31,7 @@ ONLY_LOOKS = ("splatbatch verify-dims", "splatbatch view scene")
 
 
 def todo(report: Report, *, is_at_work: bool = False, again: str = "") -> tuple[TodoItem, ...]:
-    """Return the items to do, then those worth a look; patches with the same trouble share an item.
+    """Return the items to do, then those worth a look; patches with the same trouble share an item, stages do not.
 
     Empty if nothing is to be done or looked at. Commands name the YAML by `-c` if its path is known.
 

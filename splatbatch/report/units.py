@@ -17,7 +17,8 @@ SIGNS = {
 def figure(value: float, digits: int = 4) -> str:
     """Return a number with few digits: 0.0831, 26.54, 12.4k, 1.2M.
 
-    Below 10,000 there are `digits` significant digits; from there on three, with k (10^3), M (10^6) or G (10^9).
+    Below 10,000 there are `digits` significant digits, and no fewer than the whole number has. From there on there are
+    three, with k (10^3), M (10^6) or G (10^9).
     """
     for size, letter in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
         if abs(value) >= size:
