@@ -138,6 +138,8 @@ def _made(batch: Batch, task: Task | None, hashes: Mapping[str, str] | None = No
 def certify(batch: Batch, task: Task | None) -> None:
     """Write certificate.json beside an inspected splat, whole or not at all; an earlier one is replaced.
 
+    The certificate leaves out input files that cannot be read.
+
     Args:
         batch: the batch that the splat belongs to.
         task: task that trained the splat; None: the splat is the merged scene.

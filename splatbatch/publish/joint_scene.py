@@ -43,7 +43,7 @@ class JointScene:
 
         Raises:
             OutputError: some splats are drawn antialiased and others not; or, while pieces are read, a splat's file is
-                not the accepted one.
+                truncated, is not the accepted one, or has Gaussians that cannot be rendered.
             ValueError: a file is no splat.
             OSError: a file cannot be read.
         """

@@ -44,8 +44,8 @@ class TargetFolder:
     def check(self, output: Path) -> None:
         """Check that the folder may be published into, and read its publish.json; nothing is written.
 
-        The folder may be absent. Files beside a publish.json, and hidden files, are no error; with `is_forced`, no
-        file is.
+        The folder may be absent. Other files are no error if they are hidden or lie beside a publish.json, or with
+        `is_forced`.
 
         Args:
             output: the output folder of the batch, in which the target folder must not lie.

@@ -26,9 +26,12 @@ NO_MOTION = "no initial pair: the camera has hardly moved between the photograph
 NO_START, NO_MATCH and NO_MOTION are matched by the file signatures.toml, which names the cause of a failure.
 """
 LEAST = 3
-"""Fewest photographs of a component, which is a group of photographs that were mapped together."""
+"""Fewest photographs that a component, a group of photographs that were mapped together, adds to larger ones.
+
+Of further components, COLMAP keeps only those with half of the photographs or 10, whichever is less.
+"""
 SNAPSHOTS = 8
-"""Number of snapshots of a growing model, at least 10 photographs apart; a killed process loses about an eighth."""
+"""Number of snapshots of a growing model, at least 10 photographs apart; a kill costs about an eighth of the work."""
 SEALED = "sealed"
 """Name of the file in a snapshot's folder that marks the snapshot as complete."""
 STILL = 0.01

@@ -52,7 +52,7 @@ class Photograph(TypedRecord):
     place: tuple[float, float, float] | None = None
     """GPS position: latitude and longitude in degrees (WGS 84), altitude in metres as EXIF has it.
 
-    None if EXIF has no usable position.
+    None if EXIF has no usable position, or the position is left out, as the plan's notes tell.
     """
 
 

@@ -16,7 +16,7 @@ MOST_SHOWN = 24
 LEAST_SEEN = 1.03
 """Least factor between a photograph's gain in a channel and the mean, up or down, at which the photograph is listed.
 
-A smaller difference is hardly visible.
+A smaller difference is hardly visible; outliers are listed at any factor.
 """
 
 

@@ -131,7 +131,7 @@ class SplatQuality:
     """Path of the folder with the pictures of the inspection; the folder may be absent."""
     seconds: float | None
     certificate: dict[str, Any]
-    """Content of certificate.json; empty if this splat has no certificate."""
+    """Content of certificate.json; empty if this splat has no readable certificate."""
 
     @property
     def exceeded(self) -> list[QualityFigure]:
@@ -275,6 +275,7 @@ class ReportedWorker:
     running: tuple[str, ...]
     """Names of the patches that the worker is training; empty if it has ended."""
     has_ended: bool
+    """Whether the worker has ended, or has been silent for 180 s."""
 
 
 @dataclass(frozen=True)
@@ -433,7 +434,7 @@ class Report:
     each patch that is refused at present, by patch. "warnings" is a list of messages.
     """
     config: str = ""
-    """Content of batch.yaml, the full settings of the latest run, of a long file only its end; empty: unreadable."""
+    """Content of batch.yaml, the settings of the latest run, of a long file only its end; empty: no readable file."""
     config_file: str = ""
     """Absolute path of the YAML; empty if it is not known."""
     events: tuple[dict[str, Any], ...] = ()

@@ -19,7 +19,7 @@ WIDTH_PX = 600
 MOST_HEIGHT_PX, LEAST_HEIGHT_PX = 460, 120
 MARGIN_PX = 14
 FAINTEST, STRONGEST = 0.10, 0.42
-"""Opacity, 0 to 1, of the patches with the lowest and the highest PSNR on a map; text on them stays legible."""
+"""Opacity, 0 to 1, of patches without a PSNR and with the highest PSNR on a map; text on them stays legible."""
 LEAST_RANGE_DB = 3.0
 """Least range of PSNR in dB that the scale of opacity covers, so that similar patches look similar."""
 TINY = 1e-30
