@@ -36,7 +36,7 @@ VALUES = 256
 FEWEST_ROWS, MOST_ROWS = 1024, 65_536
 """Limits of a palette's intended number of rows: between them, the largest power of two up to the number of Gaussians.
 
-A palette may have somewhat fewer; at most FEWEST_ROWS Gaussians have a row each. PlayCanvas' own packer takes as many.
+A palette may have fewer; at most FEWEST_ROWS Gaussians have a row each. PlayCanvas' own packer takes as many.
 A row is named by 16 bits, which tell at most MOST_ROWS apart.
 """
 COLUMNS = 64

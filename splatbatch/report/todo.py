@@ -38,7 +38,7 @@ def todo(report: Report, *, is_at_work: bool = False, again: str = "") -> tuple[
     Args:
         report: the facts.
         is_at_work: whether a run trains the batch; then only commands that change nothing are named.
-        again: command that completes a reconstruction, named also while a run is at work; empty for a batch of training.
+        again: command that completes a reconstruction, named also during a run; empty for a batch of training.
     """
     if again:
         return tuple(_of_stages(report, again))
