@@ -75,7 +75,11 @@ class OtherComponent(TypedRecord):
 
 @dataclass(frozen=True)
 class ReconstructionRecord(TypedRecord):
-    """Content of reconstruction.json: figures of the model, and which photographs have no pose and why."""
+    """Content of reconstruction.json: figures of the model, and which photographs have no pose and why.
+
+    `pairing` and `mapper` are those of the plan, `why_pairing` and `why_mapper` the reasons in words. `pairs` is the
+    number of matched pairs.
+    """
 
     given: int = 0
     """Number of photographs in the folder, including files that could not be used."""

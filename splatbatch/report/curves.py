@@ -47,7 +47,10 @@ Ticks = list[tuple[float, str]]
 
 @dataclass(frozen=True)
 class Chart:
-    """Chart of one figure of a patch's attempts over steps or seconds; its methods need at least one curve."""
+    """Chart of one figure of a patch's attempts over steps or seconds; its methods need at least one curve.
+
+    `unit` is that of the y axis, empty for a figure without one; `curves` are those of the attempts, first to last.
+    """
 
     title: str
     unit: str

@@ -43,7 +43,10 @@ class NextStep:
 
 @dataclass(frozen=True)
 class ReportedAttempt:
-    """An attempt at a patch: times, outcome, cause, memory, quality, and the decision after it."""
+    """An attempt at a patch: times, outcome, cause, memory, quality, and the decision after it.
+
+    A field is None or empty where it is unknown or does not apply.
+    """
 
     number: int
     outcome: Outcome | None = None
@@ -173,7 +176,10 @@ class ReportedPatch(PatchStatus):
 
 @dataclass(frozen=True)
 class SweepFigures:
-    """Figures that a sweep compares, of one patch or as means over trained patches."""
+    """Figures that a sweep compares, of one patch or as means over trained patches: PSNR in dB, time in seconds.
+
+    None: unknown; a mean is None also if the figure of one of its patches is unknown.
+    """
 
     psnr_covered: float | None = None
     psnr: float | None = None
@@ -283,6 +289,7 @@ class ReportedFrame(Frame):
     """The offset to add to the splats' coordinates to get those of the reconstruction, with a note in words."""
 
     note: str = ""
+    """Sentence that names the offset; empty: there is none to add."""
 
 
 @dataclass(frozen=True)
