@@ -101,8 +101,8 @@ def parse_kinds(text: str) -> tuple[str, ...]:
 class Publisher:
     """Publishes splats one after the other and updates publish.json after each file.
 
-    An error in one file is collected in `failed`; publishing continues with the next file. `wish` has the options, and
-    `telling` shows progress.
+    An error in publishing or measuring one file is collected in `failed`; publishing continues with the next file.
+    `wish` has the options, and `telling` shows progress.
     """
 
     wish: PublishRequest
@@ -110,7 +110,7 @@ class Publisher:
     work: Path
     """Existing working folder on the same disk as the target folder."""
     failed: list[SplatbatchError] = field(default_factory=list)
-    """Errors of single files so far, in order; empty: all files were published."""
+    """Errors of publishing or measuring single files so far, in order; empty: there was none."""
 
     def all(self, splats: Sequence[PublishedSplat]) -> None:
         """Publish all splats: single files first, then tiles, then pages.
@@ -299,7 +299,8 @@ def publish(splats: Sequence[PublishedSplat], wish: PublishRequest, output: Path
         telling: shows progress.
 
     Raises:
-        SplatbatchError: some or all files could not be published. Files that could are in place and in publish.json.
+        SplatbatchError: some or all files could not be published, or their loss of quality could not be measured. Files
+            that were published are in place and in publish.json.
         OSError: the working folder or publish.json cannot be written.
     """
     wish.target.check(output)

@@ -56,7 +56,7 @@ class ReportedAttempt:
     node: str = ""
     """Host name of the machine that the attempt ran on; empty: unknown."""
     worker: str = ""
-    """Name of the worker; empty for `train` and `retry`, or unknown."""
+    """Name of the worker; empty or "local" for `train` and `retry`, empty also if unknown."""
     started_at: float | None = None
     ended_at: float | None = None
     setup_s: float | None = None
