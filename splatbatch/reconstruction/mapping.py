@@ -28,7 +28,7 @@ NO_START, NO_MATCH and NO_MOTION are matched by the file signatures.toml, which 
 LEAST = 3
 """Fewest photographs that a component, a group of photographs that were mapped together, adds to larger ones.
 
-Of further components, COLMAP keeps only those with half of the photographs or 10, whichever is less.
+COLMAP is asked to keep components from half of the photographs or 10 on, whichever is less, and never fewer.
 """
 SNAPSHOTS = 8
 """Number of snapshots of a growing model, at least 10 photographs apart; a kill costs about an eighth of the work."""
