@@ -57,11 +57,11 @@ class Bar:
 
     @property
     def kind(self) -> str:
-        """Return the outcome that decides the bar's colour: "trained", "failed" or "stopped".
+        """Return the outcome that decides the bar's colour: "trained", "done", "failed" or "stopped".
 
-        For any other attempt it is "running", also for one that made the product of a stage.
+        For an attempt without an outcome it is "running".
         """
-        return self.attempt.outcome if self.attempt.outcome in SIGNS else "running"
+        return "done" if self.attempt.outcome == "made" else self.attempt.outcome or "running"
 
     @property
     def setup(self) -> float:

@@ -119,7 +119,7 @@ def test_it_is_written_as_geojson_and_kml(holed: tuple[Path, list[FlightCamera]]
     for name in ("a.geojson", "b.kml"):
         done = plan(holed[0], "p0", "--to", str(tmp_path / name))
         assert done.code == 0, done.err
-        assert "weak cell" in done.out
+        assert "weak part" in done.out
     assert "model's own axes" in json.loads((tmp_path / "a.geojson").read_text())["coordinates_are"]
     assert ElementTree.parse(tmp_path / "b.kml").getroot().tag.endswith("kml")
 

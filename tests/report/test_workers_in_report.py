@@ -96,6 +96,15 @@ def test_runs_of_workers_that_overlap_are_one_and_a_later_night_is_another(tmp_p
     assert " open>" in latest and " open>" not in earlier
 
 
+def test_a_stage_that_was_made_is_drawn_as_done(tmp_path: Path) -> None:
+    report = report_of(two_nodes(tmp_path))
+    made = [replace(one, outcome="made", cause="", ended_at=one.started_at + 5) for one in report.patches[0].attempts]
+    patches = (replace(report.patches[0], attempts=tuple(made)),)
+    [night] = pages_of(replace(report, patches=patches))
+    assert 'class="bar done"' in night and "✓" in night
+    assert 'class="bar running"' not in night
+
+
 def pages_of(report: Report) -> list[str]:
     return [drawn("drawings", "timeline", one) for one in timelines(report, {})]
 

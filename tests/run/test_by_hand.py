@@ -35,7 +35,7 @@ def attempts(batch: FakeBatch, what: str) -> list[AttemptFolder]:
 @pytest.mark.all
 def test_each_is_an_attempt_in_a_process_of_its_own_and_what_is_fresh_stays(cut: FakeBatch) -> None:
     to = ("--as", "ply", "--to", str(cut.folder / "site"), "--no-measure")
-    for what, arguments, fresh in (("merge", (), "not written again"), ("publish", to, "scene.ply: as it was")):
+    for what, arguments, fresh in (("merge", (), "not written again"), ("publish", to, "scene.ply: up to date")):
         first, second = (cut.run_apart(what, *arguments) for _ in range(2))
         assert (first.returncode, second.returncode) == (0, 0), first.stderr + second.stderr
         assert fresh not in first.stdout + first.stderr and fresh in second.stdout + second.stderr
