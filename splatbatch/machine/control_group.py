@@ -49,7 +49,7 @@ def enter(group: Path | None) -> None:
 
 
 def members(group: Path | None) -> list[int]:
-    """Return the pids in a group; empty if `group` is None, is gone or holds no process."""
+    """Return the pids in a group; empty if `group` is None, is gone, cannot be read or holds no process."""
     if group is None:
         return []
     with suppress(OSError, ValueError):  # 0 is one that has no number here, and would stand for all of us
@@ -77,9 +77,9 @@ def end(group: Path | None) -> None:
 
 
 def of_supervisor(start: Start) -> Path | None:
-    """Return the group recorded in start.json; None if the group is gone, or was not made by this supervisor.
+    """Return the group recorded in start.json; None if none is recorded.
 
-    So no other group is killed by mistake.
+    None, too, if the group is gone or was not made by this supervisor, so that no other is killed by mistake.
     """
     group = Path(start.group or "")
     return group if group.name == f"{PREFIX}{start.pid}-{start.ticks}" and group.is_dir() else None

@@ -72,9 +72,9 @@ class GpuAvailability:
 
 
 def gpus() -> tuple[Gpu, ...]:
-    """Return the GPUs of this machine in the order of nvidia-smi; empty without a working driver.
+    """Return the GPUs of this machine in the order of nvidia-smi; empty without a GPU or driver.
 
-    NVML is asked once per process.
+    Empty, too, if NVML fails for one of them. NVML is asked once per process.
     """
     return _query()[0]
 
@@ -104,7 +104,7 @@ def _traces() -> tuple[str, ...]:
 def sample(uuid: str) -> GpuSample:
     """Return memory (MiB), load (percent), temperature (°C) and pids of a GPU now.
 
-    Figures that NVML does not give are None.
+    Figures that NVML does not give are None; pids are then empty.
 
     For an unknown UUID every figure is None.
     """
@@ -145,7 +145,7 @@ def bus(uuid: str) -> str:
 
 
 def driver_version() -> str:
-    """Return the version of the NVIDIA driver, as "580.1"; empty without a GPU or driver."""
+    """Return the version of the NVIDIA driver, as "580.1"; empty without a GPU, or if NVML does not say."""
     return str(_optional(nvml.nvmlSystemGetDriverVersion) or "") if gpus() else ""
 
 

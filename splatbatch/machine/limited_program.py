@@ -1,4 +1,4 @@
-"""External programs that run within limits of time and memory; all their child processes end with them."""
+"""External programs that run within limits of time and memory; at a limit all their child processes end, too."""
 
 from __future__ import annotations
 
@@ -109,7 +109,8 @@ class ProgramEnd:
 class LimitedProgram:
     """A running external program in a session of its own; `poll` ends the program when it exceeds a limit.
 
-    The program dies with this process, and all its descendants end with it.
+    The program dies with this process. Once it has ended, `poll` kills what is left of its process group; at a limit,
+    all its descendants.
     """
 
     def __init__(  # noqa: PLR0913 - what a program is given

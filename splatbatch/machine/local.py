@@ -63,7 +63,7 @@ If more passed, this process itself stood still (a laptop asleep).
 class SupervisorWatchdog:
     """Measures how long a supervisor of this process has shown no sign of life, by the clock of this process.
 
-    A sign of life is a turn of the supervisor's loop, or a heartbeat.
+    A sign of life is a turn of the supervisor's loop, or a heartbeat in `folder`, that of its attempt.
     """
 
     process: Child
@@ -145,7 +145,8 @@ class LocalExecutor:
             shares_gpus: whether attempts share a GPU by CUDA MPS, if it is installed.
 
         Raises:
-            ExecutorError: the config names a GPU that is missing, or a GPU of this machine cannot be used.
+            ExecutorError: the config or CUDA_VISIBLE_DEVICES names a missing GPU, or GPUs are wanted and cannot be
+                used.
         """
         cards = chosen_cards(config, device)
         slots = tuple(Slot(f"gpu{card.index}", card.uuid) for card in cards)
@@ -178,14 +179,14 @@ class LocalExecutor:
     def poll(self, handles: Mapping[Key, Handle]) -> Mapping[Key, str]:
         """Return for each supervisor why it does not run; empty while it runs. A frozen supervisor is woken, or killed.
 
-        Processes of an attempt whose supervisor died without writing exit.json are killed.
+        If a supervisor of this object died without writing exit.json, the processes of its attempt are killed.
         """
         return {key: self._why_gone(key, handle) for key, handle in handles.items()}
 
     def cancel(self, handles: Mapping[Key, Handle]) -> None:
         """Ask supervisors to stop their attempts by SIGTERM, without waiting; exit.json tells how they ended.
 
-        Processes of an attempt whose supervisor is dead are killed.
+        If a handle names a process of an attempt whose supervisor is dead, the attempt's processes are killed.
         """
         for key, handle in handles.items():
             pid = _living(handle)
@@ -275,12 +276,13 @@ def stop_orphans(  # noqa: PLR0913 - whose, by what, and what happens meanwhile
         executor: finds the attempts, asks them to end, and kills those that do not.
         output: output folder of the attempts.
         ledger: records which attempts were stopped.
-        grace_s: seconds that an attempt may take to end.
+        grace_s: seconds that an attempt may take to end; `PATIENCE_S` later it is killed.
         beat: called in every round of waiting, ten times a second.
         task: task of the attempts; empty: all tasks of the batch, which then no other run may train.
 
     Raises:
         SplatbatchError: an attempt does not end, even by SIGKILL.
+        OutputError: the ledger cannot be written.
     """
     batch = batch_name(output)
     prefix = f"{batch}.{task}" if task else batch

@@ -38,7 +38,7 @@ class Mps:
 
     @staticmethod
     def start() -> Mps | None:
-        """Start the daemon; None if MPS is not installed, or the daemon is not ready within `READY_S`.
+        """Start the daemon; None if MPS is not installed, cannot be started, or is not ready within `READY_S`.
 
         Daemons that dead batches have left are ended first.
         """

@@ -33,7 +33,10 @@ CONTEXT_MIB = 1024.0
 MARGIN_MIB = 1024
 """GPU memory in MiB that must stay free where attempts, or others, share a GPU, beyond the sum of their footprints."""
 UNKNOWN_HOST_MIB = 4000
-"""Host memory in MiB that must be free to prepare the next attempt ahead (a standby), if its needs are unknown."""
+"""Host memory in MiB that must be free to prepare the next attempt ahead (a standby), if its needs are unknown.
+
+`HOST_RESERVE_MIB` comes on top.
+"""
 HOST_RESERVE_MIB = 2000
 """Host memory in MiB that must stay free for all other programs, beside an attempt prepared ahead (a standby)."""
 _GROUPS = (  # limit and use: cgroup v2, then v1
@@ -74,8 +77,9 @@ class SlotGate:
     """Decides whether another attempt may start on a slot: a seat must be free and the GPU ready.
 
     Ready means that `cooldown.floor_s` has passed and the GPU is cool enough. NVML must show no more memory in use than
-    before the batch, or enough that is free for the attempt. Beside a running attempt, another starts only if both
-    footprints (most GPU memory, in MiB) are known and fit. Times are seconds by the clock of the loop.
+    before the batch, or enough that is free for the attempt. A figure that NVML does not give keeps no empty slot shut.
+    Beside running attempts, another starts only if all footprints (most GPU memory, in MiB) are known and fit. Times
+    are seconds by the clock of the loop.
     """
 
     def __init__(self, slot: Slot, cooldown: Cooldown, shared_mib: float = 0.0) -> None:
@@ -156,7 +160,9 @@ class SlotGate:
         return sum(tenant.training for tenant in self.tenants.values()) < self.seats
 
     def is_open(self, now: float, footprint_mib: float | None = None) -> bool:
-        """Return whether the GPU is ready for an attempt of this footprint; if not, set `reason` and count the wait.
+        """Return whether the GPU is ready for an attempt of this footprint; if not, set `reason`.
+
+        While no attempt runs here, the wait is counted.
 
         Args:
             now: time by the clock of the loop, in seconds.
@@ -207,8 +213,8 @@ class SlotGate:
     def has_room_for_context(self) -> bool:
         """Return whether the next attempt may open its CUDA context beside the attempt that trains here.
 
-        False with a `cooldown.floor_s`, on a GPU in exclusive mode, or where several attempts share the GPU. The
-        footprint of the running attempt must be known and leave enough memory.
+        False with a `cooldown.floor_s`, on the CPU, on a GPU in exclusive mode, or where several attempts may share it.
+        The running attempt's footprint must be known and, as NVML shows, leave enough memory. It must allow company.
         """
         if self._cooldown.floor_s or self.seats != 1 or self._shared_mib or not self._serves_many:
             return False
@@ -257,6 +263,7 @@ class Slots:
     """
 
     def __init__(self, slots: Sequence[Slot], cooldown: Cooldown, shared_mib: float = 0.0) -> None:
+        """Make a gate for each slot; `cooldown` and `shared_mib` are explained at `SlotGate`."""
         self._gates = {slot.name: SlotGate(slot, cooldown, shared_mib) for slot in slots}
         self._given_up: list[SlotGate] = []
         self.has_cores = all(slot.gpu for slot in slots)
@@ -311,7 +318,7 @@ class Slots:
     def offer_cores(self, now: float, *, or_gpu: bool) -> Slot | None:
         """Return a slot for a task without GPU: with `or_gpu` an empty ready GPU first, else the slot of CPU cores.
 
-        None: both are taken, or this machine has no slot of cores beside its GPUs.
+        None: none of these is free, or this machine has none.
         """
         if or_gpu:
             for gate in self._gates.values():
@@ -403,16 +410,16 @@ class Slots:
 
 
 def has_memory_for_standby(footprint: MemoryEstimate | None) -> bool:
-    """Return whether the host has enough free memory for a standby.
+    """Return whether the host has enough free memory for a standby, and `HOST_RESERVE_MIB` besides.
 
     Args:
-        footprint: memory estimate of its task; None: unknown, and `UNKNOWN_HOST_MIB` must be free.
+        footprint: memory estimate of its task; None: unknown, and `UNKNOWN_HOST_MIB` is assumed.
     """
     return available_mib() >= (footprint.host_mib if footprint else UNKNOWN_HOST_MIB) + HOST_RESERVE_MIB
 
 
 def available_mib() -> int:
-    """Return the host memory in MiB that the machine, or this process's control group, has left.
+    """Return the host memory in MiB that the machine or, if less, its container has left.
 
     Unknown: `sys.maxsize`.
     """
@@ -456,6 +463,7 @@ def chosen_cards(config: ExecutorConfig, device: str) -> tuple[gpu.Gpu, ...]:
 
     Raises:
         ExecutorError: the config or CUDA_VISIBLE_DEVICES names a GPU that is missing, or a GPU cannot be used.
+            Also with device "cuda" if no GPU is here and visible.
     """
     if is_on_cpu(config, device):
         return ()

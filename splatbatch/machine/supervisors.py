@@ -103,7 +103,7 @@ class Supervisors:
         return _start(SUPERVISOR, str(folder.path), stdin=subprocess.DEVNULL, dies_by=signal.SIGTERM)
 
     def server(self) -> int | None:
-        """Return the pid of the fork server; None if none runs."""
+        """Return the pid of the fork server; None before its start, and once it has failed or was closed."""
         return self._server.process.pid if self._server else None
 
     def close(self) -> None:

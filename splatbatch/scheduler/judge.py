@@ -95,7 +95,7 @@ def write_go(file: Path, slot: Slot) -> None:
 def died_on_standby(folder: AttemptFolder) -> bool:
     """Return whether an ended attempt died while it stood by, even if go.json was written.
 
-    Such an attempt does not count.
+    Such an attempt does not count. False without a readable exit.json.
     """
     told = folder.read_exit()
     return told is not None and told.stood_by and folder.last_progress().phase in PREPARING

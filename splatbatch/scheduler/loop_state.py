@@ -26,7 +26,7 @@ from splatbatch.tasks.task import Task
 class LoopState:
     """State of a batch while this process trains it; `launch`, `standby`, `cancel` and `retry_handling` change it.
 
-    `slots` and `queue` are made from the config, the executor and the tasks.
+    `slots` and `queue` are made from the config, the executor and `tasks`, which are to be trained.
     """
 
     config: Config
@@ -36,6 +36,7 @@ class LoopState:
     hooks: RunHooks
     clock: Clock = field(default_factory=Clock)
     is_retry: bool = False
+    """Whether the user asked by `retry`, so that a new splat may replace an up-to-date one."""
     attempts: dict[Key, RunningAttempt] = field(default_factory=dict)
     """Open attempts by key: they have begun or stand by, and their outcome is not recorded yet."""
     in_their_turn: set[TaskId] = field(default_factory=set)

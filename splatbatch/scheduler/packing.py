@@ -30,7 +30,7 @@ SLACK = 1.15
 LEAST_SHARE = 0.25
 """Smallest share of an estimate to which measurements may reduce it."""
 LOSS = 1.03
-"""Factor by which one patch fewer must be faster in total before a seat is taken away; measurements scatter as much."""
+"""Factor by which one patch fewer must be faster in total to stay; measurements scatter as much."""
 FEWEST_LOOKS = 3
 """Fewest measurements of a number of seats before their median counts."""
 MOST_LOOKS = 30
@@ -91,7 +91,7 @@ class GpuSharing:
     def note(self, running: RunningAttempt) -> None:
         """Learn from a trained attempt what share of its estimated GPU memory it really took, for later attempts.
 
-        Attempts without an estimate, or without measured memory, are ignored.
+        An attempt without an estimate is ignored. One without measured memory counts with its corrected estimate.
         """
         footprint = running.task.memory_estimate
         if footprint is None or not footprint.gpu_mib:
@@ -115,8 +115,9 @@ class GpuSharing:
     def holds(self, running: RunningAttempt) -> float | None:
         """Return the GPU memory that an attempt may hold at its end, in MiB; None if unknown.
 
-        The part that torch reserves unused is included; it may be half as large as the used part, or larger. If it were
-        counted as memory of a foreign program, the next attempt could not start until this attempt has ended.
+        Without a measured peak the corrected estimate counts. The part that torch reserves unused is included; it may
+        be half as large as the used part, or larger. If it were counted as memory of a foreign program, the next
+        attempt could not start until this attempt has ended.
         """
         lines, expected = running.attempt.folder.read_progress(), self.of(running.task)
         peak, reserved = judge.most(line.peak_mib for line in lines), judge.most(line.reserved_mib for line in lines)
@@ -157,9 +158,10 @@ class GpuSpeed:
 
 
 def choose_seats(now: int, looks: Sequence[GpuSpeed], most: int, *, is_tight: bool = False) -> int:
-    """Return how many patches should train at once on each GPU; at most one more or fewer than now.
+    """Return how many patches should train at once on each GPU; at most one more than now.
 
-    As many train as allowed, unless fewer were measured to be faster in total.
+    Once the present number is measured `FEWEST_LOOKS` times, one fewer is tried. It stays only if it is faster in total
+    by the factor `LOSS`.
 
     Args:
         now: present number.

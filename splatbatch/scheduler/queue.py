@@ -49,12 +49,13 @@ class Queue:
     def due(self, now: float, *, beside: bool = False) -> Iterator[Task]:
         """Claim and yield tasks that may start now, in order; a task waits for tasks whose products it needs.
 
-        A task of another worker is skipped for some seconds; a task that another worker has finished leaves the queue.
+        A task of another worker is skipped for some seconds. A task that another worker has finished, or for which this
+        worker has too little time, leaves the queue.
         Yielded tasks stay in the queue until `take` is called.
 
         Args:
             now: time by the clock of the loop, in seconds.
-            beside: True: only tasks that need no GPU slot; False: only tasks that need one.
+            beside: True: only tasks for which `starts_beside` is true; False: only the others.
         """
         needed = {
             name for name in self._needed if self.is_open(TaskId.of_folder(name)) or self._hooks.is_elsewhere(name)

@@ -92,8 +92,8 @@ class RetryHandling:
         """Put a task back whose attempt has failed, or count the failure, which may give the task up.
 
         A failure that the task did not cause does not count. A GPU fault takes the slot out of service, if another slot
-        is left; a second fault of the same task counts. An MPS error turns GPU sharing off. After a failure beside
-        another attempt the task gets a GPU to itself.
+        is left; a second fault of the same task counts. After an MPS error, further attempts start without MPS. After a
+        failure that an attempt beside it may have caused (`OF_COMPANY`), the task gets a GPU to itself.
 
         Args:
             running: the failed attempt.
@@ -123,7 +123,8 @@ class RetryHandling:
     def handle_fault(self, task: Task, diagnosis: Diagnosis, now: float, traceback: str) -> None:
         """Record the failure of a task that could not be started or collected, and put it back if a retry may help.
 
-        An attempt that could not be collected is not trained again: the next run collects it once more.
+        An attempt that could not be collected is not trained again: the next run collects it once more. If several
+        tasks have the same internal fault, the batch stops.
 
         Args:
             task: the task.

@@ -26,7 +26,7 @@ class RunHooks(WaitHooks):
     is_alone: bool = True
     """Whether no other run trains into the folder: processes found at the start are then of an earlier run."""
     deadline: DeadlineBudget | None = None
-    """Adjusts the step budget to the deadline of the batch; None: the batch has no deadline, or several workers."""
+    """Adjusts the step budget to the deadline of the batch; None: no deadline ahead, or several workers."""
     audited: Mapping[str, str] = field(default_factory=dict)
     """Hash of the state of each task's files when they were audited, by name of the task.
 

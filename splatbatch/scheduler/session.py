@@ -48,6 +48,7 @@ def run(batch: Batch, ledger: Ledger, hooks: RunHooks, *, is_retry: bool = False
     Raises:
         TrainerError, ExecutorError: nothing can be trained on this machine.
         OutputError: the ledger or the output folder cannot be written.
+        SplatbatchError: an attempt of an earlier run does not end.
     """
     recipes = batch.only(task.name for task in batch.tasks if isinstance(task, TrainTask)).recipes()
     check_usable(recipes.values())

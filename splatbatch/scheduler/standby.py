@@ -38,7 +38,8 @@ def first(loop: LoopState, free: Container[str] | None = None) -> RunningAttempt
 def next_task(loop: LoopState, now: float) -> tuple[RunningAttempt | None, Task | None]:
     """Return the standby whose turn is next, and its task; without a standby None, and the next task of the queue.
 
-    Both are None if no task should start now: none is due, or the next standby is nearly prepared.
+    Both are None if no task should start now: none is due, or the next standby is nearly prepared. A standby whose
+    reader process waits for a file counts as none.
 
     Args:
         loop: state of the loop.
@@ -148,7 +149,7 @@ def withdraw(loop: LoopState, names: Collection[str]) -> list[Task]:
 
 
 def discard(loop: LoopState, died: RunningAttempt) -> None:
-    """Remove a standby that has ended; its task goes back to the queue, and gets no other standby."""
+    """Remove a standby that has ended; its task gets no other, and goes back to the queue unless it was withdrawn."""
     launch.discard(loop, died)
     loop.in_their_turn.add(died.task.id)
     del loop.attempts[died.key]

@@ -12,7 +12,7 @@ from splatbatch.machine.limited_program import CallBounds, LimitedProgram
 def ask(modules: Sequence[Sequence[str]], timeout_s: float, environment: Mapping[str, str]) -> list[Record | str]:
     """Run `python -m` modules with their arguments at once; return the last JSON object that each has printed.
 
-    For a module that printed none, the reason in words stands in its place.
+    For a module that printed none, or did not end in time, the reason in words stands in its place.
 
     Args:
         modules: name and arguments of each module; the result has the same order.

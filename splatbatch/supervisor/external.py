@@ -64,6 +64,16 @@ class LogProgress:
     """
 
     def __init__(self, path: Path, watch: WatchSettings, now: float) -> None:
+        """Begin without a record.
+
+        Args:
+            path: path of progress.jsonl.
+            watch: watch settings, with the regular expressions and the last step.
+            now: start of the process.
+
+        Raises:
+            re.error: a regular expression is invalid.
+        """
         self._path = path
         self._patterns = {name: re.compile(pattern) for name, pattern in watch.progress.items() if pattern}
         self.max_steps = max_steps = watch.max_steps
@@ -98,7 +108,7 @@ class LogProgress:
     def look(self, now: float) -> None:
         """Parse the whole lines taken since the last call, and write new figures.
 
-        Steps alone are written only now and then.
+        Figures of every step (`OF_EVERY_STEP`) alone are written only now and then.
 
         Raises:
             OSError: progress.jsonl cannot be written.
@@ -220,9 +230,9 @@ class LoggedSteps:
     def reaches(self, max_steps: int) -> bool:
         """Return whether the last step, or nearly (see `PROOF_SHARE`), was reported, as proof of a full run.
 
-        The proof is needed after a bad end.
+        The proof is needed after a bad end. No more steps than the usual distance may be missing; one always may.
 
-        False if no step was reported.
+        False if no step was reported, or a step beyond the last.
         """
         if self.highest is None:
             return False
@@ -230,7 +240,7 @@ class LoggedSteps:
         return 0 <= missing <= max(1, min(self.gap, int(PROOF_SHARE * max_steps)))
 
     def to_record(self) -> Record:
-        """Return the fields for progress.jsonl; empty while no step was reported."""
+        """Return the fields for progress.jsonl; empty while no step was reported and no part of the log went unread."""
         steps = {} if self.highest is None else {"highest_step": self.highest, "step_gap": self.gap}
         return steps | ({"steps_unheard": True} if self.is_lost else {})
 
@@ -291,6 +301,8 @@ def watches_of(
     folder: AttemptFolder, watch: WatchSettings | None, now: float
 ) -> tuple[LogProgress | None, FinishWatch | None]:
     """Return the reader of an external trainer's log, and the watch for its end if `finished_after_s` asks for it.
+
+    No end is watched for if `finish` names no last step.
 
     Args:
         folder: folder of the attempt.

@@ -44,6 +44,7 @@ class HostMonitor:
     """
 
     def __init__(self, folder: AttemptFolder, gpu_uuid: str | None) -> None:
+        """Begin to watch an attempt on a GPU, named by its UUID; None: on the CPU."""
         self._folder = folder
         self._oom_kills_before = oom_kills()
         self._least: dict[Path, int] = {}
@@ -105,6 +106,7 @@ class GpuWatch:
     """
 
     def __init__(self, folder: AttemptFolder, uuid: str | None) -> None:
+        """Prepare without a sample; `uuid` names the GPU, None: the attempt is on the CPU."""
         self._folder, self._uuid = folder, uuid
         self._before: frozenset[int] | None = None
         # who has opened its context ahead of its turn is there already: who comes now is another
@@ -168,6 +170,7 @@ class KernelLog:
     """
 
     def __init__(self, gpu_bus: str, path: str = KMSG) -> None:
+        """Open the log at `path`, at its end; `gpu_bus` is explained at `concerns`."""
         self.lines: list[str] = []
         self._gpu_bus = gpu_bus
         self._descriptor = -1

@@ -32,6 +32,11 @@ class BoundedLog:
     """
 
     def __init__(self, path: Path) -> None:
+        """Open the file, or make it; output is appended to what it holds.
+
+        Raises:
+            OSError: the file cannot be opened.
+        """
         # no O_APPEND: with it Linux appends even where pwrite names a place, and the cut is made in place
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
         self._size = os.fstat(self._descriptor).st_size

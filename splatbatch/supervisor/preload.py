@@ -53,13 +53,15 @@ class PreloadedProcess(ForkedChild):
     """A child process that has imported programs, and waits to be told which to run."""
 
     def __init__(self, pid: int, channel: socket.socket) -> None:
+        """Take a forked child, which waits for its command at the other end of `channel`."""
         super().__init__(pid)
         self.channel = channel
 
     def begin(self, argv: Sequence[str], env: dict[str, str], cwd: Path, output: int, group: Path | None) -> bool:
         """Let the child run a command; return whether it runs, like a process started by name.
 
-        False: the program is not loaded, the folder is missing, or the child is gone; then start the program by name.
+        False: the program is not loaded, the folder is missing, or the child does not answer; then start the program by
+        name.
 
         Args:
             argv: command line: `sys.executable`, "-m", the name of the program, its arguments.

@@ -45,9 +45,9 @@ def adopt(batch: Batch, ledger: Ledger, hooks: WaitHooks = ENDLESS) -> dict[str,
         hooks: functions called while waiting, which may request a stop.
 
     Raises:
-        ExecutorError: an attempt may still run, and the engine that could tell cannot be asked here.
+        ExecutorError: an attempt may still run, but the config names GPUs that cannot be used here.
         StopRequested: a stop was requested.
-        OSError: the disk is full.
+        OSError, SplatbatchError: the disk is full, or an attempt does not end.
     """
     for task in batch.tasks:  # also those without open attempts: their manifests are rewritten at times
         sweep(task.home.path)
@@ -72,7 +72,7 @@ def adopt_task(task: Task, ledger: Ledger, endings: TaskHistory, beat: Callable[
         beat: writes the heartbeat of this worker; called while waiting.
 
     Raises:
-        OSError: the disk is full.
+        OSError, SplatbatchError: the disk is full, or an attempt does not end.
     """
     sweep(task.home.path, spares_living=True)
     left = left_of(task, endings)

@@ -21,7 +21,7 @@ from splatbatch.tasks.batch import Batch
 LOOK_S, AGAIN_S = 0.2, 0.5
 """Seconds between two tries to take the claim on the preparation; `AGAIN_S`: the same for a lock of `in_turn`."""
 PATIENCE_S = 5.0
-"""Seconds for which the preparation by another worker is waited for without a message."""
+"""Seconds for which the preparation by another worker is waited for without a message, unless that worker is silent."""
 TURN_S = 1800.0
 """Longest time, in seconds, to wait for another process that merges or publishes into the same place."""
 T = TypeVar("T")
@@ -51,8 +51,8 @@ def lock_output(batch: Batch, say: Callable[[str], None]) -> Iterator[Claims]:
 def lock_output_alone(batch: Batch, say: Callable[[str], None]) -> Iterator[Callable[[], None]]:
     """Hold an output folder so that no worker trains into it either: workers that start wait until the block ends.
 
-    Yield the function that writes heartbeats, by which other workers see that this process lives; call it every few
-    seconds.
+    If the claim for that cannot be written, they do not wait. Yield the function that writes heartbeats, by which other
+    workers see that this process lives; call it every few seconds.
 
     Raises:
         OutputError: another run holds the folder, or workers train into it.

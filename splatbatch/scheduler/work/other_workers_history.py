@@ -28,6 +28,7 @@ class OtherWorkersHistory:
     """
 
     def __init__(self, output: OutputFolder, own: Path) -> None:
+        """Follow the ledgers of an output folder, except `own`: the ledger of this worker."""
         self._output, self._tail = output, Tail(output, AttemptEnded, RetryScheduled, GaveUp, but=own)
         self._events: dict[str, list[tuple[Path, PastReport]]] = {}
         self._hosts: dict[str, str] = {}
@@ -71,7 +72,10 @@ class OtherWorkersHistory:
 
 
 def history_of(events: Iterable[PastReport]) -> RetryHistory:
-    """Return the retry history that follows from the events of a task, the oldest first; `NEW` without failures."""
+    """Return the retry history that follows from the events of a task, the oldest first; `NEW` without failures.
+
+    Failures of adopted attempts do not count.
+    """
     history = NEW
     for event in events:
         match event:
