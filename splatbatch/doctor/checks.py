@@ -53,8 +53,8 @@ class TorchBuild:
 class Machine:
     """Facts about this machine that are gathered in milliseconds, without importing torch.
 
-    `driver` is the version of the NVIDIA driver, empty without one; `torch` is None if torch is not installed or cannot
-    be read.
+    `driver` is the version of the NVIDIA driver, empty if unknown or without a GPU. `torch` is None if torch
+    is not installed or cannot be read.
     """
 
     presence: GpuAvailability = field(default_factory=GpuAvailability)
@@ -106,7 +106,7 @@ class MachineNeeds:
     trains_itself: bool = True
     """Whether at least one patch is trained by the builtin trainer."""
     on_cpu: bool = False
-    """Whether the YAML asks for the CPU although the machine has a GPU."""
+    """Whether the batch trains on the CPU although the machine has a GPU."""
     extras: frozenset[str] = frozenset()
     """Names of the optional extras that the YAML needs, as in `EXTRAS`; empty: none."""
 
@@ -250,7 +250,7 @@ def of_machine(machine: Machine, *, on_cpu: bool = False, trains_itself: bool = 
 
     Args:
         machine: facts about the machine.
-        on_cpu: whether the YAML asks for the CPU; driver, GPUs and torch are then not checked.
+        on_cpu: whether the batch trains on the CPU; driver, GPUs and torch are then not checked.
         trains_itself: whether the builtin trainer is used; torch is not checked otherwise.
     """
     yield ok("versions", ", ".join(f"{name} {number}" for name, number in machine.versions.items()))
@@ -286,7 +286,8 @@ def driver(machine: Machine) -> CheckResult:
 def torch_build(machine: Machine) -> CheckResult:
     """Return the result of the check that torch is built for CUDA, and for a version that the driver supports.
 
-    Without a GPU any torch is "ok". A missing torch is a problem.
+    From CUDA 11 on, a driver runs all minor versions of its major one; a driver of unknown CUDA passes. Without a GPU
+    any torch is "ok". A missing torch is a problem.
     """
     build, here = machine.torch, machine.presence
     if build is None:
@@ -401,8 +402,9 @@ def torch_kernels(probe: TorchProbe, capabilities: Iterable[Version]) -> CheckRe
 def can_run(capability: Version, architectures: Iterable[str]) -> bool:
     """Return whether code for one of these architectures runs on a GPU (CUDA C++ Programming Guide, compatibility).
 
-    Binary code (sm) runs on the same major version with an equal or later minor version. With the suffix a it runs on
-    exactly that capability. PTX (compute) is compiled at load time for every later capability.
+    Binary code (sm) runs on the same major version with an equal or later minor version. PTX (compute) is compiled at
+    load time for every later capability; with the suffix f only within its major version. With the suffix a, both run
+    on exactly that capability.
 
     Args:
         capability: compute capability of the GPU, as (9, 0).

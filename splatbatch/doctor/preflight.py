@@ -20,13 +20,15 @@ def preflight(
 ) -> list[CheckResult]:
     """Return the warnings about this machine and batch; empty: there are none.
 
+    Problems of disk space and shared memory are left out, since the batch waits for space.
+
     Args:
         config: the YAML.
         recipes: recipe of each patch, by name.
         footprints: memory estimates by patch; patches without an estimate are left out.
 
     Raises:
-        TrainerError, ExecutorError: a check found a problem that prevents training here.
+        TrainerError, ExecutorError: another check found a problem that prevents training here.
     """
     job, on_cpu = inventory.job(config, recipes, footprints), is_on_cpu(config.executor, config.training.device)
     found = [*of_job(job), *of_machine(inventory.machine(), on_cpu=on_cpu, trains_itself=job.trains_itself)]

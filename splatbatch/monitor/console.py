@@ -49,6 +49,13 @@ class ConsoleListener:
     """
 
     def __init__(self, output: OutputFolder, names: Sequence[str], standing: FreshnessChecker | None = None) -> None:
+        """Prepare without showing anything.
+
+        Args:
+            output: the output folder.
+            names: names of the patches of the batch.
+            standing: freshness checker of the batch; None: any existing splat counts as up to date.
+        """
         self._output, self._names, self._standing = output, names, standing
         self._watcher = Watcher(output)
         console = Console(stderr=True)

@@ -132,7 +132,7 @@ class MlflowSink(Sink):
     def tick(self) -> Iterator[str]:
         """Check the running process; start one if attempts have ended, or if writing failed and the pause is over.
 
-        Yield a message if a process failed for another reason than the one before.
+        Yield a message if a process failed for another reason than the one before, or after the end of the batch.
         """
         if self._hook and (verdict := self._hook.verdict()) is not None:
             self._hook = None

@@ -44,7 +44,7 @@ SHOWN = ("patch", "state", "cause", "advice", "psnr_covered", "psnr", "num_gauss
 
 
 class Notifier(Sink):
-    """Sends messages by `notify.command` and `notify.urls`, one message at a time.
+    """Sends messages by `notify.command` and `notify.urls`, one message at a time; the last waits only `PATIENCE_S`.
 
     Patches that fail during a delivery are named together in the next message. Without either setting nothing is sent.
     """

@@ -39,8 +39,8 @@ def groups_of(batch: Batch) -> tuple[TaskGroup, ...]:
     """Return the tasks of a batch, grouped by the rules of their trainers, after checking the hold-out lists.
 
     Raises:
-        SceneError: a list of held-out photographs cannot be read, or a block (photographs side by side) is requested
-            from a list without one.
+        SceneError: a list of held-out photographs or a partition cannot be read, or the partition lacks a requested
+            block (photographs side by side).
     """
     from splatbatch.trainers import rules_of
 
@@ -62,8 +62,8 @@ def audit_for_all(batch: Batch, *, deep: bool = False, advance: Advance = unhear
         advance: called with the progress.
 
     Raises:
-        SceneError: a list of held-out photographs cannot be read, or a block (photographs side by side) is requested
-            from a list without one.
+        SceneError: a list of held-out photographs or a partition cannot be read, or the partition lacks a requested
+            block (photographs side by side).
     """
     from splatbatch.scene.audit.audit import decoded_too
     from splatbatch.trainers import rules_of
@@ -78,8 +78,8 @@ def audits_of(batch: Batch) -> tuple[tuple[Audit, tuple[Task, ...]], ...]:
     """Audit the tasks of a batch by the rules of their own trainers; return each audit with its tasks.
 
     Raises:
-        SceneError: a list of held-out photographs cannot be read, or a block (photographs side by side) is requested
-            from a list without one.
+        SceneError: a list of held-out photographs or a partition cannot be read, or the partition lacks a requested
+            block (photographs side by side).
     """
     return tuple((audit_of(batch, group), group.tasks) for group in groups_of(batch))
 
@@ -143,8 +143,9 @@ def _first_words(found: Iterable[tuple[Sequence[AuditFinding], Iterable[Task]]])
 def with_refusals(batch: Batch, statuses: Sequence[PatchStatus]) -> tuple[PatchStatus, ...]:
     """Return the statuses, those of rejected patches replaced by "refused", as `plan` shows them.
 
-    Patches that are up to date or run are not audited. With more than `MOST_AUDITED` due patches, none is. If the audit
-    itself raises an error, the statuses are returned unchanged, since `plan` reports the error.
+    Patches that are up to date, run, or are refused already, are not audited. With more than `MOST_AUDITED` due
+    patches, none is. If the audit itself raises an error, the statuses are returned unchanged, since `plan` reports the
+    error.
     """
     names = [one.patch for one in statuses if not one.is_made and one.state not in ("running", "refused")]
     if not 0 < len(names) <= MOST_AUDITED:

@@ -39,14 +39,14 @@ class Speeds:
     model: TrainingSpeed
     """Modelled speed of the device: the CPU, or an H200 for any GPU."""
     estimates: Mapping[str, MemoryEstimate]
-    """Memory estimates by task name, made without a deadline; tasks of external trainers have none."""
+    """Memory estimates by task name, made without a deadline; none for external trainers and unreadable models."""
     factors: Mapping[str, float] = field(default_factory=dict)
     """Measured ratio of real to modelled time, by trainer; trainers not measured yet are missing."""
 
     def factor(self, task: Task) -> float | None:
         """Return the ratio of real to modelled time for the trainer of a task; 1.0 if not measured yet.
 
-        None: no time is known, since the trainer is external and not measured yet.
+        None: no time is known, since the trainer is not measured yet and the task has no memory estimate.
         """
         return self.factors.get(full_recipe(task).training.trainer, 1.0 if task.name in self.estimates else None)
 
@@ -85,7 +85,7 @@ class Speeds:
         Attempts no longer than the start of a process, or without steps, are not. Factors of other trainers stay.
 
         Args:
-            attempts: finished attempts: task, budget, seconds with the start, and steps.
+            attempts: attempts, also unfinished ones: task, budget, seconds so far with the start, and steps so far.
         """
         found = defaultdict[str, list[float]](list)
         for task, budget, seconds, steps in attempts:
@@ -193,7 +193,7 @@ AIM = 0.97
 FIRST_AIM = 0.78
 """Share of the time planned for training while no speed is measured, instead of `AIM`.
 
-The first attempts may be slower than modelled, and are not cut short.
+The first attempts may be slower than modelled, and are not cut short. With several workers `AIM` holds.
 """
 WORTH_IT_DB = 0.1
 """Least gain for which splats of an earlier deadline are trained again, in dB of hold-out PSNR."""
@@ -202,7 +202,8 @@ WORTH_IT_DB = 0.1
 def choice_for(batch: Batch, todo: PendingTasks, now: float) -> DeadlineDecision | None:
     """Return a new decision for the deadline of a batch; None without a deadline, or if the earlier decision holds.
 
-    A new decision is made if the deadline or the settings in the YAML have changed, or if new patches are due.
+    A new decision is made if the deadline or the settings in the YAML have changed, or if new patches are due. None,
+    too, if no patch is due.
 
     Args:
         batch: the batch, with the decisions made so far.

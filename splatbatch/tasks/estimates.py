@@ -222,7 +222,7 @@ class Forecast:
 def forecast(batch: Batch, names: Sequence[str], footprints: Mapping[str, MemoryEstimate]) -> Forecast:
     """Return how long the named tasks of a batch will take: by trained patches, else by the model of training time.
 
-    Tasks that state their own expected duration, such as stages of a reconstruction, are added up.
+    If all tasks state their own expected duration, such as stages of a reconstruction, these are added up.
 
     Args:
         batch: the batch.
@@ -270,7 +270,7 @@ def forecast(batch: Batch, names: Sequence[str], footprints: Mapping[str, Memory
 def check_place(batch: Batch, expected: Forecast) -> None:
     """Check that the batch does not train on the CPU for more than an hour without `training.device: cpu`.
 
-    A forecast without a duration passes.
+    A forecast without a duration passes, and so does `executor.gpus: []`.
 
     Raises:
         ExecutorError: a requested GPU is missing, or cannot be used.

@@ -86,7 +86,7 @@ GONE_FROM_TRAINING = {"exposure": False, "packed": False}
 def fingerprint(patch: Patch, recipe: Recipe) -> Fingerprint:
     """Return the fingerprint of a patch under a recipe, by its files now; the model is read and hashed.
 
-    Files that are missing are recorded as missing, and a broken model is left to the audit.
+    Missing files are recorded as missing, except those of the model. A broken model is left to the audit.
     """
     known = InputFiles(patch, recipe).now()
     return replace(

@@ -177,7 +177,7 @@ class FreshnessChecker:
     def is_due(self, name: str) -> bool:
         """Return whether `train` would make a task: the product is missing, stale or damaged.
 
-        The task is not given up.
+        False for a task that was given up; a rejection by the audit is not looked at.
         """
         return is_due(self.state(name))
 

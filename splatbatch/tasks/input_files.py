@@ -52,7 +52,8 @@ class InputFiles:
         """Return the files as they are now, and their hash, in an otherwise blank fingerprint; the model is read.
 
         The hash is of the model by content, the choice of hold-out, and photographs and masks by name and size. A
-        missing file is recorded as missing. Of a broken model the photographs are left out, since the audit reports it.
+        missing file is recorded as missing, a missing one of the model left out. Of a broken model the photographs are
+        left out, since the audit reports it.
         """
         from splatbatch.scene.colmap.reconstruction import read_images
         from splatbatch.scene.holdout import choose_holdout  # which loads numpy: `status` does without
@@ -82,7 +83,7 @@ class InputFiles:
         """Return the recorded files as they are now, and new ones beside them; the model is not read.
 
         Args:
-            then: recorded files by key; missing ones stay in the result, recorded as missing.
+            then: recorded files by key; missing ones stay in the result, recorded as missing, but masks do not.
         """
         names = sorted(photographs_of(then))
         keys = [key for key in then if not key.startswith("masks/")]

@@ -95,6 +95,7 @@ def order_scene(batch: Batch) -> InspectionSettings:
     Raises:
         SceneError: the merged splat, the partition or a photograph is missing, or they do not fit together.
         ConfigError: the batch is a sweep or a list of scenes, and makes no single scene.
+        OutputError: the merged splat was damaged.
     """
     orders = evaluation.order(batch, batch.output.scene.splat)
     source = read_partition(Path(orders.partition)).source

@@ -29,7 +29,7 @@ def compare_product(
         place: file or folder of the product; None: the product is only its record.
         parts: SHA-256 of each file in the place, when it was made, by path there; with a place but no parts, the
             product is missing. A file that cannot be read counts as changed.
-        facts: known hashes of files; None: the files are read.
+        facts: known hashes of files; None: hashes in the user's cache count while size and time are the same.
     """
     if recorded is None or (place and not parts):
         return Missing()

@@ -142,7 +142,7 @@ class Task:
     memory_estimate: MemoryEstimate | None = None
     """Memory that the task is expected to need.
 
-    None: the model cannot be read, or an external trainer trains the task.
+    None: not estimated yet, the model cannot be read, or an external trainer trains the task.
     """
     claim: Claim | None = None
     """Claim of this worker on the task; None: the task is not claimed yet, or no claims are made."""

@@ -25,6 +25,9 @@ def restore(task: Task) -> tuple[str, str]:
 
     Return the attempt from which the product was restored, and the attempt accepted before if that is another. Both are
     empty if nothing was restored.
+
+    Raises:
+        OSError: the files cannot be written.
     """
     before, found = (task.home.read_result() or Result()).attempt, results.restore(task.home)
     return found, before if found and found != before else ""

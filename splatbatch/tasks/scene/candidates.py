@@ -89,7 +89,7 @@ class MergeCandidate:
     warnings: tuple[str, ...] = ()
     """Warnings of the candidate's training, and of later attempts; empty: none."""
     photographs: UsedPhotographs | None = None
-    """Photographs that the splat was trained on, and held-out ones; None: there is no up-to-date splat."""
+    """Photographs that the splat was trained on, and held-out ones; None: no up-to-date splat, or no record of them."""
 
 
 def merge_candidates(batch: Batch, partition: Partition) -> tuple[tuple[MergeCandidate, ...], tuple[str, ...]]:

@@ -47,7 +47,7 @@ class CleaningRules:
         other.
 
         Args:
-            name: name of the patch; for the backdrop only the rule for faint Gaussians holds.
+            name: name of the patch; for the backdrop, or without cameras, only the rule for faint Gaussians holds.
             rows: Gaussians as float32 rows of a splat file, [N, number of properties].
 
         Raises:

@@ -104,7 +104,7 @@ def gather(batch: Batch, *, allow_missing: bool) -> SceneParts:
 
 
 def check_whole(files: MergedFiles) -> Merge | None:
-    """Return the record of a merged splat after checking its content; None without a record.
+    """Return the record of a merged splat after checking its content; None without a readable record.
 
     Raises:
         OutputError: the splat has been damaged since the merge, or is missing.

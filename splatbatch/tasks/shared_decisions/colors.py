@@ -39,7 +39,8 @@ MOST_NAMED = 3
 def decide_colors(batch: Batch, todo: PendingTasks) -> SharedDecisions:
     """Return the decisions with the tones of the photographs, if a recipe uses them; report those solved in this call.
 
-    With `colors: auto`, a batch with splats trained without correction stays without it.
+    With `colors: auto` and no tones yet, nothing is corrected if patches that are not due were trained without
+    correction.
 
     Raises:
         SceneError: a model cannot be read.

@@ -40,7 +40,7 @@ def decide_holdout(batch: Batch, todo: PendingTasks) -> SharedDecisions:
 def decide_deadline(batch: Batch, todo: PendingTasks) -> SharedDecisions:
     """Return the decisions with the step budget for the deadline in the YAML.
 
-    They are unchanged without a deadline, or if the earlier choice still holds.
+    They are unchanged without a deadline, if the earlier choice still holds, or if no patch is due.
 
     Raises:
         ConfigError: the deadline is past.

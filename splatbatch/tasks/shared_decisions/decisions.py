@@ -91,7 +91,7 @@ class SharedDecisions:
     def apply(self, tasks: Sequence[Task]) -> tuple[Task, ...]:
         """Return the tasks with offset, hold-out, colour correction and step budget of these decisions.
 
-        Undecided values stay.
+        An undecided offset or hold-out stays; without decided colours or deadline, tones or step budget are removed.
         """
         return tuple(map(self._shared_by, with_step_budget(tasks, self.deadline.budgets if self.deadline else ())))
 

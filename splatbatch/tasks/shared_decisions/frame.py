@@ -30,8 +30,8 @@ REMEDY = "Bring all models into one coordinate system, or train these patches by
 def choose_frame(batch: Batch, todo: PendingTasks) -> Frame:
     """Return the frame (an offset, or one for each scene) for training the patches whose extents `todo.spans` returns.
 
-    The present frame is kept while it loses no detail, so that added patches change nothing. Otherwise an offset is
-    chosen for all patches of the batch together, or for each scene of a list.
+    That of the YAML or the partition is kept; another one while it is needed and loses no detail, so that added patches
+    change nothing. Otherwise an offset is chosen for all patches of the batch together, or for each scene of a list.
 
     Raises:
         SceneError: patches are too far apart to share an offset.
@@ -119,7 +119,7 @@ def spans_of(audits: Iterable[Audit]) -> dict[str, ModelExtent]:
 
 
 def read_spans(patches: Iterable[Patch]) -> Mapping[str, ModelExtent]:
-    """Return the extents of patches, by name; a patch whose model cannot be read is left out."""
+    """Return the extents of patches, by name; a patch whose model is empty or cannot be read is left out."""
     from splatbatch.scene.colmap.reconstruction import read_reconstruction
     from splatbatch.scene.frame import span_of
 
