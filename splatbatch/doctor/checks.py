@@ -58,6 +58,7 @@ class Machine:
     """
 
     presence: GpuAvailability = field(default_factory=GpuAvailability)
+    """GPUs of this machine, or why they cannot be used; by default there is none."""
     driver: str = ""
     driver_cuda: Version | None = None
     """Latest CUDA version that the driver supports; None: unknown, or no driver."""
@@ -95,6 +96,7 @@ class MachineNeeds:
     folder: Path
     """The output folder."""
     can_write: bool = True
+    """Whether the output folder can be written, or made."""
     free_mib: int | None = None
     """Free space for the output folder, in MiB; None: unknown."""
     need_mib: int = 0
@@ -310,7 +312,7 @@ def shared_memory(shm_mib: tuple[int, int] | None) -> CheckResult:
     """Return the result of the check of free space in /dev/shm.
 
     No patch starts while less than `SHARED_MEMORY_MIB`, and less than half of its size, is free: a problem. A size of
-    at most `SHARED_MEMORY_MIB` is a warning.
+    at most `SHARED_MEMORY_MIB` is a warning. With `limits.free_disk_mib: 0` patches start all the same.
 
     Args:
         shm_mib: total and free MiB; None: this machine has no /dev/shm, which is "ok".

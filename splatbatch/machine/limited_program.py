@@ -213,9 +213,9 @@ def run_bounded(command: Sequence[str], bounds: CallBounds, *, folder: Path | No
 
 
 class Hook(LimitedProgram):
-    """A command of the user that gets one message on its stdin, and runs beside a batch that never waits for it.
+    """A command of the user that gets one message on its stdin, and runs beside a batch.
 
-    Its memory is not limited.
+    The batch need not wait: it asks `verdict` now and then. The memory of the command is not limited.
     """
 
     def __init__(self, argv: Sequence[str], message: bytes, timeout_s: float, *, is_heard: bool = False) -> None:

@@ -2,7 +2,8 @@
 
 The process, `python -m splatbatch.monitor.mlflow_runs`, reads its order as JSON from stdin. A batch is a parent run,
 each attempt a run below it. Runs that exist already, by their tags, are not written again, so that the next process
-completes the runs that a killed process left out. The batch never waits for such a process.
+completes the runs that a killed process left out. The batch waits for such a process only at its end, for at most
+`sinks.BUDGET_S` seconds.
 """
 
 from __future__ import annotations

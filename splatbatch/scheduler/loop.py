@@ -37,7 +37,10 @@ KEEPS_SLOT_S = 1.0
 
 @dataclass
 class Loop(LoopState):
-    """The loop of a batch, which runs until every task is trained, given up or stopped; call `run` once."""
+    """The loop of a batch, which runs until every task is trained, given up or stopped; call `run` once.
+
+    Making it raises OutputError if the ledger cannot be written.
+    """
 
     def __post_init__(self) -> None:
         super().__post_init__()

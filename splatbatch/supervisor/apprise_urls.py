@@ -1,6 +1,6 @@
 """`python -m splatbatch.supervisor.apprise_urls`: send a message from stdin to Apprise URLs; exit 0 if all accept it.
 
-The program is a process of its own, so that URLs stay out of command lines and a silent server delays no batch.
+The program is a process of its own, so that URLs stay out of command lines and a silent server can be cut off.
 """
 
 from __future__ import annotations

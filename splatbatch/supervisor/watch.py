@@ -315,7 +315,10 @@ class StopCause:
 
 @dataclass
 class PeriodicCall:
-    """A function called at an interval; its OSErrors are ignored, so that a full disk ends no good training."""
+    """A function called at an interval; its OSErrors are ignored, so that a full disk ends no good training.
+
+    `do` is the function, which gets the time; `due` is the time of its next call.
+    """
 
     interval_s: float
     do: Callable[[float], None]
@@ -334,8 +337,8 @@ class PeriodicCall:
 class Watchdog:
     """Measures since when an attempt has made no progress, for the stall limit.
 
-    Progress is new output, a change of progress.jsonl, or use of the GPU (without one: of the CPU). `moved_at` is the
-    time of the last progress, in seconds by a clock that never goes back.
+    Progress is new output, a change of progress.jsonl (`progress` is its path), or use of the GPU (without one: of the
+    CPU). `moved_at` is the time of the last progress, in seconds by a clock that never goes back.
     """
 
     progress: Path

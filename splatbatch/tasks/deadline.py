@@ -332,7 +332,7 @@ def correction_in_words(tasks: Sequence[Task], correction: Adjustment) -> str:
 
 
 def describe_reductions(tasks: Sequence[Task], pace: StepBudget) -> str:
-    """Return a budget in words: "4,000 of 30,000 steps (13 %), photographs at half size, which costs about …".
+    """Return a budget in words: "4,000 of 30,000 steps (13%), photographs at half size, which costs about …".
 
     Of patches with different step counts, at most three counts are named.
     """

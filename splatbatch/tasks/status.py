@@ -55,6 +55,7 @@ class PatchStatus:
     patch: str
     state: State
     attempt: str = ""
+    """Attempt that runs, that made the splat, or that ended last, as "attempt-01"; empty: none, or not read."""
     phase: str = ""
     step: int = 0
     max_steps: int = 0
@@ -79,7 +80,9 @@ class PatchStatus:
     """PSNR on all pixels of the colour-corrected held-out photographs, in dB; None: not measured, or no correction."""
     ssim: float | None = None
     initial_psnr: float | None = None
+    """PSNR on held-out photographs before the first step, in dB; None: not measured."""
     training_psnr: float | None = None
+    """PSNR on a few of the photographs that the splat was trained on, in dB; None: not measured."""
     lpips: float | None = None
     num_gaussians: int | None = None
     seconds: float | None = None
@@ -87,6 +90,7 @@ class PatchStatus:
     advice: str = ""
     evidence: tuple[str, ...] = ()
     changes: dict[str, Any] = field(default_factory=dict)
+    """Settings of the splat that were changed by --set or by rungs, by full name; empty: none."""
     warnings: tuple[str, ...] = ()
     splat: str = ""
     steps_per_s: float | None = None

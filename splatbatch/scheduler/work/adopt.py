@@ -62,7 +62,7 @@ def adopt_task(task: Task, ledger: Ledger, endings: TaskHistory, beat: Callable[
     """Judge the open attempts at a task that this worker has just claimed from a dead worker.
 
     Attempts that run on this machine are ended first. On another machine they are requested to end by their cancel
-    files; if they still make a splat, it cannot replace a later accepted record. Attempts that cannot be collected are
+    files; if they still make a splat, it cannot replace one accepted later. Attempts that cannot be collected are
     recorded as failed.
 
     Args:

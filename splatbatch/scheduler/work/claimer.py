@@ -39,7 +39,7 @@ class TaskProgress(NamedTuple):
     0: none is finished.
     """
     accepted: int = 0
-    """Number of the task's newest accepted record; 0: none."""
+    """Number of the newest record of an accepted splat (accepted/NUMBER.json); 0: none."""
     manifest: Stamp | None = None
     """Size and time of the task's result.json; None: not looked at."""
 

@@ -47,13 +47,13 @@ def frames_in_words(tasks: Iterable[Task]) -> tuple[str, ...]:
 
 
 def photographs_of(task: Task, result: Result) -> UsedPhotographs:
-    """Return the photographs that a splat was trained on, and those held out, as its manifest records them.
+    """Return the photographs that a splat was trained on, and those held out, as its result.json records them.
 
     Versions up to 0.2.0 recorded neither. Then settings.json of the attempt counts, else the measured photographs, else
     the choice by its recorded settings.
 
     Raises:
-        SceneError: the manifest does not record them, and the model cannot be read.
+        SceneError: result.json does not record them, and the model cannot be read.
     """
     if result.photographs is not None:
         return result.photographs
@@ -128,7 +128,7 @@ def held_out(batch: Batch, splat: Path) -> tuple[tuple[str, ...], tuple[str, ...
 
 
 def recorded_holdout(output: OutputFolder, patches: Iterable[str]) -> tuple[str, ...]:
-    """Return the names of photographs held out of a scene, by its merge record, else by the manifests of its patches.
+    """Return the names of photographs held out of a scene, by merge.json, else by the result.json of its patches.
 
     Empty if neither records any.
     """
