@@ -362,6 +362,8 @@ def parse_build(text: str) -> TorchBuild:
 def of_kernels(machine: Machine, probe: TorchProbe, *, wants_gsplat: bool = False) -> Iterator[CheckResult]:
     """Yield the results of the checks of kernels on a machine with a GPU.
 
+    The builtin kernels are checked only if torch runs there.
+
     Args:
         machine: facts about the GPUs and torch.
         probe: result of the process that tried the GPUs.

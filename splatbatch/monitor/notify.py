@@ -1,6 +1,8 @@
 """Notifies people that a batch has ended or a patch has failed for good; delivery never fails the batch.
 
-It delays only the end of the batch, by at most `sinks.BUDGET_S` seconds. The command of `notify.command` gets one JSON object on stdin:
+It delays only the end of the batch, by at most `sinks.BUDGET_S` seconds.
+
+The command of `notify.command` gets one JSON object on stdin:
 
     schema       1
     event        "patches_failed" or "batch_ended"

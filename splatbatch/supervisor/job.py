@@ -21,7 +21,10 @@ class Job:
 
     spec: JobSpec
     watch: WatchSettings | None = None
-    """How an external trainer is watched; None: the trainer of splatbatch, which writes its progress itself."""
+    """How an external trainer is watched; None: the trainer of splatbatch, which writes its progress itself.
+
+    None, too, if watch.json cannot be read.
+    """
     group: Path | None = None
     """Control group for the command and its children; None: there is none."""
 

@@ -47,7 +47,8 @@ IDLE_SHARE = 0.01
 def supervise(folder: AttemptFolder, spare: PreloadedProcess | None = None) -> int:
     """Run the job in `folder` to its end, and write exit.json; return the exit code of the supervisor.
 
-    0: the job exited with 0; 75: another supervisor runs this attempt, or there is no readable job.json; 1: otherwise.
+    0: the job exited with 0; 75: another supervisor runs or ran this attempt, or there is no readable job.json; 1:
+    otherwise.
 
     Args:
         folder: folder of the attempt.

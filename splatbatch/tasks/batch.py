@@ -84,7 +84,10 @@ class Batch:
 
     @property
     def plan_hash(self) -> str:
-        """Hash of version, recipes, deadline and inputs; workers with different hashes must not share the batch."""
+        """Hash of version, recipes, deadline, and keys of products that are no splats.
+
+        Workers with different hashes must not share the batch.
+        """
         by = [f"by {self.config.deadline}"] if self.config.deadline else []
         recipes = sorted({task.yaml_settings.without_deadline.recipe_hash for task in self.every})
         own = (task.inputs for task in self.every if task.inputs)

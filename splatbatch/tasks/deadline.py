@@ -127,7 +127,7 @@ DB_PER_SMALLER = 1.2
 DIVISORS = (1, 2, 4)
 """Divisors of width and height of photographs that a budget may choose."""
 LEAST_PX = 160 * 120
-"""Fewest pixels of a reduced photograph (160 x 120) that a budget may choose."""
+"""Fewest pixels (160 x 120) of reduced photographs that a budget may choose, as the mean of at least one patch."""
 ALL_SHARES = 1_000_000
 """Number of possible shares in the search: the share of steps is found to a millionth."""
 

@@ -39,7 +39,10 @@ from splatbatch.text import list_some
 LOOK_S = 0.05
 """Seconds between two looks at the files of the shared decisions, since each of thousands of patches asks for them."""
 CORE = "patch/"
-"""Begin of the key of patch.json, which holds the core; a changed core always makes a patch stale."""
+"""Begin of the key of patch.json, which holds the core; a changed core makes a patch stale.
+
+Where contents are not compared, only another size shows the change.
+"""
 
 
 class Observation(NamedTuple):

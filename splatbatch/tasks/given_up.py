@@ -1,4 +1,4 @@
-"""Given-up patches: not tried again until their settings, inputs, program or machine change.
+"""Given-up patches: `train` does not try them again until their settings, inputs, program or machine change.
 
 A failure by the machine (driver, disk, a dependency) gives a patch up for one run only. The next `train` tries that
 patch again, since no file shows that the machine was repaired.

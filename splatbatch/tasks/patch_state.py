@@ -15,7 +15,7 @@ UNCOMPARED = "file times changed, contents not compared"
 class PatchState:
     """Base of the states below, with the reason, and the manifest (result.json) of the present splat.
 
-    `result` is None if there is no splat, or if the product is no splat.
+    `result` is None without a splat or a readable manifest, or if the product is no splat.
     """
 
     reason: str
@@ -65,7 +65,7 @@ class RejectedByAudit(PatchState):
 class GivenUp(PatchState):
     """State: a task without an up-to-date product has failed for good.
 
-    The task is not tried again until its settings, inputs, program or machine change.
+    `train` does not try the task again until its settings, inputs, program or machine change; `retry` does.
     """
 
     why_due: str = ""

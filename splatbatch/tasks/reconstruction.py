@@ -63,7 +63,7 @@ class ReconstructTask(Task):
     limits: ClassVar = {"wall_s": 1e9}
 
     def product(self) -> PatchState:
-        """Return the state of the stage's product, by its record and its files.
+        """Return the state of the stage's product, by its record and its files; missing without a readable record.
 
         The last stage is damaged also if files are missing from the model that it exported.
         """

@@ -33,7 +33,10 @@ def changes_of(recipe: Recipe, budget: StepBudget) -> dict[str, Any]:
 
 
 def steps_at(recipe: Recipe, budget: StepBudget) -> int:
-    """Return the steps under a budget, at least `FEWEST_STEPS` and `FEWEST_SHARE` of all; all if they cannot be set."""
+    """Return the steps under a budget, at least `FEWEST_STEPS` and `FEWEST_SHARE` of all.
+
+    All steps if these are fewer, or if they cannot be set.
+    """
     steps = recipe.training.max_steps
     fewest = max(FEWEST_STEPS, round(FEWEST_SHARE * steps)) if follows(recipe) else steps
     return min(steps, max(fewest, int(budget.steps * steps + 1e-6)))

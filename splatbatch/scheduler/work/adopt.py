@@ -34,10 +34,11 @@ from splatbatch.tasks.task import Task
 
 
 def adopt(batch: Batch, ledger: Ledger, hooks: WaitHooks = ENDLESS) -> dict[str, Diagnosis]:
-    """Judge all attempts of a batch without a recorded end, and accept their splats; called when a run begins.
+    """Judge all attempts of a batch without a recorded end, and accept up-to-date splats; called when a run begins.
 
-    Attempts that still run are stopped first; those that never started are barred from starting late. Return by task
-    the failures of attempts that could not be collected; these tasks must not be trained again for that. Empty: none.
+    Attempts that still run are stopped first; those that never started are barred from starting late. Attempts that
+    were only prepared ahead (standbys) are removed. Return by task the failures of attempts that could not be
+    collected; these tasks must not be trained again for that. Empty: none.
 
     Args:
         batch: the batch.

@@ -35,7 +35,7 @@ class OtherWorkers:
     def report(self, owner: WorkerRecord, task: str, *, though_well: bool = False) -> None:
         """Report that a task waits for another worker, if that worker is silent; at once, then every 30 s.
 
-        A worker is silent if its heartbeat, written every few seconds, does not change.
+        A worker is silent if its heartbeat, written every few seconds, has not changed for 30 s.
 
         Args:
             owner: the other worker, as `Claims.take` returns it; without a name, its claim cannot be read.
@@ -54,7 +54,8 @@ class OtherWorkers:
     def check_none(self, beat: Callable[[], None]) -> None:
         """Check that no worker trains into the folder.
 
-        A worker on another host is watched until its file changes, or has not changed for 180 s.
+        A worker on another host, or a silent one on this host, is watched until its file changes, or has not changed
+        for 180 s.
 
         Args:
             beat: writes the heartbeat of this worker; called while waiting.

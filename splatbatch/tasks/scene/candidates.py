@@ -76,7 +76,8 @@ def check_scene(partition: Partition) -> None:
 class MergeCandidate:
     """A patch of a partition, or the backdrop, with the reason if it cannot be merged.
 
-    `task` is None if the batch has no such patch; `result` is None if the patch has no splat.
+    `task` is None if the batch has no such patch; `result` is None if the patch has no splat, or no readable
+    result.json.
     """
 
     name: str

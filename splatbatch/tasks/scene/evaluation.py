@@ -102,7 +102,8 @@ def order(batch: Batch, splat: Path) -> EvaluationSettings:
 def check_place(splat: Path, partition: Partition, offset: Offset) -> None:
     """Check that a splat is whole, has the offset of the batch, and lies within the scene of the partition.
 
-    A splat without an offset passes, since other programs write none.
+    A splat without an offset passes, since other programs write none. Of a sample of Gaussians, the share
+    `LEAST_INSIDE` must lie within the scene.
 
     Raises:
         SceneError: the splat is not whole, has another offset, or lies elsewhere.

@@ -34,6 +34,8 @@ ASKS_FOR_COLORS = "training.colors"
 class SharedDecisions:
     """Values that all patches of a batch must share; a field is None until it is decided.
 
+    It is None, too, if its file cannot be read.
+
     If offset or colours change, splats trained under the old ones become stale. The step budget makes none stale, since
     splats of every recorded budget count. Another hold-out shows as another recipe or input.
     """
@@ -165,7 +167,10 @@ def wants_tones(recipe: Recipe) -> bool:
 
 
 def tones_of(colors: Colors | None, patch: str, recipe: Recipe) -> Mapping[str, ColorCorrection]:
-    """Return the colour corrections with which a patch is trained, by image name; empty: it is trained without."""
+    """Return the colour corrections with which a patch is trained, by image name; empty: it is trained without.
+
+    Empty, too, if `colors` is None: not solved.
+    """
     if colors is None or not wants_tones(recipe):
         return {}
     solved = colors.of(patch)
