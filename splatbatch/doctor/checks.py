@@ -53,8 +53,8 @@ class TorchBuild:
 class Machine:
     """Facts about this machine that are gathered in milliseconds, without importing torch.
 
-    `driver` is the version of the NVIDIA driver, empty if unknown or without a GPU. `torch` is None if torch
-    is not installed or cannot be read.
+    `driver` is the version of the NVIDIA driver, empty if unknown or without a GPU. `torch` is None if torch is not
+    installed or cannot be read.
     """
 
     presence: GpuAvailability = field(default_factory=GpuAvailability)

@@ -1,8 +1,8 @@
 """Finds and ends the processes of an attempt whose supervisor was killed.
 
-The processes are found by their control group, and by the pids and starts in the supervisor's last heartbeat. So a
-process that empties its environment and opens its own session is found, too. Without a control group, and with the
-`train` process dead, too, a process forked after that heartbeat is not found.
+The processes are found by their control group, and by the pids and starts in the supervisor's last heartbeat
+(heartbeat.json). So a process that empties its environment and opens its own session is found, too. Without a control
+group, and with the `train` process dead, too, a process forked after that heartbeat is not found.
 """
 
 from __future__ import annotations

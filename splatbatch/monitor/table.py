@@ -215,8 +215,8 @@ def batch_eta_s(statuses: Sequence[PatchStatus]) -> float | None:
     """Return the estimated seconds until every patch is trained.
 
     None if nothing runs, or if the time of a running patch is unknown. The estimate assumes that as many patches keep
-    running as now, and that a waiting patch takes the median time of trained patches. Without
-    these it is that of the running ones.
+    running as now, and that a waiting patch takes the median time of trained patches. Without these it is that of the
+    running ones.
     """
     running = [status for status in statuses if status.state == "running"]
     left = [status.eta_s for status in running if status.eta_s is not None]

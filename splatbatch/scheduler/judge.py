@@ -1,6 +1,7 @@
 """Writes the orders of an attempt (job.json, go.json), and judges its outcome from its files once it has ended.
 
-A standby is an attempt that is prepared while all slots are busy, and begins once go.json lies in its folder.
+A slot is a GPU or a share of the CPU. A standby is an attempt that is prepared while all slots are busy. It begins once
+go.json lies in its folder.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Starts an attempt at a task: makes its folder, has a reader process prepare it, then starts its supervisor.
 
-A standby is an attempt that is prepared while all slots are busy, and begins once go.json lies in its folder.
+A slot is a GPU or a share of the CPU. A standby is an attempt that is prepared while all slots are busy. It begins once
+go.json lies in its folder.
 """
 
 from __future__ import annotations

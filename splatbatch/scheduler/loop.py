@@ -1,6 +1,7 @@
 """The loop of a batch: start due tasks on free slots, poll running attempts, collect ended ones.
 
-One thread polls all attempts; there is no thread per attempt. Tests replace the clock.
+One thread polls all attempts; there is no thread per attempt. Tests replace the clock. A slot is a GPU or a share of
+the CPU.
 """
 
 from __future__ import annotations

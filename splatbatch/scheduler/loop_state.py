@@ -1,6 +1,6 @@
 """State of the loop of a batch: waiting tasks, attempts whose outcome is not recorded yet, and slots.
 
-A standby is an attempt that is prepared while all slots are busy.
+A slot is a GPU or a share of the CPU; a standby is an attempt that is prepared while all slots are busy.
 """
 
 from __future__ import annotations

@@ -46,8 +46,8 @@ Modelled seconds are compared, since steps of different patches and stages take 
 class GpuSharing:
     """Sets the number of attempts that share a GPU, and corrects memory estimates by measurement.
 
-    All slots get the same number of seats, since all GPUs of a batch train similar patches. The first number is set and
-    written to the ledger when the object is made, which may raise OutputError.
+    All slots (GPUs) get the same number of seats, since all GPUs of a batch train similar patches. The first number is
+    set and written to the ledger when the object is made, which may raise OutputError.
     """
 
     slots: Slots

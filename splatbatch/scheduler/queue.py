@@ -1,4 +1,4 @@
-"""The queue of tasks that wait for a slot; each task is claimed when its turn comes."""
+"""The queue of tasks that wait for a slot (a GPU or a share of the CPU); each is claimed when its turn comes."""
 
 from __future__ import annotations
 

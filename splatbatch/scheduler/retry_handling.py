@@ -1,4 +1,4 @@
-"""Applies decisions on failed tasks to the loop: queue, slots and ledger.
+"""Applies decisions on failed tasks to the loop: queue, slots (GPUs or shares of the CPU) and ledger.
 
 `failures.retry` decides from the history of a task whether it is tried again, with which change and after how long.
 Decided here is which failures do not count, since another task or the GPU caused them; and whether the batch stops.

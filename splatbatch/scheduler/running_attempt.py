@@ -1,6 +1,7 @@
 """An open attempt of the loop, from the making of its folder until its outcome is recorded; and the loop's clock.
 
-A standby is an attempt that is prepared while all slots are busy, and begins once go.json lies in its folder.
+A slot is a GPU or a share of the CPU. A standby is an attempt that is prepared while all slots are busy. It begins once
+go.json lies in its folder.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ def make(config: Config, task: Task, hooks: RunHooks, verb: str, ledger: Ledger 
 
     Raises:
         SplatbatchError: the product could not be made; the message has the reason, the hint the path of the log.
-        ExecutorError: there is no slot for the task on this machine.
+        ExecutorError: there is no slot (GPU or share of the CPU) for the task on this machine.
     """
     found = make_all(config, [task], hooks, {task.name: verb}, ledger)[task.name]
     if isinstance(found, SplatbatchError):
@@ -78,7 +78,7 @@ def make_all(
         For each task, by name, the folder of the attempt that made its product, or the error why it could not be made.
 
     Raises:
-        ExecutorError: there is no slot for the tasks on this machine.
+        ExecutorError: there is no slot (GPU or share of the CPU) for the tasks on this machine.
     """
     if not tasks:
         return {}

@@ -1,7 +1,7 @@
 """Standbys: processes that prepare the next patches while the GPUs are still busy.
 
-There is at most one per busy slot, if host memory allows. A standby that dies does not count as a failed attempt. A
-standby begins once go.json is written into the folder of its attempt.
+There is at most one per busy slot (GPU), if host memory allows. A standby that dies does not count as a failed attempt.
+A standby begins once go.json is written into the folder of its attempt.
 """
 
 from __future__ import annotations

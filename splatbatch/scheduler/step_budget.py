@@ -4,7 +4,7 @@ The first budget follows from a forecast, which may be wrong by a factor, as on 
 attempts get fewer steps if the deadline would be missed. They get more if much time would be left, and enough patches
 to share it: never more than the YAML's, nor 1.5 times the fewest. Running attempts keep their budget.
 
-A standby is an attempt that is prepared while all slots are busy.
+A slot is a GPU or a share of the CPU; a standby is an attempt that is prepared while all slots are busy.
 """
 
 from __future__ import annotations

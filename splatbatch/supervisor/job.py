@@ -16,7 +16,7 @@ GPU_PLACE = "{gpu}"
 class Job:
     """The command that a supervisor runs, with its limits; `begin` changes the job when a standby's turn comes.
 
-    A standby is an attempt that is prepared while all slots are busy.
+    A slot is a GPU or a share of the CPU; a standby is an attempt that is prepared while all slots are busy.
     """
 
     spec: JobSpec

@@ -134,7 +134,10 @@ ALL_SHARES = 1_000_000
 
 @dataclass(frozen=True)
 class RemainingWork:
-    """The remaining tasks of a batch, and the slots for them; finds the best budget for a given time."""
+    """The remaining tasks of a batch, and the slots for them; finds the best budget for a given time.
+
+    A slot is room for one attempt.
+    """
 
     tasks: Sequence[Task]
     speeds: Speeds

@@ -52,6 +52,8 @@ def seconds_per_step(finished: Iterable[tuple[float, int]]) -> float | None:
 def makespan_s(seconds: Iterable[float], num_slots: int, busy: Sequence[float] = ()) -> float:
     """Return when the last patch ends, in seconds from now, if each free slot takes the longest remaining patch.
 
+    A slot is room for one attempt.
+
     Args:
         seconds: duration of each patch, in seconds.
         num_slots: number of slots; fewer than 1 counts as 1.

@@ -1,7 +1,8 @@
 """The input files of a patch: their paths, their sizes, times and hashes, and which of them have changed.
 
 Most checks read only size and time. Where these differ, the content decides, so that a copied folder is not trained
-again. A file has a key, which names its kind and its path in the folder of that kind: "images/0001.jpg".
+again. A file has a key, which names its kind and its path in the folder of that kind: "images/0001.jpg". A fingerprint
+is the record of settings and inputs, with their hashes, that is kept with a splat.
 """
 
 from __future__ import annotations

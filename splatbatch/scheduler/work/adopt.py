@@ -70,7 +70,7 @@ def adopt_task(task: Task, ledger: Ledger, endings: TaskHistory, beat: Callable[
         task: the task.
         ledger: ledger of this worker.
         endings: latest events of all tasks, from the ledgers.
-        beat: writes the heartbeat of this worker; called while waiting.
+        beat: writes the heartbeat by which others see that this worker lives; called while waiting.
 
     Raises:
         OSError, SplatbatchError: the disk is full, or an attempt does not end.
