@@ -45,7 +45,7 @@ class ConsoleListener:
     """Shows people the progress of a batch on stderr while its `with` block runs.
 
     On a terminal a table follows the files of all patches, and important events scroll by above it. Elsewhere (cron,
-    nohup, CI) each event is a line, and progress is printed once a minute.
+    nohup, CI) events are lines, and progress is printed once a minute.
     """
 
     def __init__(self, output: OutputFolder, names: Sequence[str], standing: FreshnessChecker | None = None) -> None:
