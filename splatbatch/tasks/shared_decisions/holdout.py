@@ -1,8 +1,9 @@
 """Tells which photographs were held out of a splat, by its record, and of a whole scene, for evaluation and merge.
 
 A photograph that any patch was trained on is not held out of the scene. `scene.holdout.choose_holdout` alone chooses
-photographs, from the recipe and the partition, or the model of source or patch. The choice is recorded only with each
-splat (result.json). Whether frames or single photographs are held out, `decide.decide_holdout` decides for all patches.
+photographs, from the recipe and the partition, or the model of source or patch. The choice is recorded only with
+attempts (settings.json) and splats (result.json). Whether frames or single photographs are held out,
+`decide.decide_holdout` decides for all patches.
 """
 
 from __future__ import annotations
