@@ -1,9 +1,7 @@
 """The end of a run: a short tail of steps, which begins early where the PSNR of held-out photographs is at a plateau.
 
 In the tail all learning rates fall to a hundredth of their first values. Without that, a splat jitters by some tenths
-of a dB from step to step (docs/benchmarks.md). A check renders windows of a few held-out photographs and reads one
-tensor. Each check waits for the GPU once, takes forward passes of one and a half photographs at most, and no more
-memory than a step.
+of a dB from step to step (docs/benchmarks.md). A check takes about one and a half forward passes.
 """
 
 from __future__ import annotations
@@ -30,23 +28,13 @@ Series = Sequence[tuple[int, float]]
 """PSNR over a run: pairs of the number of steps done and the PSNR in dB, in the order of the steps; may be empty."""
 
 CHECKS_PER_RUN = 250
-"""Number of checks of a run that does not end early: one every 120 of 30,000 steps.
-
-A check takes as long as 1.1 steps (six photographs of caliterra-small on the CPU): 0.9 % of the time.
-"""
+"""Divisor of the planned steps: a check is due every 120 of 30,000 steps, and takes as long as 1.1 steps (CPU)."""
 TAIL_SHARE = 1 / 25
 """Share of the steps of a run that are the tail; a tenth is no better, and takes longer (docs/benchmarks.md)."""
 EARLIEST_SHARE = 1 / 3
-"""Share of the planned steps before which no tail begins.
-
-Before that, the learning rate of the means is above a fifth of its first value. A gain from the decay of this rate
-cannot be told from a gain by further steps then.
-"""
+"""Share of the planned steps before which no plateau counts: the decay of the means' learning rate hides it."""
 LAST_SHARE = 1 / 5
-"""Share of the steps done, the latest ones, whose checks show how fast the PSNR rises.
-
-The PSNR of a check differs from the next by 0.45 dB: over fewer steps the noise hides a rise (docs/benchmarks.md).
-"""
+"""Share of the steps done, the latest ones, whose checks show how fast the PSNR rises; over fewer, noise hides it."""
 GAIN_OVER = 1.13
 """Factor on the steps done that must gain `least_gain_db`; the default 0.05 dB is 0.02 dB for 5 % more time."""
 
@@ -87,10 +75,9 @@ class StoppingRule:
 
 
 def is_plateau(series: Series, rule: StoppingRule) -> bool:
-    """Return whether the tail may begin after the last check of a series.
+    """Return whether the slopes up to each of the last `rule.in_a_row` checks are below `rule.least_slope_db`.
 
-    True if the slope up to each of the last `rule.in_a_row` checks is below `rule.least_slope_db`. False if a slope is
-    not known, before `EARLIEST_SHARE` of the planned steps, for an empty series, and if the rule never ends a run.
+    False if one is not known, before `EARLIEST_SHARE` of the steps, for an empty series, and if `in_a_row` is 0.
     """
     if not rule.in_a_row or not series or series[-1][0] < EARLIEST_SHARE * rule.max_steps:
         return False
@@ -101,8 +88,8 @@ def is_plateau(series: Series, rule: StoppingRule) -> bool:
 def slope_db(series: Series) -> float | None:
     """Return by how much the PSNR rises, in dB for e times as many steps, by a line through the checks of `LAST_SHARE`.
 
-    Checks whose PSNR is not finite are left out. None, for not known: the PSNR of the last check is not finite; fewer
-    than two checks are left; or the checks do not reach back far enough.
+    Checks whose PSNR is not finite are left out. None, for not known: the series is empty; the last PSNR is not finite;
+    fewer than two checks are left; or the checks do not reach back far enough.
     """
     if not series or not math.isfinite(series[-1][1]):
         return None
@@ -116,7 +103,8 @@ def slope_db(series: Series) -> float | None:
 class EarlyStopping:
     """Early stopping of one run: makes the checks, and sets the last step once a plateau is found.
 
-    Decisions depend only on `checks` and `tail_from`, which `state` returns for a checkpoint.
+    The windows are of `views`, the rule is that of `recipe`; `progress` takes warnings, and an earlier end. Decisions
+    depend only on `checks` and `tail_from`, which `state` returns for a checkpoint.
     """
 
     def __init__(self, views: TrainingImages, recipe: Recipe, progress: ProgressRecorder) -> None:
@@ -137,19 +125,15 @@ class EarlyStopping:
         return self.rule.max_steps if self.tail_from is None else self.tail_from + self.rule.tail
 
     def tail_decays(self) -> tuple[float, float]:
-        """Return the factors per step of the tail on the learning rate of the means, and on all others.
+        """Return the factors per step of the tail on the learning rate of the means, which falls before, and on others.
 
-        Every rate reaches `LAST_RATE` (a hundredth) of its first value at the last step. The rate of the means falls
-        during the whole run, the others only in the tail.
+        Every rate reaches `LAST_RATE` (a hundredth) of its first value at the last step.
         """
         share_left = 1 - (self.tail_from or 0) / self.rule.max_steps
         return float(LAST_RATE ** (share_left / self.rule.tail)), float(LAST_RATE ** (1 / self.rule.tail))
 
     def is_tail_due(self, done: int) -> bool:
-        """Return whether the tail must begin after `done` steps, so that it ends with the last planned step.
-
-        False if a plateau has let the tail begin before.
-        """
+        """Return whether the tail must begin after `done` steps, to end with the last planned step; False in a tail."""
         return self.tail_from is None and done == self.rule.max_steps - self.rule.tail
 
     def is_due(self, done: int) -> bool:
@@ -161,14 +145,9 @@ class EarlyStopping:
 
     @torch.inference_mode()
     def check(self, done: int, gaussians: Mapping[str, Tensor], capacity: int | None) -> bool:
-        """Measure the windows of held-out photographs; return whether their mean PSNR has reached a plateau.
+        """Measure the windows after `done` steps; return whether their mean PSNR is at a plateau. Waits for the GPU.
 
-        Waits for the GPU once.
-
-        Args:
-            done: number of steps done.
-            gaussians: the patch's own Gaussians; the backdrop is added here.
-            capacity: number of entries of the tile lists on a GPU; None: counted for each window, which waits.
+        `gaussians` are the patch's own. `capacity` is that of the tile lists on a GPU; None: counted for each window.
         """
         drawn, options = self._border.with_backdrop(gaussians), RasterOptions.of(self._recipe)
         psnrs = [psnr_in(drawn, window, options, capacity) for window in self.chosen_by.windows]
@@ -176,11 +155,9 @@ class EarlyStopping:
         return is_plateau(self.checks, self.rule)
 
     def begin_tail(self, tail_from: int, done: int) -> None:
-        """Begin the tail, which sets the last step of the run; an earlier end than planned is recorded as progress.
+        """Begin the tail after `tail_from` steps, which sets the last step; an earlier end is recorded as progress.
 
-        Args:
-            tail_from: number of steps after which the tail begins.
-            done: number of steps done; more than `tail_from` where a run is resumed in its tail.
+        `done` is the number of steps done; more than `tail_from` where a run is resumed in its tail.
         """
         self.tail_from, self._seen_from = tail_from, (done, time.monotonic())
         if self.last_step < self.rule.max_steps:
@@ -195,9 +172,7 @@ class EarlyStopping:
         return {"checks": self.checks, "tail_from": self.tail_from}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Restore the checks and the begin of the tail from a checkpoint.
-
-        Checks in a checkpoint of a version before 0.3.0 have a third figure, which is ignored.
+        """Restore the checks and the begin of the tail; the third figure of checks before version 0.3.0 is ignored.
 
         Raises:
             KeyError: the state lacks an entry.
@@ -207,7 +182,7 @@ class EarlyStopping:
     def to_record(self) -> Record | None:
         """Return `early_stopping` of metrics.json; None where the recipe has no early stopping.
 
-        "ended_at" is None if all planned steps were done; "saved_s" is in seconds, "checks" have the PSNR in dB.
+        "ended_at" is None if all planned steps were done, a PSNR (dB) if it is not finite; "saved_s" is in seconds.
         """
         if not self.rule.in_a_row:
             return None

@@ -22,17 +22,13 @@ from splatbatch.training.stop_request import exit_code_of, leave
 
 
 def run(folder: AttemptFolder, *, stands_by: bool = False) -> None:
-    """Inspect the splat that an attempt's settings name; write metrics.json and pictures into the attempt folder.
+    """Inspect the splat that an attempt's settings name; write metrics.json and, if possible, pictures into its folder.
 
-    Pictures that cannot be written, as on a full disk, are left out.
-
-    Args:
-        folder: folder of the attempt.
-        stands_by: whether to wait for go.json, once all files are read and decoded, before the GPU is used.
+    With `stands_by`, go.json, the order to begin, is awaited after all files are decoded, before the GPU is used.
 
     Raises:
-        SplatbatchError: the splat, the model or a photograph cannot be read; a rendering is not finite; a GPU is asked
-            for and cannot be used; or the supervisor has died during standby.
+        SplatbatchError: a file cannot be read, a rendering has NaN pixels, no GPU is there, or the supervisor has died.
+        OSError: metrics.json cannot be written.
     """
     settings = folder.read(folder.settings, InspectionSettings) or InspectionSettings()
     progress = ProgressRecorder(folder.progress, len(STAGES) + 1)

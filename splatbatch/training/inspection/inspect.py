@@ -1,7 +1,4 @@
-"""Inspection of a splat: its figures, their limits, and the grade (A to D) that follows from the figures.
-
-The comment at each limit has the largest value of sound splats, and the smallest of splats with that defect planted.
-"""
+"""Inspection of a splat: its figures, their limits, and the grade (A to D) that follows from the figures."""
 
 from __future__ import annotations
 
@@ -26,7 +23,7 @@ STAGES = ("surface", "between", "coverage", "photographs")
 BLUR_PX = 8  # side, in pixels of the small copies, of the squares whose mean colours make a blurred photograph
 MOST_DB = 30.0  # PSNR of a blur that counts: in a scene with little detail a blur is too good a standard
 VEIL = 0.4  # opacity before a single camera; also names the photographs
-TABLE = (
+TABLE = (  # beside each limit: the largest value of sound splats, and the smallest of splats with that defect planted
     QualityFigure(  # 0.11, 0.51
         *("depth", None, 0.25, "share", ()),
         "of the model's points, at which the splat has no surface, or one that is off by over 5 % of the depth",
@@ -62,7 +59,7 @@ TABLE = (
         "of the surface, without its outermost tenth, that fewer than three photographs see",
         "Take more photographs of the weak cells, which the map in the report shows.",
     ),
-    QualityFigure(  # 0.07 octaves
+    QualityFigure(  # 0.07 octaves; 0.56 at full size
         *("blurred", None, 0, "photographs", ()),
         "that have clearly less detail than others of the same places",
         "Leave the named photographs out, or take them again.",
@@ -83,12 +80,10 @@ Scores = dict[str, float]  # a figure of photographs, by their name
 
 
 def inspect(subject: InspectedSplat, tell: Callable[[str], None] = lambda _: None) -> Inspection:
-    """Return all figures of a splat and its grade; a figure that cannot be measured has the value None and a reason.
-
-    `tell` is called with the name of each of `STAGES` when the stage begins.
+    """Return figures and grade of a splat; what cannot be measured is None. `tell` is called as each stage begins.
 
     Raises:
-        TrainerError: a rendering is not finite.
+        TrainerError: a rendering has NaN pixels.
     """
     began = time.monotonic()
     tell("surface")
@@ -137,8 +132,7 @@ def _of_photograph(subject: InspectedSplat, look: SmallPhotograph, scores: Mappi
 def distances(subject: InspectedSplat) -> dict[str, float]:
     """Return the distance of each held-out camera to the nearest training camera, by photograph, in baselines.
 
-    A baseline is the median distance of a training camera to the nearest other. Empty with fewer than two training
-    cameras.
+    A baseline is the median distance of a training camera to the nearest other; empty with fewer than two.
     """
     if len(subject.training) < 2:
         return {}
@@ -148,15 +142,12 @@ def distances(subject: InspectedSplat) -> dict[str, float]:
 
 @torch.inference_mode()
 def psnrs(subject: InspectedSplat) -> tuple[Scores, Scores, Scores]:
-    """Return three PSNRs in dB of the small copies of held-out photographs, each by photograph.
+    """Return PSNRs in dB by held-out photograph: the splat's on valid and on covered pixels, a blur's on covered ones.
 
-    Returns:
-        Of the splat, on valid pixels; photographs without any are left out.
-        Of the splat, on covered pixels; photographs with too few are left out.
-        Of a blur of the photograph itself, on the same covered pixels.
+    All are of the small copies. Photographs without valid pixels lack the first, with too few covered ones the others.
 
     Raises:
-        TrainerError: a rendering is not finite.
+        TrainerError: a rendering has NaN pixels.
     """
     valid, covered, blurs = Scores(), Scores(), Scores()
     for look in subject.holdout:
@@ -171,10 +162,7 @@ def psnrs(subject: InspectedSplat) -> tuple[Scores, Scores, Scores]:
 
 
 def worse_db(splat: Scores, blur: Scores) -> float | None:
-    """Return by how many dB the splat is worse than a blur, in the mean of both PSNRs, at least 0.
-
-    The blur counts with `MOST_DB` (30 dB) at most. None without photographs.
-    """
+    """Return by how many dB, at least 0, a splat's mean PSNR is below a blur's, `MOST_DB` at most; None: no PSNR."""
     if not splat:
         return None
     return max(0.0, min(MOST_DB, statistics.fmean(blur.values())) - statistics.fmean(splat.values()))

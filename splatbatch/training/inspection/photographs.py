@@ -21,23 +21,12 @@ SMALLEST_ERROR = 0.3  # reprojection error, in 1/1000 of the width, that keypoin
 MOST_RENDERED = 100
 PHASE = 0.75  # exponent of the amplitudes that divide the cross power spectrum; 1 would weigh noise like the picture
 OPAQUE, LEAST_SHOWN = 0.5, 0.5
-"""Opacity above which a rendered pixel counts, and least share of such pixels, to measure a shift of a photograph.
-
-Pixels of other patches, which a photograph shows as well, are transparent in the rendering.
-"""
+"""Opacity above which a rendered pixel is not of another patch, and least share of such pixels to measure a shift."""
 CLEAR = 8.0  # standard deviations by which the peak of a shift must exceed the mean correlation; else the shift is 0
 BLURRED_OCTAVES, EXPOSED_STOPS, ERROR_TIMES, SHIFTED = 0.4, 0.4, 3.0, 8.0
-"""Limits above which a photograph is named as harmful.
-
-In this order: octaves of missing detail; stops of brightness; reprojection error as a multiple of the usual; shift
-against the rendering, in 1/1000 of the width. Sound photographs have 0.07 (0.56 at full size), 0.08, 1.6 and 0.
-"""
+"""Limits of missing octaves of detail, stops, reprojection error over the usual, and shift in 1/1000 of the width."""
 BLURRED_SPREADS = 4.5 * 1.4826  # as a normal distribution has it: 4.5 standard deviations
-"""Least number of median absolute deviations by which a blurred photograph has less detail than the others.
-
-At full size the detail of sound photographs differs more. In standard deviations (limit: 4.5), sound photographs have
-4.3 at most, and those blurred by 1.5 px have 6 and more.
-"""
+"""Least number of median absolute deviations by which blurred photographs lack detail: sound ones have 6.4 at most."""
 MOST_AT_FAULT = 1 / 3  # photographs that are named for a shift: where more are shifted, the splat is wrong, not they
 
 
@@ -46,10 +35,9 @@ def photographs(subject: InspectedSplat) -> tuple[dict[str, tuple[str, ...]], di
 
     Returns:
         Names of the photographs at fault, the worst first, by figure: "blurred", "exposure" and "misregistered".
-        Scores of each photograph, by name of the score: "blur", octaves (log2) of detail that it lacks at its points;
-        "exposure", stops (log2) by which it is brighter than others, less its own gain; "registration", its median
-        reprojection error as a multiple of the usual error; "shift" against its rendering, in 1/1000 of the width. A
-        photograph with fewer than `LEAST_POINTS` (20) shared points lacks the first three.
+        Scores by photograph, by the score's name: "blur", octaves (log2) of detail that it lacks; "exposure", stops by
+        which it is brighter than others, less its own gain; "registration", reprojection error over the usual; "shift",
+        in 1/1000 of the width. A score for which it has fewer than `LEAST_POINTS` (20) points is missing.
     """
     looks = subject.looks
     detail, brightness = zip(*map(_windows, looks), strict=True)
@@ -75,11 +63,7 @@ def over(values: Mapping[str, float], limit: float) -> tuple[str, ...]:
 
 
 def blur_limit(values: Collection[float]) -> float:
-    """Return the octaves (log2) of missing detail above which a photograph counts as blurred.
-
-    The limit is `BLURRED_SPREADS` times the median absolute deviation of `values`, the octaves of all photographs. It
-    is at least `BLURRED_OCTAVES`, which is also the limit without values.
-    """
+    """Return how many missing octaves count as blurred, by the spread of all `values`; at least `BLURRED_OCTAVES`."""
     if not values:
         return BLURRED_OCTAVES
     middle = median(values)
@@ -103,20 +87,14 @@ def _windows(look: SmallPhotograph) -> Floats:
 
 
 def gaussian(sigma: float, device: torch.device) -> Tensor:
-    """Return the weights of a Gaussian filter, which sum to 1, cut off at four sigmas; `sigma` is in px.
-
-    [2 n + 1] with n = round(4 sigma).
-    """
+    """Return the weights of a Gaussian filter, [2 round(4 sigma) + 1], which sum to 1; `sigma` is in px."""
     away = torch.arange(-round(4 * sigma), round(4 * sigma) + 1, device=device)
     weights = (-0.5 * (away / sigma).square()).exp()
     return weights / weights.sum()
 
 
 def smooth(picture: Tensor, weights: Tensor) -> Tensor:
-    """Return a picture [H, W] filtered along both axes by `weights`, an odd number of them.
-
-    Beyond its edges the picture continues as its mirror image, in which the edge pixels are repeated.
-    """
+    """Return a picture [H, W], mirrored beyond its edges, filtered along both axes by an odd number of `weights`."""
     reach = len(weights) // 2
     for axis in (0, 1):
         rows, num = picture.movedim(axis, -1), picture.shape[axis]
@@ -143,8 +121,7 @@ def _against_others(looks: Sequence[SmallPhotograph], values: Sequence[Floats]) 
 def shifts(subject: InspectedSplat) -> dict[str, float]:
     """Return the shift of photographs against their renderings, by name, in 1/1000 of the width; 0 where none is clear.
 
-    At most `MOST_RENDERED` (100) photographs are compared, evenly taken. A photograph whose rendering is too
-    transparent is left out.
+    At most `MOST_RENDERED` (100) are compared, evenly taken; one whose rendering is too transparent is left out.
     """
     found = {}
     for look in evenly_spaced(subject.looks, MOST_RENDERED):

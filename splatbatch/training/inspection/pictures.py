@@ -28,10 +28,7 @@ RED, GREEN = (220, 40, 40), (60, 200, 90)
 
 @torch.inference_mode()
 def illustrated(subject: InspectedSplat, found: Inspection, folder: Path) -> Inspection:
-    """Write the pictures of an inspection as WebP files, each whole; return the inspection with the files' names.
-
-    The folder is made if missing, and earlier pictures of the same name are replaced. At most 12 thumbnails are
-    written.
+    """Write pictures, with at most 12 thumbnails, into a folder, made if missing; return the record with their names.
 
     Raises:
         OSError: a file cannot be written.
@@ -120,9 +117,6 @@ DRAWN: Mapping[str, Callable[[InspectedSplat, SmallPhotograph], Pixels]] = {
     "fidelity": _covered,
     **dict.fromkeys(("blurred", "exposure", "misregistered"), _beside),
 }
-"""Function that draws the picture of a figure, by the figure's name.
-
-`coverage` is missing, since the report draws its map of cells itself.
-"""
+"""Function that draws the picture of a figure, by the figure's name; the map of `coverage` is drawn by the report."""
 WORST = {"haze": ("cover", max), "floaters": ("cover", max), "fidelity": ("psnr_covered", min)}
 """Score, and `max` or `min`, by which the photograph to show is chosen for a figure that names no photographs."""

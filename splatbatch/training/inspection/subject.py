@@ -45,10 +45,7 @@ COPIES, SHARE = 3, 0.5
 
 @dataclass(frozen=True, eq=False)
 class SmallPhotograph:
-    """A photograph, a smaller copy for renderings, and the model's sparse points that the photograph sees.
-
-    Only points that fall on a valid pixel of the copy are kept.
-    """
+    """A photograph, a smaller copy for renderings, and the sparse points it sees that fall on the copy's valid pixels."""
 
     photo: PosedImage
     small: PosedImage
@@ -65,23 +62,17 @@ class SmallPhotograph:
 
 @dataclass(frozen=True)
 class InspectedSplat:
-    """A splat in the frame of its training, with the photographs and sparse points to compare with.
+    """A splat in its training's frame, with photographs and sparse points; one too large for the GPU is on the host."""
 
-    A splat too large for the GPU is in host memory; for each view the Gaussians that may be visible are uploaded.
-    """
-
-    own: Mapping[str, Tensor]
-    """The splat's own Gaussians, before activation, by name."""
-    drawn: Mapping[str, Tensor]
-    """The splat's own Gaussians, followed by those of its backdrop, if there is one."""
+    own: Mapping[str, Tensor]  # the splat's own Gaussians, before activation, by name
+    drawn: Mapping[str, Tensor]  # the same, followed by those of its backdrop, if there is one
     training: tuple[SmallPhotograph, ...]
     holdout: tuple[SmallPhotograph, ...]
     points: Floats  # [P, 3]
     frame: LocalFrame
     options: RasterOptions
     device: torch.device  # that renders
-    piece: frozenset[str]
-    """Names of held-out photographs that were taken side by side, as one piece of the scene; empty: none."""
+    piece: frozenset[str]  # held-out photographs taken side by side, as one piece of the scene; empty: none
     is_sampled: bool  # only some of the patch's photographs are used
     is_held: bool  # all Gaussians are on the device that renders
     _shown: dict[str, BlendedView] = field(default_factory=dict)
@@ -126,10 +117,7 @@ class InspectedSplat:
         return np.array([look.photo.view.center() for look in self.training])
 
     def away_from(self, look: SmallPhotograph) -> Floats:
-        """Return the distances of a photograph's camera to all other training cameras, the nearest first.
-
-        In units of the training's frame, [T] or, for a training photograph, [T - 1].
-        """
+        """Return the distances of a photograph's camera to all other training cameras, ascending, in frame units."""
         away = np.sort(np.linalg.norm(self.centers - look.photo.view.center(), axis=1))
         return away[1:] if look in self.training else away
 
@@ -146,10 +134,9 @@ def open_subject(
 
     Args:
         settings: settings of the inspection, which name all files.
-        open_device: returns the device that renders; called when all files are read and decoded. CUDA is not touched
-            before.
-        room: bytes that rendering the whole splat may take there; None: on a GPU `SHARE` of its free memory, on the CPU
-            no limit. A splat that needs more stays in host memory.
+        open_device: returns the device that renders; called after all files are decoded, before which CUDA is unused.
+        room: bytes for rendering, beyond which a splat without backdrop stays in host memory; None: on a GPU `SHARE` of
+            its free memory, on the CPU no limit.
 
     Raises:
         SceneError: the splat, the model or a photograph cannot be read, or no photograph shows the patch.
@@ -188,10 +175,7 @@ def open_subject(
 
 
 def _with_points(photos: Sequence[PosedImage], model: IndexedModel, points: Floats) -> tuple[SmallPhotograph, ...]:
-    """Return some of a model's photographs with the points that they see, of at most `MOST_POINTS`.
-
-    `points`, [P, 3], are all points of the model in the frame of the photographs' cameras.
-    """
+    """Return photographs with the points they see, of at most `MOST_POINTS`; `points` [P, 3] are all of the model."""
     is_kept = np.zeros(len(points), dtype=bool)
     is_kept[np.linspace(0, len(points) - 1, min(len(points), MOST_POINTS)).astype(np.int64)] = True
     observations, of_point = model.of_points(is_kept)
@@ -215,13 +199,9 @@ def _with_points(photos: Sequence[PosedImage], model: IndexedModel, points: Floa
 
 
 def medians_of(points: Ints, values: Floats) -> Floats:
-    """Return the median of the finite values of each point, at the point's index; NaN for fewer than two values.
+    """Return the median of the finite `values` [n] of each point, at its index in `points` [n]; NaN for fewer than two.
 
     The result has one entry more than the largest index; it is empty without points.
-
-    Args:
-        points: index of the point of each value, [n].
-        values: [n].
     """
     medians, known = np.full(points.max(initial=-1) + 1, np.nan), np.isfinite(values)
     points, values = points[known], values[known]

@@ -34,33 +34,23 @@ FEW = 3  # photographs below which a cell is weakly covered
 
 
 def depth_error(subject: InspectedSplat) -> float | None:
-    """Return the share of the model's points, 0 to 1, at which the depth of the splat is wrong; see `share_off`.
-
-    Points of at most `MOST_VIEWS` (16) photographs are judged. None if no two of these show the same point.
-    """
+    """Return the share of points, 0 to 1, with a wrong depth in `MOST_VIEWS` photographs; None if no two share one."""
     looks = evenly_spaced(subject.looks, MOST_VIEWS)
     points, errors = zip(*((look.points, depth_errors(subject, look)) for look in looks), strict=True)
     return share_off(np.concatenate(points), np.concatenate(errors))
 
 
 def depth_errors(subject: InspectedSplat, look: SmallPhotograph) -> Floats:
-    """Return the relative error of the rendered depth at each point of a photograph, [n], at least 0.
-
-    1 where the rendering is too transparent (`OPAQUE`).
-    """
+    """Return the relative error of the rendered depth at each point of a photograph, [n]; 1 where it is transparent."""
     shown = subject.shown(look)
     drawn, alpha = (values.cpu().numpy()[look.cells()] for values in (shown.depths, shown.alphas))
     return np.where(alpha > OPAQUE, np.abs(drawn / look.depths - 1), 1.0)
 
 
 def share_off(points: Ints, errors: Floats) -> float | None:
-    """Return the share of points, 0 to 1, whose median error exceeds `OFF` (0.05).
+    """Return the share of points, 0 to 1, whose median error exceeds `OFF` (0.05); None if none has two errors.
 
-    Points with a single error are left out; None if all are.
-
-    Args:
-        points: index of the point of each error, [n].
-        errors: relative errors of the depth, [n].
+    `errors` are relative, [n]; `points` are the indices of their points, [n]. Points with a single error are left out.
     """
     medians = medians_of(points, errors)
     known = medians[np.isfinite(medians)]
@@ -73,8 +63,7 @@ def fronts(subject: InspectedSplat) -> tuple[dict[str, float], float]:
 
     Returns:
         By photograph, the mean opacity, at its points, of a rendering of only these Gaussians; 0 without points.
-        The share of floaters, 0 to 1, in the summed opacity of Gaussians above `FLOATING`. A floater stands in front in
-        at least half of the pictures that have its centre in or beside them.
+        The share of floaters, in front in at least half of their pictures, in the opacity of all above `FLOATING`.
     """
     means, covers = subject.own["means"], dict[str, float]()
     num_front, num_seen = means.new_zeros((2, len(means)), dtype=torch.int64)
@@ -95,8 +84,7 @@ def fronts(subject: InspectedSplat) -> tuple[dict[str, float], float]:
 def standing_in_front(subject: InspectedSplat, look: SmallPhotograph) -> tuple[Tensor, Tensor]:
     """Return two masks [N] of the splat's own Gaussians: with a centre in or beside a picture, and in front of points.
 
-    A Gaussian is in front if it is clearly nearer (`IN_FRONT`) than the `NEIGHBOURS` (8) points around it in the
-    picture. Without points none is.
+    One in front is clearly nearer (`IN_FRONT`) than the `NEIGHBOURS` points around it; without points none is.
     """
     points, num, found = cKDTree(look.pixels), min(NEIGHBOURS, len(look.depths)), []
     for part in subject.in_parts(subject.own["means"]):
@@ -127,10 +115,9 @@ def _cells(pixels: Tensor) -> tuple[Tensor, Floats]:
 
 @torch.inference_mode()
 def holes(subject: InspectedSplat) -> float | None:
-    """Return the share of a view's points, 0 to 1, at which the splat has a hole, in the mean over moved cameras.
+    """Return the share of a view's points, 0 to 1, with an opacity below `HOLE`, in the mean over moved cameras.
 
-    Cameras are training cameras, moved half a baseline to the left and to the right (see `beside`). A hole has an
-    opacity below `HOLE`. None with fewer than two training cameras.
+    Training cameras are moved half a baseline to both sides (see `beside`). None with fewer than two of them.
     """
     looks, shares = subject.training, list[float]()
     if len(looks) < 2:
@@ -145,22 +132,16 @@ def holes(subject: InspectedSplat) -> float | None:
 
 
 def beside(subject: InspectedSplat, look: SmallPhotograph, baselines: float) -> RenderCamera:
-    """Return the camera of a photograph's small copy, moved to its right by a number of baselines; negative: left.
-
-    A baseline is the median distance of the camera to the `NEAREST` (3) training cameras.
-    """
+    """Return a small copy's camera, moved right by `baselines`, median distances to the 3 nearest; negative: left."""
     return look.small.view.moved(baselines * float(np.median(subject.away_from(look)[:NEAREST])))
 
 
 def coverage(subject: InspectedSplat) -> tuple[tuple[dict[str, float], ...], float | None]:
-    """Measure how the training photographs cover the opaque Gaussians; what hides a Gaussian is not considered.
-
-    The outermost Gaussians (`TAILS`), which few photographs see in every scene, are left out.
+    """Measure how training photographs cover opaque Gaussians, hidden ones included, but not the outermost (`TAILS`).
 
     Returns:
-        The cells of the scene with at least `LEAST_GAUSSIANS` opaque Gaussians, as inspection.json has them: columns
-        with a square base, as tall as the scene.
-        The share of opaque Gaussians, 0 to 1, that fewer than `FEW` (3) photographs see; None without any.
+        The cells with at least `LEAST_GAUSSIANS` of these, as inspection.json has them: square columns of the scene.
+        The share of these, 0 to 1, that fewer than `FEW` (3) photographs see; None without any.
     """
     places = subject.own["means"][subject.own["opacities"].sigmoid() > SOLID].double().cpu().numpy()
     low, high = np.percentile(places, TAILS, axis=0) if len(places) else (0.0, 0.0)
