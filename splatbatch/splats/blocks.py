@@ -18,7 +18,7 @@ from splatbatch.files import open_regular
 from splatbatch.splats.ply import FloatArray, SplatHeader, degree_of, names_at, read_header
 
 ROWS_AT_ONCE = 1 << 15
-"""Number of rows (Gaussians) that are read at once, 8 MB at most, so that a larger splat needs no more memory."""
+"""Number of rows (Gaussians) that are read at once, about 8 MB, so that a larger splat needs no more memory."""
 SAMPLED = (256, 256)
 """Size of a sample of a splat file: the number of stretches (runs of consecutive rows), and of rows in each."""
 MOST_PER_BLOCK = 1 << 19

@@ -24,7 +24,7 @@ BITS = 20
 MOST_NEIGHBOURS = 512
 """Largest number of neighbouring positions that are tested together against the cameras."""
 PAIRS_AT_ONCE = 1 << 14
-"""Number of pairs of a position and a camera tested at once: 128 KB per coordinate, which fits a CPU cache."""
+"""Approximate number of pairs of a position and a camera tested at once: 128 KB per coordinate, as in a CPU cache."""
 WIDER = 0.1
 """Share of a photograph's width and height by which its field of view is enlarged on each side.
 
@@ -36,13 +36,14 @@ STRAIGHT = frozenset({"SIMPLE_PINHOLE", "PINHOLE", "SIMPLE_RADIAL", "RADIAL", "O
 A camera of any other model (as fisheye) counts as seeing everything in front of the camera.
 """
 ALL_BEFORE = 1e6
-"""Field of view, as x / z, of a camera model not in `STRAIGHT`: less than a half space by a thousandth of a degree."""
+"""Field of view, as x / z, of a camera model not in `STRAIGHT`: almost a half space."""
 Rows = NDArray[np.intp]
 FAINTEST = 0.005
 """Opacity, 0 to 1, below which a Gaussian is removed, as training prunes (Kerbl 2023); below 1/255 none is drawn."""
 LARGEST = 0.1
 """Largest standard deviation of a Gaussian, as a share of its distance to the farthest camera of its patch.
 
+The distance is taken as that to the cameras' mean plus the largest distance of a camera from there, an upper bound.
 Kerbl 2023 prunes at a tenth of the cameras' extent. The distance used here grows for far Gaussians, so that a far sky
 may have large Gaussians.
 """
@@ -64,7 +65,7 @@ IN_WORDS: Mapping[str, str] = {
     f" points than {ASTRAY:g} of their median depth",
 }
 MOST_POINTS = 2000
-"""Approximate largest number of sparse points from which the median depth is measured, evenly taken from all."""
+"""Number of sparse points from which the median depth is measured, evenly taken; up to twice as many may be taken."""
 _NAMES = names_at(0)
 _TAILS = (0.5, 99.5)
 """Percentiles of the points that bound the scene: a lone mismatched point would stretch any box."""
@@ -197,7 +198,8 @@ class CleaningViews:
 def views_of(images: Iterable[Image], cameras: Mapping[int, Camera], offset: Offset) -> CleaningViews:
     """Return the cameras of images with `offset` subtracted from their positions, in the order of the images.
 
-    Images without a finite pose or a positive, finite focal length are left out.
+    Images without a finite pose are left out, and those of a camera model of `STRAIGHT` without finite intrinsics and
+    positive focal lengths.
 
     Args:
         images: of a COLMAP model.

@@ -45,7 +45,10 @@ WHOLE = ExportOptions()
 
 
 class ChangedOnDisk(OutputError):
-    """Raised if the splat file of a patch is not the file that was accepted; `name` is the patch."""
+    """Raised if the splat file of a patch is not the file that was accepted.
+
+    `name` is the patch, `why` a phrase for the message that says how the change was found.
+    """
 
     def __init__(self, name: str, why: str) -> None:
         super().__init__(f"{name}: changed on disk ({why})", f"Train it again: splatbatch train {name}.")
@@ -163,8 +166,8 @@ def check_place(target: Path, product: Path, output: Path, *, is_forced: bool) -
         is_forced: whether any other existing file may be overwritten (`--force`).
 
     Raises:
-        OutputError: `target` lies in the output folder, is the product itself or, without `is_forced`, is a link or a
-            file that `publish` has not written.
+        OutputError: `target` lies in the output folder or is the product itself. Without `is_forced` also if it is a
+            link, or a file that neither equals the product nor is a reduced export (`EXPORTED`).
     """
     check_outside(str(target), target.parent, output)
     if target.exists() and target.samefile(product):

@@ -20,16 +20,16 @@ from splatbatch.config.schedule import MOST_PRUNED, Schedule
 ZERO_GRADIENT_RECORDS = 3
 """Number of consecutive recorded steps with gradients of exactly 0 that are a fatal finding."""
 REFINEMENTS_TO_JUDGE = 5
-"""Number of refinements (densifying and pruning) by which a strategy must have added Gaussians, else a warning."""
+"""Number of refinements (densifying and pruning) by which a strategy below its cap must have added Gaussians."""
 COLLAPSED_SHARE = 0.02
-"""Share of the initial number of Gaussians; if fewer are left at any step, the finding is fatal."""
+"""Share of the number of Gaussians in the first record of a run; if a later record has fewer, the finding is fatal."""
 SHRUNK_SHARE = 0.25
-"""Share of the initial number of Gaussians; if fewer are left at the end of a run, a warning is given.
+"""Share of the number of Gaussians in the first record; if fewer are left at the end of a run, a warning is given.
 
 Where the recipe prunes by importance, the limit is lowered by the share that this pruning may remove.
 """
 FEWEST_LOSSES = 20
-"""Least number of recorded steps from which the loss is judged."""
+"""Least number of recorded steps from which the loss is judged; they must also span about half of the run."""
 LOSS_WINDOW = 5
 """Number of recorded steps at the start, and at the end, whose median losses are compared."""
 FALLEN_SHARE = 0.98

@@ -227,7 +227,8 @@ def merge_splats(target: Path, parts: Sequence[MergePart], offset: Offset, advan
 
     Raises:
         OutputError: a splat cannot be read, is truncated, has changed or cannot be rendered; has another offset; or has
-            nothing in its region; some are antialiased and others not; or the file cannot be written.
+            nothing in its region (unless `may_be_empty`); some are antialiased and others not; or the file cannot be
+            written.
     """
     headers = [header_of(part.source, offset) for part in parts]
     degree, mode = max(map(ply.degree_of, headers)), common_mode([part.source.name for part in parts], headers)

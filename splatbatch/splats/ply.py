@@ -70,7 +70,7 @@ class SplatHeader:
     planned: int | None = None
     """Planned number of steps: `step`, or more after early stopping; None where the header does not say."""
     offset: tuple[float, float, float] = (0.0, 0.0, 0.0)
-    """Offset that was subtracted from COLMAP's coordinates; zero where the header names none."""
+    """Offset that was subtracted from COLMAP's coordinates; zero where the header names none, or no three numbers."""
     antialiased: bool | None = None
     """Whether the splat was trained with antialiasing (Mip-Splatting, Yu 2024); None where the header does not say."""
 
@@ -141,7 +141,7 @@ def write_splat(
     Args:
         path: the file to write.
         gaussians: in the coordinates of the model less its offset.
-        step: number of training steps done, for the header; None: the header does not say.
+        step: number of training steps done, for the header; None: the header names no steps.
         planned: planned number of steps, written only if larger than `step`; None: as `step`.
         comments: further comments of the header; characters beyond ASCII are escaped.
 

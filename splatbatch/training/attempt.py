@@ -51,7 +51,7 @@ from splatbatch.training.standby import rehearse, wait_for_go
 from splatbatch.training.stop_request import StopRequest
 
 STANDBY_VARIABLE = "SPLATBATCH_STANDBY"
-"""Environment variable, 1 for an attempt on standby, which prepares ahead of its turn and then waits for go.json.
+"""Environment variable, 1 for an attempt on standby, which prepares, then waits for go.json, its order to begin.
 
 Any other value, or none, lets the attempt train at once.
 """
@@ -86,12 +86,14 @@ def train_attempt(
 
     Args:
         folder: folder of the attempt, whose settings.json names all inputs.
-        stands_by: whether the attempt, once prepared, waits for go.json before training.
+        stands_by: whether the attempt, once prepared, waits for go.json, the order to begin.
         when_prepared: called after preparation and standby, before training.
 
     Raises:
-        SplatbatchError: no CUDA, no points, unusable photographs or backdrop, a supervisor that died during standby, or
-            a fatal finding of the health rules.
+        SplatbatchError: no CUDA or kernels, no points, unusable photographs or backdrop, a supervisor that died during
+            standby; NaN pixels in a rendering, or a fatal finding of the health rules.
+        ValueError: a parameter of the trained splat is not finite.
+        OSError: a file cannot be written.
     """
     settings = folder.read_settings()
     recipe = Recipe.model_validate(settings.recipe)
@@ -112,8 +114,8 @@ def prepare(
         settings: names the folders of model, photographs and masks.
         recipe: settings of the training; its `cap_max` need not be a number.
         progress: records phases and warnings.
-        has_gpu: whether to open the CUDA context in a thread meanwhile; else CUDA is not touched, since another process
-            may still train on the GPU.
+        has_gpu: whether to open the CUDA context in a thread meanwhile, unless the recipe is for the CPU; else CUDA is
+            not touched, since another process may still train on the GPU.
 
     Raises:
         SplatbatchError: no points, unusable photographs or backdrop, a fatal health finding, or CUDA was initialised
@@ -210,7 +212,9 @@ def train_prepared(  # noqa: PLR0915 - it reads top to bottom
     removed.
 
     Raises:
-        SplatbatchError: no CUDA, or a fatal finding of the health rules.
+        SplatbatchError: no CUDA or kernels, no photograph that shows the patch, a rendering with NaN pixels, or a fatal
+            finding of the health rules.
+        ValueError: a parameter of the trained splat is not finite.
         OSError: a file cannot be written.
     """
     recipe, settings = prepared.recipe, prepared.settings
@@ -312,7 +316,7 @@ def open_ahead(prepared: PreparedAttempt) -> None:
     The Gaussians of that training are dropped.
 
     Raises:
-        TrainerError: a GPU is asked for, or assigned to this process, and torch cannot use it.
+        TrainerError: a GPU is asked for, or assigned to this process, and torch cannot use it; or it has no kernels.
     """
     device = open_device(prepared.recipe.training.device)
     prepared.compiling.wait()

@@ -53,7 +53,10 @@ class PatchBorder:
     backdrop: Mapping[str, Tensor] = field(default_factory=dict)
     """Backdrop Gaussians outside the patch's reach, which are rendered but not trained; empty: no backdrop."""
     backdrop_inside: Mapping[str, Tensor] = field(default_factory=dict)
-    """Backdrop Gaussians within reach, rendered only to find the pixels that show the patch; empty: no backdrop."""
+    """Backdrop Gaussians within reach, rendered only to find the pixels that show the patch.
+
+    Empty: no backdrop, or these pixels were found already (`photos.dataset.boundary_mask`).
+    """
     boundary_init: Mapping[str, Tensor] = field(default_factory=dict)
     """Parts of large backdrop Gaussians that lie within reach, a sample of which the patch is initialised with.
 
@@ -69,7 +72,11 @@ class PatchBorder:
         return PatchBorder(self.bounds.to(device) if self.bounds else None, backdrop, within)
 
     def drawn_whole(self) -> tuple[dict[str, Tensor], Tensor] | None:
-        """Return all N Gaussians of the backdrop and a mask [N] of those outside the reach; None without backdrop."""
+        """Return all N Gaussians of the backdrop and a mask [N] of those outside the reach; None without backdrop.
+
+        Raises:
+            KeyError: `backdrop_inside` has been left out.
+        """
         if not self.backdrop:
             return None
         whole = {name: torch.cat((self.backdrop_inside[name], value)) for name, value in self.backdrop.items()}
@@ -93,7 +100,7 @@ class PatchBorder:
     def to_hash(self) -> dict[str, Tensor]:
         """Return the tensors of border and backdrop on which a training depends, for the hash in checkpoints.
 
-        Empty for a patch without a core.
+        Empty without bounds and backdrop.
         """
         bounds = vars(self.bounds) | {"margin": torch.tensor(self.bounds.margin)} if self.bounds else {}
         return {**bounds, **self.backdrop, **{f"{name} within": value for name, value in self.backdrop_inside.items()}}
@@ -125,7 +132,8 @@ def read_border(settings: TrainingSettings, frame: LocalFrame, training: Trainin
     Auxiliary Gaussians, trained outside the reach and cropped away, shine into the core and cost 4 dB. Measured on the
     quarry cut in 2, 600 steps on the CPU: 22.1 dB; 26.0 without any border.
 
-    With `training.border: backdrop`, Gaussians may be anywhere, and the backdrop is rendered; that is for comparison.
+    For comparison, `training.border: backdrop` renders the backdrop, and Gaussians may be anywhere; `core` gives the
+    border without a backdrop.
 
     Raises:
         TrainerError: the backdrop's file has another hash or offset than the settings say, or cannot be read.
@@ -234,7 +242,8 @@ class Boundary:
 def split_up(values: Mapping[str, Tensor], bounds: Boundary) -> tuple[dict[str, Tensor], Tensor, Tensor]:
     """Split Gaussians that exceed `Boundary.largest_scales` into small ones that fill the same volume.
 
-    Positions of the parts are random, with a fixed seed.
+    Positions of the parts are random, with a fixed seed. One Gaussian has at most `MOST_PARTS` parts, and fewer where
+    all together would more than double; the parts then fill less.
 
     Returns:
         The M resulting Gaussians; the index of the Gaussian from which each stems, [M]; and a mask [M] of those that

@@ -47,6 +47,7 @@ class RunState:
     strategy: Strategy
     evaluator: Evaluator
     movers: TransientMask
+    """Masks of what moves between photographs, as people and cars."""
 
     def kind(self) -> str:
         """Return the type of the device and the class of the optimizer, in one string.
@@ -71,7 +72,9 @@ class RunState:
         }
 
     def restore(self, record: Mapping[str, Any]) -> None:
-        """Restore the state in place from a record of `to_record`; its tensors are moved to the Gaussians' device.
+        """Restore the state in place from a record of `to_record`.
+
+        Its tensors are moved to the Gaussians' device, but for the transient masks, which stay where they are.
 
         Raises:
             KeyError: the record lacks an entry.
@@ -114,6 +117,9 @@ class Checkpoints:
 
         0 if there is no checkpoint to resume from. 0, with a warning and `changing` as before, if the checkpoint is of
         other settings, photographs, device or kernels, or cannot be read.
+
+        Raises:
+            KeyError: a checkpoint of this run lacks an entry of the state.
         """
         if self.resume_from is None:
             return 0

@@ -17,9 +17,10 @@ from splatbatch.training.rendering.view import RenderCamera
 from splatbatch.training.step import Step, StepResult
 
 MOST_RECORDINGS = 8
-"""Largest number of recordings at a time: one for each size of photographs and degree of the harmonics.
+"""Largest number of recordings at a time.
 
-Steps on further sizes and degrees run without a recording.
+There is one for each size of photographs, with or without mask and colour correction, and degree of the harmonics.
+Steps beyond that run without a recording.
 """
 
 WASTE, WASTE_BYTES = 1.5, 512 << 20
@@ -94,7 +95,7 @@ class GraphedStep:
         return has_changed
 
     def begin_tail(self, means_decay: float, others_decay: float) -> None:
-        """Stop refinement, and set the factors per step on the learning rates, for the tail: the last steps of a run.
+        """End the strategy's work (`Strategy.end`), and set the factors per step on the learning rates, for the tail.
 
         `means_decay` is for the learning rate of the means, `others_decay` for all others.
         """

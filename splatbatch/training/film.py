@@ -98,7 +98,8 @@ def draw(settings: FilmSettings, target: Path) -> str:
     Raises:
         SceneError: the model has no cameras, or model or splat cannot be read.
         TrainerError: no GPU can be used where one is asked for.
-        OSError: the file cannot be written.
+        ValueError: the splat has become shorter since it was opened.
+        OSError: the file cannot be written, or the splat no longer be read.
     """
     recipe = Recipe.model_validate(settings.recipe)
     device = open_device(recipe.training.device)
@@ -150,6 +151,8 @@ def film(settings: Path, frames: Path) -> None:
     Raises:
         SceneError: the model has no cameras, or model or splat cannot be read.
         TrainerError: no GPU can be used where one is asked for.
+        ValueError: the splat has become shorter since it was opened.
+        OSError: `frames` cannot be written, or the splat no longer be read.
     """
     print(draw(FilmSettings.read(settings) or FilmSettings(), frames))  # noqa: T201 - the parent reads it
 

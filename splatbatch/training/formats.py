@@ -49,6 +49,9 @@ def compare(settings: ComparisonSettings) -> dict[str, Any]:
     Raises:
         SceneError: a model, a splat or a photograph cannot be read, or the masks ignore all pixels.
         TrainerError: no GPU can be used where one is asked for.
+        KeyError: the settings name no original.
+        ValueError: a splat file has become shorter since it was opened.
+        OSError: a splat file can no longer be read.
     """
     recipe = Recipe.model_validate(settings.recipe)
     device = open_device(recipe.training.device)
@@ -105,6 +108,8 @@ def measure(settings: Path, result: Path) -> None:
     Raises:
         SceneError: a model, a splat or a photograph cannot be read, or the masks ignore all pixels.
         TrainerError: no GPU can be used where one is asked for.
+        KeyError: `settings` is missing or unreadable, or names no original.
+        OSError: `result` cannot be written.
     """
     write_json(result, compare(ComparisonSettings.read(settings) or ComparisonSettings()))
 

@@ -34,7 +34,7 @@ def train(  # noqa: PLR0915 - it reads top to bottom
     process ends.
 
     Raises:
-        TrainerError: a fatal finding of the health rules, a rendering that is not finite, or no kernels for the GPU.
+        TrainerError: a fatal finding of the health rules, a rendering with NaN pixels, or no kernels for the GPU.
     """
     training, plan, options = recipe.training, schedule(recipe), RasterOptions.of(recipe)
     progress, early = checkpoints.progress, evaluator.early

@@ -39,6 +39,7 @@ class ProgressRecorder:
     """
 
     def __init__(self, path: Path, max_steps: int) -> None:
+        """Write to the file `path`, which need not exist; `max_steps` is the planned number of steps or stages."""
         self._path = path
         self._max_steps = max_steps
         self._planned_steps: int | None = None  # set when the run ends early

@@ -37,6 +37,8 @@ def loaded() -> GpuKernels:
 
     Raises:
         CompileError: the kernels cannot be compiled or loaded here.
+        RuntimeError: torch finds no GPU or no driver.
+        AssertionError: torch was built without CUDA.
     """
     return GpuKernels()
 

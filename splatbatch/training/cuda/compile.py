@@ -102,7 +102,7 @@ def lacking(capability: tuple[int, int]) -> tuple[str, ...]:
     Those are all that neither the wheel nor the cache has; empty if there are none. Nothing is compiled.
 
     Raises:
-        CompileError: a program must be compiled, and there is no NVRTC, or none that knows this GPU.
+        CompileError: the wheel lacks a program, and there is no NVRTC, or none that knows this GPU.
     """
     wanted = [program for program in PROGRAMS if _shipped(program, capability) is None]
     if not wanted:
@@ -133,7 +133,7 @@ def ship(folder: Path) -> None:
     The folder is made if missing, and its files are removed first.
 
     Raises:
-        CompileError: there is no NVRTC, or it is too old for an architecture.
+        CompileError: there is no NVRTC, it is too old for an architecture, or it fails.
         OSError: the folder cannot be written.
     """
     folder.mkdir(parents=True, exist_ok=True)
@@ -216,7 +216,8 @@ def _keep(path: Path, content: bytes) -> str:
 class Nvrtc:
     """NVIDIA's run-time compiler, called by ctypes (docs.nvidia.com/cuda/nvrtc).
 
-    `version` is that of the library, major and minor; `architectures` are all that it compiles for, ascending.
+    `version` is that of the library, major and minor; `architectures` are all that it compiles for, ascending. The
+    constructor takes the loaded library, and raises CompileError if one of its functions fails.
     """
 
     def __init__(self, library: ctypes.CDLL) -> None:

@@ -29,7 +29,8 @@ class Adam:
     """Adam for one parameter on a GPU, with the attributes of `torch.optim.Adam` that gsplat's strategies use.
 
     The class does not derive from `torch.optim.Optimizer`, whose first instance in a process imports torch's compiler,
-    which takes 1.5 s.
+    which takes 1.5 s. `parameter` is on a GPU; `rate` is its first learning rate, `eps` the term of Adam that avoids a
+    division by zero; `kernels` are launched.
     """
 
     def __init__(self, parameter: Parameter, rate: float, eps: float, kernels: Kernels) -> None:

@@ -27,14 +27,14 @@ MEASURED_BY = "splatbatch"
 def measure(folder: AttemptFolder, splat: Path) -> None:
     """Evaluate a splat on the held-out photographs of an attempt; write metrics.json, covered.json and pictures.
 
-    The accepted splat of the patch is evaluated too, unless its figures are of the same pixels already.
+    With held-out photographs the accepted splat of the patch is evaluated too, unless its figures are of these pixels.
 
     Args:
         folder: folder of the attempt, with the settings of the measurement; files are written there.
         splat: path of the splat, inside `folder`.
 
     Raises:
-        SplatbatchError: the splat, the model or a photograph cannot be read; a rendering is not finite; or a GPU is
+        SplatbatchError: the splat, the model or a photograph cannot be read; a rendering has NaN pixels; or a GPU is
             asked for and cannot be used.
     """
     settings = folder.read(folder.measuring, TrainingSettings) or TrainingSettings()

@@ -41,7 +41,7 @@ Metrics = dict[str, Any]
 MeasuredFile = Callable[[Path], Metrics]
 """Function that reads a splat file and returns its figures by name, as `evaluate` does.
 
-It raises OSError or ValueError if the file cannot be read, TrainerError if a rendering is not finite.
+It raises OSError or ValueError if the file cannot be read, TrainerError if a rendering has NaN pixels.
 """
 
 
@@ -59,6 +59,15 @@ class Evaluator:
         device: torch.device,
         folder: AttemptFolder,
     ) -> None:
+        """Choose the photographs by which early stopping decides; why it cannot becomes a warning.
+
+        Args:
+            views: photographs and border of the patch, on the device that renders or uploaded when needed.
+            recipe: settings of training and evaluation.
+            progress: takes warnings and the figures of each evaluation.
+            device: device that renders, whose peaks of memory are recorded.
+            folder: folder of the attempt, into which pictures are written.
+        """
         self._recipe, self._progress, self._folder = recipe, progress, folder
         self.early = EarlyStopping(views, recipe, progress)
         """Early stopping by the PSNR of some held-out photographs, which may end the run before its last step."""
@@ -81,12 +90,13 @@ class Evaluator:
         return load_lpips() if self.photos else ""
 
     def step_done(self, gaussians: Parameters, step: int) -> None:
-        """Evaluate the splat and write the picture of the median view, if the recipe wants that after `step` steps.
+        """Evaluate the splat and write the pictures of one view, the median of three or more, if the recipe wants that.
 
-        Nothing is done after the last step: `measure_written` evaluates the splat then, as read back from its file.
+        `step` is the number of steps done. Nothing is done after the last step: `measure_written` evaluates the splat
+        then, as read back from its file.
 
         Raises:
-            TrainerError: a rendering is not finite.
+            TrainerError: a rendering has NaN pixels.
         """
         evaluation = self._recipe.evaluation
         is_every = evaluation.every > 0 and step % evaluation.every == 0
@@ -106,7 +116,7 @@ class Evaluator:
             step: number of steps done.
 
         Raises:
-            TrainerError: a rendering is not finite.
+            TrainerError: a rendering has NaN pixels.
         """
         if self.evaluations and self.evaluations[-1]["step"] == step:
             return self.evaluations[-1]
@@ -119,7 +129,7 @@ class Evaluator:
     def measure_first(self, gaussians: Mapping[str, Tensor]) -> None:
         """Evaluate the initial Gaussians, as step 0, unless that was done; called after training, not to delay it.
 
-        If a rendering is not finite, the run has no evaluation of step 0; no error is raised.
+        If a rendering has NaN pixels, the run has no evaluation of step 0; no error is raised.
         """
         if not self.evaluations or self.evaluations[0]["step"]:
             with contextlib.suppress(TrainerError):  # the trained splat is accepted even if this evaluation fails
@@ -153,7 +163,7 @@ class Evaluator:
         None without held-out photographs.
 
         Raises:
-            TrainerError: a rendering is not finite.
+            TrainerError: a rendering has NaN pixels.
         """
         if self.evaluations and self.evaluations[-1]["step"] == step:
             self.evaluations.pop()
@@ -162,7 +172,8 @@ class Evaluator:
     def to_record(self) -> Metrics:
         """Return the part of metrics.json on evaluations, with early stopping, notes and peaks of memory in MiB.
 
-        "initial" is None without an evaluation of step 0, "final" without any; "between" has the others.
+        "initial" is None without an evaluation of step 0, "final" without any; "between" has the others. "resumed_from"
+        is None for a run from the start; "covered" is missing where coverage is not determined.
         """
         first, later = (
             [one for one in self.evaluations if bool(one["step"]) == is_later] for is_later in (False, True)
@@ -185,13 +196,13 @@ def earlier_figures(earlier: EarlierSplat, covered: str, largest: Any, measured:
     Args:
         earlier: the splat accepted before, and the pixels of its figures.
         covered: hash of the covered pixels of this attempt; empty: coverage is not known.
-        largest: size of the largest photograph of this attempt.
+        largest: width and height, in px, of the largest photograph of this attempt; None without photographs.
         measured: evaluates a splat file.
 
     Raises:
         OSError: the file cannot be read.
         ValueError: the file is no splat of this patch.
-        TrainerError: a rendering is not finite.
+        TrainerError: a rendering has NaN pixels.
     """
     if not earlier.sha256 or earlier.is_of(covered, largest):
         return {}
@@ -208,7 +219,7 @@ def evaluate(
     *,
     is_evened: bool = False,
 ) -> Metrics | None:
-    """Return the mean PSNR in dB and SSIM (3DGS's: 11 x 11 Gaussian window, zero padding), and each photograph's own.
+    """Return the mean PSNR in dB (each at most 100) and SSIM (3DGS's: 11 x 11 Gaussian window), and each photograph's.
 
     `psnr` and `ssim` compare the photograph with the rendering times the photograph's colour correction. The correction
     comes from the tracks of the reconstruction, never from a rendering. Where coverage is known, figures of the covered
@@ -223,7 +234,7 @@ def evaluate(
             rendering.
 
     Raises:
-        TrainerError: a rendering is not finite.
+        TrainerError: a rendering has NaN pixels.
     """
     if not photos:
         return None
@@ -288,7 +299,7 @@ def psnr_as(colors: Tensor, photo: PosedImage) -> float:
     The photograph's colour correction is applied to the rendering first.
 
     Raises:
-        TrainerError: the rendering is not finite.
+        TrainerError: the rendering has NaN pixels.
     """
     found = psnr_where(photo.as_taken(colors).clamp(0, 1), photo.target(), photo.valid())
     if math.isnan(found):
@@ -318,7 +329,7 @@ def psnr_on(gaussians: Mapping[str, Tensor], photo: PosedImage, recipe: Recipe) 
     `gaussians` include the backdrop. The colour correction of the photograph is applied to the rendering.
 
     Raises:
-        TrainerError: the rendering is not finite.
+        TrainerError: the rendering has NaN pixels.
     """
     return psnr_as(_render(gaussians, photo, recipe), photo)
 
@@ -395,7 +406,7 @@ class SplatFiles:
         Raises:
             OSError: the file cannot be read.
             ValueError: the file is no splat, or names another offset.
-            TrainerError: a rendering is not finite.
+            TrainerError: a rendering has NaN pixels.
         """
         header = read_header(path)
         if header.offset not in (self.offset, (0.0, 0.0, 0.0)):

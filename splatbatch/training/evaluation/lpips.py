@@ -67,7 +67,11 @@ class Lpips:
 def load_lpips() -> Lpips | str:
     """Return the metric with its weights, or a note that says which file or package is missing and how to get it.
 
-    Raises nothing: weights that cannot be read give a note, too.
+    Weights that cannot be read give a note, too, unless their file is empty or holds no weights of torch.
+
+    Raises:
+        EOFError: a file of weights is empty.
+        UnpicklingError: a file of weights is not one of torch.
     """
     alexnet = Path(torch.hub.get_dir()) / "checkpoints" / ALEXNET_FILE
     package = importlib.util.find_spec("torchmetrics")

@@ -51,7 +51,7 @@ def picture_views(
         drawn: returns the Gaussians and the photograph of a view, by the view's name.
         metrics: result of `evaluate`, whose `images` name the views; None, or without views: nothing is written.
         recipe: how Gaussians are rendered.
-        most: number of views; 1: the median only; 2: median and best; of fewer than three views, those that exist.
+        most: largest number of views, taken in this order as far as they exist: median, best, worst.
     """
     if not metrics or not metrics["images"]:
         return

@@ -16,15 +16,15 @@ from splatbatch.training.rendering.rasterize import rasterize
 from splatbatch.training.rendering.view import RasterOptions
 
 MOST_PHOTOS = 6
-"""Largest number of photographs that a check of early stopping renders, of each a window of about a quarter."""
+"""Largest number of photographs that a check of early stopping renders, of each a window (see `window_of`)."""
 WINDOW_PX, SMALLEST_WINDOW_PX = 512, 64
-"""Largest and smallest side of a window, in px; a smaller photograph is its own window."""
+"""Largest and smallest side of a window, in px; a photograph smaller than the smallest is its own window."""
 
 
 def psnr_in(
     gaussians: Mapping[str, Tensor], window: PosedImage, options: RasterOptions, capacity: int | None
 ) -> Tensor:
-    """Render a window and return the PSNR in dB, [], of its valid pixels, at most `MOST_PSNR_DB` (100 dB).
+    """Render a window and return the PSNR in dB, [], of its valid pixels, at most 100 dB; NaN without any.
 
     The photograph's colour correction is applied to the rendering. Does not wait for the GPU with a `capacity`.
 
@@ -49,7 +49,7 @@ class StoppingWindows:
     """
 
     windows: tuple[PosedImage, ...] = ()
-    """The windows, with masks true where a pixel counts; empty: too few photographs are held out to end a run early."""
+    """The windows, with masks true where a pixel counts; empty: fewer than 2 held out, or early stopping is off."""
     is_covered: bool = False
     """Whether covered pixels alone count, since at least two photographs have enough; else all valid pixels."""
     note: str = ""
@@ -76,11 +76,11 @@ class StoppingWindows:
 
 
 def window_of(photo: PosedImage) -> PosedImage:
-    """Return a window of a photograph at full resolution, up to half as wide and high, where most pixels count.
+    """Return a window of a photograph at full resolution, half as wide and high, about where most pixels count.
 
-    Without a mask the window is in the middle. A rendering of the whole photograph at lower resolution would be as
-    cheap. But Gaussians smaller than a pixel are enlarged there (Mip-Splatting, Yu 2024), so that the PSNR falls as
-    detail is learned.
+    Each side is 64 to 512 px, or the photograph's own if that is shorter. Without a mask it is in the middle.
+    A rendering of the whole photograph at lower resolution would be as cheap. But Gaussians smaller than a pixel are
+    enlarged there (Mip-Splatting, Yu 2024), so that the PSNR falls as detail is learned.
     """
     height, width = photo.pixels.shape[:2]
     down, across = (max(min(side, SMALLEST_WINDOW_PX), min(WINDOW_PX, side // 2)) for side in (height, width))

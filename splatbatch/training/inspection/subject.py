@@ -45,7 +45,7 @@ COPIES, SHARE = 3, 0.5
 
 @dataclass(frozen=True, eq=False)
 class SmallPhotograph:
-    """A photograph, a smaller copy for renderings, and the sparse points it sees that fall on the copy's valid pixels."""
+    """A photograph, a smaller copy for renderings, and the sparse points that it sees on valid pixels of the copy."""
 
     photo: PosedImage
     small: PosedImage

@@ -82,7 +82,7 @@ def plan_sizes(views: TrainingImages, recipe: Recipe, plan: Schedule, first: int
 def content_of(photos: Sequence[PosedImage], recipe: Recipe) -> dict[int, float]:
     """Return the share of the frequency content, 0 to 1, that photographs keep at each shrink factor (see `contents`).
 
-    Empty where the recipe has no coarse-to-fine.
+    Empty where the recipe has no coarse-to-fine; else there must be at least one photograph.
     """
     return contents(photos) if recipe.training.resolved().coarse_to_fine else {}
 
@@ -100,7 +100,10 @@ def contents(photos: Sequence[PosedImage]) -> dict[int, float]:
     """Return the share of the spectrum's amplitudes, 0 to 1, that remains at each shrink factor of `FACTORS`.
 
     Shares are means over at most `MOST_PHOTOS` photographs, evenly taken. Factors at which the shorter side of any
-    photograph is less than `SMALLEST_PX` (64 px) are left out; empty if all are, and without photographs.
+    photograph is less than `SMALLEST_PX` (64 px) are left out; empty if all are.
+
+    Raises:
+        ValueError: there are no photographs.
     """
     sample = photos[:: -(-len(photos) // MOST_PHOTOS)]
     smallest = min((min(photo.view.width, photo.view.height) for photo in photos), default=0)
@@ -126,7 +129,10 @@ def _shares(pixels: Tensor, factors: Sequence[int]) -> Tensor:
 
 
 class Pyramid:
-    """Cache of photographs at the size of the present stage, each shrunk at first use and kept until the next stage."""
+    """Cache of photographs at the size of the present stage, each shrunk at first use and kept until the next stage.
+
+    `sizes` say which stage a step belongs to.
+    """
 
     def __init__(self, sizes: CoarseToFine) -> None:
         self._sizes = sizes

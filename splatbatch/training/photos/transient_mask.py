@@ -36,7 +36,7 @@ A further comparison, at 0.04, regained twice as much of what transient objects 
 nothing moves (docs/benchmarks.md).
 """
 MOST_PIXELS = 40_000
-"""Largest number of pixels of the shrunk photograph that is compared with a rendering."""
+"""Approximate largest number of pixels of the shrunk photograph that is compared with a rendering."""
 CELL_PX = 4
 """Side of a cell, in px of the shrunk photograph: differences are averaged over a cell, so that fine detail cancels."""
 LEAST = 0.1
@@ -93,6 +93,14 @@ class TransientMask:
     def __init__(
         self, photos: Sequence[PosedImage], options: RasterOptions, max_steps: int, border: PatchBorder = NONE
     ) -> None:
+        """Begin without masks.
+
+        Args:
+            photos: the training photographs of the run.
+            options: how Gaussians are rendered.
+            max_steps: planned number of steps, of which `LOOKS` are shares.
+            border: border of the patch, whose backdrop is rendered too.
+        """
         self._photos, self._options, self._border = photos, options, border
         self._steps = {round(share * max_steps) for share in LOOKS}
         self._cells: dict[str, Tensor] = {}  # by photograph, [h, w] bool, true where it is transient

@@ -18,7 +18,7 @@ def evaluate(folder: AttemptFolder) -> None:
 
     Raises:
         SplatbatchError: a splat, a photograph or the partition cannot be read; nothing is held out; a GPU is asked for
-            and cannot be used; or a rendering is not finite.
+            and cannot be used; or a rendering has NaN pixels.
     """
     settings = folder.read(folder.settings, EvaluationSettings) or EvaluationSettings()
     recipe = Recipe.model_validate(settings.recipe)

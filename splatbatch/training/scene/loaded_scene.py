@@ -186,6 +186,10 @@ class Backdrop:
         """Return a photograph whose mask ignores the pixels that show the scene outside the patch's reach.
 
         These pixels, which training ignores too, are found by a rendering of the whole backdrop.
+
+        Raises:
+            ValueError: the splat file of the backdrop has become shorter.
+            OSError: the splat file cannot be read.
         """
         behind = self.store.seen_from(shot.frame, shot.photo.view)
         is_outside = ~self.reach.holds(behind["means"], shot.frame)

@@ -61,7 +61,9 @@ def measure(scene: LoadedScene, folder: AttemptFolder) -> SceneEvaluation:
 
     Raises:
         SceneError: a splat or a photograph cannot be read.
-        TrainerError: a rendering is not finite.
+        TrainerError: a rendering has NaN pixels.
+        ValueError: a splat file has become shorter since it was opened.
+        OSError: a splat file can no longer be read.
     """
     began, peaks = time.monotonic(), TorchMemoryPeaks(scene.device)
     seams = seams_of(scene.partition)
@@ -294,6 +296,8 @@ class SeamSides:
 
         Raises:
             SceneError: a photograph cannot be read.
+            ValueError: a splat file has become shorter.
+            OSError: a splat file cannot be read.
         """
         for shot in shots:
             one, other = (self._shown(side, shot.photo.view, shot.frame) for side in (self.one, self.other))

@@ -22,7 +22,7 @@ from splatbatch.training.photos.decode import PhotoSource, decode
 from splatbatch.training.photos.posed_image import PosedImage, photo_in, settled
 
 AHEAD = 4
-"""Number of photographs that are decoded ahead, and of threads that decode them."""
+"""Number of photographs that are decoded ahead, and of threads that decode them; 1 with `training.workers: 0`."""
 
 
 @dataclass(frozen=True)

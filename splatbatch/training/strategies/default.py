@@ -95,7 +95,7 @@ class Default(Strategy):
         return step >= max(self.plan.refine_stop, self.plan.prune_at)
 
     def end(self) -> None:
-        """Do nothing: early stopping calls this once `has_grown` is true, which is after the last refinement."""
+        """Do nothing: refinement ends by the schedule, also in a tail; early stopping begins a tail only after that."""
 
     def limit(self, most: int) -> None:
         """Set the number of Gaussians up to which they are split and duplicated; Gaussians above are kept."""

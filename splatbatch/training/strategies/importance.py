@@ -53,13 +53,14 @@ class PruningViews:
     options: RasterOptions
     border: PatchBorder = NONE
     seed: int = 0
+    """Seed of the random signs by which importance is estimated."""
     capacity: int | None = None
     """Number of entries of the tile lists, so that no rendering waits for the GPU; None: counted, which waits."""
 
     def fitting(self, gaussians: Mapping[str, Tensor]) -> PruningViews:
         """Return the same views with a `capacity` that is enough for these Gaussians and for any subset of them.
 
-        None where this package's kernels do not render. Waits for the GPU.
+        The capacity is None where this package's kernels do not render. Waits for the GPU.
         """
         longest = longest_lists(self.border.with_backdrop(gaussians), self.photos, self.options)
         return replace(self, capacity=None if longest is None else max(1, int(longest)))
