@@ -50,7 +50,8 @@ class Flaws:
 def check_splat(path: Path, last_step: int | None = None) -> Splat | Rejected:
     """Check a splat file; return the splat, or a `Rejected` with the reason as text.
 
-    Raises nothing: a file that is missing, cannot be read or is no PLY is rejected. The whole file is read.
+    Raises nothing: a file that is missing, cannot be read or is no PLY is rejected. A file of the right size is read
+    whole.
 
     Args:
         path: a 3DGS PLY.

@@ -30,8 +30,8 @@ def train(  # noqa: PLR0915 - it reads top to bottom
 ) -> Parameters:
     """Train Gaussians in place on the photographs of a patch, until the last step or early stopping; return them.
 
-    Resumes from a checkpoint if `checkpoints` names one of the same run. On SIGTERM a checkpoint is written and the
-    process ends.
+    Resumes from a checkpoint if `checkpoints` names one of the same run. On SIGTERM, within the context of
+    `checkpoints.stop`, a checkpoint is written after the present step and the process ends.
 
     Raises:
         TrainerError: a fatal finding of the health rules, a rendering with NaN pixels, or no kernels for the GPU.

@@ -1,4 +1,7 @@
-"""progress.jsonl of an attempt: phases, warnings and figures of the run; a fatal health finding ends the run."""
+"""progress.jsonl of an attempt: phases, warnings and figures of the run, judged by the rules of `splats.health`.
+
+A fatal finding of these health rules ends the run.
+"""
 
 from __future__ import annotations
 

@@ -75,6 +75,9 @@ def rehearse(views: TrainingImages, values: Mapping[str, Tensor], recipe: Recipe
 
     The Gaussians are dropped, and `values`, in host memory, stay unchanged. Another process may train on the same GPU
     meanwhile: besides the context, a rehearsal takes some megabytes, which are freed.
+
+    Raises:
+        TrainerError: there are no kernels for the GPU.
     """
     scene = _in_small(views).to(device, "gpu")
     gaussians = as_parameters(select(values, torch.arange(min(len(values["means"]), MOST_GAUSSIANS))), device)

@@ -36,6 +36,7 @@ def measure(folder: AttemptFolder, splat: Path) -> None:
     Raises:
         SplatbatchError: the splat, the model or a photograph cannot be read; a rendering has NaN pixels; or a GPU is
             asked for and cannot be used.
+        OSError: a file cannot be written.
     """
     settings = folder.read(folder.measuring, TrainingSettings) or TrainingSettings()
     recipe = Recipe.model_validate(settings.recipe)

@@ -76,9 +76,9 @@ class StoppingWindows:
 
 
 def window_of(photo: PosedImage) -> PosedImage:
-    """Return a window of a photograph at full resolution, half as wide and high, about where most pixels count.
+    """Return a window of a photograph at full resolution, about where most pixels count; in the middle without a mask.
 
-    Each side is 64 to 512 px, or the photograph's own if that is shorter. Without a mask it is in the middle.
+    A side is half of the photograph's, but 64 to 512 px long; a photograph's side below 64 px is taken whole.
     A rendering of the whole photograph at lower resolution would be as cheap. But Gaussians smaller than a pixel are
     enlarged there (Mip-Splatting, Yu 2024), so that the PSNR falls as detail is learned.
     """

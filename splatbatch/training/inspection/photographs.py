@@ -63,7 +63,7 @@ def over(values: Mapping[str, float], limit: float) -> tuple[str, ...]:
 
 
 def blur_limit(values: Collection[float]) -> float:
-    """Return how many missing octaves count as blurred, by the spread of all `values`; at least `BLURRED_OCTAVES`."""
+    """Return how many missing octaves count as blurred, `BLURRED_OCTAVES` at least; `values` are those of all."""
     if not values:
         return BLURRED_OCTAVES
     middle = median(values)

@@ -34,7 +34,7 @@ FEW = 3  # photographs below which a cell is weakly covered
 
 
 def depth_error(subject: InspectedSplat) -> float | None:
-    """Return the share of points, 0 to 1, with a wrong depth in `MOST_VIEWS` photographs; None if no two share one."""
+    """Return the share of points, 0 to 1, with a wrong depth, in 16 photographs at most; None if no two share one."""
     looks = evenly_spaced(subject.looks, MOST_VIEWS)
     points, errors = zip(*((look.points, depth_errors(subject, look)) for look in looks), strict=True)
     return share_off(np.concatenate(points), np.concatenate(errors))

@@ -48,7 +48,7 @@ def rasterize(
 
 
 def with_depths(gaussians: Mapping[str, Tensor], view: RenderCamera, options: RasterOptions) -> BlendedView:
-    """Render a view and the expected depths of its pixels, in units of the Gaussians.
+    """Render a view and the expected depths of its pixels, in units of the Gaussians; 0 where nothing is rendered.
 
     In one pass on the CPU, in two on a GPU; there the host waits.
     """

@@ -19,6 +19,8 @@ def evaluate(folder: AttemptFolder) -> None:
     Raises:
         SplatbatchError: a splat, a photograph or the partition cannot be read; nothing is held out; a GPU is asked for
             and cannot be used; or a rendering has NaN pixels.
+        ValueError: a splat file has become shorter since it was opened.
+        OSError: a file cannot be written, or a splat no longer be read.
     """
     settings = folder.read(folder.settings, EvaluationSettings) or EvaluationSettings()
     recipe = Recipe.model_validate(settings.recipe)
