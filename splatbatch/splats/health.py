@@ -20,7 +20,7 @@ from splatbatch.config.schedule import MOST_PRUNED, Schedule
 ZERO_GRADIENT_RECORDS = 3
 """Number of consecutive recorded steps with gradients of exactly 0 that are a fatal finding."""
 REFINEMENTS_TO_JUDGE = 5
-"""Number of refinements by which a strategy that is below its cap must have added Gaussians, else a warning is given."""
+"""Number of refinements by which a strategy that is below its cap must have added Gaussians, else a warning."""
 COLLAPSED_SHARE = 0.02
 """Share of the number of Gaussians in the first record of a run; if a later record has fewer, the finding is fatal."""
 SHRUNK_SHARE = 0.25

@@ -36,8 +36,8 @@ def photographs(subject: InspectedSplat) -> tuple[dict[str, tuple[str, ...]], di
     Returns:
         Names of the photographs at fault, the worst first, by figure: "blurred", "exposure" and "misregistered".
         Scores by photograph, by the score's name: "blur", octaves (log2) of detail that it lacks; "exposure", stops by
-        which it is brighter than others, less its own gain; "registration", reprojection error over the usual; "shift",
-        in 1/1000 of the width. A score for which it has fewer than `LEAST_POINTS` (20) points is missing.
+        which it is brighter than others, less its own gain; "registration", its median reprojection error over the
+        usual; "shift", from `shifts`. Of the first three, those with fewer than `LEAST_POINTS` (20) points are missing.
     """
     looks = subject.looks
     detail, brightness = zip(*map(_windows, looks), strict=True)
@@ -63,7 +63,7 @@ def over(values: Mapping[str, float], limit: float) -> tuple[str, ...]:
 
 
 def blur_limit(values: Collection[float]) -> float:
-    """Return how many missing octaves count as blurred, `BLURRED_OCTAVES` at least; `values` are those of all."""
+    """Return how many missing octaves are a blur, at least `BLURRED_OCTAVES`; `values` are those of all photographs."""
     if not values:
         return BLURRED_OCTAVES
     middle = median(values)
