@@ -25,6 +25,7 @@ class LocalFrame:
 
     origin: Floats  # [3]
     scale: float
+    """Length of one unit of this frame, in units of the model."""
     scene_scale: float = 1.0
     """Largest distance of a camera from the cameras' mean, times 1.1, in units of the frame (3DGS: "cameras extent").
 

@@ -26,7 +26,9 @@ class Optimizer(Protocol):
     """Interface of an optimizer of one parameter: the part of torch's that this trainer and gsplat's strategies use."""
 
     param_groups: list[dict[str, Any]]
+    """A list of one group, with the parameter in a list as "params" and the learning rate as "lr"."""
     state: Any
+    """Step count and moments, by the parameter; empty before the first step."""
 
     def step(self) -> Any:
         """Update the parameter in place by its gradient; the result is not used."""

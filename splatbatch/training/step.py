@@ -61,7 +61,9 @@ class Step:
     recipe: Recipe
     plan: Schedule
     capacity: TileCapacity
+    """Capacity of the tile lists, which each step counts its lists into."""
     border: PatchBorder = NONE
+    """Border of the patch, whose backdrop is rendered behind; by default neither."""
     means_decay: float | None = None
     """Factor per step on the learning rate of the means; None: that which reaches a hundredth at `plan.max_steps`."""
     others_decay: float = 1.0

@@ -22,10 +22,13 @@ NAMES = ("means", "quats", "scales", "opacities", "sh0", "shN")
 
 @dataclass(frozen=True)
 class ProjectionInput:
-    """Camera and options of a projection, as the kernels take them; lengths are in the unit of the Gaussians."""
+    """Camera and options of a projection, as the kernels take them; width and height are in px.
 
-    viewmat: Tensor  # [4, 4]
-    K: Tensor  # [3, 3]
+    Planes, the least and the largest depth of a rendered Gaussian, are in the unit of the Gaussians.
+    """
+
+    viewmat: Tensor  # [4, 4], world to camera
+    K: Tensor  # [3, 3], px
     width: int
     height: int
     sh_degree: int

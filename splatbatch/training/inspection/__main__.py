@@ -27,8 +27,8 @@ def run(folder: AttemptFolder, *, stands_by: bool = False) -> None:
     With `stands_by`, go.json, the order to begin, is awaited after all files are decoded, before the GPU is used.
 
     Raises:
-        SplatbatchError: a file cannot be read, a rendering has NaN pixels, a GPU is asked for and cannot be used, or the
-            supervisor has died.
+        SplatbatchError: a file cannot be read, a rendering has NaN pixels, a GPU is asked for and cannot be used, or
+            the supervisor has died.
         OSError: metrics.json cannot be written.
     """
     settings = folder.read(folder.settings, InspectionSettings) or InspectionSettings()

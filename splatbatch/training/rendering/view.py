@@ -20,8 +20,8 @@ class RenderCamera:
 
     viewmat: Tensor  # [4, 4], world to camera
     K: Tensor  # [3, 3], px
-    width: int
-    height: int
+    width: int  # px
+    height: int  # px
 
     def center(self) -> Floats:
         """Return the position of the camera in the frame of the Gaussians, float64 [3]; waits for the GPU."""
@@ -102,6 +102,7 @@ class Rendering:
     colors: Tensor  # [H, W, 3], not clamped: may exceed 1
     alphas: Tensor  # [H, W, 1]
     info: dict[str, Any]
+    """Values by name, as gsplat's `rasterization` returns them; some names differ between the kernels."""
 
 
 @dataclass(frozen=True)

@@ -165,6 +165,7 @@ class PatchPlacement:
     partition: Partition
     box: Box
     offset: Offset
+    """Offset of the local frames: what was subtracted from the coordinates of the partition's model."""
 
     def holds(self, places: Tensor, frame: LocalFrame) -> Tensor:
         """Return a mask [...] of the points [..., 3] of a local frame that lie in the half-open box."""

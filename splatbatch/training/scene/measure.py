@@ -279,6 +279,7 @@ class SeamSides:
     band: PatchPlacement
     """Intersection of the boxes that bound both patches, where both have Gaussians of their own."""
     options: RasterOptions
+    """Options of all renderings, but for the degree of harmonics, which is that of each splat."""
     _differences: list[np.ndarray[tuple[int, ...], np.dtype[np.float32]]] = field(default_factory=list)
     _steps: list[np.ndarray[tuple[int, ...], np.dtype[np.float32]]] = field(default_factory=list)
     _squares: float = 0.0

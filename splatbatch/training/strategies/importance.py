@@ -52,6 +52,7 @@ class PruningViews:
     photos: tuple[PosedImage, ...]
     options: RasterOptions
     border: PatchBorder = NONE
+    """Border of the patch, whose backdrop is rendered behind; by default neither."""
     seed: int = 0
     """Seed of the random signs by which importance is estimated."""
     capacity: int | None = None

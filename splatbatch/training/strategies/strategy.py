@@ -32,6 +32,7 @@ class Strategy:
     optimizers: Optimizers
     """Optimizer of each parameter, by the parameter's name; adapted together with the parameters."""
     recipe: Recipe
+    """Recipe of the run; ValueError is raised at construction if its `cap_max` is a multiple of the sparse points."""
     plan: Schedule
     scene_scale: float
     """Extent of the cameras ("cameras extent" of 3DGS), in units of the training frame."""
