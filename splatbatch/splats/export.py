@@ -90,7 +90,8 @@ def export_splat(splat: Path, name: str, target: Path, cut: ExportOptions = WHOL
 def cut_to(target: Path, name: str, gaussians: ply.Gaussians, header: ply.SplatHeader, cut: ExportOptions) -> None:
     """Write Gaussians, reduced by export options, to a splat file, whole or not at all; its header names the patch.
 
-    `header` is that of the original file, whose offset, steps and antialiasing go into the new one.
+    `header` is that of the original file, whose steps and antialiasing go into the new one. So does its offset, unless
+    that is added to the coordinates.
 
     Raises:
         ValueError: no Gaussian is left, or a parameter is not finite.

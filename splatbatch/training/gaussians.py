@@ -44,7 +44,7 @@ shN [N, K, 3] with K = (degree + 1)^2 - 1.
 
 
 def init_from_points(points: Points, frame: LocalFrame, training: Training) -> dict[str, Tensor]:
-    """Return one Gaussian per sparse point, with its colour, and as large as its distance to three neighbours.
+    """Return one Gaussian per sparse point, with its colour, and `init_scale` times its distance to three neighbours.
 
     The tensors are in host memory, by name as in `Parameters`; CUDA is not touched. Rotations are random, by the seed
     of the training. Without points the tensors are empty.

@@ -87,8 +87,9 @@ class ProgressRecorder:
         return round(time.monotonic() - self._started, 2)
 
     def phase(self, name: str, step: int | None = None) -> None:
-        """Record that a phase begins: start, load, standby, init, train, eval, export or done, or one of an inspection.
+        """Record that a phase begins: start, load, standby, init, train, eval, export or done.
 
+        An inspection, and the evaluation of a merged scene, have phases of their own.
         `step` is the number of steps done, for a process that records no steps otherwise; None: as last recorded.
         """
         self._phase, self._step = name, self._step if step is None else step

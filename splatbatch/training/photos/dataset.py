@@ -50,7 +50,8 @@ T = TypeVar("T")
 MOST_POINTS = 2_000_000
 """Largest number of points of the model that a patch was cut from, up to which covered pixels are computed from it.
 
-Every attempt of each patch reads that model. With more points, the patch's own points are used.
+Every attempt of such a patch reads that model. With more points, and for a patch with a core, the patch's own points
+are used.
 """
 
 THUMBNAIL_PX = 16
