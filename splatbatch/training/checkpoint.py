@@ -184,5 +184,8 @@ def identity(recipe: Recipe, views: TrainingImages, first: Mapping[str, Tensor])
     return digest.hexdigest()[:16]
 
 
-def _moved(state: Mapping[str, Any], device: torch.device) -> dict[str, Any]:
-    return {key: value.to(device) if isinstance(value, Tensor) else value for key, value in state.items()}
+def _moved(state: Any, device: torch.device) -> Any:
+    """Return a state with its tensors on a device, also those of mappings within."""
+    if isinstance(state, Mapping):
+        return {key: _moved(value, device) for key, value in state.items()}
+    return state.to(device) if isinstance(state, Tensor) else state

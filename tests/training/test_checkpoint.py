@@ -17,6 +17,7 @@ from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.scene.colors.correction import ColorCorrection
 from splatbatch.scene.patches import Patch
 from splatbatch.training.attempt import train_attempt
+from splatbatch.training.checkpoint import _moved
 from splatbatch.training.evaluation.evaluate import Evaluator
 from splatbatch.training.photos import coarse
 
@@ -52,6 +53,11 @@ def died(patch: Patch, settings: Recipe, name: str = "attempt-01", dies_at: int 
 
 def warnings(folder: AttemptFolder) -> list[str]:
     return [record["warning"] for record in read_lines(folder.progress) if "warning" in record]
+
+
+def test_a_state_is_moved_to_the_device_with_all_that_is_within() -> None:
+    moved = _moved({"cells": {"a.jpg": torch.ones(2)}, "num": 3, "lr": torch.ones(())}, torch.device("meta"))
+    assert (moved["cells"]["a.jpg"].device.type, moved["lr"].device.type, moved["num"]) == ("meta", "meta", 3)
 
 
 @pytest.mark.all(but="default")

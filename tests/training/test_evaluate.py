@@ -109,10 +109,11 @@ def test_without_weights_a_note_says_where_they_belong(patch: Patch, tmp_path: P
     assert f"weights not found at {tmp_path}/none/hub/checkpoints/alexnet" in splat.metrics["notes"][0]
 
 
-def test_weights_that_are_cut_are_a_note_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("left", ["cut", "empty", "text"])
+def test_weights_that_are_cut_are_a_note_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, left: str) -> None:
     place_weights(tmp_path, monkeypatch)
     file = next(tmp_path.rglob("*.pth"))
-    file.write_bytes(file.read_bytes()[:-100])
+    file.write_bytes({"cut": file.read_bytes()[:-100], "empty": b"", "text": b"<html>not found</html>"}[left])
     note = load_lpips()
     assert isinstance(note, str)
     assert "cannot be read" in note

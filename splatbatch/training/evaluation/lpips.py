@@ -11,6 +11,7 @@ import importlib.util
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from pickle import UnpicklingError
 
 import torch
 from torch import Tensor
@@ -67,11 +68,7 @@ class Lpips:
 def load_lpips() -> Lpips | str:
     """Return the metric with its weights, or a note that says which file or package is missing and how to get it.
 
-    Weights that cannot be read give a note, too, unless their file is empty or holds no weights of torch.
-
-    Raises:
-        EOFError: a file of weights is empty.
-        UnpicklingError: a file of weights is not one of torch.
+    Weights that cannot be read give a note, too. It raises nothing.
     """
     alexnet = Path(torch.hub.get_dir()) / "checkpoints" / ALEXNET_FILE
     package = importlib.util.find_spec("torchmetrics")
@@ -84,7 +81,7 @@ def load_lpips() -> Lpips | str:
         ours = tuple(layers[f"lin{index}.model.1.weight"].float() for index in range(len(LAYERS)))
         features = {key: value.float() for key, value in _read(alexnet).items() if key.startswith("features.")}
         return Lpips(features, ours)
-    except (OSError, RuntimeError, KeyError, ValueError) as error:
+    except (OSError, RuntimeError, KeyError, ValueError, EOFError, UnpicklingError) as error:
         return f"lpips: not measured: weights cannot be read ({error}): put {ALEXNET_URL} at {alexnet} again"
 
 
