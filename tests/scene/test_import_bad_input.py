@@ -397,10 +397,10 @@ def mirrored(matrix: np.ndarray) -> np.ndarray:
 
 
 SPOILT: dict[str, tuple[Callable[[np.ndarray], np.ndarray], str]] = {
-    "OpenCV's axes": (lambda matrix: matrix, r"fits; it would if the camera axes are OpenCV's"),
+    "OpenCV's axes": (lambda matrix: matrix, r"more would fit if the camera axes are OpenCV's"),
     "world to camera": (
         np.linalg.inv,
-        r"it would if the matrices lead from the world to the camera",
+        r"more would fit if the matrices lead from the world to the camera",
     ),
     "mirrored world": (mirrored, r"more would fit if the camera positions are mirrored along x"),
 }
