@@ -25,7 +25,7 @@ MOST_OF_TIME = 0.01
 """Largest share of a core's time that writing may take; with many patches the file is written less often."""
 PER_PATCH = (
     ("step", "step", "Training steps done."),
-    ("max_steps", "max_steps", "Training steps to do."),
+    ("max_steps", "max_steps", "All training steps of the attempt, done or not."),
     ("loss", "loss", "Loss of the latest recorded step."),
     ("psnr_covered", "psnr_covered_db", "PSNR on the pixels of held-out photographs that training photographs see."),
     ("psnr", "psnr_db", "PSNR on held-out photographs."),

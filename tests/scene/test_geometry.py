@@ -70,6 +70,21 @@ def test_faults_are_found_and_rightly_named(
     assert set(wrong) == {miss for miss in MISSES if miss in {(name, fault.name) for fault in faults}}, wrong
 
 
+@pytest.mark.parametrize(
+    ("fault", "formula"),
+    [
+        ("poses camera-to-world", "(R' = R^T, t' = -R^T t)"),
+        ("camera centres as translations", "(R' = R, t' = -R t)"),
+        ("translations negated", "(R' = R, t' = -t)"),
+        ("rotations transposed", "(R' = R^T, t' = t)"),
+    ],
+)
+def test_a_remedy_of_poses_has_the_formula_of_their_own_convention(fault: str, formula: str) -> None:
+    scene = SCENES["quarry"]()
+    next(one for one in FAULTS if one.name == fault).spoil(scene)
+    assert formula in next(one.remedy for one in scene.audit().findings if one.kind == "inverted_poses")
+
+
 def test_a_lens_that_is_another_one_is_not_told_to_be_undistorted_by_itself() -> None:
     scene = SCENES["quarry"]()
     next(fault for fault in FAULTS if "distortion_kept" in fault.kinds).spoil(scene)

@@ -46,7 +46,7 @@ _AXES = {
     "the camera looks backward (x and z axes flipped)": (-1.0, 1.0, -1.0),
 }
 _REMEDY = {
-    "inverted_poses": "Invert every pose in the program that makes the model (R' = R^T, t' = -R^T t).",
+    "inverted_poses": "Correct every pose in the program that makes the model ({}).",
     "flipped_axes": "Turn the axes in the program that makes the model: COLMAP's cameras look along +z with y down.",
     "quaternion_order": "Write quaternions as w, x, y, z (scipy and pycolmap's .quat have w last).",
 }
@@ -357,13 +357,13 @@ def widest_angle_degrees(views: TrackObservations) -> float | None:
 
 
 _INVERSIONS = {
-    "": (False, False, 1),
-    "poses are camera-to-world and not world-to-camera": (True, True, -1),
-    "translations are camera centres": (False, True, -1),
-    "translations have the opposite sign": (False, False, -1),
-    "rotations are camera-to-world": (True, False, 1),
+    "": (False, False, 1, ""),
+    "poses are camera-to-world and not world-to-camera": (True, True, -1, "R' = R^T, t' = -R^T t"),
+    "translations are camera centres": (False, True, -1, "R' = R, t' = -R t"),
+    "translations have the opposite sign": (False, False, -1, "R' = R, t' = -t"),
+    "rotations are camera-to-world": (True, False, 1, "R' = R^T, t' = t"),
 }
-"""Whether rotations are transposed, whether translations are turned by them then, and the sign of these."""
+"""Whether rotations are transposed, whether translations are turned by them then, the sign of these, and the formula."""
 
 
 Poses = tuple[Floats, Floats]
@@ -392,12 +392,12 @@ def other_poses_of(images: Sequence[Image], before: Floats) -> Iterator[tuple[st
         named = {"inverted_poses": inversion, "quaternion_order": order, "flipped_axes": axes}
         kinds = [kind for kind, name in named.items() if name]
         if kinds:
-            is_transposed, is_turned, sign = _INVERSIONS[inversion]
+            is_transposed, is_turned, sign, formula = _INVERSIONS[inversion]
             rotations = from_quats(quats[:, _ORDERS[order]]).transpose((0, 2, 1) if is_transposed else (0, 1, 2))
             translations = sign * (np.einsum("iab,ib->ia", rotations, before) if is_turned else before)
             signs = np.array(_AXES[axes])
             what = "; ".join(name for name in (inversion, order, axes) if name)
-            remedy = " ".join(_REMEDY[kind] for kind in kinds)
+            remedy = " ".join(_REMEDY[kind].format(formula) for kind in kinds)
             yield kinds[0], what, remedy, (signs[:, None] * rotations, signs * translations)
 
 
