@@ -363,7 +363,7 @@ _INVERSIONS = {
     "translations have the opposite sign": (False, False, -1, "R' = R, t' = -t"),
     "rotations are camera-to-world": (True, False, 1, "R' = R^T, t' = t"),
 }
-"""Whether rotations are transposed, whether translations are turned by them then, the sign of these, and the formula."""
+"""Whether rotations are transposed, whether translations are turned by them then, and their sign; and the formula."""
 
 
 Poses = tuple[Floats, Floats]
