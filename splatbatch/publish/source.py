@@ -38,7 +38,10 @@ class SourcePart:
     """Index of the part's first Gaussian in the file, from 0."""
     num_gaussians: int
     key: str
-    """Hash that changes if the Gaussians of the part change; empty: unknown, for files that are not kept."""
+    """Hash that changes if the Gaussians of the part change.
+
+    Empty: unknown, for files that are not kept, and for parts of a scene that an earlier version merged.
+    """
 
 
 @dataclass(frozen=True)
@@ -58,8 +61,13 @@ class PublishedSplat:
     views: TrainingSettings
     """Settings for rendering the splat and comparing it with its held-out photographs."""
     figures: Mapping[str, float]
-    """Known figures of quality, any of "psnr_covered" and "psnr" in dB, "ssim", "num_photos"; empty: not measured."""
+    """Known figures of quality, any of "psnr_covered" and "psnr" in dB, "ssim", "num_photos".
+
+    A patch always has "num_photos", which is 0 if no figures by photograph are recorded. Empty: a scene that was not
+    measured as it is now, or several splats shown as one.
+    """
     warnings: tuple[str, ...] = ()
+    """Warnings on the merged scene, as on its holes; empty: none, or the splat of a patch."""
 
     @property
     def num_gaussians(self) -> int:

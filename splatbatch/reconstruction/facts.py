@@ -32,7 +32,7 @@ class RegisteredImage(TypedRecord):
     gps_m: float | None = None
     """Horizontal distance of the camera from its GPS position, in metres.
 
-    None if the photograph has no GPS position, or the model is not georeferenced.
+    None if the photograph has no usable GPS position, or the model is not georeferenced.
     """
 
 
@@ -41,7 +41,7 @@ class GpsFit(TypedRecord):
     """Georeference of the model, and how well the GPS positions of the photographs fit it."""
 
     photographs: int = 0
-    """Number of registered photographs with a GPS position."""
+    """Number of registered photographs with a usable GPS position."""
     mean_m: float = 0.0
     """Mean horizontal distance of a camera from its GPS position, in metres."""
     median_m: float = 0.0
@@ -88,6 +88,7 @@ class ReconstructionRecord(TypedRecord):
     components: tuple[int, ...] = ()
     """Number of photographs in each component (photographs mapped together), largest first; the first is the model."""
     others: tuple[OtherComponent, ...] = ()
+    """The smaller components, largest first; empty: there are none."""
     points: int = 0
     reprojection_px: float = 0.0
     """Mean reprojection error of the model's points, in pixels."""
@@ -105,7 +106,10 @@ class ReconstructionRecord(TypedRecord):
     gps: GpsFit | None = None
     """Georeference of the model; None: GPS does not fix one, so that place, scale and up direction are arbitrary."""
     rig_baselines: tuple[float, ...] = ()
-    """Distance of each camera of a rig from the rig's reference camera, in units of the model; empty: no rig."""
+    """Distance of each camera of a rig from the rig's reference camera, in units of the model; empty: no rig.
+
+    Cameras whose pose in the rig is unknown are left out.
+    """
     placed: tuple[RegisteredImage, ...] = ()
     missing: dict[str, str] = field(default_factory=dict)
     """Reason why a photograph has no pose in the model, by its name; empty: all were registered."""

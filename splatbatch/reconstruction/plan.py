@@ -32,7 +32,10 @@ A process takes a second to start, and a kill costs at most one chunk.
 NEIGHBOURS = 20
 """Number of nearest photographs by GPS that a photograph is matched with."""
 WINDOW, ALIKE = 8, 12
-"""Number of later photographs in sequence, and of similar ones, that a photograph without GPS is matched with."""
+"""Number of later photographs in sequence, and of similar ones, that a photograph is matched with.
+
+They apply to all photographs if pairs are chosen by sequence, and by GPS to those without a position.
+"""
 FEW = 40
 """Most photographs of which all pairs are matched, unless `--pairs` says otherwise."""
 MOST_TOLD = 8

@@ -238,8 +238,8 @@ def build(
         output: the output folder.
         names: names of the tasks to report; without `standing`, tasks that the folder has are added.
         variants: variants of a sweep; empty: the batch is no sweep.
-        standing: decides which products are up to date. None: every existing product counts as up to date, and facts
-            that need the YAML (map, scene, path of the YAML) are left out.
+        standing: decides which products are up to date. None: every existing product counts as up to date. Facts
+            that need the YAML (map, scene, hold-out of frames, path of the YAML) are then left out.
         statuses: statuses of the tasks if they are known already; empty: they are read.
 
     Raises:

@@ -237,6 +237,6 @@ def deciding_in(sweep: SweepFacts, patch: str) -> str:
 
 
 def changed_in(sweep: SweepFacts) -> list[str]:
-    """Return the patches whose settings a retry changed, as texts "p0 under b"; empty: no settings were changed."""
+    """Return the patches whose splat has settings changed by `--set` or a retry, as texts "p0 under b"; empty: none."""
     rows = ((patch, row) for row in sweep.variants for patch in row.patches)
     return [f"{patch} under {row.label}" for patch, row in rows if row.patches[patch].changes]

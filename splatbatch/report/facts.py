@@ -36,9 +36,13 @@ class NextStep:
     reason: str = ""
     """Why the patch was given up, and until when; empty if another attempt follows."""
     changes: dict[str, Any] = field(default_factory=dict)
-    """Settings of the next attempt that differ from the YAML, by full name; empty: none differ, or none follows."""
+    """Settings that change for the next attempt, by full name, and "slots" if fewer slots are used from then on.
+
+    Changes for earlier attempts stay in force, but are not repeated. Empty: none change, or no attempt follows.
+    """
     trained_in_between: tuple[str, ...] = ()
-    """Patches trained between two failures of this patch, which shows that the GPU works; empty: none."""
+    """Patches trained between two failures of this patch, which shows that the GPU works; empty: none, or not recorded.
+    """
 
 
 @dataclass(frozen=True)
@@ -50,7 +54,10 @@ class ReportedAttempt:
 
     number: int
     outcome: Outcome | None = None
-    """How the attempt ended; None while it runs, or if no end was recorded."""
+    """How the attempt ended; None while it runs, or if no end was recorded.
+
+    Without a recorded end, an attempt whose splat is the accepted one counts as trained.
+    """
     slot: str = ""
     """Name of the GPU or CPU place that the attempt ran on, as "gpu0"; empty: unknown."""
     node: str = ""
@@ -58,9 +65,14 @@ class ReportedAttempt:
     worker: str = ""
     """Name of the worker; empty or "local" for `train` and `retry`, empty also if unknown."""
     started_at: float | None = None
+    """Start of the attempt; of one that was prepared before its GPU was free, the order to train."""
     ended_at: float | None = None
+    """End of the attempt or, while none is recorded, the time of its latest progress."""
     setup_s: float | None = None
-    """Seconds from the start of the attempt to its first phase after set-up; None: no such phase was recorded."""
+    """Seconds from `started_at` to the first phase after set-up; None: no start or no such phase was recorded.
+
+    0 if the attempt was prepared before its GPU was free.
+    """
     seconds: float | None = None
     step: int | None = None
     phase: str = ""
@@ -91,7 +103,10 @@ class ReportedAttempt:
     covered_set: str = ""
     """Hash of the set of covered pixels; covered PSNRs are compared only if their hashes are equal. Empty: unknown."""
     pace_s: float | None = None
-    """Mean seconds per step, without the first step, which compiles kernels; None: fewer than two timed steps."""
+    """Mean seconds per step, without the first step, which compiles kernels.
+
+    None: fewer than two timed steps, or the last is not above the first.
+    """
     choice: str = ""
     """Sentence on which of two splats was kept, and why; empty if there was no choice."""
     adopted: bool = False
@@ -119,8 +134,9 @@ class SplatQuality:
     holdout: dict[str, dict[str, float]]
     """Figures of each held-out photograph, by its name: psnr in dB, distance, camera position x, y, z.
 
-    The distance is to the nearest trained photograph, in baselines: median distances of neighbouring trained
-    photographs. Figures that were not measured are absent; empty: no held-out photograph was measured.
+    Further keys are those of inspection.json. The distance is to the nearest trained photograph, in baselines: median
+    distances of neighbouring trained photographs. Figures that were not measured are absent; empty: no held-out
+    photograph was measured.
     """
     cameras: dict[str, dict[str, float]]
     """Camera position of each photograph, by its name: x, y, z in the splat's coordinates, as far as known."""
@@ -133,6 +149,7 @@ class SplatQuality:
     pictures: str
     """Path of the folder with the pictures of the inspection; the folder may be absent."""
     seconds: float | None
+    """Duration of the inspection in seconds; None: not recorded."""
     certificate: dict[str, Any]
     """Content of certificate.json; empty if this splat has no readable certificate."""
 
@@ -149,7 +166,8 @@ class ReportedPatch(PatchStatus):
     outliers: tuple[str, ...] = ()
     """Messages on how far PSNR, Gaussians or time of the patch are from the median patch's; empty: not far.
 
-    In a sweep, patches are compared within their variant.
+    Also empty if the patch is not trained, or fewer than four patches are. In a sweep, patches are compared within
+    their variant.
     """
     gain_db: float | None = None
     """Gain in PSNR, in dB, if the latest run replaced the accepted splat; None if it did not, or PSNR is unknown.
@@ -200,11 +218,15 @@ class SweepFigures:
 
 @dataclass(frozen=True)
 class VariantPatch(SweepFigures):
-    """Figures and state of a patch under a variant."""
+    """Figures and state of a patch under a variant; unless it is trained, all figures are None."""
 
     state: State = "waiting"
+    """State of the patch; "waiting" also if the report has no such task."""
     changes: dict[str, Any] = field(default_factory=dict)
-    """Settings that a retry changed after a failure, by full name; empty: none, so the variant's own hold."""
+    """Settings of the splat changed by `--set`, or by a retry after a failure, by full name.
+
+    Empty: none, so the variant's own hold, or there is no splat.
+    """
 
 
 @dataclass(frozen=True)
@@ -213,11 +235,14 @@ class VariantRow:
 
     variant: str
     settings: dict[str, bool | int | float | str]
-    """Values of the settings that the sweep compares, by full name, such as "training.strategy"."""
+    """Values of the settings that the sweep compares, by full name, such as "training.strategy".
+
+    An empty text: the setting has no value (None), as it does not apply.
+    """
     trained: int
     """Number of patches trained under this variant."""
     of: int
-    """Number of patches to train under this variant."""
+    """Number of patches to train under this variant: all patches of the sweep in the report."""
     mean: SweepFigures
     patches: dict[str, VariantPatch]
     label: str = ""
@@ -299,7 +324,10 @@ class OutlierPhotograph:
     name: str
     gain: tuple[float, ...]
     tone: tuple[float, ...]
-    """Numbers of the photograph's colour correction, in the order of colors.json: gain first, then its light."""
+    """Numbers of the photograph's colour correction, as `ColorCorrection.values` returns them.
+
+    Gain R, G, B comes first, then vignetting and shading; without these, only the gain is listed.
+    """
     words: str
 
 
@@ -307,7 +335,7 @@ class OutlierPhotograph:
 class ReportedColors:
     """Colour correction of a scene; residuals are in percent: how far photographs differ in the colour of a point.
 
-    None as a residual: no correction was solved.
+    None as a residual: unknown, as where no correction was solved.
     """
 
     scene: str
@@ -336,7 +364,8 @@ class CoreBox:
 class CameraPosition:
     """Position x, y of a photograph's camera from above, in the units of the scene; if held out also name and PSNR.
 
-    The name is empty for photographs that are trained on. PSNR is in dB, of covered pixels if known; None: unknown.
+    The name is empty for photographs that are trained on, and for all while no hold-out is recorded. PSNR is in dB, of
+    covered pixels if known; None: unknown.
     """
 
     at: tuple[float, float]
@@ -417,10 +446,14 @@ class Report:
     workers: tuple[ReportedWorker, ...] = ()
     """All workers that made attempts or are running, in order of host and name; "local" stands for `train`."""
     settled: tuple[str, ...] = ()
-    """Sentences on the hold-out of frames, photographs that a rig took at one moment; empty without frames."""
+    """Sentences on the hold-out of frames, photographs that a rig took at one moment.
+
+    Empty without frames, without the YAML, or if no model can be read.
+    """
     frame: ReportedFrame | None = None
     """Offset of the splats; None: none was decided, or its record cannot be read."""
     colors: tuple[ReportedColors, ...] = ()
+    """Colour correction of each scene; empty: no photographs were examined, or colors.json cannot be read."""
     scene: ReportedPartition | None = None
     """The scene that `splatbatch split` cut into patches; None: it cut none, or the YAML is not known."""
     map: SceneMap | None = None
@@ -433,7 +466,7 @@ class Report:
     deadline: ReportedDeadline | None = None
     """What was chosen for the deadline; None: nothing was, or its record cannot be read."""
     afterwards: tuple[FollowUpResult, ...] = ()
-    """Results of the follow-ups, also of those that were left out; empty: none was requested."""
+    """Results of the follow-ups, also of those that were left out; empty: no readable result is recorded."""
     audit: dict[str, Any] | None = None
     """The latest audit that a ledger records; None: no audit is recorded.
 

@@ -132,7 +132,7 @@ def small_picture(folder: AttemptFolder, name: str, kind: str, budget: PictureBu
 def attempts_side_by_side(output: OutputFolder, patch: ReportedPatch, budget: PictureBudget) -> Beside | None:
     """Return the same held-out view as each attempt at a patch renders it, for comparison.
 
-    None if fewer than two attempts have pictures of the same view, or the budget is used up.
+    None if fewer than two attempts have pictures of the same view, or fewer than three pictures can be shown.
     """
     pictured = {one.number: one for one in patch.attempts if one.is_pictured}
     shown = [
@@ -148,7 +148,8 @@ def variants_side_by_side(
 ) -> Iterator[Beside]:
     """Yield for each patch of a sweep the same held-out view as each variant renders it.
 
-    Patches for which fewer than two variants have pictures of the same view are left out.
+    Patches for which fewer than two variants have pictures of the same view are left out. So are those of which fewer
+    than three pictures can be shown.
     """
     labels = {row.variant: row.label for row in sweep.variants}
     for name in dict.fromkeys(one.of_patch for one in patches):
@@ -165,7 +166,8 @@ def variants_side_by_side(
 def side_by_side(heading: str, shown: Sequence[Pictured], budget: PictureBudget) -> Beside | None:
     """Return the view that most splats have pictures of: its photograph, then each splat's rendering with its PSNR.
 
-    Pictures beyond the budget are left out. None if fewer than two splats share a view, or too few pictures are left.
+    Pictures that cannot be decoded or are beyond the budget are left out. None if fewer than two splats share a view,
+    or fewer than three pictures are left.
 
     Args:
         heading: heading of the comparison.

@@ -213,7 +213,10 @@ def _db(value: float | None) -> str:
 
 
 def seam_figures(seam: ReportedSeam) -> tuple[str, ...]:
-    """Return the figures of a seam as text, one for each heading of SEAM_FIGURES; unknown figures are empty."""
+    """Return the figures of a seam as text, one for each heading of SEAM_FIGURES; unknown figures are empty.
+
+    The number of photographs is "0" for a seam that was not measured.
+    """
     step = None if seam.depth_step is None else 100 * seam.depth_step
     known = ((seam.across.num_photos, "d"), (seam.across.psnr, ".2f"), (seam.psnr_between, ".2f"))
     more = ((seam.color_offset, ".2f"), (step, "+.2f"), (seam.density_ratio, ".2f"))
