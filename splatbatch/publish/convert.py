@@ -104,6 +104,7 @@ class ConvertedFile:
     decoded: Path | None = None
     """PLY decoded from the file, for measuring the loss; None: a PLY, or not read back."""
     notes: tuple[str, ...] = ()
+    """Notes for publish.json, as on colours that the file leaves out; empty: none."""
 
 
 def convert(job: ConversionJob, tool: SplatTransform | None) -> ConvertedFile:

@@ -31,7 +31,7 @@ class SplatFormat:
     reader: FormatReader = "tool"
     """Decoder of the file, for counting its Gaussians and measuring the loss.
 
-    "tool" is splat-transform, "gltf" our code; "nothing": the file is not decoded.
+    "tool" is splat-transform, "gltf" our code; "nothing": the file is not decoded. A PLY is never decoded.
     """
     is_folder: bool = False
 

@@ -109,7 +109,7 @@ def published(batch: Batch, names: Sequence[str]) -> list[PublishedSplat]:
         OutputError: a patch is not trained or is stale, its file is not the accepted splat, or the scene is outdated.
         ConfigError: a named patch does not exist, or the scene of a sweep or of a list of scenes is asked for.
         SceneError: the scene is asked for, but partition.json is missing, unreadable, or lacks some of the patches; or
-            no photograph is held out by all patches.
+            no photograph is held out by all patches, or a model cannot be read.
     """
     if not names:
         names = [SCENE] if batch.output.scene.splat.exists() else [task.name for task in of_patches(batch.tasks)]
@@ -160,7 +160,7 @@ def viewed(batch: Batch, names: Sequence[str]) -> list[PublishedSplat]:
         OutputError: a splat is damaged; or, with names empty or "scene", a splat cannot be published.
         ConfigError: a named patch does not exist or has no splat.
         SceneError: the scene is asked for, but partition.json is missing, unreadable, or lacks some of the patches; or
-            no photograph is held out by all patches.
+            no photograph is held out by all patches, or a model cannot be read.
     """
     if not names or SCENE in names:
         return published(batch, names)

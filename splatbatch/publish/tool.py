@@ -89,6 +89,9 @@ def cache_folder() -> Path:
     """Return the path of the folder for programs that are installed on first use; it may be absent.
 
     The folder is `splatbatch` in $XDG_CACHE_HOME, or in ~/.cache if that is not set or is empty.
+
+    Raises:
+        RuntimeError: the variable is not set or empty, and the user has no home folder.
     """
     return cache_home() / "splatbatch"
 

@@ -195,7 +195,7 @@ def _lines(
 def headings_of(sweep: SweepFacts) -> dict[str, str]:
     """Return the headings of the columns of figures, by field of `SweepFigures`, in their order.
 
-    The PSNR of covered pixels is left out if no variant has it.
+    The PSNR of covered pixels is left out if no variant has a mean of it.
     """
     has_covered = any(row.mean.psnr_covered is not None for row in sweep.variants)
     return {key: words for key, words in HEADINGS.items() if has_covered or key != "psnr_covered"}

@@ -83,7 +83,10 @@ class ReportedAttempt:
     cause: str = ""
     advice: str = ""
     evidence: tuple[str, ...] = ()
-    """Lines of the attempt's log that show the cause of a failure; empty: it did not fail, or no line shows it."""
+    """Lines that show the cause of a failure, of the attempt's log or on the end of its process.
+
+    Empty: it did not fail, or no line shows the cause.
+    """
     warnings: tuple[str, ...] = ()
     changes: dict[str, Any] = field(default_factory=dict)
     """Settings of the attempt that differ from the YAML, by full name; empty: none, or not recorded."""
@@ -437,7 +440,7 @@ class Report:
     summary: str = ""
     """The outcome in one line, as "7 of 8 patches trained; failed: p5"."""
     counts: Mapping[State, int] = field(default_factory=dict)
-    """Number of patches in each state, without the backdrop; states without patches are 0."""
+    """Number of patches in each state, without the backdrop unless it is alone; states without patches are 0."""
     patches: tuple[ReportedPatch, ...] = ()
     """All patches, in natural order: p2 before p10."""
     sweep: SweepFacts | None = None

@@ -37,7 +37,8 @@ def todo(report: Report, *, is_at_work: bool = False, again: str = "") -> tuple[
 
     Args:
         report: the facts.
-        is_at_work: whether a run trains the batch; then only commands that change nothing are named.
+        is_at_work: whether a run trains the batch; then only commands that change nothing are named. So it is also if
+            a patch of the report is running.
         again: command that completes a reconstruction, named also during a run; empty for a batch of training.
     """
     if again:

@@ -173,7 +173,7 @@ class SplatStage(NamedTuple):
     """A splat's 3D preview in the page, with the line `words` that says how to view the whole splat.
 
     `preview` is the file in base64 and `size` its size, as "2.1 MB"; both are empty if only the line is shown.
-    `camera` is eye and target as six numbers; None: the page chooses a view.
+    `camera` is eye and target as six numbers; None: the page chooses a view, or there is no preview.
     """
 
     words: str
