@@ -307,9 +307,12 @@ class ReportedWorker:
     patches: tuple[str, ...]
     """Names of the patches that the worker trained, each once."""
     running: tuple[str, ...]
-    """Names of the patches that the worker is training; empty if it has ended."""
+    """Names of the patches of the worker's attempts without a recorded end; empty if the worker has ended."""
     has_ended: bool
-    """Whether the worker has ended, or has been silent for 180 s."""
+    """Whether the worker has ended: by its heartbeat file, or since its process here is gone or silent for 180 s.
+
+    True without a readable file. False for a worker killed on another host, boot or container: the report cannot tell.
+    """
 
 
 @dataclass(frozen=True)

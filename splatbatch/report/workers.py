@@ -17,6 +17,8 @@ RUN_GAP_S = 7200.0
 def workers_of(output: OutputFolder, patches: Sequence[ReportedPatch]) -> tuple[ReportedWorker, ...]:
     """Return the workers that made attempts or are running, in order of host and name; `train` is named "local".
 
+    A worker of another host, boot or container counts as running until its file says that it has ended.
+
     Raises:
         LaterFormatError: a later version of splatbatch wrote the file of a worker.
     """
