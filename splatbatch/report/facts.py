@@ -77,9 +77,12 @@ class ReportedAttempt:
     step: int | None = None
     phase: str = ""
     gate_s: float | None = None
-    """Seconds that the attempt waited until its GPU was free and cool; None: it did not wait, or this is unknown."""
+    """Seconds that the attempt waited until its GPU was free and cool; None: it did not wait, or this is unknown.
+
+    A wait beside other attempts on the GPU, or for `cooldown.floor_s`, does not count.
+    """
     gate: str = ""
-    """Why the GPU was not ready; empty: the attempt did not wait."""
+    """Last reason why the GPU was not ready; empty: the attempt did not wait, or this is unknown."""
     cause: str = ""
     advice: str = ""
     evidence: tuple[str, ...] = ()
