@@ -77,13 +77,17 @@ class Audit:
     patches: tuple[str, ...]
     """Names of the audited patches; the source is not among them."""
     rows: tuple[photographs.CameraRow, ...]
+    """Rows of the cameras; empty in the audits that `run` decides by, which do not print them."""
     findings: tuple[AuditFinding, ...]
     trainer: str
     """Name of the trainer whose rules were applied."""
     spans: Mapping[str, ModelExtent] = field(default_factory=dict)
     """Box of cameras and points of each patch whose model can be read and has a finite position, by name."""
     num_photographs: int = 0
-    """Number of photographs that the patches' models name; a photograph that several patches share counts once."""
+    """Number of photographs that the patches' models name; one that several patches share counts once.
+
+    0 in the audits that `run` decides by: `joined` keeps the number of the first audit, which is empty there.
+    """
 
     def errors(self) -> tuple[AuditFinding, ...]:
         """Return the findings of severity "error", in order: each keeps its patch from being trained.
@@ -149,15 +153,15 @@ class _PatchAudit:
     images: tuple[Image, ...] = ()
     cameras: Mapping[int, Camera] = field(default_factory=dict)
     span: ModelExtent | None = None
-    """Box of the camera centres and points of the patch."""
+    """Box of the camera centres and points of the patch; None: no model could be read, or no position is finite."""
     divisor: int = 1
     """Factor by which the photographs are expected to be smaller than the cameras: 4 where only images_4 exists."""
     masks: Mapping[str, Path] = field(default_factory=dict)
     """Path of the mask of each photograph that has one, by image name."""
     survey: GeometrySurvey | None = None
-    """Measured geometry of the model; None where the model is too broken for it."""
+    """Measured geometry of the model, without its points; None: no model could be read, or `measure` returned None."""
     pairs: tuple[ImagePair, ...] = ()
-    """Pairs of photographs that are compared with each other."""
+    """Pairs of photographs that are compared with each other; none where poses or K contradict the keypoints."""
 
 
 @dataclass(frozen=True)
@@ -368,7 +372,7 @@ def _check_photographs(
 
 
 def _compared(one: _PatchAudit, shots: list[photographs.AuditedImage]) -> MatchContext:
-    """Return the photographs to compare: all that can be opened."""
+    """Return the photographs to compare: all whose header can be read, and whose camera has a positive size."""
     files = {
         shot.image.name: (shot.place.path, shot.header.size)
         for shot in shots

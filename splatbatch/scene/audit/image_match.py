@@ -25,7 +25,7 @@ from splatbatch.scene.photos.headers import SameSize, ScaledSize, relate
 from splatbatch.text import list_some, plural
 
 DISPLACED, DISPLACED_PX = 0.0012, 0.4
-"""A displacement that all photographs of a camera share is reported from this size on.
+"""A displacement that all photographs, or all of a camera, share is reported from this size on, if it is certain.
 
 Displacement: how far photographs show points from where the model puts them. The size is a root mean square, as a share
 of the longer side and in pixels of the reduced picture; both limits must be reached. Intact: 0.0001. A zoom of 1 % is
@@ -44,7 +44,10 @@ _CONVERGED = (2, 1, 1)  # for the figure that is told: one step at full size lea
 _ERRORS = 2.0  # standard errors that a figure must reach to name something
 _RISE = 0.004  # in likeness, for a field to be believed
 _Tried = tuple[float, float, DisplacementField | None]
-"""By how much the correlations of all pairs rise with a field, 0 below its error bar; its size, a share of the side."""
+"""By how much the correlations of all pairs rise with a field; its size, a share of the side; and the field, if any.
+
+The rise is 0 where the field is too small to be reported, not certain, or hardly makes pairs more alike.
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,8 +68,12 @@ class ImageMatchFindings:
 
         Order: blank photographs, sets that do not match their points, displaced ones, single ones that do not match,
         then blurred ones. If at least half are blank, one error stands for these.
-        If at least half have another shape than their camera, only blank ones and at most one finding about all are
-        reported.
+
+        If at least half have another shape than their camera, even by a few pixels, less is reported. That is the blank
+        ones, and at most one finding about all.
+
+        Raises:
+            PermissionError: a folder beside that of the photographs must not be entered.
         """
         compared = self.compared
         if not compared.pairs:
@@ -277,6 +284,8 @@ class ImageMatchFindings:
 
     def _mixed(self, rows: set[int], alike: float | None = None) -> AuditFinding | None:
         """Return the finding about undistorted photographs with the distorted model, or the reverse; None if neither.
+
+        Also None for fewer than three photographs.
 
         Args:
             rows: the photographs.

@@ -278,7 +278,9 @@ class CameraRow:
     """
 
     patch: str
+    """Name of the patch; "source" for the source reconstruction."""
     camera_id: int
+    """Id of the camera; the photographs of cameras that are judged like it (`alike_cameras`) count in its row."""
     prefixes: tuple[str, ...]
     """Sub-folders of the camera's photographs, sorted; "" for the photograph folder itself."""
     model: str

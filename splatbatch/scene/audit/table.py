@@ -18,7 +18,7 @@ from splatbatch.scene.photos.headers import size_text
 from splatbatch.text import one_line, plural
 
 MOST_LINES = 8
-"""Most findings that are printed per patch and kind; the rest is counted: "… and 37 more"."""
+"""Most findings that are printed per patch, severity and kind; the rest is counted: "… and 37 more"."""
 _MOST_SIZES = 3
 _STYLES = {"error": "red", "warning": "yellow", "info": "cyan"}
 

@@ -58,7 +58,7 @@ class Subset:
     photos: Mask  # [I]
     points: Mask  # [P]
     rigs: Rigs | None = None
-    """Rigs of the whole model; None: the model has none, and no rig files are written."""
+    """Rigs of the whole model; None: the model has none that can be used, and no rig files are written."""
 
     def write(self, folder: Path) -> str:
         """Write the .bin files into an existing folder, and return the SHA-256 of their names and contents, in hex.
@@ -67,7 +67,7 @@ class Subset:
 
         Raises:
             OSError: a file cannot be written.
-            KeyError: a camera has a model that COLMAP does not know.
+            KeyError: a camera has a model that COLMAP does not know, or a rig has a camera that the model lacks.
         """
         return _hash_of(self.files(), folder)
 
@@ -75,7 +75,7 @@ class Subset:
         """Return the SHA-256 that `write` would return, without writing.
 
         Raises:
-            KeyError: a camera has a model that COLMAP does not know.
+            KeyError: a camera has a model that COLMAP does not know, or a rig has a camera that the model lacks.
         """
         return _hash_of(self.files())
 
@@ -85,7 +85,7 @@ class Subset:
         Without rigs there are no frames.bin and rigs.bin.
 
         Raises:
-            KeyError: a camera has a model that COLMAP does not know.
+            KeyError: a camera has a model that COLMAP does not know, or a rig has a camera that the model lacks.
         """
         chosen = [self.observations.images[index] for index in np.flatnonzero(self.photos)]
         rigs = self.rigs.of({image.id for image in chosen}) if self.rigs else None
@@ -194,7 +194,10 @@ class CameraFix:
 
     @property
     def moves_pixels(self) -> bool:
-        """Whether the fix changes the camera: its id, model, size or parameters."""
+        """Whether the fix changes the camera: its id, model, size or parameters; if not, there is nothing to write.
+
+        True also where width and height alone are corrected, so that no pixel moves.
+        """
         return self.before != self.after
 
     def in_words(self) -> str:

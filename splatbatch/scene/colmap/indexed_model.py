@@ -51,7 +51,7 @@ class IndexedModel:
     xy: Floats  # [K, 2], of every keypoint
     point_of_keypoint: Indices  # [K], `NONE` where it was not triangulated
     num_nowhere: int = 0
-    """Number of points that were left out on reading because their position is not finite."""
+    """Number of points that were left out on reading because their position is not finite; 0 in a copy by `some`."""
 
     @property
     def point(self) -> Indices:

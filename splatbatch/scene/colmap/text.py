@@ -50,7 +50,7 @@ def read_images(path: Path) -> list[Image]:
     """Return the images of images.txt, in the order of the file; their keypoints are counted but not converted.
 
     Raises:
-        ModelError: the file cannot be read, a line is no image, or a line of keypoints is cut.
+        ModelError: the file cannot be read, a line is no image, keypoints are cut, or two images in a row share an id.
     """
     return [image for image, *_ in walk_images(path)]
 
@@ -63,8 +63,8 @@ def walk_points2d(path: Path, wanted: Collection[int] | None = None) -> Iterator
         wanted: ids of the images to yield; None: all.
 
     Raises:
-        ModelError: the file cannot be read, a line is no image, or a line of keypoints is cut or holds a word that is
-            no number.
+        ModelError: the file cannot be read, a line is no image, or two images in a row share an id; or a line of
+            keypoints is cut, or holds a word that is no number.
     """
     for image, line, number in walk_images(path):
         if wanted is not None and image.id not in wanted:
@@ -84,7 +84,7 @@ def walk_images(path: Path) -> Iterator[tuple[Image, bytes, int]]:
     The line of keypoints is empty for an image without any.
 
     Raises:
-        ModelError: the file cannot be read, a line is no image, or a line of keypoints is cut.
+        ModelError: the file cannot be read, a line is no image, keypoints are cut, or two images in a row share an id.
     """
     lines, before = _lines(path), -1
     for number, line in lines:

@@ -37,6 +37,7 @@ def write_evened(patch: Patch, target: Path) -> None:
     Raises:
         SceneError: the model cannot be read, or a photograph is missing, cannot be decoded, or has an unsafe name.
         OSError: a copy cannot be written, or a link's place is taken.
+        KeyError: the model lacks the camera of a photograph that has a correction.
     """
     cameras, (folder, _) = read_cameras(patch.sparse), stored_photographs(patch.images)
 

@@ -57,7 +57,7 @@ MOST_NEIGHBOURS = 10
 Samples = NDArray[np.uint16]
 """Colours at the keypoints of a photograph, [N, 3]: 256 times the mean of the pixels around each; 0: not usable.
 
-Pixels that are masked, dark or clipped are not usable.
+Pixels that are masked, dark or clipped are not usable, nor are keypoints outside the photograph.
 """
 LONG_SIDE_PX = 640
 """Length below which the longer side of a JPEG is never reduced when it is decoded (to a half, quarter or eighth)."""
@@ -93,9 +93,10 @@ class TrackedPhoto:
 def shots_of(patches: Iterable[Patch]) -> dict[str, TrackedPhoto]:
     """Return the photographs of patches by name, with the observations of all patches merged.
 
-    Only points that at least two photographs see are kept; empty without photographs. Models that cannot be read are
-    skipped, unless all are. Two files of one name but different size give the photograph a `problem`. Of very many
-    observations, whole tracks are dropped (`MOST`, `MOST_EACH`, `LEAST_EACH`).
+    Only points that at least two photographs see are kept; empty without photographs. Images whose camera the
+    model lacks are left out. Models that cannot be read are skipped, unless all are. Two files of one name but
+    different size give the photograph a `problem`. Of very many observations, whole tracks are dropped (`MOST`, `MOST_EACH`,
+    `LEAST_EACH`).
 
     Raises:
         ModelError: no model can be read; the error of the first is raised.

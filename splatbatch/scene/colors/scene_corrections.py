@@ -56,21 +56,28 @@ class SceneCorrections:
 
     tones: Mapping[str, ColorCorrection] = field(default_factory=dict)
     vignetting: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
-    """Vignetting coefficients v1, v2 by camera id, or by id and aperture ("1 at f/8") where a camera has several.
+    """Vignetting coefficients v1, v2 by camera id, or by id and aperture ("1 at f/8") where any camera has several.
 
-    Cameras without vignetting are left out.
+    An aperture that EXIF lacks is "f/0". Cameras without vignetting are left out.
     """
     before: float = 0.0
-    """Standard deviation of the colours of a track without correction, as a share; `after`: with correction."""
+    """Standard deviation of the colours of a track without correction, as a share; `after`: with correction.
+
+    Both are 0 if there is a `problem`.
+    """
     after: float = 0.0
     num_observations: int = 0
+    """Number of observations that the solution fits; 0 if there is a `problem`."""
     outliers: Mapping[str, float] = field(default_factory=dict)
     """How many times brighter than its neighbours a photograph is, by name, the largest deviation first.
 
     Photographs within a factor of `OUTLIER` (1.2) are left out.
     """
     left_alone: Mapping[str, str] = field(default_factory=dict)
-    """Names of photographs without a correction, with the reason."""
+    """Names of photographs without a correction, with the reason.
+
+    With a `problem`, photographs that could have been used are left out; all are if no model can be read.
+    """
     notes: tuple[str, ...] = ()
     problem: str = ""
 

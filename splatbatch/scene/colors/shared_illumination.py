@@ -41,7 +41,7 @@ PLANE = 2
 SOFT = 1.5
 """Residual, as a multiple of the median residual, at which an observation counts half (Cauchy's weights)."""
 LEAST_SPREAD = 0.002
-"""Residuals below this (logarithm) are rounding; weights do not depend on them."""
+"""Residual (logarithm) below which differences are rounding: the least scale of residuals that weights assume."""
 ROUNDS = 20
 
 
@@ -88,7 +88,10 @@ def find_sun_side(gains: Floats, feigned: Floats, exposures: Floats, kinds: Ints
 
 
 def cauchy(size: Floats) -> Floats:
-    """Return Cauchy's weights, 0 to 1, for absolute residuals [O]: 1/2 at `SOFT` times their median."""
+    """Return Cauchy's weights, 0 to 1, for absolute residuals [O]: 1/2 at `SOFT` times their median.
+
+    Where that is less than `LEAST_SPREAD`, 1/2 is at `LEAST_SPREAD`.
+    """
     soft = max(SOFT * float(np.median(size)), LEAST_SPREAD)
     return 1 / (1 + (size / soft) ** 2)
 

@@ -81,9 +81,15 @@ class Solution:
     fields: Floats  # [num_photos, NODES^2], 0 for most
     tints: Floats  # [num_photos, 3], of the fields; 1 for most
     drift: SharedIllumination | None = None
-    """Drift of the gains, and the light that explains it; None: no drift is certain, or photographs are too few."""
+    """Drift of the gains, and the light that explains it; None: no drift is certain, or photographs are too few.
+
+    If the tracks do not fit with that light, it is not removed: `tilts` are 0.
+    """
     before: float = 0.0
-    """Residual without correction: weighted standard deviation of a track's colours, in logarithms."""
+    """Residual without correction: weighted standard deviation of a track's colours, in logarithms.
+
+    0 until the system is solved. `after` is the residual with correction.
+    """
     after: float = 0.0
 
 

@@ -373,7 +373,8 @@ Poses = tuple[Floats, Floats]
 def conventions(views: TrackObservations) -> Iterator[CauseCandidate]:
     """Yield the hypotheses that poses were written in the conventions of another program, the fewest changes first.
 
-    They are camera-to-world poses, quaternions in another order, and other camera axes, alone and together.
+    They are inverted poses (or only rotations or translations of them), quaternions in another order, and other camera
+    axes, alone and together.
     """
     for kind, what, remedy, (rotations, translations) in other_poses_of(views.images, views.translations):
         yield CauseCandidate(kind, what, remedy, replace(views, rotations=rotations, translations=translations).errors)

@@ -68,7 +68,7 @@ class TrackObservations:
     def errors(self) -> Floats:
         """Distance of each keypoint from the projection of its point in pixels, [O].
 
-        Infinite for points behind the camera, and for cameras that cannot project.
+        Infinite for points behind the camera (unless it is a panorama), and for cameras that cannot project.
         """
         errors = np.full(len(self.rows), np.inf)
         of_camera = self.camera_ids[self.rows]
@@ -164,9 +164,12 @@ class CauseCandidate:
     what: str
     remedy: str
     errors: Floats
-    """Errors of the same observations if the cause were repaired, in pixels, [O]."""
+    """Errors of the same observations after repair, in pixels, [O]; a single NaN if nothing explains the errors."""
     before_px: float = float("nan")
-    """Median error of these observations without repair, in pixels; NaN until the candidate is chosen as the cause."""
+    """Median error in pixels without repair, over the observations in front of their camera; infinite without any.
+
+    NaN until the candidate is chosen as the cause.
+    """
 
     @property
     def after_px(self) -> float:
@@ -255,6 +258,7 @@ class KeypointReach:
     """
 
     num_keypoints: int
+    """Number of sampled keypoints, without those beyond a million pixels."""
     low: tuple[float, float]
     high: tuple[float, float]
     """Upper bound of the keypoints, their 0.999 quantile of each axis; `low` is the 0.001 quantile."""
@@ -411,7 +415,7 @@ class Misfit:
     kind: Literal["k_left_behind", "size_alone"]
     what: str
     meant: Size | None
-    """Size in pixels that K belongs to; None if it is not known to the pixel."""
+    """Size in pixels that K belongs to; None if it is not known to the pixel, or unlike the camera's in shape."""
 
 
 def find_misfit(camera: Camera, photo: Size, reach: KeypointReach) -> Misfit | None:

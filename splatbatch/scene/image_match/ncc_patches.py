@@ -53,7 +53,7 @@ class MatchView:
 
     @property
     def focal(self) -> float:
-        """Focal length in pixels of the picture; for a panorama or an unknown camera model, width / 2 pi."""
+        """Focal length in pixels of the picture; where `Camera.has_center` is False (a panorama), width / 2 pi."""
         fx = self.camera.fx if self.camera.has_center else self.camera.width / (2 * np.pi)
         return fx * max(self.picture.shape) / max(self.camera.width, self.camera.height)
 
