@@ -80,7 +80,7 @@ class Audit:
     """Rows of the cameras; empty in the audits that `run` decides by, which do not print them."""
     findings: tuple[AuditFinding, ...]
     trainer: str
-    """Name of the trainer whose rules were applied."""
+    """Name of the trainer whose rules were applied; of several trainers, their names with commas."""
     spans: Mapping[str, ModelExtent] = field(default_factory=dict)
     """Box of cameras and points of each patch whose model can be read and has a finite position, by name."""
     num_photographs: int = 0
@@ -135,10 +135,12 @@ class AuditResult:
     """Record of an audit as `verify-dims --json` and `import --json` print it; `bad_patches` have an error."""
 
     trainer: str
+    """Name of the trainer whose rules were applied; of several trainers, their names with commas."""
     patches: tuple[str, ...]
     bad_patches: tuple[str, ...]
     num_errors: int
     num_warnings: int
+    """Number of findings of severity "warning"; `num_errors`: "error". Those about the source count, too."""
     cameras: tuple[photographs.CameraRow, ...]
     findings: tuple[AuditFinding, ...]
 

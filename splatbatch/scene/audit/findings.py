@@ -30,14 +30,17 @@ _CONTRADICTS = "points do not fall where the photographs show them: the splat bl
 
 @dataclass(frozen=True)
 class TrainerRules:
-    """What the chosen trainer accepts, which decides the severity of some findings."""
+    """What the chosen trainer accepts, which decides the severity of some findings.
+
+    Where patches have different trainers, it is what all of these accept.
+    """
 
     absorbs_resize: bool
     """Whether the trainer works from the field of view, so that resized photographs are right for it."""
     camera_models: frozenset[str]
     """Names of the COLMAP camera models that the trainer takes."""
     name: str
-    """Name of the trainer, for messages."""
+    """Name of the trainer, for messages; of several trainers, their names with commas."""
     undistorts: frozenset[str] = frozenset()
     """Names of the camera models whose photographs the trainer undistorts itself; empty: none.
 

@@ -142,7 +142,8 @@ def count_images(path: Path) -> int:
     """Return the number of images that images.bin states; the images are not read.
 
     Raises:
-        ModelError: the file cannot be opened, is too small (for 0: too large) for it, or states over `MOST_ENTRIES`.
+        ModelError: the file cannot be opened, is too small for this number (for 0: too large), or states more than
+            `MOST_ENTRIES`.
     """
     with opened(path) as (file, size):
         return _checked_count(path, file.read(_COUNT.size), size, _IMAGE.size + 1 + _COUNT.size, "images")
@@ -152,7 +153,8 @@ def count_points(path: Path) -> int:
     """Return the number of points that points3D.bin states; the points are not read.
 
     Raises:
-        ModelError: the file cannot be opened, is too small (for 0: too large) for it, or states over `MOST_ENTRIES`.
+        ModelError: the file cannot be opened, is too small for this number (for 0: too large), or states more than
+            `MOST_ENTRIES`.
     """
     with opened(path) as (file, size):
         return _checked_count(path, file.read(_COUNT.size), size, POINT.itemsize, "points")

@@ -57,8 +57,8 @@ class MissingModel(ModelError):
 def unreadable(path: Path, error: OSError) -> ModelError:
     """Return the ModelError for a path that the operating system refused to read; `error` is the refusal.
 
-    Its words and hint fit the cause: a broken link, no permission, a pipe. Any other
-    refusal has the words of the operating system. The error is returned, not raised.
+    Its words and hint fit the cause: a broken link, no permission, a pipe. Any other refusal has the words of the
+    operating system. The error is returned, not raised.
     """
     if error.errno == errno.ENOENT and path.is_symlink():
         return ModelError(path, f"a link to {path.readlink()}, which does not exist", "Correct the link.")

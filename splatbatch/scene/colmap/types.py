@@ -274,7 +274,7 @@ class Points:
     track_lengths: Ints  # [P]
     ids: NDArray[np.uint64]  # [P]
     tracks: Tracks | None = None
-    """Images and keypoints that see each point; None: they were not read (`tracks=False`), or left out, as by `only`."""
+    """Images and keypoints that see each point; None: not read (`tracks=False`), or left out, as by `only`."""
 
     def only(self, kept: Mask | Ints) -> Points:
         """Return the chosen points, without their tracks.

@@ -95,8 +95,8 @@ def shots_of(patches: Iterable[Patch]) -> dict[str, TrackedPhoto]:
 
     Only points that at least two photographs see are kept; empty without photographs. Images whose camera the
     model lacks are left out. Models that cannot be read are skipped, unless all are. Two files of one name but
-    different size give the photograph a `problem`. Of very many observations, whole tracks are dropped (`MOST`, `MOST_EACH`,
-    `LEAST_EACH`).
+    different size give the photograph a `problem`. Of very many observations, whole tracks are dropped (`MOST`,
+    `MOST_EACH`, `LEAST_EACH`).
 
     Raises:
         ModelError: no model can be read; the error of the first is raised.

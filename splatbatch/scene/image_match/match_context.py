@@ -72,7 +72,10 @@ class Relabeling:
     """
 
     words: str
-    """Description of the photographs under the hypothesis, for findings: "turned by 180 degrees"."""
+    """Description of the photographs under the hypothesis, for findings: "turned by 180 degrees".
+
+    Empty: no finding quotes it.
+    """
     remedy: str = ""
     """What to do if the hypothesis holds; empty: findings do not take their remedy from here."""
     place: Callable[[Size, Size], Places] | None = None
