@@ -102,8 +102,8 @@ class IndexedModel:
     def some(self, most: int) -> IndexedModel:
         """Return a copy with at most `most` points, evenly taken, and their observations; for estimates.
 
-        The copy has no keypoints without a point, and no keypoint positions: `xy` is empty. A model that has no more
-        points is returned as it is.
+        The copy has no keypoints without a point, and no keypoint positions: `xy` is empty. `keypoint` keeps the
+        numbers of the original. A model that has no more points is returned as it is.
         """
         if len(self.points) <= most:
             return self

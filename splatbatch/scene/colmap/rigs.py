@@ -114,7 +114,7 @@ def read_rigs(sparse: Path) -> Rigs | None:
 def rigs_of(sparse: Path) -> Rigs | None:
     """Return the rigs and frames of the model in a folder; None if there are none, or they cannot be read.
 
-    Raises nothing: the audit reports files that cannot be read.
+    Such files raise no error: the audit reports them.
     """
     with contextlib.suppress(SceneError):
         return read_rigs(sparse)

@@ -41,7 +41,8 @@ class Cause:
     is_grave: bool
     """Whether the median error is above `trusted_px` (limits.py), or more than 5 % of the points lie behind the camera.
 
-    If not, the fault is systematic but small, and the audit only warns.
+    Of several cameras, the smallest `trusted_px` counts. If False, the fault is systematic but small, and the audit
+    only warns.
     """
 
 
