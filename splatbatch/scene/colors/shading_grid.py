@@ -130,8 +130,8 @@ class ShadingResidual:
 def paying_fields(photo: Ints, seen: ShadingResidual, which: NDArray[np.bool_]) -> tuple[Floats, Floats]:
     """Return the accepted grids [num_photos, NODES^2], and the share of the residual that each removes [num_photos].
 
-    A grid is 0 where none is accepted. A share is that of the grid that was tried, accepted or not, and may be negative;
-    0: none was tried.
+    A grid is 0 where none is accepted. A share is 0 for photographs that were not tried; for the others `fall` gives
+    it, accepted or not.
 
     Args:
         photo: photograph of each observation, [N].
