@@ -54,7 +54,7 @@ def test_what_has_its_context_on_another_gpu_does_not_begin(patch: Patch) -> Non
     folder.go.rename(folder.go.with_suffix(".later"))
     later = threading.Timer(3.0, lambda: folder.go.with_suffix(".later").rename(folder.go))
     later.start()
-    with pytest.raises(TrainerError, match="its CUDA context is on GPU-1"):
+    with pytest.raises(TrainerError, match="prepared for GPU GPU-1 was told to begin on GPU-2"):
         train_attempt(folder, stands_by=True)
     assert not folder.splat.exists()
     assert folder.last_progress().phase == "standby"
