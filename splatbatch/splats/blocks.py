@@ -67,8 +67,8 @@ class Blocks:
     counts: Ids  # [B]
     lower: FloatArray  # [B, 3], bounds of each block, with the extent of its Gaussians; infinite if empty
     upper: FloatArray  # [B, 3]
-    first: Ids  # [B], the first row of each block
-    last: Ids  # [B], the row after its last
+    first: Ids  # [B], the first row of each block; the number of all rows if empty
+    last: Ids  # [B], the row after its last; 0 if empty
 
     def __len__(self) -> int:
         return len(self.counts)

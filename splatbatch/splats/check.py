@@ -42,7 +42,7 @@ class Flaws:
     """Gaussians with a finite coordinate whose absolute value exceeds `splats.ply.LARGEST_COORDINATE` (1e18)."""
 
     def __add__(self, more: Flaws) -> Flaws:
-        """Return the sums of both counts."""
+        """Return the sum of two counts, reason by reason."""
         not_finite, unturned = self.not_finite + more.not_finite, self.unturned + more.unturned
         return Flaws(not_finite, unturned, self.out_of_reach + more.out_of_reach)
 

@@ -46,6 +46,7 @@ class StepFigures:
     """Number of steps done, this one included."""
     loss: float
     num_gaussians: int
+    """Number of Gaussians; for an external program as last logged, before that as first logged; 1 if never logged."""
     photo_gradient: float | None = None
     """Norm of the gradients of all parameters but scales and opacities, whose gradients also regularisers cause.
 

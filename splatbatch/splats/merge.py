@@ -155,7 +155,7 @@ class WrittenPart:
     num_read: int
     """Number of Gaussians of the patch's own splat."""
     removed: Mapping[str, int] = field(default_factory=dict)
-    """Number of Gaussians removed by cleaning, by the name of the rule; empty: not cleaned, or nothing to clean."""
+    """Number of Gaussians removed by cleaning, by the name of the rule; empty: not cleaned, or none in the region."""
     sha256: str = ""
     """SHA-256 of the part's rows in the merged splat, in hexadecimal digits; empty: not known."""
 

@@ -68,7 +68,7 @@ class PreparedAttempt:
     gaussians: Mapping[str, Tensor]
     """Gaussians at initialisation, before activation, within the bounds and the cap of the patch."""
     extent: PatchSize
-    """Size of the patch in photographs, pixels and points, for the estimate of its memory."""
+    """Size of the patch for the estimate of its memory; its points are the initial Gaussians before the cap."""
     settings: TrainingSettings
     """Settings of the attempt, as paths, offset, the checkpoint to resume from, and the splat accepted before."""
     identity: str
@@ -90,8 +90,8 @@ def train_attempt(
         when_prepared: called after preparation and standby, before training.
 
     Raises:
-        SplatbatchError: no CUDA or kernels, no points, unusable photographs or backdrop, a supervisor that died during
-            standby; NaN pixels in a rendering, or a fatal finding of the health rules.
+        SplatbatchError: no CUDA or kernels, no points, unusable photographs or backdrop; during standby a supervisor
+            that died or named another GPU; NaN pixels in a rendering, or a fatal finding of the health rules.
         ValueError: a parameter of the trained splat is not finite.
         OSError: a file cannot be written.
     """

@@ -74,7 +74,8 @@ class RunState:
     def restore(self, record: Mapping[str, Any]) -> None:
         """Restore the state in place from a record of `to_record`.
 
-        Its tensors are moved to the Gaussians' device, but for the transient masks, which stay where they are.
+        Its tensors are moved to the Gaussians' device, transient masks included. Only the evidence for these masks and
+        the state of the CPU's random numbers are on the CPU.
 
         Raises:
             KeyError: the record lacks an entry.
@@ -115,8 +116,8 @@ class Checkpoints:
     def resume(self, changing: RunState) -> int:
         """Restore `changing` in place from the checkpoint of an earlier attempt; return the number of steps done.
 
-        0 if there is no checkpoint to resume from. 0, with a warning and `changing` as before, if the checkpoint is of
-        other settings, photographs, device or kernels, or cannot be read.
+        0 if there is no checkpoint to resume from. 0, with a warning and `changing` as before, if the checkpoint cannot
+        be read or is of another kind: format, settings, photographs, device or kernels.
 
         Raises:
             KeyError: a checkpoint of this run lacks an entry of the state.

@@ -106,9 +106,10 @@ def measure(settings: Path, result: Path) -> None:
     """Compare the splats that the JSON file `settings` names, and write the figures to the JSON file `result`.
 
     Raises:
-        SceneError: a model, a splat or a photograph cannot be read, or the masks ignore all pixels.
+        SceneError: `settings`, a model, a splat or a photograph is missing or cannot be read; or the masks ignore all
+            pixels.
         TrainerError: no GPU can be used where one is asked for.
-        KeyError: `settings` is missing or unreadable, or names no original.
+        KeyError: the settings name no original.
         OSError: `result` cannot be written.
     """
     write_json(result, compare(ComparisonSettings.read(settings) or ComparisonSettings()))

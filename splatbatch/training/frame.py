@@ -29,7 +29,7 @@ class LocalFrame:
     scene_scale: float = 1.0
     """Largest distance of a camera from the cameras' mean, times 1.1, in units of the frame (3DGS: "cameras extent").
 
-    1 for the frame of a single camera.
+    1 for the frame of a single camera, and where all cameras have the same position.
     """
 
     def to_local(self, points: Floats) -> Floats:

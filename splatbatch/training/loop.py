@@ -35,6 +35,7 @@ def train(  # noqa: PLR0915 - it reads top to bottom
 
     Raises:
         TrainerError: a fatal finding of the health rules, a rendering with NaN pixels, or no kernels for the GPU.
+        KeyError: the checkpoint of this run lacks an entry of the state.
     """
     training, plan, options = recipe.training, schedule(recipe), RasterOptions.of(recipe)
     progress, early = checkpoints.progress, evaluator.early

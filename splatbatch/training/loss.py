@@ -159,7 +159,8 @@ def of_what_counts(figures: Mapping[str, float], mask: Tensor | None) -> dict[st
 def psnr_where(render: Tensor, photo: Tensor, mask: Tensor | None) -> float:
     """Return the PSNR in dB of two images [H, W, 3] on the valid pixels alone, at most `MOST_PSNR_DB` (100 dB).
 
-    `mask` [H, W] is true for valid pixels; None: all are valid. NaN where a valid pixel is NaN. Waits for the GPU.
+    `mask` [H, W] is true for valid pixels; None: all are valid. `MOST_PSNR_DB` without a valid pixel, NaN where a
+    valid pixel is NaN. Waits for the GPU.
     """
     found = {"psnr": float(psnr(*masked(render, photo, mask))), "ssim": 1.0}
     return min(of_what_counts(found, mask)["psnr"], MOST_PSNR_DB)

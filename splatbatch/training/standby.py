@@ -48,7 +48,7 @@ def wait_for_go(folder: AttemptFolder, progress: ProgressRecorder, open_context:
     Args:
         folder: folder of the attempt, in which the supervisor writes both files.
         progress: records the phase "standby".
-        open_context: opens the CUDA context on the GPU of the environment.
+        open_context: opens the CUDA context on the GPU of the environment; its errors are passed on.
 
     Raises:
         TrainerError: the supervisor has died, or go.json names another GPU than ahead.json.

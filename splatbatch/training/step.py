@@ -86,7 +86,8 @@ class Step:
     def derive(self, photo: PosedImage, sh_degree: int) -> tuple[Tensor, Rendering]:
         """Render a photograph's camera, and backpropagate the loss; return the loss, [], and the rendering.
 
-        The gradients are then in the `.grad` of the Gaussians, which are not updated.
+        The gradients are then in the `.grad` of the Gaussians, which are not updated. Where this package's kernels are
+        used, the loss lacks the strategy's regularisers, whose gradients `update` adds.
         """
         options = RasterOptions.of(self.recipe, sh_degree)
         rendering = rasterize(self.border.with_backdrop(self.gaussians), photo.view, options, self.capacity.entries)
@@ -101,7 +102,8 @@ class Step:
     def update(self, rendering: Rendering) -> GradNorms | None:
         """Take a step of Adam on all parameters, by the gradients of `derive`, and clear the gradients.
 
-        Returns the gradient norms that this package's kernels have computed; None where torch's Adam is used.
+        Then the learning rates decay, and the strategy's `step_post_backward` is called. Returns the gradient norms
+        that this package's kernels have computed; None where torch's Adam is used.
         """
         squares = move(self.optimizers, rendering.info["radii"][0], self.strategy.regulariser_weights)
         factor = LAST_RATE ** (1 / self.plan.max_steps) if self.means_decay is None else self.means_decay
@@ -187,7 +189,10 @@ class TileCapacity:
         return self._fit(needed)
 
     def resize(self, gain: float) -> None:
-        """Adapt the capacity to photographs with `gain` times as many pixels; waits for the GPU."""
+        """Adapt the capacity to photographs with `gain` times as many pixels; waits for the GPU.
+
+        Where other kernels render, nothing is done.
+        """
         if self._most is not None:
             self._most.copy_((self._most * gain).long())
             self._fit(float(self._most))

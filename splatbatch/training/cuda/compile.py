@@ -291,7 +291,7 @@ def nvrtc() -> Nvrtc:
     """Return the NVRTC of torch's wheels, else one installed on the system; loaded once per process.
 
     Raises:
-        CompileError: no NVRTC can be loaded.
+        CompileError: no NVRTC can be loaded, or one of its functions fails.
     """
     for name in _candidates():
         try:

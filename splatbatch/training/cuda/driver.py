@@ -39,8 +39,8 @@ class GpuKernels:
     All kernels are loaded at construction, so that no module is loaded while a CUDA graph is recorded.
 
     Raises:
-        CompileError: the driver is too old for the machine code; or there is no machine code for this GPU, and none can
-            be compiled.
+        CompileError: the driver cannot be loaded, returns an error, or is too old for the machine code; or there is no
+            machine code for this GPU, and none can be compiled.
         RuntimeError: torch finds no GPU or no NVIDIA driver.
         AssertionError: torch was built without CUDA.
     """

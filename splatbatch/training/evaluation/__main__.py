@@ -34,8 +34,8 @@ def measure(folder: AttemptFolder, splat: Path) -> None:
         splat: path of the splat, inside `folder`.
 
     Raises:
-        SplatbatchError: the splat, the model or a photograph cannot be read; a rendering has NaN pixels; or a GPU is
-            asked for and cannot be used.
+        SplatbatchError: a splat, the model or a photograph cannot be read; a splat has another offset; a rendering has
+            NaN pixels; or a GPU is asked for and cannot be used.
         OSError: a file cannot be written.
     """
     settings = folder.read(folder.measuring, TrainingSettings) or TrainingSettings()

@@ -173,7 +173,8 @@ class Evaluator:
         """Return the part of metrics.json on evaluations, with early stopping, notes and peaks of memory in MiB.
 
         "initial" is None without an evaluation of step 0, "final" without any; "between" has the others. "resumed_from"
-        is None for a run from the start; "covered" is missing where coverage is not determined.
+        is None for a run from the start. "covered" is missing where coverage is not determined, "earlier" where
+        `measure_earlier` kept nothing.
         """
         first, later = (
             [one for one in self.evaluations if bool(one["step"]) == is_later] for is_later in (False, True)

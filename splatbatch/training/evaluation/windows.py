@@ -78,7 +78,9 @@ class StoppingWindows:
 def window_of(photo: PosedImage) -> PosedImage:
     """Return a window of a photograph at full resolution, about where most pixels count; in the middle without a mask.
 
-    A side is half of the photograph's, but 64 to 512 px long; a photograph's side below 64 px is taken whole.
+    A side is half of the photograph's, but 64 to 512 px long; a photograph's side below 64 px is taken whole. The
+    coverage mask is not cropped.
+
     A rendering of the whole photograph at lower resolution would be as cheap. But Gaussians smaller than a pixel are
     enlarged there (Mip-Splatting, Yu 2024), so that the PSNR falls as detail is learned.
     """

@@ -121,7 +121,7 @@ def _against_others(looks: Sequence[SmallPhotograph], values: Sequence[Floats]) 
 def shifts(subject: InspectedSplat) -> dict[str, float]:
     """Return the shift of photographs against their renderings, by name, in 1/1000 of the width; 0 where none is clear.
 
-    At most `MOST_RENDERED` (100) are compared, evenly taken; one whose rendering is too transparent is left out.
+    At most `MOST_RENDERED` (100) are compared, evenly taken; one with too few valid and opaque pixels is left out.
     """
     found = {}
     for look in evenly_spaced(subject.looks, MOST_RENDERED):

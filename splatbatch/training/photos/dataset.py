@@ -90,7 +90,7 @@ class TrainingImages:
     """All photographs of a patch with their cameras, in the frame of the training."""
 
     training: tuple[PosedImage, ...]
-    """Photographs to train on, in the order of the model."""
+    """Photographs to train on, in the order of the model; empty if only held-out ones were decoded."""
     holdout: tuple[PosedImage, ...]
     """Held-out photographs, in the order of the model; may be empty."""
     frame: LocalFrame

@@ -78,9 +78,10 @@ class LoadedScene:
 
     @property
     def scale(self) -> float:
-        """Return the median scale of the patches' training frames, in units of the model; 1 without photographs.
+        """Return the median scale of training frames, in units of the model; 1 without photographs.
 
-        With this scale a camera has about the near plane of training.
+        There is one frame for the photographs of each home patch, and one for those without a home. With this scale a
+        camera has about the near plane of training.
         """
         groups: dict[str, list[str]] = {}
         for name in self.shares:
@@ -107,7 +108,7 @@ class LoadedScene:
     def drawn(self, patch: str) -> PatchRenderer:
         """Open the splat of a patch, with the backdrop if the patch was trained with one.
 
-        Patch and backdrop take a quarter of the memory each, since a seam has two patches.
+        Patch and backdrop may each use a quarter of the memory for caches (see `store`), since a seam has two patches.
 
         Raises:
             KeyError: the patch has no accepted splat.

@@ -212,9 +212,9 @@ class PhotographRenderings:
 
     merged: QualityFigures
     own: QualityFigures | None = None
-    """Figures of the patch's own splat; None: it was not measured on this photograph."""
+    """Figures of the patch's own splat; None, or without a PSNR: it was not measured on this photograph."""
     answered_psnr: float | None = None
-    """PSNR of the merged scene in dB on the pixels on which `own` was measured; None: not measured."""
+    """PSNR of the merged scene in dB on the pixels on which `own` was measured; None: not measured, or no pixels."""
 
 
 def measured(pairs: Iterable[PhotographRenderings]) -> SceneMeasurement:
@@ -327,7 +327,9 @@ class SeamSides:
         self._steps.append(step[::stride])
 
     def figures(self) -> SeamMeasurement:
-        """Return the figures over all views; only a `problem`, as text, if fewer than `LEAST_PIXELS` were compared.
+        """Return the figures over all views.
+
+        If fewer than `LEAST_PIXELS` pixels were compared, only the number of views and a `problem`, as text.
 
         Offsets of colours are in 1/255, the step is a share of the depth, the PSNR is in dB. The ratio of densities is
         None if `other` has no Gaussians in the band.

@@ -97,7 +97,7 @@ class PruningViews:
 
     @torch.no_grad()
     def error(self, gaussians: Mapping[str, Tensor], photos: tuple[PosedImage, ...]) -> float:
-        """Return the squared error of renderings of photographs, summed over valid pixels and channels, in [0, 1].
+        """Return the squared error of renderings of photographs, summed over valid pixels and channels (white: 1).
 
         The patch's border adds the backdrop to `gaussians`. Waits for the GPU once.
         """
