@@ -266,7 +266,8 @@ class PatchRules:
         Args:
             everyone: cameras of all patches.
             own: cameras of this patch, at least one.
-            points: sparse points of this patch, [P, 3]; without any, no Gaussian is removed as astray.
+            points: sparse points of this patch, [P, 3]; without any that its cameras see, no Gaussian is removed as
+                astray.
         """
         self._everyone, self._own = everyone, own
         centers = own.centers

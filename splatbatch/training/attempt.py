@@ -74,7 +74,7 @@ class PreparedAttempt:
     identity: str
     """Hash, 16 hexadecimal digits, of everything the training depends on; a checkpoint with another is not used."""
     compiling: KernelCompilation
-    """Compilation of this package's CUDA kernels, which may still be running; nothing is compiled for the CPU."""
+    """Compilation of this package's CUDA kernels, which may still be running; none for the CPU or gsplat's."""
 
 
 def train_attempt(

@@ -71,7 +71,7 @@ def wait_for_go(folder: AttemptFolder, progress: ProgressRecorder, open_context:
 
 
 def rehearse(views: TrainingImages, values: Mapping[str, Tensor], recipe: Recipe, device: torch.device) -> None:
-    """Train a few Gaussians on one shrunk photograph for a few steps, so that CUDA and all kernels are loaded.
+    """Train a few Gaussians on one small photograph for a few steps, so that CUDA and all kernels are loaded.
 
     The Gaussians are dropped, and `values`, in host memory, stay unchanged. Another process may train on the same GPU
     meanwhile: besides the context, a rehearsal takes some megabytes, which are freed.

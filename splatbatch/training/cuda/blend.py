@@ -23,7 +23,7 @@ class Lists:
 
     offsets: Tensor  # [tiles] int32
     ids: Tensor  # [entries] int32
-    masks: Tensor | None  # [tiles] bool, False where nothing is drawn
+    masks: Tensor | None  # [tiles] bool, False where nothing is drawn; None: all are drawn
     columns: int  # tiles across
     width: int  # px
     height: int  # px

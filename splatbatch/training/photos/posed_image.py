@@ -172,7 +172,7 @@ class PosedImage:
     pixels: Tensor  # [H, W, 3] uint8, where it fits
     mask: Tensor | None = None  # [H, W] bool, true where a pixel counts; lies beside the pixels; None: everywhere
     correction: Tensor | None = None  # as `tone_of` makes it, on the device that renders; None: neutral
-    coverage_mask: Tensor | None = None  # [H, W] bool, see `scene.coverage_mask`; held-out photographs only
+    coverage_mask: Tensor | None = None  # [H, W] bool, of a held-out photograph; None: too few, or not known
     covered_share: float | None = None  # of the pixels that its own mask leaves; None: not determined
 
     def target(self) -> Tensor:

@@ -111,7 +111,7 @@ class BlendedView:
 
     colors: Tensor  # [H, W, 3], not clamped
     alphas: Tensor  # [H, W]
-    depths: Tensor  # [H, W], expected depth along the camera's axis, in units of the frame
+    depths: Tensor  # [H, W], expected depth along the camera's axis, in units of the frame; 0: nothing there
 
 
 def to_pixels(colors: Tensor) -> Pixels:

@@ -106,7 +106,7 @@ class LoadedScene:
         return PatchPlacement(self.partition, box, self.settings.offset)
 
     def drawn(self, patch: str) -> PatchRenderer:
-        """Open the splat of a patch, with the backdrop if the patch was trained with one.
+        """Open the splat of a patch, with the backdrop if the patch was trained with the present one.
 
         Patch and backdrop may each use a quarter of the memory for caches (see `store`), since a seam has two patches.
 
@@ -206,7 +206,7 @@ class PatchRenderer:
     store: BlockCache
     """Blocks of the patch's splat."""
     backdrop: Backdrop | None = None
-    """Backdrop of the patch; None: the patch was trained without."""
+    """Backdrop of the patch; None: the patch was not trained with the present backdrop."""
 
     def seen_from(self, frame: LocalFrame, view: RenderCamera) -> tuple[Parameters, Parameters]:
         """Return the patch's own Gaussians that may be visible from a view, and all to render: own and backdrop.
