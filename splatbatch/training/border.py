@@ -43,7 +43,7 @@ ALONE = "no backdrop was ready, so the patch is trained without a border: mergin
 
 @dataclass(frozen=True)
 class PatchBorder:
-    """Border of a patch and its backdrop; all fields are empty for a patch without a core.
+    """Border of a patch and its backdrop; all fields are empty for a patch without a core, or trained without both.
 
     The reach of a patch is the box that bounds its Gaussians: the core and a margin around.
     """

@@ -99,7 +99,7 @@ class TrainingImages:
     loaded: Mapping[str, Any]
     """Resolution and folder of the photographs, as metrics.json has them; empty without photographs."""
     border: PatchBorder = NONE
-    """Border of the patch and the backdrop behind; neither for a patch without a core."""
+    """Border of the patch and the backdrop behind; neither for a patch without a core, or trained without both."""
     content: Mapping[int, float] | None = None
     """Share of the frequency content, 0 to 1, by shrink factor, from `coarse.content_of`; None: not computed yet."""
     coverage_masks: CoverageMask | None = None

@@ -72,6 +72,9 @@ class LoadedScene:
         """Return names of photographs sorted by home patch (see `home`), then by name; those without a home come first.
 
         In this order few blocks of a splat are loaded more than once.
+
+        Raises:
+            KeyError: the model has no photograph of one of the names.
         """
         order = {core.name: place for place, core in enumerate(self.partition.cores)}
         return sorted(names, key=lambda name: (order.get(self.home(name), -1), name))
