@@ -66,9 +66,9 @@ class Machine:
     shm_mib: tuple[int, int] | None = None
     """Total and free MiB of /dev/shm; None: this machine has no /dev/shm."""
     open_files: int = 1 << 16
-    """Hard limit of open files per process."""
+    """Hard limit of open files per process; `sys.maxsize`: there is none."""
     versions: Mapping[str, str] = field(default_factory=dict)
-    """Versions of splatbatch, Python and packages; packages that are not installed are left out."""
+    """Versions of splatbatch, Python and packages; packages that are not installed are left out. Empty: not read."""
 
 
 @dataclass(frozen=True)
@@ -80,13 +80,16 @@ class TorchProbe:
     architectures: tuple[str, ...] = ()
     """GPU architectures that torch was built for, such as "sm_90" or "compute_90"; empty: unknown."""
     launch_error: str = ""
-    """Error of launching a tiny kernel of torch; empty: the kernel ran."""
+    """Error of launching a tiny kernel of torch; empty: the kernel ran, or was not tried because of `error`."""
     lacking: tuple[str, ...] = ()
-    """Names of builtin kernels that are not compiled yet for a GPU of this machine; empty: none is lacking."""
+    """Builtin kernels that are not compiled yet for a GPU of this machine; empty: none is, or none was looked for."""
     kernels_error: str = ""
-    """Reason why the builtin kernels do not work, or cannot be compiled; empty: they work."""
+    """Reason why the builtin kernels do not work, or cannot be compiled; empty: they work, or were not tried.
+
+    They are tried only without the errors above, and once none is lacking.
+    """
     has_gsplat: bool = False
-    """Whether the CUDA extension of gsplat is built."""
+    """Whether the CUDA extension of gsplat is built; False, too, if `error` is set."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +103,7 @@ class MachineNeeds:
     free_mib: int | None = None
     """Free space for the output folder, in MiB; None: unknown."""
     need_mib: int = 0
-    """Estimated size of all files that the batch will write, in MiB; 0: unknown."""
+    """Estimated size of all files that the batch will write, in MiB, without patches of unknown size; 0: unknown."""
     wanted_mib: int = 0
     """Free space in MiB below which no patch is started: `limits.free_disk_mib`; 0: no limit."""
     lacking: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -110,7 +113,7 @@ class MachineNeeds:
     on_cpu: bool = False
     """Whether the batch trains on the CPU although the machine has a GPU."""
     extras: frozenset[str] = frozenset()
-    """Names of the optional extras that the YAML needs, as in `EXTRAS`; empty: none."""
+    """Those of the optional extras `notify` and `tensorboard` that the YAML needs; empty: neither."""
 
 
 @dataclass(frozen=True)

@@ -55,7 +55,10 @@ class GpuAvailability:
 
     cards: tuple[Gpu, ...] = ()
     traces: tuple[str, ...] = ()
-    """Files that the driver makes for a GPU; they stay when the driver breaks. Empty if NVML lists GPUs."""
+    """Files that the driver makes for a GPU; they stay when the driver breaks.
+
+    Empty if NVML lists GPUs, or if there are none.
+    """
     error: str = ""
     """Error of NVML; empty if NVML answered."""
 

@@ -64,11 +64,14 @@ class ProgramEnd:
     """How a program ended, after `seconds` since its start."""
 
     code: int
-    """Exit code; negative: minus the number of the signal that ended the program."""
+    """Exit code; negative: minus the number of the signal that ended the program.
+
+    That of SIGKILL, too, if a killed program has not ended yet.
+    """
     said: str
     """Last `MOST_SAID` bytes of the kept output, as text; empty if nothing was printed or kept."""
     peak_mib: int = 0
-    """Most resident memory seen, in MiB, looked at about twenty times a second; 0: never looked at."""
+    """Most resident memory seen, in MiB, as looked at in each `LimitedProgram.poll`; 0: never looked at."""
     exceeded: Literal["", "time", "memory"] = ""
     """Limit at which the program was killed; empty: it ended within its limits."""
     seconds: float = 0.0
@@ -80,7 +83,7 @@ class ProgramEnd:
 
     @property
     def last_words(self) -> str:
-        """Last line of the output that is not blank; empty if the program printed nothing."""
+        """Last line of the kept output that is not blank; empty if there is none."""
         return next((line.strip() for line in reversed(self.said.splitlines()) if line.strip()), "")
 
     @property
@@ -187,7 +190,7 @@ class LimitedProgram:
             raise
 
     def end(self) -> None:
-        """Kill the program and all its descendants; nothing happens if it has ended.
+        """Kill the program and all its descendants; if it has ended, what is left of its process group.
 
         A hang in the kernel is not waited for.
         """

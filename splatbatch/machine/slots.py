@@ -59,7 +59,7 @@ class Occupant:
     alone: bool
     """Whether no other attempt may run beside it."""
     training: bool = True
-    """Whether the attempt trains and so holds a seat; False once it only evaluates and exports."""
+    """Whether the attempt holds a seat; False once it only evaluates and exports, see `SlotGate.finalizes`."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ class SlotGate:
         self._released_at = float("-inf")
         self._waiting_since: float | None = None
         self.shut: ClosedGate | None = None
-        """Wait for the gate, while an attempt is due and the slot is empty but the gate shut; None otherwise."""
+        """Wait at the shut gate of the empty slot, until an attempt starts here; None: no attempt has waited."""
 
     @property
     def free_mib(self) -> float:
@@ -258,8 +258,8 @@ class SlotGate:
 class Slots:
     """The slots of this machine that are in service, each with its gate; see `SlotGate`.
 
-    A slot is given up if its GPU is broken, or does not become free in time. Attempts on such a slot run on, but none
-    is started there again.
+    A slot is given up if its GPU is broken or does not become free in time, or if fewer slots are wanted. Attempts on
+    such a slot run on, but none is started there again.
     """
 
     def __init__(self, slots: Sequence[Slot], cooldown: Cooldown, shared_mib: float = 0.0) -> None:
@@ -484,7 +484,8 @@ def chosen_cards(config: ExecutorConfig, device: str) -> tuple[gpu.Gpu, ...]:
 def visible_cards() -> tuple[gpu.Gpu, ...]:
     """Return the GPUs of this machine that CUDA_VISIBLE_DEVICES leaves, in its order; all if the variable is not set.
 
-    The variable holds indices or UUIDs. As in CUDA, -1 hides every GPU, and names after a missing GPU do not count.
+    The variable holds indices or UUIDs. As in CUDA, -1 or an empty value hides every GPU, and names after a missing GPU
+    do not count.
 
     Raises:
         ExecutorError: none of the named GPUs exists on this machine.

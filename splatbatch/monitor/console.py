@@ -122,7 +122,7 @@ def heartbeats(statuses: Sequence[PatchStatus]) -> Iterator[str]:
 def heartbeat(status: PatchStatus, *, has_nodes: bool = False) -> str:
     """Return the progress of a training: "p3: train 1200/30000 (4%), 31.2 steps/s, loss 0.0831, 0:12:30 to go, GPU …".
 
-    Figures that are unknown are left out.
+    Unknown figures are left out, except the steps, which are then 0.
 
     Args:
         status: status of the patch.

@@ -40,7 +40,10 @@ class LoopState:
     attempts: dict[Key, RunningAttempt] = field(default_factory=dict)
     """Open attempts by key: they have begun or stand by, and their outcome is not recorded yet."""
     in_their_turn: set[TaskId] = field(default_factory=set)
-    """Tasks whose standby has died: these tasks get no other standby, and start when their turn comes."""
+    """Tasks whose standby could not be started, or has ended too early: they get no other standby.
+
+    They start when their turn comes.
+    """
     discarded: Counter[str] = field(default_factory=Counter)
     """Number of discarded attempts by task: their attempt number is used again, so a suffix keeps keys unique."""
 

@@ -47,7 +47,7 @@ class GpuSharing:
     """Sets the number of attempts that share a GPU, and corrects memory estimates by measurement.
 
     All slots (GPUs) get the same number of seats, since all GPUs of a batch train similar patches. The first number is
-    set and written to the ledger when the object is made, which may raise OutputError.
+    set when the object is made, and written to the ledger if it is above 1, which may raise OutputError.
     """
 
     slots: Slots
@@ -92,7 +92,7 @@ class GpuSharing:
     def note(self, running: RunningAttempt) -> None:
         """Learn from a trained attempt what share of its estimated GPU memory it really took, for later attempts.
 
-        An attempt without an estimate is ignored. One without measured memory counts with its corrected estimate.
+        An attempt without an estimate is ignored. Without a peak in exit.json, the memory by `holds` counts.
         """
         footprint = running.task.memory_estimate
         if footprint is None or not footprint.gpu_mib:
@@ -162,7 +162,7 @@ def choose_seats(now: int, looks: Sequence[GpuSpeed], most: int, *, is_tight: bo
     """Return how many patches should train at once on each GPU; at most one more than now.
 
     Once the present number is measured `FEWEST_LOOKS` times, one fewer is tried. It stays only if it is faster in total
-    by the factor `LOSS`.
+    by the factor `LOSS`. One more is returned only if it was measured before.
 
     Args:
         now: present number.

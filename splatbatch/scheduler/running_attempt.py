@@ -75,9 +75,9 @@ class RunningAttempt:
     None while the attempt runs or stands by, and while the disk is too full to collect it.
     """
     context: Slot | None = None
-    """Slot on which a standby has opened its CUDA context, and on which alone it can begin.
+    """Slot on which a standby was ordered to open its CUDA context, and on which alone it can begin.
 
-    None: no context is open.
+    None: it was not, or the attempt has begun.
     """
     num_company: int = 0
     """Largest number of other attempts that were on the same GPU at the same time; 0: the attempt was alone."""

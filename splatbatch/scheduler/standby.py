@@ -39,7 +39,8 @@ def next_task(loop: LoopState, now: float) -> tuple[RunningAttempt | None, Task 
     """Return the standby whose turn is next, and its task; without a standby None, and the next task of the queue.
 
     Both are None if no task should start now: none is due, or the next standby is nearly prepared. A standby whose
-    reader process waits for a file counts as none.
+    reader process waits for a file counts as none. If a slot is free but no task is due, standbys that could begin
+    only on a busy slot are ended.
 
     Args:
         loop: state of the loop.

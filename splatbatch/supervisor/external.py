@@ -200,7 +200,7 @@ class LoggedSteps:
     highest: int | None = None
     """Highest step reported; None: no step was reported."""
     gap: int = 0
-    """Largest distance between a reported step and the next higher step, counted from step 0."""
+    """Largest distance between a reported step and the next higher step, counted from step 0; 0: none is known."""
     is_lost: bool = False
     """Whether part of the log went unread, so that the trainer may have come farther."""
 

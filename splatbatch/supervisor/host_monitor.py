@@ -146,7 +146,7 @@ class GpuWatch:
     def busiest_percent(self) -> int | None:
         """Return the highest utilisation since the last call, in percent.
 
-        None: NVML does not say, or there is no GPU.
+        None: NVML does not say, or there is no GPU. 0 without a new sample.
         """
         busiest = self._busiest
         self._busiest = None if busiest is None else 0

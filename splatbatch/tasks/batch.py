@@ -196,7 +196,8 @@ class PendingTasks:
 class FolderNamed(ConfigError):
     """Error: a folder was named instead of a patch; `own` is the path at which its YAML is, or would be.
 
-    `folder` is the named folder. If `own` exists, the hint names it; else the hint says how to write a YAML.
+    `folder` is the named folder. If `own` exists, the hint names it; else the hint says how to write a YAML, or why no
+    patches are found there.
     """
 
     def __init__(self, folder: Path, own: Path, hint: str) -> None:

@@ -212,7 +212,7 @@ class Forecast:
     basis: str
     """Words on how the duration was estimated, or why it is unknown."""
     patches: str
-    """Patches in words, as "14 patches of 30,000 steps"."""
+    """Patches in words, as "14 patches of 30,000 steps"; stages of a reconstruction as "7 stages"."""
 
     def in_words(self) -> str:
         """Return the forecast as a line for the user; an unknown duration is named as such."""
@@ -229,7 +229,8 @@ def forecast(batch: Batch, names: Sequence[str], footprints: Mapping[str, Memory
     Args:
         batch: the batch.
         names: names of the tasks.
-        footprints: memory estimates by task name; tasks without one count with the mean time of the others.
+        footprints: memory estimates by task name; without trained patches, tasks that have none count with the mean
+            time of the others. If all have none, the duration is unknown.
 
     Raises:
         ExecutorError: CUDA_VISIBLE_DEVICES names only GPUs that do not exist.

@@ -48,8 +48,8 @@ Where contents are not compared, only another size shows the change.
 class Observation(NamedTuple):
     """Differences between the input files of a patch and those of its accepted splat, its rejection and its giving up.
 
-    A reader process makes the observation, since files of the scene may hang. An observation is valid for the attempt
-    and the events that its first three fields name.
+    During a run a reader process makes the observation, since files of the scene may hang. An observation is valid for
+    the attempt and the events that its first three fields name.
     """
 
     attempt: str = ""
@@ -59,11 +59,17 @@ class Observation(NamedTuple):
     rejected_at: float | None = None
     """Time of the event by which the audit rejected the patch, in seconds since 1970; None: it was not rejected."""
     inputs: str = ""
-    """Words on the files that have changed since the compared splat was trained; empty: none has."""
+    """Words on the files that have changed since the compared splat was trained.
+
+    Empty: none is known to have, or there is no splat. Empty, too, for the backdrop, whose inputs are frozen.
+    """
     is_uncompared: bool = False
-    """Whether files have another time than recorded, and their contents were not compared."""
+    """Whether files or lists have another time than recorded, or are new, and their contents were not compared."""
     is_outdated: bool = False
-    """Whether any input file has another size or time than recorded."""
+    """Whether the record differs from the input files: another size or time, or a file that is missing or new.
+
+    This alone makes no splat stale; see `InputFiles.list_moved`.
+    """
     given_up: str = ""
     """Reason why the patch was given up, if that still holds; else empty."""
     rejected: str = ""

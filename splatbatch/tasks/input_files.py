@@ -94,7 +94,7 @@ class InputFiles:
         return found | {key: self.facts.of(mask) for _, key, mask in self._masks(names)}
 
     def list_moved(self, files: Mapping[str, FileFact]) -> tuple[str, ...]:
-        """Return the keys of files whose size or time differs from the record, and of new or missing ones.
+        """Return the keys of files whose size or time differs from the record, of missing ones, and of new model files.
 
         A kind of inputs that the record lacks is named without a path, as "masks". No content is read. Empty: no
         difference.

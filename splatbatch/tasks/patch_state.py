@@ -53,7 +53,7 @@ class Damaged(PatchState):
     """State: files of the product have changed on disk since it was made, or are missing."""
 
     parts: str = ""
-    """Names of the changed or missing files; empty: unknown."""
+    """Names of the changed or missing files, or words on an incomplete model; empty: unknown."""
 
 
 @dataclass(frozen=True)

@@ -44,7 +44,7 @@ def damaged_state(part: str) -> Damaged:
     """Return the state `Damaged` for a product of which this part has changed on disk.
 
     Args:
-        part: names of the changed files, for the message.
+        part: names of the changed files, or words on missing ones; for the message.
     """
     return Damaged(f"{part}: damaged on disk", parts=part)
 

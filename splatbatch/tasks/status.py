@@ -38,7 +38,7 @@ MADE: tuple[State, ...] = ("trained", "done")
 MOST_INTERESTING: tuple[State, ...] = ("running", "failed", "refused", "stopped", "stale", "waiting", *MADE)
 """States, the most interesting first: if there is no room for all patches, those of the last states are left out."""
 WITH_SPLAT = ("trained", "stale")
-"""States of a patch with an accepted splat, whose figures are shown."""
+"""States in which the figures of the accepted splat are shown."""
 LINES_LOOKED_AT = 10
 """Number of latest progress lines by which the present speed of a training is measured."""
 LOST = "The process that watched it was killed, or the machine went down: `splatbatch train` continues the training."
@@ -55,13 +55,20 @@ class PatchStatus:
     patch: str
     state: State
     attempt: str = ""
-    """Attempt that runs, that made the splat, or that ended last, as "attempt-01"; empty: none, or not read."""
+    """Attempt that runs, that made the splat, or that ended last, as "attempt-01"; empty: none, or not read.
+
+    "attempt-00" if the event of a failure names no attempt.
+    """
     phase: str = ""
+    """Phase of the attempt: "start" before its first progress line, "done" with a splat; empty: unknown, or none.
+
+    "standby": the patch waits, and its next attempt is being prepared.
+    """
     step: int = 0
     max_steps: int = 0
-    """Last step of the training, as far as it is known now; 0: unknown."""
+    """Last step of the training, as far as it is known now; 0: unknown, or the last attempt ended without a splat."""
     planned_steps: int | None = None
-    """Number of steps planned at first, while a training ends early; None: it does not end early."""
+    """Number of steps planned at first, while a training ends early; None: it does not end early, or does not run."""
     ended_early: tuple[str, ...] = ()
     """Sentences on an early end: its step, the time saved, and how far the hold-out figures are too good.
 
@@ -86,7 +93,9 @@ class PatchStatus:
     lpips: float | None = None
     num_gaussians: int | None = None
     seconds: float | None = None
+    """Seconds that the attempt took, or has taken so far; while a splat is measured, seconds of this phase alone."""
     cause: str = ""
+    """Cause of a failure, or words on why the task was stopped, given up or is stale; empty: none."""
     advice: str = ""
     evidence: tuple[str, ...] = ()
     changes: dict[str, Any] = field(default_factory=dict)

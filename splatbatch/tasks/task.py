@@ -46,7 +46,8 @@ KINDS = ("variant", "patch")
 class TaskSettings:
     """Settings of a task at one level (YAML, --set, after retries); recipe and trainer are made on first use.
 
-    `patch` is empty for a task that trains nothing; `variant` is None without a sweep.
+    `patch` is empty for a task that trains nothing; patches without settings of their own share an object, with the
+    name of the first. `variant` is None without a sweep, and for the backdrop.
     """
 
     config: Config
@@ -142,12 +143,13 @@ class Task:
     memory_estimate: MemoryEstimate | None = None
     """Memory that the task is expected to need.
 
-    None: not estimated yet, the model cannot be read, or an external trainer trains the task.
+    None: not estimated yet, the model cannot be read, or an external trainer trains the task. A task that trains
+    nothing may have none, too.
     """
     claim: Claim | None = None
     """Claim of this worker on the task; None: the task is not claimed yet, or no claims are made."""
     orders: InspectionSettings | EvaluationSettings | StageSettings | None = None
-    """Content of settings.json; None: the trainer writes it."""
+    """Content of settings.json; None: the trainer writes it, or the task has none."""
     attempts: PatchFolder | None = None
     """Folder of the task's attempts; None: the folder of the task."""
     takes: Literal["gpu", "any", "cpu"] = "gpu"

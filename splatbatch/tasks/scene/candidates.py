@@ -88,7 +88,7 @@ class MergeCandidate:
     lacking: str = ""
     """Reason why the candidate cannot be merged; empty if it can."""
     warnings: tuple[str, ...] = ()
-    """Warnings of the candidate's training, and of later attempts; empty: none."""
+    """Warnings of the candidate's training, and of later attempts; empty: none, or no up-to-date splat."""
     photographs: UsedPhotographs | None = None
     """Photographs that the splat was trained on, and held-out ones; None: no up-to-date splat, or no record of them."""
 

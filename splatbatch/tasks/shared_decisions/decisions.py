@@ -45,7 +45,7 @@ class SharedDecisions:
     by_frames: bool | None = None
     """Whether whole frames are held out instead of single photographs; the first splat of the batch decides.
 
-    None: not yet.
+    Without a splat, frames are chosen. None: not decided yet.
     """
     colors: Colors | None = None
     """Colour correction of each photograph; None: not solved."""

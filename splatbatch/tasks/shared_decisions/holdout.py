@@ -71,8 +71,8 @@ def photographs_of(task: Task, result: Result) -> UsedPhotographs:
 def recipe_of(task: Task, result: Result) -> Recipe:
     """Return the recipe that a splat was trained by: its recorded settings, and for all others those of now.
 
-    If this version cannot read the recorded settings, the settings of now with the recorded changes are returned; if
-    these do not fit either, the settings of now.
+    With an external trainer, or if this version cannot read the recorded settings, the settings of now with the
+    recorded changes are returned; if these do not fit either, the settings of now.
     """
     recorded, tree = result.trained_from.settings, task.recipe.model_dump()
     if task.recipe.program is None and "training" in recorded and "program" not in recorded:
