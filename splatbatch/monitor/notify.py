@@ -9,7 +9,8 @@ The command of `notify.command` gets one JSON object on stdin:
     output       the output folder; host: where the batch runs
     summary      one line
     patches      patches that failed since the last message, or at the end all: [{"patch", "state", "cause", "advice",
-                 "psnr_covered", "psnr", "num_gaussians", "seconds", "in_words"}]; in_words: the line of `status`
+                 "psnr_covered", "psnr", "num_gaussians", "seconds", "in_words"}]; in_words: the line of `status`;
+                 a figure is null where it is unknown
     stopped      why the batch was stopped, such as "SIGTERM"; empty if it was not
     afterwards   follow-ups of the training: [{"what", "state", "words", "command", "at"}]; what: inspect, merge,
                  evaluate, publish; state: done, partly, left out; command: the command that completes it

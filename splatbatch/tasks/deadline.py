@@ -215,6 +215,7 @@ def choice_for(batch: Batch, todo: PendingTasks, now: float) -> DeadlineDecision
 
     Raises:
         ConfigError: the deadline is past.
+        ExecutorError: CUDA_VISIBLE_DEVICES names only GPUs that do not exist.
     """
     asked, then = batch.config.deadline, batch.shared.deadline
     if not asked:
@@ -237,6 +238,9 @@ def speeds_of(batch: Batch) -> tuple[Speeds, int]:
     """Return the speeds of attempts on this machine, and the number of trained patches by which they were measured.
 
     0 patches: the speeds are those of the model alone.
+
+    Raises:
+        ExecutorError: CUDA_VISIBLE_DEVICES names only GPUs that do not exist.
     """
     bare = batch.with_shared(replace(batch.shared, deadline=None))
     on_cpu = is_on_cpu(batch.config.executor, batch.config.training.device)

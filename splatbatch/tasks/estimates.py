@@ -121,6 +121,9 @@ def tight(found: Mapping[str, MemoryEstimate], config: Config) -> dict[str, str]
     """Return the patches that may not fit into the smallest GPU of the batch, by name, with the reason for each.
 
     Empty if all fit, without a GPU, or if its memory is unknown.
+
+    Raises:
+        ExecutorError: CUDA_VISIBLE_DEVICES names only GPUs that do not exist.
     """
     card_mib = smallest_mib(config)
     reasons = {name: why_tight(footprint, card_mib) for name, footprint in found.items()} if card_mib else {}
@@ -128,7 +131,12 @@ def tight(found: Mapping[str, MemoryEstimate], config: Config) -> dict[str, str]
 
 
 def record(found: Mapping[str, MemoryEstimate], config: Config, ledger: Ledger) -> None:
-    """Write a notice into the ledger for each memory estimate, and for each patch that may not fit into the GPU."""
+    """Write a notice into the ledger for each memory estimate, and for each patch that may not fit into the GPU.
+
+    Raises:
+        ExecutorError: CUDA_VISIBLE_DEVICES names only GPUs that do not exist.
+        OutputError: the ledger cannot be written.
+    """
     reasons = tight(found, config)
     for name, footprint in found.items():
         ledger.write(Notice("expected", patch=name, facts=vars(footprint)))
@@ -149,7 +157,11 @@ def cards(config: Config) -> tuple[gpu.Gpu, ...]:
 
 
 def num_slots(config: Config, needs: Iterable[MemoryEstimate]) -> int:
-    """Return how many patches with these memory estimates will train at once, on all GPUs, else on the CPU."""
+    """Return how many patches with these memory estimates will train at once, on all GPUs, else on the CPU.
+
+    Raises:
+        ExecutorError: CUDA_VISIBLE_DEVICES names only GPUs that do not exist.
+    """
     return len(cards(config)) * seats_per_gpu(config, needs) or config.executor.cpu_slots
 
 
@@ -177,6 +189,9 @@ def seats_per_gpu(config: Config, needs: Iterable[MemoryEstimate], free_mib: flo
         config: config of the batch.
         needs: known memory estimates of its patches.
         free_mib: free memory of the GPU before the batch, in MiB; 0: unknown, and all of the smallest GPU is assumed.
+
+    Raises:
+        ExecutorError: CUDA_VISIBLE_DEVICES names only GPUs that do not exist.
     """
     if (wanted := config.executor.patches_per_gpu) != "auto":
         return wanted
@@ -189,13 +204,21 @@ def seats_per_gpu(config: Config, needs: Iterable[MemoryEstimate], free_mib: flo
 
 
 def packed_slowdown(config: Config, at_once: int) -> float:
-    """Return the factor by which each patch takes longer while `at_once` share the GPUs; 1.0 without a GPU."""
+    """Return the factor by which each patch takes longer while `at_once` share the GPUs; 1.0 without a GPU.
+
+    Raises:
+        ExecutorError: CUDA_VISIBLE_DEVICES names only GPUs that do not exist.
+    """
     num_gpus = len(cards(config))
     return max(1.0, PACKED_SHARE * at_once / num_gpus) if num_gpus else 1.0
 
 
 def smallest_mib(config: Config) -> int | None:
-    """Return the memory of the smallest GPU of a batch in MiB; None without a GPU, or if NVML does not report it."""
+    """Return the memory of the smallest GPU of a batch in MiB; None without a GPU, or if NVML does not report it.
+
+    Raises:
+        ExecutorError: CUDA_VISIBLE_DEVICES names only GPUs that do not exist.
+    """
     return min((card.total_mib for card in cards(config) if card.total_mib), default=None)
 
 

@@ -30,7 +30,7 @@ class UpToDate(PatchState):
     is_uncompared: bool = False
     """Whether files have other times than recorded and their contents were not compared."""
     is_outdated: bool = False
-    """Whether sizes or times in the manifest differ from the files, or are missing there.
+    """Whether sizes or times in the manifest differ from the files or are missing there, or damage.json is out of date.
 
     `upkeep` then updates them.
     """

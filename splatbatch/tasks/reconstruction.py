@@ -56,7 +56,7 @@ class ReconstructTask(Task):
     required_keys: Mapping[str, str]
     """Keys of the products that the stage reads, by the names of their stages; empty for the first stage."""
     takes: Literal["gpu", "any", "cpu"] = "cpu"
-    """Kind of slot: "gpu" for finding and matching features, if pycolmap has CUDA."""
+    """Kind of slot: "gpu" for finding and matching features, if pycolmap has CUDA and a GPU is here; else "cpu"."""
     module = "splatbatch.reconstruction"
     tries = 6
     noun: ClassVar[TaskUnit] = "stage"

@@ -19,7 +19,10 @@ FEWEST_STEPS = 100
 
 
 def follows(recipe: Recipe) -> bool:
-    """Return whether a budget can change the steps of a recipe; an external program needs {steps} in its command."""
+    """Return whether a budget can change the steps of a recipe.
+
+    An external program needs {steps} in its command or environment.
+    """
     return recipe.program is None or "steps" in names_in(
         (*recipe.program.command, *map(str, recipe.program.env.values()))
     )

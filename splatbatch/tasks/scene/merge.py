@@ -104,10 +104,12 @@ def gather(batch: Batch, *, allow_missing: bool) -> SceneParts:
 
 
 def check_whole(files: MergedFiles) -> Merge | None:
-    """Return the record of a merged splat after checking its content; None without a readable record.
+    """Return the record of a merged splat after checking its content; None without a readable record of this splat.
+
+    A splat that is missing, or has another size than the record, has none.
 
     Raises:
-        OutputError: the splat has been damaged since the merge, or is missing.
+        OutputError: the splat has been damaged since the merge, or cannot be read.
     """
     merged = files.read()
     if merged is not None and (damage := files.damage(merged)):
