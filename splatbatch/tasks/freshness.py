@@ -55,9 +55,9 @@ class Observation(NamedTuple):
     attempt: str = ""
     """Attempt whose accepted splat was compared, as "attempt-01"; empty: there is none."""
     given_up_at: float | None = None
-    """Time of the event by which the patch was given up, in seconds since 1970; None: the patch was not given up."""
+    """Time of the event by which the patch was given up, in s since 1970; None: it was not, or for one run only."""
     rejected_at: float | None = None
-    """Time of the event by which the audit rejected the patch, in seconds since 1970; None: it was not rejected."""
+    """Time of the event by which the audit rejected the patch, in s since 1970; None: it was not, or was tried since."""
     inputs: str = ""
     """Words on the files that have changed since the compared splat was trained.
 

@@ -57,7 +57,7 @@ class PatchStatus:
     attempt: str = ""
     """Attempt that runs, that made the splat, or that ended last, as "attempt-01"; empty: none, or not read.
 
-    "attempt-00" if the event of a failure names no attempt.
+    "attempt-00": the task failed or was given up before any attempt began.
     """
     phase: str = ""
     """Phase of the attempt: "start" before its first progress line, "done" with a splat; empty: unknown, or none.

@@ -40,10 +40,10 @@ def decide_colors(batch: Batch, todo: PendingTasks) -> SharedDecisions:
     """Return the decisions with the tones of the photographs, if a recipe uses them; report those solved in this call.
 
     With `colors: auto` and no tones yet, nothing is corrected if patches that are not due were trained without
-    correction.
+    correction. If no model can be read, or the tones cannot be solved, that is reported, not raised.
 
     Raises:
-        SceneError: a model cannot be read.
+        RuntimeError: a system of more than 3,000 unknowns cannot be solved.
     """
     wanting = [task for task in todo.tasks if wants_tones(task.requested_settings.recipe)]
     if not wanting:
@@ -78,6 +78,9 @@ def solve(batch: Batch, todo: Iterable[Task], kept: Colors | None) -> tuple[Colo
         batch: the batch.
         todo: tasks whose recipes use tones.
         kept: tones solved before; None: none.
+
+    Raises:
+        RuntimeError: a system of more than 3,000 unknowns cannot be solved.
     """
     known = kept or Colors()
     groups = {"": patches_of(batch.every)}
