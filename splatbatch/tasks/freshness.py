@@ -57,7 +57,7 @@ class Observation(NamedTuple):
     given_up_at: float | None = None
     """Time of the event by which the patch was given up, in s since 1970; None: it was not, or for one run only."""
     rejected_at: float | None = None
-    """Time of the event by which the audit rejected the patch, in s since 1970; None: it was not, or was tried since."""
+    """Time of the event by which the audit rejected it, in s since 1970; None: it did not, or it was tried since."""
     inputs: str = ""
     """Words on the files that have changed since the compared splat was trained.
 

@@ -49,7 +49,8 @@ INSIST = f" (The patch is {UNTIL}; `splatbatch retry {{patch}}` trains it anyway
 class PatchStatus:
     """Status of one patch, with the figures of its splat or of its running attempt.
 
-    A figure is None, or 0 for a step, where it is not measured or does not apply; a text is empty.
+    A figure is None, or 0 for a step, where it is not measured or does not apply; a text is empty. A lost attempt, whose
+    supervisor has died, keeps the figures of its last moments.
     """
 
     patch: str
@@ -65,6 +66,7 @@ class PatchStatus:
     "standby": the patch waits, and its next attempt is being prepared.
     """
     step: int = 0
+    """Latest step of the running attempt, last step of the splat or of the ended attempt; 0: none, or unknown."""
     max_steps: int = 0
     """Last step of the training, as far as it is known now; 0: unknown, or the last attempt ended without a splat."""
     planned_steps: int | None = None
@@ -75,6 +77,7 @@ class PatchStatus:
     Empty: none.
     """
     loss: float | None = None
+    """Latest recorded loss of the running attempt; None: none is recorded, or no attempt runs."""
     psnr_covered: float | None = None
     """PSNR on covered pixels of held-out photographs, in dB: the figure that decides; None: not measured."""
     covered_share: float | None = None
@@ -95,21 +98,31 @@ class PatchStatus:
     seconds: float | None = None
     """Seconds that the attempt took, or has taken so far; while a splat is measured, seconds of this phase alone."""
     cause: str = ""
-    """Cause of a failure, or words on why the task was stopped, given up or is stale; empty: none."""
+    """Cause of a failure, or words on why the task was stopped, given up or is stale; empty: none.
+
+    "audit": the audit refused the patch; "lost": the supervisor of the attempt has died.
+    """
     advice: str = ""
+    """What to do about a failure, or the error of the audit if the patch was refused; empty: nothing is known."""
     evidence: tuple[str, ...] = ()
+    """Lines by which the cause of a failure was found; empty: none."""
     changes: dict[str, Any] = field(default_factory=dict)
     """Settings of the splat that were changed by --set or by rungs, by full name; empty: none."""
     warnings: tuple[str, ...] = ()
+    """Warnings on the splat and on later attempts, or that a stale splat is kept; empty: none."""
     splat: str = ""
+    """Path of the accepted splat, if its figures are shown; else empty."""
     steps_per_s: float | None = None
+    """Present speed of the running attempt; None: unknown, or no attempt runs."""
     eta_s: float | None = None
+    """Seconds until the last step of the running attempt; None: unknown, or no attempt runs."""
     given_up: bool = False
     """Whether the patch failed for good.
 
     `train` tries it again only if settings, inputs, program or machine have changed.
     """
     gpu_used_mib: int | None = None
+    """Memory in use on the GPU of the running attempt, by all programs; None: unknown, no GPU, or no attempt runs."""
     gpu_temperature_c: int | None = None
     node: str = ""
     worker: str = ""
