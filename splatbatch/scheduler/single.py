@@ -49,8 +49,9 @@ def make(config: Config, task: Task, hooks: RunHooks, verb: str, ledger: Ledger 
         ledger: ledger for the events of the attempts.
 
     Raises:
-        SplatbatchError: the product could not be made; the message has the reason, the hint the path of the log.
-        ExecutorError: there is no slot (GPU or share of the CPU) for the task on this machine.
+        SplatbatchError: the product could not be made, or the run was stopped. The message has the reason; the hint
+            names the log of a failed attempt.
+        ExecutorError: there is no slot (GPU or share of the CPU) for the task on this machine, or none became free.
     """
     found = make_all(config, [task], hooks, {task.name: verb}, ledger)[task.name]
     if isinstance(found, SplatbatchError):

@@ -71,6 +71,7 @@ class DeadlineBudget:
 
         Raises:
             OSError: deadline.json cannot be written.
+            OutputError: the ledger cannot be written.
         """
         if not self._speeds.learn(self._measured()):
             return False

@@ -49,8 +49,8 @@ INSIST = f" (The patch is {UNTIL}; `splatbatch retry {{patch}}` trains it anyway
 class PatchStatus:
     """Status of one patch, with the figures of its splat or of its running attempt.
 
-    A figure is None, or 0 for a step, where it is not measured or does not apply; a text is empty. A lost attempt, whose
-    supervisor has died, keeps the figures of its last moments.
+    A figure is None, or 0 for a step, where it is not measured or does not apply; a text is empty. A lost attempt,
+    whose supervisor has died, keeps the figures of its last moments.
     """
 
     patch: str

@@ -155,7 +155,7 @@ class Task:
     takes: Literal["gpu", "any", "cpu"] = "gpu"
     """Kind of slot: "gpu": a GPU if the batch has any, else cores; "cpu": never a GPU; "any": an idle GPU, else cores.
 
-    Only "gpu" waits until a slot is free and cool.
+    Only "gpu" waits until a GPU is free and cool.
     """
     expected: tuple[float, float] | None = None
     """Expected seconds, and peak memory of the host in MiB; None: both follow from the recipe."""
