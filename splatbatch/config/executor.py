@@ -67,10 +67,13 @@ class Executor(Section):
     """Program that starts the workers which train: `local`: splatbatch on this machine; `slurm`: the Slurm of a
     cluster."""
     workers: Annotated[int, Field(ge=1, le=1000)] = 1
-    """Number of workers at once. With 1 and `engine: local`, `train` trains itself and starts no other worker."""
+    """Number of workers at once. With 1 and `engine: local`, `train` trains itself and starts no other worker. With
+    `store`, `train` starts none, except by --detach."""
     store: Annotated[str, AfterValidator(_as_store)] = ""
     """Place through which tasks travel to workers that do not share the output folder (`splatbatch work STORE`): a
-    folder, ssh://host/path or s3://bucket/prefix. Credentials come from the environment. Empty: no task travels."""
+    folder, ssh://host/path or s3://bucket/prefix. For S3, credentials come from AWS_… variables or the role of the
+    machine; for ssh, from an ssh agent, keys in ~/.ssh, or ~/.ssh/config. A URL with a password is a mistake. Empty: no
+    task travels."""
     gpus_per_worker: Annotated[int, Field(ge=0, le=64)] | None = None
     """Number of GPUs that the engine gives each worker. Left out: 1, or 0 where training.device is cpu or gpus is
     []."""

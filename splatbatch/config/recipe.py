@@ -151,10 +151,11 @@ class Refinement(Section):
     """Last step that refines with `default`. `mcmc` goes on for 5/3 of this value, as in its paper: to 25,000 for
     15,000."""
     refine_every: Steps = 100
-    """Steps between two refinements. Runs shorter than 30,000 steps (`default`: 7,000) take fewer, but at least 50."""
+    """Steps between two refinements. Runs shorter than 30,000 steps (`default`: 7,000) shorten them, but not below
+    50."""
     reset_every: Steps = 3_000
-    """`default`: steps between two resets of all opacities; none in runs shorter than 12,000 or in the last sixth of a
-    run."""
+    """`default`: steps between two resets of all opacities; none after `refine_stop_iter` or in a run's last sixth.
+    Runs that stop refining before a second reset have none, as those under 12,000 steps by default."""
     grow_grad2d: Rate = 0.0002
     """`default`: mean gradient in the image plane above which a Gaussian is split or duplicated."""
     grow_scale3d: Rate = 0.01
@@ -286,7 +287,7 @@ class Recipe(Section):
         """Return the recipe and all others whose splats count as splats of this recipe.
 
         Where `stop_after: auto` may end the training early, a splat trained for all steps counts. Where `cap_max` is
-        auto, a splat trained with the most Gaussians that auto chooses counts.
+        auto, a splat trained with the most Gaussians that auto chooses counts. Neither holds for external trainers.
         """
         whole = self.model_copy(update={"evaluation": self.evaluation.model_copy(update={"stop_after": 0})})
         recipes = (self, whole) if self.evaluation.stop_after == "auto" and self.stops_after() else (self,)

@@ -73,8 +73,8 @@ class Retry(Section):
     """Whether and how often a failed patch is tried again, and which settings are changed for it."""
 
     max_attempts: Annotated[int, Field(ge=1, le=20)] = 5
-    """Most attempts per patch in one run, the first included. Failures that waiting, another GPU or a GPU of its own
-    may cure do not count."""
+    """Most attempts per patch in one run, the first included. Failures that another GPU, a GPU of its own, a start
+    without MPS, or waiting for an hour at most may cure do not count."""
     keep: Literal["better", "newer"] = "better"
     """Which splat `retry` keeps: the `newer`, or the `better` by hold-out PSNR, on covered pixels if both are measured
     there. With `better`, a measured splat of the same inputs is only replaced by one measured no worse on the same

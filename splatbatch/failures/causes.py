@@ -52,7 +52,7 @@ class FailureCause:
     """The ladder of `retry.ladders` from which changed settings are taken for a retry; None: no changed settings
     help."""
     times: int = 1
-    """Number of retries with the same settings."""
+    """Largest number of retries with the same settings; see `may_repeat`."""
     patience: float = 1.0
     """Factor on the wait before a retry, for causes that need longer to pass."""
     may_repeat: bool = False

@@ -92,7 +92,7 @@ def told_outright(seen: Evidence) -> Diagnosis | None:
 def said_done(seen: Evidence) -> Diagnosis | None:
     """Return success for a program that a signal or limit ended after its log said that it was done; else None.
 
-    None, too, for an attempt of a batch, and while the log announces a file that is not yet written.
+    None, too, for an attempt whose splat was checked, and while the log announces a file that is not yet written.
     """
     is_ended = signal_of(seen.end) is not None or isinstance(seen.end, TimedOut)
     if not (seen.has_finished and is_ended) or seen.log.is_writing:
@@ -182,7 +182,7 @@ def anywhere(seen: Evidence) -> Diagnosis | None:
 def spoilt_splat(seen: Evidence) -> Diagnosis | None:
     """Return the diagnosis of a process that exited normally, but left no valid splat.
 
-    None: the process left a valid splat, or did not exit normally.
+    None: the process left a valid splat, or did not exit normally, or no splat was checked.
     """
     why = seen.artifact
     if not why or not seen.ended_well:

@@ -93,17 +93,18 @@ class Evidence:
     step: int | None = None
     """The last training step; None: the step that the log reports is taken."""
     artifact: str | None = None
-    """The reason why the splat does not count; empty: the splat is whole; None: unknown, there is only a log."""
+    """The reason why the splat does not count; empty: the splat is whole; None: there is only a log, or a task without
+    a splat."""
     oom_killed: bool = False
     """Whether the kernel killed a process of the attempt for memory."""
     kernel_lines: tuple[str, ...] = ()
-    """Lines of the kernel or the engine about the attempt, which are read after the log."""
+    """Lines of the kernel or the engine about the attempt, and of splatbatch about a full disk; read after the log."""
     health: str = ""
     """What the training process reported about itself, as "zero_gradients: 50 steps"; empty: nothing."""
     own: Sequence[Signature] = ()
     """Signatures of the user's own file (`failures` in the YAML); of equal weights they win over the shipped ones."""
     background: PatchContext = field(default_factory=PatchContext)
-    """Facts about the patch for the advice; empty for a log alone."""
+    """Facts about the patch for the advice; empty for a log alone, or a task without a splat."""
 
     @cached_property
     def log(self) -> Log:
@@ -114,7 +115,7 @@ class Evidence:
 
     @property
     def is_watched(self) -> bool:
-        """Whether this is an attempt of a batch, whose splat was checked, and not a log alone."""
+        """Whether this is an attempt whose splat was checked, and not a log alone or a task without a splat."""
         return self.artifact is not None
 
     @property
@@ -129,7 +130,7 @@ class Evidence:
 
     @property
     def has_finished(self) -> bool:
-        """Whether a log alone says after its last progress that all is done; False for an attempt of a batch."""
+        """Whether the log says after its last progress that all is done; False if `is_watched`."""
         return not self.is_watched and self.log.finished >= self.log.last_progress
 
     @cached_property

@@ -39,7 +39,7 @@ _FIGURES = dict.fromkeys(map(ord, "0123456789.,:|#%█▏▎▍▌▋▊▉ "))
 class LogLine(NamedTuple):
     """A line, or a piece of a long line, with its number in the log file, from 1.
 
-    Number 0: a line of the kernel or the engine, which does not stand in the log.
+    Number 0: a line that does not stand in the log: of the kernel or the engine, on a full disk, or why no process ran.
     """
 
     number: int

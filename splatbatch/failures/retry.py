@@ -22,7 +22,7 @@ from splatbatch.text import plural
 
 @dataclass(frozen=True)
 class Failure:
-    """A failed attempt: its diagnosis, and by ladder how many rungs it was trained with."""
+    """A failed attempt: its diagnosis, and by ladder how many rungs it was trained with; {}: none, or not recorded."""
 
     diagnosis: Diagnosis
     rungs: Mapping[str, int] = field(default_factory=dict)
@@ -36,15 +36,15 @@ class RetryHistory:
     rungs: Mapping[str, int] = field(default_factory=dict)
     """Number of rungs taken so far, by ladder; a ladder that is missing has none taken."""
     changes: Mapping[str, Any] = field(default_factory=dict)
-    """Settings that these rungs changed, by full name, without `slots`, which belongs to the machine."""
+    """Settings that these rungs changed, by full name, without `slots`, which belongs to the machine. {}: none, or this
+    worker took the rungs itself, and its task has the changes."""
     num_trained_before: int = 0
     """Number of tasks of the run that were trained when this task failed last. Tasks trained since then show that the
-    GPU works."""
+    GPU works. 0: none were, or the history is that of other workers."""
     has_moved: bool = False
     """Whether a GPU fault has moved the task to another GPU; a second GPU fault counts against the task."""
     is_alone: bool = False
-    """Whether the next attempt gets a GPU to itself, since the last one failed beside another attempt on the same
-    GPU."""
+    """Whether further attempts get a GPU to themselves, since one failed beside another attempt on the same GPU."""
 
 
 NEW = RetryHistory()
@@ -72,7 +72,8 @@ class RetryAfter:
     ladder: str = ""
     rung: Rung = field(default_factory=dict)
     taken: int = 0
-    """Number of rungs of the ladder used up after this one, including rungs skipped since they change nothing."""
+    """Number of rungs of the ladder used up after this one, including rungs skipped since they change nothing; 0 if
+    `ladder` is empty."""
 
 
 @dataclass(frozen=True)

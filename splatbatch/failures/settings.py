@@ -37,7 +37,7 @@ class SettingDifference:
     def is_larger(self) -> bool:
         """Whether the value is larger than the usual one; True where either is no number.
 
-        `auto` of training.cap_max counts as 1,000,000.
+        `auto` of training.cap_max counts as 1,000,000 if it is the usual value.
         """
         usual = MOST_GAUSSIANS if (self.key, self.usual) == ("training.cap_max", "auto") else self.usual
         return not (is_number(self.value) and is_number(usual)) or bool(self.value > usual)

@@ -89,7 +89,7 @@ class Signature(Section):
     """What happens after the failure: `retry` with the same settings, `degrade` with others, or `fail`, no retry."""
     advice: Text = ""
     """The advice to the user; left out in a file: that of the first shipped signature of the same cause, else that of
-    the first in the file."""
+    the first in the file, else the title of the cause."""
     patterns: Annotated[tuple[Lines, ...], Field(min_length=1)]
     """Regular expressions, one of which must match a line, each followed by example lines that it must match."""
     also: tuple[Pattern, ...] = ()
@@ -104,8 +104,8 @@ class Signature(Section):
     midrun: Action | None = None
     """The action after the first training step; None: `action`."""
     watched: Action | None = None
-    """The action for an attempt of a batch, whose settings can be changed; it wins over `midrun` and `action`. None:
-    those."""
+    """The action for an attempt of a batch whose splat was checked, as its settings can be changed; it wins over
+    `midrun` and `action`. None: those."""
     strength: Strength = "strong"
     scope: Scope = "exception"
     lasting: bool = False

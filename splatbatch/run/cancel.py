@@ -44,7 +44,7 @@ class CancelResult:
 
     output: OutputFolder
     patches: tuple[str, ...] = ()
-    """The patches that were named; empty: the whole batch was cancelled."""
+    """The patches that were named; empty: the whole batch was cancelled, or nothing ran."""
     was_running: bool = True
     """Whether a `train` or worker ran, or workers waited in the queue of an engine; False: nothing was done."""
     statuses: tuple[PatchStatus, ...] = ()

@@ -43,8 +43,8 @@ def flight_of(batch: Batch, *, is_whole: bool = False) -> FlightPlan:
     for those where its model has points. With `is_whole` the inspection of the merged scene is used, if there is one.
 
     Raises:
-        SceneError: the patches have different offsets; no camera has a pose; or a patch has no inspection and hardly
-            any points.
+        SceneError: the patches have different offsets; a model cannot be read; no camera has a pose; or a patch has no
+            inspection and hardly any points.
         ConfigError, TrainerError: scene.crs is no coordinate system, or pyproj is not installed.
     """
     tasks = of_patches(batch.tasks)

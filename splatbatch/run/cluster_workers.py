@@ -57,6 +57,7 @@ def train_elsewhere(batch: Batch, show: Show, after: After, *, verify: bool) -> 
         The summary of the run.
 
     Raises:
+        ConfigError: the YAML came from standard input.
         ExecutorError: the engine refuses the workers, or they cannot train where the engine starts them.
         OutputError: another `train` holds the output folder, or it cannot be written.
         Interrupted: following the workers was interrupted; the workers keep running.

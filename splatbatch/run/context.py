@@ -79,7 +79,8 @@ class RunSummary:
     signal: int = 0
     """Number of the signal that ended the run; 0: none did."""
     todo: tuple[TodoItem, ...] = ()
-    """To-do items of the report that concern the requested patches, or the whole batch."""
+    """To-do items of the report that concern the requested patches, or the whole batch; those that repeat the words of
+    `afterwards` are left out."""
 
     @cached_property
     def requested(self) -> tuple[PatchStatus, ...]:

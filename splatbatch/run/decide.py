@@ -65,18 +65,19 @@ class TrainOptions:
 
 @dataclass(frozen=True)
 class Decisions:
-    """Decision on each task before training: its state, its audit findings, and whether its files are unreadable."""
+    """Decision on each task before training: its state, its audit findings, and what went wrong in finding them."""
 
     batch: Batch
     options: TrainOptions
     states: Mapping[str, PatchState]
-    """State of each task whose files could be examined, by name."""
+    """State of each task, by name; without the tasks whose reader failed or hung."""
     audits: Audits = ()
     """Audits of the tasks to train; empty if there are none, or if no audit is wanted."""
     audited: Mapping[str, str] = field(default_factory=dict)
-    """Hash of the sizes and times of each task's input files when they were audited, by task."""
+    """Hash of the sizes and times of each task's input files when they were audited, by task; a task that was not
+    audited, or whose files could not be read, is left out."""
     faults: Mapping[str, TaskFault] = field(default_factory=dict)
-    """Tasks whose files could not be examined, with the fault of each; empty if all could."""
+    """Tasks whose reader or audit failed or hung, with the fault of each; empty: none."""
 
     @cached_property
     def todo(self) -> Batch:
@@ -104,7 +105,7 @@ class Decisions:
         return self.batch.standing()
 
     def with_faults(self, faults: Mapping[str, TaskFault]) -> Decisions:
-        """Return these decisions with more tasks whose files could not be examined, each with its fault."""
+        """Return these decisions with more tasks whose reader or audit failed or hung, each with its fault."""
         return replace(self, faults={**self.faults, **faults}) if faults else self
 
 
@@ -123,8 +124,8 @@ def assess_and_audit(batch: Batch, options: TrainOptions, patience: WaitHooks = 
 def decide(batch: Batch, options: TrainOptions, patience: WaitHooks = ENDLESS) -> Decisions:
     """Return the decision which patches to train, from their files, read in reader processes; nothing is written.
 
-    The contents of a file are read only if its size or time has changed. A task whose reader fails or hangs is listed
-    in `faults` of the result.
+    The contents of a file are read only if its size or time has changed. A task whose files cannot be read is stale.
+    One whose reader fails otherwise, or hangs, is listed in `faults` of the result.
 
     Raises:
         StopRequested: `patience` asked to stop.
@@ -267,7 +268,7 @@ def record_rejections(decisions: Decisions, ledger: Ledger, *, verify: bool) -> 
 
 
 def record_unreadable_tasks(decisions: Decisions, ledger: Ledger) -> Mapping[str, Outcome]:
-    """Write the tasks that could not be examined into the ledger; return their outcomes, by task."""
+    """Write the tasks of `Decisions.faults` into the ledger; return their outcomes, by task."""
     failed = {name: Failed(fault.diagnosis) for name, fault in decisions.faults.items()}
     for name, fault in decisions.faults.items():
         ledger.write(AttemptEnded.of(name, 0, failed[name], phase=fault.diagnosis.phase, traceback=fault.traceback))

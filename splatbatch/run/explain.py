@@ -43,7 +43,7 @@ class ExplainedAttempt(ReportedAttempt):
 
     unlike_yaml: dict[str, Any] = field(default_factory=dict)
     """Settings of the attempt that differ from the current YAML, by full name. Without any, or if they are unknown,
-    those that --set and rungs changed for it; empty: none."""
+    those that --set and rungs changed for it; empty: none, or its folder is gone."""
 
 
 @dataclass(frozen=True)

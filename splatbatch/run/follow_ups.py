@@ -120,7 +120,7 @@ class FinishedBatch:
 
     batch: Batch
     code: int
-    """Exit code of the training."""
+    """Exit code of the training; 0 without one."""
     interruption: Interruption
     show: Show
     """Function that is called with each product."""
@@ -258,7 +258,7 @@ def follow_up_result(what: str, state: str, words: str, command: str = "") -> Fo
         what: the follow-up: inspect, merge, evaluate or publish.
         state: `DONE`, `PARTLY` or `LEFT_OUT`.
         words: the message, put on one line.
-        command: the command that completes the follow-up; empty: nothing is missing.
+        command: the command that completes the follow-up; empty: nothing is missing, except patches without a splat.
     """
     return FollowUpResult(what, state, one_line(words), command, time.time())
 

@@ -63,7 +63,7 @@ class SceneOptions:
 
     @property
     def model(self) -> Path:
-        """Path of the model that is split."""
+        """Path of the model that is split: `source`, else the model to be reconstructed in the folder `out`."""
         return self.source or self.out / RECONSTRUCTED / "sparse" / "0"
 
     @property

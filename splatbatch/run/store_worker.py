@@ -77,7 +77,8 @@ class StoreWorker:
     for_s: float | None = None
     """Time limit of this worker in seconds; None: no limit."""
     idle_s: float = 0.0
-    """Seconds that the worker waits for new bundles when there are none to train; 0: it ends at once."""
+    """Seconds that the worker waits for new bundles when there are none to train; 0: it waits only while other workers
+    train bundles that may become free again."""
     only_builtin: bool = False
     """Whether the worker leaves bundles with commands of external trainers to other workers."""
     ended: Counter[str] = field(default_factory=Counter)
@@ -102,7 +103,7 @@ class StoreWorker:
     def work(self) -> int:
         """Train bundles and send their results; return the exit code.
 
-        0: no bundle is left; 1: a task failed here; `AGAIN`, 75: a stop was requested, or the time was too short. At
+        0: no bundle is due; 1: a task failed here; `AGAIN`, 75: a stop was requested, or the time was too short. At
         the end, also after an error, the worker's claims are released and its scratch folder is removed.
 
         Raises:
@@ -311,7 +312,8 @@ def work_for(
         url: URL of the store; a relative path counts from the working folder.
         scratch: folder in which bundles are trained; None: below the folder for temporary files.
         for_s: time limit of this worker in seconds; None: no limit.
-        idle_s: seconds that the worker waits for new bundles when there are none to train; 0: it ends at once.
+        idle_s: seconds that the worker waits for new bundles when there are none to train; 0: it waits only while
+            other workers train bundles that may become free again.
         only_builtin: whether bundles with commands of external trainers are left to other workers.
 
     Raises:

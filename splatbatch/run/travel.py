@@ -45,7 +45,7 @@ class PackOutput:
     waiting: tuple[str, ...]
     """Tasks that are not packed yet: they need the products of other tasks, which must come home first."""
     fresh: tuple[str, ...]
-    """Tasks that are up to date in the output folder."""
+    """Tasks that are up to date in the output folder; also those given up, or whose reader or audit failed or hung."""
     refused: tuple[str, ...]
     """Tasks that the audit refuses; `verify-dims` says why."""
 
@@ -109,7 +109,8 @@ def adopt(batch: Batch, url: str, show: Show, *, watch: bool) -> RunSummary:
 class BundleFacts:
     """State of a task in a store, with the worker that trains it.
 
-    `step` is null unless a worker is training the task; `worker` is then not empty.
+    `worker` is empty unless the state is "at work" or "silent". `step` is null until that worker reports a step;
+    `max_steps` is 0 if the bundle does not say.
     """
 
     task: str

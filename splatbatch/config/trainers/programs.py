@@ -112,8 +112,8 @@ class Measures(Section):
     """Glob of a JSON file with figures below {output}; of many the one of the highest step counts. Empty: no such
     file."""
     keys: dict[Metric, str] = {}
-    """Where each figure lies in `file`: names with dots between, numbers into lists, * for the only or the last
-    member."""
+    """Where each figure lies in `file`: names with dots between, numbers into lists, * for the only or the last member.
+    {}: none is read."""
     evaluate: bool = True
     """Measure the finished splat as splatbatch measures its own: on held-out photographs and covered pixels."""
     log: dict[Metric, Pattern] = {}
