@@ -79,9 +79,10 @@ class Executor(Section):
     []."""
     worker_time: Annotated[float, SPAN, Field(ge=60)] | None = None
     """Longest time of a worker, in seconds or as 3h30m, a minute at least; the next worker goes on where it ended. Left
-    out: as long as the queue of the cluster allows."""
+    out: as long as the queue of the cluster allows. Only with `engine: slurm`."""
     setup: Annotated[tuple[str, ...], BeforeValidator(as_list)] = ()
-    """Lines that the shell on the node runs before the worker, as [module load cuda]; []: none."""
+    """Lines that the shell on the node runs before the worker, as [module load cuda]; []: none. Only with `engine:
+    slurm`."""
     sbatch: Annotated[tuple[str, ...], BeforeValidator(_as_options)] = ()
     """Further options of sbatch, as [--partition=gpu, --account=us, --cpus-per-task=8, --mem=32G]; only with `engine:
     slurm`."""

@@ -211,7 +211,7 @@ class Evaluation(Section):
     steps: tuple[Steps, ...] = ()
     """Steps after which the splat is measured, too; the last step always is. []: no others."""
     every: Annotated[int, Field(ge=0)] = 0
-    """Number of steps after which the splat is measured again and again; 0: only at the end."""
+    """Number of steps after which the splat is measured again and again; 0: only after `steps` and at the end."""
     stop_after: Annotated[
         Literal["auto"] | Annotated[int, Field(ge=0)], either("a whole number from 0 on, or auto")
     ] = "auto"

@@ -29,7 +29,7 @@ class Scene(Section):
     scene."""
     scenes: Annotated[tuple[FilePath, ...], BeforeValidator(as_list)] = ()
     """Instead of `patches`, `images` and `source`: COLMAP scenes, each trained by itself, as folders or patterns such
-    as "360_v2/*"."""
+    as "360_v2/*". []: none."""
     offset: Annotated[Literal["none"] | Offset | None, either("three numbers [x, y, z], or none")] = None
     """Vector [x, y, z] subtracted from all coordinates before training, in their units; none: nothing is subtracted.
     Left out: a vector of whole units if the scene lies so far from its origin (as with UTM) that float32 would blur

@@ -35,7 +35,7 @@ class EarlierFailure:
     number: int
     cause: str
     settings: Mapping[str, Any]
-    """The settings in force in that attempt, by full name."""
+    """The settings in force in that attempt, by full name; {}: unknown."""
 
 
 @dataclass(frozen=True)

@@ -44,12 +44,16 @@ AT_ONCE = partial(str, "a full disk")
 
 @dataclass(frozen=True)
 class RunResult:
-    """Result of one `train` or `work`: patches already up to date, and the last outcome of every other patch."""
+    """Result of one `train`, `work` or `adopt`: patches that need no training, and outcomes of those tried here."""
 
     fresh: tuple[str, ...] = ()
+    """Patches that were up to date, or were trained by other workers or through a store. In the summary of a run by
+    requested workers, of `work` and of `adopt`: all requested patches."""
     outcomes: Mapping[str, Outcome] = field(default_factory=dict)
+    """Last outcome of each patch that was tried here or could not be examined; refused and given-up ones are left
+    out."""
     stopped: str = ""
-    """Why the run was interrupted, as "SIGTERM"; empty: it was not interrupted."""
+    """Why the run was stopped: the signal, as "SIGTERM", or the end of a worker's time; empty: it was not stopped."""
     outdated: tuple[str, ...] = ()
     """Patches that were up to date, and became stale since a product they need was made anew during the run."""
 
@@ -60,9 +64,9 @@ class RunResult:
         return RunResult(every, {**self.outcomes, **later.outcomes}, later.stopped, later.outdated)
 
     def has_done(self, patch: str) -> bool:
-        """Return whether this run found a patch up to date or made its product.
+        """Return whether a patch is in `fresh`, or this run made its product.
 
-        False if training failed in this run, although the patch may have an older splat.
+        False if training failed here, although the patch may have an older splat.
         """
         return patch in self.fresh or isinstance(self.outcomes.get(patch), TrainedOutcome | Made)
 
@@ -90,7 +94,7 @@ class RunSummary:
 
     @cached_property
     def done(self) -> tuple[PatchStatus, ...]:
-        """States of the requested patches whose product exists, and that this run found up to date or trained."""
+        """States of the requested patches whose product is up to date, and for which `RunResult.has_done` is true."""
         return tuple(one for one in self.requested if one.is_made and self.run.has_done(one.patch))
 
     @property

@@ -56,7 +56,7 @@ class TrainOptions:
     verify: bool = True
     """Audit the patches first."""
     force: bool = False
-    """Train also patches that are up to date."""
+    """Train also patches that are up to date, or were given up."""
     is_retry: bool = False
     """Train also patches that were given up; `retry.keep` decides between the accepted splat and the new one."""
     sinks: tuple[Sink, ...] = ()

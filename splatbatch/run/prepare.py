@@ -38,7 +38,8 @@ AUDIT_S, AUDIT_MIB = 24 * 3600.0, 1 << 20
 class VerifyOutput(AuditResult):
     """Output of `verify-dims --json`: the findings of an audit.
 
-    `frame` has the offset that a training would subtract; `colors` is null without --colors.
+    `frame` has the offset that a training would subtract. `colors` has the tones of each scene by name, or under "all"
+    those of all patches together; null without --colors.
     """
 
     frame: Frame | None = None

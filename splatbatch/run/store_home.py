@@ -66,7 +66,7 @@ class Arrival(TypedRecord):
     number: int = 0
     """Number that the worker gave the attempt."""
     total: int = 0
-    """Number of attempts in the result."""
+    """Number of attempts in the result; 0: unknown, and the result counts as having come home whole."""
 
 
 @dataclass(frozen=True)

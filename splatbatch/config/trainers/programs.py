@@ -93,7 +93,7 @@ class Artifact(Section):
     first_step: Literal[0, 1] = 1
     """Number that the program gives its first step: 0 where the last of 30,000 steps is named 29999."""
     files: Globs = ()
-    """Further files below {output} that must be there, and not empty, before the program counts as done."""
+    """Further files below {output} that must be there, and not empty, before the program counts as done. []: none."""
     export: Argv = ()
     """A second command, run after the first has ended, for programs that write no PLY themselves; `files` must then be
     set. []: none."""
