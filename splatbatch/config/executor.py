@@ -61,8 +61,9 @@ class Executor(Section):
     cpu_slots: Annotated[int, Field(ge=1, le=1024)] = 1
     """Patches trained at once when no GPU is used."""
     patches_per_gpu: Literal["auto"] | Annotated[int, Field(ge=1, le=8)] = "auto"
-    """Patches trained on one GPU at once. `auto`: as many as need at most 60 % of the free memory together, at most
-    four, and fewer if fewer prove faster; one where their need is unknown, as with an external trainer."""
+    """Patches trained on one GPU at once. `auto`: as many as need at most 60 % of the free memory of GPU and host
+    together. These are at most four, one for each two cores, and fewer if fewer prove faster; one where their need is
+    unknown, as with an external trainer."""
     engine: Literal["local", "slurm"] = "local"
     """Program that starts the workers which train: `local`: splatbatch on this machine; `slurm`: the Slurm of a
     cluster."""

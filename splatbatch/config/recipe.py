@@ -68,13 +68,13 @@ class Training(Section):
     """Weight of 1 - SSIM in the loss, from 0 to 1; L1 has the rest."""
     resolution: Literal["auto", "full", "1/2", "1/4", "1/8"] = "full"
     """Size of the photographs in training. Smaller ones are read from images_2, images_4 or images_8 beside the
-    photographs' folder if all are there, else averaged while loading. auto: the largest of these sizes whose longer
-    side has at most 1600 px, else 1/8."""
+    photographs' folder if all are there, else averaged while loading. If the photographs themselves are missing, other
+    complete copies are read. auto: the largest of these sizes whose longer side has at most 1600 px, else 1/8."""
     colors: Literal["auto", "even", "as_is"] = "auto"
-    """Correction of photographs of unlike exposure and white balance. `even`: the photographs are made alike, as far
-    as points seen in several of them tell; `as_is`: they stay as they are; auto: `even` where the colours of a point
-    then agree better by a fifth or more. An external trainer is given corrected copies (JPEG 97, or PNG) for `even`
-    alone."""
+    """Correction of photographs of unlike exposure and white balance. `even`: the photographs are made alike, as far as
+    points seen in several of them tell; `as_is`: they stay as they are; auto: `even` where the colours of a point then
+    agree better by a fifth or more, unless other patches were trained without correction before. An external trainer is
+    given corrected copies (JPEG 97, or PNG) for `even` alone."""
     coarse_to_fine: Literal["auto"] | bool = "auto"
     """Begin with small photographs and few Gaussians, and let both grow over the run, which is faster (DashGaussian,
     2025). auto: true with `default`, whose splats it makes better; false with `mcmc`, whose splats it makes worse."""
@@ -199,7 +199,8 @@ class Evaluation(Section):
     """Which photographs are held out, and when the splat is measured on them."""
 
     holdout_every: Annotated[int, Field(ge=0)] = 8
-    """Every n-th photograph, sorted by name, is held out, or every n-th frame of a rig; 0: none."""
+    """Every n-th photograph, sorted by name, is held out, or every n-th frame of a rig; 0: none, apart from a block by
+    `holdout`. Patches that `split` has cut hold out every 8th, whatever n above 0 is."""
     holdout_list: FilePath | None = None
     """Text file with the name of one held-out photograph per line; `holdout_every` and `holdout` then have no effect.
     Left out: no such file."""

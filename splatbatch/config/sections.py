@@ -138,7 +138,10 @@ class Publish(Section):
 
 
 class Tracking(Section):
-    """Recording of a batch in MLflow: one run for the batch, and below it one for each attempt."""
+    """Recording of a batch in MLflow: one run for the batch, and below it one for each attempt.
+
+    A `train` by workers of an engine, and `work`, record nothing.
+    """
 
     mlflow: str = ""
     """Tracking store of MLflow (extra `mlflow`): sqlite:///mlflow.db for a file beside the YAML, or the URL of a
@@ -173,7 +176,7 @@ Secret = Annotated[SecretStr, BeforeValidator(_from_environment), Field(min_leng
 class Notify(Section):
     """Who is told when a batch ends or a patch fails for good; a message that is not delivered fails no batch.
 
-    Values here may hold a password: they are never shown in errors, batch.yaml or the report.
+    `work` tells nobody. Values here may hold a password: they are never shown in errors, batch.yaml or the report.
     """
 
     command: Annotated[tuple[Secret, ...], BeforeValidator(_as_words)] = ()
