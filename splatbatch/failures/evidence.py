@@ -89,7 +89,7 @@ class Evidence:
     left_out: int = 0
     """Number of lines left out after line `after`."""
     phase: str = ""
-    """The last phase: start, load, init, train, eval, export; empty: unknown."""
+    """The last phase: start, load, standby, init, train, eval, export, measuring, done; empty: unknown."""
     step: int | None = None
     """The last training step; None: the step that the log reports is taken."""
     artifact: str | None = None

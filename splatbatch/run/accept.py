@@ -30,7 +30,7 @@ def accept(batch: Batch, name: str, number: int) -> Result:
     Args:
         batch: the batch, opened for this patch alone.
         name: the name of the patch, for messages.
-        number: the number of the attempt; 0: the latest.
+        number: the number of the attempt; 0: the latest, for which the ledger records the number 0.
 
     Returns:
         The record of the splat that is accepted.
@@ -38,6 +38,7 @@ def accept(batch: Batch, name: str, number: int) -> Result:
     Raises:
         ConfigError: there is no such attempt, the patch has several variants, or the splat is missing or has changed.
         OutputError: another run holds the output folder, or a later version of splatbatch wrote the attempt's record.
+        OSError: the files of the patch cannot be written.
     """
     task = single_task(batch.tasks, name)
     folder = batch.output.patch(task.name)

@@ -20,8 +20,8 @@ class Interruption:
     """A request to stop the command by SIGINT, SIGTERM or SIGHUP; as a context manager it handles these signals.
 
     A signal is only noted: the command asks `reason`. On exit of the context a StopRequested becomes an Interrupted
-    with the exit code. A SIGHUP that nohup ignores stays ignored. Outside the main thread Python delivers no signals,
-    so there no request is noted.
+    with the exit code. A signal that is ignored already stays so, as SIGHUP under nohup. Outside the main thread Python
+    delivers no signals, so there no request is noted.
     """
 
     def __init__(self) -> None:

@@ -51,7 +51,7 @@ def work(
 
     Args:
         batch: the patches to train.
-        for_s: time limit of this worker in seconds; None: no limit.
+        for_s: time limit of this worker in seconds; None: none but the end of its Slurm job, which counts in any case.
         options: whether patches are audited, and which are trained again.
         show: is called with each product, and with the summary of the run.
         reopen: returns the current state of the batch; None: the batch is opened from its YAML again.
