@@ -68,7 +68,7 @@ class Training(Section):
     """Weight of 1 - SSIM in the loss, from 0 to 1; L1 has the rest."""
     resolution: Literal["auto", "full", "1/2", "1/4", "1/8"] = "full"
     """Size of the photographs in training. Smaller ones are read from images_2, images_4 or images_8 beside the
-    photographs' folder if all are there, else averaged while loading. If the photographs themselves are missing, other
+    photographs' folder if all are there, else averaged while loading. If the photographs' folder is missing, other
     complete copies are read. auto: the largest of these sizes whose longer side has at most 1600 px, else 1/8."""
     colors: Literal["auto", "even", "as_is"] = "auto"
     """Correction of photographs of unlike exposure and white balance. `even`: the photographs are made alike, as far as
