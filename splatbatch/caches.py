@@ -35,8 +35,9 @@ def own_cache() -> Path:
 def own_scratch() -> Path:
     """Make a scratch folder that this user alone can use, if missing; return its path, $TMPDIR/splatbatch-<user id>.
 
-    Without TMPDIR the folder lies in /tmp. If that path is a link or a file, belongs to another user, or is writable
-    for others, each call makes another folder instead.
+    Without a usable TMPDIR it lies in the first usable one of $TEMP, $TMP, /tmp, /var/tmp, /usr/tmp and the working
+    folder. If that path is a link or a file, belongs to another user, or is writable for others, each call makes
+    another folder instead.
 
     Raises:
         OSError: the folder cannot be made.

@@ -222,7 +222,8 @@ class CallQueue(Generic[Item]):
         """Return the answers that have come since the last call, each with its item; start a reader if needed.
 
         The list is empty if no answer has come. An item whose reader died or hangs gets a `Crashed` or `Hung` as its
-        answer. While `MOST_AT_ONCE` others are at work, no reader is started.
+        answer. Unread items get a `Hung`, too, after `MOST_HANGS` hangs, and while the kernel holds `MOST_ABANDONED`
+        readers. While `MOST_AT_ONCE` others are at work, no reader is started.
 
         Raises:
             OSError: no reader can be started.

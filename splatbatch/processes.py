@@ -294,7 +294,7 @@ def living(name: str) -> int:
 
 
 def parent(pid: int) -> int:
-    """Return the pid of a process's parent; 0 if the process has ended."""
+    """Return the pid of a process's parent; 0 if the process has ended, or its parent is not visible from here."""
     return _of_living(pid, 1)
 
 

@@ -29,12 +29,15 @@ class WorkerJob:
     how: str = ""
     """How the job ended, in the engine's own words; empty: it has not ended."""
     code: int | None = None
-    """Exit code of the worker; None: it has not ended, or the engine does not tell."""
+    """Exit code of the worker; None: it has not ended, a signal ended it, or the engine does not tell."""
     why: str = ""
     """Why the state is unknown: the engine cannot be asked, or its answer is not understood. Empty: the state is
     known."""
 
     @property
     def words(self) -> str:
-        """Detail shown with the state: why the job waits, how it ended, why its state is unknown, or its node."""
+        """Detail shown with the state: why the job waits, how it ended, why its state is unknown, or its node.
+
+        "an unnamed node" if the node of a running job is unknown.
+        """
         return self.reason or self.how or self.why or self.where or "an unnamed node"

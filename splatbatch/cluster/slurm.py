@@ -282,7 +282,7 @@ def job_of(job: str, state: str, where: str, reason: str, code: int | None = Non
 def queue_limit_s(options: Sequence[str]) -> float | None:
     """Return the shortest time limit in seconds of the partitions named in options of sbatch, else of the default one.
 
-    None: there is no limit, or Slurm does not answer.
+    None: there is no limit, Slurm lists no such partition, or it does not answer.
     """
     from argparse import ArgumentParser
 

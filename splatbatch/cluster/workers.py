@@ -136,7 +136,7 @@ class RequestedWorkers:
     def in_words(self) -> list[str]:
         """Return a line for each engine with workers: how many run and where, how many wait and why.
 
-        The list is empty without workers.
+        Workers that have ended, or are in an unknown state, are counted, too. The list is empty without workers.
         """
         told = {
             name: [self.jobs[job] for one in self._of(name) for job in one.record.handles if job in self.jobs]

@@ -43,8 +43,8 @@ class Event(TypedRecord):
     t: float | None = field(default=None, kw_only=True)
     """Time of the event in seconds since 1970; the ledger sets it. None: not written yet, or unreadable."""
     generation: int | None = field(default=None, kw_only=True)
-    """Number of the task's claim when the event was written; it orders the events of several workers. None: no
-    claim."""
+    """Number of the task's claim when the event was written; it orders the events of several workers. None: the task
+    was never claimed, or the event is of no single task."""
 
     def __init_subclass__(cls, event: str = "") -> None:
         cls.name = event
@@ -93,7 +93,8 @@ class SlotNotReady(Event, event="gate"):
 class AttemptStarted(Event, event="attempt_started"):
     """Event: an attempt begins on a slot (a GPU, a share of one, or the CPU).
 
-    `key` is the unique name of the attempt; `changes` are the settings in which it differs from the YAML.
+    `key` is the unique name of the attempt; `changes` are the settings in which it differs from the YAML. Of an
+    attempt that came home from a store `slot` is the name of the worker.
     """
 
     patch: str
@@ -109,14 +110,16 @@ NOT_COLLECTED = frozenset({UNWRITABLE, INTERNAL_FAULT, HANGS})
 
 @dataclass(frozen=True)
 class AttemptEnded(Event, AttemptFacts, event="attempt_ended"):
-    """Event: an attempt has ended and was judged, or could not be started."""
+    """Event: an attempt has ended and was judged, or could not be started or collected."""
 
     patch: str
     attempt: int | None
+    """Number of the attempt; if none was begun, that of the latest earlier attempt. 0: no earlier one, or the task
+    could not be examined at all; None: unknown."""
     outcome: str
     """One of: trained, made (a product that is no splat), failed, stopped."""
     exit: Exit | None = field(default=None, metadata=reads(_exit))
-    """How the process ended; None: no process was started."""
+    """How the process ended; None: no process was started, or the attempt could not be collected."""
     num_gaussians: int | None = None
     """Number of Gaussians of the splat; None: no splat was trained."""
     warnings: tuple[str, ...] | None = None
@@ -128,12 +131,13 @@ class AttemptEnded(Event, AttemptFacts, event="attempt_ended"):
     accepted: bool | None = None
     """Whether the new splat was accepted; None: no splat was trained."""
     choice: str = ""
-    """Sentence on which of two splats was kept, and why; empty: there was nothing to choose."""
+    """Sentence on which of two splats was kept, and why; empty: no reason is needed, or the splat is out of date."""
     ended_early: str = ""
     """Sentence on an end by `evaluation.stop_after`: after how many steps, and how much time it saved; empty: no such
     end."""
     adopted: bool = False
-    """Whether a later run judged the attempt, since the worker that started it had died."""
+    """Whether a later run judged the attempt, since the worker that started it had died, or it came home from a
+    store."""
     traceback: str = ""
     """Traceback of an error within splatbatch; empty: there was none."""
 
@@ -153,7 +157,7 @@ class AttemptEnded(Event, AttemptFacts, event="attempt_ended"):
 
         Args:
             patch: name of the task.
-            attempt: number of the attempt.
+            attempt: number of the attempt; see the field.
             outcome: what the attempt achieved.
             more: further fields of the event.
         """
@@ -192,7 +196,8 @@ class RetryScheduled(Event, event="retry"):
     ladder: str
     changes: dict[str, Any]
     trained_in_between: tuple[str, ...]
-    """Patches trained between two failures of this one, which show that the GPU is not the cause."""
+    """Patches trained between two failures of this one, which show that the GPU is not the cause; empty: none, or no
+    earlier failure counts."""
 
 
 UNTIL = "given up until its settings, inputs, program or machine change"
@@ -225,6 +230,7 @@ class Accepted(Event, event="accepted"):
 
     patch: str
     attempt: int | None
+    """Number of the attempt; 0: the latest attempt at that time, None: unknown."""
 
 
 @dataclass(frozen=True)
@@ -259,7 +265,8 @@ class BatchStarted(Event, event="batch_started"):
 class BatchEnded(Event, event="batch_ended"):
     """Event: a run has ended.
 
-    Of the `of` tasks of the run `trained` are trained; `stopped` is why the run ended early, "" if it did not.
+    Of the `of` tasks of the run `trained` are trained or, if they train no splat, made. `stopped` is why the run ended
+    early, "" if it did not.
     """
 
     trained: int
@@ -358,12 +365,12 @@ shown."""
 class Notice(Event):
     """Event: a message that is shown and kept, and on which no decision is based. Its kinds, by name:
 
-    awaited: a task waits for a silent worker or an unreadable claim. deadline: the number of steps chosen for a
+    awaited: a task waits for a silent worker or an unreadable claim. deadline: the step budget chosen for a
     deadline. expected: the memory a patch is expected to need. forecast: the expected duration of the run. mps_off:
     CUDA MPS accepts no client. notify_failed: a notification could not be sent. paused: space is short, nothing new
     starts. slot_given_up: a GPU, or a share of one, is out of service. still_given_up: a patch given up before is
     unchanged. tight: a patch may not fit into memory. unwell: a finding of the checks before the run. workers_seen: the
-    state of an engine's workers has changed.
+    state of an engine's workers, or of the tasks in a store, has changed.
     """
 
     kind: NoticeKind

@@ -47,7 +47,7 @@ class Ledger:
         Args:
             path: path of the file, which no other process writes. None: events only go to the listeners.
             listeners: called with each event once it is written.
-            generation_of: returns the generation of our claim on a task, which its events name.
+            generation_of: returns the number of a task's claim, which its events name; 0: the task has none.
         """
         self._path = path
         self._listeners = listeners
@@ -79,7 +79,7 @@ class Ledger:
         self.write(Notice("awaited", words))
 
     def flush(self) -> bool:
-        """Write the events that a full disk has held back; return whether all are written.
+        """Write the events that a full disk has held back; return whether all are written, True without a file.
 
         Raises:
             OutputError: the ledger cannot be written for another reason than a full disk.

@@ -186,7 +186,7 @@ def place_product(folder: PatchFolder, result: Result) -> None:
 def splat_facts(path: Path, num_gaussians: int) -> SplatFacts:
     """Return the hash, size, time and number of Gaussians of a splat file, which identify it.
 
-    If the file cannot be read, the hash is "" or the size -1.
+    If the file cannot be read, the hash is ""; if it is missing, the size is -1 and the time 0, too.
     """
     fact = file_fact(path)
     return SplatFacts(sha256_of(path), fact.num_bytes, fact.mtime_ns, num_gaussians)

@@ -163,7 +163,7 @@ class Watcher:
         """Return whether a `train` no longer holds its output folder, so that the next `train` may claim the folder.
 
         Stricter than `is_dead`: on this host a frozen process still holds the folder, since it may continue. On another
-        host 180 s of silence end its hold.
+        host 180 s of silence end its hold; on this one a run of an earlier boot is over.
         """
         alive = run.is_alive_here
         if run.has_ended or alive is not None or not run.is_elsewhere:
@@ -173,7 +173,7 @@ class Watcher:
     def silent_s(self, owner: WorkerRecord) -> float:
         """Return for how many seconds the content of a worker's file is known not to have changed.
 
-        For a worker of this host and boot these are the seconds since its last heartbeat. For any other worker they
+        For a worker that runs on this host these are the seconds since its last heartbeat. For any other worker they
         count from the moment when this watcher first read the present content.
         """
         now, time_s = self.read(owner.worker), (self.clock or time.monotonic)()

@@ -40,7 +40,8 @@ class BuiltinTrainer:
         The attempt resumes from the latest earlier checkpoint that has the same settings and hold-out, if there is one.
 
         Raises:
-            SplatbatchError: the model of the patch, or the list of its held-out photographs, cannot be read.
+            SplatbatchError: the model of the patch, the list of its held-out photographs, or the manifest of the
+                accepted splat cannot be read.
             OSError: settings.json cannot be written.
         """
         settings = settings_for(self._recipe, patch, folder.task)

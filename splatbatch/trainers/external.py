@@ -63,7 +63,7 @@ class ExternalTrainer:
         for {images} that get colour correction.
 
         Raises:
-            SplatbatchError: the model or a photograph cannot be read.
+            SplatbatchError: the model, a photograph, or the manifest of the accepted splat cannot be read.
             OSError: the folder of the attempt cannot be written.
         """
         values = self._values(patch, folder)

@@ -51,7 +51,7 @@ class Bundle(TypedRecord):
     version: str = ""
     """Version of splatbatch that packed the task; a worker of another version leaves it."""
     home: str = ""
-    """Unique name of the output folder that the bundle comes from."""
+    """Unique name of the output folder that the bundle comes from; empty: the manifest cannot be read."""
     number: str = ""
     """Random number that tells two packings of the same task apart."""
     patch: str = ""

@@ -65,7 +65,7 @@ class WorkerStatus(TypedRecord):
     task: str = ""
     """Name of the bundle's task, as "p0@base"; empty without a bundle."""
     phase: str = ""
-    """Phase of the latest attempt, see `ProgressLine.phase`; empty: none yet."""
+    """Phase of the latest attempt at the bundle, see `ProgressLine.phase`; empty: none yet."""
     step: int | None = None
     """Latest step of that attempt; None: none yet."""
 
@@ -84,7 +84,7 @@ class TransferResult(TypedRecord):
     """results/<bundle>.<claim>.<outcome>.<hash> in a store: the result of one worker's training of a bundle."""
 
     bundle: str = ""
-    """Hash of the bundle."""
+    """Hash of the bundle; empty: the result cannot be read."""
     task: str = ""
     worker: str = ""
     version: str = ""
@@ -112,10 +112,10 @@ class BundleState(TypedRecord):
     results: dict[str, str] = field(default_factory=dict)
     """Outcome of each result, by the name of the result; results that home has refused are left out."""
     worker: str = ""
-    """Name of the worker with the newest claim; empty: there is none. Only read, like the next two fields, while the
-    bundle is open."""
+    """Name of the worker with the newest claim; empty: there is none, or the claim cannot be read. Only read, like the
+    next two fields, while the bundle is open."""
     is_free: bool = True
-    """Whether the bundle has no worker, or its worker has sent a result or has ended."""
+    """Whether the bundle has no worker, or its worker has sent a result, has ended, or lost its name to a later one."""
     sequence: int = -1
     """Number of the worker's latest heartbeat; -1: none yet."""
 

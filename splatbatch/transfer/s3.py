@@ -1,4 +1,7 @@
-"""A store in a bucket of S3, or of a server with its protocol; keys, region and endpoint come from AWS_… variables."""
+"""A store in a bucket of S3, or of a server with its protocol.
+
+Keys, region and endpoint come from AWS_… variables; without keys there, the role of the machine counts.
+"""
 
 from __future__ import annotations
 

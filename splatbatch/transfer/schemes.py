@@ -14,7 +14,7 @@ def scheme_of(url: str) -> str:
     """Return the scheme of a store's URL: "ssh", "s3", "file", or "" for a folder without a scheme.
 
     Raises:
-        ConfigError: the scheme is unknown, or the URL holds a password (for S3 also a user). Its host or bucket is
+        ConfigError: the scheme is unknown, or the URL holds a password (for S3 also a user). Or its host or bucket is
             missing or malformed, or its port is no number from 0 to 65535.
     """
     scheme = url.partition("://")[0] if "://" in url else ""
@@ -68,6 +68,8 @@ def open_store(url: str) -> Store:
 
 def absolute_url(url: str, base: Path) -> str:
     """Return the URL of a store; a folder without a scheme becomes absolute, below `base` if it is relative.
+
+    A URL with a scheme is returned unchanged.
 
     Raises:
         ConfigError: the URL is not valid; see `scheme_of`.

@@ -1,4 +1,7 @@
-"""A store on an ssh host, by sftp; keys, agent, user, port and host keys are configured in ~/.ssh."""
+"""A store on an ssh host, by sftp; keys and host keys come from ~/.ssh, keys also from an ssh agent.
+
+User and port come from the URL, else from ~/.ssh/config; else they are the user's own name and 22.
+"""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ class TimeLimits(TypedRecord):
     """Time limits of an attempt, in seconds, at which the supervisor ends it."""
 
     wall_s: float = field(default=float("inf"), metadata=reads(_limit))
-    """Longest duration of the attempt, in seconds; infinity: no limit."""
+    """Longest duration of the attempt, in seconds; infinity: no limit. The wait of a standby does not count."""
     grace_s: float = field(default=10.0, metadata=reads(_limit))
     """Seconds that the training gets to end after SIGTERM, before SIGKILL."""
     stall_s: float = field(default=0.0, metadata=reads(_limit))
@@ -34,7 +34,9 @@ class Claim(TypedRecord):
     """A worker's claim on a task, which holds until a claim with a higher number (generation) is made."""
 
     worker: str = ""
+    """Name of the worker; empty: no worker has claimed the task."""
     generation: int = 0
+    """Number of the claim, from 1; 0: the task is not claimed here, as for an attempt that came home from a store."""
     follows: int | None = None
     """Number of the newest accepted record when the task was claimed; None: an earlier version made the claim.
 
@@ -54,9 +56,9 @@ class JobSpec(TypedRecord):
     env: dict[str, str] = field(default_factory=dict, metadata=reads(environment))
     """Environment variables that are set for the command, beside those of the supervisor."""
     gpu: str | None = None
-    """UUID of the GPU; None: the attempt runs on the CPU."""
+    """UUID of the GPU; None: the attempt runs on the CPU. For a standby the GPU in go.json counts."""
     slot: str = ""
-    """Name of the slot (a GPU, a share of one, or the CPU) on which the attempt runs."""
+    """Name of the slot (a GPU, a share of one, or the CPU) on which the attempt runs; for a standby see go.json."""
     standby: bool = False
     """Whether the process is started early, prepares without the GPU, then waits for go.json."""
     limits: TimeLimits = TimeLimits()
@@ -115,7 +117,7 @@ class ExitFacts(TypedRecord):
 
     end: Exit = field(default=Lost("exit.json cannot be read"), metadata=reads(lambda end: end))
     seconds: float | None = None
-    """Duration of the attempt in seconds."""
+    """Duration of the attempt in seconds, without the wait of a standby for its GPU."""
     ended_at: float | None = None
     """Time of the end in seconds since 1970."""
     out_of_memory: bool = False
@@ -149,11 +151,12 @@ class AttemptFacts(TypedRecord):
     """Facts on an ended attempt that both the ledger and the manifest of its splat hold; None in a field: unknown."""
 
     seconds: float | None = None
-    """Duration of the attempt in seconds."""
+    """Duration of the attempt in seconds, without the wait of a standby for its GPU."""
     step: int | None = None
     """Last step of the training."""
     phase: str | None = None
-    """Last phase of the attempt, see `ProgressLine.phase`."""
+    """Last phase of the attempt, see `ProgressLine.phase`; in the ledger also the phase of a fault before or after the
+    training, as "collect"."""
     gpu_peak_mib: float | None = None
     """Most memory in use on the GPU while the attempt ran, by all processes, in MiB."""
     own_gpu_peak_mib: float | None = None

@@ -80,12 +80,12 @@ class SceneColors(TypedRecord):
     vignetting: dict[str, list[float]] = field(default_factory=dict)
     """Vignetting by camera, where it is not negligible: coefficients of the darkening towards the corners."""
     residual_before: float | None = None
-    """Spread of the colours of a track, in percent, before the correction; None: unknown.
+    """Spread of the colours of a track, in percent, before the correction; None: no photograph is corrected.
 
     The spread is a standard deviation, with less weight for outliers.
     """
     residual_after: float | None = None
-    """The same spread after each photograph is divided by its correction; None: unknown."""
+    """The same spread after each photograph is divided by its correction; None: no photograph is corrected."""
     is_even: bool = False
     """Whether the correction helps enough that `training.colors: auto` applies it to the photographs."""
     outliers: tuple[Outlier, ...] = ()
@@ -108,7 +108,7 @@ class SceneColors(TypedRecord):
 
     @property
     def fall(self) -> float:
-        """Share, from 0 to 1, by which the correction reduces the spread of colours; 0.0 if unknown."""
+        """Share, up to 1, by which the correction reduces the spread of colours; negative: it grows, 0.0 if unknown."""
         before, after = self.residual_before, self.residual_after
         return 1 - after / before if before and after is not None else 0.0
 

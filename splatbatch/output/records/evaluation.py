@@ -67,7 +67,8 @@ class SeamMeasurement(TypedRecord):
     depth_step: float | None = None
     """Median by which `one` is farther away than `other`, as a share of the depth."""
     density_ratio: float | None = None
-    """Number of Gaussians of `one` for each Gaussian of `other`, where both patches were trained."""
+    """Number of Gaussians of `one` for each Gaussian of `other`, where both patches were trained; None also if `other`
+    has none there."""
     problem: str = ""
     """Reason why the seam was not measured; empty: it was measured."""
 

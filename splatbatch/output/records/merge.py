@@ -49,9 +49,9 @@ class Hole(TypedRecord):
     patch: str = ""
     reason: str = ""
     lower: tuple[float | None, ...] = ()
-    """Lower corner of the core, in the axes of the partition; None: unbounded on this axis."""
+    """Lower corner of the core, in the axes of the partition; None: unbounded on this axis, empty: it has no core."""
     upper: tuple[float | None, ...] = ()
-    """Upper corner of the core, in the axes of the partition; None: unbounded on this axis."""
+    """Upper corner of the core, in the axes of the partition; None: unbounded on this axis, empty: it has no core."""
 
 
 @dataclass(frozen=True)

@@ -142,9 +142,10 @@ class Metrics(KeptRecord):
     """Most memory in use, in MiB, by the kind of memory; training_mib and evaluation_mib are torch's on the GPU."""
     measured_by: str = ""
     """Program that measured an external trainer's splat: "the program itself" or "splatbatch"; empty: the builtin
-    trainer."""
+    trainer, or nothing was measured."""
     splat: str = ""
-    """Splat file of an external trainer, relative to the attempt's folder; version 0.2.0 wrote an absolute path."""
+    """Splat file of an external trainer, relative to the attempt's folder; version 0.2.0 wrote an absolute path.
+    Empty: splatbatch did not measure such a file."""
     resolution: Resolution | None = None
     """Resolution of the photographs trained on; None: not recorded."""
     covered: CoveredSet = CoveredSet()

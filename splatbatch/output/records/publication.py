@@ -51,7 +51,7 @@ class TilesRecord(TypedRecord):
     """Middle of the scene in coordinates of its model, at which the axes of all tiles are chosen; None: not
     recorded."""
     up: tuple[float, float, float] | None = None
-    """Direction of the sky in coordinates of the model, for a scene without a CRS; None: not recorded."""
+    """Direction of the sky in coordinates of the model, for a scene without a CRS; None: it has a CRS, or not recorded."""
     sh_degree: int | None = None
     """Degree of the spherical harmonics in the tiles; None: not recorded."""
     patches: dict[str, TiledPatch] = field(default_factory=dict)
@@ -68,7 +68,8 @@ class PublishedFile(TypedRecord):
     of: str = ""
     """Name of the published splat: that of a patch, or "scene"."""
     key: str = ""
-    """Hash of all inputs that decide the content; with the same hash the file is not made again."""
+    """Hash of all inputs that decide the content; with the same hash the file is not made again. Empty: the file was
+    begun, but not finished."""
     bytes: int = 0
     sha256: dict[str, str] = field(default_factory=dict)
     """SHA-256 of each file by name, or by path in a published folder; tiles list theirs by patch in `tiles`."""

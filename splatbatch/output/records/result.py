@@ -28,7 +28,10 @@ class SplatFacts(TypedRecord):
 
     @property
     def fact(self) -> FileFact:
-        """Size, time and hash as a `FileFact`, for comparison with the file on disk; size -1 if none was recorded."""
+        """Size, time and hash as a `FileFact`, for comparison with the file on disk.
+
+        If none was recorded, the size is -1, the time 0, the hash "".
+        """
         return FileFact(-1 if self.bytes is None else self.bytes, self.mtime_ns or 0, self.sha256)
 
 
@@ -83,7 +86,7 @@ class Result(KeptRecord):
     host: str = ""
     """Name of the host that trained the splat; empty: unknown."""
     worker: str = ""
-    """Name of the worker that trained the splat; empty: unknown."""
+    """Name of the worker that trained the splat; empty: no worker had claimed the patch, or it is unknown."""
     accepted: int = 0
     """Number of the record (accepted/NUMBER.json) by which the splat was accepted; 0: it was not accepted."""
     is_ahead: bool = field(default=False, metadata=reads(lambda _: False))

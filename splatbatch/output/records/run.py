@@ -27,7 +27,7 @@ class WorkerRecord(ProcessIdentity):
     terms: str = ""
     """Hash of the settings and version that the worker trains by; the same for all workers of a batch."""
     job: str = ""
-    """Job of the engine (this machine or Slurm) that runs the worker; empty: no engine runs it."""
+    """Job of the engine (this machine or Slurm) that runs the worker, or Slurm job around it; empty: there is none."""
     has_ended: bool = False
     """Whether the worker has ended and released all its claims."""
 
@@ -37,6 +37,7 @@ class SubmissionRecord(TypedRecord):
     """workers/jobs/<name>/submission.json: workers that an engine (this machine or Slurm) was asked to start."""
 
     engine: str = ""
+    """Name of the engine, as "local" or "slurm"; empty: the record cannot be read."""
     num_workers: int = 0
     """Number of workers at a time; there may be more handles, for workers one after another."""
     terms: str = ""
