@@ -118,8 +118,10 @@ class Diagnosis:
 
     cause: str
     action: Action = field(metadata={"reads": text})
-    """The action to take: retry, degrade (retry with changed settings) or fail. Records of other versions may have
-    others."""
+    """The action to take: retry, degrade (retry with changed settings), fail, or ok where a log shows no failure.
+
+    Records of other versions may have others.
+    """
     advice: str
     evidence: tuple[str, ...] = ()
     phase: str = ""

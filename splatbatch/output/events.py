@@ -148,7 +148,7 @@ class AttemptEnded(Event, AttemptFacts, event="attempt_ended"):
 
     @property
     def is_judged(self) -> bool:
-        """Whether the attempt is finished with: its files were collected, so that no later run collects them again."""
+        """Whether no later run collects the attempt again; False if it has no number, or could not be collected."""
         return self.attempt is not None and self.cause not in NOT_COLLECTED and self.phase != COLLECT
 
     @classmethod

@@ -196,7 +196,8 @@ def _size(path: Path) -> int:
 def judged_attempts(output: OutputFolder) -> dict[tuple[str, int], AttemptEnded]:
     """Return the event of the end of every attempt that was judged, by name of the task and number of the attempt.
 
-    An attempt whose files could not be collected is left out: the next run judges it again.
+    An attempt whose files could not be collected is left out: the next run judges it again. Of several events with one
+    number the last counts, as of a later attempt that could not be started.
     """
     return {
         (event.patch, event.attempt): event

@@ -65,7 +65,7 @@ class JobSpec(TypedRecord):
     changes: dict[str, Any] = field(default_factory=dict)
     """Settings in which the attempt differs from the YAML at its start, by full name; empty: none."""
     depends_on: Fingerprint = field(default=Fingerprint())
-    """Settings and inputs that the attempt trains from."""
+    """Settings and inputs that the attempt trains from; blank: it trains no splat."""
     is_retry: bool = False
     """Whether `retry` requested the attempt: the better one of its splat and the accepted splat is kept."""
     claim: Claim = Claim()
@@ -248,7 +248,7 @@ class ProgressLine(TypedRecord):
     t: float | None = None
     """Time of the line in seconds since 1970."""
     seconds: float | None = None
-    """Seconds since the attempt began."""
+    """Seconds since the attempt began or, for a standby, since its wait ended."""
     phase: str = ""
     """One of: start, load, standby, init, train, eval, export, measuring, done; empty: unknown."""
     step: int | None = None

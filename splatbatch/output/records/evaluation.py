@@ -115,7 +115,10 @@ class SceneEvaluation(TypedRecord):
 
 @dataclass(frozen=True)
 class EvaluationSettings(TrainingSettings):
-    """settings.json of an attempt that measures a merged scene, on the model of the whole scene."""
+    """settings.json of an attempt that measures a merged scene, on the model of the whole scene.
+
+    Its `backdrop` is a path even if no backdrop was trained; then `before_backdrop` is empty.
+    """
 
     splat: str = ""
     """Path of the merged splat."""

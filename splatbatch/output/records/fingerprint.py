@@ -89,7 +89,7 @@ class Fingerprint(TypedRecord):
     files: Files = field(default_factory=dict, metadata=reads(files_from_record))
     """The files behind `inputs`, by name: each with its size, time and, if known, hash of its content."""
     effective: str = ""
-    """Hash like `recipe`, of the settings after all changes; empty if none was changed."""
+    """Hash like `recipe`, of the settings after all changes, equal to `recipe` without any; empty: not recorded."""
     offset: FilePlace = ORIGIN
     """Offset x, y, z that was subtracted from the coordinates of the model; add it to those of the splat. Zero:
     none."""
@@ -97,7 +97,7 @@ class Fingerprint(TypedRecord):
     tones: dict[str, list[float]] = field(default_factory=dict, metadata=reads(tones_in))
     """Colour correction of each photograph: gain R, G, B, then vignetting, tilt and field; empty: no correction."""
     border: str = ""
-    """Hash of the boxes of space of a patch that was cut from a scene; empty: the patch was not cut."""
+    """Hash of the boxes of space of a patch that was cut from a scene; empty: it was not cut, or they are not used."""
     backdrop: str = ""
     """SHA-256 of the backdrop drawn behind the patch; empty: none was drawn."""
     holdout: str = ""
@@ -105,7 +105,7 @@ class Fingerprint(TypedRecord):
 
     @property
     def surroundings(self) -> tuple[str, str]:
-        """The hashes of the surroundings of the patch: of its boxes of space, and of the backdrop. "": it has none."""
+        """The hashes of the surroundings of the patch: of its boxes of space, and of the backdrop; "": not used."""
         return self.border, self.backdrop
 
     def why_other_surroundings(self, border: str, behind: str) -> str:

@@ -120,7 +120,7 @@ class EarlyStoppingRecord(TypedRecord):
     max_steps: int = 0
     ended_at: int | None = None
     saved_s: float | None = None
-    """Seconds saved, at the speed of the last steps; None: unknown, or no early end."""
+    """Seconds saved, at the speed of the last steps; 0: no early end, None: unknown."""
 
     def in_words(self) -> str:
         """Return a sentence on an early end and the time saved by it; "" without an early end."""
@@ -216,7 +216,8 @@ class EarlierSplat(TypedRecord):
 class TrainingSettings(TypedRecord):
     """settings.json: settings and paths for a training process.
 
-    An external trainer gets its settings by its command line instead.
+    An external trainer gets its settings by its command line instead; here only `patch`, `recipe`, `argv` and `holdout`
+    are then recorded.
     """
 
     patch: str = ""

@@ -51,7 +51,7 @@ class TilesRecord(TypedRecord):
     """Middle of the scene in coordinates of its model, at which the axes of all tiles are chosen; None: not
     recorded."""
     up: tuple[float, float, float] | None = None
-    """Direction of the sky in coordinates of the model, for a scene without a CRS; None: it has a CRS, or not recorded."""
+    """Direction of the sky in coordinates of the model, for a scene without a CRS; None: a CRS, or not recorded."""
     sh_degree: int | None = None
     """Degree of the spherical harmonics in the tiles; None: not recorded."""
     patches: dict[str, TiledPatch] = field(default_factory=dict)
