@@ -81,7 +81,7 @@ class Go(TypedRecord):
     slot: str = ""
     """Name of the slot (a GPU, a share of one, or the CPU) on which the attempt trains."""
     env: dict[str, str] = field(default_factory=dict, metadata=reads(environment))
-    """Environment variables by which the process sees that GPU alone."""
+    """Environment variables by which the process sees that GPU alone, and those of the slot, as for CUDA MPS."""
     at: float | None = None
     """Time of the order in seconds since 1970; None: unknown."""
 
@@ -168,7 +168,7 @@ class Finish(TypedRecord):
     """Files by which an external trainer is known to have finished, as paths below `output` of the attempt's folder."""
 
     products: tuple[str, ...] = ()
-    """Globs of the splat; the newest matching file counts."""
+    """Globs of the splat: the file of the highest step counts, of equal ones the newest. Empty: no splat is written yet."""
     step: str = ""
     """Regular expression that finds the step in the path of a splat; empty: the path names none."""
     last_step: int | None = None
@@ -201,7 +201,7 @@ class WatchSettings(TypedRecord):
     env: dict[str, str] = field(default_factory=dict, metadata=reads(environment))
     """Environment variables that the YAML sets for the trainer."""
     progress: dict[str, str] = field(default_factory=dict)
-    """Regular expressions that find figures in the log, by the name of the figure."""
+    """Regular expressions that find figures in the log, by the name of the figure; an empty one finds none."""
     max_steps: int = 0
     """Number of steps of the training; 0: unknown."""
     phase: str = field(default="start", metadata=reads(lambda value: text(value) or "start"))
@@ -219,7 +219,7 @@ class WatchSettings(TypedRecord):
     The command runs in the environment of splatbatch once all files of the trainer exist.
     """
     shown: tuple[str, ...] = ()
-    """Names of environment variables whose values are settings, not secrets, and may be shown."""
+    """Names of environment variables whose values may be shown: settings, or texts too short to be secrets."""
 
     def final(self) -> Finish:
         """Return the files that the last command of the trainer should write."""
@@ -303,11 +303,13 @@ class GpuSample(TypedRecord):
     """A sample of a GPU by NVML, and a line of gpu.jsonl; figures that NVML cannot give are None."""
 
     t: float | None = None
+    """Time of the sample in seconds since 1970; None: unknown."""
     used_mib: int | None = None
     total_mib: int | None = None
     utilisation_percent: int | None = None
     temperature_c: int | None = None
     processes: tuple[int, ...] = ()
+    """Ids of the processes that use the GPU; empty: there are none, or NVML cannot say."""
     process_mib: tuple[int | None, ...] = ()
     """GPU memory held by each of `processes`, in MiB and in the same order; None: unknown."""
     own_mib: int | None = None

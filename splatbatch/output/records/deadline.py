@@ -64,7 +64,7 @@ class DeadlineDecision(TypedRecord):
     expected_s: float | None = None
     """Expected duration under the chosen budget, in seconds; None: unknown."""
     basis: str = ""
-    """Phrase on how the duration was estimated; empty: it was not estimated."""
+    """Phrase on how the duration was estimated, or on why it is unknown; empty: nothing was recorded."""
     is_met: bool = True
     """Whether the batch was expected to end before the deadline."""
     untouched: tuple[str, ...] = ()

@@ -90,7 +90,7 @@ class Inspection(TypedRecord):
     thumbnails: dict[str, str] = field(default_factory=dict)
     """Names of files in the folder of pictures, by photograph, for photographs that figures name."""
     attempt: str = ""
-    """Name of the attempt whose folder has the pictures; empty: there are no pictures."""
+    """Name of the attempt that inspected the splat; its folder has the pictures, if any. Empty: unknown."""
     cells: tuple[dict[str, float], ...] = ()
     """Columns of the scene, each with the keys x, y, z, size, photos, angle, resolution and weak.
 
