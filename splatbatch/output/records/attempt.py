@@ -168,7 +168,7 @@ class Finish(TypedRecord):
     """Files by which an external trainer is known to have finished, as paths below `output` of the attempt's folder."""
 
     products: tuple[str, ...] = ()
-    """Globs of the splat: the file of the highest step counts, of equal ones the newest. Empty: no splat is written yet."""
+    """Globs of the splat: the file of the highest step counts, of equal ones the newest. Empty: an export follows."""
     step: str = ""
     """Regular expression that finds the step in the path of a splat; empty: the path names none."""
     last_step: int | None = None

@@ -62,7 +62,7 @@ class Outlier(TypedRecord):
     """Factor by which the photograph is brighter, averaged over the channels; below 1 it is darker, None: unknown."""
 
     def in_words(self) -> str:
-        """Return a sentence: "IMG_9427 is 1.58x brighter than its neighbours"."""
+        """Return a sentence: "IMG_9427 is 1.58x brighter than its neighbours"; an unknown factor is given as 1.00."""
         return f"{self.name} is {times_in_words(self.times or 1.0)} than its neighbours"
 
 
