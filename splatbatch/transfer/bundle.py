@@ -67,7 +67,7 @@ class Bundle(TypedRecord):
     follows: int = 0
     """Number of the newest accepted record when the task was packed; the bundle's splat can only become the next one.
 
-    Accepted records are numbered files at home, one for each splat of the patch that was accepted.
+    Accepted records are numbered files at home, one for each splat of the patch that was accepted. 0: there was none.
     """
     held_out: tuple[str, ...] = ()
     """Names of the held-out photographs; empty: none."""
