@@ -99,7 +99,7 @@ class CoverageMask:
     Left out are images without a finite pose or a size, and those whose lens cannot be undistorted.
     """
     why: str = ""
-    """Reason why no cell is covered; empty if any is, or if no mask was computed."""
+    """Reason why no cell was covered when the mask was computed; empty if any was, or if no mask was computed."""
 
     def of(self, name: str, width: int, height: int) -> Mask | None:
         """Return which pixels of a photograph are covered, [height, width]; None if none is, or the name is unknown.
@@ -129,7 +129,10 @@ class CoverageMask:
         return digest.hexdigest()[:16]
 
     def without(self, names: Collection[str]) -> CoverageMask:
-        """Return a copy without the masks of the named photographs; unknown names are ignored."""
+        """Return a copy without the masks of the named photographs; unknown names are ignored.
+
+        `why` stays, also if no mask is left.
+        """
         return replace(self, cells={name: cells for name, cells in self.cells.items() if name not in names})
 
     def facts(self) -> dict[str, str]:

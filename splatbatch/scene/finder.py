@@ -33,7 +33,10 @@ class SceneLayout:
     """Folder in which the patches lie, the value of `scene.patches`; the scene itself if it is one patch."""
     patches: tuple[Patch, ...]
     images: Path | None = None
-    """Photograph folder of all patches, `scene.images`; None: each patch has its own images/, or none was found."""
+    """Photograph folder of all patches, `scene.images`.
+
+    None: each patch has its own images/, or no folder was found, or only one inside the first patch.
+    """
     source: Path | None = None
     """Scene that the patches were cut from, `scene.source`; None: it is unknown."""
     notes: tuple[str, ...] = ()

@@ -177,7 +177,9 @@ def choose_holdout(patch: Patch, evaluation: Evaluation, images: Iterable[Image]
     """Return the names of the patch's held-out photographs, sorted; names that its model lacks are left out.
 
     The first of these decides: `patch.held_out`, `evaluation.holdout_list`, the partition of the patch, and last the
-    frames of the scene that the patch was cut from, or of its own model.
+    frames of the scene that the patch was cut from, or of its own model. Of the last two, `evaluation.holdout` chooses
+    whole frames, a block or both. Where a partition decides, `holdout_every` matters only if it is 0: then its frames
+    are trained on.
 
     Args:
         patch: the patch.
@@ -208,8 +210,9 @@ def choose_holdout(patch: Patch, evaluation: Evaluation, images: Iterable[Image]
 def in_one_piece(patch: Patch, evaluation: Evaluation) -> frozenset[str]:
     """Return the names of the photographs that are held out as a block: taken side by side, none between trained on.
 
-    Empty if `evaluation.holdout` is `every`, or a hold-out list is set. Names of the whole scene are returned, also of
-    photographs that the patch lacks.
+    It is the block of the partition; without a partition a tenth of the scene (`PIECE`). Empty if `evaluation.holdout`
+    is `every`, or a hold-out list is set. Names of the whole scene are returned, also of photographs that the patch
+    lacks.
 
     Raises:
         SceneError: a model or the partition cannot be read, or the partition has no block.

@@ -99,9 +99,12 @@ class PatchSize:
     sizes: tuple[Size, ...]
     """Width and height of every photograph in pixels, as its camera has them; photographs without a camera left out."""
     stored: int = 1
-    """Factor by which the stored photographs are smaller than the cameras: 2 where only images_2/ exists."""
+    """Factor by which the stored photographs are smaller than the cameras: 2 where only images_2/ exists.
+
+    1: the originals exist, or no copies either.
+    """
     num_behind: int = 0
-    """Most Gaussians of the backdrop that are drawn with the patch's own; 0: there is no backdrop."""
+    """Most Gaussians of the backdrop that are drawn with the patch's own; 0: no backdrop, or one of unknown size."""
     track_length: float = 0.0
     """Mean number of photographs in which a point was found; 0: unknown."""
 
@@ -123,22 +126,25 @@ class PatchSize:
 
 @dataclass(frozen=True)
 class MemoryEstimate:
-    """Expected peak memory of one training, with its parts; memory in MiB."""
+    """Expected peak memory of one training, or of the inspection of a splat, with its parts; memory in MiB."""
 
     gpu_mib: int
     """GPU memory as NVML counts it, with the process's CUDA context; 0: the training uses the CPU."""
     host_mib: int
     """Memory of the process on the host."""
     num_gaussians: int
-    """Largest number of Gaussians that the training may reach."""
+    """Largest number of Gaussians that the training may reach; for an inspection that of the splat."""
     photos: Literal["gpu", "host"]
     """Memory in which the photographs are kept during the training."""
     photos_mib: int
-    """All photographs of the patch at training resolution, 3 bytes per pixel; a part of `gpu_mib` or `host_mib`."""
+    """All photographs of the patch at training resolution, 3 bytes per pixel; 0 for an inspection.
+
+    A part of `host_mib`, and of `gpu_mib` too if they are kept there.
+    """
     num_points: int = 0
-    """Number of Gaussians at the start, one per sparse point."""
+    """Number of Gaussians at the start, one per sparse point; 0 for an inspection."""
     mean_px: int = 0
-    """Mean number of pixels of a photograph at training resolution; 0: there are no photographs."""
+    """Mean number of pixels of a photograph at training resolution; 0: no photographs, or an inspection."""
 
     def in_words(self) -> str:
         """Return the estimate as one line for people, without a full stop; GPU memory is left out if it is 0."""

@@ -75,7 +75,7 @@ def moment_and_camera(name: str) -> tuple[str, str]:
     """Return the moment and the camera that a photograph's path names, in lower case, as keys for comparison.
 
     `left/0012.jpg` gives ("12", "*/left"): words for a camera become `*` and follow at the end. The moment is empty if
-    the path has no number; the camera is then made of the whole path.
+    the path has no number apart from these words; the camera is then made of the whole path.
     """
     path = re.sub(r"\.[^./]*$", "", name.casefold())
     words = CAMERA_WORD.findall(path)

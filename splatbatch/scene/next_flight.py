@@ -116,7 +116,7 @@ class WeakRegion:
 
     `place` is the middle of the cell, and `size` its side in units of the model. `num_photos` photographs see the cell.
     `angle_deg` is the largest angle between two of their directions in degrees, 0 if there are none. `patch` is the
-    name of its patch, empty if unknown.
+    name of its patch or variant, "scene" for a cell of the merged scene, empty for an empty cell or if unknown.
     """
 
     place: Floats  # [3], world
@@ -140,7 +140,7 @@ class CoverageSurvey:
     cameras: Sequence[FlightCamera]
     up: Floats  # [3]
     patches: Sequence[str] = ()
-    """Name of the patch of each cell; empty if unknown."""
+    """Name of the patch or variant of each cell, "scene" for cells of the merged scene; empty if unknown."""
 
     @cached_property
     def centers(self) -> Floats:

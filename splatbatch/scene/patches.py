@@ -38,7 +38,10 @@ _WILDCARD = re.compile(r"[*?[]")
 
 @dataclass(frozen=True)
 class Patch:
-    """A part of a scene, or a whole scene, that becomes one splat: a COLMAP model and its photographs."""
+    """A part of a scene, or a whole scene, that becomes one splat: a COLMAP model and its photographs.
+
+    Tasks that train nothing have a patch with a name and folders alone, which need not be those of a model.
+    """
 
     name: str
     sparse: Path
@@ -46,15 +49,21 @@ class Patch:
     images: Path
     """Folder of the photographs, to which the image names of the model are relative; need not exist."""
     source: Path | None = None
-    """Folder of the COLMAP scene that the patch was cut from, `scene.source`; None: the config names none."""
+    """Folder of the COLMAP scene that the patch was cut from, `scene.source`.
+
+    None: the config names none, or nothing of it travelled with the task.
+    """
     masks: Path | None = None
     """Folder of the masks; None: there are no masks."""
     offset: Offset = NO_OFFSET
-    """Offset subtracted from the patch's coordinates before training, in units of the model."""
+    """Offset subtracted from the patch's coordinates before training, in units of the model; three zeros: none."""
     tones: Mapping[str, ColorCorrection] = field(default_factory=dict, hash=False)
     """Colour corrections by image name; photographs without an entry stay unchanged."""
     partition: Path | None = None
-    """The partition.json of the split, which decides hold-out and core; None: the patch was not made by a split."""
+    """The partition.json of the split, which decides hold-out and core.
+
+    None: the patch was not made by a split, or came through a store, with `held_out` and `border` instead.
+    """
     border: Border | None = None
     """Border of the patch, by which its Gaussians are limited; None: the patch has no core."""
     behind: Path | None = None

@@ -130,7 +130,7 @@ class SourceCapture:
     shots: tuple[PosedPhoto, ...]
     """Photographs with their poses."""
     cloud: PointCloud | None
-    """Points; None: the source has none."""
+    """Points of the source, or of --points instead; None: there are none."""
     world: str
     """Description of the coordinates of poses and points, in words."""
     crs: str = ""
@@ -141,7 +141,10 @@ class SourceCapture:
     As transforms that were undone or applied, and a georeference that was found beside the source.
     """
     of_points: Similarity = IDENTITY
-    """Similarity that brings the points of --points, given in the coordinates of the source's file, to those here."""
+    """Similarity that brings the points of --points to the coordinates here.
+
+    They are given in the coordinates of a transforms.json; for the other kinds of source in those here, unchanged.
+    """
 
 
 @dataclass(frozen=True)
@@ -151,15 +154,18 @@ class ImportOptions:
     images: Path | None = None
     """Folder of the photographs (--images); None: the folder that the source names, or one near it."""
     points: Path | None = None
-    """PLY file with points in the coordinates of the source (--points); None: the points of the source, if any."""
+    """PLY file with points in the coordinates of the source (--points); None: the points of the source, if any.
+
+    For Metashape these are the coordinates after the chunk's transform.
+    """
     chunk: str = ""
     """Label of the Metashape chunk (--chunk); empty: the only enabled chunk with poses, or the only chunk at all."""
     skips_missing: bool = False
     """Whether poses without a photograph are left out (--skip-missing); else they are mistakes."""
     triangulates: bool = True
-    """Whether points are triangulated from the photographs if the source has none."""
+    """Whether points are triangulated from the photographs if neither the source nor --points has any."""
     within_s: float = 1800.0
-    """Longest time for matching and triangulation, in seconds; after that the import goes on without points."""
+    """Longest time to match and triangulate then, in seconds; after that the import goes on without points."""
 
 
 class ImportLog:

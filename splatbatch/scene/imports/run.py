@@ -80,7 +80,8 @@ class ImportResult:
     """Result of an import that was written: the checked content of the source, and the record of changes.
 
     `num_points` is the number of points of the model. `offset` is to be subtracted from all coordinates before
-    training. `holdout` has the sorted names of the photographs that the source holds out, empty if there are none.
+    training; three zeros: none. `holdout` has the sorted names of the photographs that the source holds out, empty
+    if there are none.
     """
 
     capture: SourceCapture

@@ -135,7 +135,7 @@ class TransformsFrame:
     pose: Similarity
     """Transform from camera coordinates (OpenGL's axes: y up, looking along -z) to the world."""
     name: str
-    """Image name in the model: file_path with the suffix of the file, relative to the folder that all frames share."""
+    """Image name in the model: file_path with the name of the found file, shortened as `common_names` does."""
     photo: Path
     mask: Path | None
     depth: Path | None
@@ -545,8 +545,8 @@ def _plain(written: str) -> str:
 def common_names(frames: Sequence[TransformsFrame]) -> list[str]:
     """Return the image names of frames in a model, in their order: file_path without an images/ that all share.
 
-    Likewise image/, input/, rgb/, and those with a number as images_4/. Other folders that all share stay. If a path is
-    absolute or leads out of the file's folder, all become relative to the deepest folder that holds all photographs.
+    Likewise image/, input/, rgb/, and those with an ending as images_4/. Other folders that all share stay. If a path
+    is absolute or leads out of the file's folder, all become relative to the deepest folder that holds all photographs.
     """
     written = [frame.name for frame in frames]
     if any(path.startswith(("/", "..")) or path[1:2] == ":" for path in written):

@@ -57,13 +57,22 @@ class SplitOptions:
     overlap: float = 0.15
     """Overlap of a patch beyond each side of its core, as a share of the core's width, 0 to `WIDEST_OVERLAP`."""
     grid: tuple[int, int] | None = None
-    """Number of patches along the cameras' longest extent, and across (--grid); None: no grid is requested."""
+    """Number of patches along the cameras' longest extent, and across (--grid); None: no grid is requested.
+
+    Ignored with `boxes`, except that it is recorded if their number is that of the grid.
+    """
     boxes: DrawnBoxes | None = None
     """Cores drawn by hand (--boxes); None: cores are computed, or kept from an earlier split."""
     up: tuple[float, float, float] | None = None
-    """Up direction (--axis), along which nothing is cut; None: the direction in which the cameras vary least."""
+    """Up direction (--axis), along which nothing is cut; ignored with `boxes`, which have axes of their own.
+
+    None: that of an earlier split, else the direction in which the cameras vary least (see `cuts.principal_axes`).
+    """
     block: float = 0.0
-    """Share of the photographs to hold out as one block, taken side by side, 0 to `LARGEST_BLOCK`; 0: no block."""
+    """Share of the photographs to hold out as one block, taken side by side, 0 to `LARGEST_BLOCK`; 0: no new block.
+
+    The block of an earlier split is kept whatever this share is.
+    """
 
 
 def parse_grid(text: str) -> tuple[int, int] | None:

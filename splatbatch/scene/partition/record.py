@@ -85,13 +85,13 @@ class Core:
     bounds: BoxInFile
     """Part of the core that the scene's points fill, with a margin; its sides are finite."""
     num_images: Count = 0
-    """Number of photographs of the patch."""
+    """Number of photographs of the patch; 0 if absent."""
     num_points: Count = 0
-    """Number of points in the patch's model."""
+    """Number of points in the patch's model; 0 if absent."""
     num_core_points: Count = 0
-    """Number of points of the patch's model that lie inside the core."""
+    """Number of points of the patch's model that lie inside the core; 0 if absent."""
     cost: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
-    """Share of the scene's training work that the patch costs; cuts are chosen so that costs are even."""
+    """Share of the scene's training work that the patch costs; cuts are chosen so that costs are even. 0 if absent."""
     cut_from: str = ""
     """SHA-256 of the patch's files. A later split with the same result leaves the patch unchanged. Empty: unknown."""
 
@@ -125,9 +125,12 @@ class Partition:
     cores: Annotated[tuple[Core, ...], Field(min_length=1, validation_alias="patches")]
     """The patches with their cores; in the file under `patches`."""
     overlap: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = 0.0
-    """Overlap around a core, as a share of its width."""
+    """Overlap around a core, as a share of its width; 0 if absent."""
     train: frozenset[str] = frozenset()
-    """All photographs that are not in `test`; they never become test photographs when the scene grows."""
+    """All photographs that are not in `test`; they never become test photographs when the scene grows.
+
+    Empty if absent.
+    """
     grid: tuple[Count, Count] | None = None
     """Rows and columns of the grid that the cores form; null: they form none.
 

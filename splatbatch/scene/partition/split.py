@@ -406,12 +406,13 @@ def split(request: SplitRequest, *, dry_run: bool = False, advance: Advance = un
     Args:
         request: scene, target folder and options.
         dry_run: whether nothing is written, and the result says what would be.
-        advance: called with the number of patches done and the total, after each patch.
+        advance: called with the number of patches done and the total, after each patch; never in a dry run.
 
     Raises:
         ConfigError: the options cannot be met; the nearest possible ones are named.
         SceneError: model or photographs are missing or cannot be read, or a camera model is unknown. Or the folder
-            holds other files or an unreadable partition.json, or a trained patch would be lost.
+            holds other files or an unreadable partition.json, or a trained patch would be lost. Or, in a dry run, an
+            earlier split was interrupted there; otherwise that split is finished first.
         LaterFormatError: a later version of splatbatch wrote the partition.json in the folder.
         OutputError: another split is putting its patches in place there, or the patches cannot be moved there.
         OSError: the folder cannot be listed, or a file cannot be written.

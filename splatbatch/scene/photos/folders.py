@@ -196,7 +196,7 @@ class FolderContents:
 
     folder: Path
     num: int
-    """Number of the wanted photographs that exist in the folder."""
+    """Number of the wanted photographs that exist in the folder, also under misspelt names."""
 
 
 def find_photographs(beside: Path, names: Sequence[str]) -> FolderContents | None:

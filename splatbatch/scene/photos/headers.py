@@ -77,7 +77,8 @@ def pixels_of(image: Image.Image, mode: Literal["RGB", "L"] = "RGB") -> Image.Im
     """Return an opened photograph or mask with 8 bits per channel; all code that reads pixels uses this function.
 
     Of 16 bits the upper 8 are kept; Pillow would cut values at 255 and make the photograph white. Alpha is dropped.
-    Palettes, CMYK and other colours become RGB or grey as Pillow converts them. EXIF orientation is not applied.
+    Palettes, CMYK and other colours become RGB or grey as Pillow converts them. EXIF orientation is not applied, except
+    to a TIFF, by Pillow.
 
     Args:
         image: image that `opened_photograph` yields.
@@ -100,9 +101,10 @@ def pixels_of(image: Image.Image, mode: Literal["RGB", "L"] = "RGB") -> Image.Im
 
 @dataclass(frozen=True)
 class ImageHeader:
-    """Header of a photograph as stored: width and height in pixels, EXIF orientation, and traits.
+    """Header of a photograph: width and height in pixels, EXIF orientation, and traits.
 
-    `orientation` is 1 to 8, 1 if the file has none; for JPEG and PNG it is not applied to the size. `traits` are CMYK
+    `orientation` is 1 to 8, 1 if the file has none or a faulty one. For JPEG, PNG and WebP it is not applied to the
+    size; to that of a TIFF Pillow applies it. `traits` are CMYK
     colours, more than 8 bits per channel (`deep`), transparency (`alpha`), and several pictures (`animated`).
     """
 
@@ -113,7 +115,7 @@ class ImageHeader:
 
     @property
     def size(self) -> tuple[int, int]:
-        """Width and height in pixels, as stored."""
+        """Width and height in pixels, as stored; of a TIFF after its orientation is applied."""
         return self.width, self.height
 
 
