@@ -25,8 +25,8 @@ def reprojection_error(model: Reconstruction) -> ReprojectionError | None:
     """Return the mean error of a model, computed from poses, cameras and points.
 
     None if no keypoint has a point in front of its camera, or the camera models are unknown or have another number of
-    parameters. The errors that the model
-    file stores with its points are not used: after most edits they are out of date.
+    parameters. The errors that the model file stores with its points are not used: after most edits they are out of
+    date.
 
     Raises:
         ModelError: images.bin (or .txt), which holds the keypoints, cannot be read.

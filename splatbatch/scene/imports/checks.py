@@ -60,9 +60,10 @@ def without_repeats(shots: Sequence[PosedPhoto], log: ImportLog) -> tuple[PosedP
 def fit_to_photographs(shots: Sequence[PosedPhoto], log: ImportLog) -> tuple[PosedPhoto, ...]:
     """Return posed photographs with cameras of the photographs' sizes, in their order.
 
-    K (focal lengths and principal point) is scaled where photographs were resized as a whole. It stays where the size
-    was 1 or 2 pixels off, or was not written and K is in pixels of the photograph. Photographs that cannot be read, or
-    whose camera fits in neither way, are recorded as mistakes and left out.
+    K (focal lengths and principal point) and keypoints are scaled where photographs were resized as a whole. They stay
+    where the size was 1 or 2 pixels off, or was not written and K is in pixels of the photograph. Photographs that
+    cannot be read, or whose camera fits in neither way, are recorded as mistakes and left out. So are panoramas that
+    are not twice as wide as high.
 
     Args:
         shots: posed photographs; the headers of their files are read.

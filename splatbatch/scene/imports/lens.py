@@ -57,7 +57,7 @@ _WIDEST = np.radians(83)
 _LARGEST_TERM, _HELD = 0.9, 0.1
 _LEAST_SEEN, _LEAST_OF_CIRCLE = 0.999, 0.5
 """Share of the grid that a frame lens must reach, and a fisheye, whose circle may not fill the image."""
-_TERMS = slice(4, 12)  # of FULL_OPENCV and OPENCV_FISHEYE: all but focal lengths and principal point
+_TERMS = slice(4, 12)  # of FULL_OPENCV and the fisheye models: all but focal lengths and principal point
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from splatbatch.scene.colmap.types import Floats, triple
 
 Corner = tuple[float, float, float]
 NO_BOX = -1
-"""Index instead of a box's for a place that lies in no box, as NaN or infinity."""
+"""Index instead of a box's for a place that lies in no box, as NaN or plus infinity."""
 
 
 @dataclass(frozen=True)

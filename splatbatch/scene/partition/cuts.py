@@ -83,7 +83,7 @@ class CutRegion:
     cost: float
     """Share of the scene's training work, the mean of its shares of pixels and points.
 
-    The shares of all parts sum to more than 1, as patches overlap.
+    The shares of all parts may sum to more than 1, as patches overlap.
     """
 
     @property

@@ -114,7 +114,10 @@ class Partition:
     World coordinates times the transpose of this matrix are coordinates of the boxes.
     """
     offset: Triple
-    """Offset subtracted from all coordinates before training, in units of the model, the same for every patch."""
+    """Offset subtracted from all coordinates before training, in units of the model, the same for every patch.
+
+    Three zeros: none.
+    """
     test: frozenset[str]
     """Photographs that are held out in every patch, by image name."""
     contiguous: Annotated[frozenset[str], Field(default=frozenset())]
@@ -157,7 +160,7 @@ class Partition:
         return np.stack([x * along[0] + y * along[1] + z * along[2] for along in self.axes], axis=1)
 
     def owner(self, places: Floats) -> NDArray[np.intp]:
-        """Return the index, in `cores`, of the core in which each place lies, [N]; -1 for places that are not finite.
+        """Return the index, in `cores`, of the core in which each place lies, [N]; -1 for NaN and plus infinity.
 
         Places are compared in float64, so that a place on a border belongs to the same core for every caller.
 

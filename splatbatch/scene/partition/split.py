@@ -325,7 +325,7 @@ class CutPatch:
     num_points: int
     num_core_points: int
     cost: float
-    """Share of the scene's training work that the patch costs; the shares sum to more than 1."""
+    """Share of the scene's training work that the patch costs; the shares may sum to more than 1."""
     bounds: Box
     """Part of the core that the scene's points fill, in the axes of partition.json."""
 

@@ -104,8 +104,8 @@ class ImageHeader:
     """Header of a photograph: width and height in pixels, EXIF orientation, and traits.
 
     `orientation` is 1 to 8, 1 if the file has none or a faulty one. For JPEG, PNG and WebP it is not applied to the
-    size; to that of a TIFF Pillow applies it. `traits` are CMYK
-    colours, more than 8 bits per channel (`deep`), transparency (`alpha`), and several pictures (`animated`).
+    size; to that of a TIFF Pillow applies it. `traits` are CMYK colours, more than 8 bits per channel (`deep`),
+    transparency (`alpha`), and several pictures (`animated`).
     """
 
     width: int
@@ -312,7 +312,8 @@ def _read_png(window: _Window) -> ImageHeader:
 
 
 def exif_orientation(window: _Window, start: int) -> int:
-    """Return the EXIF orientation (1 to 8) of a JPEG or PNG; 0 if there is none, or the EXIF block is broken.
+    """Return the EXIF orientation (1 to 8) of a JPEG or PNG; 0 if there is none or another number, or the EXIF block
+    is broken.
 
     Args:
         window: the opened file.
