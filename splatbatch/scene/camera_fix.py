@@ -465,7 +465,10 @@ class FixedModel:
         }  # fmt: skip
 
     def in_words(self) -> str:
-        """Return several lines for people: the written folder, each change, and the reprojection errors in pixels."""
+        """Return several lines for people: the written folder, each change, and the reprojection errors in pixels.
+
+        They also say if nothing was changed, or if an error is unknown.
+        """
         lines = [f"{self.patch}: {self.sparse}"]
         lines += [f"  {change.in_words()}" for change in self.changes] or ["  copied without a change"]
         if self.before and self.after:

@@ -37,7 +37,8 @@ MOST_SAMPLES = 512
 class ModelExtent:
     """Box of the cameras and points of a model, and the spacing of its points; in units of the model.
 
-    `low` and `high` are the corners [x, y, z] with the smallest and largest coordinates.
+    `low` and `high` are the corners [x, y, z] with the smallest and largest coordinates. Points beyond
+    `TAILS` do not count.
     """
 
     low: Offset

@@ -115,7 +115,7 @@ class WeakRegion:
     """A weak cell: a small part of the surface that more photographs would improve.
 
     `place` is the middle of the cell, and `size` its side in units of the model. `num_photos` photographs see the cell.
-    `angle_deg` is the largest angle between two of their directions in degrees, 0 if there are none. `patch` is the
+    `angle_deg` is the largest angle between two of their directions in degrees, 0 for fewer than two. `patch` is the
     name of its patch or variant, "scene" for a cell of the merged scene, empty for an empty cell or if unknown.
     """
 
@@ -165,7 +165,7 @@ class CoverageSurvey:
         return np.where(self.seen, far, np.nan)
 
     def angle_deg(self, cell: int) -> float:
-        """Return the largest angle in degrees between two directions from which a cell is seen; 0 if no camera sees it.
+        """Return the largest angle in degrees between two directions from which a cell is seen; 0 for fewer than two.
 
         Args:
             cell: index of the cell.

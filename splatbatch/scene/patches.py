@@ -65,7 +65,10 @@ class Patch:
     None: the patch was not made by a split, or came through a store, with `held_out` and `border` instead.
     """
     border: Border | None = None
-    """Border of the patch, by which its Gaussians are limited; None: the patch has no core."""
+    """Border of the patch, by which its Gaussians are limited.
+
+    None: the patch has no core, or none was looked up yet, as by `find_patches`.
+    """
     behind: Path | None = None
     """Folder with the results of the whole scene, whose splat is the backdrop; None: the patch has no backdrop."""
     is_whole: bool = False

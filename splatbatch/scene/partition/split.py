@@ -315,7 +315,8 @@ class CutPatch:
     """JSON record of one patch of a split.
 
     `state` compares the patch with an earlier split in the same folder: new, unchanged (`stays`) or different
-    (`changes`). `num_test` counts photographs that are held out everywhere, `num_core_points` points inside the core.
+    (`changes`), also where files on the disk were changed or are missing. `num_test` counts
+    photographs that are held out everywhere, `num_core_points` points inside the core.
     """
 
     name: str
