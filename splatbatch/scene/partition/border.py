@@ -44,7 +44,7 @@ class Border:
     core: Box
     """Box that the patch answers for; outer sides may be infinite."""
     reach: Box
-    """Box around the core, with finite sides, outside of which the patch has no Gaussians."""
+    """Box around the part of the core that points fill, with finite sides; outside of it the patch has no Gaussians."""
 
     @property
     def margin(self) -> float:

@@ -259,7 +259,7 @@ class CutContext:
     def distances(self, points: Mask) -> Floats:
         """Return the mean distance of each photograph from the chosen points that it sees, [I], in units of the model.
 
-        NaN for a photograph that sees none of these points.
+        NaN for a photograph that sees none of these points, or has no finite pose.
 
         Args:
             points: which points of the scene are chosen, [P].
