@@ -65,7 +65,7 @@ class Patch:
     None: the patch was not made by a split, or came through a store, with `held_out` and `border` instead.
     """
     border: Border | None = None
-    """Border of the patch, by which its Gaussians are limited.
+    """Border of the patch, by which its Gaussians are limited as `training.border` says.
 
     None: the patch has no core, or none was looked up yet, as by `find_patches`.
     """

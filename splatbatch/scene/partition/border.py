@@ -44,7 +44,10 @@ class Border:
     core: Box
     """Box that the patch answers for; outer sides may be infinite."""
     reach: Box
-    """Box around the part of the core that points fill, with finite sides; outside of it the patch has no Gaussians."""
+    """Box around the part of the core that points fill, with finite sides; Gaussians trained with a border stay in it.
+
+    Those trained without one (`training.border`, no backdrop, or another trainer) may lie anywhere.
+    """
 
     @property
     def margin(self) -> float:
