@@ -89,7 +89,8 @@ class Evidence:
     left_out: int = 0
     """Number of lines left out after line `after`."""
     phase: str = ""
-    """The last phase: start, load, standby, init, train, eval, export, measuring, done; empty: unknown."""
+    """The last phase that progress.jsonl names, as "load" or "train"; inspections and evaluations have phases of their
+    own. Empty: unknown."""
     step: int | None = None
     """The last training step; None: the step that the log reports is taken."""
     artifact: str | None = None
@@ -125,7 +126,7 @@ class Evidence:
 
     @property
     def ended_well(self) -> bool:
-        """Whether the process exited with 0, or its exit is unknown."""
+        """Whether the process exited with 0, or `end` is None; False for `Lost`, whose process is gone unseen."""
         return self.end in {None, Exited(0)}
 
     @property

@@ -23,7 +23,10 @@ MOST_STRAY = 8
 Lines that name another rank do not count.
 """
 Extent = tuple[int, Sequence[int]]
-"""The index of the line with an exception's message, and the indices of all its lines in order."""
+"""The index of the line with an exception's message, and the indices of all lines of the exception in order.
+
+A traceback that was cut has no message: the first index is that of its last line.
+"""
 
 
 @dataclass(frozen=True)

@@ -140,10 +140,14 @@ class StoreFacts:
 def status_of(url: str) -> StoreFacts:
     """Return the current state of all bundles and workers of a store; needs no output folder.
 
-    `url` is the store's; a relative path counts from the working folder.
+    `url` is the store's; a relative path counts from the working folder. A store that does not answer is waited for
+    without limit.
 
     Raises:
+        ConfigError: the URL is not valid.
+        TrainerError: a library for this kind of store is not installed.
         StoreError: the store refuses access.
+        Interrupted: a signal ended the wait.
     """
     with _courier(url) as ours:
         seen = exchange.listing(ours)

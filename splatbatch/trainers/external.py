@@ -301,14 +301,17 @@ def read_measures(
 ) -> Record:
     """Return the program's own figures in the form of the builtin trainer's metrics: {"final": {"psnr": …}}.
 
-    Figures come from the log and, taking precedence, from the newest figures file; unknown figures are left out. Empty
-    if none is known.
+    Figures come from the log and, taking precedence, from the figures file of the highest step, of several the newest.
+    Unknown figures are left out. Empty if none is known.
 
     Args:
         measures: names of the figures in the log and in the file.
         artifacts: the files of the attempt.
         globs: globs of the figures file, below `output` of the attempt's folder.
         lines: progress of the attempt.
+
+    Raises:
+        TooSlow, TooManyFiles: the figures file cannot be found in time; see `Artifacts.newest`.
     """
     told = ((name, line.figure(name)) for line in lines for name in measures.log)
     figures = {name: value for name, value in told if value is not None}  # the last value of each figure wins

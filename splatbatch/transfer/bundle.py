@@ -80,7 +80,7 @@ class Bundle(TypedRecord):
 
     @property
     def task(self) -> str:
-        """Name of the task, as "p0@base"."""
+        """Name of the task, as "p0@base", or "p0" without a sweep; empty if the manifest could not be read."""
         return str(TaskId(self.patch, self.variant))
 
     @property
