@@ -180,6 +180,7 @@ def problems_of_file(file: Path) -> list[str]:
 
     Raises:
         OutputError: the file cannot be read, holds no JSON object, or a later version of splatbatch wrote a record.
+        ValueError: the file of the merged scene is no splat, although its certificate has its hash.
     """
     record = read_record(file)
     if record is None:
@@ -210,6 +211,7 @@ def problems_of_batch(config: Path | None, names: Sequence[str]) -> dict[str, li
         ConfigError: the YAML is wrong, or there is no patch of a given name.
         SceneError: the batch has no patches, or its partition is broken.
         LaterFormatError: a later version of splatbatch wrote a record.
+        ValueError: the file of the merged scene is no splat, although its certificate has its hash.
     """
     batch, is_of_scene = open_named(config, names)
     found = {task.name: _problems(batch.output, task) for task in of_patches(batch.tasks)}

@@ -9,7 +9,9 @@ from typing import Literal
 HALF_TURN = ("-r", "180,0,0")
 """Arguments of splat-transform for a rotation by 180 degrees about the x axis."""
 Writer = Literal["ply", "compressed", "sog", "tool"]
+"""Program that writes a format; `SplatFormat.writer` explains the values."""
 FormatReader = Literal["tool", "gltf", "nothing"]
+"""Decoder of a format; `SplatFormat.reader` explains the values."""
 
 
 @dataclass(frozen=True)

@@ -70,6 +70,7 @@ class PublishRequest:
             ConfigError: a format is unknown, no format is named, or the target is a file.
             OutputError: the target folder lies among files of the batch, cannot be read, or has other files but no
                 publish.json.
+            LaterFormatError: a later version of splatbatch wrote publish.json.
         """
         settings = batch.config.publish
         kinds = parse_kinds(formats) if formats else tuple(dict.fromkeys(settings.formats))
@@ -119,6 +120,8 @@ class Publisher:
 
         Raises:
             OSError: the working folder cannot be written, or publish.json cannot be while losses are recorded.
+            KeyError: the rendering process yields no figures of the tiles.
+            RuntimeError: splat-transform is needed, and there is no cache folder; see `cache_folder`.
         """
         for splat in splats:
             self.telling.say(f"{splat.name}: {splat.num_gaussians:,} Gaussians, {splat.header.file_bytes / 1e6:.1f} MB")
@@ -302,6 +305,8 @@ def publish(splats: Sequence[PublishedSplat], wish: PublishRequest, output: Path
         SplatbatchError: some or all files could not be published, or their loss of quality could not be measured. Files
             that were published are in place and in publish.json.
         OSError: the working folder or publish.json cannot be written.
+        KeyError: the rendering process yields no figures of the tiles.
+        RuntimeError: splat-transform is needed, and there is no cache folder; see `cache_folder`.
     """
     wish.target.check(output)
     with wish.target.work() as work:

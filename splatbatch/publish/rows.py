@@ -101,7 +101,7 @@ def put(aside: Path, place: Path) -> None:
         place: the path to move to, whose parent folder exists. An earlier folder there is removed only after the move.
 
     Raises:
-        OSError: the move failed; an earlier file or folder is still in place.
+        OSError: the contents cannot be synced, or the move failed; an earlier file or folder is still in place.
     """
     for one in [aside] if aside.is_file() else sorted(aside.rglob("*")):
         if one.is_file():

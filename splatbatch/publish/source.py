@@ -106,7 +106,9 @@ def published(batch: Batch, names: Sequence[str]) -> list[PublishedSplat]:
             not exist.
 
     Raises:
-        OutputError: a patch is not trained or is stale, its file is not the accepted splat, or the scene is outdated.
+        OutputError: a patch is not trained or is stale, its file is not the accepted splat, or the scene is outdated,
+            damaged or not merged.
+        LaterFormatError: a later version of splatbatch wrote a record that is needed.
         ConfigError: a named patch does not exist, or the scene of a sweep or of a list of scenes is asked for.
         SceneError: the scene is asked for, but partition.json is missing, unreadable, or lacks some of the patches; or
             no photograph is held out by all patches, or a model cannot be read.
@@ -158,7 +160,9 @@ def viewed(batch: Batch, names: Sequence[str]) -> list[PublishedSplat]:
 
     Raises:
         OutputError: a splat is damaged; or, with names empty or "scene", a splat cannot be published.
-        ConfigError: a named patch does not exist or has no splat.
+        LaterFormatError: a later version of splatbatch wrote a record that is needed.
+        ConfigError: a named patch does not exist or has no splat; or the scene of a sweep or of a list of scenes is
+            asked for.
         SceneError: the scene is asked for, but partition.json is missing, unreadable, or lacks some of the patches; or
             no photograph is held out by all patches, or a model cannot be read.
     """

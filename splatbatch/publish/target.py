@@ -81,6 +81,7 @@ class TargetFolder:
 
         Raises:
             OutputError: a file that `publish` did not write has this path, and `is_forced` is False.
+            OSError: the symbolic link cannot be removed.
         """
         place = self.folder / name
         if (place.exists() or place.is_symlink()) and name not in self.known.outputs and not self.is_forced:
@@ -116,7 +117,7 @@ class TargetFolder:
 
         Raises:
             BusyError: another `publish` is running there.
-            OutputError: the folder cannot be created.
+            OutputError: the folder cannot be created or written.
         """
         aside = path_beside(self.folder / WORK)
         try:

@@ -105,6 +105,7 @@ def find_tool(tell: Callable[[str], None] = lambda _: None) -> SplatTransform:
     Raises:
         TrainerError: node is not installed, or npm is not and the tool has to be installed.
         OutputError: the installation fails or yields another version, or the cache folder cannot be written.
+        RuntimeError: there is no cache folder; see `cache_folder`.
     """
     node = shutil.which("node")
     if node is None:

@@ -117,6 +117,10 @@ def damaged(work: StageAttempt, names: list[str]) -> dict[str, str]:
     Args:
         work: the attempt, for the folder of the photographs and the number of threads.
         names: names of the photographs to decode, relative to that folder.
+
+    Raises:
+        SceneError: the plan cannot be read.
+        LaterFormatError: a later version of splatbatch wrote the plan.
     """
     paths = {str(work.images / name): name for name in names}
     again = "copy the photograph again; the original may be whole"
@@ -136,6 +140,8 @@ def look(work: StageAttempt, name: str) -> dict[str, float]:
 
     Raises:
         OSError: the photograph cannot be read or decoded.
+        SceneError: the plan cannot be read.
+        LaterFormatError: a later version of splatbatch wrote the plan.
     """
     with opened_photograph(work.images / name) as image:
         image.draft("L", (LOOKED_AT_PX, LOOKED_AT_PX))

@@ -58,6 +58,7 @@ def make(work: StageAttempt) -> dict[str, Any]:
     Raises:
         SceneError: no photographs match, the camera has hardly moved, no initial pair is found, or the plan cannot be
             read.
+        LaterFormatError: a later version of splatbatch wrote the plan or the metrics of a stage.
         OSError: a product of an earlier stage cannot be read, or a file cannot be written.
     """
     relaxed = int(work.told.changes.get("relaxed", 0))
@@ -97,6 +98,7 @@ def merged(work: StageAttempt, scratch: Path) -> Path:
 
     Raises:
         SceneError: the plan cannot be read.
+        LaterFormatError: a later version of splatbatch wrote the plan or the metrics of a stage.
         OSError: the product of an earlier stage cannot be read.
     """
     import pycolmap
@@ -119,6 +121,10 @@ def hardly_moved(work: StageAttempt, database: Path) -> bool:
     Args:
         work: the attempt, for the sizes of photographs.
         database: path of the database that `merged` wrote.
+
+    Raises:
+        SceneError: the plan cannot be read.
+        LaterFormatError: a later version of splatbatch wrote the plan.
     """
     import pycolmap
 
@@ -164,6 +170,11 @@ class ComponentGrowth:
 
         If an earlier attempt left complete snapshots, mapping resumes from the largest one, and then maps the remaining
         photographs, too. Incomplete snapshots are deleted.
+
+        Raises:
+            SceneError: the plan cannot be read.
+            LaterFormatError: a later version of splatbatch wrote the plan.
+            OSError: a folder cannot be created or deleted, or progress cannot be written.
         """
         import pycolmap
 
@@ -186,6 +197,11 @@ class ComponentGrowth:
         Args:
             names: photographs to map, named as in `ReconstructionPlan.numbers`.
             start: folder of the snapshot to resume from; empty: mapping starts anew.
+
+        Raises:
+            SceneError: the plan cannot be read.
+            LaterFormatError: a later version of splatbatch wrote the plan.
+            OSError: a folder cannot be created, or progress cannot be written.
         """
         import pycolmap
 
@@ -217,6 +233,10 @@ class ComponentGrowth:
 
         Args:
             names: photographs to map, named as in `ReconstructionPlan.numbers`.
+
+        Raises:
+            SceneError: the plan cannot be read.
+            LaterFormatError: a later version of splatbatch wrote the plan.
         """
         import pycolmap
 

@@ -33,6 +33,7 @@ def choose(work: StageAttempt) -> dict[str, Any]:
 
     Raises:
         SceneError: the plan cannot be read.
+        LaterFormatError: a later version of splatbatch wrote the plan or the metrics of a stage.
         OSError: a product of the stage "features" cannot be read, or pairs.npy cannot be written.
     """
     plan = work.plan
@@ -55,6 +56,7 @@ def make(work: StageAttempt) -> dict[str, Any]:
 
     Raises:
         SceneError: the plan cannot be read.
+        LaterFormatError: a later version of splatbatch wrote the plan or the metrics of a stage.
         OSError: a product of an earlier stage cannot be read, or the database cannot be written.
     """
     import pycolmap
@@ -98,7 +100,8 @@ def copy_features(work: StageAttempt, path: Path, places: list[int], *, with_des
 
     Raises:
         SceneError: the plan cannot be read.
-        OSError: a product of the stage "features" cannot be read.
+        LaterFormatError: a later version of splatbatch wrote the plan or the metrics of a stage.
+        OSError: a product of the stage "features" cannot be copied, or an existing database cannot be removed.
     """
     import pycolmap
 
@@ -138,7 +141,8 @@ def descriptors(work: StageAttempt) -> Iterator[NDArray[np.float32]]:
 
     Raises:
         SceneError: the plan cannot be read.
-        OSError: a product of the stage "features" cannot be read.
+        LaterFormatError: a later version of splatbatch wrote the plan or the metrics of a stage.
+        OSError: a product of the stage "features" cannot be copied to the scratch folder.
     """
     with work.scratch() as scratch:
         for (name, _), chunk in zip(work.made("features"), work.plan.chunks(), strict=True):

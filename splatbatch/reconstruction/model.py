@@ -36,6 +36,7 @@ def make(work: StageAttempt) -> dict[str, Any]:
 
     Raises:
         SceneError: the plan cannot be read.
+        LaterFormatError: a later version of splatbatch wrote the plan or the metrics of a stage.
         OSError: a product of an earlier stage cannot be read, or a file or folder cannot be written.
     """
     import pycolmap

@@ -15,6 +15,7 @@ from splatbatch.reconstruction.photographs import in_meters
 from splatbatch.reconstruction.plan import ALIKE, NEIGHBOURS, WINDOW, ReconstructionPlan
 
 Pair = tuple[int, int]
+"""Two photographs, as indices into the plan's photographs."""
 Descriptors = NDArray[np.float32]
 WORDS, SAMPLE, ROUNDS = 64, 40_000, 8
 """Most visual words, most descriptors that the words are found from, and number of iterations of k-means for them.

@@ -231,6 +231,7 @@ def _place(gps: dict[int, Any]) -> tuple[tuple[float, float, float] | None, str]
 
 
 GpsPosition = tuple[float, float, float]
+"""Latitude and longitude in degrees (WGS 84), and altitude in metres."""
 
 
 def in_meters(places: Sequence[GpsPosition]) -> Floats:

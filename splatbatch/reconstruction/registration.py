@@ -45,7 +45,8 @@ def facts_of(
 
     Raises:
         SceneError: the plan cannot be read.
-        OSError: a product of the stage "matching" cannot be read.
+        LaterFormatError: a later version of splatbatch wrote the plan or the metrics of a stage.
+        OSError: a product of the stage "matching" cannot be copied.
     """
     plan, best = work.plan, models[0]
     registered = {best.image(one).name for one in best.reg_image_ids()}
@@ -101,6 +102,7 @@ def facts_of(
 
 
 Matches = Mapping[str, Counter[str]]
+"""Number of inlier matches of each verified pair, by photograph and then by the other photograph."""
 
 
 def matches_of(work: StageAttempt, scratch: Path) -> Matches:
@@ -114,7 +116,8 @@ def matches_of(work: StageAttempt, scratch: Path) -> Matches:
 
     Raises:
         SceneError: the plan cannot be read.
-        OSError: a product of the stage "matching" cannot be read.
+        LaterFormatError: a later version of splatbatch wrote the plan or the metrics of a stage.
+        OSError: a product of the stage "matching" cannot be copied.
     """
     names, found = [one.name for one in work.plan.photographs], dict[str, Counter[str]]()
     for stage, _ in work.made("matching"):

@@ -61,6 +61,7 @@ class StageAttempt:
 
         Raises:
             SceneError: the file of the plan cannot be read.
+            LaterFormatError: a later version of splatbatch wrote the plan.
         """
         return Path(self.plan.images)
 
@@ -85,6 +86,7 @@ class StageAttempt:
         Raises:
             OSError: the folder cannot be written, has these links already, or its file system has no links.
             SceneError: the file of the plan cannot be read.
+            LaterFormatError: a later version of splatbatch wrote the plan.
         """
         link_numbers([self.images / one.name for one in self.plan.photographs], scratch / "images")
         return scratch / "images"
@@ -166,6 +168,9 @@ def open_database(path: Path, plan: ReconstructionPlan, places: Iterable[int]) -
         path: path of the database file.
         plan: plan of the reconstruction.
         places: indices into the plan's photographs.
+
+    Raises:
+        OSError: an existing file cannot be removed.
     """
     import pycolmap
 

@@ -22,8 +22,13 @@ from splatbatch.tasks.status import PatchStatus, State
 SCHEMA = 1
 """Version of report.json; it rises when a field changes its meaning or is removed."""
 Outcome = Literal["trained", "made", "failed", "stopped"]
+"""How an attempt ended: with a splat ("trained"), with a product that is no splat ("made"), "failed" or "stopped"."""
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 Grade = Literal["even", "slight", "step", "unknown"]
+"""How well two patches meet at a seam: it is invisible ("even"), faint ("slight"), or a visible "step".
+
+"unknown": colour offset or depth step was not measured.
+"""
 
 
 @dataclass(frozen=True)

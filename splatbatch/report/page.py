@@ -70,7 +70,7 @@ class PatchSection:
 
     @property
     def figures(self) -> Iterator[str]:
-        """Yield the state and the known key figures as text, which the section shows while it is collapsed."""
+        """Yield as text what the collapsed section shows: state, then key figures, grade and cause where known."""
         patch = self.patch
         yield patch.state
         if patch.psnr is not None:

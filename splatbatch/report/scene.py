@@ -149,7 +149,7 @@ def _seam(seam: Seam, measured: SeamMeasurement | None) -> ReportedSeam:
 
 
 def grade(seam: SeamMeasurement) -> Grade:
-    """Return the grade of a seam by the limits EVEN and SLIGHT: "even", "slight" or "step".
+    """Return the grade of a seam: "even" within the limits EVEN, "slight" within SLIGHT, "step" beyond.
 
     "unknown" if colour offset or depth step was not measured.
     """

@@ -57,7 +57,7 @@ class Bar:
 
     @property
     def kind(self) -> str:
-        """Return the outcome that decides the bar's colour: "trained", "done", "failed" or "stopped".
+        """Return the outcome that decides the bar's colour: "trained", "done" (made), "failed" or "stopped".
 
         For an attempt without an outcome it is "running".
         """

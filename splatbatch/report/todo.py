@@ -64,7 +64,7 @@ def _of_stages(report: Report, again: str) -> Iterator[TodoItem]:
 
 
 def verdict(report: Report) -> str:
-    """Return the outcome of a batch in sentences: "7 of 9 patches trained, 1 in training. 2 things to do"."""
+    """Return the outcome of a batch in sentences, as "7 of 9 patches trained, 1 in training. 2 things to do"."""
     said = done_in_words(report.patches)
     if sweep := report.sweep:
         said += f": {plural(len(sweep.patches), 'patch', 'es')} x {plural(len(sweep.variants), 'setting')}"

@@ -58,9 +58,10 @@ def nodes_of(patches: Iterable[ReportedPatch]) -> list[str]:
 
 
 def ran_in_words(report: Report) -> str:
-    """Return start and end of the latest run in local time, as "ran 21:30-06:10 on 2026-05-01"; empty if unknown.
+    """Return start and end of the latest run in local time, as "ran 06:10-21:30 on 2026-05-01"; empty if unknown.
 
-    While patches are in training: "running since …". Earlier runs with shorter pauses than RUN_GAP_S count as part.
+    If the run ended on another day, both have their date: "ran … to …". While patches are in training: "running
+    since …". Earlier runs with shorter pauses than RUN_GAP_S count as part.
     """
     starts = starts_of(report.runs, RUN_GAP_S)
     if not starts:

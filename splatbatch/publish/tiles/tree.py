@@ -210,6 +210,7 @@ class Tile:
 
 
 Written = tuple[Tile, Gaussians]
+"""A tile that was written, and its own Gaussians."""
 
 
 @dataclass

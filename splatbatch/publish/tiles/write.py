@@ -159,8 +159,8 @@ class Tiles:
             before: the record of the tiles that are already in the folder; blank: there are none.
 
         Raises:
-            OutputError: a patch cannot be tiled; colours of the patches have different degrees; or the folder holds
-                tiles of the scene instead of patches, or vice versa.
+            OutputError: a patch cannot be tiled, or its kept tileset.json cannot be read; colours of the patches have
+                different degrees; or the folder holds tiles of the scene instead of patches, or vice versa.
             ConfigError: the CRS is not known, or the scene lies outside the area that it is made for.
             TrainerError: a CRS is given, and pyproj is not installed.
             ValueError: without earlier tiles: the file of a splat is no splat, or is truncated.
