@@ -202,7 +202,7 @@ def audit_patches(
         source: folder of the reconstruction that the patches were cut from; None: no comparison with a source.
         rules: camera models and photograph sizes that the trainer accepts.
         extent: how much to check.
-        advance: called with the number of models checked so far and the total.
+        advance: called with the number of models checked so far and the total; its errors are passed on.
 
     Raises:
         OSError: a mask was removed during the audit.

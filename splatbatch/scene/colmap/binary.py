@@ -44,7 +44,8 @@ def read_cameras(path: Path) -> list[Camera]:
     """Return the cameras of cameras.bin, in the order of the file.
 
     Raises:
-        ModelError: the file cannot be opened, is cut, too long or garbage, or has an unknown camera model.
+        ModelError: the file cannot be opened, is cut, too long or garbage, has an unknown camera model, or states more
+            than `MOST_ENTRIES`.
     """
     with opened(path) as (file, size):
         count = _checked_count(path, file.read(_COUNT.size), size, _CAMERA.size, "cameras")
@@ -72,7 +73,8 @@ def read_images(path: Path) -> list[Image]:
     """Return the images of images.bin, in the order of the file; their keypoints are skipped, not read.
 
     Raises:
-        ModelError: the file cannot be opened, or is cut, too long or garbage.
+        ModelError: the file cannot be opened, or is cut, too long or garbage, or states more than `MOST_ENTRIES` or
+            `MOST_KEYPOINTS`.
     """
     with opened(path) as (file, size):
         return [image for image, _, _ in walk_images(path, file, size)]
@@ -86,7 +88,8 @@ def walk_points2d(path: Path, wanted: Collection[int] | None = None) -> Iterator
         wanted: ids of the images to yield; None: all.
 
     Raises:
-        ModelError: the file cannot be opened, or is cut, too long or garbage.
+        ModelError: the file cannot be opened, or is cut, too long or garbage, or states more than `MOST_ENTRIES` or
+            `MOST_KEYPOINTS`.
     """
     with opened(path) as (file, size):
         for image, start, end in walk_images(path, file, size):
@@ -104,7 +107,8 @@ def walk_images(path: Path, file: BinaryIO, size: int) -> Iterator[tuple[Image, 
         size: size of the file in bytes.
 
     Raises:
-        ModelError: the file is cut, too long or garbage.
+        ModelError: the file is cut, too long or garbage, or states more than `MOST_ENTRIES` or `MOST_KEYPOINTS`.
+        OSError: the file cannot be read.
     """
     number = file.fileno()
     count = _checked_count(path, os.pread(number, _COUNT.size, 0), size, _IMAGE.size + 1 + _COUNT.size, "images")
@@ -164,7 +168,7 @@ def count_observations(path: Path) -> int:
     """Return the number of observations of all points in points3D.bin, computed from the size of the file.
 
     Raises:
-        OSError: the file does not exist.
+        OSError: the file does not exist, or cannot be reached.
         ModelError: the file cannot be opened, does not fit its number of points, or that is above `MOST_ENTRIES`.
     """
     return (path.stat().st_size - _COUNT.size - count_points(path) * POINT.itemsize) // ELEMENT.itemsize
@@ -176,7 +180,8 @@ def read_points(path: Path, *, tracks: bool = False) -> Points:
     With `tracks`, `Points.tracks` says which images see each point; without, it is None.
 
     Raises:
-        ModelError: the file cannot be opened, or is cut, too long or garbage.
+        ModelError: the file cannot be opened, or is cut, too long or garbage, or states more than `MOST_ENTRIES` or
+            `MOST_TRACK`.
     """
     heads, elements = [np.zeros(0, POINT)], [np.zeros(0, ELEMENT)]
     for head, tracked in walk_points(path, tracks=tracks):
@@ -201,7 +206,8 @@ def walk_points(path: Path, *, tracks: bool = True) -> Iterator[tuple[Records, R
     Points and track elements keep the order of the file. Without `tracks`, the second array is empty.
 
     Raises:
-        ModelError: the file cannot be opened, or is cut, too long or garbage.
+        ModelError: the file cannot be opened, or is cut, too long or garbage, or states more than `MOST_ENTRIES` or
+            `MOST_TRACK`.
     """
     with opened(path) as (file, size):
         count = _checked_count(path, file.read(_COUNT.size), size, POINT.itemsize, "points")

@@ -68,6 +68,7 @@ class Subset:
         Raises:
             OSError: a file cannot be written.
             KeyError: a camera has a model that COLMAP does not know, or a rig has a camera that the model lacks.
+            struct.error: a number of a text model does not fit into the binary format, as a negative width.
         """
         return _hash_of(self.files(), folder)
 
@@ -76,6 +77,7 @@ class Subset:
 
         Raises:
             KeyError: a camera has a model that COLMAP does not know, or a rig has a camera that the model lacks.
+            struct.error: a number of a text model does not fit into the binary format, as a negative width.
         """
         return _hash_of(self.files())
 
@@ -86,6 +88,7 @@ class Subset:
 
         Raises:
             KeyError: a camera has a model that COLMAP does not know, or a rig has a camera that the model lacks.
+            struct.error: a number of a text model does not fit into the binary format, as a negative width.
         """
         chosen = [self.observations.images[index] for index in np.flatnonzero(self.photos)]
         rigs = self.rigs.of({image.id for image in chosen}) if self.rigs else None
@@ -322,7 +325,10 @@ def _placed(by: Floats, image: Image, keypoints: Points2D) -> tuple[Image, Point
 
 
 def moved(image: Image, by: Floats) -> tuple[float, float, float]:
-    """Return the translation of an image in a world moved by `by` [3], in units of the model: t - R by."""
+    """Return the translation of an image in a world moved by `by` [3], in units of the model: t - R by.
+
+    NaN if the quaternion is 0 or not finite.
+    """
     return triple(np.array(image.translation) - image.rotation() @ by)
 
 

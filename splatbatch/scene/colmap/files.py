@@ -57,8 +57,9 @@ class MissingModel(ModelError):
 def unreadable(path: Path, error: OSError) -> ModelError:
     """Return the ModelError for a path that the operating system refused to read; `error` is the refusal.
 
-    Its words and hint fit the cause: a broken link, no permission, a pipe. Any other refusal has the words of the
-    operating system. The error is returned, not raised.
+    Its words and hint fit the cause: a broken link, links in a circle, no permission, no regular file (as a pipe), or
+    a parent that is no folder. Any other refusal has the words of the operating system. The error is returned, not
+    raised.
     """
     if error.errno == errno.ENOENT and path.is_symlink():
         return ModelError(path, f"a link to {path.readlink()}, which does not exist", "Correct the link.")
@@ -96,14 +97,15 @@ def choose_format(folder: Path) -> str:
 def opened(path: Path, most_mib: int | None = None) -> Iterator[tuple[BinaryIO, int]]:
     """Open a file of a model for reading, and yield it with its size in bytes.
 
-    Refused are pipes, empty files, git-lfs pointers, and .txt files with a byte order mark (of UTF-8 or UTF-16).
+    Refused are empty files, git-lfs pointers, files above `most_mib`, and all that is no regular file, as a pipe. A
+    .txt file is also refused for a byte order mark (of UTF-8 or UTF-16).
 
     Args:
         path: path of the file.
         most_mib: largest size that is accepted, in MiB; None: any, for callers that do not read the file whole.
 
     Raises:
-        ModelError: the file cannot be opened or read, or is refused.
+        ModelError: the file cannot be opened or read, or is refused; or the `with` block raises an OSError.
     """
     try:
         with open_regular(path) as file:
@@ -162,10 +164,10 @@ def unique_ids(path: Path, items: list[T], key: Callable[[T], int]) -> dict[int,
 def load_pycolmap() -> Any:
     """Import pycolmap and return the module; signal handlers stay as they are. Safe in any thread.
 
-    The first call takes half a second.
+    The first call takes half a second, for which calls in other threads wait.
 
     Raises:
-        ImportError: pycolmap is not installed.
+        ImportError: pycolmap is not installed, or cannot be loaded.
     """
     with _IMPORTING:  # a second thread would take glog's handlers for those to put back
         kept = {} if "pycolmap" in sys.modules else {number: ctypes.create_string_buffer(SIGACTION) for number in TAKEN}

@@ -56,7 +56,8 @@ def read_reconstruction(sparse: Path, *, tracks: bool = False) -> Reconstruction
     complete and fit each other. Without `tracks`, `points.tracks` is None.
 
     Raises:
-        ModelError: a file is missing, unreadable, cut or garbage, or an image names an unknown camera.
+        ModelError: a file is missing, unreadable, cut, too large or garbage; two cameras or images share an id; or an
+            image names an unknown camera.
     """
     files, images_path = reader_of(sparse, "images")
     cameras, images = read_cameras(sparse), files.read_images(images_path)
@@ -75,7 +76,7 @@ def read_cameras(sparse: Path) -> dict[int, Camera]:
     """Return the cameras of a model by id.
 
     Raises:
-        ModelError: cameras.bin (or .txt) is missing, unreadable, cut or garbage.
+        ModelError: cameras.bin (or .txt) is missing, unreadable, cut, too large or garbage, or two cameras share an id.
     """
     files, path = reader_of(sparse, "cameras")
     return unique_ids(path, files.read_cameras(path), lambda camera: camera.id)
@@ -85,7 +86,7 @@ def count_points(sparse: Path) -> int:
     """Return the number of points of the model in a folder; of a .bin only the stated number is read.
 
     Raises:
-        ModelError: points3D.bin (or .txt) is missing, unreadable or cut.
+        ModelError: points3D.bin (or .txt) is missing, unreadable, cut or too large.
     """
     files, path = reader_of(sparse, "points3D")
     return files.count_points(path)
@@ -95,8 +96,8 @@ def count_observations(sparse: Path) -> int:
     """Return the number of observations of all points of the model in a folder; for a .bin by the size of the file.
 
     Raises:
-        ModelError: points3D.bin (or .txt) is missing, unreadable or cut.
-        OSError: points3D.bin is a link to a file that does not exist.
+        ModelError: points3D.bin (or .txt) is missing, unreadable, cut or too large.
+        OSError: points3D.bin cannot be reached, as a link to a file that does not exist.
     """
     files, path = reader_of(sparse, "points3D")
     return files.count_observations(path)
@@ -117,7 +118,7 @@ def read_images(sparse: Path) -> list[Image]:
     The images of the last four files are cached until the file changes.
 
     Raises:
-        ModelError: images.bin (or .txt) is missing, unreadable, cut or garbage.
+        ModelError: images.bin (or .txt) is missing, unreadable, cut, too large or garbage.
     """
     files, path = reader_of(sparse, "images")
     return list(_read_images(files, path, stamp_of(path)))
@@ -133,7 +134,7 @@ def read_points2d(sparse: Path) -> dict[int, Points2D]:
     """Return all keypoints of every image of the model in a folder, with or without a 3D point, by image id.
 
     Raises:
-        ModelError: images.bin (or .txt) is missing, unreadable, cut or garbage.
+        ModelError: images.bin (or .txt) is missing, unreadable, cut, too large or garbage.
     """
     return dict(walk_points2d(sparse))
 
@@ -146,7 +147,7 @@ def walk_points2d(sparse: Path, wanted: Collection[int] | None = None) -> Iterat
         wanted: ids of the images to yield; None: all.
 
     Raises:
-        ModelError: images.bin (or .txt) is missing, unreadable, cut or garbage.
+        ModelError: images.bin (or .txt) is missing, unreadable, cut, too large or garbage.
     """
     files, path = reader_of(sparse, "images")
     return ((image.id, keypoints) for image, keypoints in files.walk_points2d(path, wanted))

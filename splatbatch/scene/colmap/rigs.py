@@ -129,7 +129,11 @@ def _whole(path: Path, read: Callable[[Entries], Iterator[Any]], form: type[Entr
 
 
 def rigs_bytes(rigs: Rigs) -> bytes:
-    """Return the content of rigs.bin for these rigs, in COLMAP's format."""
+    """Return the content of rigs.bin for these rigs, in COLMAP's format.
+
+    Raises:
+        struct.error: a number does not fit into the format, as a negative id from a text file.
+    """
     parts = [_COUNT.pack(len(rigs.rigs))]
     for rig in rigs.rigs:
         parts.append(_PAIR.pack(rig.id, len(rig.sensors)))
@@ -141,7 +145,11 @@ def rigs_bytes(rigs: Rigs) -> bytes:
 
 
 def frames_bytes(rigs: Rigs) -> bytes:
-    """Return the content of frames.bin for the frames of these rigs, in COLMAP's format."""
+    """Return the content of frames.bin for the frames of these rigs, in COLMAP's format.
+
+    Raises:
+        struct.error: a number does not fit into the format, as a negative id from a text file.
+    """
     parts = [_COUNT.pack(len(rigs.frames))]
     for frame in rigs.frames:
         parts.append(_PAIR.pack(frame.id, frame.rig_id) + _POSE.pack(*frame.pose) + struct.pack("<I", len(frame.data)))

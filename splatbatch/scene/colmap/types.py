@@ -97,12 +97,12 @@ class Camera:
 
     @property
     def fx(self) -> float:
-        """Focal length along x in pixels; raises SceneError for an unknown model, or a panorama (see `param`)."""
+        """Focal length along x in pixels; raises SceneError where `has_center` is False."""
         return self.param("fx", "f")
 
     @property
     def fy(self) -> float:
-        """Focal length along y in pixels; raises SceneError for an unknown model, or a panorama (see `param`)."""
+        """Focal length along y in pixels; raises SceneError where `has_center` is False."""
         return self.param("fy", "f")
 
     @property

@@ -35,7 +35,8 @@ def write_evened(patch: Patch, target: Path) -> None:
     place, so that an interrupted run may leave a cut file.
 
     Raises:
-        SceneError: the model cannot be read, or a photograph is missing, cannot be decoded, or has an unsafe name.
+        SceneError: the model cannot be read, or a photograph is missing, cannot be decoded, or has an unsafe name. For
+            some broken files Pillow raises other errors.
         OSError: a copy cannot be written, or a link's place is taken.
         KeyError: the model lacks the camera of a photograph that has a correction.
     """

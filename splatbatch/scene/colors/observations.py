@@ -324,6 +324,7 @@ def sample(shot: TrackedPhoto) -> Samples:
     Raises:
         IncomparablePhotograph: the photograph does not have the shape of its camera.
         OSError: the photograph or its mask cannot be read or decoded; for some broken files Pillow raises other errors.
+        ZeroDivisionError: the camera has a width or height of 0.
     """
     with opened_photograph(shot.path) as file:
         ratio = (file.size[0] / shot.camera.width, file.size[1] / shot.camera.height)

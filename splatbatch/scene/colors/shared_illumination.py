@@ -57,7 +57,9 @@ class SharedIllumination:
 
 
 def find_sun_side(gains: Floats, feigned: Floats, exposures: Floats, kinds: Ints) -> SharedIllumination | None:
-    """Return the shared light that explains the drift of the gains; None: no drift is certain, or too few photographs.
+    """Return the shared light that explains the drift of the gains.
+
+    None: no drift is certain, it is smaller than `LEAST_DRIFT` (2 %), or there are too few photographs.
 
     Args:
         gains: gains of photographs in logarithms, [N], solved without such light.

@@ -81,7 +81,7 @@ class Solution:
     fields: Floats  # [num_photos, NODES^2], 0 for most
     tints: Floats  # [num_photos, 3], of the fields; 1 for most
     drift: SharedIllumination | None = None
-    """Drift of the gains, and the light that explains it; None: no drift is certain, or photographs are too few.
+    """Drift of the gains, and the light that explains it; None: no certain and visible drift, or too few photographs.
 
     If the tracks do not fit with that light, it is not removed: `tilts` are 0.
     """

@@ -48,7 +48,9 @@ class Cause:
 
 @np.errstate(all="ignore")  # files hold what they like: what overflows is infinite, and no cause explains it
 def find_causes(survey: GeometrySurvey) -> tuple[Cause, ...]:
-    """Return the causes of the errors of a model; empty for an intact model. Values that overflow do not raise.
+    """Return the causes of the errors of a model; empty for an intact model, or if no image can be judged.
+
+    An image is judged from 8 observations on. Values that overflow do not raise.
 
     A single cause is returned if it explains the whole scene, else causes per camera. Images beyond the alarm limit
     (`alarm_px` in limits.py) that nothing explains have a cause, too, of the kind `reprojection` or `points_mismatch`.

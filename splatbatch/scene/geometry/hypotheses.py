@@ -168,6 +168,10 @@ def name_change(
         fitted: fx, fy, cx, cy of the K that the keypoints fit, in pixels.
         reach: how far the keypoints reach over the photograph.
         part: the keypoints that were fitted, in words, if they are only some of the camera's; empty: they are all.
+
+    Raises:
+        SceneError: `camera.has_center` is False.
+        ZeroDivisionError: a focal length, width or height of the camera is 0.
     """
     fx, fy, cx, cy = fitted
     size, side = camera.size, max(camera.size)

@@ -68,7 +68,8 @@ class TrackObservations:
     def errors(self) -> Floats:
         """Distance of each keypoint from the projection of its point in pixels, [O].
 
-        Infinite for points behind the camera (unless it is a panorama), and for cameras that cannot project.
+        Infinite for points behind the camera (unless it is a panorama), for cameras that cannot project, and where a
+        pose or position is not finite.
         """
         errors = np.full(len(self.rows), np.inf)
         of_camera = self.camera_ids[self.rows]

@@ -81,7 +81,10 @@ class Relabeling:
     place: Callable[[Size, Size], Places] | None = None
     """Returns the map from places in the camera's image to places in the photograph, given both sizes in pixels."""
     camera: Callable[[Camera], Camera | None] | None = None
-    """Returns the camera to use instead of an image's own; it returns None if the hypothesis does not apply to it."""
+    """Returns the camera to use instead of an image's own; it returns None if the hypothesis does not apply to it.
+
+    Its errors are passed on by the methods of `MatchContext` that take hypotheses.
+    """
     path: Mapping[int, str | None] | None = None
     """Files to use instead of the images' own, by index; an image that is not in it, or has None, has no file."""
     displacement: DisplacementField | None = None
@@ -151,7 +154,8 @@ class MatchContext:
     def view(self, row: int, reading: Relabeling = AS_IS) -> MatchView | None:
         """Return the picture of an image with camera and pose under a hypothesis, `reading`.
 
-        None where there is no file, the file cannot be decoded, or the hypothesis does not apply to the camera.
+        None where there is no file, the file cannot be decoded, or the hypothesis does not apply to the camera. Errors
+        of the functions `camera` and `place` of the hypothesis are passed on.
         """
         image, path = self.images[row], (self.paths if reading.path is None else reading.path).get(row)
         camera = self.cameras[image.camera_id]

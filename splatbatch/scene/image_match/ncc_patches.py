@@ -39,12 +39,15 @@ class MatchView:
     """Map from places in the camera's image to places in the photograph, in shares of the sides; None: no change."""
 
     def pixels(self, xyz: Floats) -> Floats:
-        """Return the pixels [N, 2] at which the picture shows world points [N, 3]; NaN behind the camera."""
+        """Return the pixels [N, 2] at which the picture shows world points [N, 3]; NaN where `shown` gives it."""
         with np.errstate(all="ignore"):
             return self.shown(xyz @ self.rotation.T + self.translation)
 
     def shown(self, local: Floats) -> Floats:
-        """Return the pixels [N, 2] of points [N, 3] in camera coordinates; NaN behind the camera."""
+        """Return the pixels [N, 2] of points [N, 3] in camera coordinates.
+
+        NaN behind the camera, and for cameras that cannot project; see `project`.
+        """
         with np.errstate(all="ignore"):
             shares = project(self.camera, local) / self.camera.size
             shares[~(local[:, 2] > 0)] = np.nan
