@@ -206,6 +206,7 @@ def audit_patches(
 
     Raises:
         OSError: a mask was removed during the audit.
+        RuntimeError: a folder of photographs is a link in a circle (before Python 3.13).
     """
     original = _audited(source_patch(source, patches), rules, NOTHING, 0) if source else None
     drift_from = as_source(original.images, original.cameras) if original and original.images else None

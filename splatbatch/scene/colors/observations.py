@@ -264,8 +264,9 @@ def neighbours_median(values: Floats, shared: Any, is_in: NDArray[np.bool_]) -> 
 
 
 class SampleCache:
-    """Cache of the samples of photographs, in one file; an entry is valid until photograph, mask or keypoints change.
+    """Cache of the samples of photographs, in one file.
 
+    An entry is valid until the photograph, its path, mask or keypoints, or the size of its camera change.
     A corrupt file is ignored, and failing to write the file is no error. With `path` None nothing is kept on disk.
     """
 

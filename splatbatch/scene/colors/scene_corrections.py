@@ -93,7 +93,8 @@ class SceneCorrections:
 def solve_tones(patches: Iterable[Patch], cache: Path | None = None) -> SceneCorrections:
     """Return the colour corrections of the photographs of one scene.
 
-    For unreadable files or an unsolvable system, the result names the problem.
+    The result names the problem if no model can be read, fewer than two photographs can be used, or the system cannot
+    be solved.
 
     Args:
         patches: the source reconstruction alone, or all patches together.

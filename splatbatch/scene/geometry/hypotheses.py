@@ -387,6 +387,8 @@ def conventions(views: TrackObservations) -> Iterator[CauseCandidate]:
 def other_poses_of(images: Sequence[Image], before: Floats) -> Iterator[tuple[str, str, str, Poses]]:
     """Yield kind of finding, words, remedy and poses for each other convention that poses may have been written in.
 
+    Conventions with the fewest changes come first.
+
     Args:
         images: images with their quaternions.
         before: translations as the model has them, [I, 3].
