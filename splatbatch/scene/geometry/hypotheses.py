@@ -121,6 +121,9 @@ def of_camera(views: TrackObservations, camera: Camera, reach: KeypointReach, sh
         camera: the camera.
         reach: how far the keypoints of these images reach over the photograph.
         share: share of the camera's images that are in `views`; 1 for all.
+
+    Raises:
+        ZeroDivisionError: a focal length, width or height of the camera is 0.
     """
     if not camera.has_center:
         return
