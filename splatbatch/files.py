@@ -242,6 +242,7 @@ def write_json(path: Path, record: Mapping[str, Any], mode: int = 0o666) -> None
     Raises:
         OSError: the file cannot be written; an existing one is as before.
         ValueError: the record holds NaN or infinity, which JSON lacks.
+        TypeError: the record holds a value that JSON cannot hold.
     """
     write_object(path, {"format": FORMAT, **record}, mode)
 
@@ -257,6 +258,7 @@ def write_object(path: Path, found: Mapping[str, object], mode: int = 0o666) -> 
     Raises:
         OSError: the file cannot be written; an existing one is as before.
         ValueError: the object holds NaN or infinity, which JSON lacks.
+        TypeError: the object holds a value that JSON cannot hold.
     """
     # piece by piece: the report of thousands of patches is larger as text than as what it says
     write_whole(path, lambda file: file.writelines(piece.encode() for piece in pieces(found)), mode)
@@ -323,6 +325,7 @@ def append_line(path: Path, record: Mapping[str, Any], *, durable: bool = True) 
     Raises:
         OSError: the file cannot be written. What a full disk took of the line is cut off again.
         ValueError: the record holds NaN or infinity, which JSON lacks.
+        TypeError: the record holds a value that JSON cannot hold.
     """
     line = json.dumps(record, allow_nan=False).encode() + b"\n"
     with open_descriptor(path, os.O_RDWR | os.O_CREAT | os.O_APPEND) as descriptor:

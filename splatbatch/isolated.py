@@ -301,6 +301,8 @@ ENDLESS = WaitHooks()
 def answers(reading: CallQueue[Item], patience: WaitHooks = ENDLESS) -> Iterator[tuple[Item, Answer]]:
     """Yield each item with its answer, in order, and call the hooks while waiting; the reader ends with the iteration.
 
+    The wait has no time limit: it lasts while the reader makes progress, or while none may start.
+
     Args:
         reading: the queue of calls.
         patience: the hooks to call.
@@ -348,6 +350,8 @@ def start(
 
 def answer(call: Call[Item], item: Item, patience: WaitHooks = ENDLESS) -> Answer:
     """Make one call in a reader process, wait for it, and return its answer, also if the call failed or hung.
+
+    The wait has no time limit, see `answers`.
 
     Args:
         call: called in the reader with the item.
@@ -417,7 +421,9 @@ class IsolatedProcess:
     def why_it_died(self) -> Crashed:
         """Return the answer for the item at which the reader died: its signal or exit code, and the file that it read.
 
-        To be called once the reader has closed its end of the pipe; its process is then reaped.
+        Only that it is gone, if it was reaped already.
+
+        To be called once the reader has closed its end of the pipe. Waits, without limit, for its end, and reaps it.
         """
         words = "the reader process is gone"
         with contextlib.suppress(ChildProcessError):
@@ -552,7 +558,8 @@ def run_watched(command: Callable[[], int], tell: Callable[[str], None]) -> int 
     """Run a command that only reads in a child on the same terminal; return its exit code, or a `Hung` if it hangs.
 
     After `HANGS_S` seconds without progress the child is killed and abandoned: its files may lie on a stalled mount. A
-    child ended by a signal has the exit code 128 plus the number of the signal.
+    child that makes progress may run without limit. A child ended by a signal has the exit code 128 plus the number of
+    the signal.
 
     Args:
         command: returns its exit code.

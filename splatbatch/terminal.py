@@ -169,6 +169,9 @@ def open_closed_descriptors() -> None:
     """Open stdin, stdout and stderr on /dev/null where the shell closed them (`2>&-`).
 
     Otherwise the next opened file would get their number, and messages would be written into that file.
+
+    Raises:
+        OSError: /dev/null cannot be opened.
     """
     for descriptor, name in enumerate(("stdin", "stdout", "stderr")):
         try:

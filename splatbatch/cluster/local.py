@@ -57,6 +57,9 @@ def query_job(job: str) -> WorkerJob:
     """Return the state of a worker, by the name of its job: running or ended.
 
     The state is "unknown" if another machine started the worker.
+
+    Raises:
+        ValueError: the text is not the name of a job.
     """
     host, boot, name = job.split(":", 2)
     if host != socket.gethostname():
@@ -72,6 +75,9 @@ def stop(jobs: Sequence[str]) -> None:
     """Send SIGTERM to the running workers among these jobs, and return at once.
 
     Jobs of other machines are passed over.
+
+    Raises:
+        ValueError: a text is not the name of a job.
     """
     processes.send(signal.SIGTERM, [int(job.split(":")[2]) for job in jobs if query_job(job).state == "running"])
 

@@ -81,7 +81,11 @@ class RequestedWorkers:
                     one.mark(one.ended)
 
     def look(self) -> None:
-        """Query the states of all workers, with one query of Slurm; "unknown" where an engine does not answer."""
+        """Query the states of all workers, with one query of Slurm; "unknown" where an engine does not answer.
+
+        Raises:
+            ValueError: a record names a job of this machine in an invalid form.
+        """
         ours = [job for one in self._of("local") for job in one.record.handles]
         self.jobs = {**{job: local.query_job(job) for job in ours}, **slurm.query_jobs(self._of("slurm"), self.jobs)}
 
@@ -136,7 +140,8 @@ class RequestedWorkers:
     def in_words(self) -> list[str]:
         """Return a line for each engine with workers: how many run and where, how many wait and why.
 
-        Workers that have ended, or are in an unknown state, are counted, too. The list is empty without workers.
+        Workers that have ended, or are in an unknown state, are counted, too. The list is empty without workers, and
+        before the first `look`.
         """
         told = {
             name: [self.jobs[job] for one in self._of(name) for job in one.record.handles if job in self.jobs]

@@ -53,6 +53,7 @@ class Claims:
 
         Raises:
             OSError: the claim cannot be made.
+            LaterFormatError: a later version wrote a heartbeat file.
         """
         highest = highest_claim(self._output, task)
         if (ours := self._claims.get(task)) and ours.generation >= highest:
@@ -69,7 +70,11 @@ class Claims:
         return self.renew(task)  # only after the claim: the splat of this attempt may only become the next record
 
     def is_elsewhere(self, task: str) -> bool:
-        """Return whether another worker, which is not known to be dead, has claimed a task and has not finished it."""
+        """Return whether another worker, which is not known to be dead, has claimed a task and has not finished it.
+
+        Raises:
+            LaterFormatError: a later version wrote a heartbeat file.
+        """
         owner = self._present_owner(task, highest_claim(self._output, task))
         return owner is not None and owner.token != self._mine.record.token
 
@@ -102,6 +107,9 @@ class Claims:
         """Forget the tasks that other workers took over from us; return the name of the new worker of each.
 
         The name is "" if the claim cannot be read; the result is empty if no task was taken over.
+
+        Raises:
+            LaterFormatError: a later version wrote a heartbeat file.
         """
         highest = {task: highest_claim(self._output, task) for task in self._claims}
         lost = {task: now for task, now in highest.items() if now > self._claims[task].generation}
@@ -121,6 +129,9 @@ class Claims:
         """Return the record of the worker that made the claim with this number.
 
         If the claim cannot be read: a record without a name or heartbeat, whose token is the path below `claims`.
+
+        Raises:
+            LaterFormatError: a later version wrote a heartbeat file.
         """
         found = WorkerRecord.read(self._output.claim(task, generation)) or WorkerRecord()
         return found if found.worker else WorkerRecord(token=f"{task}/{generation}")
@@ -148,6 +159,9 @@ def open_claim(output: OutputFolder, task: str) -> WorkerRecord | None:
     """Return the worker that has claimed a task and not finished it.
 
     None: there is none, or the claim cannot be read.
+
+    Raises:
+        LaterFormatError: a later version wrote a heartbeat file.
     """
     highest = highest_claim(output, task)
     return WorkerRecord.read(output.claim(task, highest)) if highest > done_with(output, task) else None
@@ -157,6 +171,9 @@ def open_claims(output: OutputFolder) -> dict[str, str]:
     """Return the name of the worker of each task that is claimed and not finished, by task in alphabetical order.
 
     Claims that cannot be read are left out.
+
+    Raises:
+        LaterFormatError: a later version wrote a heartbeat file.
     """
     tasks = [name for name in sorted(names_in(str(output.claims))) if name[0] != "."]
     return {task: owner.worker for task in tasks if (owner := open_claim(output, task))}
@@ -211,6 +228,9 @@ def at_work(watcher: Watcher, but: str = "") -> tuple[AtWork, ...]:
     """Return the workers that may still write, also frozen ones of this host, except the one named `but`.
 
     Empty if there are none; the order is that of their names.
+
+    Raises:
+        LaterFormatError: a later version wrote a heartbeat file.
     """
     found = watcher.present(but)
     held = open_claims(watcher.output) if found else {}
@@ -236,7 +256,10 @@ def lines_of(workers: Sequence[AtWork]) -> list[str]:
 
 
 def in_short(workers: Sequence[AtWork]) -> str:
-    """Return the number of workers and nodes as text: "3 workers on 2 nodes"; "" for fewer than two workers."""
+    """Return the number of workers and nodes as text: "3 workers on 2 nodes, 1 of them silent".
+
+    A single node, and silence of none, are not named. "" for fewer than two workers.
+    """
     nodes = {one.host for one in workers}
     where = f" on {plural(len(nodes), 'node')}" if len(nodes) > 1 else ""
     quiet = sum(one.is_quiet for one in workers)

@@ -51,6 +51,8 @@ class TaskHistory:
     def last(self, patch: str) -> AttemptEnded | PatchRejected | None:
         """Return how the last attempt at a patch ended, or why the patch was rejected, whichever is later.
 
+        Events of several workers are ordered by the numbers of their claims, then by time.
+
         None if neither.
         """
         self._follow()

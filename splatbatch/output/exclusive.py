@@ -39,6 +39,7 @@ def hold(output: OutputFolder, terms: str, say: Callable[[str], None]) -> Iterat
         BusyError: another run holds the folder.
         OutputError: the heartbeat file cannot be written.
         OSError: the claim of the folder cannot be made.
+        LaterFormatError: a later version wrote a heartbeat file.
     """
     watcher = Watcher(output)
     with WorkerFile(output, LOCAL, terms) as mine:
@@ -65,9 +66,14 @@ def hold(output: OutputFolder, terms: str, say: Callable[[str], None]) -> Iterat
 
 
 def holder(output: OutputFolder) -> WorkerRecord | None:
-    """Return the run that holds an output folder, as far as this host can tell; None: no run holds it.
+    """Return the run that holds an output folder, as far as this host can tell.
+
+    None: no run holds it, or none whose record can be read.
 
     A run on another host counts until its record says that it has ended, since one read cannot show whether it lives.
+
+    Raises:
+        LaterFormatError: a later version wrote a heartbeat file.
     """
     found = (
         one

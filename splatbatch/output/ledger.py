@@ -111,7 +111,8 @@ class Ledger:
 def lines(output: OutputFolder) -> Iterator[Record]:
     """Yield the lines of all ledgers by time, as JSON objects, also events that this version does not know.
 
-    Torn lines and unreadable ledgers are left out. A line that is not from the ledger of `train` also names its worker.
+    Lines of one ledger keep their order; torn lines and unreadable ledgers are left out. A line that is not from the
+    ledger of `train` also names its worker.
     """
     ledgers = [_lines_of(path, "" if path.stem in ("ledger", LOCAL) else path.stem) for path in output.ledgers()]
     return merge(*ledgers, key=lambda one: number(one.get("t")) or 0.0)

@@ -95,6 +95,7 @@ def accept(folder: PatchFolder, attempt: AttemptFolder, result: Result, follows:
 
     Raises:
         OSError: the files cannot be written.
+        LaterFormatError: a later version wrote a record of the patch.
     """
     follows = folder.newest_accepted() if follows is None else follows
     if not _record_acceptance(folder, attempt.result, result, follows + 1):
@@ -117,6 +118,8 @@ def pin_to_inputs(folder: PatchFolder, result: Result, now: Fingerprint, follows
 
     Raises:
         OSError: the files cannot be written.
+        LaterFormatError: a later version wrote a record of the patch.
+        RuntimeError: the cache folder is unknown; see `cache_home`.
     """
     then = result.trained_from.files
     differ = difference(then, now.files, lambda _: "", FileFacts(reads=False))
@@ -157,6 +160,7 @@ def put_in_place(folder: PatchFolder) -> None:
 
     Raises:
         OSError: the splat of the attempt is missing, or the files cannot be written.
+        LaterFormatError: a later version wrote a record of the patch.
     """
     while (number := folder.newest_accepted()) and (result := Result.read(folder.accepted(number))):
         place_product(folder, result.with_fields(accepted=number))
@@ -202,6 +206,7 @@ def recording_damage(output: OutputFolder) -> Iterator[None]:
 
     Raises:
         ChangedOnDisk: raised by the block.
+        LaterFormatError: a later version wrote a record of the patch.
     """
     from splatbatch.splats.export import ChangedOnDisk  # which loads numpy
 
@@ -236,6 +241,9 @@ def compare_splat(folder: PatchFolder, result: Result, facts: FileFacts, path: P
         result: the manifest.
         facts: known hashes of files, and whether more files may be read.
         path: the file; None: the one that the manifest is about.
+
+    Raises:
+        LaterFormatError: a later version wrote damage.json.
     """
     path = path or folder.splat_of(result)
     if not _is_known_for_damaged(folder, result, facts.of(str(path))):
@@ -253,6 +261,9 @@ def has_moved(folder: PatchFolder, result: Result, facts: FileFacts) -> bool:
         folder: folder of the patch.
         result: the manifest.
         facts: size and time of files; nothing is read.
+
+    Raises:
+        LaterFormatError: a later version wrote damage.json.
     """
     now = facts.of(str(folder.splat_of(result)))
     return now[:2] != result.splat.fact[:2] or _is_known_for_damaged(folder, result, now)
@@ -268,6 +279,10 @@ def why_not_the_splat(folder: PatchFolder, result: Result, depth: Depth, facts: 
         result: manifest of the accepted splat.
         depth: how thoroughly the file is compared.
         facts: known hashes of files, and whether more may be read; None: none are known, and `depth` decides.
+
+    Raises:
+        LaterFormatError: a later version wrote damage.json.
+        RuntimeError: `facts` is None, and the cache folder is unknown; see `cache_home`.
     """
     path, facts = folder.splat_of(result), facts or FileFacts(reads=depth != "time")
     if facts.of(str(path)).num_bytes < 0:
@@ -287,6 +302,9 @@ def splats_in(
         product: manifest of the accepted splat; None: there is none.
         facts: known hashes of files, and whether more files may be read.
         new: name of the attempt to leave out, whose manifest was just written; "": leave none out.
+
+    Raises:
+        LaterFormatError: a later version wrote damage.json.
     """
     whole, damaged = {}, list[Result]()
     for attempt in folder.attempts():
@@ -312,6 +330,8 @@ def restore(folder: PatchFolder) -> str:
 
     Raises:
         OSError: the files cannot be written.
+        LaterFormatError: a later version wrote a record of the patch.
+        RuntimeError: the cache folder is unknown; see `cache_home`.
     """
     result = folder.read_result()
     if result is not None and not why_not_the_splat(folder, result, "content"):
@@ -342,6 +362,8 @@ def forget_superseded(folder: PatchFolder, *kept: str) -> None:
 
     Raises:
         OSError: a splat cannot be removed.
+        LaterFormatError: a later version wrote a record of the patch.
+        RuntimeError: the cache folder is unknown; see `cache_home`.
     """
     newest = folder.newest_accepted()
     product = Result.read(folder.accepted(newest)) or Result()
@@ -367,6 +389,9 @@ def names_of_splat(attempt: AttemptFolder) -> Iterator[Path]:
     """Yield every path of an attempt's splat: splat.ply, and its hard links in `output` of an external trainer.
 
     Yields nothing if the attempt has no splat. Folders with more than `MOST_FILES` files are not searched for links.
+
+    Raises:
+        OSError: the splat was removed meanwhile.
     """
     if not attempt.splat.exists():
         return

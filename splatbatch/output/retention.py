@@ -47,6 +47,9 @@ def other_files(
         other: manifest of the later splat.
         place: returns the path of a file by its name in the manifest; only needed if `facts` may read files.
         facts: known hashes of files, and whether more may be read; None: only the manifests are compared.
+
+    Raises:
+        RuntimeError: `facts` is None, and the cache folder is unknown; see `cache_home`.
     """
     then, now = (
         {key: fact for key, fact in each.trained_from.files.items() if is_content(key)} for each in (one, other)

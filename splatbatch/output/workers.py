@@ -138,6 +138,9 @@ class Watcher:
         """Return the record in a worker's file, by the worker's name.
 
         None if there is no such file, or it cannot be read as a JSON object.
+
+        Raises:
+            LaterFormatError: a later version wrote a heartbeat file.
         """
         return WorkerRecord.read(self.output.worker(name))
 
@@ -146,6 +149,9 @@ class Watcher:
 
         `train` and `work` ask this of every claim of another worker. Unlike in `is_over`, a frozen process on this host
         counts as dead, too.
+
+        Raises:
+            LaterFormatError: a later version wrote a heartbeat file.
         """
         return self.has_exited(owner) or self.silent_s(owner) >= SILENCE_S
 
@@ -153,6 +159,9 @@ class Watcher:
         """Return whether a worker has certainly ended; silence alone proves nothing here, unlike in `is_dead`.
 
         Its file says so, a later process has taken its name, or its process on this host and boot is gone.
+
+        Raises:
+            LaterFormatError: a later version wrote a heartbeat file.
         """
         now = self.read(owner.worker)
         if now is not None and (now.token != owner.token or now.has_ended):
@@ -164,6 +173,9 @@ class Watcher:
 
         Stricter than `is_dead`: on this host a frozen process still holds the folder, since it may continue. On another
         host 180 s of silence end its hold; on this one a run of an earlier boot is over.
+
+        Raises:
+            LaterFormatError: a later version wrote a heartbeat file.
         """
         alive = run.is_alive_here
         if run.has_ended or alive is not None or not run.is_elsewhere:
@@ -175,6 +187,9 @@ class Watcher:
 
         For a worker that runs on this host these are the seconds since its last heartbeat. For any other worker they
         count from the moment when this watcher first read the present content.
+
+        Raises:
+            LaterFormatError: a later version wrote a heartbeat file.
         """
         now, time_s = self.read(owner.worker), (self.clock or time.monotonic)()
         now = now if now and now.token == owner.token else owner  # a claim is its owner's file by another name
@@ -191,6 +206,9 @@ class Watcher:
         """Return the workers, sorted by name and without the one named `but`, that run and are not silent for 180 s.
 
         For checks whether others train into the folder. Frozen processes are left out; `present` includes them.
+
+        Raises:
+            LaterFormatError: a later version wrote a heartbeat file.
         """
         return [one for one in self.present(but) if self.silent_s(one) < SILENCE_S]
 
@@ -199,6 +217,9 @@ class Watcher:
 
         These are the `living` workers, and those whose process on this host exists but is frozen. `status` and `cancel`
         list them.
+
+        Raises:
+            LaterFormatError: a later version wrote a heartbeat file.
         """
         found = [self.read(name) for name in self.output.workers()]
         return [one for one in found if one and one.worker != but and self.may_still_write(one)]
@@ -207,6 +228,9 @@ class Watcher:
         """Return whether a worker has not exited, and is either a process of this host or not yet silent for 180 s.
 
         `cancel` waits until the answer is False. Unlike in `is_dead`, a frozen process on this host may still write.
+
+        Raises:
+            LaterFormatError: a later version wrote a heartbeat file.
         """
         return not self.has_exited(worker) and (worker.is_alive_here is True or self.silent_s(worker) < SILENCE_S)
 
@@ -215,6 +239,9 @@ class Watcher:
 
         A worker that is not dead by `is_dead` may yet prove to be silent. So a worker of this host must have written a
         heartbeat in the last 30 s; of a worker of another host, this watcher must have seen the file change.
+
+        Raises:
+            LaterFormatError: a later version wrote a heartbeat file.
         """
         if worker.is_alive_here:
             return self.silent_s(worker) < QUIET_S

@@ -39,7 +39,12 @@ class Trainer(Protocol):
         ...
 
     def collect(self, folder: AttemptFolder) -> Splat | Rejected:
-        """Return the splat that a finished process left in the folder of an attempt, or why no splat there is valid."""
+        """Return the splat that a finished process left in the folder of an attempt, or why no splat there is valid.
+
+        Raises:
+            SplatbatchError: a record of another task cannot be read.
+            OSError: the splat was removed meanwhile.
+        """
         ...
 
 

@@ -41,7 +41,7 @@ class BuiltinTrainer:
 
         Raises:
             SplatbatchError: the model of the patch, the list of its held-out photographs, or the manifest of the
-                accepted splat cannot be read.
+                accepted splat or of the backdrop cannot be read.
             OSError: settings.json cannot be written.
         """
         settings = settings_for(self._recipe, patch, folder.task)
@@ -95,6 +95,7 @@ def settings_for(recipe: Recipe, patch: Patch, task: str) -> TrainingSettings:
 
     Raises:
         SplatbatchError: the model of the patch, or the list of its held-out photographs, cannot be read.
+        LaterFormatError: a later version wrote the manifest of the backdrop.
     """
     border = patch.border.to_record() if patch.border else {}
     behind, sha256 = PatchFolder(patch.behind).accepted_splat() if border and patch.behind else (Path(), "")

@@ -65,6 +65,7 @@ class ExternalTrainer:
         Raises:
             SplatbatchError: the model, a photograph, or the manifest of the accepted splat cannot be read.
             OSError: the folder of the attempt cannot be written.
+            KeyError: the model lacks the camera of a photograph that gets colour correction.
         """
         values = self._values(patch, folder)
         argv = _filled(self._program.command, values)
@@ -101,12 +102,16 @@ class ExternalTrainer:
         return ()
 
     def collect(self, folder: AttemptFolder) -> Splat | Rejected:
-        """Return the newest splat if it is from the last step, complete and finite.
+        """Return the splat of the highest step if it is from the last step, complete and finite.
 
-        Otherwise the reason why there is none.
+        Of several files of that step the newest counts. Otherwise the reason why there is none.
 
         Its metrics are those that splatbatch measured or, without any, the program's own. Values of secret environment
         variables are masked in a reason.
+
+        Raises:
+            LaterFormatError: a later version wrote the manifest of another task.
+            OSError: the splat was removed meanwhile.
         """
         try:
             found = self._collect(folder)
@@ -250,6 +255,7 @@ def stage(patch: Patch, folder: AttemptFolder) -> None:
     Raises:
         SceneError: the model or a photograph cannot be read.
         OSError: a file cannot be written, or the folder exists already.
+        KeyError: the model lacks the camera of a photograph that gets colour correction.
     """
     sparse = _staged_model(folder)
     sparse.mkdir(parents=True)

@@ -103,6 +103,9 @@ def bundle_of(home: str, is_retry: bool, task: Task) -> tuple[dict[str, Any], di
     Raises:
         SceneError: a file cannot be read, or its name leads out of its folder.
         ConfigError: the settings of the task are invalid after a change.
+        LaterFormatError: a later version wrote the manifest of the backdrop.
+        OSError: a file was removed meanwhile.
+        RuntimeError: the cache folder is unknown; see `cache_home`.
     """
     depends_on, facts = task.depends_on(), FileFacts()
     paths = dict(_files_of(task, depends_on))
@@ -204,6 +207,7 @@ def open_bundle(bundle: Bundle, scene: Path, output: Path) -> Batch:
         StoreError: the settings in the manifest are invalid, or its model names photographs outside of the bundle.
         OSError: the manifest of the backdrop cannot be written.
         KeyError: the border in the manifest lacks a key.
+        ValueError: such a variable is set, but is not a number where the YAML had one.
     """
     with contextlib.suppress(SceneError):  # a broken model fails in training, as at home
         if why := next(filter(None, (fault_of_name(image.name) for image in read_images(scene / "sparse"))), ""):

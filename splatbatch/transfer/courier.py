@@ -76,9 +76,11 @@ class Courier(CallQueue[Order]):
     def run(self, orders: Iterable[Order]) -> list[Any]:
         """Make some calls, wait for them, and return their results in the same order; no other call may be open.
 
+        The wait has no time limit: a call is repeated while the store does not answer, or the disk is full.
+
         Raises:
-            SplatbatchError: the store refuses a call, or a call crashes its process `MOST_CRASHES` times. No later call
-                is made.
+            SplatbatchError: the store refuses a call, or a call crashes its process `MOST_CRASHES` times. Or the URL is
+                not valid, or a library for it is missing; see `open_store`. No later call is made.
             OSError: a call raised this error, or the process cannot be started.
             TaskFault: a call raised an unexpected error.
             StopRequested: a stop was requested during the wait.
@@ -90,7 +92,7 @@ class Courier(CallQueue[Order]):
             self.end()
 
     def ask(self, call: Call, *arguments: object) -> Any:
-        """Make one call, wait for it, and return its result.
+        """Make one call, wait for it without a time limit, and return its result.
 
         Args:
             call: function that the courier calls with its store as the first argument.
@@ -182,7 +184,7 @@ def _obey(url: str, order: Order) -> object:
 def patiently(request: Callable[..., R], *arguments: object) -> R:
     """Make a request and return its result; repeat it while the store is cut off, or this machine's disk is full.
 
-    Before each repetition it waits for the next of `PAUSES_S`. All other errors are raised.
+    Before each repetition it waits for the next of `PAUSES_S`, without a limit in all. All other errors are raised.
 
     Args:
         request: the function to call.

@@ -219,7 +219,10 @@ class StoreWatch:
         return one.is_free or time.monotonic() - since > SILENCE_S
 
     def state_of(self, name: str, one: BundleState) -> str:
-        """Return the state of a bundle in a word: trained, failed, closed, waiting, silent, at work.
+        """Return the state of a bundle: "trained", "failed", "closed", "waiting", "silent" or "at work".
+
+        trained, failed: a result says so. closed: home has closed it without such a result. waiting: no worker has it.
+        silent: its state has been the same for `SILENCE_S` seconds. at work: a worker has it.
 
         Args:
             name: hash of the bundle.

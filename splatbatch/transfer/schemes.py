@@ -48,6 +48,7 @@ def open_store(url: str) -> Store:
     Raises:
         ConfigError: the URL is not valid; see `scheme_of`.
         TrainerError: a library for this scheme is not installed.
+        RuntimeError: the folder begins with ~, and that home folder is unknown.
     """
     scheme = scheme_of(url)
     try:
@@ -73,5 +74,6 @@ def absolute_url(url: str, base: Path) -> str:
 
     Raises:
         ConfigError: the URL is not valid; see `scheme_of`.
+        RuntimeError: the folder begins with ~, and that home folder is unknown.
     """
     return url if scheme_of(url) else str((base / Path(url).expanduser()).resolve())

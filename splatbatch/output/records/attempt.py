@@ -250,7 +250,10 @@ class ProgressLine(TypedRecord):
     seconds: float | None = None
     """Seconds since the attempt began or, for a standby, since its wait ended."""
     phase: str = ""
-    """One of: start, load, standby, init, train, eval, export, measuring, done; empty: unknown."""
+    """One of: start, load, standby, init, train, eval, export, measuring, done; empty: unknown.
+
+    An inspection, and the evaluation of a merged scene, have phases of their own.
+    """
     step: int | None = None
     max_steps: int | None = None
     """Step after which the training ends, as far as is known at this time."""

@@ -108,7 +108,10 @@ class SceneColors(TypedRecord):
 
     @property
     def fall(self) -> float:
-        """Share, up to 1, by which the correction reduces the spread of colours; negative: it grows, 0.0 if unknown."""
+        """Share, up to 1, by which the correction reduces the spread of colours; negative: it grows.
+
+        0.0 if unknown, or if there was no spread.
+        """
         before, after = self.residual_before, self.residual_after
         return 1 - after / before if before and after is not None else 0.0
 

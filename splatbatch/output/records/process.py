@@ -44,7 +44,10 @@ class ProcessIdentity(TypedRecord):
 
     @property
     def is_elsewhere(self) -> bool:
-        """Whether the process is of another host, or of another container, so that this process cannot check it."""
+        """Whether the process is of another host, or of another container, so that this process cannot check it.
+
+        False for an earlier boot of this host; True without a host.
+        """
         return self.host != socket.gethostname() or (self.boot_id == boot_id() and self.space != pid_space())
 
     @property
