@@ -629,7 +629,8 @@ def as_fault(error: BaseException, phase: str) -> TaskFault:
 def diagnose(error: BaseException, folder: Path, phase: str = "start") -> tuple[Diagnosis, str]:
     """Return the diagnosis and the traceback of an exception that was raised while the parent worked on a task.
 
-    The traceback is "" for errors that the user can mend.
+    The traceback is "" for errors that the user can mend. The cause is that of a TaskFault, or one of: process_limit,
+    output_unwritable, not_made, not_started (other errors that the user can mend), internal_fault (all others).
 
     Args:
         error: the exception.

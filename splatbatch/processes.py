@@ -130,7 +130,10 @@ MOST_NAMES = 4096
 
 
 def names_below(pid: int) -> list[str]:
-    """Return the descendants of a process, each named by `name_of`; at most `MOST_NAMES`. A heartbeat lists them."""
+    """Return the descendants of a process, each named by `name_of`; at most `MOST_NAMES`.
+
+    Those that have ended are left out. A heartbeat lists them.
+    """
     return [f"{one}:{ticks}" for one in descendants_at_a_glance(pid)[:MOST_NAMES] if (ticks := start_ticks(one))]
 
 

@@ -67,8 +67,8 @@ class RequestedWorkers:
     def settle(self) -> None:
         """Find the workers of submissions whose start was cut off or refused, and record them.
 
-        A submission that has no workers is marked as ended. Only the `train` that holds the output folder may call this
-        method.
+        A submission that has no workers is marked as ended; while Slurm does not answer, it stays as it is. Only the
+        `train` that holds the output folder may call this method.
 
         Raises:
             OutputError: a submission cannot be written.

@@ -232,8 +232,9 @@ def _is_known_for_damaged(folder: PatchFolder, result: Result, now: FileFact) ->
 def compare_splat(folder: PatchFolder, result: Result, facts: FileFacts, path: Path | None = None) -> Verdict:
     """Compare splat.ply, or another file of the splat, with its manifest; return what is known of it.
 
-    "same", "changed" (also for a missing file), "unknown" (the manifest has no hash), or "unread": the file would have
-    to be read, which `facts` does not allow. A file in the state that damage.json records is "same" only if it is read
+    "same": size and time, or the content, are those of the manifest. "changed": they are not, or the file is missing.
+    "unknown": only the time differs, and the manifest has no hash. "unread": the file would have to be read, which
+    `facts` does not allow. A file in the state that damage.json records is "same" only if it is read
     and has the recorded hash.
 
     Args:

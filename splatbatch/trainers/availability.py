@@ -34,6 +34,8 @@ def check_usable(recipes: Iterable[Recipe]) -> None:
 def missing(program: Program | None) -> tuple[str, ...]:
     """Return what a trainer lacks on this machine, as messages; empty if nothing is missing.
 
+    If the working folder is missing, only that is reported.
+
     Commands are looked up on PATH, Python packages by their specification. Nothing is started or imported.
 
     Args:

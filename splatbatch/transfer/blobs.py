@@ -101,8 +101,8 @@ def fetch(store: Store, folder: Path, pieces: Sequence[FileRef]) -> list[str]:
         pieces: the files.
 
     Returns:
-        For each file, in their order: "" if its blob was fetched, "damaged" or "missing" if the store has no such
-        content.
+        For each file, in their order: "" if its blob is in the folder. "missing" if the store has none, or the file has
+        no valid hash. "damaged" if what the store has does not match the hash, also after `TRIES` repetitions.
 
     Raises:
         StoreError: the store refuses a request.
@@ -114,7 +114,7 @@ def fetch(store: Store, folder: Path, pieces: Sequence[FileRef]) -> list[str]:
 
 
 def fetch_all(courier: Courier, folder: Path, pieces: Sequence[FileRef]) -> dict[FileRef, str]:
-    """Fetch the blobs of files into a local folder; return "damaged" or "missing" for each faulty file.
+    """Fetch the blobs of files into a local folder; return "damaged" or "missing" for each faulty file, see `fetch`.
 
     The result is empty if all were fetched. Of several files with the same content only one is returned.
 

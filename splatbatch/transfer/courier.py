@@ -106,6 +106,8 @@ class Courier(CallQueue[Order]):
     def look(self) -> list[tuple[Order, Answer]]:
         """Return the first open call with its answer if the answer has come, else an empty list; never waits.
 
+        After `MOST_CRASHES` crashes of its process in a row the answer of a call is an error.
+
         This method also starts the next call, replaces a process that hangs or has crashed, and tells the user of long
         waits.
 

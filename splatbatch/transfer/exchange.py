@@ -239,6 +239,8 @@ class StoreWatch:
     def due(self, seen: StoreListing, me: str, unfit: frozenset[str] = frozenset()) -> list[str]:
         """Return the hashes of the bundles that a worker may claim; empty if there are none.
 
+        They are open, have no living worker, and fewer than `MOST_HANDLINGS` claims.
+
         Their order differs from worker to worker, so that not all workers claim the same bundle.
 
         Args:
