@@ -81,6 +81,9 @@ def choose_splats(  # noqa: PLR0913 - all that decides, in one place
         differ: returns the files that differ between the trainings of a splat and a later one; see `other_files`.
         damaged: manifests of splats whose files have changed or cannot be read.
         spared: names of attempts whose splats stay in any case.
+
+    Raises:
+        RuntimeError: the cache folder is unknown; see `cache_home`.
     """
     others = [one for one in splats if new is None or one.attempt != new.attempt]
     earlier = None
