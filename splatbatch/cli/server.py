@@ -222,6 +222,9 @@ class LiveStatus:
 
         These are a line, seconds to go (None: unknown), patches left, who trains, each running patch, all states, and
         the version of the report. The files are read at most every `LOOK_S`.
+
+        Raises:
+            LaterFormatError: a later version of splatbatch wrote the output folder.
         """
         with self._looking:
             if time.monotonic() - self._looked_at >= LOOK_S:
@@ -233,6 +236,9 @@ class LiveStatus:
         """Return the report as an HTML page that follows the batch.
 
         The page is made anew when its version has changed.
+
+        Raises:
+            LaterFormatError: a later version of splatbatch wrote the output folder.
         """
         from splatbatch.report import to_live_html
         from splatbatch.run.status import report_of

@@ -141,7 +141,11 @@ class StatusWatcher:
     _next_look: float = 0.0
 
     def statuses(self) -> tuple[PatchStatus, ...]:
-        """Return the current state of every patch, in natural order of their names."""
+        """Return the current state of every patch, in natural order of their names.
+
+        Raises:
+            LaterFormatError: a later version of splatbatch wrote the output folder.
+        """
         from splatbatch.monitor.table import num_shown
         from splatbatch.tasks.status import read_status
 
@@ -201,6 +205,7 @@ def watch_status(batch: Batch) -> None:
 
     Raises:
         Exit: the batch is over; the code is 0 if every patch is trained, else 1.
+        LaterFormatError: a later version of splatbatch wrote the output folder.
     """
     from splatbatch.cluster.workers import RequestedWorkers
     from splatbatch.output.workers import Watcher

@@ -113,7 +113,7 @@ def detach(batch: Batch, *, verify: bool) -> None:
 
     Raises:
         ConfigError: the YAML came from standard input.
-        OutputError: a `train` holds the folder.
+        OutputError: a `train` holds the folder, or the folder cannot be made.
         ExecutorError: the worker ended at once, with the end of its log; or the engine refuses the workers.
     """
     from splatbatch.files import read_tail

@@ -27,7 +27,7 @@ from splatbatch.outcome import Cancelled, Diagnosis, Exited, Lost, NotStarted, T
 def diagnose(seen: Evidence) -> Diagnosis:
     """Return the diagnosis of an attempt: the first of JUDGES that decides, else the meaning of its exit, with advice.
 
-    Its action is "ok" if nothing failed; then no settings are suggested.
+    Its action is "ok" if nothing failed, or the splat is whole all the same; then no settings are suggested.
     """
     verdict = next((found for judge in JUDGES if (found := judge(seen))), None) or plain_end(seen)
     slow = (f"skipped: the patterns for {one.cause} in {one.origin} took too long on this log" for one in seen.too_slow)
@@ -65,8 +65,8 @@ def health(seen: Evidence) -> Diagnosis | None:
 def memory_killer(seen: Evidence) -> Diagnosis | None:
     """Return `host_oom` if the kernel killed a process for memory, unless the log explains the end otherwise.
 
-    Attempts that share a memory limit share the kernel's count, so a clear other cause in the log wins. None: the
-    kernel killed no process.
+    Attempts that share a memory limit share the kernel's count, so a clear other cause in the log wins. It
+    does not after a signal or an unknown exit. None: the kernel killed no process.
     """
     if not seen.oom_killed:
         return None
@@ -101,7 +101,10 @@ def said_done(seen: Evidence) -> Diagnosis | None:
 
 
 def our_doing(seen: Evidence) -> Diagnosis | None:
-    """Return the diagnosis of an end by splatbatch: cancelled, not started, or ended at a time limit; else None."""
+    """Return the diagnosis of an end by splatbatch: cancelled, not started, or ended at a time limit; else None.
+
+    A time limit after the last step is a success if no splat was checked.
+    """
     last_words = tuple(seen.log.last_words())
     match seen.end:
         case Cancelled(by=by):
@@ -182,7 +185,8 @@ def anywhere(seen: Evidence) -> Diagnosis | None:
 def spoilt_splat(seen: Evidence) -> Diagnosis | None:
     """Return the diagnosis of a process that exited normally, but left no valid splat.
 
-    None: the process left a valid splat, or did not exit normally, or no splat was checked.
+    An unknown exit counts as normal. None: the process left a valid splat, or did not exit normally, or no splat was
+    checked.
     """
     why = seen.artifact
     if not why or not seen.ended_well:

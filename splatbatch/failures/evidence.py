@@ -28,7 +28,8 @@ LinePlace = Literal["final", "bare", "caught", "either", "rival", "exception", "
 
 In the final exception: `final`; `bare` if its traceback is missing; `caught` if the program went on after it. If two
 lines below its frames may be its message, and another thread wrote one, the first is `either`, the second `rival`.
-Elsewhere: in another `exception`, in a line that the program calls an `error`, a `plain` line, or a `warning`."""
+Elsewhere: in another `exception`, in a line that the program calls an `error`, a `plain` line, or a `warning`. A line
+from outside the log, as of the kernel, is `final`, too."""
 
 # A match weighs by the strength and scope of its signature and by its place. The highest wins; of equals the first.
 CERTAIN, TELLING, LIKELY, WARNED = 60, 40, 20, 3
@@ -170,7 +171,10 @@ class Evidence:
 
     @cached_property
     def is_explained(self) -> bool:
-        """Whether the final exception has its message and does not merely report that something else failed."""
+        """Whether the final exception has its message and does not merely report that something else failed.
+
+        False without a final exception.
+        """
         last = self.final
         return last is not None and not self._is_cut(last) and search(signs.SYMPTOMS, self._words(last)) is None
 

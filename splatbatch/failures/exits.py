@@ -134,7 +134,8 @@ def meaning_of_health(finding: str) -> Diagnosis | None:
 def in_words(end: Exit | None) -> str:
     """Return how a process ended, in a few words: "signal 11 (SIGSEGV)", "exit code 1".
 
-    None, an exit that is unknown, becomes "unknown how the process ended".
+    A time limit is named with its seconds. None, an exit that is unknown, becomes "unknown how the process ended". Any
+    other exit becomes the name of its class, as "Cancelled".
     """
     signal = signal_of(end)
     match end:

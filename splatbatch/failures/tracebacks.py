@@ -37,7 +37,7 @@ class ExceptionTrace:
     """
 
     says: int
-    """Index of the line of the message."""
+    """Index of the line of the message; of a traceback that was cut, index of its last line."""
     lines: tuple[int, ...]
     """Indices of the lines of the exception, in order; foreign lines between them are left out."""
     has_frames: bool

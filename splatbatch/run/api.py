@@ -99,7 +99,7 @@ def inspect(batch: Batch, how: InspectOptions = AS_USUAL) -> tuple[Found, Mappin
         The inspection of each splat, by name; and for each splat that could not be inspected the reason.
 
     Raises:
-        OutputError: a training runs, or the output folder cannot be written.
+        OutputError: a training runs, the output folder cannot be written, or a later version wrote it.
         OSError: the report cannot be written.
         Interrupted: a signal ended the inspection.
     """
@@ -196,7 +196,7 @@ def write_report(batch: Batch) -> Report:
     """Write the report of the current state of a batch into its output folder (three files); return its facts.
 
     Raises:
-        OutputError: the output folder cannot be written.
+        OutputError: the output folder cannot be written, or a later version of splatbatch wrote it.
         OSError: the report cannot be written.
     """
     batch.output.create()

@@ -63,6 +63,8 @@ def cancel(config: Path | str | None, wanted: Names = ()) -> CancelResult:
 
     Raises:
         ConfigError: the YAML has mistakes, or a patch does not exist.
+        SceneError: patches are named, and the scene cannot be read.
+        OutputError: a later version of splatbatch wrote the output folder.
         SplatbatchError: a process still runs after `limits.grace_s` and `PATIENCE_S`.
     """
     config, named = named_batch(config, wanted)

@@ -45,6 +45,7 @@ def flight_of(batch: Batch, *, is_whole: bool = False) -> FlightPlan:
     Raises:
         SceneError: the patches have different offsets; a model cannot be read; no camera has a pose; or a patch has no
             inspection and hardly any points.
+        LaterFormatError: a later version of splatbatch wrote an inspection or the record of a splat.
         ConfigError, TrainerError: scene.crs is no coordinate system, or pyproj is not installed.
     """
     tasks = of_patches(batch.tasks)

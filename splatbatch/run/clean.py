@@ -42,7 +42,9 @@ def clean(batch: Batch, *, dry_run: bool) -> CleanOutput:
     accepted one, the latest other one, and the best one among those measured better than the accepted one.
 
     Raises:
-        OutputError: a run, or a worker, holds the output folder; not with `dry_run`.
+        OutputError: a run, or a worker, holds the output folder (not with `dry_run`); or a later version wrote a
+            record of a patch.
+        OSError: a file cannot be removed.
     """
     is_locked = not dry_run and batch.output.path.exists()
     with lock_output_alone(batch, print_err) if is_locked else nullcontext():

@@ -214,6 +214,9 @@ class RunContext:
             inspected: the result of the inspection; None: no inspection was asked for.
             after: runs the follow-ups.
             alone: keeps workers from training during a follow-up.
+
+        Raises:
+            LaterFormatError: a later version of splatbatch wrote the output folder.
         """
         ended, say = RunSummary(self.batch, run, status(self.batch.whole(), self.shown)), self.console.say
         trained = FinishedBatch(
@@ -250,12 +253,19 @@ def status(batch: Batch, standing: FreshnessChecker | None = None) -> tuple[Patc
     Args:
         batch: the batch.
         standing: decides which splats are up to date; None: the files are examined anew.
+
+    Raises:
+        LaterFormatError: a later version of splatbatch wrote the output folder.
     """
     return read_status(batch.output, batch.names, standing=standing or batch.standing())
 
 
 def tracking(batch: Batch) -> Sink:
-    """Return the receiver that records attempts in MLflow; without `tracking.mlflow`, a receiver that does nothing."""
+    """Return the receiver that records attempts in MLflow; without `tracking.mlflow`, a receiver that does nothing.
+
+    Raises:
+        TrainerError: MLflow, or a package that it needs, is not installed.
+    """
     if not (wanted := batch.config.tracking).mlflow:
         return Sink()
     from splatbatch.monitor.mlflow_runs import MlflowSink

@@ -115,6 +115,7 @@ def assess_and_audit(batch: Batch, options: TrainOptions, patience: WaitHooks = 
     Nothing is written. The functions of `patience` are called while files are read.
 
     Raises:
+        SplatbatchError: see `decide` and `audit`.
         StopRequested: `patience` asked to stop.
     """
     decisions = decide(batch, options, patience)
@@ -128,6 +129,8 @@ def decide(batch: Batch, options: TrainOptions, patience: WaitHooks = ENDLESS) -
     One whose reader fails otherwise, or hangs, is listed in `faults` of the result.
 
     Raises:
+        SceneError: the shared decisions have changed, and partition.json is broken.
+        LaterFormatError: a later version of splatbatch wrote a record of a task.
         StopRequested: `patience` asked to stop.
     """
     call = partial(_observed_state, batch.standing("content"))
@@ -150,6 +153,7 @@ def audit(decisions: Decisions, patience: WaitHooks = ENDLESS) -> Decisions:
     in `faults` of the result; the others keep their findings.
 
     Raises:
+        SceneError: a list of held-out photographs or a partition cannot be read, or does not fit the settings.
         StopRequested: `patience` asked to stop.
     """
     call = partial(_audit, decisions.todo)
@@ -181,6 +185,8 @@ def make_shared_decisions(decisions: Decisions, patience: WaitHooks = ENDLESS) -
 
     Raises:
         SceneError: a shared decision cannot be made.
+        ConfigError, ExecutorError: the deadline is past, or CUDA_VISIBLE_DEVICES names only GPUs that do not exist.
+        LaterFormatError: a later version of splatbatch wrote a record of the output folder.
         StopRequested: `patience` asked to stop.
     """
     for what, step in STEPS.items():

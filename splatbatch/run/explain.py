@@ -64,6 +64,9 @@ def explain_task(batch: Batch, task: Task) -> ExplainOutput:
     """Return the state of a task and all its attempts, as `explain --json` prints them; nothing is written.
 
     The batch must be opened for this task alone.
+
+    Raises:
+        LaterFormatError: a later version of splatbatch wrote the output folder.
     """
     (status,) = current_states(batch)
     return ExplainOutput(task.name, status, title(status.cause), task.requested_settings.differences, attempts_at(task))

@@ -173,7 +173,9 @@ class FinishedBatch:
             home: folder for the attempts of the task; None: in the output folder.
 
         Raises:
-            SplatbatchError: the command failed; outputs of a publication that could be written stay.
+            SplatbatchError: the command failed; outputs of a publication that could be written stay. Also if the YAML
+                came from standard input.
+            StopRequested: a signal asked to stop.
         """
         # the loss by compression is measured on a GPU if one is ready
         takes: Literal["any", "cpu"] = "any" if what == "publish" else "cpu"
@@ -194,7 +196,8 @@ class FinishedBatch:
             out: file for the merged splat; None: its place in the output folder.
 
         Raises:
-            SplatbatchError: the scene could not be merged.
+            SplatbatchError: the scene could not be merged, or the YAML came from standard input.
+            StopRequested: a signal asked to stop.
         """
         options = {"--allow-missing": allow_missing, "--clean": clean}
         words = [option for option, is_wanted in options.items() if is_wanted]
@@ -297,7 +300,11 @@ def publish_as_configured(
 
 
 def publishable_names(batch: Batch) -> tuple[list[str], dict[str, str]]:
-    """Return the patches that may be published; and for each other patch the reason why not."""
+    """Return the patches that may be published; and for each other patch the reason why not.
+
+    Raises:
+        LaterFormatError: a later version of splatbatch wrote a record that is needed.
+    """
     from splatbatch.publish.source import publishable
 
     splats, lacking = publishable(batch)

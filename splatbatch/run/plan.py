@@ -113,7 +113,10 @@ def plan(batch: Batch) -> BatchPlan:
 
     Raises:
         ConfigError: the deadline is past.
-        SceneError: a list of held-out photographs does not fit its scene, or patches are too far apart for one offset.
+        SceneError: held-out photographs do not fit their scene, a partition cannot be read, or patches are too far
+            apart for one offset.
+        ExecutorError: CUDA_VISIBLE_DEVICES names only GPUs that do not exist.
+        LaterFormatError: a later version of splatbatch wrote a record that is needed.
     """
     audits = audits_of(batch)
     refused, spans = refusals(audits), spans_of(audit for audit, _ in audits)

@@ -106,7 +106,7 @@ def begin(place: Path, *, writes: bool = True) -> tuple[Path | None, tuple[str, 
     Raises:
         SceneError: there is no scene; the hint says what the place holds instead.
         ConfigError: the YAML exists already, or would have mistakes.
-        OutputError: the YAML cannot be written.
+        OutputError: the YAML cannot be written, or a later version of splatbatch wrote partition.json.
     """
     try:
         found = find_layout(place)
@@ -206,6 +206,7 @@ def fix_cameras(
 
     Raises:
         SceneError: a model cannot be corrected safely, or `out` is not empty or cannot be written.
+        ConfigError: the YAML cannot be read, or its copy cannot be written.
     """
     from splatbatch.scene.camera_fix import fix_models
 

@@ -84,7 +84,7 @@ def open_reconstruction(options: ReconstructOptions) -> tuple[Batch, Reconstruct
     Raises:
         SceneError: there are too few usable photographs, or reading them fails or hangs.
         ConfigError: an option does not fit the photographs.
-        OutputError: the folder for the model holds something else.
+        OutputError: the folder for the model holds something else, or a later version of splatbatch wrote a record.
     """
     out = options.out.absolute()
     check_output_folder(out)
@@ -113,10 +113,13 @@ def open_reconstruction(options: ReconstructOptions) -> tuple[Batch, Reconstruct
 def reconstruct(options: ReconstructOptions, show: Show) -> int:
     """Reconstruct a model from photographs, alone or with other workers; return the exit code, 0 if the model is made.
 
-    Finished stages are not repeated. `show` is called with each product and the summary.
+    Other codes are those of `work`. Finished stages are not repeated. `show` is called with each product and the
+    summary.
 
     Raises:
-        SplatbatchError: the reconstruction cannot be started.
+        SplatbatchError: the reconstruction cannot be started, or nothing can be done here.
+        OSError: the plan cannot be written, or the disk stays full for an hour.
+        Interrupted: a signal came while a full disk kept the first stage from starting.
     """
     batch, plan = open_reconstruction(options)
     for line in plan.in_words():
@@ -140,7 +143,11 @@ class ReconstructedModel:
 
 
 def result_of(options: ReconstructOptions) -> ReconstructedModel | None:
-    """Audit the finished model and return it; None if the reconstruction is not finished."""
+    """Audit the finished model and return it; None if the reconstruction is not finished.
+
+    Raises:
+        LaterFormatError: a later version of splatbatch wrote the record of the model.
+    """
     out = options.out.absolute()
     output = OutputFolder(out / FOLDER)
     told = facts_of(output)

@@ -51,6 +51,9 @@ def kept_with_changes(ended: RunSummary) -> list[str]:
     """Return the patches that this run trained with the settings of --set, and whose accepted splat has these settings.
 
     Empty without --set.
+
+    Raises:
+        LaterFormatError: a later version of splatbatch wrote the record of a splat.
     """
     batch = ended.batch
     trained = [name for name in batch.names if isinstance(ended.run.outcomes.get(name), Trained)]

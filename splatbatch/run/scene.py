@@ -80,6 +80,8 @@ def make_scene(options: SceneOptions, show: Show) -> int:
 
     Raises:
         SplatbatchError: a step failed.
+        OSError: a file cannot be written.
+        Interrupted: a signal came before the training began.
     """
     changes = configuration.parse_changes(options.settings)
     if options.source is None:

@@ -58,6 +58,9 @@ def current_states(
         batch: the batch.
         standing: decides which splats are up to date; None: the files are examined anew.
         in_full: number of patches of which all figures are read, the most interesting ones; None: all.
+
+    Raises:
+        LaterFormatError: a later version of splatbatch wrote the output folder.
     """
     found = read_status(batch.output, batch.names, in_full, standing or batch.standing())
     return found if holder(batch.output) else with_refusals(batch, found)
@@ -67,6 +70,9 @@ def report_of(batch: Batch, standing: FreshnessChecker) -> Report:
     """Return the facts of the report on the current state of a batch.
 
     `standing` decides which splats are up to date.
+
+    Raises:
+        LaterFormatError: a later version of splatbatch wrote the output folder.
     """
     from splatbatch.report.build import build
 
@@ -81,6 +87,9 @@ def standings(batch: Batch, *, verify: bool, in_full: int | None) -> tuple[Statu
         batch: the batch.
         verify: whether every splat and photograph is read, not only its size and time.
         in_full: number of patches with warnings and other details; None: all.
+
+    Raises:
+        LaterFormatError: a later version of splatbatch wrote the output folder.
     """
     statuses = current_states(batch, batch.standing("every byte" if verify else "time"), in_full)
     running, crew = holder(batch.output), RequestedWorkers(batch.output)

@@ -116,14 +116,16 @@ class HomeSide:
     def follow(self, *, packs: bool, watch: bool = True) -> list[str]:
         """Pack tasks and adopt results until no result is awaited; return the tasks that became up to date by them.
 
-        A request to stop ends the wait; the workers of the store go on.
+        A request to stop ends the wait; the workers of the store go on. A store that does not answer is waited for
+        without limit.
 
         Args:
             packs: whether the tasks of the batch are packed; else only bundles already in the store are followed.
             watch: whether to wait for open bundles; else only the results in the store are adopted.
 
         Raises:
-            SplatbatchError: the store refuses access, or a task cannot be packed; see `pack`.
+            SplatbatchError: the store refuses access, or a task cannot be packed; see `pack`. Other errors: see
+                `Courier.run`.
         """
         done = list[str]()
         try:
@@ -156,6 +158,7 @@ class HomeSide:
 
         Raises:
             StoreError: the store refuses access.
+            StopRequested: a stop was requested during the wait. Other errors: see `Courier.run`.
         """
         seen = exchange.listing(self.courier)
         unread = [name for name in seen.bundles if name not in self.bundles.keys() | self._read]
@@ -175,6 +178,7 @@ class HomeSide:
 
         Raises:
             SplatbatchError: a file cannot be read, or the store refuses it.
+            StopRequested: a stop was requested during the wait. Other errors: see `Courier.run`.
         """
         ready = [
             task
@@ -207,7 +211,8 @@ class HomeSide:
         again. A result that is altered or does not fit its bundle is refused, with a message.
 
         Raises:
-            StoreError: the store refuses access.
+            SplatbatchError: the store refuses access, or a file of a bundle to be uploaded again cannot be read.
+            StopRequested: a stop was requested during the wait. Other errors: see `Courier.run`.
         """
         found = [
             (outcome != "trained", bundle, name, outcome)

@@ -308,6 +308,8 @@ def work_for(
 ) -> int:
     """Run a worker of a store; return the exit code: 0: no bundle is due, 1: a task failed here, 75: start it again.
 
+    A store that does not answer is waited for without limit, until a signal.
+
     Args:
         url: URL of the store; a relative path counts from the working folder.
         scratch: folder in which bundles are trained; None: below the folder for temporary files.
@@ -318,7 +320,8 @@ def work_for(
 
     Raises:
         OutputError: the scratch folder cannot be written.
-        SplatbatchError: the store refuses access, or this machine cannot train its bundles.
+        ConfigError, TrainerError: the URL is not valid, or a library for this kind of store is not installed.
+        SplatbatchError, OSError: the store refuses access or a result, or this machine cannot train its bundles.
     """
     try:
         root = scratch.absolute() if scratch else own_scratch()

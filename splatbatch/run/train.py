@@ -110,12 +110,12 @@ def _train_here(batch: Batch, options: TrainOptions, show: Show, after: After) -
 def create_and_lock(
     batch: Batch, interruption: Interruption, hold: Callable[[], AbstractContextManager[Written]]
 ) -> Iterator[Written]:
-    """Create the output folder and hold it by `hold`; while the disk is full, wait for room.
+    """Create the output folder and hold it by `hold`; while the disk is full, wait for room, an hour at most.
 
     Yielded is what the context of `hold` yields.
 
     Raises:
-        OutputError: the folder cannot be created, or another run holds it.
+        OutputError: the folder cannot be created, or another run holds it; also if the disk stays full.
         StopRequested: a stop was requested during the wait.
     """
 
@@ -152,6 +152,10 @@ class BatchWorker:
         """Judge the attempts that an earlier run left, and train; return the result of the run.
 
         A task whose earlier attempt could not be judged fails and is not trained, unless this is a retry.
+
+        Raises:
+            SplatbatchError: nothing can be trained, as without a GPU, or an earlier attempt does not end.
+            OSError: the disk stays full for an hour.
         """
         batch, ledger = self.context.batch, self.context.ledger
         try:
@@ -167,6 +171,10 @@ class BatchWorker:
         """Decide and train in rounds, until no patch was outdated by a product made anew, or a stop is requested.
 
         Returned is the joint result of all rounds.
+
+        Raises:
+            SplatbatchError: nothing can be trained, as without a GPU, or a shared decision cannot be made.
+            OSError: the disk stays full for an hour.
         """
         run = self._round(batch)
         while run.outdated and not self.stop():

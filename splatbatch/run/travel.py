@@ -53,10 +53,13 @@ class PackOutput:
 def pack(batch: Batch, url: str) -> PackOutput:
     """Put the tasks to train into a store, after the same decisions and audit as for a training here.
 
-    Returned is which tasks were packed, and why others were not.
+    Returned is which tasks were packed, and why others were not. A store that does not answer is waited for without
+    limit.
 
     Raises:
+        ConfigError, TrainerError: the URL is not valid, or a library for this kind of store is not installed.
         SplatbatchError: another run trains into the folder, a file cannot be read, or the store refuses access.
+        OSError: the record home.json cannot be written. Other errors: see `Courier.run`.
         Interrupted: a signal ended the packing.
     """
     batch = batch.with_required()
@@ -86,10 +89,13 @@ def pack(batch: Batch, url: str) -> PackOutput:
 def adopt(batch: Batch, url: str, show: Show, *, watch: bool) -> RunSummary:
     """Fetch the results that a store holds for a batch, and judge them; return the summary of the run.
 
-    With `watch`, wait until no bundle of the batch is open any more. `show` is called with the summary.
+    With `watch`, wait until no bundle of the batch is open any more. A store that does not answer is waited for without
+    limit; a signal ends each wait, and raises nothing. `show` is called with the summary.
 
     Raises:
+        ConfigError, TrainerError: the URL is not valid, or a library for this kind of store is not installed.
         SplatbatchError: another run trains into the folder, or the store refuses access.
+        OSError: the record home.json cannot be written. Other errors: see `Courier.run`.
     """
     batch.output.create()
     with Interruption() as interruption:
@@ -176,10 +182,14 @@ def status_of(url: str) -> StoreFacts:
 def cancel_in(url: str, names: Iterable[str]) -> list[str]:
     """Close the open bundles of some tasks in a store, or all if none is named; return the names of the tasks, sorted.
 
-    A worker that trains a closed bundle stops when it next writes its heartbeat, every 10 s.
+    A worker that trains a closed bundle stops when it next writes its heartbeat, every 10 s. A store that does not
+    answer is waited for without limit.
 
     Raises:
+        ConfigError: the URL is not valid.
+        TrainerError: a library for this kind of store is not installed.
         StoreError: the store refuses access, or holds no open bundle of a named task.
+        Interrupted: a signal ended the wait.
     """
     wanted = set(names)
     with _courier(url) as ours:

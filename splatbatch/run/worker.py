@@ -58,6 +58,9 @@ def work(
 
     Raises:
         ExecutorError: other workers train into the folder with another YAML or version.
+        SplatbatchError: the output folder cannot be made or is held by another run, or nothing can be trained here.
+        OSError: the disk stays full for an hour.
+        Interrupted: a signal came while a full disk kept the worker from joining.
     """
     watcher, asked = Watcher(batch.output), os.environ.get(TERMS, "")
     if asked not in ("", batch.plan_hash):
@@ -128,7 +131,13 @@ class JoinedWorker(BatchWorker):
     def prepared(self, batch: Batch) -> Iterator[Batch]:
         """Yield the batch with the decisions and results of all workers so far; only one worker at a time prepares.
 
-        Before that, attempts of dead workers are judged, and lost products restored.
+        Before that, attempts of dead workers are judged, and lost products restored. The turn is waited for without
+        limit.
+
+        Raises:
+            SplatbatchError: the batch cannot be opened again, or an attempt of a dead worker does not end.
+            StopRequested: a stop was requested meanwhile.
+            OSError: no claim can be made, or the disk is full.
         """
         context, others = self.context, OtherWorkers(self.watcher, self.context.ledger.tell_wait)
         with preparation(self.claims, others, WaitHooks(context.tick, self.stop).tick_or_stop):

@@ -39,8 +39,8 @@ class YamlSource:
         """Return a YAML file as a source, or `text` for a file that is not written yet; None: read the file.
 
         Raises:
-            ConfigError: the file is unreadable, too large, empty or no YAML, a key stands twice, or the top is no
-                mapping.
+            ConfigError: the file is unreadable, too large, empty or no YAML, its top is no mapping, or
+                `BoundedComposer` refuses it.
         """
         try:
             text = read_file(path) if text is None else text
