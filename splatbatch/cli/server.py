@@ -181,7 +181,8 @@ class LiveStatus:
     def answer(self, request: Request, name: str) -> None:
         """Answer with the page (empty name), the progress as JSON (`now`), or a stream of progress (`events`).
 
-        Another name gets status 404; an error of splatbatch gets 503, with its message.
+        A stream lasts until the page is closed. Another name gets status 404; an error of splatbatch gets 503, with its
+        message, and so does a stream beyond `MOST_STREAMS`.
         """
         try:
             match name:

@@ -55,6 +55,7 @@ def write_example(name: str, folder: Path) -> None:
     Raises:
         ConfigError: the folder has a YAML already.
         OutputError: the examples were not installed.
+        OSError: the YAML or its folder cannot be written.
     """
     from splatbatch.config import DEFAULT_CONFIG
     from splatbatch.config.data_files import shipped

@@ -114,7 +114,8 @@ def detach(batch: Batch, *, verify: bool) -> None:
     Raises:
         ConfigError: the YAML came from standard input.
         OutputError: a `train` holds the folder, or the folder cannot be made.
-        ExecutorError: the worker ended at once, with the end of its log; or the engine refuses the workers.
+        ExecutorError: the worker ended at once, with the end of its log, or did not start; or the engine refuses the
+            workers.
     """
     from splatbatch.files import read_tail
     from splatbatch.monitor.messages import print_err

@@ -147,6 +147,8 @@ class SignatureFile(Section):
     def signatures(self, advice: Mapping[str, str], origin: str = "") -> Iterator[Signature]:
         """Yield the signatures of the file, in its order, with groups and missing advice filled in.
 
+        Without any advice on its cause, a signature gets the title of the cause as advice.
+
         Args:
             advice: advice by cause; it wins over that of other signatures in the file, for a signature without its own.
             origin: the path of a user's own file; empty for the shipped one.

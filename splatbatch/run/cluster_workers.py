@@ -60,6 +60,7 @@ def train_elsewhere(batch: Batch, show: Show, after: After, *, verify: bool) -> 
         ConfigError: the YAML came from standard input.
         ExecutorError: the engine refuses the workers, or they cannot train where the engine starts them.
         OutputError: another `train` holds the output folder, or it cannot be written.
+        OSError: the job script cannot be written.
         Interrupted: following the workers was interrupted; the workers keep running.
     """
     training = ClusterTraining(batch, verify=verify)
@@ -110,7 +111,9 @@ class ClusterTraining:
         Raises:
             ConfigError: the YAML came from standard input.
             ExecutorError: the engine would refuse the workers, or workers run under another YAML.
-            OutputError: another `train` is requesting workers just now, or trains into the folder.
+            OutputError: another `train` is requesting workers just now, or trains into the folder; or the folder cannot
+                be written.
+            OSError: the job script cannot be written.
         """
         batch, workers = self.batch, self.workers
         with hold(batch.output, batch.plan_hash, print_err):
@@ -132,7 +135,7 @@ class ClusterTraining:
 
         Raises:
             ExecutorError: all workers ended `MOST_IDLE` times without training a patch, or none can train at all.
-            ConfigError, OutputError: new workers cannot be requested; see `start`.
+            ConfigError, OutputError, OSError: new workers cannot be requested; see `start`.
         """
         tail, outcomes = Tail(self.batch.output), Counter[str]()
         num_idle, next_look, shown = 0, 0.0, ""

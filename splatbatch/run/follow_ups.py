@@ -52,7 +52,7 @@ SAID = {"inspect": "inspected", "merge": "merged", "evaluate": "evaluated", "pub
 
 Printed = TypeVar("Printed", bound=TypedRecord)
 Show = Callable[[Any], None]
-"""Function that prints a result: of merging, evaluating or publishing, or the summary of a run."""
+"""Function that prints a result, as of merging, evaluating or publishing, or the summary of a run."""
 Alone = Callable[[], AbstractContextManager[Callable[[], None]]]
 """Function that opens a context in which no training starts in the output folder.
 

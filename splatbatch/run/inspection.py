@@ -46,7 +46,7 @@ def inspect(batch: Batch, how: InspectOptions) -> tuple[Found, Mapping[str, str]
         The inspection of each splat, by name; and for each splat that could not be inspected the reason.
 
     Raises:
-        OutputError: a training runs.
+        OutputError: a training runs, the output folder cannot be made, or a later version wrote an inspection.
         Interrupted: a signal ended the inspection.
     """
     with by_hand(batch, alone=True) as finished:
@@ -74,6 +74,9 @@ def inspect_tasks(
 
     Returns:
         The inspection of each splat, by name; and for each splat that failed the reason.
+
+    Raises:
+        LaterFormatError: a later version of splatbatch wrote an inspection.
     """
     subjects: dict[str, Task | None] = {task.name: task for task in of_patches(batch.tasks)}
     subjects |= {SCENE: None} if how.of_scene else {}
@@ -170,6 +173,9 @@ def inspect_as_configured(batch: Batch, rounds: RunHooks, ledger: Ledger) -> Fol
     """Inspect the splats of trained patches, where the YAML asks for it; return the result.
 
     None: the YAML asks for no inspection. A patch that could not be inspected is named on stderr.
+
+    Raises:
+        LaterFormatError: a later version of splatbatch wrote an inspection or the record of a splat.
     """
     wanted = patches_to_inspect(batch)
     trained = [name for name in wanted if batch.output.patch(name).read_result() is not None]
@@ -189,6 +195,9 @@ def not_inspected(batch: Batch, why: str) -> FollowUpResult | None:
     """Return a result that lists the trained patches not inspected, although the YAML asks for it, because of `why`.
 
     Used where this run does not inspect. None: the YAML asks for no inspection.
+
+    Raises:
+        LaterFormatError: a later version of splatbatch wrote an inspection or the record of a splat.
     """
     wanted = patches_to_inspect(batch)
     folders = {name: batch.output.patch(name) for name in wanted}

@@ -88,7 +88,8 @@ def publish_here(  # noqa: PLR0913 - the options of `publish`
     not written again. Returned are all outputs in the folder.
 
     Raises:
-        SplatbatchError: an output could not be written; the others are written.
+        SplatbatchError: an output could not be written; the others are written. Nothing is written if a format is
+            unknown, a splat is not valid, or the folder stays in use or holds foreign files.
     """
     from splatbatch.publish.publish import PublishRequest
     from splatbatch.publish.publish import publish as write
@@ -148,7 +149,7 @@ def ply(batch: Batch, names: Sequence[str], file: Path, cut: ExportOptions, *, i
 
     Raises:
         ConfigError: several splats are named, or a patch does not exist.
-        SceneError: the scene is named, but was not cut into these patches.
+        SceneError: the scene is named, but its partition or a model cannot be read or does not fit the patches.
         OutputError: the file cannot be written, or the splat is missing, stale, or differs from the accepted one.
     """
     from splatbatch.publish.source import published

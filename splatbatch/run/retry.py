@@ -18,6 +18,7 @@ def check_due(batch: Batch) -> None:
 
     Raises:
         ConfigError: a patch is up to date and was trained with these settings.
+        LaterFormatError: a later version of splatbatch wrote the record of a splat.
     """
     standing = batch.standing("content")
     effective = {task.name: task.requested_settings.recipe_hash for task in batch.tasks}

@@ -73,6 +73,7 @@ def train(
 
     Raises:
         SplatbatchError: another run trains into the output folder, or no patch can be trained.
+        OSError: the disk stays full for an hour.
         Interrupted: the run was interrupted before it could train, or following requested workers was; they keep
             running.
     """
