@@ -94,6 +94,7 @@ def fix_models(batch: Batch, audit: Audit, how: Literal["scale", "crop"], out: P
     Raises:
         Exit: always: with code 3 if the audit of the copies finds errors, else 0.
         SceneError: a model cannot be corrected safely, or `out` is not empty or cannot be written.
+        ConfigError: the YAML cannot be read, or its copy cannot be written.
     """
     from splatbatch.run.prepare import fix_cameras
 
@@ -128,7 +129,7 @@ def print_plan(batch: Batch, *, as_json: bool = False) -> None:
     """Print the plan of a batch: what `train` would do with each patch and why, the schedule, and the expected time.
 
     Raises:
-        ConfigError, SceneError: there can be no plan; see `splatbatch.run.plan.plan`.
+        ConfigError, SceneError, LaterFormatError: there can be no plan; see `splatbatch.run.plan.plan`.
         ExecutorError, TrainerError: `train` could not train the patches here, or would refuse; the plan is printed
             first.
     """

@@ -264,7 +264,11 @@ def explain(
 
 
 def print_history(batch: Batch, task: Task, *, as_json: bool) -> None:
-    """Print the whole history of a patch: attempts, evidence, changes, advice."""
+    """Print the whole history of a patch: attempts, evidence, changes, advice.
+
+    Raises:
+        LaterFormatError: a later version of splatbatch wrote the output folder.
+    """
     from splatbatch.failures.settings import in_words
     from splatbatch.monitor.history import tell_history
     from splatbatch.run.explain import explain_task
@@ -292,7 +296,7 @@ def print_log(name: str, folder: AttemptFolder) -> None:
     """Print the log of an attempt; on stderr a note if the log is empty.
 
     Raises:
-        OutputError: the log cannot be read.
+        OutputError: the log cannot be read, or is too large.
     """
     from splatbatch.run.explain import log_of
 

@@ -406,6 +406,7 @@ def print_retried(ended: RunSummary, *, save: bool) -> None:
 
     Raises:
         ConfigError: the YAML cannot be written.
+        LaterFormatError: a later version of splatbatch wrote the record of a splat.
     """
     from splatbatch.cli.status import print_attempts
     from splatbatch.config.yaml.edit import save_settings

@@ -106,6 +106,8 @@ class StoreWorker:
         0: no bundle is due; 1: a task failed here; `AGAIN`, 75: a stop was requested, or the time was too short. At
         the end, also after an error, the worker's claims are released and its scratch folder is removed.
 
+        The store is waited for without limit; after a request to stop, `SEND_S` for the results.
+
         Raises:
             SplatbatchError, OSError: the store refuses access or a result, or this machine cannot train its bundles.
         """
