@@ -1,4 +1,4 @@
-"""Check of a splat file: whether the file is complete, not empty, finite, and from the last training step."""
+"""Check of a splat file, as whether the file is complete, not empty, finite, and from the last training step."""
 
 from __future__ import annotations
 

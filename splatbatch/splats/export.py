@@ -168,7 +168,8 @@ def check_place(target: Path, product: Path, output: Path, *, is_forced: bool) -
 
     Raises:
         OutputError: `target` lies in the output folder or is the product itself. Without `is_forced` also if it is a
-            link, or a file that neither equals the product nor is a reduced export (`EXPORTED`).
+            link, or exists and neither equals the product nor is a reduced export (`EXPORTED`).
+        OSError: `target` exists and the product does not, or a path may not be looked up.
     """
     check_outside(str(target), target.parent, output)
     if target.exists() and target.samefile(product):

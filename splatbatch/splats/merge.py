@@ -324,6 +324,7 @@ def check_place(target: Path, output: Path) -> None:
     Raises:
         ConfigError: `target` does not end in .ply, or is a folder.
         OutputError: `target` lies in the output folder, is a link, or exists and was not written by `merge`.
+        OSError: `target` may not be looked up.
     """
     if target.suffix.lower() != SUFFIX or target.is_dir():
         raise ConfigError(f"--out {target}: not the name of a PLY file", "Name a file, as scene.ply.")

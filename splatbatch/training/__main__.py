@@ -17,7 +17,8 @@ from splatbatch.training.stop_request import exit_code_of, leave
 def main(folder: Path) -> int:
     """Train the attempt of a folder; return the exit code: 0, or that of a SplatbatchError, whose message is printed.
 
-    Other exceptions are not caught. With `SPLATBATCH_STANDBY=1` the attempt waits for go.json, the order to begin.
+    Other exceptions are not caught. With `SPLATBATCH_STANDBY=1` the attempt waits for go.json, the order to begin,
+    without a limit.
     """
     stands_by = os.environ.get(STANDBY_VARIABLE) == "1"
     # imported and decoded objects live until the end: a garbage collection over them would delay some training steps

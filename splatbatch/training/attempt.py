@@ -86,13 +86,14 @@ def train_attempt(
 
     Args:
         folder: folder of the attempt, whose settings.json names all inputs.
-        stands_by: whether the attempt, once prepared, waits for go.json, the order to begin.
+        stands_by: whether the attempt, once prepared, waits without a limit for go.json, the order to begin.
         when_prepared: called after preparation and standby, before training.
 
     Raises:
-        SplatbatchError: no CUDA or kernels, no points, unusable photographs or backdrop; during standby a supervisor
-            that died or named another GPU; NaN pixels in a rendering, or a fatal finding of the health rules.
-        ValueError: a parameter of the trained splat is not finite.
+        SplatbatchError: as no CUDA or kernels; no points, an unusable model, photographs or backdrop; during standby a
+            supervisor that died or named another GPU; NaN pixels in a rendering, or a fatal health finding.
+        KeyError: the checkpoint of this run lacks an entry of the state.
+        ValueError: the recipe is invalid, or a parameter of the trained splat is not finite.
         OSError: a file cannot be written.
     """
     settings = folder.read_settings()
@@ -118,8 +119,8 @@ def prepare(
             not touched, since another process may still train on the GPU.
 
     Raises:
-        SplatbatchError: no points, unusable photographs or backdrop, a fatal health finding, or CUDA was initialised
-            although `has_gpu` is false.
+        SplatbatchError: no points, within reach of the core either; an unusable model, photographs or backdrop; a fatal
+            health finding; or CUDA was initialised although `has_gpu` is false.
     """
     training, was_touched = recipe.training, torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
     # large computations here have their own threads; torch's threads of several attempts block each other: 11 s for 1
@@ -214,6 +215,7 @@ def train_prepared(  # noqa: PLR0915 - it reads top to bottom
     Raises:
         SplatbatchError: no CUDA or kernels, no photograph that shows the patch, a rendering with NaN pixels, or a fatal
             finding of the health rules.
+        KeyError: the checkpoint of this run lacks an entry of the state.
         ValueError: a parameter of the trained splat is not finite.
         OSError: a file cannot be written.
     """

@@ -137,6 +137,7 @@ def read_border(settings: TrainingSettings, frame: LocalFrame, training: Trainin
 
     Raises:
         TrainerError: the backdrop's file has another hash or offset than the settings say, or cannot be read.
+        KeyError: the border in the settings lacks a key.
     """
     border = Border.from_record(settings.border)
     is_alone = not settings.backdrop and training.draws_behind
@@ -268,7 +269,8 @@ def boundary_init(first: Mapping[str, Tensor], cover: Mapping[str, Tensor], cap:
     """Return the initial Gaussians of a patch with a random sample of `cover`, parts of the backdrop, appended.
 
     Without the sample, ground near the border with few sparse points would stay black: Gaussians there are kept small,
-    and new ones come only from others nearby. The seed is fixed; at most a third of `cap` is appended.
+    and new ones come only from others nearby. The seed is fixed; at most a third of `cap` is appended. Nothing is
+    appended if `cover` is empty.
     """
     if not cover:
         return dict(first)

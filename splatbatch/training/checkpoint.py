@@ -117,7 +117,7 @@ class Checkpoints:
         """Restore `changing` in place from the checkpoint of an earlier attempt; return the number of steps done.
 
         0 if there is no checkpoint to resume from. 0, with a warning and `changing` as before, if the checkpoint cannot
-        be read or is of another kind: format, settings, photographs, device or kernels.
+        be read or is of another run: as of other settings, photographs, device or kernels.
 
         Raises:
             KeyError: a checkpoint of this run lacks an entry of the state.

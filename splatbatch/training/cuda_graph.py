@@ -68,6 +68,9 @@ class GraphedStep:
 
         With `is_watched` the norms are there in any case. Without, they may be empty where the step is not recorded.
         The next step overwrites the tensors of a recorded step's result.
+
+        Raises:
+            TrainerError: there are no kernels for the GPU.
         """
         if self._is_first or not self._is_recorded:  # lazy initialisations must not be recorded
             self._is_first = False
@@ -82,7 +85,9 @@ class GraphedStep:
         return recording.replay(photo)
 
     def refine(self, step: int, *, is_due: bool = True) -> bool:
-        """Densify and prune if due, and adapt the capacity of the tile lists; return whether recordings were dropped.
+        """Densify and prune if due, and adapt the capacity of the tile lists; return whether anything has changed.
+
+        All recordings are dropped then.
 
         Args:
             step: the step just taken, counted from 0.

@@ -96,9 +96,9 @@ def draw(settings: FilmSettings, target: Path) -> str:
     An existing file is overwritten, and is left incomplete after an error.
 
     Raises:
-        SceneError: the model has no cameras, or model or splat cannot be read.
-        TrainerError: no GPU can be used where one is asked for.
-        ValueError: the splat has become shorter since it was opened.
+        SceneError: the model has no cameras, or one without a focal length; or model or splat cannot be read.
+        TrainerError: no GPU can be used where one is asked for or assigned, or there are no kernels for the GPU.
+        ValueError: the recipe is invalid, or the splat has become shorter since it was opened.
         OSError: the file cannot be written, or the splat no longer be read.
     """
     recipe = Recipe.model_validate(settings.recipe)
@@ -149,9 +149,10 @@ def film(settings: Path, frames: Path) -> None:
     The parent process reads that line.
 
     Raises:
-        SceneError: the model has no cameras, or model or splat cannot be read.
-        TrainerError: no GPU can be used where one is asked for.
-        ValueError: the splat has become shorter since it was opened.
+        SceneError: the model has no cameras, or one without a focal length; or model or splat cannot be read.
+        TrainerError: no GPU can be used where one is asked for or assigned, or there are no kernels for the GPU.
+        ValueError: the recipe is invalid, or the splat has become shorter since it was opened.
+        LaterFormatError: a later version wrote `settings`.
         OSError: `frames` cannot be written, or the splat no longer be read.
     """
     print(draw(FilmSettings.read(settings) or FilmSettings(), frames))  # noqa: T201 - the parent reads it

@@ -48,9 +48,9 @@ def compare(settings: ComparisonSettings) -> dict[str, Any]:
 
     Raises:
         SceneError: a model, a splat or a photograph cannot be read, or the masks ignore all pixels.
-        TrainerError: no GPU can be used where one is asked for.
+        TrainerError: no GPU can be used where one is asked for or assigned, or there are no kernels for the GPU.
         KeyError: the settings name no original.
-        ValueError: a splat file has become shorter since it was opened.
+        ValueError: the recipe is invalid, or a splat file has become shorter since it was opened.
         OSError: a splat file can no longer be read.
     """
     recipe = Recipe.model_validate(settings.recipe)
@@ -108,9 +108,11 @@ def measure(settings: Path, result: Path) -> None:
     Raises:
         SceneError: `settings`, a model, a splat or a photograph is missing or cannot be read; or the masks ignore all
             pixels.
-        TrainerError: no GPU can be used where one is asked for.
+        TrainerError: no GPU can be used where one is asked for or assigned, or there are no kernels for the GPU.
+        LaterFormatError: a later version wrote `settings`.
         KeyError: the settings name no original.
-        OSError: `result` cannot be written.
+        ValueError: the recipe is invalid, or a splat file has become shorter since it was opened.
+        OSError: `result` cannot be written, or a splat file no longer be read.
     """
     write_json(result, compare(ComparisonSettings.read(settings) or ComparisonSettings()))
 

@@ -36,6 +36,7 @@ def train(  # noqa: PLR0915 - it reads top to bottom
     Raises:
         TrainerError: a fatal finding of the health rules, a rendering with NaN pixels, or no kernels for the GPU.
         KeyError: the checkpoint of this run lacks an entry of the state.
+        ValueError: `cap_max` of the recipe is a multiple of the sparse points, not a number.
     """
     training, plan, options = recipe.training, schedule(recipe), RasterOptions.of(recipe)
     progress, early = checkpoints.progress, evaluator.early

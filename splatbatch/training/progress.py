@@ -100,9 +100,10 @@ class ProgressRecorder:
         self._write(warning=warning)
 
     def evaluated(self, metrics: dict[str, Any] | None) -> None:
-        """Record the figures of an evaluation by name; warn if training views are far better than held-out ones.
+        """Record the main figures of an evaluation, as PSNR and SSIM; warn if training views are far better.
 
-        None or empty: nothing was measured, and nothing is recorded.
+        They are compared with held-out views, on covered pixels where these are known. None or empty: nothing was
+        measured, and nothing is recorded.
         """
         if not metrics:
             return

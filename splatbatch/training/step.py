@@ -73,6 +73,9 @@ class Step:
         """Take one step on a photograph with harmonics up to `sh_degree`; return the loss and the gradient norms.
 
         Without `is_watched` the norms may be empty.
+
+        Raises:
+            TrainerError: there are no kernels for the GPU.
         """
         loss, rendering = self.derive(photo, sh_degree)
         gradients = {
@@ -88,6 +91,9 @@ class Step:
 
         The gradients are then in the `.grad` of the Gaussians, which are not updated. Where this package's kernels are
         used, the loss lacks the strategy's regularisers, whose gradients `update` adds.
+
+        Raises:
+            TrainerError: there are no kernels for the GPU.
         """
         options = RasterOptions.of(self.recipe, sh_degree)
         rendering = rasterize(self.border.with_backdrop(self.gaussians), photo.view, options, self.capacity.entries)

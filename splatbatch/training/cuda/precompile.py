@@ -20,7 +20,7 @@ class KernelCompilation:
     """The thread, which may have ended; None: nothing is compiled."""
 
     def wait(self) -> None:
-        """Wait until the thread has ended; returns at once without a thread.
+        """Wait, without a limit, until the thread has ended; returns at once without a thread.
 
         Errors of the compilation are not raised here, but where a kernel is first used.
         """

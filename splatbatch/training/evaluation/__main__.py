@@ -35,7 +35,8 @@ def measure(folder: AttemptFolder, splat: Path) -> None:
 
     Raises:
         SplatbatchError: a splat, the model or a photograph cannot be read; a splat has another offset; a rendering has
-            NaN pixels; or a GPU is asked for and cannot be used.
+            NaN pixels; or a GPU is asked for and cannot be used, or there are no kernels for it.
+        ValueError: the recipe is invalid, or `splat` does not lie in `folder`.
         OSError: a file cannot be written.
     """
     settings = folder.read(folder.measuring, TrainingSettings) or TrainingSettings()

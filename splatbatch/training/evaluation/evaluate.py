@@ -41,7 +41,8 @@ Metrics = dict[str, Any]
 MeasuredFile = Callable[[Path], Metrics]
 """Function that reads a splat file and returns its figures by name, as `evaluate` does.
 
-It raises OSError or ValueError if the file cannot be read, TrainerError if a rendering has NaN pixels.
+It raises OSError or ValueError if the file cannot be read, TrainerError if a rendering has NaN pixels or there are
+no kernels for the GPU.
 """
 
 
@@ -96,7 +97,7 @@ class Evaluator:
         then, as read back from its file.
 
         Raises:
-            TrainerError: a rendering has NaN pixels.
+            TrainerError: a rendering has NaN pixels, or there are no kernels for the GPU.
         """
         evaluation = self._recipe.evaluation
         is_every = evaluation.every > 0 and step % evaluation.every == 0
@@ -116,7 +117,7 @@ class Evaluator:
             step: number of steps done.
 
         Raises:
-            TrainerError: a rendering has NaN pixels.
+            TrainerError: a rendering has NaN pixels, or there are no kernels for the GPU.
         """
         if self.evaluations and self.evaluations[-1]["step"] == step:
             return self.evaluations[-1]
@@ -163,7 +164,7 @@ class Evaluator:
         None without held-out photographs.
 
         Raises:
-            TrainerError: a rendering has NaN pixels.
+            TrainerError: a rendering has NaN pixels, or there are no kernels for the GPU.
         """
         if self.evaluations and self.evaluations[-1]["step"] == step:
             self.evaluations.pop()
@@ -203,7 +204,7 @@ def earlier_figures(earlier: EarlierSplat, covered: str, largest: Any, measured:
     Raises:
         OSError: the file cannot be read.
         ValueError: the file is no splat of this patch.
-        TrainerError: a rendering has NaN pixels.
+        TrainerError: a rendering has NaN pixels, or there are no kernels for the GPU.
     """
     if not earlier.sha256 or earlier.is_of(covered, largest):
         return {}
@@ -235,7 +236,7 @@ def evaluate(
             rendering.
 
     Raises:
-        TrainerError: a rendering has NaN pixels.
+        TrainerError: a rendering has NaN pixels, or there are no kernels for the GPU.
     """
     if not photos:
         return None
@@ -330,7 +331,7 @@ def psnr_on(gaussians: Mapping[str, Tensor], photo: PosedImage, recipe: Recipe) 
     `gaussians` include the backdrop. The colour correction of the photograph is applied to the rendering.
 
     Raises:
-        TrainerError: the rendering has NaN pixels.
+        TrainerError: the rendering has NaN pixels, or there are no kernels for the GPU.
     """
     return psnr_as(_render(gaussians, photo, recipe), photo)
 
@@ -407,7 +408,7 @@ class SplatFiles:
         Raises:
             OSError: the file cannot be read.
             ValueError: the file is no splat, or names another offset.
-            TrainerError: a rendering has NaN pixels.
+            TrainerError: a rendering has NaN pixels, or there are no kernels for the GPU.
         """
         header = read_header(path)
         if header.offset not in (self.offset, (0.0, 0.0, 0.0)):

@@ -45,6 +45,7 @@ def picture_views(
     """Write photograph, rendering and error of the worst, best and median view as JPEGs, and their list views.json.
 
     Earlier pictures are replaced. Errors of the file system, as of a full disk, are ignored: only pictures are lost.
+    Other errors, as of `drawn`, are passed on.
 
     Args:
         folder: folder of the attempt to write into.

@@ -33,6 +33,9 @@ def psnr_in(
         window: window of a photograph; its mask is true where a pixel counts, None: everywhere.
         options: of the rasteriser.
         capacity: number of entries of the tile lists on a GPU; None: counted, which waits for the GPU.
+
+    Raises:
+        TrainerError: there are no kernels for the GPU.
     """
     colors = window.as_taken(rasterize(gaussians, window.view, options, capacity).colors).clamp(0, 1)
     square, counts = (colors - window.target() / 255).square().mean(dim=-1), window.valid()
@@ -62,7 +65,10 @@ class StoppingWindows:
 
     @classmethod
     def of(cls, holdout: Sequence[PosedImage]) -> StoppingWindows:
-        """Choose windows among the held-out photographs of a run; of fewer than two, none, with a note."""
+        """Choose windows among the held-out photographs of a run; of fewer than two, none, with a note.
+
+        Those with too few covered pixels are left out if at least two others remain; else a note says so.
+        """
         seen = [replace(photo, mask=photo.coverage_mask) for photo in holdout if photo.coverage_mask is not None]
         is_covered, note = len(seen) > 1, ""
         if not is_covered:

@@ -24,11 +24,11 @@ from splatbatch.training.stop_request import exit_code_of, leave
 def run(folder: AttemptFolder, *, stands_by: bool = False) -> None:
     """Inspect the splat that an attempt's settings name; write metrics.json and, if possible, pictures into its folder.
 
-    With `stands_by`, go.json, the order to begin, is awaited after all files are decoded, before the GPU is used.
+    With `stands_by`, go.json, the order to begin, is awaited without a limit after all files are decoded.
 
     Raises:
-        SplatbatchError: a file cannot be read, a rendering has NaN pixels, a GPU is asked for and cannot be used, or
-            the supervisor has died.
+        SplatbatchError: as an unreadable file, no photograph that shows the patch, NaN pixels in a rendering, no usable
+            GPU or kernels, or a supervisor that has died.
         OSError: metrics.json cannot be written.
     """
     settings = folder.read(folder.settings, InspectionSettings) or InspectionSettings()

@@ -83,7 +83,7 @@ def inspect(subject: InspectedSplat, tell: Callable[[str], None] = lambda _: Non
     """Return figures and grade of a splat; what cannot be measured is None. `tell` is called as each stage begins.
 
     Raises:
-        TrainerError: a rendering has NaN pixels.
+        TrainerError: a rendering has NaN pixels, or there are no kernels for the GPU.
     """
     began = time.monotonic()
     tell("surface")
@@ -147,7 +147,7 @@ def psnrs(subject: InspectedSplat) -> tuple[Scores, Scores, Scores]:
     All are of the small copies. Photographs without valid pixels lack the first, with too few covered ones the others.
 
     Raises:
-        TrainerError: a rendering has NaN pixels.
+        TrainerError: a rendering has NaN pixels, or there are no kernels for the GPU.
     """
     valid, covered, blurs = Scores(), Scores(), Scores()
     for look in subject.holdout:

@@ -140,7 +140,8 @@ def open_subject(
 
     Raises:
         SceneError: the splat, the model or a photograph cannot be read, or no photograph shows the patch.
-        TrainerError: the backdrop has changed or cannot be read, or `open_device` finds no GPU.
+        TrainerError: the backdrop has changed or cannot be read; `open_device` fails; or the GPU has no kernels.
+        ValueError: the recipe of the settings is invalid.
     """
     recipe, splat, sparse = Recipe.model_validate(settings.recipe), Path(settings.splat), Path(settings.sparse)
     whole = read_reconstruction(sparse, tracks=True)

@@ -74,6 +74,9 @@ def plan_sizes(views: TrainingImages, recipe: Recipe, plan: Schedule, first: int
 
     Where the recipe has no coarse-to-fine, photographs have full size throughout. The frequency content is computed if
     `views` do not have it.
+
+    Raises:
+        ValueError: `cap_max` of the recipe is a multiple of the sparse points; or there is no photograph.
     """
     content = content_of(views.training, recipe) if views.content is None else views.content
     return CoarseToFine(stages(content, plan.full_size_at), first, recipe.training.cap(), plan.max_steps)

@@ -142,8 +142,8 @@ def decode_views(
         is_training: whether to decode the training photographs as well; else only held-out ones.
 
     Raises:
-        SceneError: a photograph is missing or unreadable, a lens cannot be undistorted, or no photograph is left to
-            train on.
+        SceneError: a photograph is missing, it or its mask is unreadable, a lens cannot be undistorted, or none is left
+            to train on.
     """
     chosen = choose_photographs(folders.images, model.images, model.cameras, training.resolution)
     images = [image for image in model.images if is_training or image.name in holdout]
@@ -276,6 +276,7 @@ def boundary_mask(views: TrainingImages) -> TrainingImages:
 
     Raises:
         SceneError: no photograph shows the patch.
+        TrainerError: there are no kernels for the GPU.
     """
     around = views.border
     drawn = around.drawn_whole()
@@ -353,6 +354,7 @@ def covered_of(settings: TrainingSettings, model: Reconstruction | None = None) 
 
     Raises:
         ModelError: a file of the patch's model is missing, unreadable, truncated or garbage.
+        KeyError: the border in the settings lacks a key.
     """
     if settings.is_backdrop or not settings.holdout:
         return None

@@ -121,6 +121,9 @@ class TransientMask:
             gaussians: the patch's own Gaussians; the backdrop is added here.
             capacity: number of entries of the tile lists, so that no rendering waits for the GPU. None: counted for
                 each rendering, which waits. If lists need more entries, the comparison is repeated with None.
+
+        Raises:
+            TrainerError: there are no kernels for the GPU.
         """
         drawn = self._border.with_backdrop(gaussians)
         compared = [self._compared(drawn, photo, capacity) for photo in self._photos]
@@ -163,7 +166,11 @@ class TransientMask:
         return {"cells": dict(self._cells), "sure": dict(self._sure)}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Restore masks and evidence from the result of `state`; masks must be on the device that renders."""
+        """Restore masks and evidence from the result of `state`; masks must be on the device that renders.
+
+        Raises:
+            KeyError: the state lacks an entry.
+        """
         self._cells = dict(state["cells"])
         self._sure = {name: sure.cpu() for name, sure in state["sure"].items()}
 

@@ -23,7 +23,10 @@ REMEDY = "`splatbatch doctor` says what is missing; `splatbatch doctor --warm` b
 def is_built() -> bool:
     """Return whether gsplat's CUDA extension is installed: in gsplat's wheel, or built by torch (gsplat 1.5.3).
 
-    The extension is only looked for as a file, not loaded. False if gsplat is not installed.
+    The extension is only looked for as a file, not loaded. False if gsplat is not installed and torch has built none.
+
+    Raises:
+        RuntimeError: the folder of torch's extensions is not known (see `caches.extensions_folder`).
     """
     spec = importlib.util.find_spec("gsplat")
     packages = (spec.submodule_search_locations or ()) if spec else ()
@@ -43,6 +46,7 @@ def build_gsplat() -> None:
     Raises:
         RuntimeError: there is no CUDA toolkit to build the extension with, or CUDA fails.
         ImportError: gsplat is not installed.
+        TrainerError: the built extension is not where `is_built` looks.
     """
     from gsplat.cuda._backend import _C
 

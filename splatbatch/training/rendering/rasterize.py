@@ -51,6 +51,10 @@ def with_depths(gaussians: Mapping[str, Tensor], view: RenderCamera, options: Ra
     """Render a view and the expected depths of its pixels, in units of the Gaussians; 0 where nothing is rendered.
 
     In one pass on the CPU, in two on a GPU; there the host waits.
+
+    Raises:
+        ValueError: on the CPU, the degree of harmonics is above 3 or above that of `shN`.
+        TrainerError: there are no kernels for the GPU.
     """
     depths = (gaussians["means"] * view.viewmat[2, :3]).sum(dim=1) + view.viewmat[2, 3]
     if gaussians["means"].is_cuda:  # whose kernels have three channels
@@ -113,6 +117,9 @@ def depth_of(
 
     The depth is the mean with the weights of alpha blending; 0 where nothing is rendered. `capacity` is the number of
     entries of the tile lists; None: counted, which waits for the GPU.
+
+    Raises:
+        TrainerError: there are no kernels for the GPU.
     """
     depths = gaussians["means"] @ view.viewmat[2, :3] + view.viewmat[2, 3]
     rendering = _drawn_grey(gaussians, depths, view, options, capacity)

@@ -17,9 +17,9 @@ def evaluate(folder: AttemptFolder) -> None:
     """Evaluate the merged scene that an attempt's settings name, and write metrics.json and pictures into its folder.
 
     Raises:
-        SplatbatchError: a splat, a photograph or the partition cannot be read; nothing is held out; a GPU is asked for
-            and cannot be used; or a rendering has NaN pixels.
-        ValueError: a splat file has become shorter since it was opened.
+        SplatbatchError: a splat, a photograph, the model or the partition cannot be read; nothing is held out; a GPU is
+            asked for and cannot be used, or has no kernels; or a rendering has NaN pixels.
+        ValueError: the recipe is invalid, or a splat file has become shorter since it was opened.
         OSError: a file cannot be written, or a splat no longer be read.
     """
     settings = folder.read(folder.settings, EvaluationSettings) or EvaluationSettings()

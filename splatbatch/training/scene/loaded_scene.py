@@ -193,6 +193,7 @@ class Backdrop:
         These pixels, which training ignores too, are found by a rendering of the whole backdrop.
 
         Raises:
+            TrainerError: there are no kernels for the GPU.
             ValueError: the splat file of the backdrop has become shorter.
             OSError: the splat file cannot be read.
         """

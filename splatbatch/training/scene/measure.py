@@ -61,7 +61,7 @@ def measure(scene: LoadedScene, folder: AttemptFolder) -> SceneEvaluation:
 
     Raises:
         SceneError: a splat or a photograph cannot be read.
-        TrainerError: a rendering has NaN pixels.
+        TrainerError: a rendering has NaN pixels, or there are no kernels for the GPU.
         ValueError: a splat file has become shorter since it was opened.
         OSError: a splat file can no longer be read.
     """
@@ -297,6 +297,7 @@ class SeamSides:
 
         Raises:
             SceneError: a photograph cannot be read.
+            TrainerError: there are no kernels for the GPU.
             ValueError: a splat file has become shorter.
             OSError: a splat file cannot be read.
         """

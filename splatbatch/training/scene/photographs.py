@@ -68,7 +68,7 @@ class ScenePhotographs:
             tone_of: returns the colour correction of a photograph, by its name; by default none.
 
         Raises:
-            SceneError: a photograph is missing or unreadable, or its lens cannot be undistorted.
+            SceneError: a photograph is missing, it or its mask is unreadable, or its lens cannot be undistorted.
         """
         with ThreadPoolExecutor(max_workers=self._workers) as pool:
             waiting: list[Future[CameraView]] = []

@@ -72,6 +72,9 @@ class PruningViews:
         A pixel is linear in the alpha of each Gaussian. So a removal changes a pixel by exactly the opacity times the
         derivative in the opacity. The squared derivative of a sum with random signs is, in the mean, the sum of the
         squared derivatives (Hutchinson 1989): one backward pass per photograph estimates all Gaussians.
+
+        Raises:
+            TrainerError: there are no kernels for the GPU.
         """
         logits = gaussians["opacities"].detach().clamp(max=MOST_OPAQUE)
         random = torch.Generator(logits.device).manual_seed(self.seed)
@@ -100,6 +103,9 @@ class PruningViews:
         """Return the squared error of renderings of photographs, summed over valid pixels and channels (white: 1).
 
         The patch's border adds the backdrop to `gaussians`. Waits for the GPU once.
+
+        Raises:
+            TrainerError: there are no kernels for the GPU.
         """
         errors = [self._error(self._draw(gaussians, photo), photo) for photo in photos]
         return float(torch.stack(errors).double().sum())
@@ -119,6 +125,9 @@ def prunable(gaussians: Mapping[str, Tensor], views: PruningViews, loss_db: floa
 
     The loss is measured by rendering at most 12 training photographs without these Gaussians, since the importance of
     overlapping Gaussians does not add up. At most the share `MOST_PRUNED` is pruned; maybe none.
+
+    Raises:
+        TrainerError: there are no kernels for the GPU.
     """
     views = views.fitting(gaussians)
     order = views.importance(gaussians).order()
