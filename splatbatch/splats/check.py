@@ -50,6 +50,8 @@ class Flaws:
 def check_splat(path: Path, last_step: int | None = None) -> Splat | Rejected:
     """Check a splat file; return the splat, or a `Rejected` with the reason as text.
 
+    The `step` of the splat is 0 where the header names none.
+
     Raises nothing: a file that is missing, cannot be read or is no PLY is rejected. A file of the right size is read
     whole.
 

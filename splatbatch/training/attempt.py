@@ -119,8 +119,8 @@ def prepare(
             not touched, since another process may still train on the GPU.
 
     Raises:
-        SplatbatchError: no points, within reach of the core either; an unusable model, photographs or backdrop; a fatal
-            health finding; or CUDA was initialised although `has_gpu` is false.
+        SplatbatchError: no points, or none within reach of the core; an unusable model, photographs or backdrop; a
+            fatal health finding; or CUDA was initialised although `has_gpu` is false.
     """
     training, was_touched = recipe.training, torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
     # large computations here have their own threads; torch's threads of several attempts block each other: 11 s for 1

@@ -310,7 +310,7 @@ def nvrtc() -> Nvrtc:
 
 
 def _candidates() -> Iterator[str]:
-    """Yield paths of NVRTC libraries to try; first those for the CUDA version of torch, the newest first."""
+    """Yield paths of NVRTC libraries to try; first those for the CUDA version of torch, then by name, descending."""
     build = getattr(getattr(sys.modules.get("torch"), "version", None), "cuda", None)
     wanted = f".so.{build.partition('.')[0]}" if build else ""
     found = [path for folder in _folders() for path in folder.glob("libnvrtc*.so*") if _is_nvrtc(path.name)]

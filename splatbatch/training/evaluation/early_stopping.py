@@ -182,7 +182,7 @@ class EarlyStopping:
     def to_record(self) -> Record | None:
         """Return `early_stopping` of metrics.json; None where the recipe has no early stopping.
 
-        "ended_at" is None after all planned steps, a PSNR if not finite. "pixels": "covered" ones or, if too few, "all".
+        "ended_at" is None after all planned steps, a PSNR if not finite. "pixels": "covered" ones, or "all" valid.
         """
         if not self.rule.in_a_row:
             return None

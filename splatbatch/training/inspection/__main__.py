@@ -28,7 +28,7 @@ def run(folder: AttemptFolder, *, stands_by: bool = False) -> None:
 
     Raises:
         SplatbatchError: as an unreadable file, no photograph that shows the patch, NaN pixels in a rendering, no usable
-            GPU or kernels, or a supervisor that has died.
+            GPU or kernels, or a dead supervisor.
         OSError: metrics.json cannot be written.
     """
     settings = folder.read(folder.settings, InspectionSettings) or InspectionSettings()

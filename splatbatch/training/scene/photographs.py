@@ -39,10 +39,7 @@ class ScenePhotographs:
     def __init__(self, model: Reconstruction, folders: PhotoFolders, training: Training, names: Iterable[str]) -> None:
         """Choose folder and resolution as a training does, for the photographs of `names` only.
 
-        Names that the model does not have are ignored.
-
-        Raises:
-            SceneError: a photograph is missing, or a lens cannot be undistorted.
+        Names that the model does not have are ignored. Errors of photographs and lenses are raised by `shots`.
         """
         wanted = set(names)
         self._images = {image.name: image for image in model.images if image.name in wanted}
@@ -69,6 +66,7 @@ class ScenePhotographs:
 
         Raises:
             SceneError: a photograph is missing, it or its mask is unreadable, or its lens cannot be undistorted.
+            KeyError: a name is not among those.
         """
         with ThreadPoolExecutor(max_workers=self._workers) as pool:
             waiting: list[Future[CameraView]] = []
