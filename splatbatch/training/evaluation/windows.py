@@ -67,7 +67,8 @@ class StoppingWindows:
     def of(cls, holdout: Sequence[PosedImage]) -> StoppingWindows:
         """Choose windows among the held-out photographs of a run; of fewer than two, none, with a note.
 
-        Those with too few covered pixels are left out if at least two others remain; else, where coverage is known, a note says so.
+        Those with too few covered pixels are left out if at least two others remain. Else, where coverage is known, a
+        note says so.
         """
         seen = [replace(photo, mask=photo.coverage_mask) for photo in holdout if photo.coverage_mask is not None]
         is_covered, note = len(seen) > 1, ""
