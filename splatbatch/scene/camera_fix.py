@@ -419,6 +419,7 @@ def verify_copies(audit: Audit, copies: Sequence[Patch], extent: AuditExtent = U
     Raises:
         SceneError: a copy has a size error, wrong or displaced photographs, or a geometry error that its original
             lacks. At most 8 findings are listed.
+        OSError: a mask was removed during the audit.
     """
     rules = TrainerRules(False, frozenset(CAMERA_MODELS), audit.trainer)
     had = {(finding.patch, finding.kind) for finding in audit.errors()}

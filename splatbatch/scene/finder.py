@@ -53,6 +53,7 @@ def find_layout(place: Path) -> SceneLayout:
         SceneError: there is no scene (the hint says what the folder holds, and what to do with it); or partition.json
             beside the patches cannot be read, or a split was interrupted.
         LaterFormatError: a later version of splatbatch wrote partition.json.
+        PermissionError: a folder on the way to `place`, or one inside the scene, may not be entered.
     """
     top = _top(place)
     notes = () if top == place else (f"{place} belongs to the scene {top}, which is used",)
@@ -117,6 +118,9 @@ def why_no_scene(place: Path) -> SceneError:
 
     Its message says whether the path is missing, a file, unreadable, empty, or has no model. Its hint says what to do,
     and names the format of files of another program.
+
+    Raises:
+        PermissionError: the folder above `place` may not be entered.
     """
     if not place.exists():
         return SceneError(f"{place}: no such folder", near(place))

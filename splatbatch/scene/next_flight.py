@@ -99,7 +99,7 @@ def placed_cameras(images: Iterable[Image], cameras: Mapping[int, Camera]) -> li
         cameras: cameras of the model, by id.
 
     Raises:
-        SceneError: an image has a panorama, or a camera of an unknown model.
+        SceneError: an image has a panorama, or a camera of an unknown model or with another number of parameters.
     """
     pairs = ((image, cameras.get(image.camera_id)) for image in images)
     found = [
@@ -487,7 +487,8 @@ class FlightPlan:
     def to_kml(self) -> str:
         """Return a KML document as text: a placemark with its camera for each view, a polygon for each weak cell.
 
-        If `to_globe` is None, the scene is shown at the equator, with one unit of the model as one metre.
+        If `to_globe` is None, the scene is shown at the equator, with one unit of the model as one metre. Coordinates
+        that are not finite are written as inf or nan.
         """
         ElementTree.register_namespace("", KML)
         root = ElementTree.Element(f"{{{KML}}}kml")

@@ -99,8 +99,8 @@ def find_patches(scene: Scene) -> tuple[Patch, ...]:
     sub-folder `source`, and the folder of `scene.source`, are no patches.
 
     Raises:
-        SceneError: a folder is missing or cannot be read, or holds neither patches nor a model; or a split was
-            interrupted while it put patches in place.
+        SceneError: a folder is missing or cannot be read, or holds neither patches nor a model; a pattern of
+            `scene.scenes` matches no model; or a split was interrupted while it put patches in place.
         LaterFormatError: a later version of splatbatch wrote partition.json.
     """
     named = {"patches": None if scene.scenes else scene.patches, "masks": scene.masks, "source": scene.source}
@@ -146,6 +146,9 @@ def model_folder(folder: Path | str) -> Path | None:
     """Return the folder of the COLMAP model below `folder`: sparse/0, else sparse; None if neither has a cameras file.
 
     Where COLMAP left several models (sparse/0, sparse/1, …), the model with the most images is returned.
+
+    Raises:
+        PermissionError: one of several models lies in a folder that may not be entered.
     """
     if os.path.isdir(f"{folder}/sparse/1"):  # noqa: PTH112 - as below
         models = models_beside(Path(f"{folder}/sparse/1"))
@@ -166,6 +169,9 @@ def models_beside(sparse: Path) -> list[tuple[Path, int]]:
 
     Args:
         sparse: folder of a model, such as sparse/0.
+
+    Raises:
+        PermissionError: a numbered folder may not be entered.
     """
     from splatbatch.scene.colmap.reconstruction import count_images  # reads arrays, which `status` has no use for
 
@@ -179,7 +185,11 @@ def models_beside(sparse: Path) -> list[tuple[Path, int]]:
 
 
 def has_model(folder: Path) -> bool:
-    """Return whether a folder itself holds a cameras.bin or cameras.txt; its other files are not checked."""
+    """Return whether a folder itself holds a cameras.bin or cameras.txt; its other files are not checked.
+
+    Raises:
+        PermissionError: the folder may not be entered.
+    """
     return any((folder / f"cameras.{suffix}").is_file() for suffix in ("bin", "txt"))
 
 
@@ -243,8 +253,8 @@ def distinct_names(folders: Sequence[Path]) -> list[str]:
     """Return a name for each folder, in their order: the folder's own, after those of its parents if needed.
 
     Different folders get different names: a part of a hash follows where even those are equal. Characters that are not
-    letters, digits, or one of `_ . + -` become "-". Names do not depend on the order of the folders, and differ on file
-    systems that ignore case, too.
+    letters, digits, or one of `_ . + -` become "-"; if nothing is left, the name is "scene". Names do not depend on the
+    order of the folders, and differ on file systems that ignore case, too.
     """
     paths = [Path(os.path.abspath(folder)) for folder in folders]  # noqa: PTH100 - a link keeps the name it has
     names = [_tail(path, 1) for path in paths]

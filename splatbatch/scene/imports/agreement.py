@@ -136,8 +136,9 @@ def match(model: Any, pairs: Sequence[tuple[int, int]], place: MatchFolder) -> l
         place: working folder with the photographs.
 
     Raises:
-        MatchingSkipped: the time is over, or pycolmap fails.
+        MatchingSkipped: the time is over, or pycolmap fails while it matches.
         OSError: the working folder cannot be written.
+        RuntimeError: pycolmap cannot open, write or read the database.
     """
     if not pairs:
         return []
@@ -225,6 +226,7 @@ def triangulate(model: Any, place: MatchFolder) -> Any:
 
     Raises:
         MatchingSkipped: the time is over, or pycolmap fails.
+        OSError: the working folder cannot be written.
     """
     pycolmap = load_pycolmap()
     out = place.work / "triangulated"
@@ -240,9 +242,10 @@ def triangulate(model: Any, place: MatchFolder) -> Any:
 
 
 def share_that_see(shots: Sequence[PosedPhoto], points: Floats) -> float:
-    """Return the share (0 to 1) of photographs that have at least 5 of the points in view; 0 without photographs.
+    """Return the share (0 to 1) of photographs that have at least 5 of the points in view.
 
-    Photographs and points are sampled. If there are fewer than 5 points, all must be in view.
+    0 without photographs or points. Photographs and points are sampled. If there are fewer than 5 points, all must be
+    in view.
 
     Args:
         shots: posed photographs.
@@ -418,12 +421,16 @@ def _beside(shot: PosedPhoto, points: Floats, pixels: Floats, depths: Floats) ->
 def check_poses(capture: SourceCapture, folder: Path, log: ImportLog) -> None:
     """Match a few pairs of photographs, and record a mistake if the matches contradict poses or points.
 
-    Raises nothing if matching is skipped, which is recorded as left out.
+    Skipped matching is recorded as left out, without an error.
 
     Args:
         capture: the source that was read.
         folder: existing folder in which a working folder is made, and removed again.
         log: record of the import, to which the result is added.
+
+    Raises:
+        OSError: the working folder cannot be written.
+        ValueError, RuntimeError: pycolmap does not accept a camera or pose, or cannot use its database.
     """
     points = capture.cloud.xyz if capture.cloud else None
     try:
@@ -449,7 +456,9 @@ def judge_few(shots: Sequence[PosedPhoto], folder: Path, points: Floats | None) 
         points: points in the world of the poses, [P, 3]; None: poses alone are judged.
 
     Raises:
-        MatchingSkipped: the time is over, or pycolmap fails.
+        MatchingSkipped: the time is over, or pycolmap fails while it matches.
+        OSError: the working folder cannot be written.
+        ValueError, RuntimeError: pycolmap does not accept a camera or pose, or cannot use its database.
     """
     with _workplace(folder, _CHECK_S, shots) as place:
         matched = match(posed_model(place.shots), _few_pairs(shots), replace(place, effort=GLANCE))
@@ -489,6 +498,10 @@ def triangulated(capture: SourceCapture, folder: Path, options: ImportOptions, l
         folder: existing folder in which a working folder is made, and removed again.
         options: options of the import, with the longest time in seconds.
         log: record of the import; wrong poses are recorded as mistakes.
+
+    Raises:
+        OSError: the working folder cannot be written.
+        ValueError, RuntimeError: pycolmap does not accept a camera or pose, or cannot use its database.
     """
     shots = capture.shots
     with _workplace(folder, options.within_s, shots) as place:

@@ -134,7 +134,8 @@ def read(paths: Sequence[Path], options: ImportOptions, log: ImportLog) -> Sourc
     Args:
         paths: the folder of the model, and nothing else.
         options: options of the import, with the folder of the photographs.
-        log: record of the import; faulty cameras and images are recorded as mistakes and left out.
+        log: record of the import; faulty cameras and images, and unreadable points, are recorded as mistakes and left
+            out.
 
     Raises:
         SceneError: cameras or images cannot be read, or no usable image is left.

@@ -200,12 +200,14 @@ def world_of(
     """Return how poses of a chunk are moved to the world of the model, and two descriptions for import.json.
 
     The descriptions are the coordinates of that world in words, and its coordinate reference system as the file writes
-    it, empty if there is none. The identity is returned if the chunk has no transform, or a faulty one.
+    it, empty if there is none. The transform of the component, if it has one, goes before the chunk's own. The identity
+    is returned if neither has a transform, or the one taken is faulty.
 
     Args:
         document: the XML file.
         chunk: the chunk.
-        component: id of the component of its cameras; None: the cameras name none.
+        component: id of the component of its cameras; None: the cameras name none, and a component counts if it is the
+            only one with a transform.
         log: record of the import. A faulty transform is recorded as a mistake, and a missing one if another component
             has a transform.
     """

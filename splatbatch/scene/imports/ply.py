@@ -42,7 +42,8 @@ def read_cloud(path: Path, log: ImportLog) -> PointCloud:
         log: record of the import, to which such changes are added.
 
     Raises:
-        SceneError: the file is missing, cannot be read, is cut or larger than 4096 MiB, or no PLY file with positions.
+        SceneError: the file is missing, cannot be read, is cut or larger than 4096 MiB, or no PLY file. Or its first
+            element is not vertices with positions, or they have a list or a property twice.
     """
     with opened(path, LARGEST_MIB) as (file, size):
         form, count, columns = _header(path, file)

@@ -53,7 +53,11 @@ class ImportSource:
 def find_sources(path: Path) -> list[ImportSource]:
     """Return the sources that a file or a folder holds, in the order in which an import prefers them.
 
-    Empty if there are none, or the path is a file of a format that cannot be imported.
+    Of COLMAP models in a folder, in the sub-folders where exports usually lie, the first alone is returned. Empty if
+    there are no sources, or the path is missing or a file of a format that cannot be imported.
+
+    Raises:
+        PermissionError: a folder may not be entered.
     """
     if path.is_file() and path.suffix.lower() in (".json", ".xml") and seen_at(path):  # of another program
         return []
@@ -104,8 +108,10 @@ def bring_in(path: Path, target: Path, options: ImportOptions) -> ImportResult:
     Raises:
         SceneError: the source holds mistakes (at most `MOST_OF_A_KIND` with one remedy are listed), or cannot be
             imported.
-        ConfigError: the target is no empty or new folder, or an option does not fit the source.
+        ConfigError: the target is a link, or no empty or new folder, or the folder above it is missing. Or an option
+            does not fit the source, or --images names no folder.
         OutputError: the target cannot be written.
+        PermissionError: the folder of the source may not be entered.
     """
     log = ImportLog(path, skips_missing=options.skips_missing)
     source = _chosen(path, log)

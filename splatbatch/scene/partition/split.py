@@ -54,13 +54,19 @@ State = Literal["new", "stays", "changes"]
 
 
 Shared = Mapping[str, Path]
-"""Folders of the scene to which every patch links, by the name of the link: images, images_2, masks."""
+"""Folders of the scene to which every patch links, by the name of the link: images, and those of the others that exist.
+
+The others are images_2, images_4, images_8 and masks.
+"""
 
 
 def find_source(given: Path) -> Path:
     """Return the folder of a scene's COLMAP model: the given folder, or sparse/0 or sparse below it.
 
     The given folder, too, if there is no model; whether there is one is for the caller to check.
+
+    Raises:
+        PermissionError: the given folder may not be entered.
     """
     return given if has_model(given) else model_folder(given) or given
 
@@ -70,7 +76,8 @@ def find_shared(source: Path, images: Path | None) -> Shared:
 
     Args:
         source: folder of the scene's model.
-        images: folder of the photographs (--images); None: it is searched near the model.
+        images: folder of the photographs (--images). None: images/ one or two levels above the model, whatever it
+            holds, else the folder near the model that holds most of its photographs.
 
     Raises:
         SceneError: there is no such folder, or none near the model holds its photographs, or the model cannot be read.
@@ -105,6 +112,7 @@ def missing_photographs(shared: Shared, sightings: IndexedModel) -> str:
 
     Raises:
         SceneError: all photographs are missing.
+        PermissionError: a folder of photographs may not be entered.
     """
     folder, names = shared["images"], [image.name for image in sightings.images]
     missing = [name for name in names if not (folder / name).exists()]
@@ -132,7 +140,7 @@ class PatchContents:
 
         Raises:
             OSError: a file cannot be written, or the folder has contents of a patch already.
-            KeyError: a camera has a model that COLMAP does not know.
+            KeyError: a camera has a model that COLMAP does not know, or a rig has a camera that the model lacks.
         """
         (folder / SPARSE).mkdir(parents=True)
         found = self.subset.write(folder / SPARSE)
@@ -142,7 +150,11 @@ class PatchContents:
         return _with(found, self.record)
 
     def hash(self) -> str:
-        """Return the hash that `write` would return, without writing; links do not count."""
+        """Return the hash that `write` would return, without writing; links do not count.
+
+        Raises:
+            KeyError: as in `write`.
+        """
         return _with(self.subset.hash(), self.record)
 
     def is_in(self, folder: Path, cut_from: str) -> bool:
@@ -153,6 +165,9 @@ class PatchContents:
         Args:
             folder: folder of the patch.
             cut_from: hash that `write` returned.
+
+        Raises:
+            KeyError: as in `write`.
         """
         names = [name for name, _ in self.subset.files()]
         try:
@@ -242,7 +257,7 @@ def finish(out: Path) -> bool:
 
     Raises:
         SceneError: a partition.json cannot be read.
-        OSError: a file or folder cannot be moved.
+        OSError: a file or folder cannot be moved or removed.
     """
     ready = out / SPLIT_READY
     if not ready.is_dir():
@@ -416,7 +431,7 @@ def split(request: SplitRequest, *, dry_run: bool = False, advance: Advance = un
             earlier split was interrupted there; otherwise that split is finished first.
         LaterFormatError: a later version of splatbatch wrote the partition.json in the folder.
         OutputError: another split is putting its patches in place there, or the patches cannot be moved there.
-        OSError: the folder cannot be listed, or a file cannot be written.
+        OSError: the folder cannot be listed, a file cannot be written, or a folder of photographs cannot be entered.
     """
     source = find_source(request.source)
     if not has_model(source):

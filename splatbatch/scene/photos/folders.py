@@ -203,7 +203,8 @@ def find_photographs(beside: Path, names: Sequence[str]) -> FolderContents | Non
     """Return the folder near a model that holds most of the named photographs; None if no folder holds any.
 
     The model's folder and three levels above are searched: in each the folders named as in `PHOTO_FOLDERS`, their
-    sub-folders, undistorted/images, and the level itself.
+    sub-folders, undistorted/images, and the level itself. Of equal folders the first counts. A folder that cannot be
+    listed counts as one that holds all.
 
     Args:
         beside: folder of the model.
@@ -277,7 +278,7 @@ def find_masks(folder: Path | None, names: Iterable[str]) -> dict[str, Path]:
     The mask of photo.jpg is photo.jpg.png, as COLMAP names it, else photo.png.
 
     Args:
-        folder: folder of the masks; None: there are none.
+        folder: folder of the masks; None: there are none. If it cannot be listed, all masks are taken to exist.
         names: image names of the photographs.
     """
     if folder is None:
@@ -294,7 +295,10 @@ def divisor_of(resolution: str, sizes: Iterable[Size]) -> int:
     Args:
         resolution: value of `training.resolution`: a key of `DIVISORS`, or `auto`. `auto` is the smallest of 1, 2, 4
             and 8 that leaves no side longer than 1600 px, else 8.
-        sizes: widths and heights of the photographs in pixels, for `auto`.
+        sizes: widths and heights of the photographs in pixels, for `auto`; none: the result is 1.
+
+    Raises:
+        KeyError: the resolution is neither.
     """
     if resolution != "auto":
         return DIVISORS[resolution]
@@ -359,7 +363,7 @@ def choose_photographs(
         resolution: value of `training.resolution`.
 
     Raises:
-        KeyError: the camera of an image is missing.
+        KeyError: the camera of an image is missing, or the resolution is unknown.
     """
     used = {image.name: (cameras[image.camera_id].width, cameras[image.camera_id].height) for image in images}
     divisor = divisor_of(resolution, used.values())

@@ -121,7 +121,10 @@ class ImageHeader:
 
 @dataclass(frozen=True)
 class Unreadable:
-    """A photograph that cannot be used: the kind of fault, and why in words, as "0 bytes"."""
+    """A photograph that cannot be used: the kind of fault, and why in words, as "0 bytes".
+
+    `truncated` is a file that was cut off, or has damaged pixels and no end; `unreadable` is any fault but the others.
+    """
 
     fault: Literal["missing", "empty", "truncated", "unreadable"]
     what: str
@@ -133,7 +136,8 @@ Header = ImageHeader | Unreadable
 def read_other(path: Path) -> Header:
     """Return the header of a TIFF, WebP, HEIC or other file that Pillow reads; a damaged file gives `Unreadable`.
 
-    So do files of no known format, pixels that are floats, and HEIC without the package pillow_heif.
+    So do files of no known format or beyond the limits of `opened_photograph`, pixels that are floats, and HEIC without
+    the package pillow_heif.
 
     Raises:
         OSError: the file cannot be opened or read.
@@ -201,7 +205,9 @@ class _Bad(Exception):
 
 
 def read_known(path: str | Path, status: os.stat_result) -> Header:
-    """Return the header of a photograph; an empty or damaged file, or a pipe or device, gives `Unreadable`.
+    """Return the header of a photograph; a file that cannot be used gives `Unreadable`.
+
+    As an empty or damaged file, a git-lfs pointer, a folder, a pipe or device, and what `read_other` refuses.
 
     Args:
         path: path of the file.
@@ -230,7 +236,10 @@ _FAULTS: Mapping[int | None, Unreadable] = {
 
 
 def unreadable(error: OSError) -> Unreadable:
-    """Return the fault of a photograph whose opening or reading raised an operating system error."""
+    """Return the fault of a photograph whose opening or reading raised an operating system error.
+
+    It is `missing` if there is no such file or folder, else `unreadable`.
+    """
     return _FAULTS.get(error.errno, Unreadable("unreadable", error.strerror or str(error)))
 
 
@@ -344,7 +353,8 @@ class Headers:
 
     Args:
         cache: JSON file of the cache, in the cache folder of a batch; None: no cache. The file may be absent. If it is
-            damaged, it is ignored. An entry counts while size and time of the photograph are the same.
+            damaged, or of another version of the format, it is ignored. An entry counts while size and time of the
+            photograph are the same.
     """
 
     def __init__(self, cache: Path | None = None) -> None:
@@ -529,6 +539,9 @@ Relation = SameSize | ScaledSize | NearSize | TransposedSize | ShapeMismatch
 
 def relate(camera: Size, photo: Size) -> Relation:
     """Return how the size of a photograph relates to that of its camera.
+
+    The first of these that holds: the same; exchanged; a few pixels off (`NearSize` of factor 1); scaled; exchanged and
+    scaled; scaled and a few pixels off. Else `ShapeMismatch`.
 
     Args:
         camera: width and height of the camera in pixels, above 0.

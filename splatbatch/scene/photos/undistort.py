@@ -57,7 +57,8 @@ def undistorted_camera(camera: Camera) -> Camera:
 
     Raises:
         SceneError: the camera model is not supported, the distortion is too strong for a pinhole, or the lens folds
-            over inside the photograph.
+            over inside the photograph. Or a fisheye's photograph shows 180 degrees or more, or the camera has another
+            number of parameters than its model.
     """
     if camera.model not in UNDISTORTED_MODELS | PINHOLE_MODELS:
         raise _refused(camera, "not supported")
