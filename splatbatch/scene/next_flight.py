@@ -124,7 +124,10 @@ class WeakRegion:
     num_photos: int
     angle_deg: float
     why: str
-    """Why the cell is weak: "few photographs", "narrow" (angle), "coarse" (too far) or "nothing there" (empty)."""
+    """Why the cell is weak: "few photographs", "narrow" (angle), "coarse" (too far) or "nothing there" (empty).
+
+    Of the first three, the first that holds.
+    """
     patch: str = ""
 
 

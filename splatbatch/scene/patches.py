@@ -96,7 +96,7 @@ def find_patches(scene: Scene) -> tuple[Patch, ...]:
 
     They are the sub-folders of `scene.patches`, or the scenes of `scene.scenes`. A folder with a model of its own is
     one patch. A numbered sub-folder (p7) without a model counts too, so that the audit can report what is missing. The
-    sub-folder `source`, and the folder of `scene.source`, are no patches.
+    sub-folder `source`, the folder of `scene.source`, and hidden folders are no patches.
 
     Raises:
         SceneError: a folder is missing or cannot be read, or holds neither patches nor a model; a pattern of

@@ -257,8 +257,8 @@ def cloud_beside(
 ) -> tuple[PointCloud, tuple[PosedPhoto, ...]] | None:
     """Return the points of the COLMAP model beside a file, and the posed photographs with that model's keypoints.
 
-    The points are moved to the world of the poses. None if there is no model, or the model cannot be read, has no
-    points or does not fit; in the latter cases `log` says why.
+    The model is the first in `BESIDE` with a file of points. The points are moved to the world of the poses. None if
+    there is no model, or the model cannot be read, has no points or does not fit; in the latter cases `log` says why.
 
     Args:
         document: the file with frames.
