@@ -237,6 +237,12 @@ def test_a_copy_of_two_photographs_from_two_folders_is_a_clash(scene: MadeScene)
     assert "images_2/1" in {finding.subject for finding in scene.audit().findings if finding.kind == "name_clash"}
 
 
+def test_a_folder_of_photographs_that_is_a_link_in_a_circle_is_a_finding(scene: MadeScene) -> None:
+    shutil.rmtree(scene.photographs)
+    scene.photographs.symlink_to(scene.photographs.name)
+    assert scene.audit().errors()
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
 def test_a_file_without_permission_is_named(scene: MadeScene) -> None:
     (scene.photographs / "03.jpg").chmod(0)

@@ -206,7 +206,6 @@ def audit_patches(
 
     Raises:
         OSError: a mask was removed during the audit.
-        RuntimeError: a folder of photographs is a link in a circle (before Python 3.13).
     """
     original = _audited(source_patch(source, patches), rules, NOTHING, 0) if source else None
     drift_from = as_source(original.images, original.cameras) if original and original.images else None
@@ -227,7 +226,8 @@ def audit_patches(
         advance(done, len(patches) + bool(original))
         findings += one.findings
         if one is not original:
-            shared |= {(one.patch.images.resolve(), shot.image.name) for shot in shots}
+            folder = os.path.realpath(one.patch.images)  # Path.resolve() raises for a link in a circle (Python 3.11)
+            shared |= {(folder, shot.image.name) for shot in shots}
             if one.span:
                 spans[one.patch.name] = one.span
         with _wall(one.scribe, findings):
